@@ -1,0 +1,65 @@
+"""What a user can do wrong, by name. Each message is one sentence that says what to do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class ForerunError(Exception):
+    """The base of every error that a user can cause and mend."""
+
+
+class InvalidOption(ForerunError, ValueError):
+    """An option is unknown, or its value is outside the allowed range."""
+
+
+class InvalidDistribution(ForerunError, ValueError):
+    """Logits or probabilities are not what they claim to be (NaN, negative, not summing to one)."""
+
+
+class InvalidProposal(ForerunError, ValueError):
+    """A drafter returned something that is not a proposal (a bad tree, q = 0 for a draw …)."""
+
+
+class InvalidWeights(ForerunError, ValueError):
+    """A weight file is missing, truncated or corrupt; the message names the field or tensor."""
+
+
+class UnsupportedModel(ForerunError, ValueError):
+    """The files are sound, but describe a model that Forerun does not run."""
+
+
+class InvalidTokenizer(ForerunError, ValueError):
+    """Tokenizer files are missing, corrupt, or of a kind that Forerun does not read."""
+
+
+class TokenizerMismatch(ForerunError, ValueError):
+    """Target and draft do not share a vocabulary."""
+
+
+class InvalidTemplate(ForerunError, ValueError):
+    """A chat template is missing, fails, or tries to leave its sandbox."""
+
+
+class UnknownModel(ForerunError, ValueError):
+    """A model is neither a file, nor a directory, nor a name that was pulled."""
+
+
+class DownloadFailed(ForerunError, RuntimeError):
+    """A model could not be downloaded whole; finished parts are kept for the next try."""
+
+
+class MissingExtra(ForerunError, ImportError):
+    """An optional dependency is needed and not installed."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(f'{what} needs an optional extra; run: pip install "forerun[{extra}]"')
+
+
+def unknown_name(kind: str, name: str, valid: Iterable[str]) -> InvalidOption:
+    """The error for a name nobody knows, pointing at the nearest one that exists."""
+    names = sorted(map(str, valid))
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}?" if near else f"valid: {', '.join(names)}."
+    return InvalidOption(f"unknown {kind} {name!r}; {hint}")

@@ -1,0 +1,66 @@
+"""Drawing tokens: from probabilities with a uniform, or from logits with Gumbel noise."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+
+import numpy as np
+
+from forerun.sampling.noise import GumbelNoise
+from forerun.sampling.transforms import Logits, Probs
+from forerun.types import IntArray
+
+
+def draw(probs: Probs, u: float) -> int:
+    """The token at quantile `u` of [0, 1). A token of probability 0 is never returned.
+
+    `bisect` asks only `u < x`, so a test may pass an object that answers both ways.
+    """
+    reached = np.cumsum(probs)
+    return bisect_right(reached / reached[-1], u)
+
+
+def draw_siblings(
+    probs: Probs, uniforms: Iterable[float], *, replace: bool
+) -> list[tuple[int, Probs]]:
+    """One (token, q) per uniform, with the q each was really drawn from.
+
+    Without replacement every draw sees the renormalised rest, and the list ends early when
+    nothing is left.
+    """
+    drawn: list[tuple[int, Probs]] = []
+    rest = probs
+    for u in uniforms:
+        token = draw(rest, u)
+        drawn.append((token, rest))
+        if replace:
+            continue
+        rest = rest.copy()
+        rest[token] = 0.0
+        total = rest.sum()
+        if total == 0:
+            break
+        rest = rest / total
+    return drawn
+
+
+def gumbel_argmax(logits: Logits, noise: GumbelNoise, position: int) -> int:
+    """argmax(logit + noise): a draw from softmax(logits) that is a function of the position.
+
+    With one candidate left (temperature 0) this is the argmax and no noise is looked at.
+    """
+    return gumbel_top(logits, noise, position, 1)[0]
+
+
+def gumbel_top(logits: Logits, noise: GumbelNoise, position: int, k: int) -> list[int]:
+    """The k best of logit + noise, best first: a draw without replacement, and a coupled
+    drafter's siblings. Fewer when fewer tokens have positive probability."""
+    tokens: IntArray = np.flatnonzero(logits > -np.inf)
+    if len(tokens) == 1:
+        return [int(tokens[0])]
+    noisy = logits[tokens] + noise.gumbel(position, tokens)
+    if k == 1:
+        return [int(tokens[np.argmax(noisy)])]  # the lowest id among equals
+    order = np.argsort(-noisy, kind="stable")[:k]
+    return [int(token) for token in tokens[order]]

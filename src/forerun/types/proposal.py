@@ -1,0 +1,148 @@
+"""Guessed tokens as a value: a tree, and how each guess was drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from forerun.errors import InvalidProposal
+from forerun.types.arrays import FloatArray, check_probs
+from forerun.types.tree import Tree
+
+
+@dataclass(frozen=True)
+class Draw:
+    """One guess as it was made: which node it landed on, and the law it was drawn from.
+
+    `probs_q` is the distribution of *this* draw given everything drawn before it (without
+    replacement: the renormalised rest). None means a point mass: the guess was not drawn but
+    picked. That is always lawful, whatever picked it; a true q only accepts more often.
+    """
+
+    node: int
+    probs_q: FloatArray | None = None  # [V]
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A tree of guessed tokens and how they were drawn.
+
+    Siblings carry distinct tokens: a token drawn twice is one node with two draws, so the
+    target scores it once while its multiplicity, which the law needs, is kept. `draws` are in
+    the order drawn, with parents before children.
+    """
+
+    tree: Tree
+    tokens: tuple[int, ...]  # [N]
+    draws: tuple[Draw, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.tokens) != len(self.tree):
+            raise InvalidProposal(
+                f"{len(self.tokens)} tokens for a tree of {len(self.tree)} nodes; give one each."
+            )
+        self._check_siblings()
+        self._check_draws()
+
+    def _check_siblings(self) -> None:
+        seen: set[tuple[int, int]] = set()
+        for node, (parent, token) in enumerate(zip(self.tree.parents, self.tokens, strict=True)):
+            if token < 0:
+                raise InvalidProposal(f"node {node} guesses token {token}; ids start at 0.")
+            if (parent, token) in seen:
+                raise InvalidProposal(
+                    f"token {token} stands twice below node {parent}; "
+                    f"make it one node with two draws (ProposalBuilder merges them)."
+                )
+            seen.add((parent, token))
+
+    def _check_draws(self) -> None:
+        undrawn = set(range(len(self.tree)))
+        for idx, draw in enumerate(self.draws):
+            if not 0 <= draw.node < len(self.tree):
+                raise InvalidProposal(f"draw {idx} names node {draw.node}, which does not exist.")
+            undrawn.discard(draw.node)
+            self._check_law(idx, draw)
+        if undrawn:
+            raise InvalidProposal(f"nodes {sorted(undrawn)} were never drawn; give each a draw.")
+
+    def _check_law(self, idx: int, draw: Draw) -> None:
+        if draw.probs_q is None:
+            return
+        check_probs(draw.probs_q, name=f"q of draw {idx}")
+        token = self.tokens[draw.node]
+        if token >= len(draw.probs_q) or not draw.probs_q[token] > 0:
+            raise InvalidProposal(
+                f"draw {idx} is token {token}, to which its own q gives probability 0; "
+                f"record the law the token was really drawn from."
+            )
+
+    @classmethod
+    def empty(cls) -> Proposal:
+        return cls(Tree(()), (), ())
+
+    @classmethod
+    def chain(
+        cls, tokens: Sequence[int], probs_q: Sequence[FloatArray | None] | None = None
+    ) -> Proposal:
+        laws = [None] * len(tokens) if probs_q is None else list(probs_q)
+        if len(laws) != len(tokens):
+            raise InvalidProposal(f"{len(laws)} laws for {len(tokens)} tokens; give one each.")
+        draws = tuple(Draw(node, law) for node, law in enumerate(laws))
+        return cls(Tree.chain(len(tokens)), tuple(tokens), draws)
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def depth(self) -> int:
+        return self.tree.depth
+
+    def path_tokens(self, node: int) -> tuple[int, ...]:
+        """The guesses from the root down to `node`: what its context adds to the committed."""
+        return tuple(self.tokens[n] for n in self.tree.path_to(node))
+
+    def draws_below(self, node: int) -> tuple[tuple[int, Draw], ...]:
+        """(index, draw) of the guesses made after `node`, in the order drawn."""
+        return self._draws_by_parent.get(node, ())
+
+    @cached_property
+    def _draws_by_parent(self) -> dict[int, tuple[tuple[int, Draw], ...]]:
+        grouped: dict[int, list[tuple[int, Draw]]] = {}
+        for idx, draw in enumerate(self.draws):
+            grouped.setdefault(self.tree.parents[draw.node], []).append((idx, draw))
+        return {parent: tuple(draws) for parent, draws in grouped.items()}
+
+    def child_with_token(self, node: int, token: int) -> int | None:
+        return self._child_by_token.get((node, token))
+
+    @cached_property
+    def _child_by_token(self) -> dict[tuple[int, int], int]:
+        nodes = enumerate(zip(self.tree.parents, self.tokens, strict=True))
+        return {key: node for node, key in nodes}
+
+
+@dataclass
+class ProposalBuilder:
+    """Grows a proposal draw by draw, merging a repeated token into one node."""
+
+    _parents: list[int] = field(default_factory=list)
+    _tokens: list[int] = field(default_factory=list)
+    _draws: list[Draw] = field(default_factory=list)
+    _nodes: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    def add(self, parent: int, token: int, probs_q: FloatArray | None = None) -> int:
+        """Record a draw below `parent`; returns the node it landed on."""
+        node = self._nodes.setdefault((parent, token), len(self._tokens))
+        if node == len(self._tokens):
+            self._parents.append(parent)
+            self._tokens.append(token)
+        self._draws.append(Draw(node, probs_q))
+        return node
+
+    def __len__(self) -> int:
+        return len(self._tokens)
+
+    def build(self) -> Proposal:
+        return Proposal(Tree(tuple(self._parents)), tuple(self._tokens), tuple(self._draws))

@@ -1,0 +1,138 @@
+"""How one request's tokens are chosen, validated."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+
+from forerun.errors import InvalidOption, unknown_name
+
+
+class Acceptance(StrEnum):
+    """How guesses are judged. The first two are exact; the last is lossy and says so."""
+
+    COUPLED = "coupled"
+    REJECTION = "rejection"
+    LENIENT = "lenient"
+
+
+@dataclass(frozen=True)
+class SamplingParams:
+    """How one request's tokens are chosen; names and defaults as in vLLM.
+
+    `temperature=0` is argmax. `top_k=0` and `-1` keep every token. `seed=None` lets the engine
+    draw 64 random bits once and return them. `lenience` belongs to `acceptance="lenient"` alone.
+    """
+
+    n: int = 1
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
+    allowed_token_ids: tuple[int, ...] | None = None
+    seed: int | None = None
+    max_tokens: int | None = 16
+    min_tokens: int = 0
+    stop: tuple[str, ...] = ()
+    stop_token_ids: tuple[int, ...] = ()
+    ignore_eos: bool = False
+    include_stop_str_in_output: bool = False
+    skip_special_tokens: bool = True
+    logprobs: int | None = None
+    acceptance: Acceptance = Acceptance.COUPLED
+    lenience: float = 1.0
+
+    def __post_init__(self) -> None:
+        self._normalise()
+        self._check_law()
+        self._check_lengths()
+        self._check_acceptance()
+
+    def _normalise(self) -> None:
+        """Accept the habits of callers: one stop string, lists, string keys from JSON, top_k -1."""
+        put = object.__setattr__  # the only place where a frozen value is completed
+        stop: Any = self.stop
+        put(self, "stop", (stop,) if isinstance(stop, str) else tuple(stop or ()))
+        put(self, "stop_token_ids", tuple(self.stop_token_ids or ()))
+        put(self, "logit_bias", {int(t): float(b) for t, b in (self.logit_bias or {}).items()})
+        if self.allowed_token_ids is not None:
+            put(self, "allowed_token_ids", tuple(self.allowed_token_ids))
+        if self.top_k == -1:
+            put(self, "top_k", 0)
+        try:
+            put(self, "acceptance", Acceptance(self.acceptance))
+        except ValueError:
+            raise unknown_name("acceptance", str(self.acceptance), list(Acceptance)) from None
+
+    def _check_law(self) -> None:
+        _require(_finite(self.temperature) and self.temperature >= 0, self, "temperature", "≥ 0")
+        _require(_whole(self.top_k) and self.top_k >= 0, self, "top_k", "a whole number ≥ 0, or -1")
+        _require(_finite(self.top_p) and 0 < self.top_p <= 1, self, "top_p", "in (0, 1]")
+        _require(_finite(self.min_p) and 0 <= self.min_p <= 1, self, "min_p", "in [0, 1]")
+        positive = _finite(self.repetition_penalty) and self.repetition_penalty > 0
+        _require(positive, self, "repetition_penalty", "> 0")
+        for name in ("presence_penalty", "frequency_penalty"):
+            _require(_finite(getattr(self, name)), self, name, "a finite number")
+        if not all(token >= 0 and _finite(bias) for token, bias in self.logit_bias.items()):
+            raise InvalidOption("logit_bias must map token ids ≥ 0 to finite numbers.")
+        allowed = self.allowed_token_ids
+        if allowed is not None and not (allowed and all(token >= 0 for token in allowed)):
+            raise InvalidOption("allowed_token_ids must hold at least one id, each ≥ 0.")
+
+    def _check_lengths(self) -> None:
+        _require(_whole(self.n) and self.n >= 1, self, "n", "a whole number ≥ 1")
+        if self.max_tokens is not None:
+            good = _whole(self.max_tokens) and self.max_tokens >= 1
+            _require(good, self, "max_tokens", "a whole number ≥ 1, or None")
+        _require(_whole(self.min_tokens) and self.min_tokens >= 0, self, "min_tokens", "≥ 0")
+        if self.max_tokens is not None and self.min_tokens > self.max_tokens:
+            raise InvalidOption(
+                f"min_tokens={self.min_tokens} is above max_tokens={self.max_tokens}; lower it."
+            )
+        if not all(isinstance(text, str) and text for text in self.stop):
+            raise InvalidOption("stop must be a non-empty string or a list of them.")
+        if self.logprobs is not None:
+            good = _whole(self.logprobs) and self.logprobs >= 0
+            _require(good, self, "logprobs", "a whole number ≥ 0, or None")
+        if self.seed is not None:
+            good = _whole(self.seed) and -(2**63) <= self.seed < 2**64
+            _require(good, self, "seed", "a whole number of at most 64 bits")
+
+    def _check_acceptance(self) -> None:
+        _require(_finite(self.lenience) and 0 < self.lenience <= 1, self, "lenience", "in (0, 1]")
+        if self.lenience != 1 and self.acceptance is not Acceptance.LENIENT:
+            raise InvalidOption('lenience is lossy; ask for it by name: acceptance="lenient".')
+
+    @classmethod
+    def from_dict(cls, options: Mapping[str, Any]) -> SamplingParams:
+        """From a caller's JSON; an unknown name raises and points at the nearest valid one."""
+        valid = {f.name for f in fields(cls)}
+        for name in options:
+            if name not in valid:
+                raise unknown_name("sampling option", name, valid)
+        return cls(**options)
+
+    def with_(self, **changes: Any) -> SamplingParams:
+        return replace(self, **changes)
+
+
+def _finite(value: float) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+def _whole(value: int) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _require(good: bool, params: SamplingParams, name: str, rule: str) -> None:
+    if not good:
+        raise InvalidOption(f"{name}={getattr(params, name)!r} is not allowed; it must be {rule}.")

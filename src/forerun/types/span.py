@@ -1,0 +1,53 @@
+"""Everything the target runs is a span."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from forerun.errors import InvalidProposal
+from forerun.types.proposal import Proposal
+from forerun.types.tree import ROOT, Tree
+
+
+@dataclass(frozen=True)
+class Span:
+    """A run of tokens for one request, all of which the target scores in one pass.
+
+    A prompt chunk and a plain decode step are chains; a verification is the last emitted token
+    followed by a proposal's nodes. Inside a span a token attends to all that is committed and to
+    its own ancestors in the span, itself included.
+    """
+
+    start: int  # committed tokens before the span: the absolute position of its first token
+    tokens: tuple[int, ...]
+    tree: Tree  # over the span's own tokens
+    wanted: tuple[int, ...]  # indices into `tokens` whose logits are asked for
+
+    def __post_init__(self) -> None:
+        if not self.tokens or len(self.tokens) != len(self.tree):
+            raise InvalidProposal(
+                f"a span holds at least one token and one tree node each; got "
+                f"{len(self.tokens)} tokens and {len(self.tree)} nodes."
+            )
+        if not all(0 <= idx < len(self.tokens) for idx in self.wanted):
+            raise InvalidProposal(f"wanted logits {self.wanted} lie outside the span.")
+
+    @classmethod
+    def prompt_chunk(cls, start: int, tokens: Sequence[int], *, is_last: bool) -> Span:
+        wanted = (len(tokens) - 1,) if is_last else ()
+        return cls(start, tuple(tokens), Tree.chain(len(tokens)), wanted)
+
+    @classmethod
+    def verification(cls, start: int, last_token: int, proposal: Proposal) -> Span:
+        """The last emitted token, then the guesses; with no guesses, a plain decode step."""
+        parents = (ROOT, *(parent + 1 for parent in proposal.tree.parents))
+        tokens = (last_token, *proposal.tokens)
+        return cls(start, tokens, Tree(parents), tuple(range(len(tokens))))
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def positions(self) -> tuple[int, ...]:
+        return tuple(self.start + depth - 1 for depth in self.tree.depths)

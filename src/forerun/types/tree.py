@@ -1,0 +1,67 @@
+"""Who hangs from whom among guessed tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from forerun.errors import InvalidProposal
+
+ROOT: Final = -1
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Who hangs from whom. A chain is a tree with one branch."""
+
+    parents: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        for node, parent in enumerate(self.parents):
+            if not ROOT <= parent < node:
+                raise InvalidProposal(
+                    f"node {node} has parent {parent}, but a parent must precede its child "
+                    f"(allowed here: {ROOT} … {node - 1})."
+                )
+
+    @classmethod
+    def chain(cls, length: int) -> Tree:
+        return cls(tuple(range(ROOT, length - 1)))
+
+    def __len__(self) -> int:
+        return len(self.parents)
+
+    @cached_property
+    def depths(self) -> tuple[int, ...]:
+        """Distance of each node from the root; the root's children have depth 1."""
+        depths: list[int] = []
+        for parent in self.parents:
+            depths.append(1 if parent == ROOT else depths[parent] + 1)
+        return tuple(depths)
+
+    @property
+    def depth(self) -> int:
+        return max(self.depths, default=0)
+
+    @property
+    def is_chain(self) -> bool:
+        return all(parent == node - 1 for node, parent in enumerate(self.parents))
+
+    @cached_property
+    def _children(self) -> dict[int, tuple[int, ...]]:
+        children: dict[int, list[int]] = {}
+        for node, parent in enumerate(self.parents):
+            children.setdefault(parent, []).append(node)
+        return {parent: tuple(nodes) for parent, nodes in children.items()}
+
+    def children(self, node: int) -> tuple[int, ...]:
+        return self._children.get(node, ())
+
+    def path_to(self, node: int) -> tuple[int, ...]:
+        """The nodes from the root's child down to `node`, itself included; () for the root."""
+        path: list[int] = []
+        while node != ROOT:
+            path.append(node)
+            node = self.parents[node]
+        return tuple(reversed(path))

@@ -1,0 +1,46 @@
+"""What one round yields."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from forerun.types.proposal import Proposal
+
+
+class Origin(StrEnum):
+    """How an emitted token came about."""
+
+    ACCEPTED = "accepted"  # a guess that held
+    RECOVERED = "recovered"  # the target's own token at the first miss
+    BONUS = "bonus"  # the extra token after a full accept
+    PLAIN = "plain"  # nothing was guessed
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What one round yields: the accepted path, the final token, and how each came about."""
+
+    path: tuple[int, ...]  # accepted nodes, from the root down
+    tokens: tuple[int, ...]  # emitted: the path's tokens, then the final one
+    final: Origin
+
+    @classmethod
+    def reached(cls, proposal: Proposal, node: int, final_token: int) -> Verdict:
+        """The verdict that accepts everything down to `node` and then emits `final_token`."""
+        path = proposal.tree.path_to(node)
+        if not len(proposal):
+            final = Origin.PLAIN
+        elif proposal.tree.children(node):
+            final = Origin.RECOVERED
+        else:
+            final = Origin.BONUS
+        return cls(path, (*proposal.path_tokens(node), int(final_token)), final)
+
+    @property
+    def num_accepted(self) -> int:
+        return len(self.path)
+
+    @property
+    def origins(self) -> tuple[Origin, ...]:
+        return (Origin.ACCEPTED,) * len(self.path) + (self.final,)

@@ -1,0 +1,18 @@
+"""Which guesses hold. Pure functions of (p, proposal, noise): no request, no cache."""
+
+from forerun.verify.coupled import coupled
+from forerun.verify.greedy import greedy
+from forerun.verify.lenient import bound, lenient, lenient_greedy
+from forerun.verify.matching import match
+from forerun.verify.rejection import rejection, residual
+
+__all__ = [
+    "bound",
+    "coupled",
+    "greedy",
+    "lenient",
+    "lenient_greedy",
+    "match",
+    "rejection",
+    "residual",
+]

@@ -1,0 +1,16 @@
+"""Greedy acceptance: a guess holds iff it is the target's argmax (003, appendix A)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from forerun.sampling import Logits
+from forerun.types import Proposal, Verdict
+from forerun.verify.matching import match
+
+
+def greedy(proposal: Proposal, logits_at: Callable[[int], Logits]) -> Verdict:
+    """Temperature 0 by itself: the lowest id among equals, no noise, no q."""
+    return match(proposal, lambda node: int(np.argmax(logits_at(node))))

@@ -1,0 +1,25 @@
+"""Acceptance by identity: a guess holds iff it *is* the token the target chose.
+
+Coupled and greedy acceptance are this one walk; they differ in how the target chooses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from forerun.types import ROOT, Proposal, Verdict
+
+
+def match(proposal: Proposal, target_token: Callable[[int], int]) -> Verdict:
+    """Walk down while the target's own token is among the guesses.
+
+    `target_token(node)` is the token the target puts after `node`; it is asked only along the
+    accepted path. What comes out is the target's own sequence, whatever was guessed.
+    """
+    node = ROOT
+    while True:
+        token = target_token(node)
+        child = proposal.child_with_token(node, token)
+        if child is None:
+            return Verdict.reached(proposal, node, token)
+        node = child

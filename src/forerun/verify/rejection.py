@@ -1,0 +1,87 @@
+"""Rejection acceptance: exact in law, with more guesses accepted than coupling allows.
+
+At each node the guesses drawn below it are tried in the order drawn, each against its own q
+(003 §2): accept x with probability min(1, p(x)/q(x)); on a miss, what is left to sample is
+norm(max(0, p − q)). A chain is one try per node; K siblings are K tries; a tree walks down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from forerun.errors import InvalidProposal
+from forerun.sampling import Probs, Stream, UniformNoise, draw
+from forerun.types import ROOT, Draw, Proposal, Verdict, check_probs
+
+
+def rejection(
+    proposal: Proposal,
+    probs_at: Callable[[int], Probs],
+    noise: UniformNoise,
+    round_idx: int,
+) -> Verdict:
+    """Judge a proposal; the emitted tokens have the target's law.
+
+    `probs_at(node)` is p [V] after `node`, asked only along the accepted path.
+    """
+    return walk(proposal, probs_at, noise, round_idx, lenience=1.0)
+
+
+def walk(
+    proposal: Proposal,
+    probs_at: Callable[[int], Probs],
+    noise: UniformNoise,
+    round_idx: int,
+    lenience: float,
+) -> Verdict:
+    """The walk down the tree; below 1, `lenience` shrinks q in the test (002, A.5) and is lossy."""
+    node = ROOT
+    while True:
+        probs_p = probs_at(node)
+        check_probs(probs_p)
+        child, probs_p = _try_guesses(proposal, node, probs_p, noise, round_idx, lenience)
+        if child is None:
+            token = draw(probs_p, noise.uniform(Stream.FINAL, round_idx, 0))
+            return Verdict.reached(proposal, node, token)
+        node = child
+
+
+def _try_guesses(
+    proposal: Proposal,
+    node: int,
+    probs_p: Probs,
+    noise: UniformNoise,
+    round_idx: int,
+    lenience: float,
+) -> tuple[int | None, Probs]:
+    """The first guess below `node` that holds, or None with what is left to sample from."""
+    for draw_idx, guess in proposal.draws_below(node):
+        token = proposal.tokens[guess.node]
+        probs_q = law_of(guess, token, len(probs_p))
+        u = noise.uniform(Stream.TEST, round_idx, draw_idx)
+        if u < probs_p[token] / (lenience * probs_q[token]):
+            return guess.node, probs_p
+        probs_p = residual(probs_p, probs_q)
+    return None, probs_p
+
+
+def law_of(guess: Draw, token: int, vocab_size: int) -> Probs:
+    """The q [V] this guess was drawn from; a guess without one was picked, a point mass."""
+    if guess.probs_q is None:
+        if token >= vocab_size:
+            raise InvalidProposal(f"token {token} was guessed; ids end at {vocab_size - 1}.")
+        point = np.zeros(vocab_size)
+        point[token] = 1.0
+        return point
+    if len(guess.probs_q) != vocab_size:
+        raise InvalidProposal(f"q has {len(guess.probs_q)} entries and p {vocab_size}; pad q.")
+    return guess.probs_q.astype(np.float64, copy=False)
+
+
+def residual(probs_p: Probs, probs_q: Probs) -> Probs:
+    """norm(max(0, p − q)); where p equals q up to rounding nothing is left, and p stands."""
+    left: Probs = np.maximum(probs_p - probs_q, 0.0)
+    total = left.sum()
+    return left / total if total > 0 else probs_p

@@ -1,0 +1,91 @@
+"""Exact laws by enumeration: run shipped code once for every way its uniforms can fall.
+
+A `LazyUniform` is a uniform that has not been looked at yet. It knows only the interval in which
+it lies; asking `u < x` splits that interval and follows one side, with its weight. `enumerate_runs`
+replays the code until every side of every question has been taken, so the weights sum to one and
+the probability of each outcome is exact up to float rounding. Because the *same* lazy uniform
+remembers what it was asked before, code that wrongly uses one uniform for two purposes shows
+its wrong law here, too.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator
+from typing import TypeVar, cast
+
+from forerun.sampling import Stream
+
+Outcome = TypeVar("Outcome", bound=Hashable)
+
+
+class World:
+    """One run: the answers given so far, and their weight."""
+
+    def __init__(self, script: list[bool]) -> None:
+        self._script = script
+        self._num_asked = 0
+        self.weight = 1.0
+
+    def branch(self, probability: float) -> bool:
+        """Take the scripted side, or the first side when the script ends here."""
+        if self._num_asked == len(self._script):
+            self._script.append(True)
+        answer = self._script[self._num_asked]
+        self._num_asked += 1
+        self.weight *= probability if answer else 1 - probability
+        return answer
+
+
+class LazyUniform:
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._low, self._high = 0.0, 1.0
+
+    def __lt__(self, x: float) -> bool:
+        x = float(x)
+        if x >= self._high:
+            return True
+        if x <= self._low:
+            return False
+        below = self._world.branch((x - self._low) / (self._high - self._low))
+        if below:
+            self._high = x
+        else:
+            self._low = x
+        return below
+
+
+class LazyNoise:
+    """Answers for `forerun.sampling.Noise.uniform`: one lazy uniform per (stream, round, draw)."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._uniforms: dict[tuple[Stream, int, int], LazyUniform] = {}
+
+    def uniform(self, stream: Stream, round_idx: int, draw_idx: int) -> float:
+        """Not a float, but it answers the only question that is asked of one here: `<`."""
+        key = (stream, round_idx, draw_idx)
+        return cast(float, self._uniforms.setdefault(key, LazyUniform(self._world)))
+
+
+def enumerate_runs(run: Callable[[World], Outcome]) -> Iterator[tuple[float, Outcome]]:
+    """(weight, outcome) of every way the run's uniforms can fall."""
+    script: list[bool] = []
+    while True:
+        world = World(script)
+        outcome = run(world)
+        yield world.weight, outcome
+        while script and not script[-1]:
+            script.pop()
+        if not script:
+            return
+        script[-1] = False
+
+
+def law_of(run: Callable[[World], Outcome]) -> dict[Outcome, float]:
+    law: dict[Outcome, float] = defaultdict(float)
+    for weight, outcome in enumerate_runs(run):
+        law[outcome] += weight
+    assert abs(sum(law.values()) - 1) < 1e-12, "the enumeration missed or doubled a branch"
+    return dict(law)

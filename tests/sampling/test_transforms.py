@@ -1,0 +1,136 @@
+"""The served distribution: against its definition, at its edges, and on bad input."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forerun.errors import InvalidDistribution, InvalidOption
+from forerun.sampling import Context, log_probs, served_logits, served_probs
+from forerun.types import SamplingParams
+from tests.plain_pipeline import plain_probs
+
+V = 7
+EOS = (6,)
+
+
+@st.composite
+def options(draw: st.DrawFn) -> dict[str, Any]:
+    maybe: dict[str, st.SearchStrategy[Any]] = {
+        "temperature": st.sampled_from([0.0, 0.01, 0.7, 1.0, 3.0]),
+        "top_k": st.integers(0, V + 2),
+        "top_p": st.sampled_from([0.05, 0.3, 0.55, 0.9, 1.0]),
+        "min_p": st.sampled_from([0.0, 0.03, 0.21, 1.0]),
+        "repetition_penalty": st.sampled_from([0.8, 1.0, 1.3]),
+        "presence_penalty": st.sampled_from([-0.5, 0.0, 0.7]),
+        "frequency_penalty": st.sampled_from([-0.3, 0.0, 0.4]),
+        "logit_bias": st.dictionaries(st.integers(0, V - 1), st.sampled_from([-100.0, 0.3, 4.0])),
+        "allowed_token_ids": st.none() | st.sets(st.integers(0, V - 2), min_size=1).map(tuple),
+        "min_tokens": st.integers(0, 4),
+    }
+    chosen = draw(st.sets(st.sampled_from(sorted(maybe))))
+    return {name: draw(maybe[name]) for name in sorted(chosen)}
+
+
+tokens = st.lists(st.integers(0, V - 1), max_size=5)
+# Steps of 1/4 make ties common; no cumulative sum of these lands on a top_p above by accident.
+rows = st.lists(st.integers(-12, 12).map(lambda x: x / 4), min_size=V, max_size=V)
+
+
+@given(options(), rows, tokens, tokens)
+def test_agrees_with_the_definition(
+    chosen: dict[str, Any], row: list[float], prompt: list[int], output: list[int]
+) -> None:
+    params = SamplingParams(max_tokens=99, **chosen)
+    got = served_probs(np.array(row, np.float32), params, Context(prompt, output), EOS)
+    assert got == pytest.approx(plain_probs(row, params, prompt, output, EOS), abs=1e-12)
+
+
+def served(row: list[float], **chosen: Any) -> list[float]:
+    return list(served_probs(np.array(row), SamplingParams(**chosen), Context()))
+
+
+def test_ties_go_to_the_lowest_id() -> None:
+    assert served([1, 2, 2, 2], temperature=0) == [0, 1, 0, 0]
+    assert served([1, 2, 2, 2], top_k=2) == [0, 0.5, 0.5, 0]
+    assert served([0, 0, 0, 0], top_p=0.5) == [0.5, 0.5, 0, 0]
+    assert served([0, 0, 0, 0], top_p=0.5001) == pytest.approx([1 / 3, 1 / 3, 1 / 3, 0])
+    assert served([0, 0, 0, 0], top_k=3, top_p=0.5) == [0.5, 0.5, 0, 0]
+
+
+def test_min_p_is_relative_to_the_best_and_inclusive() -> None:
+    row = np.log([0.5, 0.25, 0.2, 0.05]).tolist()
+    assert served(row, min_p=0.4) == pytest.approx(np.array([0.5, 0.25, 0.2, 0]) / 0.95)
+    assert served(row, min_p=1.0) == [1, 0, 0, 0]
+
+
+def test_tiny_temperature_is_argmax_not_overflow() -> None:
+    assert served([1.0, 2.0, 1.5], temperature=1e-300) == [0, 1, 0]
+
+
+def test_huge_temperature_is_uniform() -> None:
+    assert served([1.0, 2.0, -50.0], temperature=1e9) == pytest.approx([1 / 3] * 3, abs=1e-6)
+
+
+def test_served_logits_are_normalised_to_a_largest_of_zero() -> None:
+    logits = served_logits(np.array([5.0, 7.0]), SamplingParams(temperature=2.0), Context())
+    assert logits.tolist() == [-1.0, 0.0]
+
+
+def test_input_is_not_changed() -> None:
+    row = np.array([1.0, 2.0, 3.0])
+    params = SamplingParams(repetition_penalty=2.0, logit_bias={0: 3.0}, presence_penalty=1.0)
+    served_logits(row, params, Context((1,), (2,)))
+    assert row.tolist() == [1.0, 2.0, 3.0]
+
+
+def test_a_model_may_mask_tokens_itself() -> None:
+    assert served([-np.inf, 0.0, 0.0], repetition_penalty=1.5) == [0, 0.5, 0.5]
+
+
+def test_eos_waits_for_min_tokens_unless_ignored() -> None:
+    row = np.zeros(3)
+    params = SamplingParams(min_tokens=2, stop_token_ids=(1,))
+    assert served_probs(row, params, Context((), (0,)), (2,)).tolist() == [1, 0, 0]
+    assert served_probs(row, params, Context((), (0, 0)), (2,)).tolist() == [1 / 3] * 3
+    ignoring = SamplingParams(min_tokens=2, ignore_eos=True)
+    assert served_probs(row, ignoring, Context(), (2,)).tolist() == [1 / 3] * 3
+
+
+def test_penalties_see_a_nodes_own_ancestors() -> None:
+    params = SamplingParams(temperature=0, frequency_penalty=0.6)
+    row = np.array([1.0, 0.5])
+    context = Context((), (0,))
+    assert served_probs(row, params, Context()).tolist() == [1, 0]
+    assert served_probs(row, params, context).tolist() == [0, 1]
+    assert served_probs(row, params, context.extended((1, 1))).tolist() == [1, 0]
+
+
+def test_shown_log_probabilities_are_the_raw_ones() -> None:
+    row = np.array([1.0, 2.0, 3.0])
+    assert np.exp(log_probs(row)).sum() == pytest.approx(1)
+    assert log_probs(row)[2] - log_probs(row)[0] == pytest.approx(2)
+
+
+@pytest.mark.parametrize(
+    "row", [[np.nan, 1.0], [1.0, np.nan], [np.inf, 1.0], [-np.inf, -np.inf], [], [[1.0, 2.0]]]
+)
+def test_broken_logits_are_refused(row: list[Any]) -> None:
+    with pytest.raises(InvalidDistribution):
+        served_logits(np.array(row), SamplingParams(), Context())
+
+
+def test_masking_everything_is_refused() -> None:
+    params = SamplingParams(allowed_token_ids=(1,), min_tokens=1)
+    with pytest.raises(InvalidDistribution, match="every token is masked"):
+        served_logits(np.zeros(3), params, Context(), (1,))
+
+
+@pytest.mark.parametrize("option", [{"logit_bias": {9: 1.0}}, {"allowed_token_ids": (9,)}])
+def test_a_token_outside_the_vocabulary_is_refused(option: dict[str, Any]) -> None:
+    with pytest.raises(InvalidOption, match="names token 9; the vocabulary ends at 2"):
+        served_logits(np.zeros(3), SamplingParams(**option), Context())

@@ -1,0 +1,42 @@
+"""What `import forerun` offers, and what it must not drag in."""
+
+import subprocess
+import sys
+
+import forerun
+
+PUBLIC = {
+    "Acceptance",
+    "Draw",
+    "ForerunError",
+    "InvalidDistribution",
+    "InvalidOption",
+    "InvalidProposal",
+    "MissingExtra",
+    "Origin",
+    "Proposal",
+    "SamplingParams",
+    "Span",
+    "Tree",
+    "Verdict",
+    "__version__",
+}
+
+
+def test_public_names_are_pinned() -> None:
+    """A name added or lost here is a change that users see: put it into the CHANGELOG."""
+    assert set(forerun.__all__) == PUBLIC
+    assert all(hasattr(forerun, name) for name in PUBLIC)
+
+
+def test_the_cpu_path_never_imports_torch() -> None:
+    """In a fresh interpreter: everything the package has, and torch is still not there."""
+    code = (
+        "import pkgutil, importlib, sys, forerun\n"
+        "for m in pkgutil.walk_packages(forerun.__path__, 'forerun.'):\n"
+        "    if m.name != 'forerun.__main__': importlib.import_module(m.name)\n"
+        "heavy = {'torch', 'triton', 'transformers', 'matplotlib'} & set(sys.modules)\n"
+        "sys.exit(f'imported: {heavy}' if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,62 @@
+from typing import Any
+
+import pytest
+
+from forerun import Acceptance, InvalidOption, SamplingParams
+
+NAN, INF = float("nan"), float("inf")
+
+
+def test_defaults_are_plain_sampling() -> None:
+    params = SamplingParams()
+    assert (params.temperature, params.top_k, params.top_p, params.min_p) == (1.0, 0, 1.0, 0.0)
+    assert params.acceptance is Acceptance.COUPLED
+
+
+def test_callers_habits_are_met() -> None:
+    params = SamplingParams.from_dict(
+        {"stop": "END", "logit_bias": {"3": 1}, "top_k": -1, "acceptance": "rejection"}
+    )
+    assert params.stop == ("END",)
+    assert params.logit_bias == {3: 1.0}
+    assert params.top_k == 0
+    assert params.acceptance is Acceptance.REJECTION
+    assert SamplingParams(stop=["a", "b"]).stop == ("a", "b")  # type: ignore[arg-type]
+    assert SamplingParams(stop=None).stop == ()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("temperature", -0.1), ("temperature", NAN), ("temperature", INF), ("temperature", "hot"),
+        ("top_p", 0.0), ("top_p", 1.1), ("top_p", NAN), ("top_k", -2), ("top_k", 1.5),
+        ("min_p", -0.1), ("min_p", 1.1), ("repetition_penalty", 0.0), ("repetition_penalty", INF),
+        ("presence_penalty", NAN), ("frequency_penalty", INF), ("logit_bias", {1: NAN}),
+        ("logit_bias", {-1: 1.0}), ("allowed_token_ids", ()), ("allowed_token_ids", (-1,)),
+        ("n", 0), ("n", True), ("max_tokens", 0), ("min_tokens", -1), ("min_tokens", 17),
+        ("stop", ("",)), ("logprobs", -1), ("seed", 2**64), ("seed", 0.5),
+        ("lenience", 0.0), ("lenience", 0.5), ("acceptance", "strict"),
+    ],
+)  # fmt: skip
+def test_refused_by_name(name: str, value: Any) -> None:
+    with pytest.raises(InvalidOption, match=name):
+        SamplingParams(**{name: value})
+
+
+def test_unknown_options_point_at_the_nearest() -> None:
+    with pytest.raises(InvalidOption, match="did you mean 'temperature'"):
+        SamplingParams.from_dict({"temprature": 1.0})
+    with pytest.raises(InvalidOption, match="did you mean 'coupled'"):
+        SamplingParams(acceptance="couple")  # type: ignore[arg-type]
+
+
+def test_lenience_needs_its_name() -> None:
+    with pytest.raises(InvalidOption, match="lossy"):
+        SamplingParams(lenience=0.5)
+    assert SamplingParams(acceptance=Acceptance.LENIENT, lenience=0.5).lenience == 0.5
+
+
+def test_with_changes_is_checked_again() -> None:
+    assert SamplingParams(seed=3).with_(seed=4).seed == 4
+    with pytest.raises(InvalidOption):
+        SamplingParams().with_(top_p=2.0)
