@@ -128,7 +128,8 @@ def test_head_dim_and_kv_heads_have_defaults() -> None:
     ("text", "sentence"),
     [
         ("llama-3.2-3", "did you mean 'llama-3.2-3b'"),
-        ("/nowhere/config.json", "does not exist"),
+        ("/nowhere/config.json", "cannot read /nowhere/config.json: No such file"),
+        ("x" * 5000, "model shape|cannot read"),
         ("{", "not valid JSON"),
         ('{"vocab_size": 10}', "has no num_attention_heads"),
         (json.dumps({**CONFIG, "vocab_size": -5}), "vocab_size is -5"),

@@ -1,0 +1,48 @@
+"""The command `forerun`: one file per command, registered here.
+
+Nothing heavy is imported before a command runs, so that help appears at once.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from forerun.cli import doctor, plan
+from forerun.cli.group import OneSentenceGroup
+from forerun.version import VERSION
+
+app = typer.Typer(
+    name="forerun",
+    cls=OneSentenceGroup,
+    help="Speculative decoding that answers sooner and never changes what the model says.",
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+app.command()(plan.plan)
+app.command()(doctor.doctor)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"forerun {VERSION}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def main() -> None:
+    app(prog_name="forerun")

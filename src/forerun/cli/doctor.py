@@ -1,0 +1,112 @@
+"""`forerun doctor`: what this machine offers, and what is missing."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from dataclasses import asdict, dataclass
+from typing import Annotated, Final
+
+import typer
+
+from forerun.cli import machine
+from forerun.cli.cache_dir import cache_dir
+from forerun.version import VERSION
+
+GIB: Final = 2**30
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report; a remedy is given only where something is missing."""
+
+    subject: str
+    found: str
+    remedy: str | None = None
+
+
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Print what this machine offers and what is missing."""
+    findings = [
+        Finding("forerun", VERSION),
+        Finding("python", f"{platform.python_version()} ({platform.platform(terse=True)})"),
+        *_cpu_findings(machine.read_cpu()),
+        _memory_finding(machine.read_memory()),
+        _disk_finding(),
+        *_numba_findings(),
+        _gpu_finding(machine.gpu_names(), has_torch=machine.is_importable("torch")),
+        *(_extra_finding(*item) for item in machine.missing_by_extra().items()),
+    ]
+    if as_json:
+        typer.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
+    else:
+        _print(findings)
+
+
+def _cpu_findings(cpu: machine.Cpu) -> list[Finding]:
+    cores = f"{cpu.num_cores} of {cpu.num_cores_installed}"
+    if cpu.quota is not None:
+        cores += f", limited to {cpu.quota:g} cores' worth of time"
+    return [
+        Finding("cpu", cpu.name),
+        Finding("cpu features", ", ".join(cpu.features) or "none that kernels use"),
+        Finding("cores for us", cores),
+    ]
+
+
+def _memory_finding(memory: machine.Memory) -> Finding:
+    if memory.total_bytes is None or memory.available_bytes is None:
+        return Finding("memory", "unknown on this system")
+    free, total = memory.available_bytes / GIB, memory.total_bytes / GIB
+    return Finding("memory", f"{free:.1f} GiB free of {total:.1f} GiB")
+
+
+def _disk_finding() -> Finding:
+    folder = cache_dir(os.environ)
+    return Finding("cache folder", f"{folder}, {machine.free_disk(folder) / GIB:.1f} GiB free")
+
+
+def _numba_findings() -> list[Finding]:
+    version = machine.numba_version()
+    if version is None:
+        return [Finding("numba", "missing", "pip install numba")]
+    layers = machine.threading_layers()
+    remedy = None
+    if "omp" not in layers:
+        remedy = "install OpenMP (libgomp); without it every kernel starts some 100 µs later"
+    found = ", ".join(layers) or "none"
+    return [Finding("numba", version), Finding("threading layers", found, remedy)]
+
+
+def _gpu_finding(names: tuple[str, ...], *, has_torch: bool) -> Finding:
+    if not names:
+        return Finding("gpu", "no NVIDIA device seen; the CPU path needs none")
+    if has_torch:
+        return Finding("gpu", ", ".join(names))
+    return Finding("gpu", f"{', '.join(names)}, but no torch", 'pip install "forerun[gpu]"')
+
+
+def _extra_finding(extra: str, missing: tuple[str, ...]) -> Finding:
+    subject = f"extra [{extra}]"
+    if not missing:
+        return Finding(subject, "present")
+    return Finding(subject, f"without {', '.join(missing)}", f'pip install "forerun[{extra}]"')
+
+
+def _print(findings: list[Finding]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for finding in findings:
+        found = Text(finding.found)
+        if finding.remedy is not None:
+            found.append(f"  →  {finding.remedy}", style="yellow")
+        table.add_row(Text(finding.subject), found)
+    Console().print(table)

@@ -1,0 +1,155 @@
+"""Facts about this machine, read without importing anything heavy but numba itself."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+CGROUP: Final = Path("/sys/fs/cgroup")
+PROC: Final = Path("/proc")
+
+# What kernels make use of, by the names that Linux and LLVM give it.
+FEATURES: Final = {
+    "avx2": {"avx2"},
+    "fma": {"fma"},
+    "avx512f": {"avx512f"},
+    "avx512vnni": {"avx512_vnni", "avx512vnni"},
+    "amx": {"amx_int8", "amx-int8"},
+    "neon": {"asimd", "neon"},
+    "dotprod": {"asimddp", "dotprod"},
+    "i8mm": {"i8mm"},
+    "sve": {"sve"},
+}
+THREADING_LAYERS: Final = {"omp": "omppool", "tbb": "tbbpool", "workqueue": "workqueue"}
+EXTRAS: Final = ("serve", "gpu", "train", "plot", "bench")
+
+
+@dataclass(frozen=True)
+class Cpu:
+    name: str
+    features: tuple[str, ...]
+    num_cores: int  # that this process may use
+    num_cores_installed: int
+    quota: float | None  # cores' worth of time that a container allows, if it limits it
+
+
+@dataclass(frozen=True)
+class Memory:
+    total_bytes: int | None
+    available_bytes: int | None
+
+
+def read_cpu(proc: Path = PROC, cgroup: Path = CGROUP) -> Cpu:
+    installed = os.cpu_count() or 1
+    affinity = getattr(os, "sched_getaffinity", None)  # absent on macOS and Windows
+    usable = len(affinity(0)) if affinity else installed
+    llvm_name, flags = _llvm_view()
+    flags |= set((_first_match(proc / "cpuinfo", r"(?:flags|Features)\s*:(.+)") or "").split())
+    features = tuple(name for name, aliases in FEATURES.items() if aliases & flags)
+    name = _first_match(proc / "cpuinfo", r"model name\s*:(.+)")
+    return Cpu(name or llvm_name or platform.machine(), features, usable, installed, _quota(cgroup))
+
+
+def _llvm_view() -> tuple[str, set[str]]:
+    try:
+        from llvmlite import binding
+    except ImportError:
+        return "", set()
+    host = binding.get_host_cpu_features()
+    return binding.get_host_cpu_name(), {name for name, present in host.items() if present}
+
+
+def _quota(cgroup: Path) -> float | None:
+    found = _first_match(cgroup / "cpu.max", r"(\d+ \d+)")
+    if found is None:
+        return None
+    spend, period = map(int, found.split())
+    return spend / period
+
+
+def read_memory(proc: Path = PROC, cgroup: Path = CGROUP) -> Memory:
+    """The machine's memory, or the container's where that is less."""
+    total = _kibibytes(proc, "MemTotal")
+    available = _kibibytes(proc, "MemAvailable")
+    limit = _first_match(cgroup / "memory.max", r"(\d+)")
+    if limit is not None and total is not None:
+        used = int(_first_match(cgroup / "memory.current", r"(\d+)") or 0)
+        total = min(total, int(limit))
+        available = min(available or total, max(int(limit) - used, 0))
+    return Memory(total, available)
+
+
+def _kibibytes(proc: Path, name: str) -> int | None:
+    found = _first_match(proc / "meminfo", rf"{name}:\s*(\d+) kB")
+    return None if found is None else int(found) * 1024
+
+
+def free_disk(folder: Path) -> int:
+    """Free bytes where `folder` is, or will be made."""
+    while not folder.exists():
+        folder = folder.parent
+    return shutil.disk_usage(folder).free
+
+
+def numba_version() -> str | None:
+    try:
+        return importlib.metadata.version("numba")
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def threading_layers() -> tuple[str, ...]:
+    """The numba threading layers that load here, the preferred first."""
+    return tuple(name for name, module in THREADING_LAYERS.items() if _loads(module))
+
+
+def _loads(module: str) -> bool:
+    try:
+        importlib.import_module(f"numba.np.ufunc.{module}")
+    except ImportError:
+        return False
+    return True
+
+
+def gpu_names(proc: Path = PROC) -> tuple[str, ...]:
+    """NVIDIA devices that the driver lists; asks no library."""
+    files = sorted(proc.glob("driver/nvidia/gpus/*/information"))
+    return tuple(_first_match(file, r"Model:\s*(.+)") or "NVIDIA GPU" for file in files)
+
+
+def is_importable(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
+
+
+def missing_by_extra() -> dict[str, tuple[str, ...]]:
+    """For every extra, the packages of it that are not installed."""
+    return {
+        extra: tuple(name for name in packages if not is_importable(name.replace("-", "_")))
+        for extra, packages in _packages_by_extra().items()
+    }
+
+
+def _packages_by_extra() -> dict[str, list[str]]:
+    """From our own metadata, so that pyproject.toml stays the only list."""
+    packages: dict[str, list[str]] = {extra: [] for extra in EXTRAS}
+    for requirement in importlib.metadata.requires("forerun") or ():
+        found = re.match(r"""([\w.-]+).*;.*extra == ['"](\w+)['"]""", requirement)
+        if found and found[2] in packages:
+            packages[found[2]].append(found[1])
+    return packages
+
+
+def _first_match(file: Path, pattern: str) -> str | None:
+    try:
+        found = re.search(pattern, file.read_text("utf-8", errors="replace"))
+    except OSError:
+        return None
+    return found[1].strip() if found else None

@@ -1,0 +1,91 @@
+"""How often guesses hold, from the distributions themselves.
+
+β is the chance that one guess holds after one prefix; α is its mean over prefixes. p is the
+target's law, q the drafter's, both after their sampling transforms, each one row [V].
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from forerun.errors import InvalidDistribution, InvalidOption
+from forerun.types import FloatArray, check_probs
+
+Float64Array: TypeAlias = npt.NDArray[np.float64]
+Beta: TypeAlias = Callable[[FloatArray, FloatArray], float]
+
+
+def divergence_lk(probs_p: FloatArray, probs_q: FloatArray) -> float:
+    """D_LK = Σ|p - q|/2, the total variation between p and q (Def. 3.2)."""
+    p, q = _checked_pair(probs_p, probs_q)
+    return min(1.0, math.fsum(np.abs(p - q)) / 2)
+
+
+def beta_rejection(probs_p: FloatArray, probs_q: FloatArray) -> float:
+    """Σ min(p, q) = 1 - D_LK: the chance under `rejection` (Thm 3.5)."""
+    p, q = _checked_pair(probs_p, probs_q)
+    return min(1.0, math.fsum(np.minimum(p, q)))
+
+
+def beta_coupled(probs_p: FloatArray, probs_q: FloatArray) -> float:
+    """Σ_x 1 / Σ_y max(p_y/p_x, q_y/q_x): the chance under `coupled`.
+
+    Between β/(2 - β) and β, with β that of rejection. In order of falling p/q the inner maximum
+    is p_y/p_x for all y up to x and q_y/q_x after it, so two running sums replace the V² terms.
+    """
+    p, q = _checked_pair(probs_p, probs_q)
+    possible = (p > 0) | (q > 0)
+    p, q = p[possible], q[possible]
+    with np.errstate(divide="ignore"):  # log 0 sorts tokens that one side never draws to the ends
+        order = np.argsort(np.log(q) - np.log(p), kind="stable")
+    p, q = p[order], q[order]
+    p_upto, q_after = np.cumsum(p), np.cumsum(q[::-1])[::-1] - q
+    common = (p > 0) & (q > 0)
+    with np.errstate(over="ignore"):  # a ratio beyond float64 contributes nothing
+        inner = p_upto[common] / p[common] + q_after[common] / q[common]
+    return min(1.0, math.fsum(1 / inner))
+
+
+def beta_lenient(probs_p: FloatArray, probs_q: FloatArray, lenience: float) -> float:
+    """Σ min(p/l, q): the chance under the lossy `lenient` (A.5), which emits no token above p/l."""
+    p, q = _checked_pair(probs_p, probs_q)
+    if not 0 < lenience <= 1:
+        raise InvalidOption(f"lenience is {lenience!r}; give a number above 0, at most 1.")
+    with np.errstate(over="ignore"):  # the minimum is at most q, so overflow never wins
+        held = np.minimum(p / lenience, q)
+    return min(1.0, math.fsum(held))
+
+
+def beta_plain_rejection(probs_p: FloatArray, probs_q: FloatArray) -> float:
+    """min q/p where p > 0: the chance if one used textbook rejection sampling instead (A.2)."""
+    p, q = _checked_pair(probs_p, probs_q)
+    drawn = p > 0
+    with np.errstate(over="ignore"):  # the minimum is at most 1, so overflow never wins
+        return min(1.0, float((q[drawn] / p[drawn]).min()))
+
+
+def alpha_from_pairs(
+    pairs: Iterable[tuple[FloatArray, FloatArray]], beta: Beta = beta_rejection
+) -> float:
+    """α: the mean of `beta` over (p, q) pairs, one per prefix (Cor. 3.6)."""
+    betas = [beta(probs_p, probs_q) for probs_p, probs_q in pairs]
+    if not betas:
+        raise InvalidDistribution("there are no (p, q) pairs; give at least one.")
+    return math.fsum(betas) / len(betas)
+
+
+def _checked_pair(probs_p: FloatArray, probs_q: FloatArray) -> tuple[Float64Array, Float64Array]:
+    """Both as float64, summing to one as closely as float64 can."""
+    p, q = np.asarray(probs_p, np.float64), np.asarray(probs_q, np.float64)
+    check_probs(p, "p")
+    check_probs(q, "q")
+    if p.shape != q.shape:
+        raise InvalidDistribution(
+            f"p has {p.size} tokens and q has {q.size}; give both over one vocabulary."
+        )
+    return p / p.sum(), q / q.sum()
