@@ -38,7 +38,7 @@ $(VENV)/.check: $(VENV)/.test
 	@touch $@
 
 demo: $(VENV)/.run
-	$(BIN)/forerun plan --alpha 0.8 --cost 0.05
+	$(BIN)/forerun demo
 
 test: $(VENV)/.test
 	$(BIN)/python -m pytest

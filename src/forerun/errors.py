@@ -50,6 +50,10 @@ class DownloadFailed(ForerunError, RuntimeError):
     """A model could not be downloaded whole; finished parts are kept for the next try."""
 
 
+class PromptTooLong(ForerunError, ValueError):
+    """A prompt does not fit into the model's context."""
+
+
 class MissingExtra(ForerunError, ImportError):
     """An optional dependency is needed and not installed."""
 

@@ -74,7 +74,8 @@ class ArrayNoise:
 def test_gumbel_argmax_adds_and_breaks_ties_to_the_lowest_id() -> None:
     noise = ArrayNoise(np.array([[0.0, 1.0, 0.0, 5.0]]))
     assert gumbel_argmax(np.array([1.0, 0.0, 1.0, -np.inf]), noise, 0) == 0
-    assert gumbel_top(np.array([1.0, 0.0, 1.0, -np.inf]), noise, 0, 9) == [0, 1, 2]
+    assert gumbel_top(np.array([1.0, 0.0, 1.0]), noise, 0, 9, np.arange(3)) == [0, 1, 2]
+    assert gumbel_top(np.array([1.0, 1.0]), noise, 0, 9, np.array([0, 2])) == [0, 2]
 
 
 def test_one_candidate_needs_no_noise() -> None:
@@ -86,6 +87,6 @@ def test_one_candidate_needs_no_noise() -> None:
 def test_top_1_of_k_is_the_argmax() -> None:
     logits = np.random.default_rng(0).normal(size=50)
     for position in range(20):
-        top = gumbel_top(logits, Noise(1), position, 5)
+        top = gumbel_top(logits, Noise(1), position, 5, np.arange(50))
         assert top[0] == gumbel_argmax(logits, Noise(1), position)
         assert len(set(top)) == 5

@@ -85,6 +85,13 @@ def test_verdict_counts() -> None:
     assert verdict.final is Origin.RECOVERED
 
 
+def test_verdict_cut_short() -> None:
+    verdict = Verdict.reached(Proposal.chain([4, 5]), 1, 9)
+    assert verdict.first(3) == verdict
+    assert verdict.first(2) == Verdict((0, 1), (4, 5), None)
+    assert verdict.first(1).origins == (Origin.ACCEPTED,)
+
+
 def test_spans() -> None:
     chunk = Span.prompt_chunk(5, [1, 2, 3], is_last=True)
     assert (chunk.positions, chunk.wanted, len(chunk)) == ((5, 6, 7), (2,), 3)

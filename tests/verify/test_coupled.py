@@ -139,6 +139,6 @@ def test_siblings_by_shared_noise_raise_acceptance() -> None:
     held = np.zeros(3)
     for t in range(500):
         token = gumbel_argmax(np.log(p), noise, t)
-        guesses = gumbel_top(np.log(q), noise, t, 3)
+        guesses = gumbel_top(np.log(q), noise, t, 3, np.arange(8))
         held += [token in guesses[:k] for k in (1, 2, 3)]
     assert held[0] < held[1] < held[2]

@@ -114,7 +114,8 @@ class Round:
         logits = self.draft_logits(prefix)
         if self.params.acceptance is Acceptance.COUPLED:
             position = len(PROMPT) + len(self.output) + len(prefix)
-            return [(token, None) for token in gumbel_top(logits, self.noise, position, width)]
+            tokens = gumbel_top(logits, self.noise, position, width, np.arange(V))
+            return [(token, None) for token in tokens]
         uniforms = [
             self.noise.uniform(Stream.DRAFT, round_idx, next(counter)) for _ in range(width)
         ]

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from forerun.cli import doctor, plan
+from forerun.cli import chat, demo, doctor, generate, models, plan, pull
 from forerun.cli.group import OneSentenceGroup
 from forerun.version import VERSION
 
@@ -20,6 +20,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
+app.command()(generate.generate)
+app.command()(chat.chat)
+app.command()(demo.demo)
+app.command()(pull.pull)
+app.command()(models.models)
 app.command()(plan.plan)
 app.command()(doctor.doctor)
 

@@ -50,17 +50,21 @@ def gumbel_argmax(logits: Logits, noise: GumbelNoise, position: int) -> int:
 
     With one candidate left (temperature 0) this is the argmax and no noise is looked at.
     """
-    return gumbel_top(logits, noise, position, 1)[0]
+    candidates: IntArray = np.flatnonzero(logits > -np.inf)
+    return gumbel_top(logits[candidates], noise, position, 1, candidates)[0]
 
 
-def gumbel_top(logits: Logits, noise: GumbelNoise, position: int, k: int) -> list[int]:
-    """The k best of logit + noise, best first: a draw without replacement, and a coupled
-    drafter's siblings. Fewer when fewer tokens have positive probability."""
-    tokens: IntArray = np.flatnonzero(logits > -np.inf)
+def gumbel_top(
+    logits: Logits, noise: GumbelNoise, position: int, k: int, tokens: IntArray
+) -> list[int]:
+    """The k best of logit + noise among `tokens` (ascending), best first; fewer if there are.
+
+    A draw without replacement, and a coupled drafter's siblings. Ties go to the lowest id.
+    """
     if len(tokens) == 1:
         return [int(tokens[0])]
-    noisy = logits[tokens] + noise.gumbel(position, tokens)
+    noisy = logits + noise.gumbel(position, tokens)
     if k == 1:
-        return [int(tokens[np.argmax(noisy)])]  # the lowest id among equals
+        return [int(tokens[np.argmax(noisy)])]
     order = np.argsort(-noisy, kind="stable")[:k]
     return [int(token) for token in tokens[order]]

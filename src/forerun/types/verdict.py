@@ -19,11 +19,15 @@ class Origin(StrEnum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What one round yields: the accepted path, the final token, and how each came about."""
+    """What one round yields: the accepted path, the final token, and how each came about.
+
+    `final` is None when the output ended inside the accepted path, so that no final token was
+    emitted.
+    """
 
     path: tuple[int, ...]  # accepted nodes, from the root down
     tokens: tuple[int, ...]  # emitted: the path's tokens, then the final one
-    final: Origin
+    final: Origin | None
 
     @classmethod
     def reached(cls, proposal: Proposal, node: int, final_token: int) -> Verdict:
@@ -37,10 +41,17 @@ class Verdict:
             final = Origin.BONUS
         return cls(path, (*proposal.path_tokens(node), int(final_token)), final)
 
+    def first(self, num_tokens: int) -> Verdict:
+        """The same verdict, ended after `num_tokens` emitted tokens."""
+        if num_tokens >= len(self.tokens):
+            return self
+        return Verdict(self.path[:num_tokens], self.tokens[:num_tokens], None)
+
     @property
     def num_accepted(self) -> int:
         return len(self.path)
 
     @property
     def origins(self) -> tuple[Origin, ...]:
-        return (Origin.ACCEPTED,) * len(self.path) + (self.final,)
+        accepted = (Origin.ACCEPTED,) * len(self.path)
+        return accepted if self.final is None else (*accepted, self.final)

@@ -1,0 +1,31 @@
+"""A pool of pages together with the rows they stand for."""
+
+from __future__ import annotations
+
+from forerun.cache.block_table import BlockTable
+from forerun.cache.page_pool import PagePool
+from forerun.kernels import AttentionShape, Kernels
+from forerun.kernels.base import Store
+from forerun.types import IntArray
+
+
+class KVCache:
+    """One model's K and V for all requests. The rows belong to the kernel set and are opaque."""
+
+    def __init__(
+        self,
+        kernels: Kernels,
+        shape: AttentionShape,
+        num_layers: int,
+        num_pages: int,
+        page_size: int,
+    ) -> None:
+        self.pool = PagePool(num_pages, page_size)
+        self._kernels = kernels
+        self.store: Store = kernels.new_store(shape, num_layers, num_pages * page_size)
+
+    def new_table(self) -> BlockTable:
+        return BlockTable(self.pool, self)
+
+    def move_rows(self, sources: IntArray, targets: IntArray) -> None:
+        self._kernels.move_rows(self.store, sources, targets)

@@ -1,0 +1,50 @@
+"""`forerun chat`: a conversation on the terminal."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from forerun.cli.engine_options import EngineOptions, engine_options
+from forerun.cli.generate import show_stream
+from forerun.cli.sampling_options import sampling_options
+from forerun.cli.shared_options import takes
+from forerun.errors import InvalidOption, PromptTooLong
+from forerun.types import SamplingParams
+
+
+@takes(engine=engine_options, params=sampling_options)
+def chat(
+    engine: EngineOptions,
+    params: SamplingParams,
+    system: Annotated[str | None, typer.Option("--system", help="A system message.")] = None,
+) -> None:
+    """Talk with a model; /reset starts over, /bye or end of input leaves."""
+    if params.n != 1:
+        raise InvalidOption("--n is for generate; a conversation has one answer at a time.")
+    llm = engine.load()
+    opening = [] if system is None else [{"role": "system", "content": system}]
+    messages = list(opening)
+    typer.echo(f"{engine.model}: /reset starts over, /bye leaves", err=True)
+    while (line := _ask()) not in (None, "/bye", "/exit"):
+        if line == "/reset":
+            messages = list(opening)
+            continue
+        if not line:
+            continue
+        messages.append({"role": "user", "content": line})
+        try:
+            answer = show_stream(llm, llm.tokenizer.encode_chat(messages), params, trace=False)
+        except PromptTooLong as error:
+            messages.pop()
+            typer.echo(f"forerun: {error} Or /reset.", err=True)
+            continue
+        messages.append({"role": "assistant", "content": answer})
+
+
+def _ask() -> str | None:
+    try:
+        return input("> ").strip()
+    except EOFError:
+        return None

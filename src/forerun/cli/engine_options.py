@@ -1,0 +1,105 @@
+"""The command line's options for the model and its speculation."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from forerun.cli.cache_dir import cache_dir
+from forerun.errors import InvalidOption
+
+if TYPE_CHECKING:
+    from forerun.engine import LLM, SpeculativeConfig
+
+DEFAULT_MODEL = "smollm2-135m"
+PANEL = "Model and speculation"
+
+
+def _option(*names: str, text: str) -> Any:
+    return typer.Option(*names, help=text, rich_help_panel=PANEL)
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    model: str
+    speculative_config: SpeculativeConfig | None
+    max_model_len: int | None
+    chat_template: str | None
+
+    def load(self) -> LLM:
+        from forerun.engine import LLM
+
+        return LLM(
+            self.model,
+            speculative_config=self.speculative_config,
+            max_model_len=self.max_model_len,
+            max_num_seqs=8,
+            chat_template=self.chat_template,
+            cache_dir=cache_dir(os.environ),
+        )
+
+
+def engine_options(
+    model: Annotated[
+        str, _option("--model", "-m", text="A pulled name, a GGUF file, a Hugging Face folder.")
+    ] = DEFAULT_MODEL,
+    speculative_config: Annotated[
+        str | None,
+        _option("--speculative-config", text='JSON with vLLM\'s keys, like {"method": "ngram"}.'),
+    ] = None,
+    speculative_decoding: Annotated[
+        bool, _option("--speculative-decoding", text="Speculate with --draft-model.")
+    ] = False,
+    draft_model: Annotated[
+        str | None, _option("--draft-model", text="A smaller model of the same tokenizer.")
+    ] = None,
+    spec_length: Annotated[
+        int | None, _option("--spec-length", text="Guesses per round: the depth.")
+    ] = None,
+    no_speculation: Annotated[bool, _option("--no-speculation", text="Plain decoding.")] = False,
+    max_model_len: Annotated[
+        int | None, _option("--max-model-len", text="Context to reserve; the model's by default.")
+    ] = None,
+    chat_template: Annotated[
+        Path | None, _option("--chat-template", text="A jinja2 file in place of the model's own.")
+    ] = None,
+) -> EngineOptions:
+    config = _speculation(
+        speculative_config, speculative_decoding, draft_model, spec_length, no_speculation
+    )
+    template = None if chat_template is None else _read(chat_template)
+    return EngineOptions(model, config, max_model_len, template)
+
+
+def _speculation(
+    text: str | None, wanted: bool, draft_model: str | None, depth: int | None, off: bool
+) -> SpeculativeConfig | None:
+    from forerun.engine import SpeculativeConfig
+
+    if off:
+        if text is not None or wanted or draft_model is not None or depth is not None:
+            raise InvalidOption("--no-speculation excludes the other speculation options.")
+        return None
+    if text is not None:
+        if wanted or draft_model is not None or depth is not None:
+            raise InvalidOption("--speculative-config says it all; drop the short flags.")
+        return SpeculativeConfig.from_json(text)
+    if wanted and draft_model is None:
+        raise InvalidOption("--speculative-decoding needs --draft-model; give a model.")
+    options: dict[str, Any] = {} if draft_model is None else {"model": draft_model}
+    if depth is not None:
+        if depth < 1:
+            raise InvalidOption(f"--spec-length {depth} is not allowed; it must be 1 or more.")
+        options["num_speculative_tokens"] = depth
+    return SpeculativeConfig.from_dict(options)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidOption(f"--chat-template {path} cannot be read: {error}.") from None

@@ -1,0 +1,125 @@
+"""`forerun generate`: one prompt, one answer."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from forerun.cli.engine_options import EngineOptions, engine_options
+from forerun.cli.sampling_options import sampling_options
+from forerun.cli.shared_options import takes
+from forerun.errors import InvalidOption
+from forerun.types import SamplingParams
+
+if TYPE_CHECKING:
+    from forerun.engine import LLM, CompletionOutput, RequestOutput
+
+
+@takes(engine=engine_options, params=sampling_options)
+def generate(
+    engine: EngineOptions,
+    params: SamplingParams,
+    prompt: Annotated[
+        str | None, typer.Argument(help="The text to continue; - reads standard input.")
+    ] = None,
+    prompt_option: Annotated[
+        str | None, typer.Option("--prompt", "-p", help="The same, as an option.")
+    ] = None,
+    chat: Annotated[
+        bool, typer.Option("--chat", help="Treat the prompt as a user's message.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    trace: Annotated[
+        bool, typer.Option("--trace", help="Print a line per round: held, refused, corrected.")
+    ] = False,
+) -> None:
+    """Continue a text, with speculation, and say what it saved."""
+    text = _prompt_text(prompt, prompt_option)
+    if as_json and trace:
+        raise InvalidOption("--json and --trace are two outputs; choose one.")
+    llm = engine.load()
+    tokens = (
+        llm.tokenizer.encode_chat([{"role": "user", "content": text}])
+        if chat
+        else llm.tokenizer.encode(text)
+    )
+    if as_json:
+        typer.echo(json.dumps(_as_dict(llm.generate(tokens, params)[0]), ensure_ascii=False))
+    elif params.n > 1:
+        for output in llm.generate(tokens, params)[0].outputs:
+            typer.echo(f"[{output.index}] {output.text}")
+    else:
+        show_stream(llm, tokens, params, trace=trace)
+
+
+def show_stream(llm: LLM, tokens: list[int], params: SamplingParams, *, trace: bool) -> str:
+    """Stream one answer to the terminal; the summary goes to stderr. Returns the answer's text."""
+    from rich.console import Console
+
+    from forerun.cli.colours import coloured, trace_line
+
+    console = Console(soft_wrap=True, highlight=False, markup=False)
+    output = None
+    for number, event in enumerate(llm.stream(tokens, params), start=1):
+        if trace:
+            console.print(
+                trace_line(llm.tokenizer, event.round, number, colour=console.is_terminal)
+            )
+        else:
+            console.print(coloured(event), end="")
+        output = event.output
+    assert output is not None, "a stream ends with its output"
+    if not trace:
+        console.print()
+    Console(stderr=True, highlight=False).print(summary(output), style="dim")
+    return output.text
+
+
+def summary(output: CompletionOutput) -> str:
+    stats = output.stats
+    rate = stats["acceptance_rate"]
+    guessed = (
+        "nothing guessed"
+        if rate is None
+        else f"{stats['accepted_tokens']} of {stats['draft_tokens']} guesses held ({rate:.0%})"
+    )
+    return (
+        f"{stats['emitted_tokens']} tokens in {stats['target_passes']} target passes "
+        f"({stats['mean_acceptance_length']:.2f} a pass) · {guessed} · "
+        f"{stats['tokens_per_second']:.1f} tok/s · seed {output.seed} · {output.finish_reason}"
+    )
+
+
+def _prompt_text(argument: str | None, option: str | None) -> str:
+    given = [text for text in (argument, option) if text is not None]
+    if len(given) != 1:
+        raise InvalidOption("give one prompt: as an argument, with --prompt, or - for stdin.")
+    text = sys.stdin.read() if given[0] == "-" else given[0]
+    if not text:
+        raise InvalidOption("the prompt is empty; write something.")
+    return text
+
+
+def _as_dict(result: RequestOutput) -> dict[str, Any]:
+    """One object; with n > 1 it describes the first answer and lists all under `choices`."""
+    choices = [_choice(output) for output in result.outputs]
+    first = {**choices[0], "prompt_tokens": len(result.prompt_token_ids)}
+    return first if len(choices) == 1 else {**first, "choices": choices}
+
+
+def _choice(output: CompletionOutput) -> dict[str, Any]:
+    choice: dict[str, Any] = {
+        "text": output.text,
+        "token_ids": list(output.token_ids),
+        "finish_reason": output.finish_reason,
+        "stop_reason": output.stop_reason,
+        "seed": output.seed,
+        "origins": [str(origin) for origin in output.origins],
+        "stats": output.stats,
+    }
+    if output.logprobs is not None:
+        choice["logprobs"] = output.logprobs
+    return choice

@@ -1,0 +1,51 @@
+"""`forerun models`: what is here, and what can be pulled by name."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Annotated, Any
+
+import typer
+
+from forerun.cli.cache_dir import cache_dir
+
+
+def models(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """List the models that are here and those that can be pulled by name."""
+    rows = _rows()
+    if as_json:
+        typer.echo(json.dumps(rows, indent=2))
+    else:
+        _print(rows)
+
+
+def _rows() -> list[dict[str, Any]]:
+    from forerun.models.sources import SOURCES
+    from forerun.models.store import installed_models
+
+    rows: dict[str, dict[str, Any]] = {
+        source.name: {"name": source.name, "path": None, "bytes": source.num_bytes}
+        | {"summary": source.summary}
+        for source in SOURCES.values()
+    }
+    for model in installed_models(cache_dir(os.environ)):
+        summary = rows.get(model.name, {}).get("summary", "")
+        row = {"name": model.name, "path": str(model.path), "bytes": model.num_bytes}
+        rows[model.name] = row | {"summary": summary}
+    return sorted(rows.values(), key=lambda row: (row["path"] is None, row["name"]))
+
+
+def _print(rows: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for heading in ("name", "size", "here", "what it is"):
+        table.add_column(heading, justify="right" if heading == "size" else "left")
+    for row in rows:
+        size = f"{row['bytes'] / 1e6:,.0f} MB"
+        table.add_row(row["name"], size, "yes" if row["path"] else "no", row["summary"])
+    Console().print(table)

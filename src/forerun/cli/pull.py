@@ -1,0 +1,51 @@
+"""`forerun pull`: download a model once."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from forerun.cli.cache_dir import cache_dir
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+
+def pull(
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="A name that `forerun models` lists, or a hub id: org/name, org/name:Q8_0."
+        ),
+    ] = "smollm2-135m",
+) -> None:
+    """Download a model, check it, and keep it."""
+    typer.echo(str(pull_with_progress(model, cache_dir(os.environ))))
+
+
+def pull_with_progress(model: str, folder: Path) -> Path:
+    """Where the model lies now; a bar on stderr shows what is fetched."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, SpinnerColumn, TextColumn
+
+    from forerun.models.pull import pull as pull_model
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        return pull_model(model, folder, _Bar(progress).report)
+
+
+class _Bar:
+    """One line on the terminal that follows whatever is being fetched."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._task = progress.add_task("", total=None)
+
+    def report(self, what: str, done: int, total: int) -> None:
+        self._progress.update(
+            self._task, description=what, completed=done, total=total if total else None
+        )

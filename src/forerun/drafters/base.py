@@ -1,0 +1,75 @@
+"""What a drafter is, and what it may look at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from forerun.sampling import Noise
+from forerun.types import Proposal, SamplingParams, Verdict
+
+
+class RequestView(Protocol):
+    """A request as drafters see it: committed history, and nothing that they could change."""
+
+    @property
+    def id(self) -> int: ...
+
+    @property
+    def prompt(self) -> Sequence[int]: ...
+
+    @property
+    def output(self) -> Sequence[int]: ...
+
+    @property
+    def tokens(self) -> Sequence[int]:
+        """Prompt, then output; the last one is emitted but not yet scored by the target."""
+        ...
+
+    @property
+    def params(self) -> SamplingParams: ...
+
+    @property
+    def noise(self) -> Noise: ...
+
+    @property
+    def round_idx(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a request may spend on guesses this round; depth 0 is an answer.
+
+    A tree has up to `num_branches` children at the root, each continued as a chain, so it holds
+    at most depth · num_branches nodes. `first_draw` keeps the draws of drafters that guess for
+    the same round apart in the random stream.
+    """
+
+    depth: int
+    num_branches: int = 1
+    first_draw: int = 0
+
+
+class Drafter(Protocol):
+    """Guesses ahead. It owns its state, and a proposal is a value: nobody else's is touched.
+
+    begin → (propose → commit)* → end          for each request, in any interleaving
+    """
+
+    def begin(self, request: RequestView) -> None:
+        """A prompt arrived."""
+        ...
+
+    def propose(self, requests: Sequence[RequestView], budgets: Sequence[Budget]) -> list[Proposal]:
+        """One proposal per request, in order; an empty one where there is nothing to say."""
+        ...
+
+    def commit(self, request: RequestView, verdict: Verdict) -> None:
+        """`verdict.tokens` are now part of `request.tokens`; `verdict.path` are nodes of the
+        latest proposal of *this* drafter, or () if it made none."""
+        ...
+
+    def end(self, request: RequestView) -> None:
+        """The request is gone, finished or not; forget it."""
+        ...

@@ -1,0 +1,58 @@
+"""Growing a proposal from laws, one level at a time."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+
+from forerun.drafters.base import Budget, RequestView
+from forerun.drafters.law import DraftLaw
+from forerun.types import ROOT, Proposal, ProposalBuilder
+
+Path = tuple[int, ...]  # the guesses from the root down to a node
+
+
+class Growth:
+    """A proposal in the making: `num_branches` siblings at the root, then one guess below each.
+
+    Ask for a law after every path of `level`, hand them to `extend`, until `level` is empty. Nodes
+    are numbered level by level.
+    """
+
+    def __init__(self, request: RequestView, budget: Budget) -> None:
+        self._request = request
+        self._budget = budget
+        self._builder = ProposalBuilder()
+        self._draw_idx = itertools.count(budget.first_draw)
+        self._depth = 0
+        self.level: list[tuple[int, Path]] = [(ROOT, ())] if budget.depth else []
+
+    def extend(self, laws: Sequence[DraftLaw | None]) -> None:
+        """One law for each path of `level`; None ends the branch there."""
+        num = self._budget.num_branches if self._depth == 0 else 1
+        below: list[tuple[int, Path]] = []
+        for (node, path), law in zip(self.level, laws, strict=True):
+            if law is None:
+                continue
+            for token, probs_q in law.guesses(self._request, self._depth, num, self._draw_idx):
+                below.append((self._builder.add(node, token, probs_q), (*path, token)))
+        self._depth += 1
+        self.level = below
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the deepest guesses are made: nothing below them will be asked for."""
+        return self._depth == self._budget.depth
+
+    def proposal(self) -> Proposal:
+        return self._builder.build()
+
+
+def grow(
+    request: RequestView, budget: Budget, law_after: Callable[[Path], DraftLaw | None]
+) -> Proposal:
+    """The proposal of a drafter that can say at once what it expects after any path."""
+    growth = Growth(request, budget)
+    while growth.level and not growth.is_full:
+        growth.extend([law_after(path) for _, path in growth.level])
+    return growth.proposal()

@@ -1,0 +1,80 @@
+"""Prompt lookup: what followed the last time these words stood here?
+
+The longest n-gram that ends the text and stood in it before is continued as it went on then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from forerun.drafters.base import Budget, RequestView
+from forerun.errors import InvalidOption
+from forerun.types import ROOT, Proposal, ProposalBuilder, Verdict
+
+
+class PromptLookup:
+    """Copies from this request's own text. No weights, no probabilities."""
+
+    def __init__(self, min_ngram: int = 2, max_ngram: int = 5) -> None:
+        if not 1 <= min_ngram <= max_ngram:
+            raise InvalidOption(
+                f"prompt_lookup_min={min_ngram} and prompt_lookup_max={max_ngram} are not allowed; "
+                f"give 1 ≤ min ≤ max."
+            )
+        self._lengths = range(max_ngram, min_ngram - 1, -1)
+        self._texts: dict[int, _IndexedText] = {}
+
+    def begin(self, request: RequestView) -> None:
+        self._texts[request.id] = _IndexedText(self._lengths)
+
+    def propose(self, requests: Sequence[RequestView], budgets: Sequence[Budget]) -> list[Proposal]:
+        return [self._propose(*pair) for pair in zip(requests, budgets, strict=True)]
+
+    def _propose(self, request: RequestView, budget: Budget) -> Proposal:
+        text = self._texts[request.id]
+        text.extend(request.tokens)
+        builder = ProposalBuilder()
+        branches: set[int] = set()
+        for continuation in text.continuations(budget.depth):
+            if len(branches) == budget.num_branches:
+                break
+            if continuation[0] in branches:
+                continue
+            branches.add(continuation[0])
+            node = ROOT
+            for token in continuation:
+                node = builder.add(node, token)
+        return builder.build()
+
+    def commit(self, request: RequestView, verdict: Verdict) -> None:
+        """Nothing to do: `propose` reads the new tokens from the request."""
+
+    def end(self, request: RequestView) -> None:
+        self._texts.pop(request.id, None)
+
+
+class _IndexedText:
+    """A growing text with, for each n-gram length, where each n-gram ended."""
+
+    def __init__(self, lengths: range) -> None:
+        self._tokens: list[int] = []
+        self._ends: dict[int, dict[tuple[int, ...], list[int]]] = {n: {} for n in lengths}
+
+    def extend(self, tokens: Sequence[int]) -> None:
+        """Index what is new. The n-gram that ends the text waits until something follows it."""
+        for token in tokens[len(self._tokens) :]:
+            end = len(self._tokens)
+            for n, ends in self._ends.items():
+                if n <= end:
+                    ends.setdefault(tuple(self._tokens[end - n :]), []).append(end)
+            self._tokens.append(token)
+
+    def continuations(self, length: int) -> Iterator[list[int]]:
+        """What followed the text's last n-gram before: longest n first, then the most recent.
+
+        Where that runs into the end of the text, the text repeats itself, and so do we.
+        """
+        for n, ends in self._ends.items():
+            for end in reversed(ends.get(tuple(self._tokens[-n:]), ())):
+                tail = self._tokens[end : end + length]
+                yield [tail[i % len(tail)] for i in range(length)]

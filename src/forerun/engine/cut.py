@@ -1,0 +1,41 @@
+"""Where an output ends: applied to a verdict before it is committed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from forerun.engine.output_text import OutputText
+from forerun.engine.request import Request
+from forerun.types import Verdict
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How much of a verdict is emitted, and why the request ends there, if it does."""
+
+    num_tokens: int
+    text: OutputText
+    text_ends: tuple[int, ...]  # the length of the text after each emitted token
+    finish_reason: str | None = None
+    stop_reason: str | int | None = None
+
+
+def cut(request: Request, verdict: Verdict) -> Cut:
+    """Read the emitted tokens in order and stop at the first that ends the request."""
+    text = request.text
+    ends = request.params.stop_token_ids
+    if not request.params.ignore_eos:
+        ends = (*ends, *request.end_ids)
+    text_ends: tuple[int, ...] = ()
+    for num, token in enumerate(verdict.tokens, start=1):
+        if token in ends:
+            text = text.finish()
+            reason = token if token in request.params.stop_token_ids else None
+            return Cut(num, text, (*text_ends, len(text.text)), "stop", reason)
+        text = text.push(token)
+        text_ends = (*text_ends, len(text.text))
+        if text.stop is not None:
+            return Cut(num, text, text_ends, "stop", text.stop)
+        if num == request.num_left:
+            return Cut(num, text.finish(), text_ends, "length")
+    return Cut(len(verdict.tokens), text, text_ends)

@@ -1,0 +1,53 @@
+"""From logits to a verdict, by the acceptance the request chose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from forerun.engine.request import Request
+from forerun.sampling import Probs, log_probs, served_logits, served_probs
+from forerun.types import Acceptance, FloatArray, Proposal, SamplingParams, Verdict
+from forerun.verify import coupled, lenient, lenient_greedy, rejection
+
+
+def judge(request: Request, proposal: Proposal, raw_logits: FloatArray) -> Verdict:
+    """`raw_logits` [1 + N, V]: after the last emitted token, then after each node."""
+
+    def served(
+        transform: Callable[..., Probs], params: SamplingParams = request.params
+    ) -> Callable[[int], Probs]:
+        """`transform` at a node, over that node's own context."""
+        context = request.context
+
+        def at(node: int) -> Probs:
+            path = proposal.path_tokens(node)
+            return transform(raw_logits[node + 1], params, context.extended(path), request.end_ids)
+
+        return at
+
+    params = request.params
+    if params.acceptance is Acceptance.COUPLED:
+        return coupled(proposal, served(served_logits), request.noise, len(request.tokens))
+    if params.acceptance is Acceptance.REJECTION:
+        return rejection(proposal, served(served_probs), request.noise, request.round_idx)
+    if params.temperature == 0:
+        before_argmax = params.with_(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
+        return lenient_greedy(proposal, served(served_probs, before_argmax), params.lenience)
+    return lenient(
+        proposal, served(served_probs), request.noise, request.round_idx, params.lenience
+    )
+
+
+def shown_log_probs(
+    verdict: Verdict, raw_logits: FloatArray, num_top: int
+) -> list[dict[int, float]]:
+    """For each emitted token, its log-probability and the `num_top` best: the target's own."""
+    rows = (0, *(node + 1 for node in verdict.path))
+    shown = []
+    for row, token in zip(rows, verdict.tokens, strict=True):
+        logp = log_probs(raw_logits[row])
+        best = np.argsort(-logp, kind="stable")[:num_top]
+        shown.append({int(t): float(logp[t]) for t in (*best, token)})
+    return shown

@@ -1,0 +1,60 @@
+"""One request in flight. Only `commit` changes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from forerun.cache import BlockTable
+from forerun.engine.output_text import OutputText
+from forerun.engine.stats import Stats
+from forerun.sampling import Context, Noise
+from forerun.types import Origin, SamplingParams
+
+
+@dataclass
+class Request:
+    """A prompt on its way to an answer; `choice` counts the answers to one prompt (n > 1)."""
+
+    id: int
+    prompt: tuple[int, ...]
+    params: SamplingParams
+    seed: int
+    choice: int
+    end_ids: tuple[int, ...]  # ids that end a text, before `ignore_eos`
+    max_len: int  # the model's context
+    table: BlockTable
+    text: OutputText
+
+    output: list[int] = field(default_factory=list)
+    origins: list[Origin] = field(default_factory=list)
+    text_ends: list[int] = field(default_factory=list)  # the text's length after each token
+    logprobs: list[dict[int, float]] = field(default_factory=list)
+    stats: Stats = field(default_factory=Stats)
+    round_idx: int = 0
+    finish_reason: str | None = None
+    stop_reason: str | int | None = None
+
+    def __post_init__(self) -> None:
+        self.tokens: list[int] = list(self.prompt)
+        self.noise = Noise(self.seed, self.choice)
+
+    @property
+    def context(self) -> Context:
+        return Context(self.prompt, tuple(self.output))
+
+    @property
+    def num_waiting(self) -> int:
+        """Tokens that the target has not scored: the prompt at first, then the last emitted."""
+        return len(self.tokens) - self.table.length
+
+    @property
+    def num_left(self) -> int:
+        """Tokens it may still emit, by `max_tokens` and by the context."""
+        left = self.max_len - len(self.tokens)
+        if self.params.max_tokens is not None:
+            left = min(left, self.params.max_tokens - len(self.output))
+        return left
+
+    @property
+    def is_finished(self) -> bool:
+        return self.finish_reason is not None

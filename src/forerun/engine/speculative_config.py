@@ -1,0 +1,105 @@
+"""What a user asks of speculation: vLLM's keys, validated."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+from forerun.errors import InvalidOption, unknown_name
+
+# Each method and what it is; "ngram" is vLLM's name for prompt lookup.
+METHODS: Final[Mapping[str, str]] = {
+    "auto": "prompt lookup, then n-gram tables: what needs no extra weights",
+    "draft_model": "a smaller model of the same tokenizer (`model`)",
+    "own_layers": "the target's own first `num_layers` layers",
+    "prompt_lookup": "copies what followed the same words before",
+    "ngram": "vLLM's name for prompt_lookup",
+    "ngram_tables": "counts of what followed short contexts in this text",
+    "unigram": "counts of single tokens in this text",
+    "bigram": "counts of token pairs in this text",
+    "random": "random tokens: a lower bound",
+    "hybrid": "the first of `methods` that has a guess",
+    "merge": "the guesses of all `methods` in one tree",
+}
+_COMBINED: Final = ("hybrid", "merge")
+
+
+@dataclass(frozen=True)
+class SpeculativeConfig:
+    """`num_speculative_tokens` is the depth; a tree has `num_branches` branches of that depth."""
+
+    method: str = "auto"
+    model: str | None = None
+    num_speculative_tokens: int = 5
+    num_branches: int = 1
+    num_layers: int | None = None
+    prompt_lookup_min: int = 2
+    prompt_lookup_max: int = 5
+    ngram_orders: tuple[int, ...] = (2, 3, 4)
+    ngram_window: int = 1 << 17
+    methods: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in (self.method, *self.methods):
+            if name not in METHODS:
+                raise unknown_name("speculative method", name, METHODS)
+        for name in ("num_speculative_tokens", "num_branches"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise InvalidOption(
+                    f"{name}={value!r} is not allowed; it must be a whole number ≥ 1."
+                )
+        self._check_parts()
+
+    def _check_parts(self) -> None:
+        used = self.methods if self.method in _COMBINED else (self.method,)
+        if self.method in _COMBINED and len(used) < 2:
+            raise InvalidOption(f'method "{self.method}" combines others; name them in "methods".')
+        if self.methods and self.method not in _COMBINED:
+            raise InvalidOption(f'"methods" belongs to {" and ".join(_COMBINED)}; drop it.')
+        if any(name in _COMBINED for name in self.methods):
+            raise InvalidOption('"methods" cannot hold a combination; name single methods.')
+        if "draft_model" in used and self.model is None:
+            raise InvalidOption('method "draft_model" needs a model; give it as "model".')
+        if self.model is not None and "draft_model" not in used:
+            raise InvalidOption(
+                f'"model" is for method "draft_model", not "{self.method}"; drop it.'
+            )
+        if "own_layers" in used and self.num_layers is None:
+            raise InvalidOption('method "own_layers" needs "num_layers": how many to draft with.')
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The single methods that guess, in order."""
+        if self.method == "auto":
+            return ("prompt_lookup", "ngram_tables")
+        return self.methods or (self.method,)
+
+    @classmethod
+    def from_dict(cls, options: Mapping[str, Any]) -> SpeculativeConfig:
+        """As in vLLM, a `model` alone means method "draft_model"."""
+        valid = {f.name for f in fields(cls)}
+        for name in options:
+            if name not in valid:
+                raise unknown_name("speculative option", name, valid)
+        given: dict[str, Any] = {
+            k: tuple(v) if isinstance(v, list) else v for k, v in options.items()
+        }
+        if given.get("model") is not None:
+            given.setdefault("method", "draft_model")
+        return cls(**given)
+
+    @classmethod
+    def from_json(cls, text: str) -> SpeculativeConfig:
+        try:
+            options = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise InvalidOption(f"--speculative-config is not JSON: {error}.") from None
+        if not isinstance(options, dict):
+            raise InvalidOption('--speculative-config must be an object, like {"method": "auto"}.')
+        return cls.from_dict(options)
+
+
+AUTO: Final = SpeculativeConfig()

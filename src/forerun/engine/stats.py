@@ -1,0 +1,57 @@
+"""What speculation did for a request, observed from its rounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class Stats:
+    """Counts. A target pass counts when it emitted tokens; a prompt chunk before that does not."""
+
+    target_passes: int = 0
+    emitted_tokens: int = 0
+    rounds_with_guesses: int = 0
+    draft_tokens: int = 0  # guesses made
+    accepted_tokens: int = 0  # guesses that held and were kept
+    accepted_per_position: list[int] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def observe(self, num_guesses: int, num_accepted: int, num_emitted: int) -> None:
+        self.target_passes += 1
+        self.emitted_tokens += num_emitted
+        self.draft_tokens += num_guesses
+        self.accepted_tokens += num_accepted
+        self.rounds_with_guesses += num_guesses > 0
+        missing = num_accepted - len(self.accepted_per_position)
+        self.accepted_per_position += [0] * missing
+        for position in range(num_accepted):
+            self.accepted_per_position[position] += 1
+
+    @property
+    def acceptance_rate(self) -> float | None:
+        """Accepted ÷ guesses made; None when nothing was guessed."""
+        return self.accepted_tokens / self.draft_tokens if self.draft_tokens else None
+
+    @property
+    def mean_acceptance_length(self) -> float | None:
+        """τ: emitted ÷ target passes."""
+        return self.emitted_tokens / self.target_passes if self.target_passes else None
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        return self.emitted_tokens / self.seconds if self.seconds else None
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "target_passes": self.target_passes,
+            "emitted_tokens": self.emitted_tokens,
+            "draft_tokens": self.draft_tokens,
+            "accepted_tokens": self.accepted_tokens,
+            "acceptance_rate": self.acceptance_rate,
+            "accepted_per_position": list(self.accepted_per_position),
+            "mean_acceptance_length": self.mean_acceptance_length,
+            "seconds": self.seconds,
+            "tokens_per_second": self.tokens_per_second,
+        }

@@ -1,0 +1,17 @@
+"""The only room that knows hardware: one interface, one contract suite, several kernel sets."""
+
+from forerun.kernels.base import AttentionShape, Kernels, Norm, StoredTensor, WeightSource
+from forerun.kernels.plan import Plan, PlanRow, SlotTable
+from forerun.kernels.reference import ReferenceKernels
+
+__all__ = [
+    "AttentionShape",
+    "Kernels",
+    "Norm",
+    "Plan",
+    "PlanRow",
+    "ReferenceKernels",
+    "SlotTable",
+    "StoredTensor",
+    "WeightSource",
+]

@@ -1,0 +1,152 @@
+"""The one interface between models and hardware.
+
+Arrays, weights, stores and batches are opaque above this room: a model passes them from call to
+call and never looks inside. A pass is
+
+    batch = begin(plan, rope)                     integers go to the device, once
+    x = embed(table, batch)                       [T, E]
+    per layer:
+      x, h = add_norm(x, delta, norm)             residual, then RMS norm
+      q = rope_write(linear(h, qkv), ...)         rotate; k and v go to the store
+      delta = linear(attend(q, ...), out)
+      x, h = add_norm(x, delta, norm)
+      delta = linear(silu_mul(linear(h, gate_up)), down)
+    x, h = add_norm(select(x), select(delta), norm)   only the wanted rows go on
+    logits(h, head)                               numpy [R, V]
+
+**What a token gets does not depend on what else is in the pass**, bit for bit: not on the number
+of tokens, their order, the chunking of a prompt, the tree around it, or the page layout. The
+contract suite (`tests/contracts/test_kernels.py`) holds every kernel set to that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from forerun.kernels.plan import Plan
+from forerun.types import FloatArray, IntArray
+
+Array = Any  # activations: [T, …], or [R, …] after select
+Weight = Any  # a vector, or a matrix of one or more stacked parts
+Store = Any  # the K and V rows of all layers
+Batch = Any  # a plan, as the kernel set likes it
+
+
+class StoredTensor(Protocol):
+    """One weight as its file has it; `models.checkpoint.Tensor` is one."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def format(self) -> str: ...
+    @property
+    def data(self) -> npt.NDArray[np.uint8]: ...
+
+
+class WeightSource(Protocol):
+    """Where weights come from; `models.checkpoint.Checkpoint` is one."""
+
+    def tensor(self, name: str) -> StoredTensor: ...
+
+    def float32(self, name: str) -> npt.NDArray[np.float32]: ...
+
+
+@dataclass(frozen=True)
+class AttentionShape:
+    """The heads of a model. Query head h reads key/value head h // (num_heads // num_kv_heads)."""
+
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    window: int | None = None  # a token sees this many keys at most, itself included
+
+    @property
+    def q_len(self) -> int:
+        return self.num_heads * self.head_dim
+
+    @property
+    def kv_len(self) -> int:
+        return self.num_kv_heads * self.head_dim
+
+
+@dataclass(frozen=True)
+class Norm:
+    """An RMS norm: x · weight / sqrt(mean(x²) + eps)."""
+
+    weight: Weight
+    eps: float
+
+
+class Kernels(Protocol):
+    """A kernel set: everything that a model asks of the hardware."""
+
+    @property
+    def name(self) -> str: ...
+
+    def load_vector(self, source: WeightSource, name: str) -> Weight: ...
+
+    def load_matrix(
+        self, source: WeightSource, names: Sequence[str], biases: Sequence[str] = ()
+    ) -> Weight:
+        """The named matrices [out, in] stacked along `out`, with one bias for each or none."""
+        ...
+
+    def new_store(self, shape: AttentionShape, num_layers: int, num_slots: int) -> Store: ...
+
+    def move_rows(self, store: Store, sources: IntArray, targets: IntArray) -> None:
+        """Copy K and V of all layers from slot to slot, as if all were read before any write."""
+        ...
+
+    def begin(self, plan: Plan, shape: AttentionShape, inv_freq: FloatArray) -> Batch:
+        """Prepare a pass; `inv_freq` [head_dim / 2] are the rotary frequencies, in float64."""
+        ...
+
+    def embed(self, table: Weight, batch: Batch) -> Array:
+        """[T, E]"""
+        ...
+
+    def add_norm(self, x: Array, delta: Array | None, norm: Norm) -> tuple[Array, Array]:
+        """(x + delta, norm(x + delta)); `x` is given up and may be written to."""
+        ...
+
+    def linear(self, x: Array, matrix: Weight) -> Array:
+        """x · matrixᵀ + bias: [T, in] -> [T, out]"""
+        ...
+
+    def rope_write(
+        self,
+        qkv: Array,
+        batch: Batch,
+        store: Store,
+        layer: int,
+        q_norm: Norm | None = None,
+        k_norm: Norm | None = None,
+    ) -> Array:
+        """Normalise q and k per head where asked, rotate them (halves paired), store k and v.
+
+        `qkv` is [T, q_len + 2·kv_len]; returns q [T, q_len].
+        """
+        ...
+
+    def attend(self, q: Array, batch: Batch, store: Store, layer: int) -> Array:
+        """softmax(q·k / sqrt(head_dim))·v over each token's keys in logical order: [T, q_len]"""
+        ...
+
+    def silu_mul(self, gate_up: Array) -> Array:
+        """silu(gate) · up: [T, 2F] -> [T, F]"""
+        ...
+
+    def select(self, x: Array, batch: Batch) -> Array:
+        """The wanted rows: [T, …] -> [R, …]"""
+        ...
+
+    def logits(self, x: Array, head: Weight) -> npt.NDArray[np.float32]:
+        """x · headᵀ, back on the host: [R, E] -> [R, V]"""
+        ...

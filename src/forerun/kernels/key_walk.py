@@ -1,0 +1,45 @@
+"""Each token's keys in logical order, as edits of one buffer from token to token."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from forerun.kernels.plan import PlanRow
+from forerun.types import IntArray
+
+
+@dataclass(frozen=True)
+class Query:
+    """One token's keys, given that those of the token before it lie in the buffer.
+
+    Rows 0 … `keep`-1 stay; `fill` are the slots of the rows that follow.
+    """
+
+    keep: int
+    fill: IntArray
+
+    @property
+    def num_keys(self) -> int:
+        return self.keep + len(self.fill)
+
+
+def queries_of(row: PlanRow) -> Iterator[Query]:
+    """One query per token that runs. A chain fills one row a token, a tree re-fills at a fork."""
+    before: IntArray | None = None
+    for idx in range(row.num_written, len(row.span)):
+        path = row.ancestors(idx)
+        if before is None:
+            yield Query(0, np.concatenate((row.context, path)))
+        else:
+            num_shared = _shared_len(before, path)
+            yield Query(row.span.start + num_shared, path[num_shared:])
+        before = path
+
+
+def _shared_len(left: IntArray, right: IntArray) -> int:
+    shortest = min(len(left), len(right))
+    differs = np.flatnonzero(left[:shortest] != right[:shortest])
+    return int(differs[0]) if len(differs) else shortest

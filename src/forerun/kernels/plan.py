@@ -1,0 +1,108 @@
+"""One pass over many spans, as integers.
+
+    logical row   0 … start-1 | start  start+1  …            of one request
+                  committed   | the span's tokens, one row each, in span order
+    slot          page · page_size + lane                    of the whole cache
+
+A token's keys are the committed rows, then its own ancestors from the root down, itself last.
+So key j is always the token at position j, wherever pages lie and whatever else runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+
+from forerun.types import IntArray, Span
+
+
+class SlotTable(Protocol):
+    """Where a request's logical rows lie in the cache."""
+
+    def slots(self, length: int) -> IntArray:
+        """The slots of rows 0 … length-1; asserts that they are held."""
+        ...
+
+
+@dataclass(frozen=True)
+class PlanRow:
+    """One request's part of a pass.
+
+    The first `num_written` tokens of the span are in the cache from an earlier pass: they are
+    ancestors here and do not run again (a draft model grows its tree level by level this way).
+    """
+
+    span: Span
+    slots: IntArray  # [start + span length]: the slot of every logical row
+    num_written: int = 0
+
+    def __post_init__(self) -> None:
+        rows = self.span.start + len(self.span)
+        assert len(self.slots) == rows, (len(self.slots), rows)
+        assert 0 <= self.num_written < len(self.span), (self.num_written, len(self.span))
+        assert all(idx >= self.num_written for idx in self.span.wanted), self.span.wanted
+
+    @classmethod
+    def of(cls, span: Span, table: SlotTable, num_written: int = 0) -> PlanRow:
+        return cls(span, table.slots(span.start + len(span)), num_written)
+
+    def __len__(self) -> int:
+        return len(self.span) - self.num_written
+
+    @property
+    def context(self) -> IntArray:
+        """The slots of the committed rows, in logical order."""
+        return self.slots[: self.span.start]
+
+    def ancestors(self, idx: int) -> IntArray:
+        """The slots of token `idx`'s ancestors in the span, from the root down, itself last."""
+        path = np.array(self.span.tree.path_to(idx), dtype=np.int64)
+        return self.slots[self.span.start + path]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one target pass runs: every array here is integers, in the order of `rows`."""
+
+    rows: tuple[PlanRow, ...]
+
+    def __post_init__(self) -> None:
+        slots = self.write_slots
+        assert len(np.unique(slots)) == len(slots), "two tokens of a pass share a cache slot"
+
+    @classmethod
+    def build(cls, pairs: Iterable[tuple[Span, SlotTable]]) -> Plan:
+        return cls(tuple(PlanRow.of(span, table) for span, table in pairs))
+
+    def __len__(self) -> int:
+        return sum(len(row) for row in self.rows)
+
+    @cached_property
+    def tokens(self) -> IntArray:
+        return _flat(row.span.tokens[row.num_written :] for row in self.rows)  # [T]
+
+    @cached_property
+    def positions(self) -> IntArray:
+        return _flat(row.span.positions[row.num_written :] for row in self.rows)  # [T]
+
+    @cached_property
+    def write_slots(self) -> IntArray:
+        return _flat(row.slots[row.span.start + row.num_written :] for row in self.rows)  # [T]
+
+    @cached_property
+    def wanted(self) -> IntArray:
+        """Indices into the pass of the tokens whose logits are asked for, in span order."""
+        wanted: list[int] = []
+        first = 0
+        for row in self.rows:
+            wanted += [first + idx - row.num_written for idx in row.span.wanted]
+            first += len(row)
+        return np.array(wanted, dtype=np.int64)  # [R]
+
+
+def _flat(parts: Iterable[Iterable[int]]) -> IntArray:
+    return np.array([item for part in parts for item in part], dtype=np.int64)

@@ -1,0 +1,195 @@
+"""Numpy, one row at a time: slow, exact, the oracle of the other kernel sets.
+
+Bits cannot depend on company because company is never seen: each product is a matrix times one
+row, each attention one query against its own keys. Library routines may still choose by shape or
+alignment, so shapes here depend on the token alone, and rows are copied into one aligned buffer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from forerun.kernels import one_row
+from forerun.kernels.base import AttentionShape, Norm, WeightSource
+from forerun.kernels.key_walk import Query, queries_of
+from forerun.kernels.plan import Plan
+from forerun.types import FloatArray, IntArray
+
+ALIGNMENT: Final = 64
+# A matrix is walked in slices that stay in the processor's cache while each row passes by. They
+# are also too small for OpenBLAS to start its threads, which spin and stall on a busy machine.
+SLICE_BYTES: Final = 1 << 20
+
+
+def aligned_empty(shape: Sequence[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    num_bytes = math.prod(shape) * np.dtype(dtype).itemsize
+    raw = np.empty(num_bytes + ALIGNMENT, dtype=np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
+    return raw[start : start + num_bytes].view(dtype).reshape(shape)
+
+
+@dataclass(frozen=True)
+class Matrix:
+    weight: FloatArray  # [out, in]
+    bias: FloatArray | None  # [out]
+    row_in: FloatArray  # [in]: every row passes through here on its way into a product
+    row_out: FloatArray  # [out]: and its result through here
+
+    @property
+    def slices(self) -> list[slice]:
+        """Runs of outputs, cut by the matrix's own shape and nothing else."""
+        num_out, num_in = self.weight.shape
+        step = max(1, SLICE_BYTES // (num_in * self.weight.itemsize))
+        return [slice(lo, min(lo + step, num_out)) for lo in range(0, num_out, step)]
+
+
+@dataclass(frozen=True)
+class KVStore:
+    k: FloatArray  # [L, slots, G, head_dim]
+    v: FloatArray  # [L, slots, G, head_dim]
+
+
+@dataclass(frozen=True)
+class ReferenceBatch:
+    plan: Plan
+    shape: AttentionShape
+    cos: FloatArray  # [T, head_dim / 2]
+    sin: FloatArray  # [T, head_dim / 2]
+    queries: tuple[Query, ...]  # [T]
+    keys: FloatArray  # [most keys, G, head_dim]
+    values: FloatArray  # [most keys, G, head_dim]
+
+
+class ReferenceKernels:
+    """float32 by default; float64 for oracles. Weights are expanded when they are loaded."""
+
+    name = "reference"
+
+    def __init__(self, dtype: npt.DTypeLike = np.float32) -> None:
+        self._dtype = np.dtype(dtype)
+
+    def load_vector(self, source: WeightSource, name: str) -> FloatArray:
+        return self._expanded(source, [name])
+
+    def load_matrix(
+        self, source: WeightSource, names: Sequence[str], biases: Sequence[str] = ()
+    ) -> Matrix:
+        assert len(biases) in (0, len(names)), (names, biases)
+        weight = self._expanded(source, names)
+        bias = self._expanded(source, biases) if biases else None
+        num_out, num_in = weight.shape
+        row_in, row_out = self._empty(num_in), self._empty(num_out)
+        return Matrix(weight, bias, row_in, row_out)
+
+    def _expanded(self, source: WeightSource, names: Sequence[str]) -> FloatArray:
+        shapes = [source.tensor(name).shape for name in names]
+        stacked = self._empty(sum(shape[0] for shape in shapes), *shapes[0][1:])
+        first = 0
+        for name, shape in zip(names, shapes, strict=True):
+            stacked[first : first + shape[0]] = source.float32(name)
+            first += shape[0]
+        return stacked
+
+    def _empty(self, *shape: int) -> FloatArray:
+        return aligned_empty(shape, self._dtype)
+
+    def new_store(self, shape: AttentionShape, num_layers: int, num_slots: int) -> KVStore:
+        size = (num_layers, num_slots, shape.num_kv_heads, shape.head_dim)
+        return KVStore(np.zeros(size, self._dtype), np.zeros(size, self._dtype))
+
+    def move_rows(self, store: KVStore, sources: IntArray, targets: IntArray) -> None:
+        for rows in (store.k, store.v):
+            rows[:, targets] = rows[:, sources]  # the right side is a copy, made first
+
+    def begin(self, plan: Plan, shape: AttentionShape, inv_freq: FloatArray) -> ReferenceBatch:
+        cos, sin = np.empty((2, len(plan), shape.head_dim // 2), self._dtype)
+        for t, position in enumerate(plan.positions):
+            angles = position * inv_freq
+            cos[t], sin[t] = np.cos(angles), np.sin(angles)
+        queries = tuple(query for row in plan.rows for query in queries_of(row))
+        most = max(query.num_keys for query in queries)
+        keys, values = (self._empty(most, shape.num_kv_heads, shape.head_dim) for _ in range(2))
+        return ReferenceBatch(plan, shape, cos, sin, queries, keys, values)
+
+    def embed(self, table: Matrix, batch: ReferenceBatch) -> FloatArray:
+        tokens = batch.plan.tokens
+        assert np.all((tokens >= 0) & (tokens < len(table.weight))), tokens
+        return table.weight[tokens]
+
+    def add_norm(
+        self, x: FloatArray, delta: FloatArray | None, norm: Norm
+    ) -> tuple[FloatArray, FloatArray]:
+        if delta is not None:
+            x += delta
+        h = np.empty_like(x)
+        for t, row in enumerate(x):
+            h[t] = one_row.rms_norm(row, norm.weight, norm.eps)
+        return x, h
+
+    def linear(self, x: FloatArray, matrix: Matrix) -> FloatArray:
+        y = np.empty((len(x), len(matrix.weight)), self._dtype)  # [T, out]
+        for part in matrix.slices:
+            weight, row_out = matrix.weight[part], matrix.row_out[part]
+            for t, row in enumerate(x):
+                matrix.row_in[:] = row
+                np.dot(weight, matrix.row_in, out=row_out)
+                y[t, part] = row_out
+        if matrix.bias is not None:
+            y += matrix.bias
+        return y
+
+    def rope_write(
+        self,
+        qkv: FloatArray,
+        batch: ReferenceBatch,
+        store: KVStore,
+        layer: int,
+        q_norm: Norm | None = None,
+        k_norm: Norm | None = None,
+    ) -> FloatArray:
+        shape = batch.shape
+        v_first = shape.num_heads + shape.num_kv_heads
+        q_out = np.empty((len(qkv), shape.q_len), self._dtype)
+        for t, slot in enumerate(batch.plan.write_slots):
+            heads = qkv[t].reshape(-1, shape.head_dim)  # [H + 2G, head_dim]
+            q, k, v = heads[: shape.num_heads], heads[shape.num_heads : v_first], heads[v_first:]
+            if q_norm is not None:
+                q = one_row.rms_norm(q, q_norm.weight, q_norm.eps)
+            if k_norm is not None:
+                k = one_row.rms_norm(k, k_norm.weight, k_norm.eps)
+            q_out[t] = one_row.rotate(q, batch.cos[t], batch.sin[t]).reshape(-1)
+            store.k[layer, slot] = one_row.rotate(k, batch.cos[t], batch.sin[t])
+            store.v[layer, slot] = v
+        return q_out
+
+    def attend(
+        self, q: FloatArray, batch: ReferenceBatch, store: KVStore, layer: int
+    ) -> FloatArray:
+        out = np.empty_like(q)
+        store_k, store_v = store.k[layer], store.v[layer]
+        for t, query in enumerate(batch.queries):
+            new = slice(query.keep, query.num_keys)
+            np.take(store_k, query.fill, axis=0, out=batch.keys[new], mode="clip")
+            np.take(store_v, query.fill, axis=0, out=batch.values[new], mode="clip")
+            first = max(0, query.num_keys - (batch.shape.window or query.num_keys))
+            seen = slice(first, query.num_keys)
+            out[t] = one_row.attend(q[t], batch.keys[seen], batch.values[seen])
+        return out
+
+    def silu_mul(self, gate_up: FloatArray) -> FloatArray:
+        out = np.empty((len(gate_up), gate_up.shape[1] // 2), self._dtype)
+        for t, row in enumerate(gate_up):
+            out[t] = one_row.silu_mul(row)
+        return out
+
+    def select(self, x: FloatArray, batch: ReferenceBatch) -> FloatArray:
+        return x[batch.plan.wanted]
+
+    def logits(self, x: FloatArray, head: Matrix) -> npt.NDArray[np.float32]:
+        return self.linear(x, head).astype(np.float32, copy=False)

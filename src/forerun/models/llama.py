@@ -1,0 +1,165 @@
+"""The Llama family: Llama 2 and 3, SmolLM2, Qwen2, Qwen3, Mistral.
+
+They differ by switches of `ModelConfig`: biases on q, k, v (Qwen2), norms of q and k (Qwen3), a
+sliding window (Mistral), stretched rotary frequencies (Llama 3.1), a head of its own or the
+embedding's.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from forerun.cache import KVCache
+from forerun.errors import InvalidOption
+from forerun.kernels import AttentionShape, Kernels, Norm, Plan
+from forerun.kernels.base import Array, Batch, Store, Weight
+from forerun.models.checkpoint import Checkpoint
+from forerun.models.config import ModelConfig
+from forerun.models.rope import rope_frequencies
+
+EMBEDDING: Final = "model.embed_tokens.weight"
+HEAD: Final = "lm_head.weight"
+
+
+@dataclass(frozen=True)
+class Layer:
+    input_norm: Norm
+    qkv: Weight  # [q_len + 2·kv_len, E]
+    q_norm: Norm | None
+    k_norm: Norm | None
+    out: Weight  # [E, q_len]
+    mlp_norm: Norm
+    gate_up: Weight  # [2F, E]
+    down: Weight  # [E, F]
+
+
+class LlamaModel:
+    """Weights on a kernel set, and the pass over them."""
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        kernels: Kernels,
+        embedding: Weight,
+        layers: tuple[Layer, ...],
+        norm: Norm,
+        head: Weight,
+        inv_freq: npt.NDArray[np.float64],
+    ) -> None:
+        self.config = config
+        self.kernels = kernels
+        self.shape = attention_shape(config)
+        self._embedding = embedding
+        self._layers = layers
+        self._norm = norm
+        self._head = head
+        self._inv_freq = inv_freq
+
+    @classmethod
+    def load(
+        cls, checkpoint: Checkpoint, kernels: Kernels, num_layers: int | None = None
+    ) -> LlamaModel:
+        """`num_layers` loads only the first layers, under the model's own norm and head."""
+        config = checkpoint.config
+        num_layers = config.num_layers if num_layers is None else num_layers
+        if not 1 <= num_layers <= config.num_layers:
+            raise InvalidOption(
+                f"num_layers={num_layers} is not allowed; give 1 … {config.num_layers}, "
+                f"the layers of the model."
+            )
+        loader = _Loader(checkpoint, kernels)
+        embedding = loader.matrix(EMBEDDING)
+        return cls(
+            config,
+            kernels,
+            embedding,
+            tuple(loader.layer(idx) for idx in range(num_layers)),
+            loader.norm("model.norm"),
+            embedding if config.tie_embeddings else loader.matrix(HEAD),
+            rope_frequencies(checkpoint),
+        )
+
+    def first_layers(self, num_layers: int) -> LlamaModel:
+        """A shallow twin under the same norm and head; the weights are shared."""
+        _check_num_layers(num_layers, self.config)
+        twin = copy.copy(self)
+        twin._layers = self._layers[:num_layers]
+        return twin
+
+    @property
+    def num_layers(self) -> int:
+        return len(self._layers)
+
+    def new_cache(self, num_pages: int, page_size: int) -> KVCache:
+        return KVCache(self.kernels, self.shape, self.num_layers, num_pages, page_size)
+
+    def forward(self, plan: Plan, cache: KVCache) -> npt.NDArray[np.float32]:
+        """One pass over all spans; the logits [R, V] of the wanted tokens, in span order."""
+        k = self.kernels
+        batch = k.begin(plan, self.shape, self._inv_freq)
+        x, delta = k.embed(self._embedding, batch), None  # [T, E]
+        for idx, layer in enumerate(self._layers):
+            x, delta = self._layer(layer, idx, x, delta, batch, cache.store)
+        x, h = k.add_norm(k.select(x, batch), k.select(delta, batch), self._norm)  # [R, E]
+        return k.logits(h, self._head)
+
+    def _layer(
+        self, layer: Layer, idx: int, x: Array, delta: Array | None, batch: Batch, store: Store
+    ) -> tuple[Array, Array]:
+        """The residual stream before the layer's last addition, and what is still to be added."""
+        k = self.kernels
+        x, h = k.add_norm(x, delta, layer.input_norm)
+        q = k.rope_write(k.linear(h, layer.qkv), batch, store, idx, layer.q_norm, layer.k_norm)
+        x, h = k.add_norm(x, k.linear(k.attend(q, batch, store, idx), layer.out), layer.mlp_norm)
+        return x, k.linear(k.silu_mul(k.linear(h, layer.gate_up)), layer.down)
+
+
+def _check_num_layers(num_layers: int, config: ModelConfig) -> None:
+    if not 1 <= num_layers <= config.num_layers:
+        raise InvalidOption(
+            f"num_layers={num_layers} is not allowed; the model has {config.num_layers} layers."
+        )
+
+
+def attention_shape(config: ModelConfig) -> AttentionShape:
+    return AttentionShape(
+        config.num_heads, config.num_kv_heads, config.head_dim, config.sliding_window
+    )
+
+
+@dataclass(frozen=True)
+class _Loader:
+    """From names in the file to weights on the kernel set."""
+
+    checkpoint: Checkpoint
+    kernels: Kernels
+
+    def layer(self, idx: int) -> Layer:
+        block = f"model.layers.{idx}"
+        attn, mlp = f"{block}.self_attn", f"{block}.mlp"
+        qk_norm = self.checkpoint.config.qk_norm
+        return Layer(
+            input_norm=self.norm(f"{block}.input_layernorm"),
+            qkv=self.matrix(*(f"{attn}.{part}_proj.weight" for part in "qkv")),
+            q_norm=self.norm(f"{attn}.q_norm") if qk_norm else None,
+            k_norm=self.norm(f"{attn}.k_norm") if qk_norm else None,
+            out=self.matrix(f"{attn}.o_proj.weight"),
+            mlp_norm=self.norm(f"{block}.post_attention_layernorm"),
+            gate_up=self.matrix(f"{mlp}.gate_proj.weight", f"{mlp}.up_proj.weight"),
+            down=self.matrix(f"{mlp}.down_proj.weight"),
+        )
+
+    def norm(self, name: str) -> Norm:
+        weight = self.kernels.load_vector(self.checkpoint, f"{name}.weight")
+        return Norm(weight, self.checkpoint.config.rms_norm_eps)
+
+    def matrix(self, *names: str) -> Weight:
+        """Stacked matrices, with their biases where the file has them."""
+        biases = [name.removesuffix("weight") + "bias" for name in names]
+        biases = [name for name in biases if self.checkpoint.has(name)]
+        return self.kernels.load_matrix(self.checkpoint, names, biases)

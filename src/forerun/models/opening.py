@@ -1,0 +1,42 @@
+"""One door to every kind of model file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from forerun.errors import InvalidWeights
+from forerun.models.checkpoint import Checkpoint
+from forerun.models.gguf_file import GgufCheckpoint
+from forerun.models.gguf_tokenizer import tokenizer_from_gguf
+from forerun.models.hf_directory import HfCheckpoint
+from forerun.models.hf_tokenizer import tokenizer_from_directory
+from forerun.models.store import default_cache_dir, find_model
+from forerun.models.tokenizer import Tokenizer
+
+
+def open_checkpoint(model: str | Path, cache_dir: Path | None = None) -> Checkpoint:
+    """A GGUF file, a Hugging Face directory, or the name of a pulled model."""
+    path = find_model(model, default_cache_dir() if cache_dir is None else cache_dir)
+    if path.is_dir():
+        return _open_directory(path)
+    return GgufCheckpoint(path)
+
+
+def _open_directory(folder: Path) -> Checkpoint:
+    """A directory with config.json, or one that holds a single GGUF file."""
+    files = sorted(folder.glob("*.gguf"))
+    if (folder / "config.json").is_file():
+        return HfCheckpoint(folder)
+    if len(files) == 1:
+        return GgufCheckpoint(files[0])
+    raise InvalidWeights(f"{folder} has no config.json and {len(files)} GGUF files; name one file.")
+
+
+def load_tokenizer(checkpoint: Checkpoint) -> Tokenizer:
+    """The tokenizer that belongs to a checkpoint."""
+    metadata = checkpoint.metadata()
+    if "directory" in metadata:
+        return tokenizer_from_directory(
+            metadata["directory"], metadata["config"], metadata["generation_config"]
+        )
+    return tokenizer_from_gguf(metadata)

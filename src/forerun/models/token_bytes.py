@@ -1,0 +1,45 @@
+"""The bytes that a token stands for, so that text can be joined before it is decoded.
+
+Two vocabularies exist in this family. *Byte-level* BPE writes each byte as one printable
+character (a space is "Ġ"). *SentencePiece* writes text as it is with "▁" for a space, and bytes
+that it has no piece for as "<0x0A>".
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from typing import Final
+
+
+class Spelling(enum.Enum):
+    """How a vocabulary writes bytes."""
+
+    BYTE_LEVEL = "byte-level"
+    SENTENCEPIECE = "sentencepiece"
+
+
+_BYTE_PIECE: Final = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+
+
+def _byte_letters() -> dict[str, int]:
+    """GPT-2's alphabet: printable Latin-1 bytes as themselves, the rest from U+0100 on."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    letters = {chr(byte): byte for byte in printable}
+    others = [byte for byte in range(256) if byte not in set(printable)]
+    letters.update({chr(0x100 + i): byte for i, byte in enumerate(others)})
+    return letters
+
+
+# The byte that each letter of a byte-level vocabulary stands for.
+BYTE_LETTERS: Final = _byte_letters()
+
+
+def token_bytes(token: str, spelling: Spelling) -> bytes:
+    """The bytes of one ordinary token; special and added tokens are plain text instead."""
+    if spelling is Spelling.BYTE_LEVEL:
+        if all(letter in BYTE_LETTERS for letter in token):
+            return bytes(BYTE_LETTERS[letter] for letter in token)
+        return token.encode()
+    match = _BYTE_PIECE.fullmatch(token)
+    return bytes([int(match[1], 16)]) if match else token.replace("▁", " ").encode()

@@ -1,0 +1,115 @@
+"""A request's rows: reserved, cut back, and moved together after a tree."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from forerun.cache import CacheFull, KVCache
+from forerun.kernels import AttentionShape, Plan, ReferenceKernels
+from forerun.types import Span, Tree
+from tests.cache.rows import new_table
+from tests.kernels.sources import normal
+
+
+def test_reserve_takes_pages_only_when_the_last_is_full() -> None:
+    pool, _, table = new_table(page_size=4)
+    assert [table.reserve(n) for n in (3, 1, 1)] == [0, 3, 4]
+    assert (table.length, len(table.pages), pool.num_free) == (5, 2, 2)
+
+
+def test_a_refused_reserve_changes_nothing() -> None:
+    pool, _, table = new_table(num_pages=4, page_size=4)
+    table.reserve(6)
+    with pytest.raises(CacheFull):
+        table.reserve(11)
+    assert (table.length, len(table.pages), pool.num_free) == (6, 2, 2)
+    table.reserve(10)
+
+
+@pytest.mark.parametrize(("length", "num_pages"), [(0, 0), (1, 1), (4, 1), (5, 2), (8, 2), (10, 3)])
+def test_truncate_frees_whole_pages_past_the_end_and_nothing_else(
+    length: int, num_pages: int
+) -> None:
+    pool, log, table = new_table(num_pages=4, page_size=4)
+    log.write(table, table.reserve(10), list("abcdefghij"))
+    pages = table.pages
+    table.truncate_to(length)
+    assert (table.length, table.pages) == (length, pages[:num_pages])
+    assert pool.num_free == 4 - num_pages
+    assert log.read(table) == list("abcdefghij")[:length]
+
+
+def test_truncate_never_lengthens() -> None:
+    _, _, table = new_table()
+    table.reserve(3)
+    with pytest.raises(AssertionError):
+        table.truncate_to(4)
+
+
+@pytest.mark.parametrize(
+    ("path", "kept"),
+    [((), "ab"), ((0,), "abc"), ((0, 1, 2), "abcde"), ((0, 2, 5), "abceh"), ((1, 2, 3), "abdef")],
+)
+def test_keep_gathers_the_path_behind_the_committed_rows(path: tuple[int, ...], kept: str) -> None:
+    """Rows 'ab' are committed, 'cdefgh' is the span; overlapping moves keep their order."""
+    pool, log, table = new_table(page_size=3)
+    log.write(table, table.reserve(2), list("ab"))
+    log.write(table, table.reserve(6), list("cdefgh"))
+    table.keep(2, path)
+    assert "".join(map(str, log.read(table))) == kept
+    assert pool.num_free == 4 - pool.pages_for(len(kept))
+
+
+def test_an_accepted_chain_moves_no_row() -> None:
+    _, log, table = new_table()
+    log.write(table, table.reserve(6), list("abcdef"))
+    table.keep(1, (0, 1, 2))
+    assert log.num_moved == 0
+    assert table.length == 4
+
+
+@pytest.mark.parametrize("path", [(1, 0), (0, 0), (-1,), (0, 6)])
+def test_a_path_that_is_not_one_is_refused(path: tuple[int, ...]) -> None:
+    _, _, table = new_table()
+    table.reserve(6)
+    with pytest.raises(AssertionError):
+        table.keep(0, path)
+
+
+def test_free_gives_back_every_page() -> None:
+    pool, _, table = new_table()
+    table.reserve(13)
+    table.free()
+    assert (table.length, table.pages, pool.num_free) == (0, (), 4)
+    table.free()  # a second time there is nothing to give
+    assert pool.num_free == 4
+
+
+def test_slots_follow_the_pages() -> None:
+    pool, log, table = new_table(num_pages=4, page_size=2)
+    other = type(table)(pool, log)
+    for _ in range(3):
+        table.reserve(1)
+        other.reserve(1)
+    expected = [page * 2 + lane for page in table.pages for lane in range(2)][:3]
+    assert table.slots(3).tolist() == expected
+    assert not set(table.slots(3).tolist()) & set(other.slots(3).tolist())
+    with pytest.raises(AssertionError):
+        table.slots(4)
+
+
+def test_kv_cache_moves_the_rows_of_all_layers_of_its_kernel_set() -> None:
+    shape = AttentionShape(1, 1, 2)
+    cache = KVCache(ReferenceKernels(), shape, num_layers=2, num_pages=3, page_size=2)
+    table = cache.new_table()
+    span = Span(table.reserve(4), (0,) * 4, Tree.chain(4), ())
+    kernels = ReferenceKernels()
+    batch = kernels.begin(Plan.build([(span, table)]), shape, np.zeros(1))
+    for layer in range(2):
+        kernels.rope_write(normal(layer, 4, 6), batch, cache.store, layer)
+    before = cache.store.k.copy(), cache.store.v.copy()
+    slots = table.slots(4)
+    table.keep(0, (1, 3))
+    for rows, old in zip((cache.store.k, cache.store.v), before, strict=True):
+        np.testing.assert_array_equal(rows[:, slots[:2]], old[:, slots[[1, 3]]])

@@ -1,0 +1,113 @@
+"""What every kernel set promises of attention: near float64, blind to chunks and pages."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from forerun.kernels import AttentionShape, Norm, Plan
+from forerun.kernels.base import Store
+from forerun.types import IntArray, Span, Tree
+from tests.contracts.kernel_sets import KERNEL_SETS, KernelSet
+from tests.kernels.sources import F32, ArraySource, normal
+
+F64 = npt.NDArray[np.float64]
+
+# [heads, key/value heads, head_dim]: Llama 2, 3 and 3.2, SmolLM2, Qwen2.5, one shared head, odd.
+HEADS = ((4, 4, 128), (8, 2, 128), (6, 2, 128), (9, 3, 64), (12, 2, 128), (5, 1, 6), (3, 3, 2))
+NUM_KEYS = (1, 2, 15, 63, 64, 65, 255, 256, 257, 600)
+
+
+@pytest.fixture(params=KERNEL_SETS)
+def ks(request: pytest.FixtureRequest) -> KernelSet:
+    return KERNEL_SETS[request.param]()
+
+
+class Scattered:
+    """A block table whose rows lie anywhere, by a fixed shuffle."""
+
+    def __init__(self, num_slots: int, seed: int) -> None:
+        self._order = np.random.default_rng(seed).permutation(num_slots)
+
+    def slots(self, length: int) -> IntArray:
+        return self._order[:length]
+
+
+def attend(
+    ks: KernelSet, shape: AttentionShape, qkv: F32, start: int, store: Store, table: Scattered
+) -> F32:
+    """A chain of rows [T, q_len + 2·kv_len] from `start` on, with no rotation: [T, q_len]"""
+    span = Span(start, (0,) * len(qkv), Tree.chain(len(qkv)), ())
+    batch = ks.kernels.begin(Plan.build([(span, table)]), shape, np.zeros(shape.head_dim // 2))
+    q = ks.kernels.rope_write(ks.put(qkv), batch, store, 1)
+    return ks.get(ks.kernels.attend(q, batch, store, 1))
+
+
+def attend_in_chunks(
+    ks: KernelSet, shape: AttentionShape, qkv: F32, chunk_len: int, seed: int
+) -> F32:
+    store, table = ks.kernels.new_store(shape, 2, len(qkv)), Scattered(len(qkv), seed)
+    starts = range(0, len(qkv), chunk_len)
+    return np.concatenate(
+        [attend(ks, shape, qkv[lo : lo + chunk_len], lo, store, table) for lo in starts]
+    )
+
+
+def naive(shape: AttentionShape, qkv: F32) -> F64:
+    """The last row's attention over all of them: [q_len]"""
+    heads = qkv.astype(np.float64).reshape(len(qkv), -1, shape.head_dim)[-(shape.window or 0) :]
+    mixed = []
+    for head in range(shape.num_heads):
+        key_head = shape.num_heads + head * shape.num_kv_heads // shape.num_heads
+        keys, values = heads[:, key_head], heads[:, key_head + shape.num_kv_heads]
+        weights = np.exp(keys @ heads[-1, head] / np.sqrt(shape.head_dim))
+        mixed.append(weights @ values / weights.sum())
+    return np.concatenate(mixed)
+
+
+@pytest.mark.parametrize("heads", HEADS, ids=str)
+@pytest.mark.parametrize("window", [None, 40])
+def test_attention_is_near_float64_and_blind_to_chunks_and_pages(
+    ks: KernelSet, heads: tuple[int, int, int], window: int | None
+) -> None:
+    shape = AttentionShape(*heads, window)
+    qkv = normal(7, max(NUM_KEYS), shape.q_len + 2 * shape.kv_len)
+    whole = attend_in_chunks(ks, shape, qkv, len(qkv), seed=1)
+    for chunk_len, seed in ((1, 2), (7, 3), (256, 4)):
+        np.testing.assert_array_equal(attend_in_chunks(ks, shape, qkv, chunk_len, seed), whole)
+    for num_keys in NUM_KEYS:
+        exact = naive(shape, qkv[:num_keys])
+        np.testing.assert_allclose(whole[num_keys - 1], exact, rtol=0, atol=5e-6)
+
+
+@pytest.mark.parametrize("head_dim", [2, 6, 64, 128])
+def test_rope_turns_pairs_of_halves_after_the_norm(ks: KernelSet, head_dim: int) -> None:
+    """Row t is at position t; lane pairs are complex numbers times exp(i · t · frequency)."""
+    shape, half = AttentionShape(3, 1, head_dim), head_dim // 2
+    qkv, weight = normal(1, 20, 5 * head_dim), normal(2, head_dim)
+    inv_freq = 10000.0 ** (-np.arange(half) / half)
+    norm = Norm(ks.kernels.load_vector(ArraySource({"w": weight}), "w"), 1e-6)
+    span = Span(0, (0,) * 20, Tree.chain(20), ())
+    batch = ks.kernels.begin(Plan.build([(span, Scattered(20, seed=1))]), shape, inv_freq)
+    store = ks.kernels.new_store(shape, 1, 20)
+    got = ks.get(ks.kernels.rope_write(ks.put(qkv), batch, store, 0, norm, norm))
+    heads = qkv.astype(np.float64).reshape(20, 5, head_dim)[:, :3]
+    normed = heads / np.sqrt((heads**2).mean(-1, keepdims=True) + 1e-6) * weight
+    turn = np.exp(1j * np.outer(np.arange(20), inv_freq))[:, None]
+    exact = (normed[..., :half] + 1j * normed[..., half:]) * turn
+    np.testing.assert_allclose(
+        got.reshape(20, 3, -1), np.concatenate((exact.real, exact.imag), axis=-1), atol=2e-6
+    )
+
+
+def test_moved_rows_are_read_before_any_is_written(ks: KernelSet) -> None:
+    """Rows 1 → 0 and 2 → 1 at once, in either order: each moves by one, none is doubled."""
+    shape, qkv = AttentionShape(1, 1, 2), normal(8, 3, 6)
+    for sources in ([1, 2], [2, 1]):
+        store, table = ks.kernels.new_store(shape, 2, 3), Scattered(3, seed=0)
+        attend(ks, shape, qkv, 0, store, table)
+        slots, targets = table.slots(3), [row - 1 for row in sources]
+        ks.kernels.move_rows(store, slots[sources], slots[targets])
+        got = attend(ks, shape, qkv[2:], 2, store, table)
+        np.testing.assert_allclose(got[0], naive(shape, qkv[[1, 2, 2]]), atol=1e-6)

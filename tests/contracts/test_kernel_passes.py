@@ -1,0 +1,180 @@
+"""What every kernel set promises of a whole pass: a token's logits do not depend on company."""
+
+from __future__ import annotations
+
+from functools import cache as memoize
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from forerun.kernels import Plan, PlanRow
+from forerun.models.llama import LlamaModel
+from forerun.types import ROOT, Tree
+from tests.contracts.kernel_sets import KERNEL_SETS
+from tests.models_llama.naive import naive_logits
+from tests.models_llama.runs import Logits, all_wanted, chain_logits, extend
+from tests.models_llama.tiny import FAMILIES, TinyCheckpoint
+
+PROMPT = tuple(int(t) for t in np.random.default_rng(5).integers(0, 96, 21))
+POISON = 96  # a token whose embedding is NaN, in the poisoned model
+FORKED = Tree((ROOT, 0, 0, 1, 1, 2, 3, 5, 5))
+
+
+class Poisoned(TinyCheckpoint):
+    """Whoever sees one key of the poison token is NaN all over."""
+
+    def float32(self, name: str) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+        array = super().float32(name)
+        if name == "model.embed_tokens.weight":
+            array[POISON] = np.nan
+        return array
+
+
+@memoize
+def model_of(kernel_set: str, family: str, poisoned: bool = False) -> LlamaModel:
+    checkpoint = (Poisoned if poisoned else TinyCheckpoint)(FAMILIES[family])
+    return LlamaModel.load(checkpoint, KERNEL_SETS[kernel_set]().kernels)
+
+
+@pytest.fixture(params=KERNEL_SETS)
+def kernel_set(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(params=FAMILIES)
+def model(request: pytest.FixtureRequest, kernel_set: str) -> LlamaModel:
+    return model_of(kernel_set, request.param)
+
+
+def tokens_for(tree: Tree, seed: int = 9) -> tuple[int, ...]:
+    return tuple(int(t) for t in np.random.default_rng(seed).integers(0, 96, len(tree)))
+
+
+def path_logits(model: LlamaModel, tree: Tree, tokens: tuple[int, ...], node: int) -> Logits:
+    """What `node` gets when only the chain that leads to it is run, token by token."""
+    chain = [tokens[n] for n in tree.path_to(node)]
+    return chain_logits(model, (*PROMPT, *chain), chunk_len=1)[-1:]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_logits_are_near_float64(kernel_set: str, family: str) -> None:
+    exact = naive_logits(TinyCheckpoint(FAMILIES[family]), PROMPT)
+    got = chain_logits(model_of(kernel_set, family), PROMPT)
+    np.testing.assert_allclose(got, exact, rtol=0, atol=1e-5 * np.abs(exact).max())
+
+
+@pytest.mark.parametrize(
+    ("chunk_len", "page_size"), [(1, 16), (2, 1), (3, 3), (5, 2), (8, 64), (20, 5)]
+)
+def test_chunks_and_pages_do_not_show(model: LlamaModel, chunk_len: int, page_size: int) -> None:
+    whole = chain_logits(model, PROMPT)
+    np.testing.assert_array_equal(chain_logits(model, PROMPT, chunk_len, page_size), whole)
+
+
+def test_a_tree_node_gets_what_its_chain_gets(model: LlamaModel) -> None:
+    tokens = tokens_for(FORKED)
+    cache = model.new_cache(8, 5)
+    table = cache.new_table()
+    extend(model, cache, table, PROMPT)
+    got = extend(model, cache, table, tokens, FORKED)
+    for node in range(len(FORKED)):
+        np.testing.assert_array_equal(
+            got[node : node + 1], path_logits(model, FORKED, tokens, node)
+        )
+
+
+@st.composite
+def trees(draw: st.DrawFn) -> Tree:
+    num_nodes = draw(st.integers(1, 12))
+    return Tree(tuple(draw(st.integers(ROOT, node - 1)) for node in range(num_nodes)))
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(tree=trees(), page_size=st.integers(1, 7), num_written=st.integers(0, 11))
+def test_any_tree_in_one_pass_or_two(tree: Tree, page_size: int, num_written: int) -> None:
+    """Cut anywhere, the later nodes find their ancestors from the earlier pass in the cache."""
+    for kernel_set in KERNEL_SETS:
+        model = model_of(kernel_set, "smollm2")
+        tokens, cache = tokens_for(tree), model.new_cache(40, page_size)
+        table = cache.new_table()
+        extend(model, cache, table, PROMPT)
+        span = all_wanted(table.reserve(len(tree)), tokens, tree)
+        whole = model.forward(Plan.build([(span, table)]), cache)
+        node = len(tree) - 1
+        np.testing.assert_array_equal(whole[node:], path_logits(model, tree, tokens, node))
+        cut = min(num_written, node)
+        later = type(span)(span.start, tokens, tree, tuple(range(cut, len(tree))))
+        rest = model.forward(Plan((PlanRow.of(later, table, cut),)), cache)
+        np.testing.assert_array_equal(rest, whole[cut:])
+
+
+def test_spans_of_several_requests_in_any_order(model: LlamaModel) -> None:
+    """A prompt chunk, a plain step and a tree in one pass; pages of all of them interleaved."""
+    tokens = tokens_for(FORKED)
+    prompts = (PROMPT, PROMPT[3:], PROMPT[:7])
+    parts = ((PROMPT[::-1], None), (tokens[:1], None), (tokens, FORKED))
+    alone = []
+    for prompt, (part, tree) in zip(prompts, parts, strict=True):
+        cache = model.new_cache(20, 4)
+        table = cache.new_table()
+        extend(model, cache, table, prompt)
+        alone.append(extend(model, cache, table, part, tree))
+    for order in ((0, 1, 2), (2, 0, 1), (1, 2, 0)):
+        cache = model.new_cache(40, 3)
+        tables = [cache.new_table() for _ in prompts]
+        for lo in range(0, len(PROMPT), 4):
+            for table, prompt in zip(tables, prompts, strict=True):
+                if prompt[lo : lo + 4]:
+                    extend(model, cache, table, prompt[lo : lo + 4])
+        pairs = [
+            (all_wanted(tables[i].reserve(len(parts[i][0])), *parts[i]), tables[i]) for i in order
+        ]
+        together = model.forward(Plan.build(pairs), cache)
+        np.testing.assert_array_equal(together, np.concatenate([alone[i] for i in order]))
+
+
+@pytest.mark.parametrize("leaf", [0, 4, 6, 7, 8])
+def test_kept_rows_are_what_plain_decoding_writes(model: LlamaModel, leaf: int) -> None:
+    """After keep(path) the answer goes on as if only the accepted tokens had ever run."""
+    tokens, path = tokens_for(FORKED), FORKED.path_to(leaf)
+    cache = model.new_cache(12, 4)
+    table = cache.new_table()
+    extend(model, cache, table, PROMPT)
+    start = table.length
+    extend(model, cache, table, tokens, FORKED)
+    table.keep(start, path)
+    assert table.length == start + len(path)
+    got = extend(model, cache, table, PROMPT[:6])
+    plain = (*PROMPT, *(tokens[n] for n in path), *PROMPT[:6])
+    np.testing.assert_array_equal(got, chain_logits(model, plain, chunk_len=1)[-6:])
+
+
+@pytest.mark.parametrize("family", ["smollm2", "mistral"])
+def test_neither_stale_rows_nor_other_branches_are_touched(kernel_set: str, family: str) -> None:
+    """0 × NaN is NaN: freed pages, siblings and the rest of a page must be absent, not masked."""
+    model = model_of(kernel_set, family, poisoned=True)
+    cache = model.new_cache(8, 5)
+    table = cache.new_table()
+    extend(model, cache, table, (POISON,) * 40)
+    table.free()
+    extend(model, cache, table, PROMPT)
+    tokens = tuple(POISON if n in (1, 8) else token for n, token in enumerate(tokens_for(FORKED)))
+    got = extend(model, cache, table, tokens, FORKED)
+    for node in range(len(FORKED)):
+        if {1, 8} & set(FORKED.path_to(node)):
+            assert np.isnan(got[node]).all()
+        else:
+            np.testing.assert_array_equal(
+                got[node : node + 1], path_logits(model, FORKED, tokens, node)
+            )
+
+
+def test_a_long_context_is_the_same_in_any_chunks(kernel_set: str) -> None:
+    """Past several blocks of keys."""
+    model = model_of(kernel_set, "smollm2")
+    tokens = tuple(int(t) for t in np.random.default_rng(6).integers(0, 96, 530))
+    whole = chain_logits(model, tokens)
+    for chunk_len in (1, 100, 257):
+        np.testing.assert_array_equal(chain_logits(model, tokens, chunk_len), whole)
