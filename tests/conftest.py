@@ -7,9 +7,23 @@ from pathlib import Path
 import pytest
 
 from forerun.models.pull import pull
+from tests.tiny_model import write_tiny_model
 
 
 @pytest.fixture(scope="session")
 def smollm2_path() -> Path:
     """SmolLM2-135M-Instruct as a GGUF file; downloaded once, then kept in the cache directory."""
     return pull("smollm2-135m")
+
+
+@pytest.fixture(scope="session")
+def tiny_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small random target."""
+    return write_tiny_model(tmp_path_factory.mktemp("models") / "target", seed=0)
+
+
+@pytest.fixture(scope="session")
+def tiny_draft_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A smaller random model with the target's tokenizer."""
+    folder = tmp_path_factory.mktemp("models") / "draft"
+    return write_tiny_model(folder, seed=1, num_layers=1)

@@ -104,6 +104,13 @@ def test_floods_are_stopped_soon(source: str) -> None:
     assert time.monotonic() - start < 3
 
 
+@pytest.mark.parametrize("source", ["{% set x = 'a'.upper() %}", "{% set x = 1 + 1 %}", "text"])
+def test_time_is_checked_at_every_operation(monkeypatch: pytest.MonkeyPatch, source: str) -> None:
+    monkeypatch.setattr("forerun.models.template_sandbox.MAX_SECONDS", -1.0)
+    with pytest.raises(InvalidTemplate, match="ran for more than"):
+        _render(source)
+
+
 @pytest.mark.parametrize("source", ["{{", "{% for %}", "{% unknown %}", "{{ x | nofilter }}"])
 def test_broken_templates_are_sentences(source: str) -> None:
     with pytest.raises(InvalidTemplate):

@@ -83,6 +83,12 @@ def test_other_rope_scaling_is_refused(tmp_path: Path) -> None:
         GgufCheckpoint(tmp_path / "m.gguf")
 
 
+def test_a_part_of_a_split_model_says_so(tmp_path: Path) -> None:
+    write_gguf(tmp_path / "m.gguf", LLAMA, random_arrays(LLAMA), split__count=3)
+    with pytest.raises(UnsupportedModel, match="one part of a split model"):
+        GgufCheckpoint(tmp_path / "m.gguf")
+
+
 def test_an_unknown_architecture_is_refused_with_the_known_ones(tmp_path: Path) -> None:
     write_gguf(tmp_path / "m.gguf", replace(LLAMA, architecture="mamba"), random_arrays(LLAMA))
     with pytest.raises(UnsupportedModel, match=r"'mamba'.*llama, mistral, qwen2, qwen3"):

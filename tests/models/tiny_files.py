@@ -83,7 +83,8 @@ def write_gguf(path: Path, config: ModelConfig, arrays: Arrays, **fields: Any) -
     writer.add_key_length(config.head_dim)
     writer.add_value_length(config.head_dim)
     for name, value in fields.items():
-        key = f"{config.architecture}.{name.replace('__', '.')}"
+        dotted = name.replace("__", ".")
+        key = dotted if dotted.startswith("split.") else f"{config.architecture}.{dotted}"
         (writer.add_string if isinstance(value, str) else writer.add_float32)(key, value)
     _add_tokenizer(writer)
     for name, array in arrays.items():

@@ -11,7 +11,6 @@ import pytest
 from forerun.kernels import Plan, ReferenceKernels
 from forerun.models.llama import LlamaModel
 from forerun.models.opening import open_checkpoint
-from forerun.models.pull import pull
 from forerun.types import Span, Tree
 from tests.models_llama.runs import chain_logits
 
@@ -42,8 +41,8 @@ def test_every_golden_family_is_checked() -> None:
 
 
 @pytest.fixture(scope="module")
-def smollm2() -> LlamaModel:
-    return LlamaModel.load(open_checkpoint(pull("smollm2-135m")), ReferenceKernels())
+def smollm2(smollm2_path: Path) -> LlamaModel:
+    return LlamaModel.load(open_checkpoint(smollm2_path), ReferenceKernels())
 
 
 @pytest.mark.parametrize("case_idx", [0, 3])

@@ -115,7 +115,10 @@ class DraftModel:
         num = min(len(row), self._vocab_size)
         padded[:num] = row[:num]
         context = Context(request.prompt, request.output).extended(path)
-        return DraftLaw.dense(served_logits(padded, request.params, context))
+        params = request.params
+        if params.temperature == 0:  # one-hot would leave no second-best to branch to
+            params = params.before_argmax()
+        return DraftLaw.dense(served_logits(padded, params, context))
 
     def _feed(self, growing: Sequence[tuple[RequestView, Growth]]) -> list[FloatArray]:
         """One pass over the newest nodes of every tree."""

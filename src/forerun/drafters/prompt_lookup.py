@@ -74,6 +74,8 @@ class _IndexedText:
 
         Where that runs into the end of the text, the text repeats itself, and so do we.
         """
+        if length == 0:
+            return
         for n, ends in self._ends.items():
             for end in reversed(ends.get(tuple(self._tokens[-n:]), ())):
                 tail = self._tokens[end : end + length]

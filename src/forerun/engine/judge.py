@@ -33,8 +33,8 @@ def judge(request: Request, proposal: Proposal, raw_logits: FloatArray) -> Verdi
     if params.acceptance is Acceptance.REJECTION:
         return rejection(proposal, served(served_probs), request.noise, request.round_idx)
     if params.temperature == 0:
-        before_argmax = params.with_(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
-        return lenient_greedy(proposal, served(served_probs, before_argmax), params.lenience)
+        before_argmax = served(served_probs, params.before_argmax())
+        return lenient_greedy(proposal, before_argmax, params.lenience)
     return lenient(
         proposal, served(served_probs), request.noise, request.round_idx, params.lenience
     )

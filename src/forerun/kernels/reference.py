@@ -22,8 +22,8 @@ from forerun.kernels.plan import Plan
 from forerun.types import FloatArray, IntArray
 
 ALIGNMENT: Final = 64
-# A matrix is walked in slices that stay in the processor's cache while each row passes by. They
-# are also too small for OpenBLAS to start its threads, which spin and stall on a busy machine.
+# A matrix is walked in slices that stay in the processor's cache while each row passes by. Larger
+# ones wake OpenBLAS's threads, and times scatter widely on a shared machine (docs/kernels.md).
 SLICE_BYTES: Final = 1 << 20
 
 

@@ -99,6 +99,12 @@ def _architecture(header: GgufHeader, path: Path) -> str:
 
 
 def _refuse_variants(fields: _Fields) -> None:
+    num_parts = fields.metadata.get("split.count", 1)
+    if isinstance(num_parts, int | float) and num_parts > 1:
+        raise UnsupportedModel(
+            f"{fields.path} is one part of a split model; join the parts into one file "
+            "(llama-gguf-split --merge)."
+        )
     if fields.integer("expert_count", 0):
         raise UnsupportedModel(
             f"{fields.path}: mixtures of experts are not supported; use a dense model."

@@ -26,13 +26,27 @@ def pull(name: str, cache_dir: Path | None = None, progress: Progress = _silent)
         raise unknown_name("model", name, SOURCES)
     if not folder.exists():
         partial = cache_dir / "partial" / folder.relative_to(cache_dir / "models")
+        try:
+            _fetch(name, partial, folder, progress)
+        except DownloadFailed:
+            if not folder.exists():  # else another process finished it meanwhile
+                raise
+    return find_model(name, cache_dir)
+
+
+def _fetch(name: str, partial: Path, folder: Path, progress: Progress) -> None:
+    try:
         partial.mkdir(parents=True, exist_ok=True)
         if name in SOURCES:
             _pull_source(SOURCES[name], partial, folder, progress)
         else:
             pull_from_hub(name, partial, folder, progress)
-        shutil.rmtree(partial, ignore_errors=True)
-    return find_model(name, cache_dir)
+    except OSError as error:
+        raise DownloadFailed(
+            f"{name} could not be stored ({error}); "
+            f"check space and permissions of {partial.parent}, then pull again."
+        ) from None
+    shutil.rmtree(partial, ignore_errors=True)
 
 
 def _pull_source(source: Source, partial: Path, folder: Path, progress: Progress) -> None:

@@ -124,6 +124,10 @@ class SamplingParams:
     def with_(self, **changes: Any) -> SamplingParams:
         return replace(self, **changes)
 
+    def before_argmax(self) -> SamplingParams:
+        """The same bias, masks and penalties, with all that narrows the distribution left out."""
+        return self.with_(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
+
 
 def _finite(value: float) -> bool:
     return isinstance(value, int | float) and math.isfinite(value)

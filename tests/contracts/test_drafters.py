@@ -1,0 +1,243 @@
+"""Every drafter passes this suite."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pytest
+
+from forerun.drafters import (
+    Budget,
+    Drafter,
+    DraftModel,
+    Hybrid,
+    Merge,
+    NgramTables,
+    PromptLookup,
+    RandomTokens,
+)
+from forerun.kernels import ReferenceKernels
+from forerun.models.llama import LlamaModel
+from forerun.sampling import Noise, gumbel_argmax
+from forerun.types import Acceptance, Origin, Proposal, SamplingParams, Verdict
+from forerun.verify import coupled, rejection
+from tests.enumeration import LazyNoise, World, law_of
+from tests.models_llama.tiny import TinyCheckpoint, tiny_config
+from tests.verify.test_law_rejection import worst_error
+from tests.worlds import TableModel
+
+GREEDY = SamplingParams(temperature=0)
+COUPLED = SamplingParams(temperature=0.8, seed=1)
+REJECTION = SamplingParams(temperature=0.8, acceptance=Acceptance.REJECTION)
+
+
+@dataclass
+class View:
+    """A request as drafters see it."""
+
+    prompt: tuple[int, ...]
+    id: int = 0
+    output: tuple[int, ...] = ()
+    params: SamplingParams = GREEDY
+    noise: Noise = field(default_factory=lambda: Noise(7))
+    round_idx: int = 0
+
+    @property
+    def tokens(self) -> Sequence[int]:
+        return (*self.prompt, *self.output)
+
+    def after(self, verdict: Verdict) -> View:
+        return replace(self, output=(*self.output, *verdict.tokens), round_idx=self.round_idx + 1)
+
+
+def draft_model(vocab_size: int) -> DraftModel:
+    config = tiny_config(vocab_size=vocab_size, num_layers=1, max_len=64)
+    model = LlamaModel.load(TinyCheckpoint(config, 3), ReferenceKernels())
+    return DraftModel(model, model.new_cache(64, 4), vocab_size)
+
+
+DRAFTERS: dict[str, Callable[[int], Drafter]] = {
+    "prompt_lookup": lambda _: PromptLookup(1, 3),
+    "ngram_tables": lambda v: NgramTables(v),
+    "ngram_window": lambda v: NgramTables(v, (1, 3), window=5),
+    "unigram": lambda v: NgramTables(v, (1,)),
+    "bigram": lambda v: NgramTables(v, (2,)),
+    "random": RandomTokens,
+    "draft_model": draft_model,
+    "hybrid": lambda v: Hybrid([PromptLookup(2, 3), NgramTables(v, (2,)), draft_model(v)]),
+    "merge": lambda v: Merge([NgramTables(v, (2,)), PromptLookup(1, 2), draft_model(v)]),
+    "merge_of_one_kind": lambda v: Merge([RandomTokens(v), RandomTokens(v)]),
+}
+every_drafter = pytest.mark.parametrize("name", DRAFTERS)
+every_mode = pytest.mark.parametrize(
+    "params", [GREEDY, COUPLED, REJECTION], ids=["greedy", "coupled", "rejection"]
+)
+
+CONTEXTS: dict[str, tuple[int, ...]] = {
+    "one token": (0,),
+    "the last id": (8,),
+    "all equal": (5,) * 20,
+    "the edges": (0, 8) * 6,
+    "a text": (1, 2, 3, 4, 1, 2, 3, 4, 1, 2),
+    "no repetition": (0, 1, 2, 3, 4, 5, 6, 7, 8),
+}
+V = 9
+
+
+def propose(drafter: Drafter, view: View, budget: Budget) -> Proposal:
+    return drafter.propose([view], [budget])[0]
+
+
+def num_parts(name: str) -> int:
+    return {"merge": 3, "merge_of_one_kind": 2}.get(name, 1)
+
+
+@every_drafter
+@every_mode
+@pytest.mark.parametrize("context", CONTEXTS)
+@pytest.mark.parametrize("budget", [Budget(1), Budget(4), Budget(3, num_branches=3)])
+def test_a_proposal_keeps_to_its_budget(
+    name: str, params: SamplingParams, context: str, budget: Budget
+) -> None:
+    drafter, view = DRAFTERS[name](V), View(CONTEXTS[context], params=params)
+    drafter.begin(view)
+    proposal = propose(drafter, view, budget)
+    assert proposal.depth <= budget.depth
+    assert len(proposal.tree.children(-1)) <= budget.num_branches * num_parts(name)
+    assert len(proposal) <= budget.depth * budget.num_branches * num_parts(name)
+    assert all(0 <= token < V for token in proposal.tokens)
+    assert view.tokens == CONTEXTS[context]
+    drafter.end(view)
+
+
+@every_drafter
+def test_depth_0_is_an_empty_proposal(name: str) -> None:
+    drafter, view = DRAFTERS[name](V), View(CONTEXTS["a text"])
+    drafter.begin(view)
+    assert len(propose(drafter, view, Budget(0))) == 0
+
+
+@every_drafter
+def test_it_has_something_to_say_about_a_repetitive_text(name: str) -> None:
+    drafter, view = DRAFTERS[name](V), View(CONTEXTS["a text"])
+    drafter.begin(view)
+    assert propose(drafter, view, Budget(3)).depth == 3
+
+
+@every_drafter
+@every_mode
+def test_trees_branch(name: str, params: SamplingParams) -> None:
+    drafter = DRAFTERS[name](V)
+    view = View((1, 2, 1, 3, 1, 4, 1), params=params)
+    drafter.begin(view)
+    root_guesses = propose(drafter, view, Budget(2, num_branches=3)).tree.children(-1)
+    assert len(root_guesses) == 3 or num_parts(name) > 1
+
+
+@every_drafter
+@every_mode
+def test_guesses_are_a_function_of_committed_history(name: str, params: SamplingParams) -> None:
+    """Asked twice, beside others, or by a twin that saw another order of requests: the same."""
+    drafter, twin = DRAFTERS[name](V), DRAFTERS[name](V)
+    view = View(CONTEXTS["a text"], id=1, params=params)
+    other = View(CONTEXTS["no repetition"], id=2, params=params, noise=Noise(8))
+    budget = Budget(3, num_branches=2)
+    for d, order in ((drafter, (view, other)), (twin, (other, view))):
+        for request in order:
+            d.begin(request)
+    together = drafter.propose([view, other], [budget, Budget(1)])[0]
+    alone = propose(twin, view, budget)
+    assert together.tokens == alone.tokens
+    assert together.tree == alone.tree
+
+
+@every_drafter
+@every_mode
+@pytest.mark.parametrize("num_branches", [1, 2])
+def test_many_rounds_equal_a_fresh_start(
+    name: str, params: SamplingParams, num_branches: int
+) -> None:
+    """After any verdicts, its guesses are those of a drafter that meets the text for the first
+    time: nothing rejected lingers, nothing accepted is missing (D6: the last guess of a full
+    accept included)."""
+    rng = np.random.default_rng(0)
+    drafter, view = DRAFTERS[name](V), View((1, 2, 3, 1, 2), params=params)
+    drafter.begin(view)
+    for _ in range(8):
+        budget = Budget(int(rng.integers(0, 4)), num_branches)
+        proposal = propose(drafter, view, budget)
+        fresh = DRAFTERS[name](V)
+        fresh.begin(view)
+        expected = propose(fresh, view, budget)
+        assert (proposal.tokens, proposal.tree) == (expected.tokens, expected.tree)
+        verdict = _some_verdict(proposal, rng)
+        view = view.after(verdict)
+        drafter.commit(view, verdict)
+    drafter.end(view)
+
+
+def _some_verdict(proposal: Proposal, rng: np.random.Generator) -> Verdict:
+    node = int(rng.integers(-1, len(proposal)))
+    return Verdict.reached(proposal, node, int(rng.integers(V)))
+
+
+@every_drafter
+def test_a_request_may_end_at_any_time(name: str) -> None:
+    drafter = DRAFTERS[name](V)
+    first, second = View((1, 2, 1), id=1), View((3, 4, 3), id=2)
+    drafter.end(View((1,), id=99))
+    drafter.begin(first)
+    drafter.begin(second)
+    propose(drafter, first, Budget(2))
+    drafter.end(first)
+    drafter.end(first)
+    assert propose(drafter, second, Budget(2)).depth <= 2
+    drafter.commit(second, Verdict((), (0,), Origin.PLAIN))
+    drafter.end(second)
+
+
+@every_drafter
+@pytest.mark.parametrize("num_branches", [1, 2])
+def test_declared_laws_are_the_true_ones(name: str, num_branches: int) -> None:
+    """By enumeration: `rejection` with this drafter emits the target's law, so the q it records
+    is the law it draws from, also among siblings and merged drafters."""
+    vocab_size = 3
+    target = TableModel(vocab_size, seed=4)
+    drafter = DRAFTERS[name](vocab_size)
+    context = (0, 1, 2, 0, 1, 1, 0)
+
+    def run(world: World) -> tuple[int, ...]:
+        noise = LazyNoise(world)
+        view = View(context, params=REJECTION, noise=noise)  # type: ignore[arg-type]
+        drafter.begin(view)
+        proposal = propose(drafter, view, Budget(2, num_branches))
+        drafter.end(view)
+        return rejection(
+            proposal, lambda node: target.probs(proposal.path_tokens(node)), noise, 0
+        ).tokens
+
+    assert worst_error(law_of(run), target) < 1e-9
+
+
+@pytest.mark.parametrize("name", ["draft_model", "ngram_tables", "unigram", "random"])
+def test_shared_noise_makes_equal_laws_agree(name: str) -> None:
+    """A target that thinks exactly as the drafter does accepts every coupled guess."""
+    drafter, view = DRAFTERS[name](V), View(CONTEXTS["a text"], params=COUPLED)
+    drafter.begin(view)
+    proposal = propose(drafter, view, Budget(3))
+    twin = DRAFTERS[name](V)
+    twin.begin(view)
+
+    def logits_at(node: int) -> np.ndarray:
+        """The drafter's own next guess, as certain as can be."""
+        grown = view.after(Verdict((), proposal.path_tokens(node), None))
+        judge = DRAFTERS[name](V)
+        judge.begin(grown)
+        guess = propose(judge, replace(grown, round_idx=0), Budget(1)).tokens[0]
+        return np.where(np.arange(V) == guess, 0.0, -np.inf)
+
+    verdict = coupled(proposal, logits_at, view.noise, len(view.tokens))
+    assert verdict.num_accepted == 3
+    assert gumbel_argmax(logits_at(-1), view.noise, 0) == proposal.tokens[0]

@@ -1,0 +1,147 @@
+"""Promise 2 on a small model: the same tokens with any drafter, tree, depth, batch and chunking."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forerun.engine import LLM
+from forerun.types import Origin, SamplingParams
+
+PROMPTS = ["abcabcabc", "a", "the cat sat on the mat. the cat sat"]
+
+SAMPLING: dict[str, dict[str, Any]] = {
+    "greedy": {"temperature": 0},
+    "top_p": {"temperature": 0.7, "top_p": 0.9},
+    "min_p": {"temperature": 1.0, "min_p": 0.05, "repetition_penalty": 1.2},
+    "penalties": {
+        "temperature": 0.9,
+        "logit_bias": {3: 1.0, 7: -2.0},
+        "presence_penalty": 0.4,
+        "frequency_penalty": 0.3,
+    },
+}
+
+METHODS: dict[str, dict[str, Any]] = {
+    "auto": {},
+    "prompt_lookup": {"method": "prompt_lookup", "prompt_lookup_min": 1},
+    "ngram_tables": {"method": "ngram_tables"},
+    "unigram": {"method": "unigram"},
+    "bigram": {"method": "bigram"},
+    "random": {"method": "random"},
+    "own_layers": {"method": "own_layers", "num_layers": 2},
+    "draft_model": {"method": "draft_model"},
+    "hybrid": {"method": "hybrid", "methods": ["ngram", "draft_model"]},
+    "merge": {"method": "merge", "methods": ["bigram", "own_layers"], "num_layers": 1},
+}
+
+
+def params(sampling: str, **changes: Any) -> SamplingParams:
+    return SamplingParams(seed=11, max_tokens=16, ignore_eos=True, **SAMPLING[sampling], **changes)
+
+
+def config(method: str, draft: Path, depth: int, num_branches: int) -> dict[str, Any]:
+    chosen = dict(METHODS[method])
+    if "draft_model" in (chosen.get("method"), *chosen.get("methods", ())):
+        chosen["model"] = str(draft)
+    return {**chosen, "num_speculative_tokens": depth, "num_branches": num_branches}
+
+
+def tokens(llm: LLM, prompt: str, chosen: SamplingParams) -> tuple[int, ...]:
+    return llm.generate(prompt, chosen)[0].outputs[0].token_ids
+
+
+@pytest.fixture(scope="module")
+def plain_tokens(plain: LLM) -> dict[tuple[str, str], tuple[int, ...]]:
+    """What every cell must reproduce: tokens by (prompt, sampling)."""
+    return {(p, s): tokens(plain, p, params(s)) for p in PROMPTS for s in SAMPLING}
+
+
+@pytest.mark.parametrize(("depth", "num_branches"), [(1, 1), (4, 1), (8, 1), (3, 3)])
+@pytest.mark.parametrize("method", METHODS)
+def test_speculation_changes_no_token(
+    plain: LLM,
+    plain_tokens: dict[tuple[str, str], tuple[int, ...]],
+    tiny_draft_path: Path,
+    method: str,
+    depth: int,
+    num_branches: int,
+) -> None:
+    llm = plain.with_speculation(config(method, tiny_draft_path, depth, num_branches))
+    num_accepted = 0
+    for (prompt, sampling), expected in plain_tokens.items():
+        output = llm.generate(prompt, params(sampling))[0].outputs[0]
+        assert output.token_ids == expected
+        num_accepted += output.stats["accepted_tokens"]
+    if method != "random":
+        assert num_accepted > 0, "nothing was ever accepted: this run proved little"
+
+
+def test_together_as_alone(plain: LLM, tiny_draft_path: Path) -> None:
+    llm = plain.with_speculation(config("draft_model", tiny_draft_path, 3, 2))
+    prompts = [*PROMPTS, "hello, world.\n"]
+    chosen = [replace(params(name), max_tokens=6 + 5 * i) for i, name in enumerate(SAMPLING)]
+    together = llm.generate(prompts, chosen)
+    for prompt, each, result in zip(prompts, chosen, together, strict=True):
+        assert result.outputs[0].token_ids == tokens(plain, prompt, each)
+
+
+def test_more_requests_than_seats(tiny_path: Path, plain: LLM) -> None:
+    llm = LLM(tiny_path, max_num_seqs=2)
+    prompts = PROMPTS * 3
+    for prompt, result in zip(prompts, llm.generate(prompts, params("top_p")), strict=True):
+        assert result.outputs[0].token_ids == tokens(plain, prompt, params("top_p"))
+
+
+@pytest.mark.parametrize("prompt_chunk", [1, 2, 7])
+def test_any_chunking_of_the_prompt(plain: LLM, prompt_chunk: int) -> None:
+    llm = plain.with_speculation({"method": "bigram"})
+    llm._core = replace(llm._core, prompt_chunk=prompt_chunk)
+    for prompt in PROMPTS:
+        assert tokens(llm, prompt, params("min_p")) == tokens(plain, prompt, params("min_p"))
+
+
+def test_choice_0_of_n_is_n_1(plain: LLM) -> None:
+    several = plain.generate("abc", params("top_p", n=3))[0].outputs
+    assert several[0].token_ids == tokens(plain, "abc", params("top_p"))
+    assert len({output.token_ids for output in several}) == 3
+
+
+def test_a_returned_seed_reproduces_the_text(plain: LLM) -> None:
+    unseeded = replace(params("top_p"), seed=None)
+    first = plain.generate("abc", unseeded)[0].outputs[0]
+    again = plain.generate("abc", replace(unseeded, seed=first.seed))[0].outputs[0]
+    assert again.token_ids == first.token_ids
+    assert plain.generate("abc", unseeded)[0].outputs[0].seed != first.seed
+
+
+@pytest.mark.parametrize("acceptance", ["rejection", "lenient"])
+def test_other_acceptances_are_greedy_at_temperature_0(
+    plain: LLM, tiny_draft_path: Path, acceptance: str
+) -> None:
+    """At temperature 0 even rejection is exact in bits, and so is lenience 1."""
+    llm = plain.with_speculation(config("draft_model", tiny_draft_path, 3, 2))
+    chosen = params("greedy", acceptance=acceptance)
+    for prompt in PROMPTS:
+        assert tokens(llm, prompt, chosen) == tokens(plain, prompt, params("greedy"))
+
+
+def test_rejection_runs_and_accepts(plain: LLM, tiny_draft_path: Path) -> None:
+    llm = plain.with_speculation(config("own_layers", tiny_draft_path, 3, 2) | {"num_layers": 3})
+    output = llm.generate("abcabc", params("top_p", acceptance="rejection"))[0].outputs[0]
+    assert len(output.token_ids) == 16
+    assert output.stats["accepted_tokens"] > 0
+    assert Origin.RECOVERED in output.origins or Origin.BONUS in output.origins
+
+
+def test_a_draft_of_all_layers_is_always_right(plain: LLM) -> None:
+    """The target drafting for itself: every guess holds, so its cache never falls behind."""
+    llm = plain.with_speculation(
+        {"method": "own_layers", "num_layers": 3, "num_speculative_tokens": 4}
+    )
+    stats = llm.generate("abc", params("top_p"))[0].outputs[0].stats
+    assert stats["acceptance_rate"] == 1
+    assert stats["target_passes"] == 1 + -(-15 // 5)

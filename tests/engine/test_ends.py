@@ -1,0 +1,185 @@
+"""Where an output ends: never past a stop, whatever was guessed, and nothing is left behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forerun.engine import LLM, SpeculativeConfig
+from forerun.errors import InvalidOption, PromptTooLong
+from forerun.types import SamplingParams
+
+EVERYTHING_RIGHT = {"method": "own_layers", "num_layers": 3, "num_speculative_tokens": 6}
+
+
+@pytest.fixture(scope="module")
+def eager(plain: LLM) -> LLM:
+    """Guesses are always right, so every end falls inside an accepted run."""
+    return plain.with_speculation(EVERYTHING_RIGHT)
+
+
+def both(plain: LLM, eager: LLM, prompt: Any, **options: Any) -> Any:
+    params = SamplingParams(temperature=0.9, seed=5, **options)
+    one, other = (llm.generate(prompt, params)[0].outputs[0] for llm in (plain, eager))
+    assert (one.text, one.token_ids) == (other.text, other.token_ids)
+    assert (one.finish_reason, one.stop_reason) == (other.finish_reason, other.stop_reason)
+    assert len(other.origins) == len(other.token_ids) == other.stats["emitted_tokens"]
+    return other
+
+
+@pytest.mark.parametrize("max_tokens", range(1, 12))
+def test_max_tokens(plain: LLM, eager: LLM, max_tokens: int) -> None:
+    output = both(plain, eager, "abc", max_tokens=max_tokens, ignore_eos=True)
+    assert len(output.token_ids) == max_tokens
+    assert output.finish_reason == "length"
+
+
+def test_stop_strings_cut_exactly(plain: LLM, eager: LLM) -> None:
+    whole = both(plain, eager, "abc", max_tokens=40, ignore_eos=True).text
+    for start in range(0, 30, 3):
+        for length in (1, 2, 5):
+            stop = whole[start : start + length]
+            output = both(plain, eager, "abc", max_tokens=40, ignore_eos=True, stop=(stop,))
+            assert output.text == whole[: whole.index(stop)]
+            assert output.finish_reason == "stop"
+            assert output.stop_reason == stop
+            kept = both(
+                plain, eager, "abc", max_tokens=40, ignore_eos=True, stop=(stop,),
+                include_stop_str_in_output=True,
+            )  # fmt: skip
+            assert kept.text == whole[: whole.index(stop)] + stop
+
+
+def test_stop_tokens(plain: LLM, eager: LLM) -> None:
+    whole = both(plain, eager, "abc", max_tokens=40, ignore_eos=True).token_ids
+    for token in set(whole):
+        output = both(plain, eager, "abc", max_tokens=40, ignore_eos=True, stop_token_ids=(token,))
+        assert output.token_ids == whole[: whole.index(token) + 1]
+        assert output.stop_reason == token
+
+
+def test_eos_ends_and_min_tokens_delays_it(plain: LLM, eager: LLM) -> None:
+    eos = plain.tokenizer.eos_ids[0]
+    options = {"max_tokens": 40, "logit_bias": {eos: 3.0}}
+    output = both(plain, eager, "abc", **options)
+    assert output.token_ids[-1] == eos
+    assert output.finish_reason == "stop"
+    longer = both(plain, eager, "abc", min_tokens=12, **options)
+    assert len(longer.token_ids) >= 12
+
+
+@pytest.mark.parametrize("room", [1, 2, 3, 8])
+def test_the_context_is_never_exceeded(plain: LLM, eager: LLM, room: int) -> None:
+    prompt = [3] * (plain.max_model_len - room)
+    output = both(plain, eager, prompt, max_tokens=None, ignore_eos=True)
+    assert len(output.token_ids) == room
+    assert output.finish_reason == "length"
+
+
+def test_streams_join_to_the_text_and_hold_back_what_a_stop_may_take(eager: LLM) -> None:
+    params = SamplingParams(temperature=0.9, seed=5, max_tokens=40, ignore_eos=True)
+    whole = eager.generate("abc", params)[0].outputs[0].text
+    for stop in ((), (whole[10:14],), ("zzzz", whole[3] + "zz")):
+        events = list(eager.stream("abc", params.with_(stop=stop)))
+        output = events[-1].output
+        assert output is not None
+        assert "".join(event.text for event in events) == output.text
+        assert sum((event.tokens for event in events), ()) == output.token_ids
+        assert all(event.output is None for event in events[:-1])
+        assert whole.startswith(output.text)
+
+
+def test_an_abandoned_stream_leaves_nothing_behind(plain: LLM) -> None:
+    llm = plain.with_speculation({"method": "own_layers", "num_layers": 1})
+    stream = llm.stream("abc", SamplingParams(max_tokens=50, ignore_eos=True))
+    next(stream)
+    next(stream)
+    assert llm._core.cache.pool.num_free < llm._core.cache.pool.num_pages
+    stream.close()  # type: ignore[attr-defined]
+    assert llm._core.cache.pool.num_free == llm._core.cache.pool.num_pages
+    drafter: Any = llm._core.speculation.drafter  # type: ignore[union-attr]
+    assert drafter._cache.pool.num_free == drafter._cache.pool.num_pages
+
+
+def test_finished_requests_leave_nothing_behind(eager: LLM) -> None:
+    eager.generate(["abc", "b"], SamplingParams(max_tokens=9))
+    assert eager._core.cache.pool.num_free == eager._core.cache.pool.num_pages
+
+
+def test_logprobs_are_the_targets_own(plain: LLM, eager: LLM) -> None:
+    params = SamplingParams(
+        temperature=0.9, seed=5, max_tokens=10, logprobs=2, ignore_eos=True, top_k=3
+    )
+    one, other = (llm.generate("abc", params)[0].outputs[0] for llm in (plain, eager))
+    assert one.logprobs is not None
+    assert one.logprobs == other.logprobs
+    for token, shown in zip(one.token_ids, one.logprobs, strict=True):
+        assert token in shown
+        assert 2 <= len(shown) <= 3
+        assert all(value <= 0 for value in shown.values())
+
+
+def test_chat_goes_through_the_template(plain: LLM) -> None:
+    messages = [{"role": "user", "content": "abc"}]
+    by_chat = plain.chat(messages, SamplingParams(temperature=0, max_tokens=5))[0]
+    assert plain.tokenizer.decode(by_chat.prompt_token_ids, skip_special=False) == (
+        "<|start|>abc<|end|><|start|>"
+    )
+    assert len(plain.chat([messages, messages], SamplingParams(max_tokens=2))) == 2
+
+
+def test_bad_prompts(plain: LLM) -> None:
+    with pytest.raises(PromptTooLong, match="shorten it"):
+        plain.generate([0] * plain.max_model_len)
+    with pytest.raises(InvalidOption, match="empty"):
+        plain.generate("")
+    with pytest.raises(InvalidOption, match="empty"):
+        plain.generate([[]])
+    with pytest.raises(InvalidOption, match="ids outside"):
+        plain.generate([[10_000]])
+    with pytest.raises(InvalidOption, match="2 sampling_params for 1 prompts"):
+        plain.generate("a", [SamplingParams()] * 2)
+    with pytest.raises(InvalidOption, match="in a stream"):
+        next(plain.stream("a", SamplingParams(n=2)))
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"method": "ngrams"}, "did you mean 'ngram'"),
+        ({"metod": "ngram"}, "did you mean 'method'"),
+        ({"num_speculative_tokens": 0}, "num_speculative_tokens=0"),
+        ({"num_branches": 0}, "num_branches=0"),
+        ({"method": "draft_model"}, "needs a model"),
+        ({"method": "own_layers"}, 'needs "num_layers"'),
+        ({"method": "merge"}, "name them"),
+        ({"method": "merge", "methods": ["ngram", "hybrid"]}, "cannot hold a combination"),
+        ({"method": "ngram", "methods": ["random", "ngram"]}, '"methods" belongs'),
+        ({"method": "ngram", "model": "x"}, "drop it"),
+        ({"method": "own_layers", "num_layers": 9}, "the model has 3 layers"),
+        ({"method": "ngram", "prompt_lookup_min": 4, "prompt_lookup_max": 2}, "min ≤ max"),
+        ({"method": "ngram_tables", "ngram_orders": [0]}, "orders ≥ 1"),
+        ({"method": "ngram_tables", "ngram_window": 1}, "window"),
+    ],
+)
+def test_bad_speculation(plain: LLM, options: dict[str, Any], why: str) -> None:
+    with pytest.raises(InvalidOption, match=why):
+        plain.with_speculation(options)
+
+
+def test_a_model_alone_means_draft_model(tiny_draft_path: Path) -> None:
+    assert SpeculativeConfig.from_dict({"model": str(tiny_draft_path)}).method == "draft_model"
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '"ngram"'])
+def test_json_that_is_none(text: str) -> None:
+    with pytest.raises(InvalidOption, match="--speculative-config"):
+        SpeculativeConfig.from_json(text)
+
+
+@pytest.mark.parametrize("length", [0, 1, 257])
+def test_bad_context_length(tiny_path: Path, length: int) -> None:
+    with pytest.raises(InvalidOption, match="max_model_len"):
+        LLM(tiny_path, max_model_len=length)
