@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt
 FILES := pyproject.toml constraints.txt
 
-.PHONY: demo test lint types imports check oracle soak proof bench clean help
+.PHONY: demo test lint types imports check oracle soak proof clean help
 
 help:
 	@sed -n '2,3s/^# *//p' Makefile
@@ -16,7 +16,6 @@ help:
 	@echo "  make proof   the promise of bits, cell by cell, on SmolLM2"
 	@echo "  make soak    the tests that take minutes"
 	@echo "  make oracle  compare with the transformers library (installs torch)"
-	@echo "  make bench   the figures of the docs"
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else \
@@ -58,8 +57,21 @@ imports: $(VENV)/.check
 
 check: lint types imports
 
-oracle bench:
-	@echo "nothing to compare or measure yet: the engine comes first"; exit 2
+proof: $(VENV)/.run
+	$(BIN)/forerun proof --record bench/records/proof.json
+
+# torch and transformers live in a folder of their own; nothing else needs them.
+ORACLE := .venv-oracle
+$(ORACLE)/.installed: $(BIN)/python
+	$(PYTHON) -m venv $(ORACLE)
+	$(ORACLE)/bin/python -m pip install --quiet torch==2.13.0 transformers==5.22.2 \
+	    accelerate==1.15.0 numpy safetensors gguf tokenizers jinja2
+	@touch $@
+
+oracle: $(ORACLE)/.installed $(VENV)/.test
+	PYTHONPATH=src $(ORACLE)/bin/python tools/oracle/families.py compare tests/golden/families
+	PYTHONPATH=src $(ORACLE)/bin/python tools/oracle/smollm2.py compare tests/golden/smollm2.json
+	$(BIN)/python -m pytest -q tests/models_llama/test_parity.py
 
 clean:
-	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(ORACLE) build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -1,0 +1,1 @@
+"""Measuring what speculation earns: workloads, runs, peers, gates."""

@@ -1,0 +1,46 @@
+"""An interval for the median of paired ratios, without assuming their law."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+_RESAMPLES: Final = 4000
+_EDGES: Final = (2.5, 97.5)
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A median and where it lies with 95 % confidence."""
+
+    median: float
+    low: float
+    high: float
+    num: int
+
+
+def median_interval(values: Sequence[float], seed: int) -> Interval | None:
+    """Percentile bootstrap of the median; None without values."""
+    if not values:
+        return None
+    sample = np.asarray(values, dtype=np.float64)
+    rng = np.random.default_rng([seed, len(sample)])
+    drawn = rng.integers(0, len(sample), size=(_RESAMPLES, len(sample)))
+    low, high = np.percentile(np.median(sample[drawn], axis=1), _EDGES)
+    return Interval(float(np.median(sample)), float(low), float(high), len(sample))
+
+
+def geometric_mean(values: Sequence[float]) -> float | None:
+    return math.exp(sum(map(math.log, values)) / len(values)) if values else None
+
+
+def quantiles_ms(seconds: Sequence[float]) -> dict[str, float] | None:
+    """p50, p95 and p99 in milliseconds."""
+    if not seconds:
+        return None
+    points = np.percentile(np.asarray(seconds) * 1000, (50, 95, 99))
+    return {name: float(point) for name, point in zip(("p50", "p95", "p99"), points, strict=True)}

@@ -1,0 +1,26 @@
+"""200 prompts with names; the first 40 are short and of every kind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from forerun.bench.data_files import read_rows
+from forerun.errors import InvalidOption
+
+NUM_PROMPTS: Final = 200
+
+
+@dataclass(frozen=True)
+class NamedPrompt:
+    name: str
+    source: str  # the data set, as data/README.md lists it
+    category: str
+    text: str
+
+
+def named_prompts(num: int = NUM_PROMPTS) -> list[NamedPrompt]:
+    """The first `num` of them, always in the same order."""
+    if not 1 <= num <= NUM_PROMPTS:
+        raise InvalidOption(f"num={num} is not allowed; there are {NUM_PROMPTS} named prompts.")
+    return [NamedPrompt(**row) for row in read_rows("named_prompts")[:num]]

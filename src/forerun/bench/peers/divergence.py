@@ -1,0 +1,44 @@
+"""Where a peer's greedy text leaves ours, and how close the choice was there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from forerun.engine import LLM
+from forerun.types import SamplingParams
+
+_NUM_SHOWN: Final = 64
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """At output position `at` we chose `ours`, they `theirs`.
+
+    `margin` is our log-probability of ours less that of theirs: near 0 is a tie that rounding
+    decides. None where theirs is not even among our best.
+    """
+
+    workload: str
+    prompt: str
+    contender: str
+    at: int
+    ours: str
+    theirs: str
+    margin: float | None
+
+
+def first_difference(ours: Sequence[int], theirs: Sequence[int]) -> int | None:
+    """The first index at which both have a token and the tokens differ."""
+    return next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), None)
+
+
+def margin_at(llm: LLM, prefix: Sequence[int], ours: int, theirs: int) -> float | None:
+    """From the target's own logits after `prefix`; one token of plain decoding."""
+    params = SamplingParams(temperature=0, max_tokens=1, logprobs=_NUM_SHOWN)
+    shown = llm.generate(list(prefix), params)[0].outputs[0].logprobs
+    assert shown is not None, "log-probabilities were asked for"
+    if ours not in shown[0] or theirs not in shown[0]:
+        return None
+    return shown[0][ours] - shown[0][theirs]

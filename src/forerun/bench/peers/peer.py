@@ -1,0 +1,115 @@
+"""A peer: another library, loaded with the same model and asked the same questions."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from forerun.bench.timed_run import TimedRun
+from forerun.errors import ForerunError, InvalidOption, unknown_name
+
+# Each peer, and what installs it.
+PEERS: Final[Mapping[str, str]] = {
+    "transformers": 'pip install "forerun[bench]" torch',
+    "llamacpp": 'pip install "forerun[bench]"',
+}
+
+
+class MissingPeer(ForerunError, ImportError):
+    """A peer is not installed in the Python that should run it."""
+
+
+class PeerFailed(ForerunError, RuntimeError):
+    """A peer could not load the model or answer."""
+
+
+class Peer:
+    """A process that has loaded the model; `close` ends it."""
+
+    def __init__(self, name: str, python: Path, setup: Mapping[str, Any]) -> None:
+        self.name = name
+        worker = Path(__file__).with_name(f"{name}_worker.py")
+        self._process = subprocess.Popen(
+            [str(python), str(worker)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        self.about = self.ask(setup)
+
+    @property
+    def modes(self) -> list[str]:
+        return list(self.about["modes"])
+
+    def ask(self, question: Mapping[str, Any]) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            print(json.dumps(question), file=self._process.stdin, flush=True)
+            line = self._process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        if not line:
+            raise PeerFailed(f"the peer {self.name} died; run without it, or with fewer modes.")
+        reply: dict[str, Any] = json.loads(line)
+        if "missing" in reply:
+            self.close()
+            raise MissingPeer(
+                f"the peer {self.name} needs {reply['missing']}, which is not installed; "
+                f"run: {PEERS[self.name]}"
+            )
+        if "error" in reply:
+            raise PeerFailed(f"the peer {self.name} failed: {reply['error']}.")
+        return reply
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+
+def open_peer(
+    name: str, model: Path, *, threads: int, max_len: int, python: Path | None = None
+) -> Peer:
+    """Start a peer and load the model; `python` is one that has the peer installed."""
+    if name not in PEERS:
+        raise unknown_name("peer", name, PEERS)
+    if name == "llamacpp" and not model.is_file():
+        raise InvalidOption("llama.cpp reads GGUF files only; give --model a GGUF file.")
+    setup = {"model": str(model), "threads": threads, "max_len": max_len}
+    return Peer(name, python or Path(sys.executable), setup)
+
+
+@dataclass(frozen=True)
+class PeerContender:
+    """One mode of a peer."""
+
+    peer: Peer
+    mode: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.peer.name}/{self.mode}"
+
+    @property
+    def about(self) -> Mapping[str, Any]:
+        return {"engine": self.peer.name, "mode": self.mode, **self.peer.about}
+
+    def answer(self, prompt: Sequence[int], max_tokens: int) -> TimedRun:
+        """Exactly `max_tokens` tokens, greedily."""
+        question = {"mode": self.mode, "prompt": list(prompt), "num_tokens": max_tokens}
+        reply = self.peer.ask(question)
+        return TimedRun(
+            tuple(reply["tokens"]),
+            tuple((at, num) for at, num in reply["arrivals"]),
+            num_guesses=reply.get("guesses", 0),
+            num_accepted=reply.get("accepted", 0),
+        )

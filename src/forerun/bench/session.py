@@ -1,0 +1,137 @@
+"""One bench from the first warm-up to the record; what was measured is never lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from forerun.bench.cells import sum_up
+from forerun.bench.contenders import PLAIN
+from forerun.bench.peers.divergence import Divergence, first_difference, margin_at
+from forerun.bench.prediction import Costs
+from forerun.bench.record import Record, run_as_dict, write_record
+from forerun.bench.side_by_side import Measurement, SideBySide
+from forerun.bench.verdicts import judge_record
+from forerun.engine import LLM
+
+Progress = Callable[[str], None]  # called before each run with what comes
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a record says about the circumstances, found out by the caller."""
+
+    commit: str | None
+    machine: Mapping[str, Any]
+    versions: Mapping[str, str]
+    model: Mapping[str, Any]
+    settings: Mapping[str, Any]
+
+
+@dataclass
+class Session:
+    """`path` receives the record after every pair, so that stopping loses one pair at most."""
+
+    side: SideBySide
+    facts: Facts
+    costs: Mapping[str, Costs]
+    path: Path | None = None
+    measurements: list[Measurement] = field(default_factory=list)
+    divergences: list[Divergence] = field(default_factory=list)
+    created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+
+    def run(self, llm: LLM, progress: Progress) -> Record:
+        """Measure everything; after ^C, what there is."""
+        try:
+            for contender in self.side.warm_up():
+                progress(f"warm-up: {contender.name}")
+            for measurement in self.side.measure():
+                self.measurements.append(measurement)
+                progress(f"{measurement.workload}: {measurement.contender}")
+                if self._is_pair_done():
+                    self._write(is_complete=False)
+            self._find_divergences(llm)
+        except KeyboardInterrupt:
+            return self._write(is_complete=False)
+        return self._write(is_complete=True)
+
+    def _is_pair_done(self) -> bool:
+        return len(self.measurements) % (len(self.side.engines) + len(self.side.peers)) == 0
+
+    def _write(self, *, is_complete: bool) -> Record:
+        record = self._record(is_complete)
+        if self.path is not None:
+            write_record(record, self.path)
+        return record
+
+    def _record(self, is_complete: bool) -> Record:
+        seed = self.side.seed
+        cells = sum_up(self.measurements, self.side.workloads, self.costs, seed)
+        contenders = (*self.side.engines, *self.side.peers)
+        return Record(
+            created=self.created,
+            commit=self.facts.commit,
+            machine=self.facts.machine,
+            versions=self.facts.versions,
+            model=self.facts.model,
+            settings=self.facts.settings,
+            workloads={
+                w.name: {"kind": str(w.kind), "digest": w.digest, "num_prompts": len(w.prompts)}
+                for w in self.side.workloads
+            },
+            contenders={c.name: dict(c.about) for c in contenders},
+            costs=costs_as_dict(self.costs),
+            runs=[run_as_dict(m) for m in self.measurements],
+            cells=cells,
+            verdicts=judge_record(cells, str(self.facts.model.get("name", ""))),
+            divergences=[asdict(d) for d in self.divergences],
+            is_complete=is_complete,
+        )
+
+    def _find_divergences(self, llm: LLM) -> None:
+        """The first answer of each peer in each class that leaves ours, with its margin."""
+        plain = {
+            (m.workload, m.pair_idx): m.run.tokens
+            for m in self.measurements
+            if m.contender == PLAIN
+        }
+        peers, seen = {peer.name for peer in self.side.peers}, set[tuple[str, str]]()
+        for m in self.measurements:
+            ours = plain.get((m.workload, m.pair_idx), ())
+            at = first_difference(ours, m.run.tokens)
+            place = (m.workload, m.contender)
+            if m.contender in peers and at is not None and place not in seen:
+                seen.add(place)
+                self.divergences.append(self._divergence(llm, m, ours, at))
+
+    def _divergence(self, llm: LLM, m: Measurement, ours: Sequence[int], at: int) -> Divergence:
+        workload = next(w for w in self.side.workloads if w.name == m.workload)
+        prompt = workload.prompts[m.pair_idx % len(workload.prompts)]
+        tokenizer = self.side.tokenizer
+        prefix = [*prompt.encode(tokenizer), *ours[:at]]
+        mine, theirs = ours[at], m.run.tokens[at]
+        return Divergence(
+            workload=m.workload,
+            prompt=m.prompt,
+            contender=m.contender,
+            at=at,
+            ours=tokenizer.decode([mine], skip_special=False, continuing=True),
+            theirs=tokenizer.decode([theirs], skip_special=False, continuing=True),
+            margin=margin_at(llm, prefix, mine, theirs),
+        )
+
+
+def costs_as_dict(costs: Mapping[str, Costs]) -> dict[str, Any]:
+    """Pass times once, and c for each contender."""
+    if not costs:
+        return {}
+    first = next(iter(costs.values()))
+    points = getattr(first.verify, "points", ())
+    return {
+        "plain_pass_ms": first.plain_seconds * 1000,
+        "verify": {str(depth): cost for depth, cost in points},
+        "draft_step": {name: cost.draft_step for name, cost in costs.items()},
+    }

@@ -1,0 +1,165 @@
+"""What the project promises of its speed, held against the cells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from forerun.bench.bootstrap import geometric_mean
+from forerun.bench.cells import Cell
+from forerun.bench.contenders import DEFAULT
+from forerun.bench.prediction import TOLERANCE
+from forerun.bench.workloads import Kind
+
+NEVER_SLOWER: Final = 0.95
+FREE_AT_LEAST: Final = 1.0
+COPY_AT_LEAST: Final = 2.0
+OVER_LLAMACPP: Final = 3.0
+QWEN_OVER_LLAMACPP: Final = 2.5
+ENOUGH_PAIRS: Final = 20
+_LLAMACPP: Final = "llamacpp"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One requirement: `passed` is None where it was not measured."""
+
+    requirement: str
+    found: str
+    passed: bool | None
+
+    @property
+    def word(self) -> str:
+        return {True: "PASS", False: "FAIL", None: "NOT MEASURED"}[self.passed]
+
+
+def judge_record(cells: Sequence[Cell], model: str) -> list[Outcome]:
+    """One outcome per requirement, in the order in which people ask."""
+    ours = [cell for cell in cells if cell.contender == DEFAULT]
+    outcomes = [
+        _same_tokens(cells),
+        _enough_pairs(ours),
+        _never_slower(ours),
+        _mean_at_least(ours, Kind.FREE, FREE_AT_LEAST),
+        _mean_at_least(ours, Kind.COPY, COPY_AT_LEAST),
+        _over_llamacpp(cells, ours),
+    ]
+    if "qwen2.5-coder" in model.lower():
+        outcomes.append(_qwen_edits_code(cells, ours))
+    return [*outcomes, _draft_model_as_predicted(cells), _predictions(cells)]
+
+
+def _same_tokens(cells: Sequence[Cell]) -> Outcome:
+    speculative = [c for c in cells if not _is_peer(c) and c.same_tokens is not None]
+    wrong = [_place(c) for c in speculative if c.same_tokens != 1]
+    found = f"different in {', '.join(wrong)}" if wrong else "identical in every cell"
+    return Outcome("the same tokens as plain decoding", found, not wrong if speculative else None)
+
+
+def _enough_pairs(ours: Sequence[Cell]) -> Outcome:
+    fewest = min((cell.num_pairs for cell in ours), default=None)
+    return Outcome(
+        f"at least {ENOUGH_PAIRS} interleaved pairs per class",
+        "nothing measured" if fewest is None else f"{fewest} in the class with the fewest",
+        None if fewest is None else fewest >= ENOUGH_PAIRS,
+    )
+
+
+def _never_slower(ours: Sequence[Cell]) -> Outcome:
+    requirement = f"95 % lower bound of the ratio to plain ≥ {NEVER_SLOWER} in every class"
+    bounds = [(cell.ratio.low, cell.workload) for cell in ours if cell.ratio]
+    if not bounds:
+        return Outcome(requirement, "nothing measured", None)
+    low, workload = min(bounds)
+    return Outcome(requirement, f"lowest {low:.3f}, in {workload}", low >= NEVER_SLOWER)
+
+
+def _mean_at_least(ours: Sequence[Cell], kind: Kind, wanted: float) -> Outcome:
+    requirement = f"geometric mean over {kind} classes ≥ {wanted:g}"
+    of_kind = [cell for cell in ours if cell.kind == kind]
+    mean = geometric_mean([cell.ratio.median for cell in of_kind if cell.ratio])
+    whole = geometric_mean([cell.ratio_whole.median for cell in of_kind if cell.ratio_whole])
+    if mean is None or whole is None:
+        return Outcome(requirement, "nothing measured", None)
+    found = f"{mean:.2f} decoding, {whole:.2f} with the prompt's time"
+    return Outcome(requirement, found, mean >= wanted)
+
+
+def _over_llamacpp(cells: Sequence[Cell], ours: Sequence[Cell]) -> Outcome:
+    copying = [cell for cell in ours if cell.kind == Kind.COPY]
+    requirement = f"copy-heavy ≥ {OVER_LLAMACPP:g} × llama.cpp's best mode"
+    return _against_best_mode(cells, copying, requirement, OVER_LLAMACPP)
+
+
+def _qwen_edits_code(cells: Sequence[Cell], ours: Sequence[Cell]) -> Outcome:
+    editing = [cell for cell in ours if cell.workload == "edit-code"]
+    requirement = f"Qwen2.5-Coder edits code ≥ {QWEN_OVER_LLAMACPP:g} × llama.cpp's best mode"
+    return _against_best_mode(cells, editing, requirement, QWEN_OVER_LLAMACPP)
+
+
+def _against_best_mode(
+    cells: Sequence[Cell], ours: Sequence[Cell], requirement: str, wanted: float
+) -> Outcome:
+    """Tokens per second against the fastest of the peer's modes, class by class."""
+    ratios, modes = [], set[str]()
+    for cell in ours:
+        modes_here = [c for c in cells if c.workload == cell.workload and _is_llamacpp(c)]
+        best = max(modes_here, key=lambda c: c.tokens_per_second or 0.0, default=None)
+        if best and best.tokens_per_second and cell.tokens_per_second:
+            ratios.append(cell.tokens_per_second / best.tokens_per_second)
+            modes.add(best.contender)
+    mean = geometric_mean(ratios)
+    if mean is None:
+        return Outcome(requirement, "run with --peers llamacpp", None)
+    return Outcome(requirement, f"{mean:.2f} × ({', '.join(sorted(modes))})", mean >= wanted)
+
+
+def _draft_model_as_predicted(cells: Sequence[Cell]) -> Outcome:
+    requirement = f"a draft model's speedup on stories within {TOLERANCE:.0%} of the prediction"
+    found = [
+        (abs(cell.prediction.error), cell)
+        for cell in cells
+        if cell.workload == "story" and "draft_model" in cell.contender and cell.prediction
+    ]
+    if not found:
+        return Outcome(requirement, "run with --draft-model on class story", None)
+    error, cell = max(found, key=lambda pair: pair[0])
+    p = cell.prediction
+    assert p is not None
+    return Outcome(
+        requirement,
+        f"{cell.contender}: α {p.alpha:.2f}, c {p.draft_step:.3f}, predicted {p.predicted:.2f}, "
+        f"measured {p.measured:.2f}: off by {error:.0%} at most",
+        error <= TOLERANCE,
+    )
+
+
+def _predictions(cells: Sequence[Cell]) -> Outcome:
+    """Known where it exceeds the tolerance: a cell's prediction carries its reason."""
+    requirement = f"the prediction's error is known, with a reason above {TOLERANCE:.0%}"
+    errors = [(abs(c.prediction.error), _place(c)) for c in cells if c.prediction]
+    if not errors:
+        return Outcome(requirement, "nothing guessed", None)
+    beyond = sum(error > TOLERANCE for error, _ in errors)
+    unexplained = [c for c in cells if c.prediction and _is_unexplained(c)]
+    worst, place = max(errors)
+    found = f"{beyond} of {len(errors)} cells beyond it; largest {worst:.0%}, in {place}"
+    return Outcome(requirement, found, not unexplained)
+
+
+def _is_unexplained(cell: Cell) -> bool:
+    p = cell.prediction
+    return p is not None and abs(p.error) > TOLERANCE and not p.reason
+
+
+def _is_peer(cell: Cell) -> bool:
+    return "/" in cell.contender
+
+
+def _is_llamacpp(cell: Cell) -> bool:
+    return cell.contender.startswith(f"{_LLAMACPP}/")
+
+
+def _place(cell: Cell) -> str:
+    return f"{cell.workload} × {cell.contender}"

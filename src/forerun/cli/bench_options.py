@@ -1,0 +1,119 @@
+"""The options of `forerun bench`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from forerun.errors import InvalidOption
+
+ALL: Final = "all"
+
+
+@dataclass(frozen=True)
+class BenchOptions:
+    classes: str
+    pairs: int
+    max_tokens: int
+    temperature: float
+    seed: int
+    methods: str
+    depths: str
+    num_layers: int | None
+    threads: int | None
+
+    @property
+    def depth_list(self) -> list[int]:
+        for text in split(self.depths):
+            if not text.isdecimal() or int(text) < 1:
+                raise InvalidOption(
+                    f"--depths holds {text!r}; give whole numbers from 1 on, by comma."
+                )
+        return [int(text) for text in split(self.depths)]
+
+    @property
+    def method_list(self) -> list[str]:
+        return [] if self.methods == "none" else split(self.methods)
+
+
+@dataclass(frozen=True)
+class PeerOptions:
+    peers: str
+    peer_modes: str
+    peer_python: Path | None
+
+
+@dataclass(frozen=True)
+class OutputOptions:
+    json: Path | None
+    plot: Path | None
+    html: Path | None
+
+
+def _option(panel: str, *names: str, text: str) -> Any:
+    return typer.Option(*names, help=text, rich_help_panel=panel)
+
+
+def bench_options(
+    classes: Annotated[
+        str, _option("Bench", "--classes", text="Workload classes, by comma; or all.")
+    ] = ALL,
+    pairs: Annotated[int, _option("Bench", "--pairs", text="Interleaved prompts per class.")] = 20,
+    max_tokens: Annotated[
+        int, _option("Bench", "--max-tokens", text="Tokens per answer at most.")
+    ] = 64,
+    temperature: Annotated[float, _option("Bench", "--temperature", text="0 is argmax.")] = 0.0,
+    seed: Annotated[int, _option("Bench", "--seed", text="Of prompts, noise and order.")] = 0,
+    methods: Annotated[
+        str, _option("Bench", "--methods", text="Methods to sweep, by comma; or none.")
+    ] = "prompt_lookup,ngram_tables",
+    depths: Annotated[str, _option("Bench", "--depths", text="Fixed depths to sweep.")] = "3,7",
+    num_layers: Annotated[
+        int | None, _option("Bench", "--num-layers", text="For the method own_layers.")
+    ] = None,
+    threads: Annotated[
+        int | None, _option("Bench", "--threads", text="For peers; all usable cores by default.")
+    ] = None,
+) -> BenchOptions:
+    if pairs < 1 or max_tokens < 2:
+        raise InvalidOption("--pairs must be at least 1 and --max-tokens at least 2.")
+    return BenchOptions(
+        classes, pairs, max_tokens, temperature, seed, methods, depths, num_layers, threads
+    )
+
+
+def peer_options(
+    peers: Annotated[
+        str, _option("Peers", "--peers", text="transformers, llamacpp, or both by comma.")
+    ] = "",
+    peer_modes: Annotated[
+        str, _option("Peers", "--peer-modes", text="Their modes, by comma; or all.")
+    ] = ALL,
+    peer_python: Annotated[
+        Path | None,
+        _option("Peers", "--peer-python", text="A Python that has them; this one by default."),
+    ] = None,
+) -> PeerOptions:
+    return PeerOptions(peers, peer_modes, peer_python)
+
+
+def output_options(
+    json_path: Annotated[
+        Path | None, _option("Output", "--json", text="Write the record here, pair by pair.")
+    ] = None,
+    plot: Annotated[
+        Path | None, _option("Output", "--plot", text="Draw to .png, .pdf or .svg.")
+    ] = None,
+    html: Annotated[
+        Path | None, _option("Output", "--html", text="Write a report for people.")
+    ] = None,
+) -> OutputOptions:
+    return OutputOptions(json_path, plot, html)
+
+
+def split(text: str) -> list[str]:
+    """Names by comma."""
+    return [part.strip() for part in text.split(",") if part.strip()]

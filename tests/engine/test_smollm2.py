@@ -1,0 +1,48 @@
+"""The newcomer's model: a copied text needs few passes, and no token changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from forerun.bench.named_prompts import named_prompts
+from forerun.bench.proof import Proof, speculative_methods
+from forerun.engine import LLM
+from forerun.types import SamplingParams
+
+TEXT = (
+    "The harbour town of Elmsworth has two markets. The first opens at dawn beside the old stone "
+    "pier, where fishing boats unload cod, mackerel and crab, and the second opens at noon in the "
+    "square behind the church, where farmers sell apples, honey, cheese and bread. On Saturdays "
+    "the two markets meet on the bridge, and a brass band plays until the evening bell. Visitors "
+    "who arrive by train should follow the blue signs from the station, cross the canal, and turn "
+    "left at the bakery with the green door. The walk takes about ten minutes. There is no parking "
+    "in the centre, but a small bus leaves from the hill every quarter of an hour and costs less "
+    "than a cup of tea. Please bring your own bag."
+)
+
+
+@pytest.fixture(scope="module")
+def smollm2(smollm2_path: Path) -> LLM:
+    return LLM(smollm2_path, max_model_len=512)
+
+
+def test_a_repeated_text_needs_few_passes(smollm2: LLM) -> None:
+    messages = [{"role": "user", "content": f"Please repeat this text exactly:\n\n{TEXT}"}]
+    assert len(smollm2.tokenizer.encode(TEXT)) >= 150
+    params = SamplingParams(temperature=0, max_tokens=160)
+    output = smollm2.chat(messages, params)[0].outputs[0]
+    assert output.text.startswith(TEXT[:60])
+    assert output.stats["target_passes"] <= 0.35 * output.stats["emitted_tokens"]
+
+
+def test_a_sample_of_the_proof(smollm2: LLM, smollm2_path: Path) -> None:
+    """What `make proof` runs by the thousand: here 3 prompts, 10 tokens, depths 1 to 3."""
+    methods = speculative_methods(str(smollm2_path), num_layers=4)
+    light = {name: methods[name] for name in ("auto", "own_layers", "merge", "random")}
+    proof = Proof(smollm2, named_prompts(3), light, max_depth=3, num_tokens=10, seed=1)
+    cells = list(proof.run())
+    assert len(cells) >= 12
+    assert [cell for cell in cells if cell.first_difference is not None] == []
+    assert sum(cell.accepted_tokens for cell in cells) > 0

@@ -1,0 +1,147 @@
+"""`forerun generate`, `chat` and `demo` as a person at a terminal meets them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from forerun.cli import app
+
+MODES = ("accepted", "recovered", "bonus", "plain")
+
+
+@pytest.fixture
+def run(tiny_path: Path) -> Any:
+    def invoke(command: str, *args: str, stdin: str | None = None) -> Result:
+        return CliRunner().invoke(app, [command, "-m", str(tiny_path), *args], input=stdin)
+
+    return invoke
+
+
+def refused(result: Result, why: str) -> None:
+    assert result.exit_code == 2, result.output
+    assert why in result.stderr
+    assert result.stderr.startswith("forerun: ")
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_json_is_one_object_with_everything(run: Any) -> None:
+    result = run("generate", "abcabcabc", "--json", "--max-tokens", "12", "--ignore-eos")
+    assert result.exit_code == 0, result.output
+    answer = json.loads(result.stdout)
+    assert set(answer) >= {
+        "text", "token_ids", "finish_reason", "prompt_tokens", "seed", "origins", "stats",
+    }  # fmt: skip
+    assert len(answer["token_ids"]) == len(answer["origins"]) == 12
+    assert set(answer["origins"]) <= set(MODES)
+    assert answer["prompt_tokens"] == 9
+    assert answer["finish_reason"] == "length"
+    assert set(answer["stats"]) >= {
+        "target_passes", "draft_tokens", "accepted_tokens", "acceptance_rate",
+        "mean_acceptance_length", "seconds", "tokens_per_second",
+    }  # fmt: skip
+
+
+def test_speculation_off_and_on_agree(run: Any) -> None:
+    options = ("--json", "--max-tokens", "20", "--temperature", "0.8", "--seed", "3")
+    plain = json.loads(run("generate", "abcabc", "--no-speculation", *options).stdout)
+    assert plain["stats"]["draft_tokens"] == 0
+    for config in (
+        {"method": "bigram", "num_speculative_tokens": 3},
+        {"method": "ngram", "prompt_lookup_max": 3, "num_branches": 2},
+    ):
+        result = run("generate", "abcabc", "--speculative-config", json.dumps(config), *options)
+        answer = json.loads(result.stdout)
+        assert answer["token_ids"] == plain["token_ids"]
+
+
+def test_short_flags_name_a_draft_model(run: Any, tiny_draft_path: Path) -> None:
+    result = run(
+        "generate", "abc", "--json", "--max-tokens", "9", "--ignore-eos", "--spec-length", "2",
+        "--speculative-decoding", "--draft-model", str(tiny_draft_path),
+    )  # fmt: skip
+    assert json.loads(result.stdout)["stats"]["draft_tokens"] > 0
+
+
+def test_text_goes_to_stdout_and_the_summary_to_stderr(run: Any) -> None:
+    options = ("--max-tokens", "9", "--ignore-eos", "--seed", "1")
+    shown = run("generate", "abc", *options)
+    answer = json.loads(run("generate", "abc", *options, "--json").stdout)
+    assert shown.stdout == answer["text"] + "\n"
+    assert "9 tokens in" in shown.stderr
+    assert "seed 1" in shown.stderr
+
+
+def test_trace_has_a_line_per_round(run: Any) -> None:
+    options = ("--max-tokens", "12", "--ignore-eos")
+    passes = json.loads(run("generate", "ababab", *options, "--json").stdout)["stats"]
+    lines = run("generate", "ababab", *options, "--trace").stdout.splitlines()
+    assert len(lines) == passes["target_passes"]
+    assert all("→" in line or "✓" in line for line in lines)
+
+
+def test_stdin_chat_and_n(run: Any) -> None:
+    options = ("--max-tokens", "4", "--temperature", "1", "--json")
+    assert run("generate", "-", *options, stdin="abc").exit_code == 0
+    assert json.loads(run("generate", "abc", "--chat", *options).stdout)["prompt_tokens"] == 6
+    several = json.loads(run("generate", "abc", "-n", "3", *options).stdout)
+    assert len(several["choices"]) == 3
+    assert several["choices"][0]["token_ids"] == several["token_ids"]
+
+
+def test_logprobs_in_json(run: Any) -> None:
+    result = run("generate", "abc", "--max-tokens", "3", "--logprobs", "2", "--json")
+    assert all(len(row) >= 2 for row in json.loads(result.stdout)["logprobs"])
+
+
+@pytest.mark.parametrize(
+    ("args", "why"),
+    [
+        ((), "give one prompt"),
+        (("",), "empty"),
+        (("a", "--prompt", "b"), "give one prompt"),
+        (("a", "--temperature", "-1"), "temperature=-1.0"),
+        (("a", "--top-p", "0"), "top_p=0.0"),
+        (("a", "--max-tokens", "0"), "max_tokens=0"),
+        (("a", "--acceptance", "couple"), "did you mean 'coupled'"),
+        (("a", "--lenience", "0.5"), "lossy"),
+        (("a", "--logit-bias", "[1]"), "--logit-bias must be"),
+        (("a", "--logit-bias", '{"999": 1}'), "logit_bias names token 999"),
+        (("a", "--spec-length", "0"), "--spec-length 0"),
+        (("a", "--speculative-decoding"), "needs --draft-model"),
+        (("a", "--speculative-config", "{"), "not JSON"),
+        (("a", "--speculative-config", '{"method": "ngrm"}'), "did you mean 'ngram'"),
+        (("a", "--no-speculation", "--spec-length", "3"), "--no-speculation excludes"),
+        (("a", "--speculative-config", "{}", "--spec-length", "3"), "says it all"),
+        (("a", "--draft-model", "no-such-model"), "no-such-model"),
+        (("a", "--json", "--trace"), "choose one"),
+        (("a", "--max-model-len", "99999"), "max_model_len=99999"),
+        (("a" * 300,), "shorten it"),
+        (("a", "--chat-template", "/no/such/file"), "cannot be read"),
+        (("a", "--no-such-option"), "--no-such-option"),
+    ],
+)
+def test_mistakes_are_one_sentence(run: Any, args: tuple[str, ...], why: str) -> None:
+    refused(run("generate", *args), why)
+
+
+def test_an_unknown_model_is_one_sentence() -> None:
+    refused(CliRunner().invoke(app, ["generate", "a", "-m", "smollm3"]), "smollm3")
+
+
+def test_a_conversation(run: Any) -> None:
+    lines = "abc\n\n/reset\nabc\n/bye\n"
+    result = run("chat", "--max-tokens", "4", "--system", "be kind", stdin=lines)
+    assert result.exit_code == 0, result.output
+    first, second = [line for line in result.stdout.split("> ") if line.strip()][:2]
+    assert first.strip() == second.strip(), "after /reset the same question has the same answer"
+
+
+def test_a_conversation_that_grows_too_long_says_so(run: Any) -> None:
+    result = run("chat", "--max-tokens", "4", stdin="a" * 300 + "\nabc\n")
+    assert result.exit_code == 0, result.output
+    assert "/reset" in result.stderr
