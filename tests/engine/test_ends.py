@@ -70,6 +70,14 @@ def test_eos_ends_and_min_tokens_delays_it(plain: LLM, eager: LLM) -> None:
     assert len(longer.token_ids) >= 12
 
 
+def test_min_tokens_delays_stop_strings_too(plain: LLM, eager: LLM) -> None:
+    whole = both(plain, eager, "abc", max_tokens=40, ignore_eos=True).text
+    stop = whole[2]
+    output = both(plain, eager, "abc", max_tokens=40, ignore_eos=True, stop=(stop,), min_tokens=9)
+    assert len(output.token_ids) > 9
+    assert output.text == whole[: whole.index(stop, 9)]
+
+
 @pytest.mark.parametrize("room", [1, 2, 3, 8])
 def test_the_context_is_never_exceeded(plain: LLM, eager: LLM, room: int) -> None:
     prompt = [3] * (plain.max_model_len - room)
@@ -121,6 +129,14 @@ def test_logprobs_are_the_targets_own(plain: LLM, eager: LLM) -> None:
         assert all(value <= 0 for value in shown.values())
 
 
+def test_logprobs_of_an_output_that_ends_inside_a_run(plain: LLM, eager: LLM) -> None:
+    whole = both(plain, eager, "abc", max_tokens=12, ignore_eos=True).token_ids
+    output = both(
+        plain, eager, "abc", max_tokens=12, ignore_eos=True, logprobs=1, stop_token_ids=(whole[3],)
+    )
+    assert len(output.logprobs) == len(output.token_ids) == whole.index(whole[3]) + 1
+
+
 def test_chat_goes_through_the_template(plain: LLM) -> None:
     messages = [{"role": "user", "content": "abc"}]
     by_chat = plain.chat(messages, SamplingParams(temperature=0, max_tokens=5))[0]
@@ -162,6 +178,16 @@ def test_bad_prompts(plain: LLM) -> None:
         ({"method": "ngram", "prompt_lookup_min": 4, "prompt_lookup_max": 2}, "min ≤ max"),
         ({"method": "ngram_tables", "ngram_orders": [0]}, "orders ≥ 1"),
         ({"method": "ngram_tables", "ngram_window": 1}, "window"),
+        ({"method": "merge", "methods": ["ngram", "auto"]}, "cannot hold a combination"),
+        ({"method": 3}, "methods"),
+        ({"methods": 3}, "methods"),
+        ({"model": 3}, "model=3"),
+        ({"num_speculative_tokens": "5"}, "num_speculative_tokens='5'"),
+        ({"num_speculative_tokens": 10**9}, "lower one"),
+        ({"num_branches": True}, "num_branches=True"),
+        ({"prompt_lookup_max": 10**9}, "prompt_lookup_max"),
+        ({"ngram_orders": 3}, "ngram_orders=3"),
+        ({"ngram_orders": [2.5]}, "ngram_orders"),
     ],
 )
 def test_bad_speculation(plain: LLM, options: dict[str, Any], why: str) -> None:

@@ -134,3 +134,17 @@ def test_masking_everything_is_refused() -> None:
 def test_a_token_outside_the_vocabulary_is_refused(option: dict[str, Any]) -> None:
     with pytest.raises(InvalidOption, match="names token 9; the vocabulary ends at 2"):
         served_logits(np.zeros(3), SamplingParams(**option), Context())
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"repetition_penalty": 1e-300},
+        {"presence_penalty": -1e308, "frequency_penalty": -1e308},
+        {"frequency_penalty": -1.7e308, "allowed_token_ids": (0, 2)},
+    ],
+)
+def test_penalties_that_overflow_are_refused(option: dict[str, Any]) -> None:
+    context = Context((), (0, 0, 1, 1, 2))
+    with pytest.raises(InvalidOption, match="overflow"):
+        served_logits(np.array([5e20, 2.0, 1.0]), SamplingParams(**option), context)

@@ -32,7 +32,7 @@ def cut(request: Request, verdict: Verdict) -> Cut:
             text = text.finish()
             reason = token if token in request.params.stop_token_ids else None
             return Cut(num, text, (*text_ends, len(text.text)), "stop", reason)
-        text = text.push(token)
+        text = text.push(token, may_stop=len(request.output) + num > request.params.min_tokens)
         text_ends = (*text_ends, len(text.text))
         if text.stop is not None:
             return Cut(num, text, text_ends, "stop", text.stop)

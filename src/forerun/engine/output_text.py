@@ -22,6 +22,7 @@ class OutputText:
     include_stop: bool
     text: str = ""
     stop: str | None = None
+    num_exempt: int = 0  # characters in which no stop string counts: see `min_tokens`
 
     @classmethod
     def start(
@@ -29,9 +30,13 @@ class OutputText:
     ) -> OutputText:
         return cls(TextStream(tokenizer, skip_special), tuple(stops), include_stop)
 
-    def push(self, token: int) -> OutputText:
+    def push(self, token: int, *, may_stop: bool = True) -> OutputText:
         stream = self.stream.fork()
-        return self._grown(stream, stream.push(token).text)
+        new = stream.push(token).text
+        if not may_stop:
+            text = self.text + new
+            return replace(self, stream=stream, text=text, num_exempt=len(text))
+        return self._grown(stream, new)
 
     def finish(self) -> OutputText:
         """The end: a character that was never completed shows as U+FFFD."""
@@ -52,7 +57,7 @@ class OutputText:
 
     def _search_from(self, stop: str) -> int:
         """A stop string that was not there before ends in the new text."""
-        return max(0, len(self.text) - len(stop) + 1)
+        return max(self.num_exempt, len(self.text) - len(stop) + 1)
 
     @property
     def num_certain(self) -> int:

@@ -56,7 +56,7 @@ def _build(method: str, config: SpeculativeConfig, target: Target) -> Drafter:
         case "bigram":
             return NgramTables(vocab_size, (2,), config.ngram_window)
         case "random":
-            return RandomTokens(target.tokenizer.vocab_size)
+            return RandomTokens(vocab_size)
         case "draft_model":
             return _draft_model(_load_draft(config, target), config, target)
         case "own_layers":

@@ -24,6 +24,8 @@ METHODS: Final[Mapping[str, str]] = {
     "merge": "the guesses of all `methods` in one tree",
 }
 _COMBINED: Final = ("hybrid", "merge")
+MAX_NODES: Final = 512  # guesses in one round: far beyond what ever pays
+MAX_ORDER: Final = 64  # tokens that a lookup or a table may look back
 
 
 @dataclass(frozen=True)
@@ -42,16 +44,34 @@ class SpeculativeConfig:
     methods: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        self._check_types()
         for name in (self.method, *self.methods):
             if name not in METHODS:
                 raise unknown_name("speculative method", name, METHODS)
-        for name in ("num_speculative_tokens", "num_branches"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise InvalidOption(
-                    f"{name}={value!r} is not allowed; it must be a whole number ≥ 1."
-                )
+        if self.num_speculative_tokens * self.num_branches > MAX_NODES:
+            raise InvalidOption(
+                f"num_speculative_tokens={self.num_speculative_tokens} with num_branches="
+                f"{self.num_branches} is over {MAX_NODES} guesses a round; lower one."
+            )
         self._check_parts()
+
+    def _check_types(self) -> None:
+        for name in ("num_speculative_tokens", "num_branches", "ngram_window"):
+            _require(_is_count(getattr(self, name)), self, name, "a whole number ≥ 1")
+        for name in ("prompt_lookup_min", "prompt_lookup_max"):
+            good = _is_count(getattr(self, name)) and getattr(self, name) <= MAX_ORDER
+            _require(good, self, name, f"a whole number from 1 to {MAX_ORDER}")
+        if self.num_layers is not None:
+            _require(_is_count(self.num_layers), self, "num_layers", "a whole number ≥ 1")
+        if self.model is not None:
+            _require(isinstance(self.model, str), self, "model", "a name or a path")
+        good = all(isinstance(name, str) for name in (self.method, *_listed(self.methods)))
+        _require(good and isinstance(self.methods, tuple), self, "methods", "a list of names")
+        orders = _listed(self.ngram_orders)
+        good = bool(orders) and all(_is_count(n) and n <= MAX_ORDER for n in orders)
+        _require(
+            good, self, "ngram_orders", f"a list of orders ≥ 1 and ≤ {MAX_ORDER}"
+        )
 
     def _check_parts(self) -> None:
         used = self.methods if self.method in _COMBINED else (self.method,)
@@ -59,7 +79,7 @@ class SpeculativeConfig:
             raise InvalidOption(f'method "{self.method}" combines others; name them in "methods".')
         if self.methods and self.method not in _COMBINED:
             raise InvalidOption(f'"methods" belongs to {" and ".join(_COMBINED)}; drop it.')
-        if any(name in _COMBINED for name in self.methods):
+        if any(name in (*_COMBINED, "auto") for name in self.methods):
             raise InvalidOption('"methods" cannot hold a combination; name single methods.')
         if "draft_model" in used and self.model is None:
             raise InvalidOption('method "draft_model" needs a model; give it as "model".')
@@ -100,6 +120,19 @@ class SpeculativeConfig:
         if not isinstance(options, dict):
             raise InvalidOption('--speculative-config must be an object, like {"method": "auto"}.')
         return cls.from_dict(options)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _listed(value: object) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else ()
+
+
+def _require(good: bool, config: SpeculativeConfig, name: str, rule: str) -> None:
+    if not good:
+        raise InvalidOption(f"{name}={getattr(config, name)!r} is not allowed; give {rule}.")
 
 
 AUTO: Final = SpeculativeConfig()

@@ -105,8 +105,13 @@ class Tokenizer:
         return token_id in self._traits.unused_ids or not _is_named(self.token(token_id))
 
     def token_bytes(self, token_id: int, skip_special: bool = True) -> bytes:
-        """The bytes that a token adds to the text; none for a special one that is skipped."""
+        """The bytes that a token adds to the text; none for a special one that is skipped.
+
+        A model's head may be padded past the vocabulary: those ids spell nothing.
+        """
         if skip_special and token_id in self._traits.special_ids:
+            return b""
+        if token_id >= len(self._tokens):
             return b""
         if token_id not in self._bytes:
             self._bytes[token_id] = self._spell(token_id)

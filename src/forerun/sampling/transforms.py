@@ -47,7 +47,8 @@ def served_logits(
     """The served distribution [V] as logits. `eos_token_ids` end the request: see `min_tokens`."""
     logits = _checked(raw_logits)
     logits = _mask(logits, params, context, eos_token_ids)
-    logits = _penalise(logits, params, context)
+    with np.errstate(over="ignore", invalid="ignore"):  # `_max` refuses what overflowed
+        logits = _penalise(logits, params, context)
     logits = logits - _max(logits)
     if params.temperature == 0:
         return _only(logits, int(np.argmax(logits)))
@@ -100,6 +101,8 @@ def _max(logits: Logits) -> float:
     top = float(logits.max())
     if top == -np.inf:
         raise InvalidDistribution("every token is masked out; allow at least one.")
+    if not np.isfinite(top):  # inf, or NaN from inf − inf
+        raise InvalidOption("bias and penalties are so large that logits overflow; lower them.")
     return top
 
 
