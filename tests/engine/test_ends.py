@@ -11,7 +11,12 @@ from forerun.engine import LLM, SpeculativeConfig
 from forerun.errors import InvalidOption, PromptTooLong
 from forerun.types import SamplingParams
 
-EVERYTHING_RIGHT = {"method": "own_layers", "num_layers": 3, "num_speculative_tokens": 6}
+EVERYTHING_RIGHT = {
+    "method": "own_layers",
+    "num_layers": 3,
+    "num_speculative_tokens": 6,
+    "adaptive": False,
+}
 
 
 @pytest.fixture(scope="module")
@@ -100,14 +105,15 @@ def test_streams_join_to_the_text_and_hold_back_what_a_stop_may_take(eager: LLM)
 
 
 def test_an_abandoned_stream_leaves_nothing_behind(plain: LLM) -> None:
-    llm = plain.with_speculation({"method": "own_layers", "num_layers": 1})
+    llm = plain.with_speculation({"method": "own_layers", "num_layers": 1, "adaptive": False})
     stream = llm.stream("abc", SamplingParams(max_tokens=50, ignore_eos=True))
     next(stream)
     next(stream)
     assert llm._core.cache.pool.num_free < llm._core.cache.pool.num_pages
     stream.close()  # type: ignore[attr-defined]
     assert llm._core.cache.pool.num_free == llm._core.cache.pool.num_pages
-    drafter: Any = llm._core.speculation.drafter  # type: ignore[union-attr]
+    assert llm._core.speculation is not None
+    drafter: Any = llm._core.speculation.drafters["own_layers"]
     assert drafter._cache.pool.num_free == drafter._cache.pool.num_pages
 
 

@@ -1,5 +1,6 @@
 from typing import Any
 
+import numpy as np
 import pytest
 
 from forerun import Acceptance, InvalidOption, SamplingParams
@@ -14,6 +15,7 @@ def test_defaults_are_plain_sampling() -> None:
 
 
 def test_callers_habits_are_met() -> None:
+    assert SamplingParams.from_dict({"temperature": np.float32(0.5)}).temperature == 0.5
     params = SamplingParams.from_dict(
         {"stop": "END", "logit_bias": {"3": 1}, "top_k": -1, "acceptance": "rejection"}
     )
@@ -35,7 +37,9 @@ def test_callers_habits_are_met() -> None:
         ("logit_bias", {-1: 1.0}), ("allowed_token_ids", ()), ("allowed_token_ids", (-1,)),
         ("n", 0), ("n", True), ("max_tokens", 0), ("min_tokens", -1), ("min_tokens", 17),
         ("stop", ("",)), ("logprobs", -1), ("seed", 2**64), ("seed", 0.5),
-        ("lenience", 0.0), ("lenience", 0.5), ("acceptance", "strict"),
+        ("stop_token_ids", (-1,)), ("stop_token_ids", ("a",)), ("stop", 5), ("n", 10**9),
+        ("logit_bias", {"a": 1}), ("allowed_token_ids", ("a",)), ("temperature", 10**400),
+        ("temperature", True), ("lenience", 0.0), ("lenience", 0.5), ("acceptance", "strict"),
     ],
 )  # fmt: skip
 def test_refused_by_name(name: str, value: Any) -> None:

@@ -96,7 +96,7 @@ def _reason(
         f"guesses do not hold independently: α says {expected:.2f} tokens a pass, {counted:.2f} "
         f"came": expected / counted,
         f"a round took {round_ms:.1f} ms, and v and c say {said_ms:.1f}": round_ms / said_ms,
-        f"a plain pass took {plain_ms:.1f} ms here, and {costs_ms:.1f} when v and c were measured": (
+        f"a plain pass took {plain_ms:.1f} ms, and {costs_ms:.1f} when v and c were measured": (
             plain_ms / costs_ms
         ),
     }

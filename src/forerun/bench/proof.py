@@ -129,7 +129,7 @@ class Proof:
         return found
 
     def _speculating(self, method: str, num_branches: int, depth: int) -> LLM:
-        options = {"num_branches": num_branches, "num_speculative_tokens": depth}
+        options = {"num_branches": num_branches, "num_speculative_tokens": depth, "adaptive": False}
         return self._llm.with_speculation({**self._methods[method], **options})
 
     def _generate(self, llm: LLM, cells: Sequence[dict[str, Any]]) -> list[CompletionOutput]:

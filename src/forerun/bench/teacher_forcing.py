@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from forerun.drafters import Budget, Drafter
 from forerun.engine import LLM, SpeculativeConfig
-from forerun.engine.speculation import Target, build_speculation
+from forerun.engine.building import Target, build_speculation
 from forerun.sampling import Noise
 from forerun.types import Origin, Proposal, SamplingParams, Verdict
 
@@ -23,6 +23,7 @@ class KnownText:
     seed: int
     output: list[int] = field(default_factory=list)
     round_idx: int = 0
+    cache_salt: str | None = None
 
     def __post_init__(self) -> None:
         self.tokens: list[int] = [*self.prompt, *self.output]
@@ -37,7 +38,9 @@ class KnownText:
 
 def drafter_for(llm: LLM, config: SpeculativeConfig, cache_dir: Path | None) -> Drafter:
     target = Target(llm.model, llm.tokenizer, llm.max_model_len, 1, cache_dir)
-    return build_speculation(config, target).drafter
+    fixed = replace(config, adaptive=False)
+    (drafter,) = build_speculation(fixed, target).drafters.values()
+    return drafter
 
 
 def proposals_along(

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from forerun.cli.cache_dir import cache_dir
+from forerun.cli.engine_options import EngineOptions
 from forerun.errors import InvalidOption
 
+if TYPE_CHECKING:
+    from forerun.engine import LLM
+
 ALL: Final = "all"
+_LONGEST_PROMPT: Final = 2048  # tokens; other tokenizers may need more than SmolLM2's 1466
 
 
 @dataclass(frozen=True)
@@ -117,3 +124,17 @@ def output_options(
 def split(text: str) -> list[str]:
     """Names by comma."""
     return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def max_len_for(max_tokens: int) -> int:
+    """A context that holds our longest prompt and an answer."""
+    return _LONGEST_PROMPT + max_tokens
+
+
+def load_with_room(engine: EngineOptions, max_tokens: int) -> LLM:
+    """The model with a context that is long enough, and no longer: contenders have one each."""
+    from forerun.models.opening import open_checkpoint
+
+    trained = open_checkpoint(engine.model, cache_dir(os.environ)).config.max_len
+    wanted = engine.max_model_len or min(trained, max_len_for(max_tokens))
+    return replace(engine, max_model_len=wanted).load()

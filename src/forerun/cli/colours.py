@@ -38,21 +38,18 @@ def trace_line(tokenizer: Tokenizer, done: Round, number: int, *, colour: bool) 
     def add(mark: str, token: int, style: str) -> None:
         line.append(shown(token) if colour else f" {mark}{shown(token)!r}", style)
 
+    def add_refused(node: int, held: int | None) -> None:
+        """The guesses below `node` that were judged and did not hold."""
+        for guess in proposal.tree.children(node):
+            if guess != held:
+                add("✗", proposal.tokens[guess], REJECTED)
+
     node = ROOT
-    for node in verdict.path:
-        add("✓", proposal.tokens[node], STYLES[Origin.ACCEPTED])
-    for refused in _branch_below(done, node):
-        add("✗", proposal.tokens[refused], REJECTED)
+    for held in verdict.path:
+        add_refused(node, held)
+        add("✓", proposal.tokens[held], STYLES[Origin.ACCEPTED])
+        node = held
     if verdict.final is not None:
+        add_refused(node, None)
         add("→", verdict.tokens[-1], STYLES[verdict.final])
     return line
-
-
-def _branch_below(done: Round, node: int) -> list[int]:
-    """The guesses that were refused: all nodes below the last accepted one."""
-    tree = done.proposal.tree
-    below: set[int] = {node}
-    for child, parent in enumerate(tree.parents):
-        if parent in below:
-            below.add(child)
-    return sorted(below - {node})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -50,19 +50,11 @@ def demo() -> None:
 
 def _compare(console: Console, plain: LLM, speculative: LLM, name: str, prompt: str) -> bool:
     """Both answers to one prompt; whether every token is the same."""
-    from rich.panel import Panel
-
     console.rule(f"[bold]{name}")
-    console.print(prompt, style="italic")
-    messages = [{"role": "user", "content": prompt}]
-    with console.status("plain decoding …"):
-        one = plain.chat(messages, PARAMS)[0].outputs[0]
-    console.print(Panel(one.text, title="plain", subtitle=_figures(one)))
-    with console.status("speculative decoding …"):
-        other = speculative.chat(messages, PARAMS)[0].outputs[0]
-    console.print(
-        Panel(_by_origin(speculative, other), title="speculative", subtitle=_figures(other))
-    )
+    console.print(prompt, style="italic", markup=False)
+    tokens = plain.tokenizer.encode_chat([{"role": "user", "content": prompt}])
+    one = _answer(console, plain, tokens, "plain")
+    other = _answer(console, speculative, tokens, "speculative")
     same = one.token_ids == other.token_ids
     saved = one.stats["target_passes"] - other.stats["target_passes"]
     console.print(
@@ -73,20 +65,27 @@ def _compare(console: Console, plain: LLM, speculative: LLM, name: str, prompt: 
     return same
 
 
+def _answer(console: Console, llm: LLM, tokens: list[int], title: str) -> CompletionOutput:
+    """Write one answer, each token in the colour of its origin, and show it in a frame."""
+    from rich.panel import Panel
+    from rich.text import Text
+
+    from forerun.cli.colours import coloured
+
+    text = Text()
+    output = None
+    with console.status(f"{title} decoding …"):
+        for event in llm.stream(tokens, PARAMS):
+            text.append_text(coloured(event))
+            output = event.output
+    assert output is not None, "a stream ends with its output"
+    console.print(Panel(text, title=title, subtitle=_figures(output)))
+    return output
+
+
 def _figures(output: CompletionOutput) -> str:
     stats = output.stats
     return (
         f"{stats['target_passes']} passes for {stats['emitted_tokens']} tokens, "
         f"{stats['seconds']:.1f} s"
     )
-
-
-def _by_origin(llm: LLM, output: CompletionOutput) -> Any:
-    from rich.text import Text
-
-    from forerun.cli.colours import STYLES
-
-    text = Text()
-    for token, origin in zip(output.token_ids, output.origins, strict=True):
-        text.append(llm.tokenizer.decode([token], continuing=True), STYLES[origin])
-    return text

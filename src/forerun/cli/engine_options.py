@@ -29,18 +29,29 @@ class EngineOptions:
     speculative_config: SpeculativeConfig | None
     max_model_len: int | None
     chat_template: str | None
+    kernels: str
+    num_threads: int | None
+    quantization: str | None
 
-    def load(self) -> LLM:
+    def load(self, num_seats: int = 1) -> LLM:
+        """Load the model; a line on stderr follows what takes long."""
+        from rich.console import Console
+
         from forerun.engine import LLM
 
-        return LLM(
-            self.model,
-            speculative_config=self.speculative_config,
-            max_model_len=self.max_model_len,
-            max_num_seqs=8,
-            chat_template=self.chat_template,
-            cache_dir=cache_dir(os.environ),
-        )
+        with Console(stderr=True).status(f"loading {self.model} …") as status:
+            return LLM(
+                self.model,
+                speculative_config=self.speculative_config,
+                max_model_len=self.max_model_len,
+                max_num_seqs=num_seats,
+                chat_template=self.chat_template,
+                kernels=self.kernels,
+                num_threads=self.num_threads,
+                quantization=self.quantization,
+                cache_dir=cache_dir(os.environ),
+                progress=lambda what: status.update(f"preparing {what} (once) …"),
+            )
 
 
 def engine_options(
@@ -67,12 +78,19 @@ def engine_options(
     chat_template: Annotated[
         Path | None, _option("--chat-template", text="A jinja2 file in place of the model's own.")
     ] = None,
+    kernels: Annotated[str, _option("--kernels", text="auto, cpu or reference.")] = "reference",
+    num_threads: Annotated[
+        int | None, _option("--threads", text="Cores to use; by default all that are allowed.")
+    ] = None,
+    quantization: Annotated[
+        str | None, _option("--quantization", text="Pack float weights on load: int8 or int4.")
+    ] = None,
 ) -> EngineOptions:
     config = _speculation(
         speculative_config, speculative_decoding, draft_model, spec_length, no_speculation
     )
     template = None if chat_template is None else _read(chat_template)
-    return EngineOptions(model, config, max_model_len, template)
+    return EngineOptions(model, config, max_model_len, template, kernels, num_threads, quantization)
 
 
 def _speculation(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -16,6 +16,9 @@ from forerun.types import SamplingParams
 
 if TYPE_CHECKING:
     from forerun.engine import LLM, CompletionOutput, RequestOutput
+
+
+MAX_SEATS: Final = 8  # answers that are written at once
 
 
 @takes(engine=engine_options, params=sampling_options)
@@ -40,7 +43,11 @@ def generate(
     text = _prompt_text(prompt, prompt_option)
     if as_json and trace:
         raise InvalidOption("--json and --trace are two outputs; choose one.")
-    llm = engine.load()
+    if trace and params.n > 1:
+        raise InvalidOption("--trace follows one answer; drop --n.")
+    if params.logprobs is not None and not as_json:
+        raise InvalidOption("--logprobs are shown with --json; add it.")
+    llm = engine.load(min(params.n, MAX_SEATS))
     tokens = (
         llm.tokenizer.encode_chat([{"role": "user", "content": text}])
         if chat
@@ -68,13 +75,16 @@ def show_stream(llm: LLM, tokens: list[int], params: SamplingParams, *, trace: b
             console.print(
                 trace_line(llm.tokenizer, event.round, number, colour=console.is_terminal)
             )
-        else:
+        elif console.is_terminal:
             console.print(coloured(event), end="")
+        else:  # for programs: exactly the text
+            sys.stdout.write(event.text)
+            sys.stdout.flush()
         output = event.output
     assert output is not None, "a stream ends with its output"
     if not trace:
         console.print()
-    Console(stderr=True, highlight=False).print(summary(output), style="dim")
+    Console(stderr=True, highlight=False, soft_wrap=True).print(summary(output), style="dim")
     return output.text
 
 

@@ -6,6 +6,7 @@ from forerun.drafters.draft_model import DraftModel
 from forerun.drafters.ngram_tables import NgramTables
 from forerun.drafters.prompt_lookup import PromptLookup
 from forerun.drafters.random_tokens import RandomTokens
+from forerun.drafters.suffix import SuffixLookup
 
 __all__ = [
     "Budget",
@@ -17,4 +18,5 @@ __all__ = [
     "PromptLookup",
     "RandomTokens",
     "RequestView",
+    "SuffixLookup",
 ]

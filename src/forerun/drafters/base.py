@@ -31,6 +31,11 @@ class RequestView(Protocol):
     def params(self) -> SamplingParams: ...
 
     @property
+    def cache_salt(self) -> str | None:
+        """Whose request it is: only requests with the same key may share what they wrote."""
+        ...
+
+    @property
     def noise(self) -> Noise: ...
 
     @property
@@ -56,6 +61,12 @@ class Drafter(Protocol):
 
     begin → (propose → commit)* → end          for each request, in any interleaving
     """
+
+    @property
+    def offers(self) -> bool:
+        """Whether guesses are picked, never drawn, and nothing is kept of a proposal: then it may
+        be asked every round, and its answer be used in part or not at all."""
+        ...
 
     def begin(self, request: RequestView) -> None:
         """A prompt arrived."""

@@ -16,6 +16,8 @@ _DRAWS_EACH: Final = 1 << 16
 class _Several:
     """What both combinations share: their parts, and who guessed which nodes."""
 
+    offers = False
+
     def __init__(self, drafters: Sequence[Drafter]) -> None:
         self._drafters = tuple(drafters)
         # For each request and part: node of the combined proposal -> node of the part's own.

@@ -40,6 +40,8 @@ class DraftModel:
     Rejected guesses are cut from the cache at commit; nothing is fed before it is needed.
     """
 
+    offers = False
+
     def __init__(self, model: LlamaModel, cache: KVCache, vocab_size: int) -> None:
         self._model = model
         self._cache = cache

@@ -24,6 +24,8 @@ class NgramTables:
     leaves the window leaves the counts.
     """
 
+    offers = False
+
     def __init__(
         self, vocab_size: int, orders: Sequence[int] = (2, 3, 4), window: int = 1 << 17
     ) -> None:

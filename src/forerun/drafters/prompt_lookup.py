@@ -6,14 +6,19 @@ The longest n-gram that ends the text and stood in it before is continued as it 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from forerun.drafters.base import Budget, RequestView
 from forerun.errors import InvalidOption
 from forerun.types import ROOT, Proposal, ProposalBuilder, Verdict
 
+_MAX_ENDS: Final = 32  # earlier places that are looked at for each length, the latest first
+
 
 class PromptLookup:
     """Copies from this request's own text. No weights, no probabilities."""
+
+    offers = True
 
     def __init__(self, min_ngram: int = 2, max_ngram: int = 5) -> None:
         if not 1 <= min_ngram <= max_ngram:
@@ -77,6 +82,6 @@ class _IndexedText:
         if length == 0:
             return
         for n, ends in self._ends.items():
-            for end in reversed(ends.get(tuple(self._tokens[-n:]), ())):
+            for end in ends.get(tuple(self._tokens[-n:]), [])[: -_MAX_ENDS - 1 : -1]:
                 tail = self._tokens[end : end + length]
                 yield [tail[i % len(tail)] for i in range(length)]

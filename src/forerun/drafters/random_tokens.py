@@ -16,6 +16,8 @@ from forerun.types import Proposal, Verdict
 class RandomTokens:
     """Uniform over the vocabulary; at temperature 0 it picks at random, too."""
 
+    offers = False
+
     def __init__(self, vocab_size: int) -> None:
         self._vocab_size = vocab_size
         self._tokens = np.arange(vocab_size)

@@ -10,15 +10,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, cast
 
+from forerun.engine.building import Target, build_speculation
+from forerun.engine.kernel_choice import Progress, choose_kernels
 from forerun.engine.output_text import OutputText
 from forerun.engine.outputs import CompletionOutput, RequestOutput, StreamEvent, pieces_between
 from forerun.engine.pages import pages_for
 from forerun.engine.request import Request
-from forerun.engine.speculation import Target, build_speculation
 from forerun.engine.speculative_config import AUTO, SpeculativeConfig
 from forerun.engine.step import Core, Round, step
 from forerun.errors import InvalidOption, PromptTooLong
-from forerun.kernels import Kernels, ReferenceKernels
+from forerun.kernels import Kernels
 from forerun.models.chat_template import Messages
 from forerun.models.llama import LlamaModel
 from forerun.models.opening import load_tokenizer, open_checkpoint
@@ -33,7 +34,9 @@ _PROMPT_CHUNK: Final = 256
 class LLM:
     """A model that answers, with speculation unless `speculative_config=None`.
 
-    `model` is a GGUF file, a Hugging Face directory, or the name of a pulled model.
+    `model` is a GGUF file, a Hugging Face directory, or the name of a pulled model. `kernels` is
+    "auto", "cpu", "reference" or a kernel set; `quantization` ("int8", "int4") packs float weights
+    on load; `progress` hears what is being compiled or packed.
     """
 
     def __init__(
@@ -44,15 +47,20 @@ class LLM:
         max_model_len: int | None = None,
         max_num_seqs: int = 8,
         chat_template: str | None = None,
-        kernels: Kernels | None = None,
+        kernels: str | Kernels = "reference",
+        num_threads: int | None = None,
+        quantization: str | None = None,
         cache_dir: Path | None = None,
+        progress: Progress | None = None,
     ) -> None:
         checkpoint = open_checkpoint(model, cache_dir)
         tokenizer = load_tokenizer(checkpoint)
         self.tokenizer = (
             tokenizer if chat_template is None else tokenizer.with_chat_template(chat_template)
         )
-        self.model = LlamaModel.load(checkpoint, kernels or ReferenceKernels())
+        if isinstance(kernels, str):
+            kernels = choose_kernels(kernels, num_threads, quantization, cache_dir, progress)
+        self.model = LlamaModel.load(checkpoint, kernels)
         self.max_model_len = _max_len(max_model_len, self.model.config.max_len)
         self._max_num_seqs = max_num_seqs
         self._cache_dir = cache_dir
@@ -184,13 +192,13 @@ class LLM:
 
     def _begin(self, request: Request) -> Request:
         if self._core.speculation is not None:
-            self._core.speculation.drafter.begin(request)
+            self._core.speculation.begin(request)
         return request
 
     def _end(self, request: Request) -> None:
         request.table.free()
         if self._core.speculation is not None:
-            self._core.speculation.drafter.end(request)
+            self._core.speculation.end(request)
 
 
 def _as_config(

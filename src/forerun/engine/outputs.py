@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ from forerun.types import Origin
 
 @dataclass(frozen=True)
 class CompletionOutput:
-    """One answer. `seed` reproduces it, with speculation or without."""
+    """One answer. `seed` (with the same `n`) reproduces it, with speculation or without."""
 
     index: int
     text: str
@@ -74,10 +75,10 @@ def pieces_between(request: Request, start: int, end: int) -> tuple[tuple[str, O
     """The text from character `start` to `end`, split by token."""
     pieces = []
     text = request.text.text
-    for token_end, origin in zip(request.text_ends, request.origins, strict=True):
-        stop = min(token_end, end)
+    for idx in range(bisect_right(request.text_ends, start), len(request.text_ends)):
+        stop = min(request.text_ends[idx], end)
         if stop > start:
-            pieces.append((text[start:stop], origin))
+            pieces.append((text[start:stop], request.origins[idx]))
             start = stop
     if end > start:  # an incomplete character at the end belongs to the last token
         pieces.append((text[start:end], request.origins[-1]))

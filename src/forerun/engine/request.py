@@ -24,6 +24,7 @@ class Request:
     max_len: int  # the model's context
     table: BlockTable
     text: OutputText
+    cache_salt: str | None = None  # whose request it is
 
     output: list[int] = field(default_factory=list)
     origins: list[Origin] = field(default_factory=list)
@@ -31,6 +32,7 @@ class Request:
     logprobs: list[dict[int, float]] = field(default_factory=list)
     stats: Stats = field(default_factory=Stats)
     round_idx: int = 0
+    may_speculate: bool = True  # until a drafter fails it
     finish_reason: str | None = None
     stop_reason: str | int | None = None
 

@@ -1,80 +1,116 @@
-"""From a speculative config to a drafter that is ready to guess."""
+"""Everything that guesses for an engine: drafters by name, and who decides what they spend."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
-from forerun.drafters import (
-    Drafter,
-    DraftModel,
-    Hybrid,
-    Merge,
-    NgramTables,
-    PromptLookup,
-    RandomTokens,
-)
-from forerun.engine.pages import pages_for
-from forerun.engine.speculative_config import SpeculativeConfig
-from forerun.engine.step import Speculation
-from forerun.models.compatibility import check_compatible
-from forerun.models.llama import LlamaModel
-from forerun.models.opening import load_tokenizer, open_checkpoint
-from forerun.models.tokenizer import Tokenizer
+from forerun.drafters import Drafter
+from forerun.engine.planner import Ask, Planner
+from forerun.engine.request import Request
+from forerun.errors import InvalidProposal
+from forerun.types import Proposal, Verdict
 
 
 @dataclass(frozen=True)
-class Target:
-    """What drafters must fit."""
+class Speculation:
+    """A drafter that throws, or answers nonsense, costs a request its speculation and no more."""
 
-    model: LlamaModel
-    tokenizer: Tokenizer
-    max_len: int
-    max_num_seqs: int
-    cache_dir: Path | None
+    drafters: Mapping[str, Drafter]
+    planner: Planner
+    max_nodes: int  # in one proposal
+    vocab_size: int
 
+    def begin(self, request: Request) -> None:
+        for drafter in self.drafters.values():
+            drafter.begin(request)
 
-def build_speculation(config: SpeculativeConfig, target: Target) -> Speculation:
-    parts = [_build(method, config, target) for method in config.parts]
-    num_branches, depth = config.num_branches, config.num_speculative_tokens
-    if len(parts) == 1:
-        return Speculation(parts[0], depth, num_branches, depth * num_branches)
-    if config.method == "merge":
-        return Speculation(Merge(parts), depth, num_branches, depth * num_branches * len(parts))
-    return Speculation(Hybrid(parts), depth, num_branches, depth * num_branches)
+    def plan(self, requests: Sequence[Request], num_other_tokens: int) -> list[Ask]:
+        """What each request spends; nothing for one whose drafter failed."""
+        able = [request for request in requests if request.may_speculate]
+        asks: Sequence[Ask] = ()
+        try:
+            asks = self.planner.plan(able, num_other_tokens)
+        except Exception as error:  # an offer that throws: nobody can say whose
+            self._give_up(able, error)
+        found = dict(zip((request.id for request in able), asks, strict=False))
+        return [found.get(request.id, Ask()) for request in requests]
 
+    def propose(self, requests: Sequence[Request], asks: Sequence[Ask]) -> list[Proposal]:
+        """One proposal per request; drafters are asked once for all who chose them."""
+        found = {idx: ask.offered for idx, ask in enumerate(asks) if ask.offered is not None}
+        for name in self.drafters:
+            chosen = [
+                idx
+                for idx, ask in enumerate(asks)
+                if ask.drafter == name and ask.budget.depth > 0 and idx not in found
+            ]
+            if chosen:
+                answers = self._ask(name, [requests[i] for i in chosen], [asks[i] for i in chosen])
+                found |= dict(zip(chosen, answers, strict=True))
+        return [
+            self._checked(request, found.get(idx), asks[idx])
+            for idx, request in enumerate(requests)
+        ]
 
-def _build(method: str, config: SpeculativeConfig, target: Target) -> Drafter:
-    vocab_size = target.model.config.vocab_size
-    match method:
-        case "prompt_lookup" | "ngram":
-            return PromptLookup(config.prompt_lookup_min, config.prompt_lookup_max)
-        case "ngram_tables":
-            return NgramTables(vocab_size, config.ngram_orders, config.ngram_window)
-        case "unigram":
-            return NgramTables(vocab_size, (1,), config.ngram_window)
-        case "bigram":
-            return NgramTables(vocab_size, (2,), config.ngram_window)
-        case "random":
-            return RandomTokens(vocab_size)
-        case "draft_model":
-            return _draft_model(_load_draft(config, target), config, target)
-        case "own_layers":
-            assert config.num_layers is not None
-            return _draft_model(target.model.first_layers(config.num_layers), config, target)
-    raise AssertionError(method)
+    def commit(self, request: Request, ask: Ask, proposal: Proposal, emitted: Verdict) -> None:
+        """Tell every drafter what was emitted, and the one that guessed how far it held."""
+        unheard = replace(emitted, path=())
+        for name, drafter in self.drafters.items():
+            guessed = name == ask.drafter and ask.offered is None
+            self._guarded(
+                request, partial(drafter.commit, request, emitted if guessed else unheard)
+            )
+        self.planner.observe_round(request, ask, proposal, emitted)
 
+    def end(self, request: Request) -> None:
+        for drafter in self.drafters.values():
+            self._guarded(request, partial(drafter.end, request))
+        self.planner.end(request)
 
-def _load_draft(config: SpeculativeConfig, target: Target) -> LlamaModel:
-    assert config.model is not None
-    checkpoint = open_checkpoint(config.model, target.cache_dir)
-    check_compatible(target.tokenizer, load_tokenizer(checkpoint))
-    return LlamaModel.load(checkpoint, target.model.kernels)
+    def _ask(self, name: str, requests: list[Request], asks: list[Ask]) -> list[Proposal]:
+        """All at once; if that throws, one by one, to find out whose request it was."""
+        drafter, budgets = self.drafters[name], [ask.budget for ask in asks]
+        began = time.perf_counter()
+        try:
+            answers = drafter.propose(requests, budgets)
+        except Exception as error:
+            if len(requests) == 1:
+                self._give_up(requests, error)
+                return [Proposal.empty()]
+            return [self._ask(name, [r], [a])[0] for r, a in zip(requests, asks, strict=True)]
+        self.planner.observe_draft(name, answers, time.perf_counter() - began)
+        return answers
 
+    def _checked(self, request: Request, proposal: Proposal | None, ask: Ask) -> Proposal:
+        """The proposal, or none where the drafter answered what it was not asked for."""
+        if proposal is None or not len(proposal):
+            return Proposal.empty()
+        if proposal.depth > ask.budget.depth or len(proposal) > self.max_nodes:
+            what = f"{len(proposal)} guesses to depth {proposal.depth}"
+        elif max(proposal.tokens) >= self.vocab_size:
+            what = f"token {max(proposal.tokens)}, beyond the vocabulary of {self.vocab_size}"
+        else:
+            return proposal
+        self._give_up([request], InvalidProposal(f"{ask.drafter} answered with {what}."))
+        return Proposal.empty()
 
-def _draft_model(model: LlamaModel, config: SpeculativeConfig, target: Target) -> DraftModel:
-    """With a cache of its own: a row for every sequence, and the guesses that are fed."""
-    max_nodes = config.num_speculative_tokens * config.num_branches
-    num_pages, page_size = pages_for(target.max_len + max_nodes, target.max_num_seqs)
-    cache = model.new_cache(num_pages, page_size)
-    return DraftModel(model, cache, target.model.config.vocab_size)
+    def _guarded(self, request: Request, call: Callable[[], None]) -> None:
+        try:
+            call()
+        except Exception as error:
+            self._give_up([request], error)
+
+    def _give_up(self, requests: Sequence[Request], error: Exception) -> None:
+        for request in requests:
+            request.may_speculate = False
+            request.stats.drafter_failures += 1
+        warnings.warn(
+            f"a drafter failed ({type(error).__name__}: {error}); "
+            f"{len(requests)} request(s) go on without speculation.",
+            RuntimeWarning,
+            stacklevel=3,
+        )

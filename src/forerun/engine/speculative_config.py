@@ -11,7 +11,8 @@ from forerun.errors import InvalidOption, unknown_name
 
 # Each method and what it is; "ngram" is vLLM's name for prompt lookup.
 METHODS: Final[Mapping[str, str]] = {
-    "auto": "prompt lookup, then n-gram tables: what needs no extra weights",
+    "auto": "suffix: the best of what needs no extra weights",
+    "suffix": "copies on from the longest stretch of text that stood here before",
     "draft_model": "a smaller model of the same tokenizer (`model`)",
     "own_layers": "the target's own first `num_layers` layers",
     "prompt_lookup": "copies what followed the same words before",
@@ -34,13 +35,18 @@ class SpeculativeConfig:
 
     method: str = "auto"
     model: str | None = None
-    num_speculative_tokens: int = 5
+    num_speculative_tokens: int | None = None  # 16 where guesses stop by themselves, else 5
     num_branches: int = 1
+    adaptive: bool = True  # the depth is a ceiling; False: it is what is spent
     num_layers: int | None = None
     prompt_lookup_min: int = 2
     prompt_lookup_max: int = 5
     ngram_orders: tuple[int, ...] = (2, 3, 4)
     ngram_window: int = 1 << 17
+    suffix_min_match: int = 1
+    suffix_max_match: int = 32
+    suffix_min_chance: float = 0.25
+    suffix_max_shared_tokens: int = 1 << 16
     methods: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -48,30 +54,37 @@ class SpeculativeConfig:
         for name in (self.method, *self.methods):
             if name not in METHODS:
                 raise unknown_name("speculative method", name, METHODS)
-        if self.num_speculative_tokens * self.num_branches > MAX_NODES:
+        if self.depth * self.num_branches > MAX_NODES:
             raise InvalidOption(
-                f"num_speculative_tokens={self.num_speculative_tokens} with num_branches="
+                f"num_speculative_tokens={self.depth} with num_branches="
                 f"{self.num_branches} is over {MAX_NODES} guesses a round; lower one."
             )
         self._check_parts()
 
     def _check_types(self) -> None:
-        for name in ("num_speculative_tokens", "num_branches", "ngram_window"):
+        if self.num_speculative_tokens is not None:
+            good = _is_count(self.num_speculative_tokens)
+            _require(good, self, "num_speculative_tokens", "a whole number ≥ 1")
+        for name in ("num_branches", "ngram_window", "suffix_min_match", "suffix_max_match"):
             _require(_is_count(getattr(self, name)), self, name, "a whole number ≥ 1")
         for name in ("prompt_lookup_min", "prompt_lookup_max"):
             good = _is_count(getattr(self, name)) and getattr(self, name) <= MAX_ORDER
             _require(good, self, name, f"a whole number from 1 to {MAX_ORDER}")
+        _require(isinstance(self.adaptive, bool), self, "adaptive", "true or false")
         if self.num_layers is not None:
             _require(_is_count(self.num_layers), self, "num_layers", "a whole number ≥ 1")
         if self.model is not None:
             _require(isinstance(self.model, str), self, "model", "a name or a path")
         good = all(isinstance(name, str) for name in (self.method, *_listed(self.methods)))
         _require(good and isinstance(self.methods, tuple), self, "methods", "a list of names")
+        chance = self.suffix_min_chance
+        good = isinstance(chance, int | float) and 0 <= chance < 1
+        _require(good, self, "suffix_min_chance", "a number in [0, 1)")
+        good = self.suffix_max_shared_tokens == 0 or _is_count(self.suffix_max_shared_tokens)
+        _require(good, self, "suffix_max_shared_tokens", "a whole number ≥ 0; 0 shares nothing")
         orders = _listed(self.ngram_orders)
         good = bool(orders) and all(_is_count(n) and n <= MAX_ORDER for n in orders)
-        _require(
-            good, self, "ngram_orders", f"a list of orders ≥ 1 and ≤ {MAX_ORDER}"
-        )
+        _require(good, self, "ngram_orders", f"a list of orders ≥ 1 and ≤ {MAX_ORDER}")
 
     def _check_parts(self) -> None:
         used = self.methods if self.method in _COMBINED else (self.method,)
@@ -94,8 +107,15 @@ class SpeculativeConfig:
     def parts(self) -> tuple[str, ...]:
         """The single methods that guess, in order."""
         if self.method == "auto":
-            return ("prompt_lookup", "ngram_tables")
+            return ("suffix",)
         return self.methods or (self.method,)
+
+    @property
+    def depth(self) -> int:
+        """How deep a proposal may be."""
+        if self.num_speculative_tokens is not None:
+            return self.num_speculative_tokens
+        return 16 if self.parts == ("suffix",) else 5
 
     @classmethod
     def from_dict(cls, options: Mapping[str, Any]) -> SpeculativeConfig:
@@ -115,7 +135,7 @@ class SpeculativeConfig:
     def from_json(cls, text: str) -> SpeculativeConfig:
         try:
             options = json.loads(text)
-        except json.JSONDecodeError as error:
+        except (json.JSONDecodeError, RecursionError) as error:
             raise InvalidOption(f"--speculative-config is not JSON: {error}.") from None
         if not isinstance(options, dict):
             raise InvalidOption('--speculative-config must be an object, like {"method": "auto"}.')

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from forerun.planning.choice import Choice
+
 
 @dataclass
 class Stats:
@@ -16,10 +18,16 @@ class Stats:
     draft_tokens: int = 0  # guesses made
     accepted_tokens: int = 0  # guesses that held and were kept
     accepted_per_position: list[int] = field(default_factory=list)
+    drafter_failures: int = 0
+    choices: dict[str, int] = field(default_factory=dict)  # how often the planner said what
     seconds: float = 0.0
 
-    def observe(self, num_guesses: int, num_accepted: int, num_emitted: int) -> None:
+    def observe(
+        self, num_guesses: int, num_accepted: int, num_emitted: int, choice: Choice | None
+    ) -> None:
         self.target_passes += 1
+        if choice is not None:
+            self.choices[choice.reason] = self.choices.get(choice.reason, 0) + 1
         self.emitted_tokens += num_emitted
         self.draft_tokens += num_guesses
         self.accepted_tokens += num_accepted
@@ -52,6 +60,8 @@ class Stats:
             "acceptance_rate": self.acceptance_rate,
             "accepted_per_position": list(self.accepted_per_position),
             "mean_acceptance_length": self.mean_acceptance_length,
+            "drafter_failures": self.drafter_failures,
+            "choices": dict(self.choices),
             "seconds": self.seconds,
             "tokens_per_second": self.tokens_per_second,
         }

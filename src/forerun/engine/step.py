@@ -10,28 +10,19 @@ commit    the only place where state changes: request, cache, drafter, stats
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from forerun.cache import KVCache
-from forerun.drafters import Budget, Drafter
 from forerun.engine.cut import Cut, cut
 from forerun.engine.judge import judge, shown_log_probs
+from forerun.engine.planner import Ask
 from forerun.engine.request import Request
-from forerun.errors import InvalidProposal
+from forerun.engine.speculation import Speculation
 from forerun.kernels import Plan
 from forerun.models.llama import LlamaModel
 from forerun.types import FloatArray, Proposal, Span, Verdict
-
-
-@dataclass(frozen=True)
-class Speculation:
-    """Who guesses, and how much."""
-
-    drafter: Drafter
-    depth: int
-    num_branches: int
-    max_nodes: int  # in one proposal
 
 
 @dataclass(frozen=True)
@@ -49,6 +40,7 @@ class Round:
     """What one step did for one request."""
 
     request: Request
+    ask: Ask
     proposal: Proposal
     verdict: Verdict
     cut: Cut
@@ -56,37 +48,30 @@ class Round:
 
 def step(core: Core, requests: Sequence[Request]) -> list[Round]:
     """Advance every request: by a prompt chunk, or by at least one token."""
-    budgets = plan(core, requests)
-    proposals = propose(core, requests, budgets)
+    asks = plan(core, requests)
+    proposals = propose(core, requests, asks)
     spans = schedule(core, requests, proposals)
     logits = forward(core, requests, spans)
     verdicts = accept(requests, proposals, logits)
-    return commit(core, requests, spans, proposals, verdicts, logits)
+    return commit(core, requests, asks, spans, proposals, verdicts, logits)
 
 
-def plan(core: Core, requests: Sequence[Request]) -> list[Budget]:
-    """A prompt is read first; then the depth shrinks as the end comes near."""
+def plan(core: Core, requests: Sequence[Request]) -> list[Ask]:
+    """A prompt is read first; then what each request spends is the planner's to say."""
     if core.speculation is None:
-        return [Budget(0)] * len(requests)
-    depth, num_branches = core.speculation.depth, core.speculation.num_branches
-    return [
-        Budget(0 if r.num_waiting > 1 else max(0, min(depth, r.num_left - 1)), num_branches)
-        for r in requests
-    ]
+        return [Ask()] * len(requests)
+    ready = [request for request in requests if request.num_waiting == 1]
+    reading = [request for request in requests if request.num_waiting > 1]
+    num_prompt_tokens = sum(min(r.num_waiting, core.prompt_chunk) for r in reading)
+    asks = core.speculation.plan(ready, num_prompt_tokens)
+    by_id = dict(zip((request.id for request in ready), asks, strict=True))
+    return [by_id.get(request.id, Ask()) for request in requests]
 
 
-def propose(core: Core, requests: Sequence[Request], budgets: Sequence[Budget]) -> list[Proposal]:
-    proposals = [Proposal.empty() for _ in requests]
-    asked = [idx for idx, budget in enumerate(budgets) if budget.depth > 0]
-    if core.speculation is None or not asked:
-        return proposals
-    answers = core.speculation.drafter.propose(
-        [requests[idx] for idx in asked], [budgets[idx] for idx in asked]
-    )
-    for idx, proposal in zip(asked, answers, strict=True):
-        _check(proposal, budgets[idx], core.speculation.max_nodes, core.model.config.vocab_size)
-        proposals[idx] = proposal
-    return proposals
+def propose(core: Core, requests: Sequence[Request], asks: Sequence[Ask]) -> list[Proposal]:
+    if core.speculation is None:
+        return [Proposal.empty() for _ in requests]
+    return core.speculation.propose(requests, asks)
 
 
 def schedule(core: Core, requests: Sequence[Request], proposals: Sequence[Proposal]) -> list[Span]:
@@ -107,7 +92,11 @@ def forward(core: Core, requests: Sequence[Request], spans: Sequence[Span]) -> l
     for request, span in zip(requests, spans, strict=True):
         request.table.reserve(len(span))
     tables = [request.table for request in requests]
+    began = time.perf_counter()
     rows = core.model.forward(Plan.build(zip(spans, tables, strict=True)), core.cache)
+    if core.speculation is not None:
+        num_tokens, seconds = sum(map(len, spans)), time.perf_counter() - began
+        core.speculation.planner.observe_pass(num_tokens, len(requests), seconds)
     logits, first = [], 0
     for span in spans:
         logits.append(rows[first : first + len(span.wanted)])
@@ -127,14 +116,15 @@ def accept(
 def commit(
     core: Core,
     requests: Sequence[Request],
+    asks: Sequence[Ask],
     spans: Sequence[Span],
     proposals: Sequence[Proposal],
     verdicts: Sequence[Verdict | None],
     logits: Sequence[FloatArray],
 ) -> list[Round]:
     rounds = []
-    for request, span, proposal, verdict, rows in zip(
-        requests, spans, proposals, verdicts, logits, strict=True
+    for request, ask, span, proposal, verdict, rows in zip(
+        requests, asks, spans, proposals, verdicts, logits, strict=True
     ):
         if verdict is None:  # a chunk inside the prompt: its rows simply stay
             continue
@@ -143,10 +133,11 @@ def commit(
         if request.params.logprobs is not None:
             request.logprobs += shown_log_probs(emitted, rows, request.params.logprobs)
         _commit_cache(request, span, proposal, emitted)
-        _commit_request(request, emitted, ending, len(proposal))
+        _commit_request(request, emitted, ending)
+        request.stats.observe(len(proposal), emitted.num_accepted, len(emitted.tokens), ask.choice)
         if core.speculation is not None:
-            core.speculation.drafter.commit(request, emitted)
-        rounds.append(Round(request, proposal, emitted, ending))
+            core.speculation.commit(request, ask, proposal, emitted)
+        rounds.append(Round(request, ask, proposal, emitted, ending))
     return rounds
 
 
@@ -157,24 +148,11 @@ def _commit_cache(request: Request, span: Span, proposal: Proposal, emitted: Ver
     request.table.keep(span.start, (*range(num_certain), *held))
 
 
-def _commit_request(request: Request, emitted: Verdict, ending: Cut, num_guesses: int) -> None:
+def _commit_request(request: Request, emitted: Verdict, ending: Cut) -> None:
     request.tokens += emitted.tokens
     request.output += emitted.tokens
     request.origins += emitted.origins
     request.text = ending.text
     request.text_ends += ending.text_ends
     request.finish_reason, request.stop_reason = ending.finish_reason, ending.stop_reason
-    request.stats.observe(num_guesses, emitted.num_accepted, len(emitted.tokens))
     request.round_idx += 1
-
-
-def _check(proposal: Proposal, budget: Budget, max_nodes: int, vocab_size: int) -> None:
-    if proposal.depth > budget.depth or len(proposal) > max_nodes:
-        raise InvalidProposal(
-            f"a drafter guessed {len(proposal)} tokens to depth {proposal.depth}; "
-            f"its budget was {max_nodes} tokens to depth {budget.depth}."
-        )
-    if proposal.tokens and max(proposal.tokens) >= vocab_size:
-        raise InvalidProposal(
-            f"a drafter guessed token {max(proposal.tokens)}; ids end at {vocab_size - 1}."
-        )

@@ -100,11 +100,14 @@ class LlamaModel:
 
     def forward(self, plan: Plan, cache: KVCache) -> npt.NDArray[np.float32]:
         """One pass over all spans; the logits [R, V] of the wanted tokens, in span order."""
+        batch = self.kernels.begin(plan, self.shape, self._inv_freq)
+        return self.kernels.run(self._pass, batch, cache.store)
+
+    def _pass(self, batch: Batch, store: Store) -> npt.NDArray[np.float32]:
         k = self.kernels
-        batch = k.begin(plan, self.shape, self._inv_freq)
         x, delta = k.embed(self._embedding, batch), None  # [T, E]
         for idx, layer in enumerate(self._layers):
-            x, delta = self._layer(layer, idx, x, delta, batch, cache.store)
+            x, delta = self._layer(layer, idx, x, delta, batch, store)
         x, h = k.add_norm(k.select(x, batch), k.select(delta, batch), self._norm)  # [R, E]
         return k.logits(h, self._head)
 

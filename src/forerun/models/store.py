@@ -49,16 +49,23 @@ def publish(ready: Path, folder: Path) -> None:
 
 def find_model(model: str | Path, cache_dir: Path) -> Path:
     """The GGUF file or directory that `model` names: a path, or a name that was pulled."""
-    if isinstance(model, Path) or Path(model).exists():
+    if isinstance(model, Path) or _exists(model):
         return Path(model)
     folder = model_dir(model, cache_dir) if _NAME.fullmatch(model) else None
     found = None if folder is None else _main_file(folder)
     if found is not None:
         return found
-    if model in SOURCES or (model.count("/") == 1 and not model.endswith(".gguf")):
+    if model in SOURCES or (_NAME.fullmatch(model) and model.count("/") == 1):
         raise UnknownModel(f"{model!r} is not here yet; run: forerun pull {model}")
     names = ", ".join(SOURCES)
     raise UnknownModel(f"{model!r} is neither a path nor a pulled model; pull one of {names}.")
+
+
+def _exists(model: str) -> bool:
+    try:
+        return bool(model) and Path(model).exists()
+    except OSError:  # a name that no file system allows
+        return False
 
 
 def installed_models(cache_dir: Path) -> list[InstalledModel]:

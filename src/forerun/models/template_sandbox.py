@@ -19,6 +19,7 @@ from jinja2.ext import Extension
 from jinja2.parser import Parser
 from jinja2.runtime import Context, Undefined, str_join
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.utils import Namespace
 
 MAX_CHARS: Final = 16_000_000
 MAX_STEPS: Final = 1_000_000  # loop turns over `range`, in all
@@ -60,7 +61,7 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         extensions: list[Any] = ["jinja2.ext.loopcontrols", _GenerationBlock]
         super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=extensions)
         self.filters = {name: _bounded(name, run) for name, run in self.filters.items()}
-        self.globals["range"] = self._range
+        self.globals = {"range": self._range, "dict": dict, "namespace": Namespace}
         self._deadline = 0.0
         self._steps_left = 0
 

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from forerun.errors import InvalidProposal
 from forerun.types.arrays import FloatArray, check_probs
-from forerun.types.tree import Tree
+from forerun.types.tree import ROOT, Tree
 
 
 @dataclass(frozen=True)
@@ -98,6 +98,19 @@ class Proposal:
     @property
     def depth(self) -> int:
         return self.tree.depth
+
+    def pruned(self, depth: int, num_branches: int) -> Proposal:
+        """The first branches, down to `depth`. Lawful for guesses that were picked, not drawn."""
+        if depth >= self.depth and num_branches >= len(self.tree.children(ROOT)):
+            return self
+        assert all(draw.probs_q is None for draw in self.draws), "a drawn guess is never dropped"
+        roots = self.tree.children(ROOT)[:num_branches]
+        builder, kept = ProposalBuilder(), {ROOT: ROOT}
+        for node, (parent, token) in enumerate(zip(self.tree.parents, self.tokens, strict=True)):
+            is_root_kept = parent != ROOT or node in roots
+            if parent in kept and is_root_kept and self.tree.depths[node] <= depth:
+                kept[node] = builder.add(kept[parent], token)
+        return builder.build()
 
     def path_tokens(self, node: int) -> tuple[int, ...]:
         """The guesses from the root down to `node`: what its context adds to the committed."""

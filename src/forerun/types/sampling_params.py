@@ -6,11 +6,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from forerun.errors import InvalidOption, unknown_name
+
+MAX_N: Final = 128  # answers per prompt, as in OpenAI's API
 
 
 class Acceptance(StrEnum):
@@ -61,11 +63,18 @@ class SamplingParams:
         """Accept the habits of callers: one stop string, lists, string keys from JSON, top_k -1."""
         put = object.__setattr__  # the only place where a frozen value is completed
         stop: Any = self.stop
-        put(self, "stop", (stop,) if isinstance(stop, str) else tuple(stop or ()))
-        put(self, "stop_token_ids", tuple(self.stop_token_ids or ()))
-        put(self, "logit_bias", {int(t): float(b) for t, b in (self.logit_bias or {}).items()})
-        if self.allowed_token_ids is not None:
-            put(self, "allowed_token_ids", tuple(self.allowed_token_ids))
+        try:
+            put(self, "stop", (stop,) if isinstance(stop, str) else tuple(stop or ()))
+            put(self, "stop_token_ids", tuple(self.stop_token_ids or ()))
+            bias = {int(t): float(b) for t, b in (self.logit_bias or {}).items()}
+            put(self, "logit_bias", bias)
+            if self.allowed_token_ids is not None:
+                put(self, "allowed_token_ids", tuple(self.allowed_token_ids))
+        except (TypeError, ValueError, AttributeError, OverflowError):
+            raise InvalidOption(
+                "stop, stop_token_ids and allowed_token_ids are lists, and logit_bias maps token "
+                "ids to numbers; one of them is not."
+            ) from None
         if self.top_k == -1:
             put(self, "top_k", 0)
         try:
@@ -85,11 +94,15 @@ class SamplingParams:
         if not all(token >= 0 and _finite(bias) for token, bias in self.logit_bias.items()):
             raise InvalidOption("logit_bias must map token ids ≥ 0 to finite numbers.")
         allowed = self.allowed_token_ids
-        if allowed is not None and not (allowed and all(token >= 0 for token in allowed)):
+        good = not allowed or all(_whole(token) and token >= 0 for token in allowed)
+        if allowed is not None and not (allowed and good):
             raise InvalidOption("allowed_token_ids must hold at least one id, each ≥ 0.")
 
     def _check_lengths(self) -> None:
-        _require(_whole(self.n) and self.n >= 1, self, "n", "a whole number ≥ 1")
+        good = _whole(self.n) and 1 <= self.n <= MAX_N
+        _require(good, self, "n", f"a whole number from 1 to {MAX_N}")
+        if not all(_whole(token) and token >= 0 for token in self.stop_token_ids):
+            raise InvalidOption("stop_token_ids must be token ids ≥ 0.")
         if self.max_tokens is not None:
             good = _whole(self.max_tokens) and self.max_tokens >= 1
             _require(good, self, "max_tokens", "a whole number ≥ 1, or None")
@@ -129,8 +142,13 @@ class SamplingParams:
         return self.with_(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
 
 
-def _finite(value: float) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
+def _finite(value: Any) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float | np.floating):
+        return False
+    try:
+        return math.isfinite(float(value))
+    except OverflowError:  # an int beyond any float
+        return False
 
 
 def _whole(value: int) -> bool:

@@ -39,6 +39,11 @@ class Span:
         return cls(start, tuple(tokens), Tree.chain(len(tokens)), wanted)
 
     @classmethod
+    def all_wanted(cls, start: int, tokens: Sequence[int]) -> Span:
+        """A chain of which every token's logits are asked for."""
+        return cls(start, tuple(tokens), Tree.chain(len(tokens)), tuple(range(len(tokens))))
+
+    @classmethod
     def verification(cls, start: int, last_token: int, proposal: Proposal) -> Span:
         """The last emitted token, then the guesses; with no guesses, a plain decode step."""
         parents = (ROOT, *(parent + 1 for parent in proposal.tree.parents))

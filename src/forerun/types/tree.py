@@ -58,6 +58,16 @@ class Tree:
     def children(self, node: int) -> tuple[int, ...]:
         return self._children.get(node, ())
 
+    def deepest(self, node: int) -> int:
+        """The first of the deepest nodes below `node`; itself if it is a leaf."""
+        best, inside = node, {node}
+        for child, parent in enumerate(self.parents):
+            if parent in inside:
+                inside.add(child)
+                if best == node or self.depths[child] > self.depths[best]:
+                    best = child
+        return best
+
     def path_to(self, node: int) -> tuple[int, ...]:
         """The nodes from the root's child down to `node`, itself included; () for the root."""
         path: list[int] = []

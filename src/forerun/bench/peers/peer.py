@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -41,7 +42,11 @@ class Peer:
             stderr=subprocess.DEVNULL,
             text=True,
         )
-        self.about = self.ask(setup)
+        try:
+            self.about = self.ask(setup)
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def modes(self) -> list[str]:
@@ -59,7 +64,6 @@ class Peer:
             raise PeerFailed(f"the peer {self.name} died; run without it, or with fewer modes.")
         reply: dict[str, Any] = json.loads(line)
         if "missing" in reply:
-            self.close()
             raise MissingPeer(
                 f"the peer {self.name} needs {reply['missing']}, which is not installed; "
                 f"run: {PEERS[self.name]}"
@@ -72,8 +76,9 @@ class Peer:
         self._process.kill()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                pipe.close()
+            with suppress(BrokenPipeError):  # what it never read is not missed
+                if pipe is not None:
+                    pipe.close()
 
 
 def open_peer(

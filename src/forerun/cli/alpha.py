@@ -1,0 +1,181 @@
+"""`forerun alpha`: how often a drafter's guesses hold, from the distributions themselves."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from forerun.cli.bench_options import load_with_room, split
+from forerun.cli.cache_dir import cache_dir
+from forerun.cli.engine_options import EngineOptions, engine_options
+from forerun.cli.shared_options import takes
+from forerun.errors import InvalidOption
+from forerun.types import SamplingParams
+
+if TYPE_CHECKING:
+    from forerun.bench.alpha import AlphaSums, TargetText
+    from forerun.engine import LLM, SpeculativeConfig
+
+DEFAULT_DRAFTERS = "unigram,bigram,ngram_tables,prompt_lookup"
+Row = dict[str, Any]
+
+
+@takes(engine=engine_options)
+def alpha(
+    engine: EngineOptions,
+    drafters: Annotated[
+        str, typer.Option("--drafters", help="Methods by comma; --draft-model adds its own.")
+    ] = DEFAULT_DRAFTERS,
+    temperatures: Annotated[
+        str, typer.Option("--temperatures", help="By comma; 0 is argmax.")
+    ] = "0,1",
+    lenience: Annotated[
+        str, typer.Option("--lenience", help="Factors by comma, as in the paper's Table 5: LOSSY.")
+    ] = "",
+    num_tokens: Annotated[
+        int, typer.Option("--num-tokens", help="Tokens that the target generates, each time.")
+    ] = 1000,
+    max_tokens: Annotated[int, typer.Option("--max-tokens", help="Of one answer.")] = 64,
+    workload: Annotated[
+        str, typer.Option("--class", help="The workload class to take prompts from.")
+    ] = "chat",
+    num_layers: Annotated[
+        int | None, typer.Option("--num-layers", help="For the drafter own_layers.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Of prompts and noise.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+) -> None:
+    """Measure α = E[Σ min(p, q)], and its coupled form, over text of the target's own."""
+    factors = _numbers(lenience, "--lenience")
+    llm = load_with_room(replace(engine, speculative_config=None), max_tokens)
+    configs = _configs(engine, split(drafters), num_layers)
+    rows: list[Row] = []
+    for temperature in _numbers(temperatures, "--temperatures"):
+        params = SamplingParams(temperature=temperature, max_tokens=max_tokens, seed=seed)
+        texts = _texts(llm, workload, num_tokens, params)
+        for name, config in configs.items():
+            sums = _along(llm, config, texts, factors)
+            rows.append(_row(Path(engine.model).name, name, temperature, sums, seed))
+    if as_json:
+        typer.echo(json.dumps({"class": workload, "seed": seed, "rows": rows}, indent=2))
+    else:
+        _print(rows, factors, workload)
+
+
+def _configs(
+    engine: EngineOptions, methods: list[str], num_layers: int | None
+) -> dict[str, SpeculativeConfig]:
+    from forerun.bench.contenders import fixed_depth
+
+    model = None if engine.speculative_config is None else engine.speculative_config.model
+    if model is not None and "draft_model" not in methods:
+        methods = [*methods, "draft_model"]
+    keys = {"model": model, "num_layers": num_layers}
+    names = {"draft_model": Path(model or "").name, "own_layers": f"first {num_layers} layers"}
+    return {names.get(method, method): fixed_depth(method, 1, keys) for method in methods}
+
+
+def _texts(llm: LLM, workload: str, num_tokens: int, params: SamplingParams) -> list[TargetText]:
+    """Answers of the target until there are enough tokens; the last one is cut to fit."""
+    from forerun.bench.alpha import target_text
+    from forerun.bench.workloads import build_workloads
+
+    if num_tokens < 1:
+        raise InvalidOption(f"--num-tokens {num_tokens} is not allowed; give at least 1.")
+    assert params.max_tokens is not None
+    assert params.seed is not None
+    # An answer may be as short as one token.
+    prompts = iter(build_workloads([workload], num_tokens, params.seed)[0].prompts)
+    texts: list[TargetText] = []
+    left = num_tokens
+    with _status(f"the target writes {num_tokens} tokens at temperature {params.temperature:g} …"):
+        while left > 0:
+            num = min(left, params.max_tokens)
+            asked = params.with_(max_tokens=num, seed=params.seed + len(texts))
+            texts.append(target_text(llm, next(prompts).encode(llm.tokenizer), asked))
+            left -= len(texts[-1].output)
+    return texts
+
+
+def _along(
+    llm: LLM, config: SpeculativeConfig, texts: list[TargetText], factors: list[float]
+) -> AlphaSums:
+    from forerun.bench.alpha import AlphaSums, add_text
+    from forerun.bench.teacher_forcing import drafter_for
+
+    drafter = drafter_for(llm, config, cache_dir(os.environ))
+    sums = AlphaSums()
+    with _status(f"{config.method} guesses along …"):
+        for idx, text in enumerate(texts):
+            add_text(sums, text, drafter, factors, idx)
+    return sums
+
+
+def _row(target: str, drafter: str, temperature: float, sums: AlphaSums, seed: int) -> Row:
+    from forerun.bench.alpha import interval
+
+    def shown(betas: list[list[float]]) -> Row | None:
+        found = interval(betas, seed)
+        if found is None:
+            return None
+        return {"alpha": found.median, "low": found.low, "high": found.high}
+
+    return {
+        "target": target,
+        "drafter": drafter,
+        "temperature": temperature,
+        "num_tokens": sums.num_tokens,
+        "guessed": sums.num_guessed / sums.num_tokens,
+        "rejection": shown(sums.rejection),
+        "coupled": shown(sums.coupled),
+        "lenient": {f"{factor:g}": shown(betas) for factor, betas in sums.lenient.items()},
+    }
+
+
+def _print(rows: list[Row], factors: list[float], workload: str) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    table = Table(box=None, pad_edge=False, title=f"α on {workload}", title_justify="left")
+    columns = ("M_p", "M_q", "smpl", "α", "95 %", "coupled α", "guessed")
+    for heading in (*columns, *(f"l = {factor:g}" for factor in factors)):
+        table.add_column(heading, justify="left" if heading in columns[:3] else "right")
+    for row in rows:
+        table.add_row(*_cells(row))
+    console.print(table)
+    console.print(
+        "α: mean of Σ min(p, q) where the drafter guessed · coupled: under coupled noise · "
+        "guessed: share of tokens with a guess · l: lossy, no token above p/l",
+        style="dim",
+    )
+
+
+def _cells(row: Row) -> list[str]:
+    found, coupled = row["rejection"], row["coupled"]
+    spread = "–" if found is None else f"{found['low']:.2f} … {found['high']:.2f}"
+    lenient = [_two(value) for value in row["lenient"].values()]
+    names = [row["target"], row["drafter"].upper(), f"T={row['temperature']:g}"]
+    return [*names, _two(found), spread, _two(coupled), f"{row['guessed']:.0%}", *lenient]
+
+
+def _two(found: Row | None) -> str:
+    return "–" if found is None else f"{found['alpha']:.2f}"
+
+
+def _numbers(text: str, option: str) -> list[float]:
+    try:
+        return [float(part) for part in split(text)]
+    except ValueError:
+        raise InvalidOption(f"{option} {text!r} is not a list of numbers; write 1,0.5.") from None
+
+
+def _status(text: str) -> Any:
+    from rich.console import Console
+
+    return Console(stderr=True).status(text)

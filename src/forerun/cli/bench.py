@@ -1,0 +1,232 @@
+"""`forerun bench`: what speculation earns on this machine, side by side."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from forerun.cli.bench_options import (
+    ALL,
+    BenchOptions,
+    OutputOptions,
+    PeerOptions,
+    bench_options,
+    load_with_room,
+    max_len_for,
+    output_options,
+    peer_options,
+    split,
+)
+from forerun.cli.cache_dir import cache_dir
+from forerun.cli.engine_options import EngineOptions, engine_options
+from forerun.cli.group import INTERRUPTED
+from forerun.cli.shared_options import takes
+from forerun.errors import InvalidOption
+
+if TYPE_CHECKING:
+    from forerun.bench.peers import Peer, PeerContender
+    from forerun.bench.record import Record
+    from forerun.bench.session import Facts, Session
+    from forerun.engine import LLM, SpeculativeConfig
+
+
+@takes(engine=engine_options, options=bench_options, peers=peer_options, output=output_options)
+def bench(
+    engine: EngineOptions,
+    options: BenchOptions,
+    peers: PeerOptions,
+    output: OutputOptions,
+    show: Annotated[
+        Path | None, typer.Option("--show", help="Show this record; measure nothing.")
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with 1 if a requirement fails.")
+    ] = False,
+) -> None:
+    """Measure speculation side by side with plain decoding, class by class."""
+    from forerun.bench.record import read_record
+
+    record = read_record(show) if show else _measure(engine, options, peers, output.json)
+    _present(record, output)
+    if not record.is_complete and show is None:
+        raise typer.Exit(INTERRUPTED)
+    if strict and any(outcome.passed is False for outcome in record.verdicts):
+        raise typer.Exit(1)
+
+
+def _present(record: Record, output: OutputOptions) -> None:
+    from rich.console import Console
+
+    from forerun.bench.tables import print_record
+
+    console = Console(highlight=False)
+    print_record(console, record)
+    if output.html is not None:
+        from forerun.bench.html_report import write_report
+
+        write_report(record, output.html)
+    if output.plot is not None:
+        from forerun.bench.plots import save_plot
+
+        save_plot(record, output.plot)
+    for path in (output.json, output.html, output.plot):
+        if path is not None:
+            console.print(f"written: {path}", style="dim")
+
+
+def _measure(
+    engine: EngineOptions, options: BenchOptions, peers: PeerOptions, path: Path | None
+) -> Record:
+    opened = _open_peers(engine, options, peers)
+    try:
+        llm = load_with_room(engine, options.max_tokens)
+        session = _session(engine, options, llm, opened, path)
+        return _run_with_bar(session, llm)
+    finally:
+        for peer in {contender.peer for contender in opened}:
+            peer.close()
+
+
+def _session(
+    engine: EngineOptions,
+    options: BenchOptions,
+    llm: LLM,
+    peers: list[PeerContender],
+    path: Path | None,
+) -> Session:
+    from forerun.bench.contenders import engines
+    from forerun.bench.costs import costs_by_contender
+    from forerun.bench.session import Session
+    from forerun.bench.side_by_side import SideBySide
+    from forerun.bench.workloads import WORKLOADS, build_workloads
+    from forerun.types import SamplingParams
+
+    names = WORKLOADS if options.classes == ALL else split(options.classes)
+    workloads = build_workloads(names, options.pairs, options.seed)
+    configs = _configs(engine, options)
+    params = SamplingParams(temperature=options.temperature, seed=options.seed)
+    side = SideBySide(
+        workloads=workloads,
+        engines=engines(llm, configs, params, time.perf_counter),
+        peers=peers,
+        tokenizer=llm.tokenizer,
+        max_tokens=options.max_tokens,
+        num_pairs=options.pairs,
+        seed=options.seed,
+    )
+    sample = workloads[0].prompts[0].encode(llm.tokenizer)
+    costs = costs_by_contender(llm, configs, sample, time.perf_counter, cache_dir(os.environ))
+    return Session(side, _facts(engine, options, llm, peers), costs, path)
+
+
+def _configs(engine: EngineOptions, options: BenchOptions) -> dict[str, SpeculativeConfig]:
+    """What the user asked for as `default`, then every method at every depth."""
+    from forerun.bench.contenders import DEFAULT, sweep
+
+    given = engine.speculative_config
+    if given is None:
+        return {}
+    methods = options.method_list
+    if given.model is not None and "draft_model" not in methods:
+        methods.append("draft_model")
+    keys = {"model": given.model, "num_layers": options.num_layers}
+    return {DEFAULT: given, **sweep(methods, options.depth_list, keys)}
+
+
+def _open_peers(
+    engine: EngineOptions, options: BenchOptions, wanted: PeerOptions
+) -> list[PeerContender]:
+    """Started before our own model is loaded: a missing peer is told at once."""
+    from forerun.bench.peers import PeerContender
+
+    names = split(wanted.peers)
+    if names and options.temperature != 0:
+        raise InvalidOption("--peers answer greedily; drop --temperature.")
+    opened: list[Peer] = []
+    try:
+        for name in names:
+            opened.append(_open(name, engine, options, wanted))  # noqa: PERF401
+        return [PeerContender(p, mode) for p in opened for mode in _modes(p, wanted.peer_modes)]
+    except BaseException:
+        for peer in opened:
+            peer.close()
+        raise
+
+
+def _open(name: str, engine: EngineOptions, options: BenchOptions, wanted: PeerOptions) -> Peer:
+    from forerun.bench.peers import open_peer
+    from forerun.models.store import find_model
+
+    return open_peer(
+        name,
+        find_model(engine.model, cache_dir(os.environ)).resolve(),
+        threads=options.threads or _num_cores(),
+        max_len=max_len_for(options.max_tokens),
+        python=wanted.peer_python,
+    )
+
+
+def _modes(peer: Peer, wanted: str) -> list[str]:
+    if wanted == ALL:
+        return peer.modes
+    chosen = [mode for mode in peer.modes if mode in split(wanted)]
+    if not chosen:
+        raise InvalidOption(f"--peer-modes names none of {peer.name}'s: {', '.join(peer.modes)}.")
+    return chosen
+
+
+def _facts(
+    engine: EngineOptions, options: BenchOptions, llm: LLM, peers: list[PeerContender]
+) -> Facts:
+    from forerun.bench.identity import commit_of, model_identity, versions
+    from forerun.bench.session import Facts
+    from forerun.cli.machine import read_cpu, read_memory
+    from forerun.models.store import find_model
+
+    cpu = read_cpu()
+    path = find_model(engine.model, cache_dir(os.environ)).resolve()
+    others = {k: v for c in peers for k, v in c.peer.about["versions"].items()}
+    return Facts(
+        commit=commit_of(Path(__file__).parent),
+        machine={
+            "cpu": cpu.name,
+            "num_cores": cpu.num_cores,
+            "features": list(cpu.features),
+            "architecture": platform.machine(),
+            "memory_bytes": read_memory().total_bytes,
+        },
+        versions=versions(others),
+        model=model_identity(Path(engine.model).name, path),
+        settings={
+            **asdict(options),
+            "threads": options.threads or _num_cores(),
+            "kernels": type(llm.model.kernels).__name__,
+            "acceptance": "coupled",
+            "batch_size": 1,
+        },
+    )
+
+
+def _run_with_bar(session: Session, llm: LLM) -> Record:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import TimeRemainingColumn as Remaining
+
+    side = session.side
+    total = side.num_runs + len(side.engines) + len(side.peers)
+    columns = (BarColumn(), MofNCompleteColumn(), Remaining(), TextColumn("{task.description}"))
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("warming up", total=total)
+        return session.run(llm, lambda done: bar.update(task, advance=1, description=done))
+
+
+def _num_cores() -> int:
+    from forerun.cli.machine import read_cpu
+
+    return read_cpu().num_cores

@@ -1,0 +1,69 @@
+"""`forerun gate`: may the canary replace the baseline?"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from forerun.bench.gate import Check
+
+REFUSED = 1
+
+
+def gate(
+    baseline: Annotated[Path, typer.Argument(help="A record of what runs now.")],
+    canary: Annotated[Path, typer.Argument(help="A record of what should replace it.")],
+    baseline_contender: Annotated[
+        str, typer.Option("--baseline-contender", help="Who stands for the baseline record.")
+    ] = "plain",
+    canary_contender: Annotated[
+        str, typer.Option("--canary-contender", help="Who stands for the canary record.")
+    ] = "default",
+    latency: Annotated[
+        str, typer.Option("--latency", help="answer: mean wait of an answer; wait: single waits.")
+    ] = "answer",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Compare two bench records; exit with 0 to promote, 1 to hold back, 2 if they don't compare.
+
+    In every class: the same tokens, a lower p95 inter-token latency, at least 0.95 × the
+    throughput.
+    """
+    from forerun.bench.gate import Side, check_rollout
+    from forerun.bench.record import read_record
+
+    checks = check_rollout(
+        Side(str(baseline), read_record(baseline), baseline_contender),
+        Side(str(canary), read_record(canary), canary_contender),
+        latency,
+    )
+    is_promoted = all(check.passed for check in checks)
+    if as_json:
+        found = {"promoted": is_promoted, "checks": [asdict(check) for check in checks]}
+        typer.echo(json.dumps(found, indent=2))
+    else:
+        _print(checks, is_promoted)
+    if not is_promoted:
+        raise typer.Exit(REFUSED)
+
+
+def _print(checks: list[Check], is_promoted: bool) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for heading in ("class", "check", "baseline", "canary", ""):
+        table.add_column(heading, justify="left" if heading in ("class", "check") else "right")
+    for check in checks:
+        word = "[green]pass[/]" if check.passed else "[bold red]fail[/]"
+        table.add_row(check.workload, check.what, check.baseline, check.canary, word)
+    console = Console(highlight=False)
+    console.print(table)
+    failed = sum(not check.passed for check in checks)
+    verdict = "promote the canary" if is_promoted else f"hold it back: {failed} checks failed"
+    console.print(verdict, style="bold green" if is_promoted else "bold red")

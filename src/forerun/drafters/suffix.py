@@ -1,0 +1,183 @@
+"""Suffix lookup: what followed the longest stretch of text that stood here before?
+
+It looks in the request's own text and, for requests that carry a tenant's key, in the earlier
+outputs of that tenant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from forerun.drafters.base import Budget, RequestView
+from forerun.drafters.suffix_automaton import Match, SuffixAutomaton
+from forerun.drafters.suffix_history import END, OutputHistory
+from forerun.drafters.suffix_trust import Trust
+from forerun.errors import InvalidOption
+from forerun.types import ROOT, Acceptance, Proposal, ProposalBuilder, Verdict
+
+
+class SuffixLookup:
+    """Copies on from the longest match: as often followed, then as last followed.
+
+    A guess is made while the chance that it and all before it hold is at least `min_chance`, so
+    a short match guesses little and a long one much. `max_shared_tokens` bounds what is kept of
+    finished outputs, over all tenants; 0 turns sharing off.
+    """
+
+    offers = True
+
+    def __init__(
+        self,
+        min_match: int = 1,
+        max_match: int = 32,
+        min_chance: float = 0.25,
+        max_shared_tokens: int = 1 << 16,
+    ) -> None:
+        if not 1 <= min_match <= max_match:
+            raise InvalidOption(
+                f"suffix_min_match={min_match} and suffix_max_match={max_match} are not allowed; "
+                f"give 1 ≤ min ≤ max."
+            )
+        if not 0 <= min_chance < 1:
+            raise InvalidOption(f"suffix_min_chance={min_chance} is not allowed; give 0 ≤ x < 1.")
+        if max_shared_tokens < 0:
+            raise InvalidOption(
+                f"suffix_max_shared_tokens={max_shared_tokens} is not allowed; 0 turns sharing off."
+            )
+        self._min_match = min_match
+        self._max_match = max_match
+        self._min_chance = min_chance
+        self._history = OutputHistory(max_shared_tokens, max_match)
+        self._texts: dict[int, _OwnText] = {}
+
+    @property
+    def num_shared_tokens(self) -> int:
+        """Tokens of finished outputs that are kept now."""
+        return len(self._history)
+
+    def begin(self, request: RequestView) -> None:
+        self._texts[request.id] = _OwnText(len(request.prompt), self._max_match)
+
+    def propose(self, requests: Sequence[RequestView], budgets: Sequence[Budget]) -> list[Proposal]:
+        return [self._propose(*pair) for pair in zip(requests, budgets, strict=True)]
+
+    def commit(self, request: RequestView, verdict: Verdict) -> None:
+        """Nothing to do: `propose` reads the new tokens from the request."""
+
+    def end(self, request: RequestView) -> None:
+        if self._texts.pop(request.id, None) is None:
+            return
+        tenant = request.cache_salt
+        if tenant is not None:
+            self._history.add(tenant, request.output)
+
+    def _propose(self, request: RequestView, budget: Budget) -> Proposal:
+        text = self._texts[request.id]
+        text.extend(request.tokens)
+        builder = ProposalBuilder()
+        if budget.depth == 0:
+            return builder.build()
+        branches: set[int] = set()
+        chance = 1.0
+        for found, token in self._openings(request, text):
+            if len(branches) == budget.num_branches:
+                break
+            if token in branches:
+                continue
+            # The first guess has its context's chance; its siblings share what that leaves.
+            if not branches:
+                chance = found.chance(text.trust, 0)
+            elif len(branches) == 1:
+                chance = 1 - chance
+            branches.add(token)
+            self._add_branch(builder, found, token, budget.depth, text.trust, chance)
+        return builder.build()
+
+    def _openings(self, request: RequestView, text: _OwnText) -> Iterator[tuple[_Found, int]]:
+        """Every token that may come next, with its context: the longest contexts first."""
+        for source, match in self._found(request, text):
+            while match.length >= self._min_match:
+                for token in source.followers(match):
+                    if token != END:
+                        yield _Found(source, match), token
+                match = source.shorter(match)
+
+    def _found(self, request: RequestView, text: _OwnText) -> list[_Found]:
+        """Where to look, the longest match first; the request's own text wins a tie."""
+        sources = [(text.automaton, text.automaton.repeated_tail())]
+        tail = request.tokens[-self._max_match :]
+        sources += [(other, other.find_tail(tail)) for other in self._shared(request)]
+        found = [_Found(source, source.continued(match)) for source, match in sources]
+        known = [one for one in found if one.match.length >= self._min_match]
+        return sorted(known, key=lambda one: -one.match.length)
+
+    def _shared(self, request: RequestView) -> Iterator[SuffixAutomaton]:
+        tenant = request.cache_salt
+        return self._history.of(tenant) if tenant is not None and may_share(request) else iter(())
+
+    def _add_branch(
+        self,
+        builder: ProposalBuilder,
+        found: _Found,
+        token: int,
+        depth: int,
+        trust: Trust,
+        chance: float,
+    ) -> None:
+        """Guess `token`, which holds with `chance`, and then the best of each longer context."""
+        node = ROOT
+        for num_guesses in range(1, depth + 1):
+            if chance < self._min_chance or token == END:
+                return
+            node = builder.add(node, token)
+            found = found.after(token)
+            if found.match.length < self._min_match:
+                return
+            chance *= found.chance(trust, num_guesses)
+            token = found.source.best(found.match)
+
+
+class _Found(NamedTuple):
+    """A context, and the text it was found in."""
+
+    source: SuffixAutomaton
+    match: Match
+
+    def after(self, token: int) -> _Found:
+        return _Found(self.source, self.source.continued(self.source.after(self.match, token)))
+
+    def chance(self, trust: Trust, num_held: int) -> float:
+        """That the best follower comes next, once `num_held` guesses held."""
+        return trust.chance(self.match.length, self.source.is_unanimous(self.match), num_held)
+
+
+class _OwnText:
+    """A request's text, and how well it foretold its own output so far."""
+
+    def __init__(self, prompt_len: int, max_match: int) -> None:
+        self._prompt_len = prompt_len
+        self.automaton = SuffixAutomaton(max_match)
+        self.trust = Trust()
+
+    def extend(self, tokens: Sequence[int]) -> None:
+        for idx in range(len(self.automaton), len(tokens)):
+            if idx >= self._prompt_len:
+                self._observe(tokens[idx])
+            self.automaton.append(tokens[idx])
+
+    def _observe(self, token: int) -> None:
+        match = self.automaton.repeated_tail()
+        is_hit = match.length > 0 and self.automaton.best(match) == token
+        self.trust.observe(match.length, self.automaton.is_unanimous(match), is_hit)
+
+
+def may_share(request: RequestView) -> bool:
+    """Whether others' outputs can be guessed from without bending the request's law.
+
+    `rejection` needs guesses that know nothing of the noise they are judged by, and an earlier
+    request with the same seed had the same noise.
+    """
+    params = request.params
+    is_certain = params.temperature == 0 or params.acceptance is Acceptance.COUPLED
+    return is_certain or params.seed is None

@@ -1,0 +1,171 @@
+"""A suffix automaton that grows token by token and counts what followed."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+_NONE: Final = -1
+_ROOT: Final = 0
+
+
+class Match(NamedTuple):
+    """A string that stands in the text: the state that holds it, and how long it is."""
+
+    state: int
+    length: int
+
+
+NO_MATCH: Final = Match(_ROOT, 0)
+
+
+class SuffixAutomaton:
+    """All strings of a text: states hold those that end at the same places, edges what followed.
+
+    Strings of up to `max_match` tokens are told apart, longer contexts are cut to that. For these,
+    an edge knows how often it was taken and when last, and a state knows its best edge: the most
+    frequent one, then the most recent. A token costs a walk over the suffixes of the text that
+    differ in what they saw: a handful in practice, never more than `max_match`.
+
+    A text of n tokens has at most 2n states and 3n edges.
+    """
+
+    def __init__(self, max_match: int) -> None:
+        self._max_match = max_match
+        self._lengths = array("i", [0])  # of the longest string, by state
+        self._links = array("i", [_NONE])  # to the longest suffix with other ends, by state
+        self._best = array("i", [_NONE])  # the token most often seen next, by state
+        self._edges: list[dict[int, int]] = [{}]  # token -> edge, by state
+        self._targets = array("i")  # by edge
+        self._counts = array("i")
+        self._recency = array("i")  # the text's length when the edge was last taken
+        self._last = _ROOT  # holds the whole text
+        # The text's last `max_match` tokens. A split may move them one link up while a token is
+        # appended; both states have the same edge for it, and the longer one is never asked.
+        self._tail = NO_MATCH
+
+    def __len__(self) -> int:
+        return self._lengths[self._last]
+
+    @property
+    def num_edges(self) -> int:
+        return len(self._targets)
+
+    def append(self, token: int) -> None:
+        end = self._new_state(len(self) + 1, {})
+        state = self._last
+        while state != _NONE and token not in self._edges[state]:
+            self._edges[state][token] = self._new_edge(end)
+            state = self._links[state]
+        self._links[end] = _ROOT if state == _NONE else self._suffix_after(state, token)
+        self._last = end
+        self._count(token)
+        self._tail = self.after(self._tail, token)
+
+    def repeated_tail(self) -> Match:
+        """The longest end of the text, up to `max_match` tokens, that stood in it before."""
+        if self._tail.state != self._last:
+            return self._tail
+        link = self._links[self._last]
+        return Match(link, self._lengths[link]) if link != _NONE else NO_MATCH
+
+    def find_tail(self, tokens: Iterable[int]) -> Match:
+        """The longest end of `tokens` that stands in the text."""
+        match = NO_MATCH
+        for token in tokens:
+            while match.state != _ROOT and token not in self._edges[match.state]:
+                match = self.shorter(match)
+            if token in self._edges[match.state]:
+                match = self.after(match, token)
+        return match
+
+    def after(self, match: Match, token: int) -> Match:
+        """Where a match leads that goes on with `token`, which must have followed it before."""
+        state, length = self._targets[self._edges[match.state][token]], match.length + 1
+        if length > self._max_match:
+            length = self._max_match
+            link = self._links[state]
+            if self._lengths[link] == length:
+                state = link
+        return Match(state, length)
+
+    def continued(self, match: Match) -> Match:
+        """The match, or its longest suffix that something followed.
+
+        Nothing did where the match ends the text: a text that repeats itself goes on from there.
+        """
+        while match.length and not self._edges[match.state]:
+            match = self.shorter(match)
+        return match
+
+    def shorter(self, match: Match) -> Match:
+        """The longest suffix of a match that stands at more places than it."""
+        link = self._links[match.state]
+        return Match(link, self._lengths[link])
+
+    def best(self, match: Match) -> int:
+        """The token that followed most often, then most recently."""
+        return self._best[match.state]
+
+    def is_unanimous(self, match: Match) -> bool:
+        """Whether the same token followed every time."""
+        return len(self._edges[match.state]) == 1
+
+    def followers(self, match: Match) -> list[int]:
+        """Every token that followed: most frequent first, then most recent."""
+        edges = self._edges[match.state]
+        return sorted(edges, key=lambda token: self._rank(edges[token]), reverse=True)
+
+    def _rank(self, edge: int) -> tuple[int, int]:
+        return self._counts[edge], self._recency[edge]
+
+    def _count(self, token: int) -> None:
+        """`token` followed every suffix of the text before it."""
+        links, edges_of, best_of, counts = self._links, self._edges, self._best, self._counts
+        now, state = len(self), self._tail.state
+        while state != _ROOT:
+            edges, best = edges_of[state], best_of[state]
+            edge = edges[token]
+            counts[edge] += 1
+            self._recency[edge] = now
+            if best == _NONE or counts[edge] >= counts[edges[best]]:
+                best_of[state] = token
+            state = links[state]
+
+    def _suffix_after(self, state: int, token: int) -> int:
+        """The state whose longest string is that of `state` with `token` behind it."""
+        target = self._targets[self._edges[state][token]]
+        length = self._lengths[state] + 1
+        if self._lengths[target] == length:
+            return target
+        return self._split(target, length, state, token)
+
+    def _split(self, old: int, length: int, state: int, token: int) -> int:
+        """Strings of `old` up to `length` end at one more place now: they move to a new state."""
+        new = self._new_state(length, self._copied_edges(old))
+        self._links[new], self._links[old] = self._links[old], new
+        self._best[new] = self._best[old]
+        while state != _NONE and self._targets[self._edges[state][token]] == old:
+            self._targets[self._edges[state][token]] = new
+            state = self._links[state]
+        return new
+
+    def _copied_edges(self, state: int) -> dict[int, int]:
+        return {
+            token: self._new_edge(self._targets[edge], *self._rank(edge))
+            for token, edge in self._edges[state].items()
+        }
+
+    def _new_state(self, length: int, edges: dict[int, int]) -> int:
+        self._lengths.append(length)
+        self._links.append(_NONE)
+        self._best.append(_NONE)
+        self._edges.append(edges)
+        return len(self._edges) - 1
+
+    def _new_edge(self, target: int, count: int = 0, recency: int = 0) -> int:
+        self._targets.append(target)
+        self._counts.append(count)
+        self._recency.append(recency)
+        return len(self._targets) - 1

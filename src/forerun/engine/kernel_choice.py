@@ -1,0 +1,50 @@
+"""Which kernel set runs a model."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from forerun.errors import InvalidOption, unknown_name
+from forerun.kernels import Kernels, ReferenceKernels
+from forerun.models.store import default_cache_dir
+
+KERNEL_SETS: Final = ("auto", "cpu", "reference")
+
+Progress = Callable[[str], None]
+
+
+def choose_kernels(
+    name: str,
+    num_threads: int | None,
+    quantization: str | None,
+    cache_dir: Path | None,
+    progress: Progress | None,
+) -> Kernels:
+    """`auto` is `cpu`, or `reference` where Numba cannot compile; then it warns of what is lost."""
+    if name not in KERNEL_SETS:
+        raise unknown_name("kernel set", name, KERNEL_SETS)
+    if name == "reference":
+        if num_threads is not None or quantization is not None:
+            raise InvalidOption("threads and quantization are for the cpu kernels; drop them.")
+        return ReferenceKernels()
+    from forerun.kernels.cpu import CannotCompile, CpuKernels
+
+    try:
+        return CpuKernels(
+            num_threads,
+            quantization=quantization,
+            cache_dir=cache_dir or default_cache_dir(),
+            progress=progress,
+        )
+    except CannotCompile as error:
+        if name == "cpu" or quantization is not None:
+            raise
+        warnings.warn(
+            f"{error} The reference kernels take over: the same promises, many times slower.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return ReferenceKernels()

@@ -1,0 +1,77 @@
+"""A pass in the making."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from forerun.engine.page_promises import PagePromises
+from forerun.engine.pool import Pool
+from forerun.engine.scheduler_limits import Schedulable
+
+
+@dataclass(frozen=True)
+class Grant:
+    """One request's part of the next pass."""
+
+    request_id: int
+    num_tokens: int  # known ones: a chunk of the prompt, or the last emitted token
+    num_guesses: int = 0  # at most
+
+
+class NextPass:
+    """Tokens and pages that are left, and what was granted."""
+
+    def __init__(self, num_tokens: int, target: Pool, drafts: Sequence[Pool]) -> None:
+        self.num_tokens = num_tokens
+        self.grants: dict[int, Grant] = {}
+        self._target = PagePromises(target)
+        self._drafts = [PagePromises(pool) for pool in drafts]
+
+    def has_page_for_next(self, request: Schedulable) -> bool:
+        return self._target.num_fitting(request.id, request.num_rows, 1) == 1
+
+    def grant(self, request: Schedulable, num_tokens: int) -> int:
+        """`num_tokens` known tokens, or as many as there are pages for."""
+        num_tokens = self._target.num_fitting(request.id, request.num_rows, num_tokens)
+        assert 0 < num_tokens <= self.num_tokens, (request.id, num_tokens, self.num_tokens)
+        self._target.promise(request.id, request.num_rows + num_tokens)
+        self.grants[request.id] = Grant(request.id, num_tokens)
+        self.num_tokens -= num_tokens
+        return num_tokens
+
+    def share_guesses(self, running: Sequence[Schedulable], wanted: Mapping[int, int]) -> None:
+        """Evenly, and only behind the last known token."""
+        guessing = [r for r in running if r.id in self.grants and num_behind(r) == 1]
+        shares = share_evenly(self.num_tokens, [wanted.get(r.id, 0) for r in guessing])
+        for request, share in zip(guessing, shares, strict=True):
+            num_guesses = self._target.num_fitting(request.id, request.num_rows + 1, share)
+            for draft in self._drafts:  # which holds all known tokens before the first guess
+                num_guesses = min(
+                    num_guesses, draft.num_fitting(request.id, request.num_tokens, share)
+                )
+            if num_guesses > 0:
+                self._grant_guesses(request, num_guesses)
+
+    def _grant_guesses(self, request: Schedulable, num_guesses: int) -> None:
+        grant = replace(self.grants[request.id], num_guesses=num_guesses)
+        self.grants[request.id] = grant
+        self.num_tokens -= num_guesses
+        self._target.promise(request.id, request.num_rows + 1 + num_guesses)
+        for draft in self._drafts:
+            draft.promise(request.id, request.num_tokens + num_guesses)
+
+
+def num_behind(request: Schedulable) -> int:
+    """Known tokens that the target has not scored."""
+    return request.num_tokens - request.num_rows
+
+
+def share_evenly(total: int, wanted: Sequence[int]) -> list[int]:
+    """At most what each wants, and no one less than another who wants no more."""
+    shares, num_open = [0] * len(wanted), len(wanted)
+    for idx in sorted(range(len(wanted)), key=lambda idx: wanted[idx]):
+        shares[idx] = min(wanted[idx], total // num_open)
+        total -= shares[idx]
+        num_open -= 1
+    return shares

@@ -1,0 +1,179 @@
+"""How much each request spends on guesses: by rule, or by what has paid so far."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from forerun.drafters import Budget, Drafter
+from forerun.engine.request import Request
+from forerun.planning.choice import Candidate, Choice, Standing
+from forerun.planning.controller import Controller
+from forerun.types import ROOT, Proposal, Verdict
+
+NOTHING: Final = Budget(0)
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What a request spends this round, and on whom.
+
+    `offered` is what the drafter said already; then it is not asked again.
+    """
+
+    drafter: str | None = None
+    budget: Budget = NOTHING
+    offered: Proposal | None = None
+    choice: Choice | None = None
+
+
+class Planner(Protocol):
+    """Sees committed history and costs, never what was drawn this round."""
+
+    def plan(self, requests: Sequence[Request], num_other_tokens: int) -> list[Ask]:
+        """One ask per request; `num_other_tokens` of prompts are in the same pass."""
+        ...
+
+    def observe_draft(
+        self, drafter: str, proposals: Sequence[Proposal], seconds: float
+    ) -> None: ...
+
+    def observe_pass(self, num_tokens: int, num_requests: int, seconds: float) -> None: ...
+
+    def observe_round(
+        self, request: Request, ask: Ask, proposal: Proposal, emitted: Verdict
+    ) -> None: ...
+
+    def end(self, request: Request) -> None: ...
+
+
+@dataclass(frozen=True)
+class FixedDepth:
+    """Always the same depth, as far as the answer goes on."""
+
+    drafter: str
+    depth: int
+    num_branches: int
+
+    def plan(self, requests: Sequence[Request], num_other_tokens: int) -> list[Ask]:  # noqa: ARG002
+        return [
+            Ask(self.drafter, Budget(min(self.depth, room(request)), self.num_branches))
+            for request in requests
+        ]
+
+    def observe_draft(self, drafter: str, proposals: Sequence[Proposal], seconds: float) -> None:
+        """Costs change nothing here."""
+
+    def observe_pass(self, num_tokens: int, num_requests: int, seconds: float) -> None:
+        """Costs change nothing here."""
+
+    def observe_round(
+        self, request: Request, ask: Ask, proposal: Proposal, emitted: Verdict
+    ) -> None:
+        """Outcomes change nothing here."""
+
+    def end(self, request: Request) -> None:
+        """Nothing was kept."""
+
+
+class Adaptive:
+    """Asks the controller, and tells it everything that was measured.
+
+    A drafter that `offers` is heard every round while that is cheap, so what it would have
+    guessed is scored even when nothing is spent on it.
+    """
+
+    def __init__(
+        self, controller: Controller, drafters: Mapping[str, Drafter], budget: Budget
+    ) -> None:
+        self._controller = controller
+        self._drafters = drafters
+        self._ceiling = budget
+
+    def plan(self, requests: Sequence[Request], num_other_tokens: int) -> list[Ask]:
+        if not requests:
+            return []
+        budgets = [
+            Budget(min(self._ceiling.depth, room(request)), self._ceiling.num_branches)
+            for request in requests
+        ]
+        offers = self._offers(requests, budgets)
+        standings = [
+            Standing(
+                request.id,
+                budget.depth,
+                tuple(
+                    Candidate(name, offers[name][idx].depth if name in offers else None)
+                    for name in self._drafters
+                ),
+            )
+            for idx, (request, budget) in enumerate(zip(requests, budgets, strict=True))
+        ]
+        choices = self._controller.plan(standings, num_other_tokens)
+        return [_ask(choice, idx, offers) for idx, choice in enumerate(choices)]
+
+    def _offers(
+        self, requests: Sequence[Request], budgets: Sequence[Budget]
+    ) -> dict[str, list[Proposal]]:
+        offers = {}
+        for name, drafter in self._drafters.items():
+            if not drafter.offers or not self._controller.is_cheap(name, len(requests)):
+                continue
+            began = time.perf_counter()
+            offers[name] = drafter.propose(requests, budgets)
+            self.observe_draft(name, offers[name], time.perf_counter() - began)
+            for request, proposal in zip(requests, offers[name], strict=True):
+                self._controller.offered(request.id, name, _chains(proposal))
+        return offers
+
+    def observe_draft(self, drafter: str, proposals: Sequence[Proposal], seconds: float) -> None:
+        depth = max((proposal.depth for proposal in proposals), default=0)
+        num_nodes = sum(map(len, proposals))
+        self._controller.observe_draft(drafter, len(proposals), depth, num_nodes, seconds)
+
+    def observe_pass(self, num_tokens: int, num_requests: int, seconds: float) -> None:
+        self._controller.observe_pass(num_tokens, num_requests, seconds)
+
+    def observe_round(
+        self, request: Request, ask: Ask, proposal: Proposal, emitted: Verdict
+    ) -> None:
+        if ask.drafter is not None and len(proposal):
+            branch, num_guessed = _branch_tried(proposal, emitted)
+            self._controller.observe_verified(
+                request.id, ask.drafter, num_guessed, emitted.num_accepted, branch
+            )
+        self._controller.emitted(request.id, emitted.tokens)
+
+    def end(self, request: Request) -> None:
+        self._controller.end(request.id)
+
+
+def room(request: Request) -> int:
+    """Guesses that still fit: the round emits one token more than it accepts."""
+    return max(0, request.num_left - 1)
+
+
+def _ask(choice: Choice, idx: int, offers: Mapping[str, Sequence[Proposal]]) -> Ask:
+    budget = Budget(choice.depth, choice.num_branches)
+    if choice.drafter is None or choice.depth == 0:
+        return Ask(choice=choice)
+    offered = None
+    if choice.drafter in offers:
+        offered = offers[choice.drafter][idx].pruned(choice.depth, choice.num_branches)
+    return Ask(choice.drafter, budget, offered, choice)
+
+
+def _chains(proposal: Proposal) -> list[tuple[int, ...]]:
+    """The deepest path below each child of the root."""
+    return [proposal.path_tokens(proposal.tree.deepest(c)) for c in proposal.tree.children(ROOT)]
+
+
+def _branch_tried(proposal: Proposal, emitted: Verdict) -> tuple[int, int]:
+    """(which child of the root, how many guesses were judged along it)."""
+    children = proposal.tree.children(ROOT)
+    branch = children.index(emitted.path[0]) if emitted.path else len(children) - 1
+    if emitted.final is None:  # the answer ended inside the path
+        return branch, emitted.num_accepted
+    return branch, proposal.tree.depths[proposal.tree.deepest(children[branch])]

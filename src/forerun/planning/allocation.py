@@ -1,0 +1,195 @@
+"""Who guesses how deep, so that the whole batch earns the most tokens per second.
+
+All requests share one pass, whose cost depends on the tokens of all of them, and a drafter's
+levels, which are run for all its requests at once. So the choice is joint:
+
+    maximise (requests + Σ gains) / (pass(tokens of all) + draft(levels, requests))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from forerun.planning.cost_model import CostModel
+
+_BETTER: Final = 1 + 1e-12  # beyond what rounding can pretend
+
+
+@dataclass(frozen=True)
+class Line:
+    """One way for a request to guess: `gains[k]` accepted guesses expected on level k + 1."""
+
+    drafter: str
+    num_branches: int
+    gains: Sequence[float]  # never rising
+    is_costly: bool  # asking costs time; a cheap drafter was asked already
+
+    def surplus(self, price: float) -> float:
+        """What is left of the gains, at best, when every guess costs `price` tokens."""
+        return sum(max(0.0, gain - self.num_branches * price) for gain in self.gains)
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one request gets: a line and how deep; depth 0 is plain."""
+
+    line: Line | None
+    depth: int
+
+    @property
+    def tokens(self) -> float:
+        return 1 + (sum(self.line.gains[: self.depth]) if self.line else 0.0)
+
+    @property
+    def num_nodes(self) -> int:
+        return self.depth * self.line.num_branches if self.line else 0
+
+
+PLAIN: Final = Share(None, 0)
+
+
+def replaced(shares: Sequence[Share], idx: int, share: Share) -> list[Share]:
+    """The same shares with another one at `idx`."""
+    return [*shares[:idx], share, *shares[idx + 1 :]]
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """One share per request, and what the round is expected to yield and to cost."""
+
+    shares: tuple[Share, ...]
+    tokens: float
+    seconds: float
+
+    @property
+    def rate(self) -> float:
+        return self.tokens / self.seconds
+
+    @property
+    def num_nodes(self) -> int:
+        return sum(share.num_nodes for share in self.shares)
+
+
+class Allocator:
+    """Finds the best allocation for one round.
+
+    For given lines the best use of n guesses is exact: gains never rise along a line, so taking
+    the largest first is optimal for every n, and one walk over the sorted gains sees all n. Which
+    line each request follows is settled by the price of a token: what a guess adds to the pass,
+    in tokens that the time would earn otherwise.
+    """
+
+    def __init__(self, costs: CostModel, num_other_tokens: int = 0) -> None:
+        self._costs = costs
+        self._num_other = num_other_tokens  # prompt chunks in the same pass
+        self._seconds: dict[int, float] = {}  # of a pass, by its tokens
+
+    def best(self, lines: Sequence[Sequence[Line]]) -> Allocation:
+        """At equal rates, the fewest guesses."""
+        best = self.evaluate([PLAIN] * len(lines))
+        has_rivals = any(len(choices) > 1 for choices in lines)
+        for _ in range(2 if has_rivals else 1):
+            price = self._price(best)
+            for drafter in _teams(lines):
+                found = self._fill([_pick(own, drafter, price) for own in lines], drafter)
+                if found.rate > best.rate * _BETTER:
+                    best = found
+        return best
+
+    def evaluate(self, shares: Sequence[Share]) -> Allocation:
+        """What these shares yield and cost together."""
+        num_nodes = sum(share.num_nodes for share in shares)
+        seconds = self._pass_seconds(len(shares), num_nodes)
+        used = [(s.line, s.depth) for s in shares if s.line and s.line.is_costly and s.depth]
+        for drafter in {line.drafter for line, _ in used}:
+            mine = [(line, depth) for line, depth in used if line.drafter == drafter]
+            num_branches = max(line.num_branches for line, _ in mine)
+            depth = max(depth for _, depth in mine)
+            seconds += self._costs.draft_seconds(drafter, len(mine), depth, num_branches)
+        return Allocation(tuple(shares), sum(share.tokens for share in shares), seconds)
+
+    def _price(self, allocation: Allocation) -> float:
+        """Over a few tokens, since a pass's cost may go up in steps."""
+        num_requests, num_nodes = len(allocation.shares), allocation.num_nodes
+        more = self._pass_seconds(num_requests, num_nodes + 4)
+        return (more - self._pass_seconds(num_requests, num_nodes)) / 4 * allocation.rate
+
+    def _fill(self, picked: Sequence[Line | None], drafter: str | None) -> Allocation:
+        """The best depths for one line each. A costly drafter's levels cost the same for one
+        request as for all, so every number of levels is tried."""
+        steps = _steps(picked)
+        costly = [line for line in picked if line is not None and line.is_costly]
+        most = max((len(line.gains) for line in costly), default=0)
+        best_rate, best_steps = 0.0, steps[:0]
+        for num_levels in range(1 if costly else 0, most + 1):
+            draft = 0.0
+            if drafter is not None and costly:
+                draft = self._costs.draft_seconds(drafter, len(costly), num_levels)
+            allowed = [s for s in steps if s.level < num_levels or not s.is_costly]
+            rate, num_taken = self._walk(allowed, len(picked), draft)
+            if rate > best_rate * _BETTER:
+                best_rate, best_steps = rate, allowed[:num_taken]
+        depths = [0] * len(picked)
+        for step in best_steps:
+            depths[step.idx] = step.level + 1
+        return self.evaluate(
+            [Share(line, d) if d else PLAIN for line, d in zip(picked, depths, strict=True)]
+        )
+
+    def _walk(self, steps: Sequence[_Step], num_requests: int, draft: float) -> tuple[float, int]:
+        """The best rate along the steps, and how many of them it takes."""
+        tokens, num_nodes = float(num_requests), 0
+        best_rate, num_taken = 0.0, 0
+        for num, step in enumerate(steps, start=1):
+            tokens += step.gain
+            num_nodes += step.num_branches
+            rate = tokens / (self._pass_seconds(num_requests, num_nodes) + draft)
+            if rate > best_rate * _BETTER:
+                best_rate, num_taken = rate, num
+        return best_rate, num_taken
+
+    def _pass_seconds(self, num_requests: int, num_nodes: int) -> float:
+        num_tokens = self._num_other + num_requests + num_nodes
+        if num_tokens not in self._seconds:
+            self._seconds[num_tokens] = self._costs.pass_seconds(num_tokens)
+        return self._seconds[num_tokens]
+
+
+class _Step(NamedTuple):
+    """One more level for one request."""
+
+    worth: float  # gain per guess, negated so that the best sorts first
+    level: int
+    idx: int
+    gain: float
+    num_branches: int
+    is_costly: bool
+
+
+def _steps(picked: Sequence[Line | None]) -> list[_Step]:
+    return sorted(
+        _Step(-gain / line.num_branches, level, idx, gain, line.num_branches, line.is_costly)
+        for idx, line in enumerate(picked)
+        if line is not None
+        for level, gain in enumerate(line.gains)
+    )
+
+
+def _teams(lines: Sequence[Sequence[Line]]) -> list[str | None]:
+    """Cheap drafters alone; then each costly one beside them."""
+    costly = {line.drafter: None for choices in lines for line in choices if line.is_costly}
+    return [None, *costly]
+
+
+def _pick(choices: Sequence[Line], drafter: str | None, price: float) -> Line | None:
+    """The line with the largest surplus at this price, among the team's."""
+    best, best_surplus = None, 0.0
+    for line in choices:
+        if line.is_costly and line.drafter != drafter:
+            continue
+        surplus = line.surplus(price)
+        if surplus > best_surplus:
+            best, best_surplus = line, surplus
+    return best

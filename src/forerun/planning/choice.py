@@ -1,0 +1,60 @@
+"""What the controller is asked, and what it answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Reason(StrEnum):
+    """Why a choice was made, in a word for `stats` and `--trace`."""
+
+    PAYS = "pays"  # the most tokens per second that are to be had
+    NOTHING_PAYS = "nothing pays"  # guesses cost more than they would bring
+    SILENT = "silent"  # no candidate has a guess
+    NO_ROOM = "no room"  # the answer ends here
+    PROBE = "probe"  # to see whether a costly drafter pays by now
+    BASELINE = "baseline"  # to see what a plain pass costs by now
+    FIXED = "fixed"  # the depth is not for the controller to choose
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A drafter that may guess for a request.
+
+    `num_offered` is how deep its answer will be, where that is known: 0 where it is silent. In
+    `rejection` it may depend on committed history only, never on what was drawn.
+    """
+
+    drafter: str
+    num_offered: int | None = None
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A request before a round: what it may spend, and who would guess for it."""
+
+    request: int
+    max_depth: int  # guesses that still fit into its answer
+    candidates: tuple[Candidate, ...]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a request spends this round. `expected_seconds` is the round's, for all requests."""
+
+    drafter: str | None
+    depth: int
+    num_branches: int
+    expected_tokens: float
+    expected_seconds: float
+    reason: Reason
+
+    def __str__(self) -> str:
+        what = f"{self.drafter} to depth {self.depth}" if self.drafter else "plain"
+        if self.num_branches > 1:
+            what += f" in {self.num_branches} branches"
+        return (
+            f"{what} ({self.reason}): {self.expected_tokens:.2f} tokens expected, "
+            f"the round takes {self.expected_seconds * 1e3:.1f} ms"
+        )

@@ -1,0 +1,193 @@
+"""The controller: each round, what every request spends on guesses; 0 is an answer.
+
+It works on numbers that others measured and on committed history, has no clock of its own, and
+answers the same to the same observations. A round, as the engine calls it:
+
+    is_cheap, offered     cheap drafters say what they would guess, used or not
+    plan                  a Choice for every request
+    observe_draft         what a drafter's answer took
+    observe_pass          what the target's pass took
+    observe_verified      how far a costly drafter's guesses held
+    emitted               the tokens that came out; open offers are scored against them
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from forerun.planning.allocation import PLAIN, Allocation, Allocator, Line, Share, replaced
+from forerun.planning.beliefs import Beliefs
+from forerun.planning.choice import Choice, Reason, Standing
+from forerun.planning.cost_model import CostModel
+from forerun.planning.probing import Allowance, BaselineClock, Probe, find_probe
+
+_CHEAP: Final = 0.01  # of a plain pass: what asking may cost and still be done every round
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a user set: `num_speculative_tokens`, `num_branches`, `adaptive`."""
+
+    max_depth: int
+    num_branches: int = 1
+    is_adaptive: bool = True
+
+
+class Controller:
+    """Chooses drafter, depth and branches for each request of a batch."""
+
+    def __init__(self, limits: Limits, costs: CostModel) -> None:
+        self.costs = costs
+        self.beliefs = Beliefs()
+        self.allowance = Allowance(costs.pass_seconds(1))
+        self._limits = limits
+        self._baseline = BaselineClock()
+        self._choices: dict[int, Choice] = {}
+        self._probe_seconds: dict[int, float] = {}
+
+    def is_cheap(self, drafter: str, num_requests: int) -> bool:
+        """Whether to ask this drafter every round: its guesses are then scored for nothing."""
+        asking = self.costs.draft_seconds(drafter, num_requests, self._limits.max_depth)
+        return asking <= _CHEAP * self.costs.pass_seconds(num_requests)
+
+    def offered(self, request: int, drafter: str, branches: Sequence[Sequence[int]]) -> None:
+        """A cheap drafter would guess these chains, one per branch; () if it is silent."""
+        self.beliefs.offer(request, drafter, branches)
+
+    def plan(self, standings: Sequence[Standing], num_other_tokens: int = 0) -> list[Choice]:
+        """One choice per standing; `num_other_tokens` are in the same pass whatever is chosen."""
+        allocator = Allocator(self.costs, num_other_tokens)
+        lines = [self._lines(standing, len(standings)) for standing in standings]
+        if not self._limits.is_adaptive:
+            shares = [Share(own[0], len(own[0].gains)) if own else PLAIN for own in lines]
+            return self._chosen(standings, allocator.evaluate(shares), Reason.FIXED)
+        best = allocator.best(lines)
+        plain = allocator.evaluate([PLAIN] * len(lines))
+        if best.num_nodes and self._baseline.is_due and self._buy_baseline(best, plain):
+            return self._chosen(standings, plain, Reason.BASELINE)
+        probe = self._find_probe(standings, lines, best, allocator)
+        if probe is None:
+            return self._chosen(standings, best, Reason.PAYS)
+        probing = allocator.evaluate(replaced(best.shares, probe.idx, probe.share))
+        self._buy_probe(probe, standings[probe.idx].request)
+        return self._chosen(standings, probing, Reason.PAYS, probe.idx)
+
+    def observe_draft(
+        self, drafter: str, num_requests: int, depth: int, num_nodes: int, seconds: float
+    ) -> None:
+        """A drafter answered `num_requests` at once with `num_nodes` guesses to `depth`."""
+        self.costs.observe_draft(drafter, num_requests, depth, num_nodes, seconds)
+        self.allowance.earn(seconds)
+
+    def observe_pass(self, num_tokens: int, num_requests: int, seconds: float) -> None:
+        """A target pass; without guesses or prompts it has one token per request."""
+        surprise = self.costs.observe_pass(num_tokens, seconds)
+        self._baseline.observe(num_tokens == num_requests, surprise)
+        self.allowance.earn(seconds)
+
+    def observe_verified(
+        self, request: int, drafter: str, num_guessed: int, num_accepted: int, branch: int = 0
+    ) -> None:
+        """The target accepted `num_accepted` guesses of a path of `num_guessed`.
+
+        Where the answer was cut inside the path, `num_guessed` ends at the cut. `branch` is the
+        sibling that held at the root, or the last one if all missed. The guesses of a drafter
+        that offers are scored by `emitted`.
+        """
+        if not self.beliefs.is_offering(request, drafter):
+            self.beliefs.observe(request, drafter, num_guessed, num_accepted, branch=branch)
+        at_stake = self._probe_seconds.pop(request, 0.0)
+        self.allowance.spend(-min(at_stake, num_accepted * self.costs.pass_seconds(1)))
+
+    def observe_silent(
+        self, request: int, drafter: str, num_guessed: int, num_matched: int
+    ) -> None:
+        """Guesses that nobody verified, compared with the text by someone else."""
+        self.beliefs.observe(request, drafter, num_guessed, num_matched)
+
+    def emitted(self, request: int, tokens: Sequence[int]) -> None:
+        """The request's text went on with `tokens`."""
+        choice = self._choices.get(request)
+        self.beliefs.follow(request, tokens, choice.drafter if choice else None)
+
+    def end(self, request: int) -> None:
+        self.beliefs.end(request)
+        self._choices.pop(request, None)
+        self._probe_seconds.pop(request, None)
+
+    def _lines(self, standing: Standing, num_requests: int) -> list[Line]:
+        """Every way this request could guess."""
+        room = min(standing.max_depth, self._limits.max_depth)
+        lines = []
+        for candidate in standing.candidates:
+            name, offered = candidate.drafter, candidate.num_offered
+            self.beliefs.age(standing.request, name)
+            depth = room if offered is None else min(room, offered)
+            if depth < 1:
+                continue
+            estimate = self.beliefs.of(standing.request, name)
+            is_costly = offered is None and not self.is_cheap(name, num_requests)
+            widths = range(1, self._limits.num_branches + 1)
+            if not self._limits.is_adaptive:
+                widths = widths[-1:]
+            lines += [Line(name, b, estimate.gains(depth, b), is_costly) for b in widths]
+        return lines
+
+    def _buy_baseline(self, best: Allocation, plain: Allocation) -> bool:
+        """Give up the tokens that `best` would bring in the time of a plain pass."""
+        loss = plain.seconds * (1 - plain.rate / best.rate)
+        if not self.allowance.affords(loss):
+            return False
+        self.allowance.spend(loss)
+        return True
+
+    def _find_probe(
+        self,
+        standings: Sequence[Standing],
+        lines: Sequence[Sequence[Line]],
+        best: Allocation,
+        allocator: Allocator,
+    ) -> Probe | None:
+        unseen = [
+            {line.drafter: self.beliefs.num_unseen(standing.request, line.drafter) for line in own}
+            for standing, own in zip(standings, lines, strict=True)
+        ]
+        return find_probe(best, lines, unseen, allocator, self.allowance)
+
+    def _buy_probe(self, probe: Probe, request: int) -> None:
+        """What it brings in is paid back when it is verified."""
+        self.allowance.spend(probe.seconds)
+        self._probe_seconds[request] = probe.seconds
+
+    def _chosen(
+        self,
+        standings: Sequence[Standing],
+        allocation: Allocation,
+        reason: Reason,
+        probe_idx: int | None = None,
+    ) -> list[Choice]:
+        choices = []
+        for idx, (standing, share) in enumerate(zip(standings, allocation.shares, strict=True)):
+            line = share.line
+            why = reason if line or reason is Reason.BASELINE else _why_plain(standing)
+            choice = Choice(
+                line.drafter if line else None,
+                share.depth,
+                line.num_branches if line else 1,
+                share.tokens,
+                allocation.seconds,
+                Reason.PROBE if idx == probe_idx else why,
+            )
+            self._choices[standing.request] = choice
+            choices.append(choice)
+        return choices
+
+
+def _why_plain(standing: Standing) -> Reason:
+    if standing.max_depth < 1:
+        return Reason.NO_ROOM
+    if all(candidate.num_offered == 0 for candidate in standing.candidates):
+        return Reason.SILENT
+    return Reason.NOTHING_PAYS

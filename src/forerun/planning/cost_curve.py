@@ -1,0 +1,125 @@
+"""What a target pass costs by the number of its tokens: measured, then corrected."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
+from statistics import median
+from typing import Final
+
+from forerun.errors import InvalidOption
+from forerun.planning.ranges import check_count, check_positive
+
+# One pass may be slow for reasons of its own (another process, a page fault), so a surprise
+# counts at most this much, in log seconds.
+MOST_SURPRISE: Final = 0.3
+_SPEED_RATE: Final = 0.2
+_SHAPE_RATE: Final = 0.15
+_SHARE_RATE: Final = 0.05
+
+CALIBRATION_SIZES: Final = (1, 2, 3, 4, 6, 9, 16, 32)
+
+
+def calibration_sizes(max_num_tokens: int) -> tuple[int, ...]:
+    """Sizes to measure where a pass holds up to `max_num_tokens`: dense at first, then doubling."""
+    sizes = [size for size in CALIBRATION_SIZES if size < max_num_tokens]
+    while sizes and 2 * sizes[-1] < max_num_tokens:
+        sizes.append(2 * sizes[-1])
+    return (*sizes, max_num_tokens)
+
+
+def clipped(surprise: float) -> float:
+    return max(-MOST_SURPRISE, min(MOST_SURPRISE, surprise))
+
+
+class CostCurve:
+    """Seconds of a pass over n tokens = speed · shape(n).
+
+    `speed` is the machine's, here and now: every pass corrects it quickly. `shape` is what
+    decisions rest on: straight lines between sizes, never falling. A size corrects its own
+    point only as far as it is *not* the size that nearly all passes have: a machine that
+    slows down under passes of one size says nothing about how sizes compare.
+    """
+
+    def __init__(self, points: Iterable[tuple[int, float]]) -> None:
+        ordered = sorted(points)
+        self._sizes = [check_count(size, "a pass size") for size, _ in ordered]
+        if not ordered or len(set(self._sizes)) < len(ordered):
+            raise InvalidOption("a cost curve needs at least one size, each given once.")
+        seconds = [check_positive(cost, f"the seconds of {n} tokens") for n, cost in ordered]
+        self._log_shape = [math.log(cost) for cost in seconds]
+        self._shares = [0.0] * len(ordered)  # of recent passes, near each size
+        self._num_passes = 0
+        self._log_speed = 0.0
+        self._refresh()
+
+    @classmethod
+    def calibrate(
+        cls,
+        measure: Callable[[int], float],
+        sizes: Sequence[int] = CALIBRATION_SIZES,
+        num_repeats: int = 5,
+    ) -> CostCurve:
+        """`measure(n)` runs a pass over n tokens and returns its seconds.
+
+        Sizes take turns, so that a slow moment of the machine does not fall on one of them; the
+        first turn only warms up.
+        """
+        turns = [[measure(size) for size in sizes] for _ in range(num_repeats + 1)]
+        columns = zip(*turns[1:], strict=True)
+        return cls((n, median(column)) for n, column in zip(sizes, columns, strict=True))
+
+    @property
+    def points(self) -> tuple[tuple[int, float], ...]:
+        return tuple((size, self.seconds(size)) for size in self._sizes)
+
+    @property
+    def speed(self) -> float:
+        """Seconds now per second at calibration."""
+        return self._speed
+
+    def seconds(self, num_tokens: int) -> float:
+        """Beyond the last size the last slope goes on."""
+        sizes, shape = self._sizes, self._shape
+        right = bisect_left(sizes, num_tokens)
+        if right < len(sizes) and sizes[right] == num_tokens:
+            return self._speed * shape[right]
+        if len(sizes) == 1 or right == 0:
+            return self._speed * shape[0]
+        right = min(right, len(sizes) - 1)
+        slope = (shape[right] - shape[right - 1]) / (sizes[right] - sizes[right - 1])
+        return self._speed * (shape[right - 1] + slope * (num_tokens - sizes[right - 1]))
+
+    def observe(self, num_tokens: int, seconds: float) -> float:
+        """A pass over `num_tokens` took `seconds`; returns the surprise in log seconds."""
+        surprise = math.log(max(seconds, 1e-9) / self.seconds(num_tokens))
+        if num_tokens > self._sizes[-1]:
+            return surprise
+        self._count(num_tokens)
+        for idx, weight in self._neighbours(num_tokens):
+            rate = _SHAPE_RATE * weight * (1 - self._shares[idx])
+            self._log_shape[idx] += rate * clipped(surprise)
+        self._log_speed += _SPEED_RATE * clipped(surprise)
+        self._refresh()
+        return surprise
+
+    def _neighbours(self, num_tokens: int) -> list[tuple[int, float]]:
+        right = bisect_left(self._sizes, num_tokens)
+        if right == 0 or self._sizes[right] == num_tokens:
+            return [(right, 1.0)]
+        low, high = self._sizes[right - 1], self._sizes[right]
+        share = (num_tokens - low) / (high - low)
+        return [(right - 1, 1 - share), (right, share)]
+
+    def _count(self, num_tokens: int) -> None:
+        self._num_passes += 1
+        rate = max(_SHARE_RATE, 1 / self._num_passes)
+        self._shares = [share * (1 - rate) for share in self._shares]
+        for idx, weight in self._neighbours(num_tokens):
+            self._shares[idx] += rate * weight
+
+    def _refresh(self) -> None:
+        self._speed = math.exp(self._log_speed)
+        self._shape = list(accumulate(map(math.exp, self._log_shape), max))

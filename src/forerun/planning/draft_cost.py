@@ -1,0 +1,56 @@
+"""What a drafter's answer costs: a share for each request, and a share for each level."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from forerun.planning.cost_curve import clipped
+
+_KEPT: Final = 0.97  # of what is known, per observation
+_LEAN: Final = 0.02
+_NUM_TRUSTING: Final = 3  # observations before surprises are clipped
+
+
+class DraftCost:
+    """seconds = per_request · requests + per_level · levels, by decayed least squares.
+
+    `levels` counts each level by what a pass over its nodes costs against a pass over one, so a
+    draft model's level grows with the batch as the target's pass does; a lookup has no levels
+    to speak of. Both shares stay 0 or more.
+    """
+
+    def __init__(self, per_request: float, per_level: float) -> None:
+        self.per_request = per_request
+        self.per_level = per_level
+        self.num_observed = 0
+        self._rr = self._ll = self._rl = self._ry = self._ly = 0.0  # the normal equations
+
+    def seconds(self, num_requests: int, num_levels: float) -> float:
+        return self.per_request * num_requests + self.per_level * num_levels
+
+    def observe(self, num_requests: int, num_levels: float, seconds: float) -> None:
+        self.num_observed += 1
+        expected = self.seconds(num_requests, num_levels)
+        if self.num_observed > _NUM_TRUSTING and expected > 0:
+            seconds = expected * math.exp(clipped(math.log(max(seconds, 1e-9) / expected)))
+        self._rr = _KEPT * self._rr + num_requests**2
+        self._ll = _KEPT * self._ll + num_levels**2
+        self._rl = _KEPT * self._rl + num_requests * num_levels
+        self._ry = _KEPT * self._ry + num_requests * seconds
+        self._ly = _KEPT * self._ly + num_levels * seconds
+        self._solve()
+
+    def _solve(self) -> None:
+        """Leaning on the present shares where all answers look alike and cannot tell them apart."""
+        lean = _LEAN * (self._rr + self._ll)
+        rr, ll = self._rr + lean, self._ll + lean
+        ry, ly = self._ry + lean * self.per_request, self._ly + lean * self.per_level
+        determinant = rr * ll - self._rl**2
+        per_request = (ry * ll - ly * self._rl) / determinant
+        per_level = (ly * rr - ry * self._rl) / determinant
+        if per_request < 0:
+            per_request, per_level = 0.0, ly / ll
+        elif per_level < 0:
+            per_request, per_level = ry / rr, 0.0
+        self.per_request, self.per_level = per_request, per_level

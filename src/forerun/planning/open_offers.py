@@ -1,0 +1,88 @@
+"""Scoring guesses that nobody verified: the text itself tells whether they would have held."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Score:
+    """What new tokens said about an offer; see `AcceptanceEstimate.observe`."""
+
+    num_guessed: int
+    num_matched: int
+    num_known: int
+    branch: int
+
+
+class OpenOffer:
+    """One offer, a chain per branch, compared with the text until it misses or ends."""
+
+    def __init__(self, branches: Sequence[Sequence[int]]) -> None:
+        assert branches
+        assert all(branches)
+        self._branches = branches
+        self._branch = len(branches) - 1
+        self._num_matched = 0
+        self.is_open = True
+
+    def follow(self, tokens: Sequence[int]) -> Score | None:
+        """The text went on with `tokens`."""
+        num_known = self._num_matched
+        num_guessed = num_known
+        for token in tokens:
+            if not self.is_open:
+                break
+            num_guessed += 1
+            self._step(token)
+        if num_guessed == num_known:
+            return None
+        return Score(num_guessed, self._num_matched, num_known, self._branch)
+
+    def _step(self, token: int) -> None:
+        if self._num_matched == 0:
+            firsts = [branch[0] for branch in self._branches]
+            if token in firsts:
+                self._branch = firsts.index(token)
+        chain = self._branches[self._branch]
+        if chain[self._num_matched] == token:
+            self._num_matched += 1
+            self.is_open = self._num_matched < len(chain)
+        else:
+            self.is_open = False
+
+
+class OpenOffers:
+    """For each request and drafter one open offer at a time, as rounds of its own would be."""
+
+    def __init__(self) -> None:
+        self._latest: dict[int, dict[str, Sequence[Sequence[int]]]] = {}
+        self._open: dict[int, dict[str, OpenOffer]] = {}
+
+    def add(self, request: int, drafter: str, branches: Sequence[Sequence[int]]) -> None:
+        """What the drafter would guess now; no branches if it is silent."""
+        self._latest.setdefault(request, {})[drafter] = branches
+
+    def drafters(self, request: int) -> list[str]:
+        """Those whose offers are scored: asked this round, or with an offer still open."""
+        return list(self._latest.get(request, {}) | self._open.get(request, {}))
+
+    def follow(
+        self, request: int, drafter: str, tokens: Sequence[int], *, was_used: bool
+    ) -> Score | None:
+        """The latest offer is taken up when it was used, or when the one before is closed."""
+        branches = self._latest.get(request, {}).pop(drafter, ())
+        still_open = self._open.setdefault(request, {})
+        if branches and (was_used or drafter not in still_open):
+            still_open[drafter] = OpenOffer(branches)
+        if drafter not in still_open:
+            return None
+        score = still_open[drafter].follow(tokens)
+        if not still_open[drafter].is_open:
+            del still_open[drafter]
+        return score
+
+    def end(self, request: int) -> None:
+        self._latest.pop(request, None)
+        self._open.pop(request, None)

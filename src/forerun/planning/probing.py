@@ -1,0 +1,112 @@
+"""When to spend a little time on finding out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from forerun.planning.allocation import PLAIN, Allocation, Allocator, Line, Share, replaced
+
+_SHARE: Final = 0.01  # of all time may go into probes
+_START: Final = 4.0  # plain passes that a fresh engine may spend at once
+_SHORTEST: Final = 16
+_LONGEST: Final = 256
+_SURPRISE: Final = 0.1
+
+
+class Allowance:
+    """Probes never cost more than 1 % of the time that has passed, plus a fixed start."""
+
+    def __init__(self, plain_seconds: float) -> None:
+        self._most = _START * plain_seconds
+        self._left = self._most
+        self.seconds_spent = 0.0
+
+    def earn(self, seconds: float) -> None:
+        self._left = min(self._most, self._left + _SHARE * seconds)
+
+    def affords(self, seconds: float) -> bool:
+        return seconds <= self._left
+
+    def spend(self, seconds: float) -> None:
+        """A negative sum pays back what a probe earned."""
+        self._left -= seconds
+        self.seconds_spent += seconds
+
+
+class BaselineClock:
+    """Counts passes since the last plain one. Where every pass carries guesses, nothing else would
+    show that plain passes have become cheaper than was measured at start.
+
+    Agreement doubles the wait, a surprise takes it back to the shortest.
+    """
+
+    def __init__(self) -> None:
+        self._wait = _SHORTEST
+        self._num_passes = 0
+
+    @property
+    def is_due(self) -> bool:
+        return self._num_passes >= self._wait
+
+    def observe(self, is_plain: bool, surprise: float) -> None:
+        self._num_passes += 1
+        if is_plain:
+            agrees = abs(surprise) < _SURPRISE
+            self._wait = min(_LONGEST, 2 * self._wait) if agrees else _SHORTEST
+            self._num_passes = 0
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Let one request try a drafter that is not believed to pay."""
+
+    idx: int  # of the request in the batch
+    share: Share
+    seconds: float  # what it adds to the round
+
+
+def find_probe(
+    best: Allocation,
+    lines: Sequence[Sequence[Line]],
+    unseen: Sequence[Mapping[str, int]],
+    allocator: Allocator,
+    allowance: Allowance,
+) -> Probe | None:
+    """One guess by the drafter about which the least was learnt lately, if it is affordable and
+    could pay. Many shallow probes find a change sooner than few deep ones."""
+    waiting = [
+        (-unseen[idx][line.drafter], idx, line)
+        for idx, own in enumerate(lines)
+        if not best.shares[idx].depth
+        for line in own
+        if line.is_costly and line.num_branches == 1
+    ]
+    if not waiting:
+        return None
+    _, idx, line = min(waiting, key=lambda found: found[:2])
+    share = Share(line, 1)
+    seconds = allocator.evaluate(replaced(best.shares, idx, share)).seconds - best.seconds
+    if allowance.affords(seconds) and _could_pay(best, lines, line.drafter, allocator):
+        return Probe(idx, share, seconds)
+    return None
+
+
+def _could_pay(
+    best: Allocation, lines: Sequence[Sequence[Line]], drafter: str, allocator: Allocator
+) -> bool:
+    """Whether the round would be better if every guess of this drafter held."""
+    certain = [
+        next((replace(x, gains=[1.0] * len(x.gains)) for x in own if x.drafter == drafter), None)
+        for own in lines
+    ]
+    most = max(len(line.gains) for line in certain if line)
+    return any(
+        allocator.evaluate([_capped(line, depth) for line in certain]).rate > best.rate
+        for depth in range(1, most + 1)
+    )
+
+
+def _capped(line: Line | None, depth: int) -> Share:
+    return Share(line, min(depth, len(line.gains))) if line else PLAIN

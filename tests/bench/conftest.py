@@ -1,0 +1,14 @@
+"""What the tests of this room share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from forerun.engine import LLM
+
+
+@pytest.fixture(scope="package")
+def llm(tiny_path: Path) -> LLM:
+    return LLM(tiny_path, max_num_seqs=1, speculative_config=None)

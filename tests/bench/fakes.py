@@ -1,0 +1,95 @@
+"""Contenders with made-up times, and records of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from forerun.bench.contenders import DEFAULT, PLAIN
+from forerun.bench.prediction import Costs
+from forerun.bench.record import Record
+from forerun.bench.session import Facts, Session
+from forerun.bench.side_by_side import SideBySide
+from forerun.bench.timed_run import Pass, TimedRun
+from forerun.bench.workloads import build_workloads
+from forerun.engine import LLM
+from forerun.planning.verify_cost import LinearVerifyCost
+
+FACTS = Facts(
+    commit="c0ffee",
+    machine={"cpu": "Abacus", "num_cores": 2, "architecture": "beads"},
+    versions={"forerun": "0"},
+    model={"name": "toy", "file": "toy.gguf", "num_bytes": 8, "sha256": "ab"},
+    settings={"max_tokens": 8, "temperature": 0.0, "seed": 0, "acceptance": "coupled"},
+)
+COSTS = Costs(draft_step=0.0, verify=LinearVerifyCost(0.0), plain_seconds=0.01)
+
+
+def made_run(
+    tokens: Sequence[int] = (1, 2, 3, 4, 5), per_pass: int = 1, seconds: float = 0.01
+) -> TimedRun:
+    """The first token after 0.1 s, then `per_pass` tokens every `seconds`, all guesses held."""
+    arrivals, passes, at, left = [(0.1, 1)], list[Pass](), 0.1, len(tokens) - 1
+    while left > 0:
+        num, at = min(per_pass, left), at + seconds
+        arrivals.append((at, num))
+        passes.append(Pass(per_pass - 1, per_pass - 1, num - 1, seconds))
+        left -= num
+    guesses, held = sum(p.num_guesses for p in passes), sum(p.num_accepted for p in passes)
+    return TimedRun(tuple(tokens), tuple(arrivals), tuple(passes), guesses, held)
+
+
+@dataclass
+class Scripted:
+    """Answers with the prompt's own tokens, at a steady pace."""
+
+    name: str
+    per_pass: int = 1
+    seconds: float = 0.01
+    stop_after: int | None = None  # answers before ^C
+    asked: list[int] = field(default_factory=list)
+
+    @property
+    def about(self) -> Mapping[str, Any]:
+        return {"engine": "made up"}
+
+    def answer(self, prompt: Sequence[int], max_tokens: int) -> TimedRun:
+        if self.stop_after is not None and len(self.asked) >= self.stop_after:
+            raise KeyboardInterrupt
+        self.asked.append(max_tokens)
+        return made_run(list(prompt)[: min(max_tokens, 5)], self.per_pass, self.seconds)
+
+
+def side_by_side(
+    llm: LLM,
+    *contenders: Scripted,
+    peers: Sequence[Scripted] = (),
+    num_pairs: int = 3,
+    names: Sequence[str] = ("chat", "story"),
+) -> SideBySide:
+    return SideBySide(
+        workloads=build_workloads(names, num_pairs, seed=0),
+        engines=contenders,
+        peers=peers,
+        tokenizer=llm.tokenizer,
+        max_tokens=8,
+        num_pairs=num_pairs,
+        seed=0,
+    )
+
+
+def made_record(
+    llm: LLM,
+    path: Path | None = None,
+    *,
+    default: Scripted | None = None,
+    peers: Sequence[Scripted] = (),
+    names: Sequence[str] = ("chat", "story"),
+    num_pairs: int = 3,
+) -> Record:
+    """Plain against a default that brings two tokens a pass."""
+    ours = default or Scripted(DEFAULT, per_pass=2)
+    side = side_by_side(llm, Scripted(PLAIN), ours, peers=peers, names=names, num_pairs=num_pairs)
+    return Session(side, FACTS, {DEFAULT: COSTS}, path).run(llm, lambda _: None)

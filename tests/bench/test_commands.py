@@ -1,0 +1,118 @@
+"""`forerun bench`, `alpha` and `gate`, from the outside."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from forerun.bench.record import read_record
+from forerun.cli.alpha import alpha
+from forerun.cli.bench import bench
+from forerun.cli.gate import gate
+from forerun.cli.group import OneSentenceGroup
+
+app = typer.Typer(cls=OneSentenceGroup)
+for command in (bench, alpha, gate):
+    app.command()(command)
+
+
+def run(*args: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(arg) for arg in args])
+
+
+@pytest.fixture(scope="module")
+def record_path(tiny_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("records") / "tiny.json"
+    result = run(
+        *("bench", "--model", tiny_path, "--classes", "story", "--pairs", "2"),
+        *("--max-tokens", "8", "--methods", "prompt_lookup", "--depths", "2", "--json", path),
+    )
+    assert result.exit_code == 0, result.output
+    return path
+
+
+def test_bench_measures_and_records(record_path: Path) -> None:
+    record = read_record(record_path)
+    assert record.is_complete
+    assert list(record.contenders) == ["plain", "default", "prompt_lookup:2"]
+    assert all(cell.same_tokens == 1 for cell in record.cells)
+    assert record.machine["cpu"]
+    assert record.model["sha256"]
+    assert record.settings["seed"] == 0
+
+
+def test_bench_shows_a_record_again(record_path: Path, tmp_path: Path) -> None:
+    result = run("bench", "--show", record_path, "--html", tmp_path / "report.html")
+    assert result.exit_code == 0
+    assert "prompt_lookup:2" in result.stdout
+    assert (tmp_path / "report.html").read_text().startswith("<!doctype html>")
+    assert run("bench", "--show", record_path, "--strict").exit_code == 1  # 2 pairs are too few
+
+
+def test_gate_says_yes_no_or_that_it_cannot_tell(record_path: Path, tmp_path: Path) -> None:
+    values = json.loads(record_path.read_text())
+    for cell in values["cells"]:
+        pace = 100.0 if cell["contender"] == "plain" else 200.0
+        cell["tokens_per_second"] = pace
+        cell["answer_ms"] = dict.fromkeys(("p50", "p95", "p99"), 1000 / pace)
+    good = tmp_path / "good.json"
+    good.write_text(json.dumps(values))
+    assert run("gate", good, good).exit_code == 0
+    held = run("gate", good, good, "--canary-contender", "plain")
+    assert held.exit_code == 1
+    assert "hold it back" in held.stdout
+    promoted = json.loads(run("gate", good, good, "--json").stdout)["promoted"]
+    assert promoted is True
+    values["model"]["sha256"] = "other"
+    (tmp_path / "other.json").write_text(json.dumps(values))
+    refused = run("gate", good, tmp_path / "other.json")
+    assert refused.exit_code == 2
+    assert "another model" in refused.stderr
+
+
+def test_alpha_in_the_form_of_the_papers_tables(tiny_path: Path, tiny_draft_path: Path) -> None:
+    result = run(
+        *("alpha", "--model", tiny_path, "--draft-model", tiny_draft_path, "--class", "story"),
+        *("--num-tokens", "12", "--max-tokens", "6", "--drafters", "bigram"),
+        *("--lenience", "1,0.1", "--json"),
+    )
+    assert result.exit_code == 0, result.output
+    rows = json.loads(result.stdout)["rows"]
+    assert [(row["drafter"], row["temperature"]) for row in rows] == [
+        *(("bigram", 0), ("draft", 0)),
+        *(("bigram", 1), ("draft", 1)),
+    ]
+    for row in rows:
+        assert row["num_tokens"] == 12
+        if row["rejection"] is not None:
+            assert 0 <= row["coupled"]["alpha"] <= row["rejection"]["alpha"] + 1e-9 <= 1 + 1e-9
+            assert row["lenient"]["1"]["alpha"] == pytest.approx(row["rejection"]["alpha"])
+            assert row["lenient"]["0.1"]["alpha"] >= row["rejection"]["alpha"] - 1e-9
+    shown = run("alpha", "--model", tiny_path, "--class", "story", "--num-tokens", "4")
+    assert "M_p" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("args", "part"),
+    [
+        ("bench --pairs 0", "--pairs must be at least 1"),
+        ("bench --model {model} --classes storey", "did you mean 'story'"),
+        ("bench --model {model} --depths 2,x", "--depths holds 'x'"),
+        ("bench --model {model} --methods prompt_lokup", "did you mean 'prompt_lookup'"),
+        ("bench --model {model} --peers transformers --temperature 1", "answer greedily"),
+        ("bench --model {model} --peers lamacpp", "did you mean 'llamacpp'"),
+        ("bench --show absent.json", "cannot be read as a bench record"),
+        ("alpha --model {model} --temperatures hot", "--temperatures 'hot' is not a list"),
+        ("alpha --model {model} --num-tokens 0 --class story", "give at least 1"),
+        ("gate absent.json absent.json", "cannot be read as a bench record"),
+    ],
+)
+def test_mistakes_are_one_sentence(tiny_path: Path, args: str, part: str) -> None:
+    result = run(*args.format(model=tiny_path).split())
+    assert result.exit_code == 2, result.output
+    assert part in result.stderr
+    assert result.stderr.count("\n") == 1

@@ -1,0 +1,81 @@
+"""The joint choice against every possible one."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+
+from forerun.planning.allocation import PLAIN, Allocator, Line, Share
+from forerun.planning.cost_curve import CostCurve
+from forerun.planning.cost_model import CostModel
+
+CURVES = (
+    ((1, 1.0), (4, 1.38), (8, 1.9)),
+    ((1, 1.0), (4, 1.02), (5, 1.4), (8, 1.42), (9, 1.8), (16, 1.9)),  # steps
+    ((1, 1.0), (2, 2.0)),
+)
+
+
+def _costs(curve: tuple[tuple[int, float], ...], level: float) -> CostModel:
+    costs = CostModel(CostCurve(curve))
+    costs.calibrate_drafter("draft", lambda depth: level * depth, max_depth=3, num_repeats=1)
+    return costs
+
+
+def _lines(rng: random.Random, num_branches: int) -> list[Line]:
+    lines = []
+    for drafter, is_costly in (("lookup", False), ("draft", True)):
+        first, below = rng.random(), rng.random()
+        for width in range(1, num_branches + 1):
+            start = 1 - (1 - first) ** (0.5 + width / 2)
+            gains = [start * below**level for level in range(3)]
+            lines.append(Line(drafter, width, gains, is_costly))
+    return lines
+
+
+def _best_of_all(allocator: Allocator, lines: list[list[Line]]) -> float:
+    choices = [
+        [PLAIN, *(Share(line, depth) for line in own for depth in range(1, len(line.gains) + 1))]
+        for own in lines
+    ]
+    return max(allocator.evaluate(shares).rate for shares in itertools.product(*choices))
+
+
+@pytest.mark.parametrize("curve", CURVES)
+@pytest.mark.parametrize("level", [0.0, 0.1, 0.4])
+@pytest.mark.parametrize(("num_requests", "num_branches"), [(1, 3), (2, 2), (3, 1)])
+def test_close_to_the_best_of_all_allocations(
+    curve: tuple[tuple[int, float], ...], level: float, num_requests: int, num_branches: int
+) -> None:
+    rng, ratios = random.Random(11), []
+    for _ in range(12):
+        allocator = Allocator(_costs(curve, level))
+        lines = [_lines(rng, num_branches) for _ in range(num_requests)]
+        ratios.append(allocator.best(lines).rate / _best_of_all(allocator, lines))
+    assert min(ratios) > 0.97
+    assert sum(ratios) / len(ratios) > 0.997
+
+
+def test_exact_for_one_drafter_that_costs_nothing() -> None:
+    rng = random.Random(12)
+    for curve in CURVES:
+        allocator = Allocator(_costs(curve, 0.0))
+        lines = [_lines(rng, 1)[:1] for _ in range(4)]
+        best = _best_of_all(allocator, lines)
+        assert allocator.best(lines).rate == pytest.approx(best)
+
+
+def test_guesses_go_where_they_hold() -> None:
+    good, bad = Line("lookup", 1, [0.9, 0.8, 0.7], False), Line("lookup", 1, [0.1, 0.0, 0.0], False)
+    shares = Allocator(_costs(CURVES[0], 0.0)).best([[good], [bad]]).shares
+    assert shares[0].depth == 3
+    assert shares[1].depth == 0
+
+
+def test_a_full_pass_leaves_no_room_for_weak_guesses() -> None:
+    weak = Line("lookup", 1, [0.3, 0.1, 0.0], False)
+    costs = _costs(((1, 1.0), (16, 1.0), (32, 2.0)), 0.0)
+    assert Allocator(costs).best([[weak]]).num_nodes > 0
+    assert Allocator(costs, num_other_tokens=15).best([[weak]]).num_nodes == 0

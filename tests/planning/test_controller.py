@@ -1,0 +1,188 @@
+"""What the controller chooses, and why."""
+
+from __future__ import annotations
+
+import pytest
+
+from forerun.planning.choice import Candidate, Choice, Reason, Standing
+from forerun.planning.controller import Controller, Limits
+from forerun.planning.cost_curve import CostCurve
+from forerun.planning.cost_model import CostModel
+
+CHEAP, COSTLY = Candidate("lookup", 8), Candidate("draft")
+
+
+def _controller(limits: Limits = Limits(8), level: float = 0.3) -> Controller:
+    costs = CostModel(CostCurve(((1, 1.0), (9, 1.8))))
+    costs.calibrate_drafter("lookup", lambda _: 1e-5, 8)
+    costs.calibrate_drafter("draft", lambda depth: level * depth, 8)
+    return Controller(limits, costs)
+
+
+def _standing(*candidates: Candidate, request: int = 0, max_depth: int = 99) -> Standing:
+    return Standing(request, max_depth, candidates)
+
+
+def _round(controller: Controller, standing: Standing, *, holds: bool) -> Choice:
+    """One round in which every guess holds, or none does."""
+    (choice,) = controller.plan([standing])
+    num_accepted = choice.depth if holds else 0
+    if choice.drafter == "draft":
+        controller.observe_draft("draft", 1, choice.depth, choice.depth, 0.3 * choice.depth)
+        controller.observe_verified(standing.request, "draft", choice.depth, num_accepted)
+    controller.observe_pass(1 + choice.depth, 1, 1 + 0.1 * choice.depth)
+    controller.emitted(standing.request, [7] * (num_accepted + 1))
+    return choice
+
+
+def _offer(controller: Controller, *, holds: bool) -> None:
+    controller.offered(0, "lookup", [[7 if holds else 8] * 8])
+
+
+def test_cheap_is_what_costs_next_to_nothing() -> None:
+    controller = _controller()
+    assert controller.is_cheap("lookup", 1)
+    assert not controller.is_cheap("draft", 1)
+
+
+def test_guesses_that_hold_are_made_to_the_ceiling() -> None:
+    controller = _controller(Limits(5))
+    for _ in range(30):
+        _offer(controller, holds=True)
+        choice = _round(controller, _standing(CHEAP), holds=True)
+    assert (choice.drafter, choice.depth, choice.reason) == ("lookup", 5, Reason.PAYS)
+    assert choice.expected_tokens > 5
+    assert choice.expected_seconds == pytest.approx(1.5, rel=0.05)
+
+
+def test_guesses_that_miss_are_no_longer_made() -> None:
+    controller = _controller()
+    for _ in range(12):
+        _offer(controller, holds=False)
+        choice = _round(controller, _standing(CHEAP), holds=False)
+    assert (choice.drafter, choice.depth, choice.reason) == (None, 0, Reason.NOTHING_PAYS)
+
+
+def test_silent_scoring_turns_a_cheap_drafter_on_again() -> None:
+    controller = _controller()
+    for _ in range(100):
+        _offer(controller, holds=False)
+        _round(controller, _standing(CHEAP), holds=False)
+    depths = []
+    for _ in range(8):
+        _offer(controller, holds=True)
+        depths.append(_round(controller, _standing(CHEAP), holds=True).depth)
+    assert depths[0] == 0
+    assert depths[-1] > 0
+
+
+def test_observe_silent_is_the_same_by_hand() -> None:
+    controller = _controller()
+    for _ in range(100):
+        controller.observe_silent(0, "lookup", 8, 0)
+    assert controller.plan([_standing(CHEAP)])[0].depth == 0
+    for _ in range(10):
+        controller.observe_silent(0, "lookup", 8, 8)
+    assert controller.plan([_standing(CHEAP)])[0].depth > 0
+
+
+def test_probes_of_a_costly_drafter_stay_within_their_share() -> None:
+    controller = _controller()
+    choices = [_round(controller, _standing(COSTLY), holds=False) for _ in range(3000)]
+    probes = [choice for choice in choices if choice.reason is Reason.PROBE]
+    assert len(probes) > 20
+    assert controller.allowance.seconds_spent < 0.01 * 3100 + 4
+
+
+def test_no_probe_where_even_certain_guesses_would_not_pay() -> None:
+    controller = _controller(level=1.5)
+    for _ in range(500):
+        assert _round(controller, _standing(COSTLY), holds=False).depth == 0
+
+
+def test_a_costly_drafter_is_found_again_by_probes() -> None:
+    controller = _controller()
+    for _ in range(300):
+        _round(controller, _standing(COSTLY), holds=False)
+    depths = [_round(controller, _standing(COSTLY), holds=True).depth for _ in range(300)]
+    assert depths[-1] >= 4
+
+
+def test_plain_passes_are_looked_at_now_and_then() -> None:
+    controller = _controller()
+    choices = [_round(controller, _standing(COSTLY), holds=True) for _ in range(600)]
+    baselines = [choice for choice in choices if choice.reason is Reason.BASELINE]
+    assert 3 <= len(baselines) <= 12
+    assert all(choice.depth == 0 for choice in baselines)
+
+
+def test_the_better_drafter_is_chosen() -> None:
+    controller = _controller(level=0.05)
+    for _ in range(20):
+        controller.observe_silent(0, "lookup", 8, 1)
+        controller.observe_verified(0, "draft", 8, 8)
+    assert controller.plan([_standing(CHEAP, COSTLY)])[0].drafter == "draft"
+    silent = _standing(Candidate("lookup", 0), COSTLY)
+    assert controller.plan([silent])[0].drafter == "draft"
+
+
+def test_a_new_request_starts_from_the_others() -> None:
+    controller = _controller()
+    for _ in range(50):
+        controller.observe_silent(0, "lookup", 8, 0)
+    controller.end(0)
+    assert controller.plan([_standing(CHEAP, request=1)])[0].depth == 0
+
+
+def test_branches_are_used_where_siblings_hold() -> None:
+    controller = _controller(Limits(2, num_branches=2))
+    for _ in range(60):
+        controller.beliefs.observe(0, "lookup", 1, 1, branch=0)
+        controller.beliefs.observe(0, "lookup", 1, 1, branch=1)
+    choice = controller.plan([_standing(CHEAP)])[0]
+    assert choice.num_branches == 2
+    assert "in 2 branches" in str(choice)
+
+
+@pytest.mark.parametrize(
+    ("standing", "reason"),
+    [
+        (_standing(CHEAP, max_depth=0), Reason.NO_ROOM),
+        (_standing(Candidate("lookup", 0)), Reason.SILENT),
+        (_standing(), Reason.SILENT),
+    ],
+)
+def test_why_nothing_is_guessed(standing: Standing, reason: Reason) -> None:
+    choice = _controller().plan([standing])[0]
+    assert (choice.depth, choice.reason) == (0, reason)
+    assert str(choice).startswith(f"plain ({reason})")
+
+
+def test_not_adaptive_means_the_first_drafter_that_speaks_to_the_full_depth() -> None:
+    controller = _controller(Limits(6, is_adaptive=False))
+    for _ in range(50):
+        controller.observe_silent(0, "draft", 6, 0)
+    choice = controller.plan([_standing(Candidate("lookup", 0), COSTLY)])[0]
+    assert (choice.drafter, choice.depth, choice.reason) == ("draft", 6, Reason.FIXED)
+    assert controller.plan([_standing(COSTLY, max_depth=2)])[0].depth == 2
+
+
+def test_same_observations_same_choices() -> None:
+    runs = []
+    for _ in range(2):
+        controller = _controller()
+        runs.append([_round(controller, _standing(COSTLY), holds=i % 3 > 0) for i in range(200)])
+    assert runs[0] == runs[1]
+
+
+def test_the_end_of_a_request_forgets_it() -> None:
+    controller = _controller()
+    _offer(controller, holds=True)
+    _round(controller, _standing(CHEAP, COSTLY), holds=True)
+    controller.end(0)
+    assert not controller.beliefs.is_offering(0, "lookup")
+    assert controller.beliefs.num_unseen(0, "draft") == 0
+
+
+def test_a_pass_of_prompts_only_plans_nothing() -> None:
+    assert _controller().plan([], num_other_tokens=256) == []

@@ -1,0 +1,82 @@
+"""What a pass costs, on a machine that others use too."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+
+from forerun.errors import InvalidOption
+from forerun.planning.cost_curve import CostCurve, calibration_sizes
+
+POINTS = ((1, 1.0), (4, 1.3), (8, 1.9))
+
+
+def _ratio(curve: CostCurve) -> float:
+    return curve.seconds(8) / curve.seconds(1)
+
+
+def test_straight_lines_between_sizes_and_the_last_slope_beyond() -> None:
+    curve = CostCurve(POINTS)
+    assert [curve.seconds(n) for n in (1, 2, 4, 6, 8, 10)] == pytest.approx(
+        [1, 1.1, 1.3, 1.6, 1.9, 2.2]
+    )
+
+
+def test_a_size_never_costs_less_than_a_smaller_one() -> None:
+    curve = CostCurve(((1, 1.0), (4, 0.8), (8, 1.2)))
+    seconds = [curve.seconds(n) for n in range(1, 12)]
+    assert seconds == sorted(seconds)
+
+
+def test_calibration_takes_the_median_and_drops_the_warm_up() -> None:
+    calls = itertools.count()
+
+    def measure(num_tokens: int) -> float:
+        call = next(calls)
+        return 0.01 * num_tokens * (50 if call < 3 or call == 7 else 1)
+
+    curve = CostCurve.calibrate(measure, sizes=(1, 2, 4), num_repeats=3)
+    assert dict(curve.points) == pytest.approx({1: 0.01, 2: 0.02, 4: 0.04})
+
+
+def test_one_slow_pass_changes_almost_nothing() -> None:
+    curve = CostCurve(POINTS)
+    before = _ratio(curve)
+    curve.observe(8, 5 * 1.9)
+    assert _ratio(curve) == pytest.approx(before, rel=0.05)
+
+
+def test_a_slower_machine_is_not_a_dearer_size() -> None:
+    curve = CostCurve(POINTS)
+    for slowness in [1.0] * 50 + [2.0] * 50:
+        curve.observe(8, slowness * 1.9)
+    assert curve.seconds(8) == pytest.approx(2 * 1.9, rel=0.02)
+    assert _ratio(curve) == pytest.approx(1.9, rel=0.05)
+
+
+def test_a_wrong_calibration_is_corrected_by_what_is_seen() -> None:
+    curve, rng = CostCurve(((1, 1.0), (8, 1.1))), random.Random(3)
+    for _ in range(300):
+        size = rng.choice((1, 8))
+        curve.observe(size, (1.0 if size == 1 else 2.5) * rng.lognormvariate(0, 0.1))
+    assert _ratio(curve) == pytest.approx(2.5, rel=0.1)
+
+
+def test_a_prompt_chunk_teaches_nothing_about_small_passes() -> None:
+    curve = CostCurve(POINTS)
+    curve.observe(256, 60.0)
+    assert dict(curve.points) == pytest.approx(dict(POINTS))
+
+
+@pytest.mark.parametrize("points", [(), ((1, 1.0), (1, 2.0)), ((0, 1.0),), ((1, 0.0),)])
+def test_impossible_points_are_refused(points: tuple[tuple[int, float], ...]) -> None:
+    with pytest.raises(InvalidOption):
+        CostCurve(points)
+
+
+def test_sizes_to_calibrate_reach_the_largest_pass() -> None:
+    assert calibration_sizes(9) == (1, 2, 3, 4, 6, 9)
+    assert calibration_sizes(144) == (1, 2, 3, 4, 6, 9, 16, 32, 64, 128, 144)
+    assert calibration_sizes(1) == (1,)
