@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from forerun.engine import LLM, SpeculativeConfig
@@ -152,6 +153,13 @@ def test_chat_goes_through_the_template(plain: LLM) -> None:
     assert len(plain.chat([messages, messages], SamplingParams(max_tokens=2))) == 2
 
 
+def test_token_ids_come_in_any_sequence(plain: LLM) -> None:
+    params = SamplingParams(temperature=0, max_tokens=3)
+    expected = plain.generate([1, 2], params)[0].outputs[0].token_ids
+    for prompt in (np.array([1, 2]), [np.int64(1), np.int64(2)], (1, 2)):
+        assert plain.generate(prompt, params)[0].outputs[0].token_ids == expected  # type: ignore[arg-type]
+
+
 def test_bad_prompts(plain: LLM) -> None:
     with pytest.raises(PromptTooLong, match="shorten it"):
         plain.generate([0] * plain.max_model_len)
@@ -163,6 +171,10 @@ def test_bad_prompts(plain: LLM) -> None:
         plain.generate([[10_000]])
     with pytest.raises(InvalidOption, match="2 sampling_params for 1 prompts"):
         plain.generate("a", [SamplingParams()] * 2)
+    with pytest.raises(InvalidOption, match="build it from"):
+        plain.generate("a", {"temperature": 0})  # type: ignore[arg-type]
+    with pytest.raises(InvalidOption, match="messages are a list"):
+        plain.chat("hello")
     with pytest.raises(InvalidOption, match="in a stream"):
         next(plain.stream("a", SamplingParams(n=2)))
 
@@ -209,6 +221,12 @@ def test_a_model_alone_means_draft_model(tiny_draft_path: Path) -> None:
 def test_json_that_is_none(text: str) -> None:
     with pytest.raises(InvalidOption, match="--speculative-config"):
         SpeculativeConfig.from_json(text)
+
+
+@pytest.mark.parametrize("options", [{"max_num_seqs": -1}, {"max_num_seqs": 1.5}])
+def test_bad_number_of_seats(tiny_path: Path, options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidOption, match="max_num_seqs"):
+        LLM(tiny_path, **options)
 
 
 @pytest.mark.parametrize("length", [0, 1, 257])

@@ -49,7 +49,7 @@ def measure_draft_step(
     """Seconds that one guess takes, the median over the prefixes of a known text."""
     drafter = drafter_for(llm, config, cache_dir)
     text = KnownText(0, tuple(prompt), _PARAMS, seed=0)
-    depth = config.num_speculative_tokens
+    depth = config.depth
     steps: list[float] = []
     along = proposals_along(drafter, text, output, depth)
     for idx in range(len(output)):
@@ -69,7 +69,7 @@ def costs_by_contender(
     cache_dir: Path | None,
 ) -> dict[str, Costs]:
     """For each contender that speculates, what its guesses and its passes cost."""
-    deepest = max((c.num_speculative_tokens * c.num_branches for c in configs.values()), default=0)
+    deepest = max((c.depth * c.num_branches for c in configs.values()), default=0)
     passes = measure_passes(llm, prompt, _points(deepest), clock)
     plain = passes[0]
     verify = MeasuredVerifyCost(

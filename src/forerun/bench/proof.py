@@ -86,7 +86,7 @@ class Proof:
         self._methods = methods
         self._num_tokens = num_tokens
         self._seed = seed
-        factors = {
+        factors: dict[str, Sequence[Any]] = {
             "prompt": list(self._prompts),
             "method": list(methods),
             "num_branches": [1, 2],

@@ -64,6 +64,17 @@ class DraftModel:
             row.table.free()
 
     def propose(self, requests: Sequence[RequestView], budgets: Sequence[Budget]) -> list[Proposal]:
+        try:
+            return self._propose(requests, budgets)
+        except BaseException:
+            for request in requests:  # whatever was fed half-way is forgotten
+                row = self._rows[request.id]
+                row.table.truncate_to(row.num_committed)
+            raise
+
+    def _propose(
+        self, requests: Sequence[RequestView], budgets: Sequence[Budget]
+    ) -> list[Proposal]:
         growths = [Growth(r, self._within(r, b)) for r, b in zip(requests, budgets, strict=True)]
         growing = [pair for pair in zip(requests, growths, strict=True) if pair[1].level]
         logits = self._catch_up([request for request, _ in growing])

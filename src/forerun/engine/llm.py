@@ -10,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, cast
 
+import numpy as np
+
 from forerun.engine.building import Target, build_speculation
 from forerun.engine.kernel_choice import Progress, choose_kernels
 from forerun.engine.output_text import OutputText
@@ -62,7 +64,7 @@ class LLM:
             kernels = choose_kernels(kernels, num_threads, quantization, cache_dir, progress)
         self.model = LlamaModel.load(checkpoint, kernels)
         self.max_model_len = _max_len(max_model_len, self.model.config.max_len)
-        self._max_num_seqs = max_num_seqs
+        self._max_num_seqs = _checked_count(max_num_seqs, "max_num_seqs")
         self._cache_dir = cache_dir
         self._ids = itertools.count()
         self._core = self._build_core(_as_config(speculative_config))
@@ -75,7 +77,14 @@ class LLM:
             )
             speculation = build_speculation(config, target)
         max_nodes = speculation.max_nodes if speculation else 0
-        cache = self.model.new_cache(*pages_for(self.max_model_len + max_nodes, self._max_num_seqs))
+        try:
+            num_rows = self.max_model_len + max_nodes
+            cache = self.model.new_cache(*pages_for(num_rows, self._max_num_seqs))
+        except MemoryError:
+            raise InvalidOption(
+                f"there is no memory for {self._max_num_seqs} × {self.max_model_len} tokens; "
+                f"lower max_model_len or max_num_seqs."
+            ) from None
         return Core(self.model, cache, speculation, _PROMPT_CHUNK)
 
     def with_speculation(self, config: SpeculativeConfig | Mapping[str, Any] | None) -> LLM:
@@ -107,11 +116,13 @@ class LLM:
 
     def chat(
         self,
-        messages: Messages | Sequence[Messages],
+        messages: Messages | Sequence[Messages] | str,
         sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
         **template_variables: Any,
     ) -> list[RequestOutput]:
         """Answer one conversation or several, through the model's chat template."""
+        if isinstance(messages, str):
+            raise InvalidOption('messages are a list like [{"role": "user", "content": "…"}].')
         one = not messages or isinstance(messages[0], Mapping)
         many = cast(Sequence[Messages], [messages] if one else messages)
         prompts = [self.tokenizer.encode_chat(chat, **template_variables) for chat in many]
@@ -134,7 +145,8 @@ class LLM:
 
     def _requests(self, prompt: Prompt, params: SamplingParams) -> list[Request]:
         """One request for each of the `n` answers."""
-        tokens = tuple(self.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt)
+        ids = self.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
+        tokens = tuple(map(int, ids))
         self._check_prompt(tokens)
         seed = fresh_seed() if params.seed is None else params.seed
         text = OutputText.start(
@@ -209,10 +221,16 @@ def _as_config(
     return SpeculativeConfig.from_dict(given)
 
 
+def _checked_count(value: int, name: str) -> int:
+    if not isinstance(value, int) or value < 1:
+        raise InvalidOption(f"{name}={value!r} is not allowed; give a whole number ≥ 1.")
+    return value
+
+
 def _max_len(wanted: int | None, trained: int) -> int:
     if wanted is None:
         return trained
-    if not 1 < wanted <= trained:
+    if not isinstance(wanted, int) or not 1 < wanted <= trained:
         raise InvalidOption(
             f"max_model_len={wanted} is not allowed; the model's context is {trained} tokens."
         )
@@ -220,9 +238,10 @@ def _max_len(wanted: int | None, trained: int) -> int:
 
 
 def _as_batch(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
-    if isinstance(prompts, str) or (prompts and isinstance(prompts[0], int)):
-        return [prompts]  # type: ignore[list-item]
-    return list(prompts)  # type: ignore[arg-type]
+    """One prompt or several; a prompt is text, or token ids in a list or an array."""
+    if isinstance(prompts, str) or (len(prompts) and isinstance(prompts[0], int | np.integer)):
+        return [cast(Prompt, prompts)]
+    return list(cast(Sequence[Prompt], prompts))
 
 
 def _params_for(
@@ -230,8 +249,8 @@ def _params_for(
 ) -> list[SamplingParams]:
     if given is None or isinstance(given, SamplingParams):
         return [given or SamplingParams()] * len(batch)
+    if isinstance(given, Mapping) or not all(isinstance(p, SamplingParams) for p in given):
+        raise InvalidOption("sampling_params must be SamplingParams; build it from your options.")
     if len(given) != len(batch):
-        raise InvalidOption(
-            f"{len(given)} sampling_params for {len(batch)} prompts; give one each."
-        )
+        raise InvalidOption(f"{len(given)} sampling_params for {len(batch)} prompts; match them.")
     return list(given)

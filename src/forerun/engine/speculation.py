@@ -58,6 +58,8 @@ class Speculation:
 
     def commit(self, request: Request, ask: Ask, proposal: Proposal, emitted: Verdict) -> None:
         """Tell every drafter what was emitted, and the one that guessed how far it held."""
+        if not request.may_speculate:
+            return
         unheard = replace(emitted, path=())
         for name, drafter in self.drafters.items():
             guessed = name == ask.drafter and ask.offered is None

@@ -1,0 +1,75 @@
+"""Promise 4 for drafters: one that throws or talks nonsense costs speculation, nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from forerun.drafters import Budget, RequestView
+from forerun.engine import LLM
+from forerun.engine.planner import FixedDepth
+from forerun.types import Proposal, SamplingParams, Verdict
+
+PARAMS = SamplingParams(temperature=0.8, seed=2, max_tokens=12, ignore_eos=True)
+
+
+class Broken:
+    """Fails where `fails` says so; else guesses token 1."""
+
+    offers = False
+
+    def __init__(self, fails: str) -> None:
+        self.fails = fails
+
+    def begin(self, request: RequestView) -> None:
+        pass
+
+    def propose(self, requests: Sequence[RequestView], budgets: Sequence[Budget]) -> list[Proposal]:
+        if self.fails == "propose" or (self.fails == "one" and any(r.id % 2 for r in requests)):
+            raise RuntimeError("no idea")
+        answers = {"ids": [10_000], "depth": [1] * (budgets[0].depth + 1)}
+        return [Proposal.chain(answers.get(self.fails, [1])) for _ in requests]
+
+    def commit(self, request: RequestView, verdict: Verdict) -> None:  # noqa: ARG002
+        if self.fails == "commit":
+            raise RuntimeError("lost count")
+
+    def end(self, request: RequestView) -> None:  # noqa: ARG002
+        if self.fails == "end":
+            raise RuntimeError("cannot forget")
+
+
+def with_drafter(plain: LLM, drafter: Any) -> LLM:
+    llm = plain.with_speculation({"method": "random", "adaptive": False})
+    assert llm._core.speculation is not None
+    speculation = replace(
+        llm._core.speculation,
+        drafters={"broken": drafter},
+        planner=FixedDepth("broken", 3, 1),
+    )
+    llm._core = replace(llm._core, speculation=speculation)
+    return llm
+
+
+@pytest.mark.parametrize("fails", ["propose", "ids", "depth", "commit", "end"])
+def test_the_answer_is_the_same(plain: LLM, fails: str) -> None:
+    llm = with_drafter(plain, Broken(fails))
+    with pytest.warns(RuntimeWarning, match="go on without speculation"):
+        output = llm.generate("abc", PARAMS)[0].outputs[0]
+    assert output.token_ids == plain.generate("abc", PARAMS)[0].outputs[0].token_ids
+    assert output.stats["drafter_failures"] == 1 or fails == "end"
+    assert llm._core.cache.pool.num_free == llm._core.cache.pool.num_pages
+
+
+def test_others_go_on_speculating(plain: LLM) -> None:
+    llm = with_drafter(plain, Broken("one"))
+    prompts = ["abc", "b", "cab", "a"]
+    with pytest.warns(RuntimeWarning, match="no idea"):
+        results = llm.generate(prompts, PARAMS)
+    for prompt, result in zip(prompts, results, strict=True):
+        assert result.outputs[0].token_ids == plain.generate(prompt, PARAMS)[0].outputs[0].token_ids
+    guessed = [result.outputs[0].stats["draft_tokens"] > 0 for result in results]
+    assert sorted(guessed) == [False, False, True, True]
