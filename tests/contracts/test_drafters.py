@@ -73,6 +73,7 @@ DRAFTERS: dict[str, Callable[[int], Drafter]] = {
     "hybrid": lambda v: Hybrid([PromptLookup(2, 3), NgramTables(v, (2,)), draft_model(v)]),
     "merge": lambda v: Merge([NgramTables(v, (2,)), PromptLookup(1, 2), draft_model(v)]),
     "merge_of_one_kind": lambda v: Merge([RandomTokens(v), RandomTokens(v)]),
+    "merge_of_tables": lambda v: Merge([NgramTables(v, (1,)), NgramTables(v, (1,))]),
 }
 every_drafter = pytest.mark.parametrize("name", DRAFTERS)
 every_mode = pytest.mark.parametrize(
@@ -80,6 +81,7 @@ every_mode = pytest.mark.parametrize(
 )
 
 CONTEXTS: dict[str, tuple[int, ...]] = {
+    "nothing": (),
     "one token": (0,),
     "the last id": (8,),
     "all equal": (5,) * 20,
@@ -95,7 +97,7 @@ def propose(drafter: Drafter, view: View, budget: Budget) -> Proposal:
 
 
 def num_parts(name: str) -> int:
-    return {"merge": 3, "merge_of_one_kind": 2}.get(name, 1)
+    return {"merge": 3, "merge_of_one_kind": 2, "merge_of_tables": 2}.get(name, 1)
 
 
 @every_drafter
@@ -204,11 +206,12 @@ def test_a_request_may_end_at_any_time(name: str) -> None:
 
 @every_drafter
 @pytest.mark.parametrize("num_branches", [1, 2])
-def test_declared_laws_are_the_true_ones(name: str, num_branches: int) -> None:
+@pytest.mark.parametrize("target_seed", [3, 4, 8])
+def test_declared_laws_are_the_true_ones(name: str, num_branches: int, target_seed: int) -> None:
     """By enumeration: `rejection` with this drafter emits the target's law, so the q it records
     is the law it draws from, also among siblings and merged drafters."""
     vocab_size = 3
-    target = TableModel(vocab_size, seed=4)
+    target = TableModel(vocab_size, target_seed)
     drafter = DRAFTERS[name](vocab_size)
     context = (0, 1, 2, 0, 1, 1, 0)
 

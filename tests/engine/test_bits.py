@@ -117,6 +117,12 @@ def test_choice_0_of_n_is_n_1(plain: LLM) -> None:
     assert len({output.token_ids for output in several}) == 3
 
 
+def test_choices_and_seeds_do_not_overlap(plain: LLM) -> None:
+    """seed + choice would make choice 1 of seed 11 the text of seed 12."""
+    second = plain.generate("abc", params("top_p", n=2))[0].outputs[1].token_ids
+    assert second != tokens(plain, "abc", replace(params("top_p"), seed=12))
+
+
 def test_a_returned_seed_reproduces_the_text(plain: LLM) -> None:
     unseeded = replace(params("top_p"), seed=None)
     first = plain.generate("abc", unseeded)[0].outputs[0]

@@ -15,8 +15,8 @@ from tests.models_llama.runs import chain_logits
 from tests.statistics import FALSE_ALARM_RATE, chi2_p_value
 
 PROMPT = (0, 1, 2, 0, 1)
-LENGTH = 2
-OPTIONS: dict[str, Any] = {"top_k": 3, "repetition_penalty": 1.3, "frequency_penalty": 0.4}
+LENGTH = 3
+OPTIONS: dict[str, Any] = {"top_k": 2, "repetition_penalty": 1.3, "frequency_penalty": 0.4}
 NUM_BATCHES, N = 8, 128
 
 

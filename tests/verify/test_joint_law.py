@@ -33,7 +33,7 @@ from tests.plain_pipeline import plain_probs
 from tests.statistics import FALSE_ALARM_RATE, chi2_p_value
 
 V, LENGTH = 4, 3
-NUM_TEXTS = 2000
+NUM_TEXTS = 1200
 PROMPT = (1, 1, 3)
 
 OPTIONS: dict[str, dict[str, Any]] = {

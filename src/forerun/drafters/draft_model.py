@@ -86,7 +86,9 @@ class DraftModel:
         return [growth.proposal() for growth in growths]
 
     def _within(self, request: RequestView, budget: Budget) -> Budget:
-        """No deeper than the draft model's own context reaches."""
+        """No deeper than the draft model's own context reaches; nothing after no text at all."""
+        if not request.tokens:
+            return Budget(0)
         room = self._model.config.max_len - len(request.tokens) + 1
         depth = max(0, min(budget.depth, room))
         return Budget(depth, budget.num_branches, budget.first_draw)
