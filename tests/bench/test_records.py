@@ -21,6 +21,7 @@ from forerun.bench.record import InvalidRecord, Record, read_record, write_recor
 from forerun.bench.session import Session
 from forerun.bench.tables import print_record
 from forerun.bench.verdicts import judge_record
+from forerun.bench.workloads import WORKLOADS
 from forerun.engine import LLM
 from forerun.errors import InvalidOption
 from tests.bench.fakes import COSTS, FACTS, Scripted, made_record, side_by_side
@@ -174,16 +175,17 @@ def test_other_prompts_and_contenders_are_refused(llm: LLM) -> None:
 
 
 def test_verdicts_follow_the_cells(llm: LLM) -> None:
-    def words(**options: Any) -> dict[str, str]:
-        record = made_record(llm, names=["repeat", "chat"], num_pairs=20, **options)
-        return {v.requirement: v.word for v in judge_record(record.cells, "toy")}
+    def words(num_pairs: int = 20, **options: Any) -> list[str]:
+        record = made_record(llm, names=WORKLOADS, num_pairs=num_pairs, **options)
+        return [v.word for v in judge_record(record.cells, "toy")][:6]
 
     fast = Scripted(DEFAULT, per_pass=4, seconds=0.012)
     llamacpp = [Scripted("llamacpp/plain", seconds=0.02), Scripted("llamacpp/ngram", seconds=0.01)]
-    good = words(default=fast, peers=llamacpp)
-    assert list(good.values())[:6] == ["PASS"] * 6
-    slow = words(default=Scripted(DEFAULT, seconds=0.011))
-    assert list(slow.values())[2:6] == ["FAIL", "FAIL", "FAIL", "NOT MEASURED"]
+    assert words(default=fast, peers=llamacpp) == ["PASS"] * 6
+    too_few = words(3, default=fast, peers=llamacpp)
+    assert too_few == ["PASS", "FAIL", *["NOT MEASURED"] * 4]
+    slow = words(3, default=Scripted(DEFAULT, seconds=0.011))
+    assert slow == ["PASS", "FAIL", "FAIL", "FAIL", "FAIL", "NOT MEASURED"]
 
 
 def test_qwen_has_a_promise_of_its_own(llm: LLM) -> None:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from forerun.kernels import Kernels, ReferenceKernels
 from forerun.kernels.base import Array
+from forerun.kernels.cpu import CpuKernels
+from forerun.kernels.cpu.workers import num_usable_cores
 from tests.kernels.sources import F32
+
+# Compiled code is kept between test runs; its folder is named by the sources it came from.
+CACHE_DIR = Path(tempfile.gettempdir()) / "forerun-tests"
 
 
 @dataclass(frozen=True)
@@ -19,6 +26,13 @@ class KernelSet:
     get: Callable[[Array], F32]
 
 
+def cpu(num_threads: int) -> KernelSet:
+    kernels = CpuKernels(min(num_threads, num_usable_cores()), cache_dir=CACHE_DIR)
+    return KernelSet(kernels, put=kernels.rows, get=np.asarray)
+
+
 KERNEL_SETS: dict[str, Callable[[], KernelSet]] = {
     "reference": lambda: KernelSet(ReferenceKernels(), put=np.copy, get=np.asarray),
+    "cpu-1": lambda: cpu(1),
+    "cpu-2": lambda: cpu(2),
 }

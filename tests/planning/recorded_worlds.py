@@ -97,7 +97,7 @@ def world(curve: str, cost: float, writers: tuple[Writer, ...], num_slots: int =
         writers[slot % len(writers)](random.Random(f"{slot}"), 6000) for slot in range(num_slots)
     ]
     drafter = SimulatedDrafter("drafter", cost, texts)
-    num_tokens = 1500 if num_slots == 1 else max(150, 1500 // num_slots)
+    num_tokens = 1500 if num_slots < 16 else 500
     return World(recorded_seconds(curve).__getitem__, [drafter], MAX_DEPTH, num_slots, num_tokens)
 
 

@@ -20,11 +20,34 @@ def test_gains_never_rise_and_stay_chances() -> None:
 def test_copying_is_a_rare_start_and_a_long_run() -> None:
     estimate = AcceptanceEstimate()
     for _ in range(40):
-        for num_matched in (0, 0, 0, 8):
+        for num_matched in (8, 0, 0, 0):
             estimate.observe(8, num_matched)
     gains = estimate.gains(8)
-    assert gains[0] == pytest.approx(0.25, abs=0.12)
+    assert gains[0] == pytest.approx(0.33, abs=0.15)
     assert gains[7] / gains[0] > 0.8
+
+
+def test_after_a_full_accept_the_next_guess_is_another_matter() -> None:
+    estimate = AcceptanceEstimate()
+    for _ in range(40):
+        for num_matched in (0, 0, 0, 4, 4, 4):
+            estimate.observe(4, num_matched)
+    estimate.observe(4, 4)
+    after_full = estimate.rate
+    estimate.observe(4, 0)
+    assert after_full > estimate.rate + 0.25
+
+
+def test_what_nobody_looked_at_becomes_average() -> None:
+    estimate = AcceptanceEstimate()
+    for _ in range(40):
+        for num_matched in (0, 0, 0, 4, 4, 4):
+            estimate.observe(4, num_matched)
+    estimate.observe(4, 0)
+    after_miss = estimate.rate
+    for _ in range(3):
+        estimate.begin_round()
+    assert estimate.rate > after_miss + 0.05
 
 
 def test_deeper_guesses_that_were_never_tried_are_taken_for_first_ones() -> None:

@@ -75,7 +75,7 @@ def test_guesses_go_where_they_hold() -> None:
 
 
 def test_a_full_pass_leaves_no_room_for_weak_guesses() -> None:
-    weak = Line("lookup", 1, [0.3, 0.1, 0.0], False)
+    weak = Line("lookup", 1, [0.03, 0.01, 0.0], False)
     costs = _costs(((1, 1.0), (16, 1.0), (32, 2.0)), 0.0)
     assert Allocator(costs).best([[weak]]).num_nodes > 0
     assert Allocator(costs, num_other_tokens=15).best([[weak]]).num_nodes == 0

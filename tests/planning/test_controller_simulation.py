@@ -12,44 +12,62 @@ import pytest
 
 from forerun.planning.simulation import FixedDepth, SimulatedDrafter, World, simulate
 from tests.planning.recorded_worlds import (
-    CURVES,
     MIXES,
     TEXTS,
     Figures,
     controller_for,
+    every_cell,
     figures,
     stutter,
     world,
 )
 
 HARD = ("α = 0.0", "α = 0.4", "α = 0.98", "drop", "alternating 50", "bursts", "copying")
+MACHINES = (("cpu int8", 0.0), ("cpu int8", 0.1), ("gpu flat", 0.25), ("cpu fast", 0.5))
+BATCHES = (("cpu int8", "mixed", 4), ("gpu flat", "mixed", 16), ("row by row", "out of step", 4))
 
 
 def _holds(found: Figures) -> bool:
     return found.to_plain >= 0.98 and found.to_best >= 0.95
 
 
-@pytest.mark.parametrize("curve", CURVES)
+@pytest.mark.parametrize(("curve", "cost"), MACHINES)
 @pytest.mark.parametrize("text", HARD)
-def test_one_request(curve: str, text: str) -> None:
-    for cost in (0.0, 0.1, 0.5):
-        found = figures(world(curve, cost, (TEXTS[text],)))
-        assert _holds(found), (cost, found)
-
-
-@pytest.mark.parametrize("curve", ["cpu int8", "gpu flat", "row by row"])
-@pytest.mark.parametrize("mix", ["mixed", "out of step"])
-@pytest.mark.parametrize("num_slots", [4, 16])
-def test_a_batch(curve: str, mix: str, num_slots: int) -> None:
-    found = figures(world(curve, 0.1, MIXES[mix], num_slots))
+def test_one_request(curve: str, cost: float, text: str) -> None:
+    found = figures(world(curve, cost, (TEXTS[text],)))
     assert _holds(found), found
 
 
-@pytest.mark.parametrize("curve", ["cpu int8", "gpu flat", "row by row"])
+@pytest.mark.parametrize("text", ["α = 0.0", "α = 0.98", "bursts"])
+def test_where_nothing_pays(text: str) -> None:
+    found = figures(world("row by row", 0.02, (TEXTS[text],)))
+    assert found.best_to_plain < 1.001
+    assert _holds(found), found
+
+
+@pytest.mark.parametrize(("curve", "mix", "num_slots"), BATCHES)
+def test_a_batch(curve: str, mix: str, num_slots: int) -> None:
+    cell = world(curve, 0.1, MIXES[mix], num_slots)
+    found = figures(replace(cell, num_tokens=cell.num_tokens // 2))
+    assert _holds(found), found
+
+
+@pytest.mark.parametrize("curve", ["cpu int8", "gpu flat"])
 @pytest.mark.parametrize("text", ["α = 0.0", "α = 0.8", "alternating 200"])
 def test_a_machine_that_stutters(curve: str, text: str) -> None:
     found = figures(replace(world(curve, 0.1, (TEXTS[text],)), noise=stutter))
     assert _holds(found), found
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("is_noisy", [False, True])
+def test_every_cell(is_noisy: bool) -> None:
+    missed = []
+    for curve, name, cell in every_cell():
+        found = figures(replace(cell, noise=stutter) if is_noisy else cell)
+        if not _holds(found):
+            missed.append((curve, cell.drafters[0].cost, name, found))
+    assert not missed
 
 
 def test_two_drafters_beat_either_alone() -> None:

@@ -17,43 +17,43 @@ def _costs() -> CostModel:
 def test_calibration_tells_requests_from_levels() -> None:
     costs = _costs()
     costs.calibrate_drafter("draft", lambda depth: 0.05 + 0.1 * depth, max_depth=8)
-    assert costs.draft_seconds("draft", 1, 4) == pytest.approx(0.45)
+    assert costs.draft_seconds("draft", 1, [1] * 4) == pytest.approx(0.45)
 
 
 def test_a_level_grows_with_the_batch_as_a_pass_does() -> None:
     costs = _costs()
     costs.calibrate_drafter("draft", lambda depth: 0.1 * depth, max_depth=8)
-    assert costs.draft_seconds("draft", 8, 3) == pytest.approx(0.6)
+    assert costs.draft_seconds("draft", 8, [8] * 3) == pytest.approx(0.6)
 
 
 def test_an_unmeasured_drafter_is_learnt_from_its_answers() -> None:
     costs, rng = _costs(), random.Random(5)
     for _ in range(60):
         depth = rng.randint(1, 6)
-        costs.observe_draft("draft", 1, depth, depth, 0.02 + 0.3 * depth)
-    assert costs.draft_seconds("draft", 1, 4) == pytest.approx(1.22, rel=0.02)
+        costs.observe_draft("draft", 1, [1] * depth, 0.02 + 0.3 * depth)
+    assert costs.draft_seconds("draft", 1, [1] * 4) == pytest.approx(1.22, rel=0.02)
 
 
 def test_answers_that_all_look_alike_are_enough() -> None:
     costs = _costs()
     for _ in range(500):
-        costs.observe_draft("draft", 1, 4, 4, 0.8)
-    assert costs.draft_seconds("draft", 1, 4) == pytest.approx(0.8, rel=0.01)
+        costs.observe_draft("draft", 1, [1] * 4, 0.8)
+    assert costs.draft_seconds("draft", 1, [1] * 4) == pytest.approx(0.8, rel=0.01)
 
 
 def test_silence_has_a_price_too() -> None:
     costs = _costs()
     for _ in range(50):
-        costs.observe_draft("lookup", 4, 0, 0, 0.004)
-    assert costs.draft_seconds("lookup", 4, 0) == pytest.approx(0.004, rel=0.02)
+        costs.observe_draft("lookup", 4, [], 0.004)
+    assert costs.draft_seconds("lookup", 4, []) == pytest.approx(0.004, rel=0.02)
 
 
 def test_one_slow_answer_changes_little() -> None:
     costs = _costs()
     costs.calibrate_drafter("draft", lambda depth: 0.1 * depth, max_depth=8)
     for seconds in [0.4] * 20 + [4.0]:
-        costs.observe_draft("draft", 1, 4, 4, seconds)
-    assert costs.draft_seconds("draft", 1, 4) == pytest.approx(0.4, rel=0.05)
+        costs.observe_draft("draft", 1, [1] * 4, seconds)
+    assert costs.draft_seconds("draft", 1, [1] * 4) == pytest.approx(0.4, rel=0.05)
 
 
 def test_a_busy_machine_slows_drafters_too() -> None:
@@ -61,4 +61,4 @@ def test_a_busy_machine_slows_drafters_too() -> None:
     costs.calibrate_drafter("draft", lambda depth: 0.1 * depth, max_depth=8)
     for _ in range(60):
         costs.observe_pass(1, 3.0)
-    assert costs.draft_seconds("draft", 1, 4) == pytest.approx(1.2, rel=0.02)
+    assert costs.draft_seconds("draft", 1, [1] * 4) == pytest.approx(1.2, rel=0.02)

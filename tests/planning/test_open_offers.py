@@ -24,26 +24,29 @@ def test_the_branch_that_held_is_named_and_followed() -> None:
     assert OpenOffer([[1, 2], [3, 4]]).follow([9]) == Score(1, 0, 0, 1)
 
 
-def test_a_new_offer_waits_until_the_open_one_is_closed() -> None:
+def test_beside_an_open_offer_only_first_guesses_are_scored() -> None:
     offers = OpenOffers()
     offers.add(0, "lookup", [[1, 2, 3]])
-    assert offers.follow(0, "lookup", [1], was_used=False) == Score(1, 1, 0, 0)
+    assert offers.follow(0, "lookup", [1], was_used=False) == [Score(1, 1, 0, 0)]
     offers.add(0, "lookup", [[9, 9]])
-    assert offers.follow(0, "lookup", [2], was_used=False) == Score(2, 2, 1, 0)
+    assert offers.follow(0, "lookup", [2], was_used=False) == [
+        Score(1, 0, 0, 0),
+        Score(2, 2, 1, 0),
+    ]
 
 
-def test_an_offer_that_was_used_is_scored_at_once() -> None:
+def test_an_offer_that_was_used_is_scored_in_full() -> None:
     offers = OpenOffers()
     offers.add(0, "lookup", [[1, 2, 3]])
     offers.follow(0, "lookup", [1], was_used=False)
     offers.add(0, "lookup", [[2, 4]])
-    assert offers.follow(0, "lookup", [2, 4, 5], was_used=True) == Score(2, 2, 0, 0)
+    assert offers.follow(0, "lookup", [2, 4, 5], was_used=True) == [Score(2, 2, 0, 0)]
 
 
 def test_silence_scores_nothing_and_the_end_forgets() -> None:
     offers = OpenOffers()
     offers.add(0, "lookup", ())
-    assert offers.follow(0, "lookup", [1], was_used=False) is None
+    assert offers.follow(0, "lookup", [1], was_used=False) == []
     offers.add(0, "lookup", [[1, 2]])
     offers.end(0)
     assert offers.drafters(0) == []

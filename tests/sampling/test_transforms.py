@@ -62,6 +62,15 @@ def test_ties_go_to_the_lowest_id() -> None:
     assert served([0, 0, 0, 0], top_k=3, top_p=0.5) == [0.5, 0.5, 0, 0]
 
 
+@pytest.mark.parametrize("scale", [0.01, 3.0])
+def test_top_p_of_a_large_vocabulary(scale: float) -> None:
+    """Short cuts for many tokens change nothing: neither few nor nearly all that are kept."""
+    row = np.round(np.random.default_rng(0).normal(size=2000) * scale, 3)
+    params = SamplingParams(top_p=0.7)
+    got = served_probs(row, params, Context())
+    assert got == pytest.approx(plain_probs(row.tolist(), params, [], []), abs=1e-12)
+
+
 def test_min_p_is_relative_to_the_best_and_inclusive() -> None:
     row = np.log([0.5, 0.25, 0.2, 0.05]).tolist()
     assert served(row, min_p=0.4) == pytest.approx(np.array([0.5, 0.25, 0.2, 0]) / 0.95)

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-_RESAMPLES: Final = 4000
+_RESAMPLES: Final = 2000
 _EDGES: Final = (2.5, 97.5)
 
 

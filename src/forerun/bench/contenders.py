@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any, Final, Protocol
 
 from forerun.bench.timed_run import Clock, TimedRun, time_stream
@@ -72,10 +72,8 @@ def sweep(
 
 def fixed_depth(method: str, depth: int, options: Mapping[str, Any]) -> SpeculativeConfig:
     """No controller between the method and its depth."""
-    given = {"method": method, "num_speculative_tokens": depth, **_fit(method, options)}
-    if any(field.name == "adaptive" for field in fields(SpeculativeConfig)):
-        given["adaptive"] = False
-    return SpeculativeConfig.from_dict(given)
+    fixed = {"num_speculative_tokens": depth, "adaptive": False}
+    return SpeculativeConfig.from_dict({"method": method, **fixed, **_fit(method, options)})
 
 
 def _fit(method: str, options: Mapping[str, Any]) -> dict[str, Any]:

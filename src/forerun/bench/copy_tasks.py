@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from random import Random
@@ -15,18 +16,22 @@ _VERBS: Final = ("compute", "find", "handle", "process", "resolve", "derive")
 _WORDS: Final = ("lantern", "meadow", "harbour", "willow", "copper", "granite")
 _NAMES: Final = ("Ada Brandt", "Luis Ortega", "Mei Tanaka", "Omar Haddad", "Nora Lindqvist")
 _CITIES: Final = ("Lisbon", "Oslo", "Kyoto", "Cairo", "Quito", "Tallinn")
+_NUM_FUNCTIONS: Final = 3  # in a file to edit: about 200 tokens
 _MAX_REPEATED: Final = 560  # characters: an answer of about 130 tokens
 
 
 def edit_code(random: Random) -> Iterator[Task]:
     """Rename a function; the rest of the code stays as it is."""
-    for row in _endlessly("functions", random):
-        old = row["entry_point"]
+    rows = _endlessly("functions", random)
+    while True:
+        chosen = [next(rows) for _ in range(_NUM_FUNCTIONS)]
+        old = chosen[0]["entry_point"]
         new = f"{random.choice(_VERBS)}_{old}"
+        code = "\n\n\n".join(_without_docstring(row["code"]) for row in chosen)
         yield (
-            f"{row['name']}-as-{new}",
-            f"Rename the function `{old}` to `{new}` in this code. Reply with the complete code "
-            f"and nothing else.\n\n```python\n{row['code']}```",
+            f"{chosen[0]['name']}-as-{new}-{random.randrange(10**6):06d}",
+            f"Repeat this code word for word, but write `{new}` instead of `{old}`."
+            f"\n\n```python\n{code}\n```",
         )
 
 
@@ -63,6 +68,16 @@ def _order(random: Random, city: str) -> str:
         f"{random.randrange(1, 9)} boxes of {random.choice(_WORDS)}, "
         f"due 2026-{random.randrange(1, 13):02d}-{random.randrange(1, 29):02d}"
     )
+
+
+def _without_docstring(code: str) -> str:
+    """The functions alone: a docstring that states the task invites small models to solve it."""
+    module = ast.parse(code)
+    functions = [node for node in module.body if isinstance(node, ast.FunctionDef)]
+    for function in functions:
+        if ast.get_docstring(function) is not None:
+            function.body = function.body[1:]
+    return "\n\n\n".join(map(ast.unparse, functions))
 
 
 def _first_sentences(text: str) -> str:

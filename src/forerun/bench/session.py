@@ -51,7 +51,7 @@ class Session:
             for measurement in self.side.measure():
                 self.measurements.append(measurement)
                 progress(f"{measurement.workload}: {measurement.contender}")
-                if self._is_pair_done():
+                if self.path is not None and self._is_pair_done():
                     self._write(is_complete=False)
             self._find_divergences(llm)
         except KeyboardInterrupt:

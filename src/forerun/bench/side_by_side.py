@@ -8,11 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import Final
 
 from forerun.bench.contenders import PLAIN, Contender
 from forerun.bench.timed_run import TimedRun
-from forerun.bench.workloads import Workload
+from forerun.bench.workloads import BenchPrompt, Workload
 from forerun.models.tokenizer import Tokenizer
+
+# None of the prompts that are timed: drafters may remember earlier answers.
+_WARM_UP: Final = BenchPrompt("warm-up", "Count from one to twenty, in words.")
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,7 @@ class SideBySide:
 
     def warm_up(self) -> Iterator[Contender]:
         """A short answer from each, untimed: compiles, maps the weights, fills the caches."""
-        prompt = self.workloads[0].prompts[0].encode(self.tokenizer)
+        prompt = _WARM_UP.encode(self.tokenizer)
         for contender in (*self.engines, *self.peers):
             contender.answer(prompt, min(8, self.max_tokens))
             yield contender

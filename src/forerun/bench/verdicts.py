@@ -1,4 +1,8 @@
-"""What the project promises of its speed, held against the cells."""
+"""What the project promises of its speed, held against the cells.
+
+A promise about classes passes only if all of them were measured, with enough pairs; it may fail
+before that.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from forerun.bench.bootstrap import geometric_mean
 from forerun.bench.cells import Cell
 from forerun.bench.contenders import DEFAULT
 from forerun.bench.prediction import TOLERANCE
-from forerun.bench.workloads import Kind
+from forerun.bench.workloads import KINDS, Kind
 
 NEVER_SLOWER: Final = 0.95
 FREE_AT_LEAST: Final = 1.0
@@ -72,7 +76,8 @@ def _never_slower(ours: Sequence[Cell]) -> Outcome:
     if not bounds:
         return Outcome(requirement, "nothing measured", None)
     low, workload = min(bounds)
-    return Outcome(requirement, f"lowest {low:.3f}, in {workload}", low >= NEVER_SLOWER)
+    found = f"lowest {low:.3f}, in {workload}"
+    return _settled(requirement, found, low >= NEVER_SLOWER, ours, tuple(KINDS))
 
 
 def _mean_at_least(ours: Sequence[Cell], kind: Kind, wanted: float) -> Outcome:
@@ -83,13 +88,16 @@ def _mean_at_least(ours: Sequence[Cell], kind: Kind, wanted: float) -> Outcome:
     if mean is None or whole is None:
         return Outcome(requirement, "nothing measured", None)
     found = f"{mean:.2f} decoding, {whole:.2f} with the prompt's time"
-    return Outcome(requirement, found, mean >= wanted)
+    return _settled(requirement, found, mean >= wanted, of_kind, _names(kind))
 
 
 def _over_llamacpp(cells: Sequence[Cell], ours: Sequence[Cell]) -> Outcome:
     copying = [cell for cell in ours if cell.kind == Kind.COPY]
     requirement = f"copy-heavy ≥ {OVER_LLAMACPP:g} × llama.cpp's best mode"
-    return _against_best_mode(cells, copying, requirement, OVER_LLAMACPP)
+    found = _against_best_mode(cells, copying, requirement, OVER_LLAMACPP)
+    if found.passed is None:
+        return found
+    return _settled(requirement, found.found, found.passed, copying, _names(Kind.COPY))
 
 
 def _qwen_edits_code(cells: Sequence[Cell], ours: Sequence[Cell]) -> Outcome:
@@ -146,6 +154,21 @@ def _predictions(cells: Sequence[Cell]) -> Outcome:
     worst, place = max(errors)
     found = f"{beyond} of {len(errors)} cells beyond it; largest {worst:.0%}, in {place}"
     return Outcome(requirement, found, not unexplained)
+
+
+def _settled(
+    requirement: str, found: str, passed: bool, cells: Sequence[Cell], classes: Sequence[str]
+) -> Outcome:
+    """A failure stands; a pass waits until every class has its pairs."""
+    done = {cell.workload for cell in cells if cell.num_pairs >= ENOUGH_PAIRS}
+    missing = [name for name in classes if name not in done]
+    if passed and missing:
+        return Outcome(requirement, f"{found}; so far without {', '.join(missing)}", None)
+    return Outcome(requirement, found, passed)
+
+
+def _names(kind: Kind) -> tuple[str, ...]:
+    return tuple(name for name, of in KINDS.items() if of is kind)
 
 
 def _is_unexplained(cell: Cell) -> bool:

@@ -62,6 +62,7 @@ _TASKS: Final[Mapping[str, tuple[Kind, Callable[[Random], Iterator[Task]]]]] = {
     "long": (Kind.LONG, free_tasks.long_context),
 }
 WORKLOADS: Final = tuple(_TASKS)
+KINDS: Final[Mapping[str, Kind]] = {name: kind for name, (kind, _) in _TASKS.items()}
 _PLAIN_TEXT: Final = {"story"}
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from forerun.cli import chat, demo, doctor, generate, models, plan, proof, pull
+from forerun.cli import alpha, bench, chat, demo, doctor, gate, generate, models, plan, proof, pull
 from forerun.cli.group import OneSentenceGroup
 from forerun.version import VERSION
 
@@ -25,6 +25,9 @@ app.command()(chat.chat)
 app.command()(demo.demo)
 app.command()(pull.pull)
 app.command()(models.models)
+app.command()(bench.bench)
+app.command()(alpha.alpha)
+app.command()(gate.gate)
 app.command()(proof.proof)
 app.command()(plan.plan)
 app.command()(doctor.doctor)

@@ -76,7 +76,7 @@ def bench_options(
     seed: Annotated[int, _option("Bench", "--seed", text="Of prompts, noise and order.")] = 0,
     methods: Annotated[
         str, _option("Bench", "--methods", text="Methods to sweep, by comma; or none.")
-    ] = "prompt_lookup,ngram_tables",
+    ] = "prompt_lookup,suffix",
     depths: Annotated[str, _option("Bench", "--depths", text="Fixed depths to sweep.")] = "3,7",
     num_layers: Annotated[
         int | None, _option("Bench", "--num-layers", text="For the method own_layers.")

@@ -78,7 +78,7 @@ def engine_options(
     chat_template: Annotated[
         Path | None, _option("--chat-template", text="A jinja2 file in place of the model's own.")
     ] = None,
-    kernels: Annotated[str, _option("--kernels", text="auto, cpu or reference.")] = "reference",
+    kernels: Annotated[str, _option("--kernels", text="auto, cpu or reference.")] = "auto",
     num_threads: Annotated[
         int | None, _option("--threads", text="Cores to use; by default all that are allowed.")
     ] = None,

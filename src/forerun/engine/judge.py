@@ -7,12 +7,15 @@ from collections.abc import Callable
 import numpy as np
 
 from forerun.engine.request import Request
+from forerun.kernels import Kernels
 from forerun.sampling import Probs, log_probs, served_logits, served_probs
 from forerun.types import Acceptance, FloatArray, Proposal, SamplingParams, Verdict
 from forerun.verify import coupled, lenient, lenient_greedy, rejection
 
 
-def judge(request: Request, proposal: Proposal, raw_logits: FloatArray) -> Verdict:
+def judge(
+    request: Request, proposal: Proposal, raw_logits: FloatArray, kernels: Kernels
+) -> Verdict:
     """`raw_logits` [1 + N, V]: after the last emitted token, then after each node."""
 
     def served(
@@ -29,7 +32,9 @@ def judge(request: Request, proposal: Proposal, raw_logits: FloatArray) -> Verdi
 
     params = request.params
     if params.acceptance is Acceptance.COUPLED:
-        return coupled(proposal, served(served_logits), request.noise, len(request.tokens))
+        position = len(request.tokens)
+        logits_at = served(served_logits)
+        return coupled(proposal, logits_at, request.noise, position, kernels.gumbel_argmax)
     if params.acceptance is Acceptance.REJECTION:
         return rejection(proposal, served(served_probs), request.noise, request.round_idx)
     if params.temperature == 0:

@@ -49,7 +49,7 @@ class LLM:
         max_model_len: int | None = None,
         max_num_seqs: int = 8,
         chat_template: str | None = None,
-        kernels: str | Kernels = "reference",
+        kernels: str | Kernels = "auto",
         num_threads: int | None = None,
         quantization: str | None = None,
         cache_dir: Path | None = None,

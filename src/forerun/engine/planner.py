@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -129,9 +130,9 @@ class Adaptive:
         return offers
 
     def observe_draft(self, drafter: str, proposals: Sequence[Proposal], seconds: float) -> None:
-        depth = max((proposal.depth for proposal in proposals), default=0)
-        num_nodes = sum(map(len, proposals))
-        self._controller.observe_draft(drafter, len(proposals), depth, num_nodes, seconds)
+        sizes = Counter(depth for proposal in proposals for depth in proposal.tree.depths)
+        level_sizes = [sizes[depth] for depth in sorted(sizes)]
+        self._controller.observe_draft(drafter, len(proposals), level_sizes, seconds)
 
     def observe_pass(self, num_tokens: int, num_requests: int, seconds: float) -> None:
         self._controller.observe_pass(num_tokens, num_requests, seconds)

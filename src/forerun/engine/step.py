@@ -52,7 +52,7 @@ def step(core: Core, requests: Sequence[Request]) -> list[Round]:
     proposals = propose(core, requests, asks)
     spans = schedule(core, requests, proposals)
     logits = forward(core, requests, spans)
-    verdicts = accept(requests, proposals, logits)
+    verdicts = accept(core, requests, proposals, logits)
     return commit(core, requests, asks, spans, proposals, verdicts, logits)
 
 
@@ -105,10 +105,13 @@ def forward(core: Core, requests: Sequence[Request], spans: Sequence[Span]) -> l
 
 
 def accept(
-    requests: Sequence[Request], proposals: Sequence[Proposal], logits: Sequence[FloatArray]
+    core: Core,
+    requests: Sequence[Request],
+    proposals: Sequence[Proposal],
+    logits: Sequence[FloatArray],
 ) -> list[Verdict | None]:
     return [
-        judge(request, proposal, rows) if len(rows) else None
+        judge(request, proposal, rows, core.model.kernels) if len(rows) else None
         for request, proposal, rows in zip(requests, proposals, logits, strict=True)
     ]
 

@@ -1,11 +1,12 @@
 """The only room that knows hardware: one interface, one contract suite, several kernel sets."""
 
-from forerun.kernels.base import AttentionShape, Kernels, Norm, StoredTensor, WeightSource
+from forerun.kernels.base import AttentionShape, Body, Kernels, Norm, StoredTensor, WeightSource
 from forerun.kernels.plan import Plan, PlanRow, SlotTable
 from forerun.kernels.reference import ReferenceKernels
 
 __all__ = [
     "AttentionShape",
+    "Body",
     "Kernels",
     "Norm",
     "Plan",

@@ -4,6 +4,7 @@ Arrays, weights, stores and batches are opaque above this room: a model passes t
 call and never looks inside. A pass is
 
     batch = begin(plan, rope)                     integers go to the device, once
+    run(body, batch, store)                       where body is
     x = embed(table, batch)                       [T, E]
     per layer:
       x, h = add_norm(x, delta, norm)             residual, then RMS norm
@@ -21,7 +22,7 @@ contract suite (`tests/contracts/test_kernels.py`) holds every kernel set to tha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -29,12 +30,14 @@ import numpy as np
 import numpy.typing as npt
 
 from forerun.kernels.plan import Plan
+from forerun.sampling import Logits, Noise
 from forerun.types import FloatArray, IntArray
 
 Array = Any  # activations: [T, …], or [R, …] after select
 Weight = Any  # a vector, or a matrix of one or more stacked parts
 Store = Any  # the K and V rows of all layers
 Batch = Any  # a plan, as the kernel set likes it
+Body = Callable[[Batch, Store], npt.NDArray[np.float32]]  # from the embedding to the logits
 
 
 class StoredTensor(Protocol):
@@ -106,6 +109,18 @@ class Kernels(Protocol):
 
     def begin(self, plan: Plan, shape: AttentionShape, inv_freq: FloatArray) -> Batch:
         """Prepare a pass; `inv_freq` [head_dim / 2] are the rotary frequencies, in float64."""
+        ...
+
+    def gumbel_argmax(self, logits: Logits, noise: Noise, position: int) -> int:
+        """`sampling.gumbel_argmax`, bit for bit, as fast as the hardware likes."""
+        ...
+
+    def run(self, body: Body, batch: Batch, store: Store) -> npt.NDArray[np.float32]:
+        """body(batch, store): a pass, from `embed` to `logits`.
+
+        A body depends on its arguments alone, so a kernel set may keep what it did and replay it
+        for the next batch of as many tokens.
+        """
         ...
 
     def embed(self, table: Weight, batch: Batch) -> Array:

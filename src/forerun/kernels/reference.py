@@ -16,9 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from forerun.kernels import one_row
-from forerun.kernels.base import AttentionShape, Norm, WeightSource
+from forerun.kernels.base import AttentionShape, Body, Norm, WeightSource
 from forerun.kernels.key_walk import Query, queries_of
 from forerun.kernels.plan import Plan
+from forerun.sampling import Logits, Noise, gumbel_argmax
 from forerun.types import FloatArray, IntArray
 
 ALIGNMENT: Final = 64
@@ -116,6 +117,12 @@ class ReferenceKernels:
         most = max(query.num_keys for query in queries)
         keys, values = (self._empty(most, shape.num_kv_heads, shape.head_dim) for _ in range(2))
         return ReferenceBatch(plan, shape, cos, sin, queries, keys, values)
+
+    def gumbel_argmax(self, logits: Logits, noise: Noise, position: int) -> int:
+        return gumbel_argmax(logits, noise, position)
+
+    def run(self, body: Body, batch: ReferenceBatch, store: KVStore) -> npt.NDArray[np.float32]:
+        return body(batch, store)
 
     def embed(self, table: Matrix, batch: ReferenceBatch) -> FloatArray:
         tokens = batch.plan.tokens

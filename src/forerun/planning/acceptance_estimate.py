@@ -10,30 +10,41 @@ from forerun.planning.hit_rate import FixedRate, HitRate
 _FIRST_GUESS: Final = FixedRate(0.65)
 _SIBLING_GUESS: Final = FixedRate(0.15)  # holds where all siblings before it missed
 _PRIOR_STRENGTH: Final = 6.0
+_LIKENESS: Final = 8.0  # how far one kind of guess speaks for the next, in trials
 _SHARED_MEMORIES: Final = (384, 96, 24)
 
 
 class AcceptanceEstimate:
-    """The chance of the first guess, and the chance of each one below a guess that held.
+    """Chances of three kinds of guesses.
 
-    The two differ where text is copied: the first guess asks whether the copying goes on, the
-    others rarely miss once it does. `first[j]` is the chance of sibling j where those before it
-    missed.
+    first    the first of a round after a miss; `_first[j]` is sibling j where those before missed
+    again    the first of a round after one in which every guess held
+    deeper   a guess below one that held
+
+    They differ where text is copied: the first guess asks whether copying has begun, the others
+    rarely miss once it has. Where they are alike, they are shrunk towards each other. Which kind
+    comes next fades while nobody looks: each unseen token moves the state as a guess would have.
     """
 
     def __init__(self, prior: AcceptanceEstimate | None = None) -> None:
         self._prior = prior
+        self._running = 0.0  # the chance that a guess for the latest token held, or would have
+        self.num_unseen = 0  # rounds since a first guess was tried
+        self.num_deeper_unseen = 0
         if prior is None:
-            self._first = [HitRate(_FIRST_GUESS, memories=_SHARED_MEMORIES)]
-            self._deeper = HitRate(self._first[0], memories=_SHARED_MEMORIES)
+            first = HitRate(_FIRST_GUESS, memories=_SHARED_MEMORIES)
+            self._again = HitRate(first, _LIKENESS, _SHARED_MEMORIES)
+            self._deeper = HitRate(self._again, _LIKENESS, _SHARED_MEMORIES)
         else:
+            first = HitRate(prior._sibling(0), _PRIOR_STRENGTH)
+            self._again = HitRate(prior._again, _PRIOR_STRENGTH)
             self._deeper = HitRate(prior._deeper, _PRIOR_STRENGTH)
-            self._first = [HitRate(prior._first[0], _PRIOR_STRENGTH)]
+        self._first: list[HitRate] = [first]
 
     def gains(self, depth: int, num_branches: int = 1) -> list[float]:
         """Expected accepted guesses on each level, 1 … `depth`; they never rise."""
-        missed = 1.0
-        for rank in range(num_branches):
+        missed = 1 - self.rate
+        for rank in range(1, num_branches):
             missed *= 1 - self._sibling(rank).rate
         gain, below, gains = 1 - missed, self._deeper.rate, []
         for _ in range(depth):
@@ -43,8 +54,8 @@ class AcceptanceEstimate:
 
     @property
     def rate(self) -> float:
-        """The chance of a first guess."""
-        return self._first[0].rate
+        """The chance of the next first guess."""
+        return self._running * self._again.rate + (1 - self._running) * self._first[0].rate
 
     def observe(
         self, num_guessed: int, num_matched: int, num_known: int = 0, branch: int = 0
@@ -53,20 +64,41 @@ class AcceptanceEstimate:
 
         Only the first miss counts, since nothing below it was tried. `num_known` of the guesses
         were reported before. `branch` is the sibling that held, or the last one if all missed.
+        What is learnt for one request is learnt for the drafter.
         """
         for position in range(num_known, min(num_guessed, num_matched + 1)):
             hit = position < num_matched
             if position > 0:
-                self._deeper.observe(hit)
+                self._observe_deeper(hit)
+                self.num_deeper_unseen = 0
             else:
-                for rank in range(branch + 1):
-                    self._sibling(rank).observe(hit and rank == branch)
-        if num_matched and num_guessed == 1:
-            self._deeper.age()
+                self._observe_first(hit, branch)
+                self.num_unseen = 0
+            self._running = float(hit)
 
-    def age(self) -> None:
-        self._deeper.age()
-        self._first[0].age()
+    def begin_round(self) -> None:
+        """What the last round did not try is one round older."""
+        if self.num_unseen:
+            self._running = self.rate
+            self._first[0].age()
+            self._again.age()
+        if self.num_deeper_unseen:
+            self._deeper.age()
+        self.num_unseen += 1
+        self.num_deeper_unseen += 1
+
+    def _observe_first(self, hit: bool, branch: int, *, was_running: bool | None = None) -> None:
+        running = self._running > 0.5 if was_running is None else was_running
+        (self._again if running else self._first[0]).observe(hit and branch == 0)
+        for rank in range(1, branch + 1):
+            self._sibling(rank).observe(hit and rank == branch)
+        if self._prior is not None:
+            self._prior._observe_first(hit, branch, was_running=running)
+
+    def _observe_deeper(self, hit: bool) -> None:
+        self._deeper.observe(hit)
+        if self._prior is not None:
+            self._prior._observe_deeper(hit)
 
     def _sibling(self, rank: int) -> HitRate:
         while rank >= len(self._first):

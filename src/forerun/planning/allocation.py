@@ -8,12 +8,14 @@ levels, which are run for all its requests at once. So the choice is joint:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from forerun.planning.cost_model import CostModel
 
+# A pass's cost may go up in steps, so no single slope prices a guess; each of these is tried.
+_PRICE_SPANS: Final = (4, 1, 16)
 _BETTER: Final = 1 + 1e-12  # beyond what rounding can pretend
 
 
@@ -89,32 +91,41 @@ class Allocator:
     def best(self, lines: Sequence[Sequence[Line]]) -> Allocation:
         """At equal rates, the fewest guesses."""
         best = self.evaluate([PLAIN] * len(lines))
-        has_rivals = any(len(choices) > 1 for choices in lines)
-        for _ in range(2 if has_rivals else 1):
-            price = self._price(best)
-            for drafter in _teams(lines):
-                found = self._fill([_pick(own, drafter, price) for own in lines], drafter)
-                if found.rate > best.rate * _BETTER:
-                    best = found
+        for picked, drafter in self._picks(lines):
+            found = self._fill(picked, drafter)
+            if found.rate > best.rate * _BETTER:
+                best = found
         return best
 
     def evaluate(self, shares: Sequence[Share]) -> Allocation:
         """What these shares yield and cost together."""
         num_nodes = sum(share.num_nodes for share in shares)
         seconds = self._pass_seconds(len(shares), num_nodes)
-        used = [(s.line, s.depth) for s in shares if s.line and s.line.is_costly and s.depth]
-        for drafter in {line.drafter for line, _ in used}:
-            mine = [(line, depth) for line, depth in used if line.drafter == drafter]
-            num_branches = max(line.num_branches for line, _ in mine)
-            depth = max(depth for _, depth in mine)
-            seconds += self._costs.draft_seconds(drafter, len(mine), depth, num_branches)
+        costly = [share for share in shares if share.line and share.line.is_costly]
+        for drafter in {share.line.drafter for share in costly if share.line}:
+            mine = [share for share in costly if share.line and share.line.drafter == drafter]
+            seconds += self._costs.draft_seconds(drafter, len(mine), _level_sizes(mine))
         return Allocation(tuple(shares), sum(share.tokens for share in shares), seconds)
 
-    def _price(self, allocation: Allocation) -> float:
-        """Over a few tokens, since a pass's cost may go up in steps."""
-        num_requests, num_nodes = len(allocation.shares), allocation.num_nodes
-        more = self._pass_seconds(num_requests, num_nodes + 4)
-        return (more - self._pass_seconds(num_requests, num_nodes)) / 4 * allocation.rate
+    def _picks(
+        self, lines: Sequence[Sequence[Line]]
+    ) -> Iterator[tuple[Sequence[Line | None], str | None]]:
+        """One line per request, and the costly drafter among them: all there are for a single
+        request, and for a batch those that win at some price."""
+        if len(lines) == 1:
+            yield from (([line], line.drafter) for line in lines[0])
+            return
+        has_rivals = any(len(own) > 1 for own in lines)
+        for num_more in _PRICE_SPANS if has_rivals else _PRICE_SPANS[:1]:
+            price = self._price(len(lines), num_more)
+            for drafter in _teams(lines):
+                yield [_pick(own, drafter, price) for own in lines], drafter
+
+    def _price(self, num_requests: int, num_more: int) -> float:
+        """What one of `num_more` guesses adds to a plain pass, in tokens."""
+        plain = self._pass_seconds(num_requests, 0)
+        added = self._pass_seconds(num_requests, num_more) - plain
+        return added / num_more * num_requests / plain
 
     def _fill(self, picked: Sequence[Line | None], drafter: str | None) -> Allocation:
         """The best depths for one line each. A costly drafter's levels cost the same for one
@@ -126,7 +137,8 @@ class Allocator:
         for num_levels in range(1 if costly else 0, most + 1):
             draft = 0.0
             if drafter is not None and costly:
-                draft = self._costs.draft_seconds(drafter, len(costly), num_levels)
+                level = sum(line.num_branches for line in costly)
+                draft = self._costs.draft_seconds(drafter, len(costly), [level] * num_levels)
             allowed = [s for s in steps if s.level < num_levels or not s.is_costly]
             rate, num_taken = self._walk(allowed, len(picked), draft)
             if rate > best_rate * _BETTER:
@@ -168,6 +180,15 @@ class _Step(NamedTuple):
     is_costly: bool
 
 
+def _level_sizes(shares: Sequence[Share]) -> list[int]:
+    """Guesses on each level, over all these shares."""
+    most = max(share.depth for share in shares)
+    return [
+        sum(share.num_nodes // share.depth for share in shares if share.depth > level)
+        for level in range(most)
+    ]
+
+
 def _steps(picked: Sequence[Line | None]) -> list[_Step]:
     return sorted(
         _Step(-gain / line.num_branches, level, idx, gain, line.num_branches, line.is_costly)
@@ -185,7 +206,7 @@ def _teams(lines: Sequence[Sequence[Line]]) -> list[str | None]:
 
 def _pick(choices: Sequence[Line], drafter: str | None, price: float) -> Line | None:
     """The line with the largest surplus at this price, among the team's."""
-    best, best_surplus = None, 0.0
+    best, best_surplus = None, -1.0
     for line in choices:
         if line.is_costly and line.drafter != drafter:
             continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import astuple
 
 from forerun.planning.acceptance_estimate import AcceptanceEstimate
 from forerun.planning.open_offers import OpenOffers
@@ -15,7 +16,6 @@ class Beliefs:
         self._shared: dict[str, AcceptanceEstimate] = {}
         self._own: dict[int, dict[str, AcceptanceEstimate]] = {}
         self._offers = OpenOffers()
-        self._num_unseen: dict[tuple[int, str], int] = {}
 
     def of(self, request: int, drafter: str) -> AcceptanceEstimate:
         own = self._own.setdefault(request, {})
@@ -25,16 +25,6 @@ class Beliefs:
 
     def shared(self, drafter: str) -> AcceptanceEstimate:
         return self._shared.setdefault(drafter, AcceptanceEstimate())
-
-    def num_unseen(self, request: int, drafter: str) -> int:
-        """Rounds since something was last learnt about this pair."""
-        return self._num_unseen.get((request, drafter), 0)
-
-    def age(self, request: int, drafter: str) -> None:
-        """A round begins; if it teaches nothing, what is known is one round older."""
-        self._num_unseen[request, drafter] = self.num_unseen(request, drafter) + 1
-        if self._num_unseen[request, drafter] > 1:
-            self.of(request, drafter).age()
 
     def observe(
         self,
@@ -46,9 +36,6 @@ class Beliefs:
         branch: int = 0,
     ) -> None:
         """See `AcceptanceEstimate.observe`."""
-        if num_guessed > num_known:
-            self._num_unseen[request, drafter] = 0
-        self.shared(drafter).observe(num_guessed, num_matched, num_known, branch)
         self.of(request, drafter).observe(num_guessed, num_matched, num_known, branch)
 
     def offer(self, request: int, drafter: str, branches: Sequence[Sequence[int]]) -> None:
@@ -60,18 +47,9 @@ class Beliefs:
     def follow(self, request: int, tokens: Sequence[int], used: str | None) -> None:
         """Score every open offer of the request against what was emitted."""
         for drafter in self._offers.drafters(request):
-            score = self._offers.follow(request, drafter, tokens, was_used=drafter == used)
-            if score is not None:
-                self.observe(
-                    request,
-                    drafter,
-                    score.num_guessed,
-                    score.num_matched,
-                    score.num_known,
-                    score.branch,
-                )
+            for score in self._offers.follow(request, drafter, tokens, was_used=drafter == used):
+                self.observe(request, drafter, *astuple(score))
 
     def end(self, request: int) -> None:
-        for drafter in self._own.pop(request, {}):
-            self._num_unseen.pop((request, drafter), None)
+        self._own.pop(request, None)
         self._offers.end(request)

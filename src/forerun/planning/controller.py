@@ -45,11 +45,12 @@ class Controller:
         self._limits = limits
         self._baseline = BaselineClock()
         self._choices: dict[int, Choice] = {}
-        self._probe_seconds: dict[int, float] = {}
+        self._bought: dict[int, tuple[float, float]] = {}  # a probe, and what a token is worth
 
     def is_cheap(self, drafter: str, num_requests: int) -> bool:
         """Whether to ask this drafter every round: its guesses are then scored for nothing."""
-        asking = self.costs.draft_seconds(drafter, num_requests, self._limits.max_depth)
+        levels = [num_requests] * self._limits.max_depth
+        asking = self.costs.draft_seconds(drafter, num_requests, levels)
         return asking <= _CHEAP * self.costs.pass_seconds(num_requests)
 
     def offered(self, request: int, drafter: str, branches: Sequence[Sequence[int]]) -> None:
@@ -71,14 +72,14 @@ class Controller:
         if probe is None:
             return self._chosen(standings, best, Reason.PAYS)
         probing = allocator.evaluate(replaced(best.shares, probe.idx, probe.share))
-        self._buy_probe(probe, standings[probe.idx].request)
+        self._buy_probe(probe, standings[probe.idx].request, 1 / best.rate)
         return self._chosen(standings, probing, Reason.PAYS, probe.idx)
 
     def observe_draft(
-        self, drafter: str, num_requests: int, depth: int, num_nodes: int, seconds: float
+        self, drafter: str, num_requests: int, level_sizes: Sequence[int], seconds: float
     ) -> None:
-        """A drafter answered `num_requests` at once with `num_nodes` guesses to `depth`."""
-        self.costs.observe_draft(drafter, num_requests, depth, num_nodes, seconds)
+        """A drafter answered `num_requests` at once; `level_sizes` counts its guesses by depth."""
+        self.costs.observe_draft(drafter, num_requests, level_sizes, seconds)
         self.allowance.earn(seconds)
 
     def observe_pass(self, num_tokens: int, num_requests: int, seconds: float) -> None:
@@ -98,8 +99,8 @@ class Controller:
         """
         if not self.beliefs.is_offering(request, drafter):
             self.beliefs.observe(request, drafter, num_guessed, num_accepted, branch=branch)
-        at_stake = self._probe_seconds.pop(request, 0.0)
-        self.allowance.spend(-min(at_stake, num_accepted * self.costs.pass_seconds(1)))
+        seconds, token_seconds = self._bought.pop(request, (0.0, 0.0))
+        self.allowance.spend(-min(seconds, num_accepted * token_seconds))
 
     def observe_silent(
         self, request: int, drafter: str, num_guessed: int, num_matched: int
@@ -115,7 +116,7 @@ class Controller:
     def end(self, request: int) -> None:
         self.beliefs.end(request)
         self._choices.pop(request, None)
-        self._probe_seconds.pop(request, None)
+        self._bought.pop(request, None)
 
     def _lines(self, standing: Standing, num_requests: int) -> list[Line]:
         """Every way this request could guess."""
@@ -123,11 +124,11 @@ class Controller:
         lines = []
         for candidate in standing.candidates:
             name, offered = candidate.drafter, candidate.num_offered
-            self.beliefs.age(standing.request, name)
+            estimate = self.beliefs.of(standing.request, name)
+            estimate.begin_round()
             depth = room if offered is None else min(room, offered)
             if depth < 1:
                 continue
-            estimate = self.beliefs.of(standing.request, name)
             is_costly = offered is None and not self.is_cheap(name, num_requests)
             widths = range(1, self._limits.num_branches + 1)
             if not self._limits.is_adaptive:
@@ -150,16 +151,16 @@ class Controller:
         best: Allocation,
         allocator: Allocator,
     ) -> Probe | None:
-        unseen = [
-            {line.drafter: self.beliefs.num_unseen(standing.request, line.drafter) for line in own}
+        estimates = [
+            {line.drafter: self.beliefs.of(standing.request, line.drafter) for line in own}
             for standing, own in zip(standings, lines, strict=True)
         ]
-        return find_probe(best, lines, unseen, allocator, self.allowance)
+        return find_probe(best, lines, estimates, allocator, self.allowance)
 
-    def _buy_probe(self, probe: Probe, request: int) -> None:
+    def _buy_probe(self, probe: Probe, request: int, token_seconds: float) -> None:
         """What it brings in is paid back when it is verified."""
         self.allowance.spend(probe.seconds)
-        self._probe_seconds[request] = probe.seconds
+        self._bought[request] = probe.seconds, token_seconds
 
     def _chosen(
         self,

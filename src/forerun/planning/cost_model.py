@@ -48,10 +48,9 @@ class CostModel:
     def pass_seconds(self, num_tokens: int) -> float:
         return self.target.seconds(num_tokens)
 
-    def draft_seconds(
-        self, drafter: str, num_requests: int, depth: int, num_branches: int = 1
-    ) -> float:
-        levels = depth * self._width(num_requests * num_branches)
+    def draft_seconds(self, drafter: str, num_requests: int, level_sizes: Sequence[int]) -> float:
+        """One answer for `num_requests` at once; `level_sizes` counts its guesses by depth."""
+        levels = self._levels(level_sizes)
         return self.target.speed * self._of(drafter).seconds(num_requests, levels)
 
     def observe_pass(self, num_tokens: int, seconds: float) -> float:
@@ -59,14 +58,14 @@ class CostModel:
         return self.target.observe(num_tokens, seconds)
 
     def observe_draft(
-        self, drafter: str, num_requests: int, depth: int, num_nodes: int, seconds: float
+        self, drafter: str, num_requests: int, level_sizes: Sequence[int], seconds: float
     ) -> None:
-        """The drafter answered `num_requests` at once with `num_nodes` guesses to `depth`."""
-        levels = depth * self._width(round(num_nodes / depth)) if depth else 0.0
+        levels = self._levels(level_sizes)
         self._of(drafter).observe(num_requests, levels, seconds / self.target.speed)
 
-    def _width(self, num_nodes: int) -> float:
-        return self.target.seconds(max(1, num_nodes)) / self.target.seconds(1)
+    def _levels(self, level_sizes: Sequence[int]) -> float:
+        """Levels of one guess that would cost as much as these."""
+        return sum(map(self.target.seconds, level_sizes)) / self.target.seconds(1)
 
     def _of(self, drafter: str) -> DraftCost:
         if drafter not in self._drafters:

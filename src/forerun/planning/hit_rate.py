@@ -41,17 +41,19 @@ class HitRate:
         self._hits = [0.0] * len(memories)
         self._trials = [0.0] * len(memories)
         self._weights = [1 / len(memories)] * len(memories)
-        self._refresh()
+
+    @property
+    def rate(self) -> float:
+        return sum(w * p for w, p in zip(self._weights, self._rates(), strict=True))
 
     def observe(self, hit: bool) -> None:
-        rates = self._rates
+        rates = self._rates()
         likely = [w * (p if hit else 1 - p) for w, p in zip(self._weights, rates, strict=True)]
         total, even = sum(likely), _SHARE / len(likely)
         self._weights = [(1 - _SHARE) * weight / total + even for weight in likely]
         for idx, kept in enumerate(self._kept):
             self._hits[idx] = self._hits[idx] * kept + hit
             self._trials[idx] = self._trials[idx] * kept + 1
-        self._refresh()
 
     def age(self) -> None:
         """A round went by without a trial. Memories fade at their own pace, so that after a bad
@@ -59,11 +61,10 @@ class HitRate:
         for idx, kept in enumerate(self._kept):
             self._hits[idx] *= kept
             self._trials[idx] *= kept
-        self._refresh()
 
-    def _refresh(self) -> None:
-        rate, strength, self._rates = self._prior.rate, self._strength, list[float]()
+    def _rates(self) -> list[float]:
+        rate, strength, rates = self._prior.rate, self._strength, []
         for hits, trials in zip(self._hits, self._trials, strict=True):
             rate = (strength * rate + hits) / (strength + trials)
-            self._rates.append(rate)
-        self.rate = sum(w * p for w, p in zip(self._weights, self._rates, strict=True))
+            rates.append(rate)
+        return rates

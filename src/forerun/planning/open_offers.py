@@ -70,18 +70,21 @@ class OpenOffers:
 
     def follow(
         self, request: int, drafter: str, tokens: Sequence[int], *, was_used: bool
-    ) -> Score | None:
-        """The latest offer is taken up when it was used, or when the one before is closed."""
+    ) -> list[Score]:
+        """The latest offer is taken up when it was used, or when the one before is closed; of
+        any other only the first guess is scored, so that a change is noticed at once."""
         branches = self._latest.get(request, {}).pop(drafter, ())
         still_open = self._open.setdefault(request, {})
+        scores = []
         if branches and (was_used or drafter not in still_open):
             still_open[drafter] = OpenOffer(branches)
-        if drafter not in still_open:
-            return None
-        score = still_open[drafter].follow(tokens)
-        if not still_open[drafter].is_open:
-            del still_open[drafter]
-        return score
+        elif branches:
+            scores.append(OpenOffer(branches).follow(tokens[:1]))
+        if drafter in still_open:
+            scores.append(still_open[drafter].follow(tokens))
+            if not still_open[drafter].is_open:
+                del still_open[drafter]
+        return [score for score in scores if score is not None]
 
     def end(self, request: int) -> None:
         self._latest.pop(request, None)

@@ -6,13 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from forerun.planning.acceptance_estimate import AcceptanceEstimate
 from forerun.planning.allocation import PLAIN, Allocation, Allocator, Line, Share, replaced
 
 _SHARE: Final = 0.01  # of all time may go into probes
-_START: Final = 4.0  # plain passes that a fresh engine may spend at once
+_START: Final = 2.0  # plain passes that a fresh engine may spend at once
 _SHORTEST: Final = 16
 _LONGEST: Final = 256
 _SURPRISE: Final = 0.1
+_DEEPER_WAIT: Final = 8  # rounds without a second guess
 
 
 class Allowance:
@@ -60,7 +62,7 @@ class BaselineClock:
 
 @dataclass(frozen=True)
 class Probe:
-    """Let one request try a drafter that is not believed to pay."""
+    """Let one request try a guess that is not believed to pay."""
 
     idx: int  # of the request in the batch
     share: Share
@@ -70,27 +72,36 @@ class Probe:
 def find_probe(
     best: Allocation,
     lines: Sequence[Sequence[Line]],
-    unseen: Sequence[Mapping[str, int]],
+    estimates: Sequence[Mapping[str, AcceptanceEstimate]],
     allocator: Allocator,
     allowance: Allowance,
 ) -> Probe | None:
-    """One guess by the drafter about which the least was learnt lately, if it is affordable and
+    """A guess by the drafter about which the least was learnt lately, if it is affordable and
     could pay. Many shallow probes find a change sooner than few deep ones."""
     waiting = [
-        (-unseen[idx][line.drafter], idx, line)
+        (-estimates[idx][line.drafter].num_unseen, idx, share)
         for idx, own in enumerate(lines)
-        if not best.shares[idx].depth
         for line in own
-        if line.is_costly and line.num_branches == 1
+        if (share := _worth_seeing(best.shares[idx], line, estimates[idx][line.drafter]))
     ]
     if not waiting:
         return None
-    _, idx, line = min(waiting, key=lambda found: found[:2])
-    share = Share(line, 1)
+    _, idx, share = min(waiting, key=lambda found: found[:2])
+    assert share.line is not None
     seconds = allocator.evaluate(replaced(best.shares, idx, share)).seconds - best.seconds
-    if allowance.affords(seconds) and _could_pay(best, lines, line.drafter, allocator):
+    if allowance.affords(seconds) and _could_pay(best, lines, share.line.drafter, allocator):
         return Probe(idx, share, seconds)
     return None
+
+
+def _worth_seeing(share: Share, line: Line, estimate: AcceptanceEstimate) -> Share | None:
+    """One guess where none is made; a second one where only the first has long been made."""
+    if not line.is_costly or line.num_branches > 1:
+        return None
+    if share.depth == 0:
+        return Share(line, 1)
+    is_stuck = share == Share(line, 1) and estimate.num_deeper_unseen > _DEEPER_WAIT
+    return Share(line, 2) if is_stuck and len(line.gains) > 1 else None
 
 
 def _could_pay(

@@ -150,12 +150,17 @@ def _draft(
             depth = min(asks[i].depth, slots[i].num_left - 1)
             chains[i] = drafter.guesses(slots[i].idx, slots[i].position, depth)
         if mine:
-            levels = max(len(chains[i]) for i in mine)
-            seconds = drafter.cost * levels * world.pass_costs(len(mine))
-            heard = seconds * world.noise(clock)
-            policy.drafted(drafter.name, [chains[i] for i in mine], heard)
+            answers = [chains[i] for i in mine]
+            seconds = drafter.cost * sum(map(world.pass_costs, level_sizes(answers)))
+            policy.drafted(drafter.name, answers, seconds * world.noise(clock))
             run.seconds += seconds
     return chains
+
+
+def level_sizes(chains: Sequence[Sequence[int]]) -> list[int]:
+    """How many chains reach each level."""
+    most = max(map(len, chains))
+    return [sum(len(chain) > level for chain in chains) for level in range(most)]
 
 
 def _commit(policy: Policy, slot: Slot, ask: Ask, chain: Sequence[int]) -> int:
@@ -209,8 +214,7 @@ class Controlled:
         return Standing(slot.request, slot.num_left - 1, tuple(candidates))
 
     def drafted(self, drafter: str, chains: Sequence[Sequence[int]], seconds: float) -> None:
-        depth, num_nodes = max(map(len, chains)), sum(map(len, chains))
-        self._controller.observe_draft(drafter, len(chains), depth, num_nodes, seconds)
+        self._controller.observe_draft(drafter, len(chains), level_sizes(chains), seconds)
 
     def passed(self, num_tokens: int, num_requests: int, seconds: float) -> None:
         self._controller.observe_pass(num_tokens, num_requests, seconds)

@@ -10,14 +10,17 @@ at the edge of top-k and top-p, go to the lowest id.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from forerun.errors import InvalidDistribution, InvalidOption
 from forerun.types import FloatArray, IntArray, SamplingParams
+
+_ENOUGH: Final = 512
 
 Logits = npt.NDArray[np.float64]
 Probs = npt.NDArray[np.float64]
@@ -175,12 +178,24 @@ def _top_k(logits: Logits, k: int) -> npt.NDArray[np.bool_]:
 
 def _top_p(logits: Logits, top_p: float) -> npt.NDArray[np.bool_]:
     """The shortest run of most probable tokens whose probabilities reach `top_p`."""
-    order = np.argsort(-logits, kind="stable")  # stable: the lowest id first among equals
-    reached = np.cumsum(softmax(logits)[order])
-    num_kept = int(np.searchsorted(reached, top_p, side="left")) + 1
+    probs = softmax(logits)
     keep = np.zeros(len(logits), np.bool_)
-    keep[order[:num_kept]] = True
+    for candidates in _likeliest(logits):
+        order = candidates[np.argsort(-logits[candidates], kind="stable")]  # ties: lowest id first
+        reached = np.cumsum(probs[order])
+        num_kept = int(np.searchsorted(reached, top_p, side="left")) + 1
+        if num_kept <= len(order) or len(order) == len(logits):
+            keep[order[:num_kept]] = True
+            break
     return keep
+
+
+def _likeliest(logits: Logits) -> Iterator[IntArray]:
+    """The tokens above the 512th best, which nearly always are enough, then all of them."""
+    if len(logits) > _ENOUGH:
+        edge = np.partition(logits, -_ENOUGH)[-_ENOUGH]
+        yield np.flatnonzero(logits > edge)
+    yield np.arange(len(logits))
 
 
 def _only(logits: Logits, token: int) -> Logits:

@@ -8,26 +8,30 @@ speculative decoding (Daliri, Musco, Suresh 2024).
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 from forerun.sampling import GumbelNoise, Logits, gumbel_argmax
 from forerun.types import ROOT, Proposal, Verdict
 from forerun.verify.matching import match
 
+NoiseT = TypeVar("NoiseT", bound=GumbelNoise)
+
 
 def coupled(
     proposal: Proposal,
     logits_at: Callable[[int], Logits],
-    noise: GumbelNoise,
+    noise: NoiseT,
     position: int,
+    choose: Callable[[Logits, NoiseT, int], int] = gumbel_argmax,
 ) -> Verdict:
     """Judge a proposal whose root's children stand at absolute `position`.
 
     `logits_at(node)` are the served logits [V] after `node`. At temperature 0 they leave one
-    candidate and this is greedy matching.
+    candidate and this is greedy matching. `choose` is `gumbel_argmax`, or a kernel's equal of it.
     """
 
     def target_token(node: int) -> int:
         depth = 0 if node == ROOT else proposal.tree.depths[node]
-        return gumbel_argmax(logits_at(node), noise, position + depth)
+        return choose(logits_at(node), noise, position + depth)
 
     return match(proposal, target_token)

@@ -1,0 +1,107 @@
+"""A plan as the compiled operations read it."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from forerun.kernels.base import AttentionShape
+from forerun.kernels.cpu.head_group import KEYS_PER_TURN, MAX_HEADS
+from forerun.kernels.cpu.program import Program, padded
+from forerun.kernels.plan import Plan, PlanRow
+from forerun.types import FloatArray, IntArray
+
+F32 = npt.NDArray[np.float32]
+
+
+class RopeTable:
+    """cos and sin of position × frequency, each position computed once and alone."""
+
+    def __init__(self, inv_freq: FloatArray) -> None:
+        self._inv_freq = inv_freq
+        self._turns: dict[int, F32] = {}
+
+    def turns(self, positions: IntArray) -> F32:
+        """[T, 2, head_dim / 2]: cos, then sin."""
+        return np.stack([self._turn(int(position)) for position in positions])
+
+    def _turn(self, position: int) -> F32:
+        if position not in self._turns:
+            angles = position * self._inv_freq
+            self._turns[position] = np.stack((np.cos(angles), np.sin(angles))).astype(np.float32)
+        return self._turns[position]
+
+
+class CpuBatch:
+    """The arrays of one pass. Their addresses stay when another batch's contents move in."""
+
+    def __init__(
+        self, plan: Plan, shape: AttentionShape, rope: RopeTable, program: Program
+    ) -> None:
+        self.shape = shape
+        self.program = program
+        self.tokens = plan.tokens  # [T]
+        self.write_slots = plan.write_slots  # [T]
+        self.wanted = plan.wanted  # [R]
+        self.turns = rope.turns(plan.positions)  # [T, 2, head_dim / 2]
+        self._slots: list[IntArray] = []  # what the addresses in `keys` point into
+        # [T, 2]: where each token's slots lie in logical order, and how many they are
+        self.keys = self._seen(
+            np.array([p for row in plan.rows for p in self._keys(row)], np.int64)
+        )
+        self.max_keys = int(self.keys[:, 1].max())
+
+    def take_in(self, other: CpuBatch) -> None:
+        """Become `other`, which has as many tokens."""
+        self.tokens[:] = other.tokens
+        self.write_slots[:] = other.write_slots
+        self.wanted[:] = other.wanted
+        self.turns[:] = other.turns
+        self.keys[:] = other.keys
+        self._slots, self.max_keys = other._slots, other.max_keys
+
+    @property
+    def scratch_bytes(self) -> int:
+        """What attention needs: scores, their sums, and mixed values, for the heads together."""
+        row_len = self.max_keys + KEYS_PER_TURN + 1 + padded(self.shape.head_dim)
+        return 4 * MAX_HEADS * row_len
+
+    @cached_property
+    def keys_address(self) -> int:
+        return int(self.keys.ctypes.data)
+
+    @cached_property
+    def turns_address(self) -> int:
+        return int(self.turns.ctypes.data)
+
+    @cached_property
+    def write_slots_address(self) -> int:
+        return int(self.write_slots.ctypes.data)
+
+    def _seen(self, keys: IntArray) -> IntArray:
+        """Without the keys that a sliding window hides."""
+        if self.shape.window is None:
+            return keys
+        hidden = np.maximum(0, keys[:, 1] - self.shape.window)
+        return np.ascontiguousarray(
+            np.stack((keys[:, 0] + 8 * hidden, keys[:, 1] - hidden), axis=1)
+        )
+
+    def _keys(self, row: PlanRow) -> list[tuple[int, int]]:
+        """(address, number) of the key slots of each token that runs.
+
+        In a chain a token's keys are a run of the row's slots from the first on; in a tree each
+        token has a list of its own.
+        """
+        chosen = range(row.num_written, len(row.span))
+        if row.span.tree.is_chain:
+            address = self._held(row.slots)
+            return [(address, row.span.start + idx + 1) for idx in chosen]
+        paths = [np.concatenate((row.context, row.ancestors(idx))) for idx in chosen]
+        return [(self._held(path), len(path)) for path in paths]
+
+    def _held(self, slots: IntArray) -> int:
+        self._slots.append(np.ascontiguousarray(slots, np.int64))
+        return int(self._slots[-1].ctypes.data)

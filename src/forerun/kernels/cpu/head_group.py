@@ -1,0 +1,136 @@
+"""Attention of a few query heads that share one key/value head, as vector IR.
+
+Keys come one after the other in logical order, whatever slots they lie in. A score is one product
+in `num_lanes` partial sums; a mixed value is one chain of multiply-adds over the keys. So neither
+the heads beside it nor the number of keys in a turn changes a bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from numba import float32, int64, void
+
+from forerun.kernels.cpu.emitted import emitted
+from forerun.kernels.cpu.lanes import F32, GROUP_LEN, I64, Emitter, Machine, Value, i64, vector
+from forerun.kernels.cpu.loops import loop
+
+MAX_HEADS: Final = 4  # together; more are taken in turns
+KEYS_PER_TURN: Final = 4
+_HOST: Final = Machine.host()
+_GROUP: Final = vector(F32, GROUP_LEN)
+
+
+def _for_each_width(b: Any, num_heads: Value, emit: Callable[[int], None]) -> None:
+    """A branch for each number of heads that are taken together."""
+    done = b.append_basic_block("done")
+    switch = b.switch(num_heads, done)
+    for width in range(1, MAX_HEADS + 1):
+        case = b.append_basic_block(f"heads{width}")
+        switch.add_case(i64(width), case)
+        b.position_at_end(case)
+        emit(width)
+        b.branch(done)
+    b.position_at_end(done)
+
+
+@emitted(void, int64, int64, int64, int64, int64, int64, float32, int64, int64, int64)
+def score_keys(
+    b: Any,
+    q: Value,
+    num_groups: Value,
+    keys: Value,
+    stride: Value,
+    slots: Value,
+    num_keys: Value,
+    scale: Value,
+    out: Value,
+    out_stride: Value,
+    num_heads: Value,
+) -> None:
+    """out[head, j] = scale · q[head] · keys[slots[j]], and for up to three j past the last key."""
+    e = Emitter(b, _HOST)
+    last = b.sub(num_keys, i64(1))
+
+    def emit(width: int) -> None:
+        def turn(idx: Value, _carried: list[Value]) -> list[Value]:
+            first = b.mul(idx, i64(KEYS_PER_TURN))
+            rows = []
+            for i in range(KEYS_PER_TURN):
+                j = b.add(first, i64(i))
+                j = b.select(b.icmp_signed("<", j, last), j, last)
+                slot = e.load(b.add(slots, b.mul(j, i64(8))), I64)
+                rows.append(b.add(keys, b.mul(slot, stride)))
+            for at, total in enumerate(_products(e, q, rows, num_groups, width)):
+                key, head = divmod(at, width)
+                place = b.add(out, b.mul(out_stride, i64(head)))
+                place = b.add(place, b.mul(b.add(first, i64(key)), i64(4)))
+                e.store(b.fmul(e.fold(total), scale), place)
+            return []
+
+        loop(b, b.sdiv(b.add(num_keys, i64(KEYS_PER_TURN - 1)), i64(KEYS_PER_TURN)), [], turn)
+
+    _for_each_width(b, num_heads, emit)
+
+
+def _products(
+    e: Emitter, q: Value, rows: list[Value], num_groups: Value, width: int
+) -> list[Value]:
+    """Partial sums of every row with every head: [row · width + head]."""
+    b, num_lanes = e.builder, e.machine.num_lanes
+    head_bytes = b.mul(num_groups, i64(4 * GROUP_LEN))
+    heads = [b.add(q, b.mul(head_bytes, i64(head))) for head in range(width)]
+
+    def body(idx: Value, acc: list[Value]) -> list[Value]:
+        group = b.mul(idx, i64(4 * GROUP_LEN))
+        for lane in range(0, GROUP_LEN, num_lanes):
+            at = e.offset(group, 4 * lane)
+            queries = [e.load(b.add(head, at), e.lanes) for head in heads]
+            for r, row in enumerate(rows):
+                key = e.load(b.add(row, at), e.lanes)
+                for h, query in enumerate(queries):
+                    acc[r * width + h] = e.fma(query, key, acc[r * width + h])
+        return acc
+
+    return loop(b, num_groups, [e.lanes([0.0] * num_lanes)] * (len(rows) * width), body)
+
+
+@emitted(void, int64, int64, int64, int64, int64, int64, int64, int64, int64)
+def mix_values(
+    b: Any,
+    weights: Value,
+    weights_stride: Value,
+    slots: Value,
+    num_keys: Value,
+    values: Value,
+    stride: Value,
+    num_groups: Value,
+    out: Value,
+    num_heads: Value,
+) -> None:
+    """out[head] = Σ weights[head, j] · values[slots[j]] in ascending order of j."""
+    e = Emitter(b, _HOST)
+    head_bytes = b.mul(num_groups, i64(4 * GROUP_LEN))
+
+    def emit(width: int) -> None:
+        def group(idx: Value, _carried: list[Value]) -> list[Value]:
+            start = b.add(values, b.mul(idx, i64(4 * GROUP_LEN)))
+
+            def key(j: Value, acc: list[Value]) -> list[Value]:
+                slot = e.load(b.add(slots, b.mul(j, i64(8))), I64)
+                value = e.load(b.add(start, b.mul(slot, stride)), _GROUP)
+                first = b.add(weights, b.mul(j, i64(4)))
+                places = [b.add(first, b.mul(weights_stride, i64(h))) for h in range(width)]
+                shares = [e.splat(e.load(place, F32), GROUP_LEN) for place in places]
+                return [e.fma(share, value, acc[h]) for h, share in enumerate(shares)]
+
+            mixed = loop(b, num_keys, [_GROUP([0.0] * GROUP_LEN)] * width, key)
+            for h, total in enumerate(mixed):
+                at = b.add(b.mul(head_bytes, i64(h)), b.mul(idx, i64(4 * GROUP_LEN)))
+                e.store(total, b.add(out, at))
+            return []
+
+        loop(b, num_groups, [], group)
+
+    _for_each_width(b, num_heads, emit)

@@ -1,0 +1,79 @@
+"""A pass as one compiled call that any number of threads may join at any time.
+
+    steps      0            1            2            …
+    chunks   ▪▪▪▪▪▪ wait  ▪▪▪▪▪▪▪▪ wait  ▪▪▪▪▪▪
+    counters taken, done                              one pair per step
+
+A thread takes the next chunk of a step until none is left, then waits for those that others took.
+A thread that comes late finds the early steps done; one that never comes is not missed. Which
+thread runs a chunk changes nothing in what it computes.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from numba import njit
+
+from forerun.kernels.cpu.native import call_operation, fetch_add, int_at, peek, yield_processor
+
+# mypy: disable-error-code="no-untyped-def, untyped-decorator"
+
+STEP_FIELDS: Final = 20
+STEP_BYTES: Final = 8 * STEP_FIELDS
+COUNTER_BYTES: Final = 128  # taken and done, each in its own cache line
+
+# The control block, in int64 fields that are a cache line apart where threads contend for them.
+CLOSED, ACTIVE, STEPS, NUM_STEPS, COUNTERS = 0, 8, 16, 17, 18
+CONTROL_FIELDS: Final = 24
+
+_NUM_SPINS: Final = 200  # looks at a counter before the core is offered to others
+
+
+@njit
+def _wait_for(counter, value):
+    spins = 0
+    while peek(counter) < value:
+        spins += 1
+        if spins > _NUM_SPINS:
+            yield_processor()
+
+
+@njit
+def _run_steps(control, scratch):
+    steps, counters = int_at(control, STEPS), int_at(control, COUNTERS)
+    first_open = 0  # the first step that has not been waited for
+    for idx in range(int_at(control, NUM_STEPS)):
+        step, taken = steps + idx * STEP_BYTES, counters + idx * COUNTER_BYTES
+        operation, num_chunks, waits = int_at(step, 0), int_at(step, 1), int_at(step, 2)
+        while True:
+            chunk = fetch_add(taken, 1)
+            if chunk >= num_chunks:
+                break
+            call_operation(operation, step, chunk, scratch)
+            fetch_add(taken + 64, 1)
+        if waits:
+            for before in range(first_open, idx + 1):
+                num_before = int_at(steps + before * STEP_BYTES, 1)
+                _wait_for(counters + before * COUNTER_BYTES + 64, num_before)
+            first_open = idx + 1
+
+
+def join_pass(control, scratch):
+    """What every thread runs; a pass that is over, or not yet begun, is left at once."""
+    fetch_add(control + 8 * ACTIVE, 1)
+    if peek(control + 8 * CLOSED) == 0:
+        _run_steps(control, scratch)
+    fetch_add(control + 8 * ACTIVE, -1)
+
+
+def run_pass(control, scratch):
+    """What the thread that owns the pass runs: open it, join it, and close it behind all others."""
+    fetch_add(control + 8 * CLOSED, -1)
+    _run_steps(control, scratch)
+    fetch_add(control + 8 * CLOSED, 1)
+    spins = 0
+    while peek(control + 8 * ACTIVE) > 0:
+        spins += 1
+        if spins > _NUM_SPINS:
+            yield_processor()

@@ -1,0 +1,293 @@
+"""The CPU kernel set: float32 activations, weights as the file has them, compiled by Numba.
+
+Operations are recorded, and run together when logits are asked for.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from forerun.errors import unknown_name
+from forerun.kernels.base import AttentionShape, Body, Norm, WeightSource
+from forerun.kernels.cpu.batch import CpuBatch, RopeTable
+from forerun.kernels.cpu.compiled import cache_folder
+from forerun.kernels.cpu.coupled_draw import CoupledDraw
+from forerun.kernels.cpu.digits import BLOCK_LEN, RECORD_BYTES
+from forerun.kernels.cpu.lanes import Machine
+from forerun.kernels.cpu.library import Library, Operations, Progress
+from forerun.kernels.cpu.program import Buffers, KeptProgram, Program, Rows
+from forerun.kernels.cpu.replay import MAX_TOKENS, Replays
+from forerun.kernels.cpu.store import KVStore
+from forerun.kernels.cpu.sweep import takes_digits
+from forerun.kernels.cpu.weights import QUANTIZATIONS, Loader, Matrix, Vector
+from forerun.kernels.cpu.workers import Workers, resolved_num_threads
+from forerun.kernels.plan import Plan
+from forerun.sampling import Logits, Noise
+from forerun.types import FloatArray, IntArray
+
+F32 = npt.NDArray[np.float32]
+
+_BLOCKS_PER_CHUNK: Final = 12
+
+
+class CpuKernels:
+    """`cache_dir` keeps compiled code between runs; `progress` hears what is being prepared."""
+
+    name: Final = "cpu"
+
+    def __init__(
+        self,
+        num_threads: int | None = None,
+        *,
+        quantization: str | None = None,
+        cache_dir: Path | None = None,
+        progress: Progress | None = None,
+        machine: Machine | None = None,
+    ) -> None:
+        if quantization is not None and quantization not in QUANTIZATIONS:
+            raise unknown_name("quantization", quantization, QUANTIZATIONS)
+        num_threads = resolved_num_threads(num_threads)
+        self._machine = machine or Machine.host()
+        folder = None if cache_dir is None else cache_folder(cache_dir, self._machine)
+        self._library = Library(self._machine, folder, progress)
+        run, join = self._library.entry("run_pass"), self._library.entry("join_pass")
+        self._operations: Operations = self._library.operations()
+        self._workers = Workers(run, join, num_threads)
+        self._buffers = Buffers()
+        self._kept_buffers = Buffers()  # recordings share them, and nobody holds them between runs
+        self._replays = Replays(self._workers)
+        self._loader = Loader(quantization)
+        self._ropes: dict[bytes, RopeTable] = {}
+
+    @property
+    def num_threads(self) -> int:
+        return self._workers.num_threads
+
+    def load_vector(self, source: WeightSource, name: str) -> Vector:
+        return self._loader.vector(source, name)
+
+    def load_matrix(
+        self, source: WeightSource, names: Sequence[str], biases: Sequence[str] = ()
+    ) -> Matrix:
+        matrix = self._loader.matrix(source, names, biases)
+        for part in matrix.parts:
+            self._library.linear(part.weight_format)  # compile now, while someone watches
+        return matrix
+
+    def new_store(self, shape: AttentionShape, num_layers: int, num_slots: int) -> KVStore:
+        return KVStore.new(shape, num_layers, num_slots)
+
+    def move_rows(self, store: KVStore, sources: IntArray, targets: IntArray) -> None:
+        store.move_rows(sources, targets)
+
+    def rows(self, array: npt.ArrayLike) -> Rows:
+        """A copy of [T, width] that operations take."""
+        values = np.asarray(array, np.float32)
+        rows = Rows(Program(self._workers, self._buffers), *values.shape)
+        rows.fill(values)
+        return rows
+
+    def begin(self, plan: Plan, shape: AttentionShape, inv_freq: FloatArray) -> CpuBatch:
+        rope = self._ropes.setdefault(inv_freq.tobytes(), RopeTable(inv_freq))
+        if len(plan) > MAX_TOKENS:
+            return CpuBatch(plan, shape, rope, Program(self._workers, self._buffers))
+        return CpuBatch(plan, shape, rope, KeptProgram(self._workers, self._kept_buffers))
+
+    def run(self, body: Body, batch: CpuBatch, store: KVStore) -> F32:
+        if len(batch.tokens) > MAX_TOKENS:
+            return body(batch, store)
+        return self._replays.run(body, batch, store)
+
+    def embed(self, table: Matrix, batch: CpuBatch) -> Rows:
+        (part,) = table.parts
+        tokens, program = batch.tokens, batch.program
+        assert 0 <= tokens.min() <= tokens.max() < part.num_out, tokens
+        x = Rows(program, len(tokens), table.num_in)
+        program.hold(batch, table)
+        program.add(
+            self._library.embed(part.weight_format),
+            len(tokens),
+            tokens.ctypes.data,
+            part.address,
+            part.row_bytes,
+            part.num_blocks,
+            x.address,
+            x.stride,
+        )
+        return x
+
+    def add_norm(self, x: Rows, delta: Rows | None, norm: Norm) -> tuple[Rows, Rows]:
+        h = Rows(x.program, x.num_rows, x.width)
+        x.program.hold(norm)
+        x.program.add(
+            self._operations.add_norm,
+            x.num_rows,
+            x.width,
+            x.stride,
+            x.address,
+            0 if delta is None else delta.address,
+            h.address,
+            norm.weight.address,
+            _float_bits(norm.eps),
+        )
+        x.digits = None
+        return x, h
+
+    def linear(self, x: Rows, matrix: Matrix) -> Rows:
+        assert x.width == matrix.num_in, (x.width, matrix.num_in)
+        program, y = x.program, Rows(x.program, x.num_rows, matrix.num_out)
+        program.hold(matrix)
+        first, last = 0, matrix.parts[-1]
+        for part in matrix.parts:
+            source = self._digits(x) if takes_digits(part.weight_format, self._machine) else x
+            program.add(
+                self._library.linear(part.weight_format),
+                part.num_chunks,
+                len(part.data),
+                part.chunk_len,
+                x.num_rows,
+                part.address,
+                part.row_bytes,
+                source.address,
+                source.stride,
+                part.num_blocks,
+                y.address + first,
+                y.stride,
+                0 if matrix.bias is None else matrix.bias.address + first,
+                waits=part is last,
+            )
+            first += 4 * part.num_out
+        return y
+
+    def _digits(self, x: Rows) -> Rows:
+        """x as records of digits: made once for all products of x."""
+        if x.digits is None:
+            num_blocks = x.width // BLOCK_LEN
+            x.digits = digits = Rows(x.program, x.num_rows, num_blocks * RECORD_BYTES // 4)
+            x.program.add(
+                self._operations.write_digits,
+                x.num_rows * -(-num_blocks // _BLOCKS_PER_CHUNK),
+                num_blocks,
+                _BLOCKS_PER_CHUNK,
+                x.address,
+                x.stride,
+                digits.address,
+                digits.stride,
+            )
+        return x.digits
+
+    def rope_write(
+        self,
+        qkv: Rows,
+        batch: CpuBatch,
+        store: KVStore,
+        layer: int,
+        q_norm: Norm | None = None,
+        k_norm: Norm | None = None,
+    ) -> Rows:
+        shape, program = batch.shape, qkv.program
+        q = Rows(program, qkv.num_rows, shape.q_len, shape.num_heads)
+        program.hold(q_norm, k_norm, store, batch)
+        program.add(
+            self._operations.rope_write,
+            qkv.num_rows,
+            shape.num_heads,
+            shape.num_kv_heads,
+            shape.head_dim,
+            qkv.address,
+            qkv.stride,
+            q.address,
+            q.stride,
+            batch.write_slots_address,
+            *store.addresses[layer],
+            batch.turns_address,
+            0 if q_norm is None else q_norm.weight.address,
+            0 if k_norm is None else k_norm.weight.address,
+            0 if q_norm is None else _float_bits(q_norm.eps),
+            0 if k_norm is None else _float_bits(k_norm.eps),
+            store.head_bytes,
+        )
+        return q
+
+    def attend(self, q: Rows, batch: CpuBatch, store: KVStore, layer: int) -> Rows:
+        shape, program = batch.shape, q.program
+        out = Rows(program, q.num_rows, shape.q_len)
+        program.need_scratch(batch.scratch_bytes)
+        program.hold(store, batch)
+        program.add(
+            self._operations.attend,
+            q.num_rows * shape.num_kv_heads,
+            shape.num_heads,
+            shape.num_kv_heads,
+            shape.head_dim,
+            q.address,
+            q.stride,
+            *store.addresses[layer],
+            batch.keys_address,
+            out.address,
+            out.stride,
+            store.head_bytes,
+        )
+        return out
+
+    def silu_mul(self, gate_up: Rows) -> Rows:
+        program, width = gate_up.program, gate_up.width // 2
+        out = Rows(program, gate_up.num_rows, width)
+        program.add(
+            self._operations.silu_mul,
+            gate_up.num_rows,
+            width,
+            gate_up.address,
+            gate_up.stride,
+            out.address,
+            out.stride,
+        )
+        return out
+
+    def select(self, x: Rows, batch: CpuBatch) -> Rows:
+        out = Rows(x.program, len(batch.wanted), x.width)
+        x.program.hold(batch)
+        x.program.add(
+            self._operations.select,
+            out.num_rows,
+            x.width,
+            x.stride,
+            x.address,
+            batch.wanted.ctypes.data,
+            out.address,
+        )
+        return out
+
+    def logits(self, x: Rows, head: Matrix) -> F32:
+        return x.program.finish(self.linear(x, head))
+
+    def read(self, data: npt.NDArray[np.int64]) -> None:
+        """Read memory with all threads and do nothing with it, for benchmarks."""
+        chunk_len = 1 << 14
+        num_chunks = len(data) // chunk_len
+        sums = np.empty(num_chunks, np.int64)
+        program = Program(self._workers, self._buffers)
+        operation = self._library.operation("read")
+        program.add(operation, num_chunks, chunk_len, data.ctypes.data, sums.ctypes.data)
+        program.run()
+
+    def gumbel_argmax(self, logits: Logits, noise: Noise, position: int) -> int:
+        """What `sampling.gumbel_argmax` returns, bit for bit, in a fraction of its time."""
+        return self._coupled_draw.gumbel_argmax(logits, noise, position)
+
+    @cached_property
+    def _coupled_draw(self) -> CoupledDraw:
+        return CoupledDraw(self._library)
+
+
+@cache
+def _float_bits(value: float) -> int:
+    (bits,) = struct.unpack("<i", struct.pack("<f", value))
+    return int(bits)

@@ -1,0 +1,147 @@
+"""Vector IR, written out: what a loop computes is fixed here and not left to an optimiser.
+
+A product of two rows of K numbers is kept in `num_lanes` partial sums: element k goes to lane
+k mod num_lanes, in ascending order of k, by one fused multiply-add each; the lanes are then folded
+in halves. This holds in every tile shape, so a tile may have as many rows as it likes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from llvmlite import binding, ir
+from numba.core import config
+
+Value = Any  # an llvmlite value; the library is untyped
+
+F16: Final = ir.HalfType()
+F32: Final = ir.FloatType()
+I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
+GROUP_LEN: Final = 16  # weights are decoded in groups of this many
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What the code generator wants to know about the processor."""
+
+    num_lanes: int
+    tile_outputs: tuple[int, ...]  # of tiles of 1, 2, 3 … rows; chosen so that sums fit registers
+    has_dot: bool = False  # integer dot products of bytes, see `digits.py`
+
+    @classmethod
+    def host(cls) -> Machine:
+        triple: str = binding.get_process_triple()
+        if triple.startswith(("aarch64", "arm64")):
+            return cls(4, (4, 4, 4, 4, 2, 2, 2, 2), _has_dot())
+        wide = binding.get_host_cpu_features().get("avx512f", False)
+        # The lanes are the same for AVX2 and AVX-512, and so are the bits.
+        return cls(16, (4, 4, 2, 2, 2, 2, 2, 2) if wide else (2, 2, 1, 1))
+
+
+def _has_dot() -> bool:
+    """Whether this ARM has SDOT, and the code generator was told its right name."""
+    name = binding.get_host_cpu_name()
+    if getattr(config, "CPU_NAME", None) or name in ("", "generic"):
+        return False
+    try:
+        return "asimddp" in Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return bool(name.startswith("apple"))
+
+
+def vector(element: Any, length: int) -> Any:
+    return ir.VectorType(element, length)
+
+
+def i64(value: int) -> Value:
+    return ir.Constant(I64, value)
+
+
+def constant(element: Any, values: list[int] | list[float]) -> Value:
+    return ir.Constant(vector(element, len(values)), values)
+
+
+@dataclass(frozen=True)
+class Emitter:
+    """Emits vector code for one machine at the builder's place."""
+
+    builder: Any
+    machine: Machine
+
+    @property
+    def lanes(self) -> Any:
+        return vector(F32, self.machine.num_lanes)
+
+    def pointer(self, address: Value, element: Any) -> Value:
+        return self.builder.inttoptr(address, element.as_pointer())
+
+    def load(self, address: Value, kind: Any) -> Value:
+        """A value of type `kind` at an address that need not be aligned."""
+        value = self.builder.load(self.pointer(address, kind))
+        value.align = 1
+        return value
+
+    def store(self, value: Value, address: Value) -> None:
+        self.builder.store(value, self.pointer(address, value.type)).align = 1
+
+    def offset(self, address: Value, num_bytes: int) -> Value:
+        return self.builder.add(address, i64(num_bytes)) if num_bytes else address
+
+    def call(self, name: str, kind: Any, args: list[Value]) -> Value:
+        """An LLVM intrinsic such as fma, overloaded by `kind`."""
+        full = f"llvm.{name}.{_suffix(kind)}"
+        module = self.builder.module
+        signature = ir.FunctionType(kind, [arg.type for arg in args])
+        function = module.globals.get(full) or ir.Function(module, signature, full)
+        return self.builder.call(function, args)
+
+    def fma(self, a: Value, b: Value, c: Value) -> Value:
+        return self.call("fma", a.type, [a, b, c])
+
+    def splat(self, scalar: Value, length: int) -> Value:
+        kind = vector(scalar.type, length)
+        first = self.builder.insert_element(ir.Constant(kind, ir.Undefined), scalar, I32(0))
+        return self.shuffle(first, first, [0] * length)
+
+    def shuffle(self, left: Value, right: Value, order: list[int]) -> Value:
+        return self.builder.shuffle_vector(left, right, constant(I32, order))
+
+    def concat(self, left: Value, right: Value) -> Value:
+        length = left.type.count + right.type.count
+        return self.shuffle(left, right, list(range(length)))
+
+    def part(self, value: Value, first: int, length: int) -> Value:
+        if length == value.type.count:
+            return value
+        return self.shuffle(value, value, list(range(first, first + length)))
+
+    def split(self, group: Value) -> list[Value]:
+        """A group of floats as vectors of `num_lanes`."""
+        width = self.machine.num_lanes
+        return [self.part(group, first, width) for first in range(0, group.type.count, width)]
+
+    def fold(self, value: Value) -> Value:
+        """The sum of all lanes: halves are added until one is left."""
+        half = value.type.count // 2
+        while half:
+            low, high = self.part(value, 0, half), self.part(value, half, half)
+            value, half = self.builder.fadd(low, high), half // 2
+        return self.builder.extract_element(value, I32(0))
+
+    def from_integers(self, integers: Value) -> Value:
+        """Integers of up to 32 bits, extended already or not negative, as floats."""
+        b, length = self.builder, integers.type.count
+        wide = integers if integers.type.element == I32 else b.zext(integers, vector(I32, length))
+        return b.sitofp(wide, vector(F32, length))
+
+    def half(self, address: Value) -> Value:
+        """The float16 at an address, as float32."""
+        return self.builder.fpext(self.load(address, F16), F32)
+
+
+def _suffix(kind: Any) -> str:
+    if isinstance(kind, ir.VectorType):
+        return f"v{kind.count}{_suffix(kind.element)}"
+    return "f32" if kind == F32 else f"i{kind.width}"

@@ -1,0 +1,93 @@
+"""The compiled functions of this kernel set, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from forerun.kernels.cpu import interpreter, operations
+from forerun.kernels.cpu.compiled import Compiled
+from forerun.kernels.cpu.expand import make_expand
+from forerun.kernels.cpu.lanes import Machine
+from forerun.kernels.cpu.sweep import DECODERS, make_sweep
+
+Progress = Callable[[str], None]
+
+
+class Operations(NamedTuple):
+    """Addresses of the operations that know no weight format."""
+
+    add_norm: int
+    silu_mul: int
+    select: int
+    write_digits: int
+    rope_write: int
+    attend: int
+
+
+class Library:
+    """Compiles on first use; `progress` hears of each function."""
+
+    def __init__(self, machine: Machine, folder: Path | None, progress: Progress | None) -> None:
+        self._machine = machine
+        self._folder = folder
+        self._progress = progress
+        self._formats: dict[tuple[str, str], int] = {}
+
+    def operations(self) -> Operations:
+        return Operations(*map(self.operation, Operations._fields))
+
+    def operation(self, name: str) -> int:
+        """The address of a function of `operations`."""
+        return self._compiled(name, getattr(operations, name), 3)
+
+    def linear(self, weight_format: str) -> int:
+        """The address of the product with weights of a format."""
+        return self._formats.get(("linear", weight_format)) or self._add(
+            "linear", weight_format, _linear_source
+        )
+
+    def embed(self, weight_format: str) -> int:
+        """The address of the expansion of rows of a format."""
+        return self._formats.get(("embed", weight_format)) or self._add(
+            "embed", weight_format, _embed_source
+        )
+
+    def entry(self, name: str) -> Compiled:
+        """A function of `interpreter`."""
+        return self.function(name, getattr(interpreter, name), 2)
+
+    def function(self, name: str, source: Callable[..., None], num_args: int) -> Compiled:
+        """Any function of int64 arguments."""
+        return _compiled(name, source, num_args, self._folder, self._progress)
+
+    def _add(self, kind: str, weight_format: str, make: Callable[[str, Machine], Any]) -> int:
+        source = make(weight_format, self._machine)
+        address = self._compiled(f"{kind}-{weight_format}", source, 3)
+        self._formats[kind, weight_format] = address
+        return address
+
+    def _compiled(self, name: str, source: Any, num_args: int) -> int:
+        return self.function(name, source, num_args).address
+
+
+@cache
+def _linear_source(weight_format: str, machine: Machine) -> Any:
+    return operations.make_linear(make_sweep(weight_format, machine), len(machine.tile_outputs))
+
+
+@cache
+def _embed_source(weight_format: str, machine: Machine) -> Any:
+    return operations.make_embed(make_expand(DECODERS[weight_format], machine))
+
+
+@cache
+def _compiled(
+    name: str, source: Any, num_args: int, folder: Path | None, progress: Progress | None
+) -> Compiled:
+    """Machine code is the same for all who ask, so it is made once per process."""
+    if progress is not None:
+        progress(name)
+    return Compiled(name, source, num_args, folder)

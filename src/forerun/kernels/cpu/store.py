@@ -1,0 +1,44 @@
+"""The K and V rows of all layers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from forerun.kernels.base import AttentionShape
+from forerun.kernels.cpu.program import padded
+from forerun.types import IntArray
+
+F32 = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class KVStore:
+    """A head's rows lie together. They are padded to 16 floats, with zeros."""
+
+    k: F32  # [L, G, slots, padded head_dim]
+    v: F32  # [L, G, slots, padded head_dim]
+
+    @classmethod
+    def new(cls, shape: AttentionShape, num_layers: int, num_slots: int) -> KVStore:
+        size = (num_layers, shape.num_kv_heads, num_slots, padded(shape.head_dim))
+        return cls(np.zeros(size, np.float32), np.zeros(size, np.float32))
+
+    @cached_property
+    def addresses(self) -> list[tuple[int, int]]:
+        """Of each layer's k and v."""
+        return [
+            (int(k.ctypes.data), int(v.ctypes.data)) for k, v in zip(self.k, self.v, strict=True)
+        ]
+
+    @cached_property
+    def head_bytes(self) -> int:
+        """From one key/value head to the next."""
+        return int(self.k.strides[1])
+
+    def move_rows(self, sources: IntArray, targets: IntArray) -> None:
+        for rows in (self.k, self.v):
+            rows[:, :, targets] = rows[:, :, sources]  # the right side is a copy, made first

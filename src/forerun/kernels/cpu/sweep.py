@@ -1,0 +1,78 @@
+"""A product over many outputs, by tiles of as many rows as there are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+from numba import int64, void
+
+from forerun.kernels.cpu.decoders import BLOCK_DECODERS, FLOAT_DECODERS, Decoder
+from forerun.kernels.cpu.digits import DigitTile
+from forerun.kernels.cpu.emitted import emitted
+from forerun.kernels.cpu.k_decoders import K_DECODERS
+from forerun.kernels.cpu.lanes import Emitter, Machine, Value, i64
+from forerun.kernels.cpu.loops import loop
+from forerun.kernels.cpu.operands import Operands
+from forerun.kernels.cpu.quads import CHUNKS_OF_FOUR, NUM_OUTPUTS
+from forerun.kernels.cpu.tile import FloatTile
+
+DECODERS: Final[dict[str, Decoder]] = {**FLOAT_DECODERS, **BLOCK_DECODERS, **K_DECODERS}
+
+
+def takes_digits(weight_format: str, machine: Machine) -> bool:
+    """Whether products with weights of a format read x as records of digits."""
+    return machine.has_dot and weight_format in CHUNKS_OF_FOUR
+
+
+def make_sweep(weight_format: str, machine: Machine) -> Any:
+    """An intrinsic sweep(num_rows, num_outputs, *operands): y[row, output] = w · x.
+
+    `num_rows` is 1 … len(machine.tile_outputs): each width is a tile of its own. The outputs are
+    walked in steps of the tile; a last step that does not fit is moved back over its neighbours,
+    so `num_outputs` must be at least the tile's.
+    """
+
+    @emitted(void, *[int64] * 9)
+    def sweep(b: Any, num_rows: Value, num_outputs: Value, *operands: Value) -> None:
+        e = Emitter(b, machine)
+        _emit_widths(weight_format, e, num_rows, num_outputs, Operands(*operands))
+
+    return sweep
+
+
+def _emit_widths(
+    weight_format: str, e: Emitter, num_rows: Value, num_outputs: Value, operands: Operands
+) -> None:
+    b = e.builder
+    done = b.append_basic_block("done")
+    switch = b.switch(num_rows, done)
+    for width in range(1, len(e.machine.tile_outputs) + 1):
+        case = b.append_basic_block(f"rows{width}")
+        switch.add_case(i64(width), case)
+        b.position_at_end(case)
+        _emit_outputs(weight_format, e, width, num_outputs, operands)
+        b.branch(done)
+    b.position_at_end(done)
+
+
+def _emit_outputs(
+    weight_format: str, e: Emitter, width: int, num_outputs: Value, operands: Operands
+) -> None:
+    b, digits = e.builder, takes_digits(weight_format, e.machine)
+    step = NUM_OUTPUTS if digits else e.machine.tile_outputs[width - 1]
+    last = b.sub(num_outputs, i64(step))
+
+    def body(idx: Value, _carried: list[Value]) -> list[Value]:
+        first = b.mul(idx, i64(step))
+        first = b.select(b.icmp_signed("<", first, last), first, last)
+        w = b.add(operands.w, b.mul(first, operands.w_stride))
+        here = replace(operands, w=w, y=b.add(operands.y, b.mul(first, i64(4))))
+        decoder = DECODERS[weight_format]
+        if digits:
+            DigitTile(decoder, CHUNKS_OF_FOUR[weight_format], width, e, here).emit()
+        else:
+            FloatTile(decoder, step, width, e, here).emit()
+        return []
+
+    loop(b, b.sdiv(b.add(num_outputs, i64(step - 1)), i64(step)), [], body)

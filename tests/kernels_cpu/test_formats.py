@@ -1,0 +1,118 @@
+"""Products with every weight format: near float64, and the same bits for any rows and threads."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from forerun.kernels.cpu import CpuKernels
+from forerun.kernels.cpu.lanes import Machine
+from forerun.kernels.cpu.workers import num_usable_cores
+from tests.contracts.kernel_sets import CACHE_DIR
+from tests.kernels.sources import normal
+from tests.kernels_cpu.packed import PackedSource, packed
+
+FORMATS = ("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q4_K", "Q5_K", "Q6_K")
+MAX_ROWS = 64
+NUM_IN = 1536
+EPS = float(np.finfo(np.float32).eps)
+
+# Wide lanes and few widths: what x86 runs, compiled for this machine.
+WIDE = Machine(num_lanes=16, tile_outputs=(4, 2, 1))
+
+
+def kernels(num_threads: int = 2, machine: Machine | None = None) -> CpuKernels:
+    num_threads = min(num_threads, num_usable_cores())
+    return CpuKernels(num_threads, cache_dir=CACHE_DIR, machine=machine)
+
+
+def product(kernels: CpuKernels, source: PackedSource, x: np.ndarray) -> np.ndarray:
+    return np.asarray(kernels.linear(kernels.rows(x), kernels.load_matrix(source, ["w"])))
+
+
+@pytest.mark.parametrize("weight_format", FORMATS)
+@pytest.mark.parametrize("num_out", [4, 97])
+def test_a_product_has_the_same_bits_for_any_rows_and_threads(
+    weight_format: str, num_out: int
+) -> None:
+    source = PackedSource(weight_format, packed(weight_format, num_out, NUM_IN))
+    x = normal(2, MAX_ROWS, NUM_IN)
+    x[:, ::100] *= 50  # activations have outliers
+    alone = np.concatenate([product(kernels(1), source, x[t : t + 1]) for t in range(MAX_ROWS)])
+    for num_rows in range(1, MAX_ROWS + 1):
+        for num_threads in (1, 2):
+            got = product(kernels(num_threads), source, x[:num_rows])
+            np.testing.assert_array_equal(got, alone[:num_rows])
+
+
+def is_near_float64(kernels: CpuKernels, weight_format: str, num_in: int = NUM_IN) -> None:
+    """Within 64 roundings of |W||x|: sums in lanes, and 21 bits below a block's largest x."""
+    source = PackedSource(weight_format, packed(weight_format, 33, num_in, seed=3))
+    x = normal(4, 5, num_in)
+    weight = source.float32("w").astype(np.float64)
+    exact = x.astype(np.float64) @ weight.T
+    bound = 64 * EPS * (np.abs(x.astype(np.float64)) @ np.abs(weight).T)
+    assert np.all(np.abs(product(kernels, source, x) - exact) <= bound)
+
+
+@pytest.mark.parametrize("weight_format", FORMATS)
+@pytest.mark.parametrize("num_in", [256, NUM_IN])
+def test_a_product_is_near_float64(weight_format: str, num_in: int) -> None:
+    is_near_float64(kernels(), weight_format, num_in)
+
+
+@pytest.mark.parametrize("weight_format", ["F32", "Q8_0", "Q4_1", "Q5_K", "Q6_K"])
+def test_wide_lanes_are_near_float64_with_the_same_bits(weight_format: str) -> None:
+    wide = kernels(machine=WIDE)
+    is_near_float64(wide, weight_format)
+    source = PackedSource(weight_format, packed(weight_format, 11, 256, seed=5))
+    x = normal(6, 8, 256)
+    alone = np.concatenate([product(wide, source, x[t : t + 1]) for t in range(8)])
+    for num_rows in range(1, 9):
+        np.testing.assert_array_equal(product(wide, source, x[:num_rows]), alone[:num_rows])
+
+
+@pytest.mark.parametrize("weight_format", ["F32", "F16", "BF16", "Q8_0", "Q4_1", "Q4_K", "Q6_K"])
+def test_embedded_rows_are_the_tables(weight_format: str) -> None:
+    """Within one rounding: t·d + c is rounded once here, twice in numpy."""
+    source = PackedSource(weight_format, packed(weight_format, 50, 256))
+    table = kernels().load_matrix(source, ["w"])
+    got = embedded(kernels(), table, [3, 49, 0, 3])
+    np.testing.assert_allclose(got, source.float32("w")[[3, 49, 0, 3]], rtol=1e-6, atol=1e-8)
+
+
+def embedded(kernels: CpuKernels, table: object, tokens: list[int]) -> np.ndarray:
+    from forerun.kernels import AttentionShape, Plan, PlanRow
+    from forerun.types import Span, Tree
+
+    span = Span(0, tuple(tokens), Tree.chain(len(tokens)), ())
+    plan = Plan((PlanRow(span, np.arange(len(tokens))),))
+    batch = kernels.begin(plan, AttentionShape(1, 1, 2), np.zeros(1))
+    return np.asarray(kernels.embed(table, batch))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("weight_format", ["Q5_0", "Q5_1"])
+def test_other_formats_are_held_as_q8_0(weight_format: str) -> None:
+    source = PackedSource(weight_format, packed(weight_format, 12, 64))
+    matrix = kernels().load_matrix(source, ["w"])
+    assert [part.weight_format for part in matrix.parts] == ["Q8_0"]
+    x = normal(1, 2, 64)
+    exact = x @ source.float32("w").T
+    np.testing.assert_allclose(
+        product(kernels(), source, x), exact, atol=0.02 * np.abs(exact).max()
+    )
+
+
+def test_an_infinite_or_missing_activation_shows() -> None:
+    """A NaN is not lost on the way into digits."""
+    source = PackedSource("Q8_0", packed("Q8_0", 8, 64))
+    x = normal(1, 2, 64)
+    x[0, 5] = np.nan
+    got = product(kernels(), source, x)
+    assert np.isnan(got[0]).all()
+    assert np.isfinite(got[1]).all()
+
+
+def test_zero_activations_give_zero() -> None:
+    source = PackedSource("Q4_1", packed("Q4_1", 8, 64))
+    assert not product(kernels(), source, np.zeros((3, 64), np.float32)).any()

@@ -1,0 +1,132 @@
+"""Options, threads, the disk cache, replayed passes, and quantising on load."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from forerun.errors import InvalidOption
+from forerun.kernels import Plan
+from forerun.kernels.cpu import CannotCompile, CpuKernels, compiled
+from forerun.kernels.cpu.quantize import quantize_rows
+from forerun.kernels.cpu.workers import num_usable_cores
+from forerun.models.dequantize import dequantize
+from forerun.models.llama import LlamaModel
+from forerun.types import Span, Tree
+from tests.contracts.kernel_sets import CACHE_DIR
+from tests.kernels.sources import ArraySource, normal
+from tests.kernels_cpu.packed import PackedSource, packed
+from tests.kernels_cpu.test_formats import kernels, product
+from tests.models_llama.tiny import FAMILIES, TinyCheckpoint
+
+
+@pytest.mark.parametrize("num_threads", [0, -1, 10_000])
+def test_a_wrong_number_of_threads_is_refused(num_threads: int) -> None:
+    with pytest.raises(InvalidOption, match=f"num_threads={num_threads} .* give 1 … "):
+        CpuKernels(num_threads, cache_dir=CACHE_DIR)
+
+
+def test_threads_default_to_the_cores_of_this_process() -> None:
+    assert CpuKernels(cache_dir=CACHE_DIR).num_threads == num_usable_cores()
+
+
+def test_an_unknown_quantization_is_refused_by_name() -> None:
+    with pytest.raises(InvalidOption, match="did you mean 'int8'"):
+        CpuKernels(quantization="int9", cache_dir=CACHE_DIR)
+
+
+@pytest.mark.parametrize(
+    ("quantization", "held", "error"), [("int8", "Q8_0", 0.01), ("int4", "Q4_0", 0.2)]
+)
+def test_float_matrices_are_quantised_on_load(quantization: str, held: str, error: float) -> None:
+    packing = CpuKernels(quantization=quantization, cache_dir=CACHE_DIR)
+    for weight_format in ("F32", "F16", "BF16"):
+        source = PackedSource(weight_format, packed(weight_format, 40, 128))
+        matrix = packing.load_matrix(source, ["w"])
+        assert [part.weight_format for part in matrix.parts] == [held]
+        x = normal(1, 3, 128)
+        exact = x @ source.float32("w").T
+        got = product(packing, source, x)
+        assert np.sqrt(((got - exact) ** 2).mean()) < error * exact.std()
+
+
+@pytest.mark.parametrize("weight_format", ["Q8_0", "Q4_0"])
+def test_quantised_blocks_are_nearest(weight_format: str) -> None:
+    """Every weight is within half a step of itself, but for int4's one-sided top."""
+    rows = normal(3, 20, 96)
+    rows[4] = 0
+    back = dequantize(quantize_rows(rows, weight_format), weight_format)
+    largest = np.abs(rows.reshape(-1, 32)).max(axis=1).repeat(32).reshape(rows.shape)
+    step = largest / (127 if weight_format == "Q8_0" else 8)
+    assert np.all(np.abs(back - rows) <= step * (0.51 if weight_format == "Q8_0" else 1.01))
+    assert not back[4].any()
+
+
+def forward(model: LlamaModel, tokens: tuple[int, ...]) -> np.ndarray:
+    cache = model.new_cache(4, 16)
+    table = cache.new_table()
+    out = []
+    for token in tokens:
+        span = Span(table.reserve(1), (token,), Tree.chain(1), (0,))
+        out.append(model.forward(Plan.build([(span, table)]), cache))
+    return np.concatenate(out)
+
+
+def test_two_models_share_a_kernel_set_and_keep_their_own_passes() -> None:
+    shared = kernels()
+    one = LlamaModel.load(TinyCheckpoint(FAMILIES["smollm2"]), shared)
+    two = LlamaModel.load(TinyCheckpoint(FAMILIES["smollm2"], seed=1), shared)
+    tokens = (3, 1, 4, 1, 5, 9, 2, 6)
+    alone = [
+        forward(LlamaModel.load(TinyCheckpoint(FAMILIES["smollm2"], seed=seed), kernels()), tokens)
+        for seed in (0, 1)
+    ]
+    for _ in range(2):
+        np.testing.assert_array_equal(forward(one, tokens), alone[0])
+        np.testing.assert_array_equal(forward(two, tokens), alone[1])
+
+
+def test_rows_held_by_a_caller_outlive_other_work() -> None:
+    k = kernels()
+    matrix = k.load_matrix(ArraySource({"w": normal(1, 64, 48)}), ["w"])
+    x = normal(2, 3, 48)
+    held = k.linear(k.rows(x), matrix)
+    first = np.asarray(held)
+    for seed in range(20):
+        np.asarray(k.linear(k.rows(normal(seed, 3, 48)), matrix))
+    np.testing.assert_array_equal(np.asarray(held), first)
+
+
+def test_the_cache_folder_is_named_by_sources_and_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    from forerun.kernels.cpu.lanes import Machine
+
+    host, wide = Machine.host(), Machine(16, (1,))
+    here = compiled.cache_folder(Path("x"), host)
+    assert here == compiled.cache_folder(Path("x"), host)
+    assert here != compiled.cache_folder(Path("x"), wide)
+    monkeypatch.setattr("numba.__version__", "another")
+    assert here != compiled.cache_folder(Path("x"), host)
+
+
+def test_compiled_code_is_found_again_by_another_process(tmp_path: Path) -> None:
+    script = (
+        "import sys; from pathlib import Path;"
+        "from forerun.kernels.cpu.compiled import Compiled;"
+        "from forerun.kernels.cpu.operations import select;"
+        "print(Compiled('select', select, 3, Path(sys.argv[1])).was_cached)"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    runs = [subprocess.run(command, capture_output=True, text=True, check=True) for _ in range(2)]
+    assert [run.stdout.strip() for run in runs] == ["False", "True"]
+
+
+def test_a_machine_where_numba_fails_is_told_in_one_sentence() -> None:
+    def broken(step: int, _chunk: int, _scratch: int) -> None:
+        step.no_such_attribute  # type: ignore[attr-defined]  # noqa: B018
+
+    with pytest.raises(CannotCompile, match="Numba cannot compile the CPU kernels here"):
+        compiled.Compiled("broken", broken, 3, None)
