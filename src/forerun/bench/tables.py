@@ -49,7 +49,8 @@ def _table(record: Record) -> Table:
     unfinished = "" if record.is_complete else " (interrupted)"
     table = Table(title=title + unfinished, box=None, pad_edge=False, title_justify="left")
     for heading, justify in _HEADINGS:
-        table.add_column(heading, justify="right" if justify == "right" else "left")
+        is_name = justify != "right"  # never cut
+        table.add_column(heading, justify="left" if is_name else "right", no_wrap=is_name)
     last = None
     for cell in record.cells:
         table.add_row(*_row(cell, is_first=cell.workload != last))
