@@ -2,105 +2,231 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Final
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from forerun.cache import BlockTable, CacheFull, PagePool
+from forerun.cache import BlockTable, CacheFull, PagePool, SharedPrefixes
+from forerun.cache.prefix_tree import Node
 from tests.cache.rows import RowLog
 
 NUM_PAGES: Final = 9
+SALTS: Final = (None, "a")
+TOKENS: Final = st.integers(0, 1)  # few, so that prefixes meet
+
+
+@dataclass
+class Tenant:
+    """A request: its table, and what it believes to be in there."""
+
+    table: BlockTable
+    salt: str | None
+    tokens: list[int]  # committed, and one that is not yet computed
+    extra: list[object] = field(default_factory=list)  # values of rows that are not committed
+
+    def rows(self) -> list[object]:
+        """What each row must hold: all that a true row would depend on."""
+        num_committed = self.table.length - len(self.extra)
+        return [*rows_of(self.salt, self.tokens)[:num_committed], *self.extra]
+
+
+def rows_of(salt: str | None, tokens: list[int]) -> list[object]:
+    return [(salt, *tokens[: end + 1]) for end in range(len(tokens))]
+
+
+def path_of(node: Node) -> list[Node]:
+    """From the first page down to this one."""
+    above: list[Node] = []
+    while node.parent is not None:
+        above.append(node)
+        node = node.parent
+    return above[::-1]
 
 
 class CacheMachine(RuleBasedStateMachine):
-    """Several requests on one pool, beside a model that is a list of values per request."""
+    """Requests on one pool and one prefix tree, beside a model that knows every row by heart."""
 
-    @initialize(page_size=st.integers(1, 5), num_requests=st.integers(1, 4))
-    def open(self, page_size: int, num_requests: int) -> None:
+    @initialize(page_size=st.integers(1, 5))
+    def open(self, page_size: int) -> None:
         self.pool = PagePool(NUM_PAGES, page_size)
         self.log = RowLog(NUM_PAGES * page_size)
-        self.tables = [BlockTable(self.pool, self.log) for _ in range(num_requests)]
-        self.expected: list[list[object]] = [[] for _ in self.tables]
-        self.shared: list[int] = []  # pages that someone else holds too, as a prefix tree would
-        self.num_written = 0
+        self.prefixes = SharedPrefixes(self.pool)
+        self.tenants: list[Tenant] = []
+        self.num_guesses = 0
 
-    @rule(data=st.data(), num_tokens=st.integers(0, 12))
-    def reserve(self, data: st.DataObject, num_tokens: int) -> None:
-        idx = data.draw(st.integers(0, len(self.tables) - 1))
-        table = self.tables[idx]
+    def some(self, data: st.DataObject) -> Tenant:
+        return data.draw(st.sampled_from(self.tenants))
+
+    @precondition(lambda self: len(self.tenants) < 5)
+    @rule(tokens=st.lists(TOKENS, min_size=1, max_size=14), salt=st.sampled_from(SALTS))
+    def begin(self, tokens: list[int], salt: str | None) -> None:
+        """Attaching needs as many free pages as announced, and leaves a token to compute."""
+        tenant = Tenant(BlockTable(self.pool, self.log), salt, tokens)
+        num_free = self.pool.num_free
+        num_missing = self.prefixes.num_missing(tokens, salt, len(tokens))
+        num_rows = self.prefixes.attach(tenant.table, tokens, salt)
+        assert num_rows == tenant.table.length == tenant.table.num_sealed < len(tokens)
+        if num_missing <= num_free:
+            assert num_free - self.pool.num_free + tenant.table.num_missing(len(tokens)) == (
+                num_missing
+            )
+        self.tenants.append(tenant)
+
+    @precondition(lambda self: self.tenants)
+    @rule(data=st.data(), more=st.lists(TOKENS, max_size=9), is_published=st.booleans())
+    def compute(self, data: st.DataObject, more: list[int], is_published: bool) -> None:
+        """Commit all that is waiting, and get `more` tokens to go on with."""
+        tenant = self.some(data)
+        self._drop_extra(tenant)
+        num_tokens = len(tenant.tokens) - tenant.table.length
+        if not self._reserve(tenant, num_tokens):
+            return
+        rows = rows_of(tenant.salt, tenant.tokens)
+        self.log.write(
+            tenant.table, len(rows) - num_tokens, rows[-num_tokens:] if num_tokens else []
+        )
+        if is_published:
+            self.prefixes.publish(tenant.table, tenant.tokens, tenant.salt)
+        tenant.tokens += more
+
+    @precondition(lambda self: self.tenants)
+    @rule(data=st.data(), num_nodes=st.integers(0, 8))
+    def guess(self, data: st.DataObject, num_nodes: int) -> None:
+        """Rows of a pass whose verdict is not known, or that failed."""
+        tenant = self.some(data)
+        if not self._reserve(tenant, num_nodes):
+            return
+        values: list[object] = [f"guess {self.num_guesses + idx}" for idx in range(num_nodes)]
+        self.num_guesses += num_nodes
+        self.log.write(tenant.table, tenant.table.length - num_nodes, values)
+        tenant.extra += values
+
+    def _reserve(self, tenant: Tenant, num_rows: int) -> bool:
+        """Refused exactly when pages are short, and then nothing has changed."""
+        table = tenant.table
         before = (table.length, table.pages, self.pool.num_free)
-        num_missing = self.pool.pages_for(table.length + num_tokens) - len(table.pages)
+        num_missing = table.num_missing(table.length + num_rows)
         if num_missing > self.pool.num_free:
             with pytest.raises(CacheFull):
-                table.reserve(num_tokens)
+                table.reserve(num_rows)
             assert (table.length, table.pages, self.pool.num_free) == before
-            return
-        start = table.reserve(num_tokens)
-        values: list[object] = [self.num_written + n for n in range(num_tokens)]
-        self.num_written += num_tokens
-        self.log.write(table, start, values)
-        self.expected[idx] += values
+            return False
+        assert table.reserve(num_rows) == before[0]
+        # A copied page that nobody else holds is free again.
+        assert self.pool.num_free - (before[2] - num_missing) in (0, 1)
+        return True
 
-    @rule(data=st.data())
-    def truncate(self, data: st.DataObject) -> None:
-        idx = data.draw(st.integers(0, len(self.tables) - 1))
-        length = data.draw(st.integers(0, self.tables[idx].length))
-        self.tables[idx].truncate_to(length)
-        del self.expected[idx][length:]
+    def _drop_extra(self, tenant: Tenant) -> None:
+        tenant.table.truncate_to(tenant.table.length - len(tenant.extra))
+        tenant.extra = []
 
+    @precondition(lambda self: self.tenants)
     @rule(data=st.data())
     def keep(self, data: st.DataObject) -> None:
-        idx = data.draw(st.integers(0, len(self.tables) - 1))
-        table, expected = self.tables[idx], self.expected[idx]
+        """From any row on, shared ones too."""
+        tenant = self.some(data)
+        table, rows = tenant.table, tenant.rows()
         start = data.draw(st.integers(0, table.length))
         offsets = st.sets(st.integers(0, max(0, table.length - start - 1)))
         path = sorted(data.draw(offsets)) if start < table.length else []
-        table.keep(start, path)
-        self.expected[idx] = expected[:start] + [expected[start + offset] for offset in path]
+        try:
+            table.keep(start, path)
+        except CacheFull:
+            return
+        kept = rows[:start] + [rows[start + offset] for offset in path]
+        num_true = sum(
+            a == b for a, b in zip(kept, rows_of(tenant.salt, tenant.tokens), strict=False)
+        )
+        tenant.extra = kept[num_true:]
+        assert table.num_sealed <= num_true
 
+    @precondition(lambda self: self.tenants)
     @rule(data=st.data())
-    def free(self, data: st.DataObject) -> None:
-        idx = data.draw(st.integers(0, len(self.tables) - 1))
-        self.tables[idx].free()
-        self.expected[idx] = []
+    def truncate(self, data: st.DataObject) -> None:
+        tenant = self.some(data)
+        rows, pages = tenant.rows(), tenant.table.pages
+        length = data.draw(st.integers(0, tenant.table.length))
+        num_extra = len(tenant.extra) - min(len(tenant.extra), tenant.table.length - length)
+        tenant.table.truncate_to(length)
+        tenant.extra = tenant.extra[:num_extra]
+        assert tenant.table.pages == pages[: self.pool.pages_for(length)]
+        assert tenant.rows() == rows[:length]
 
+    @precondition(lambda self: 0 < len(self.tenants) < 5)
     @rule(data=st.data())
-    def share(self, data: st.DataObject) -> None:
-        idx = data.draw(st.integers(0, len(self.tables) - 1))
-        pages = list(self.tables[idx].pages)
-        self.pool.share(pages)
-        self.shared += pages
+    def fork(self, data: st.DataObject) -> None:
+        tenant, num_free = self.some(data), self.pool.num_free
+        twin = Tenant(tenant.table.fork(), tenant.salt, list(tenant.tokens), list(tenant.extra))
+        assert self.pool.num_free == num_free
+        self.tenants.append(twin)
 
-    @rule()
-    def unshare(self) -> None:
-        self.pool.release(self.shared)
-        self.shared = []
+    @precondition(lambda self: self.tenants)
+    @rule(data=st.data(), is_known=st.booleans())
+    def end(self, data: st.DataObject, is_known: bool) -> None:
+        """Finished, preempted or cancelled; also in the middle of a pass."""
+        tenant = self.some(data)
+        if is_known:
+            self.prefixes.retire(tenant.table, tenant.tokens, tenant.salt)
+        else:
+            tenant.table.free()
+        assert (tenant.table.pages, tenant.table.length) == ((), 0)
+        self.tenants.remove(tenant)
 
     @invariant()
     def every_row_is_where_its_request_finds_it(self) -> None:
-        for table, expected in zip(self.tables, self.expected, strict=True):
-            assert self.log.read(table) == expected
-            assert len(table.pages) == self.pool.pages_for(table.length)
+        for tenant in self.tenants:
+            assert self.log.read(tenant.table) == tenant.rows()
+            assert len(tenant.table.pages) == self.pool.pages_for(tenant.table.length)
 
     @invariant()
     def every_page_is_free_or_held_as_often_as_counted(self) -> None:
-        held = [page for table in self.tables for page in table.pages]
-        assert len(set(held)) == len(held)
-        for page in range(NUM_PAGES):
-            assert self.pool.num_holders(page) == (held + self.shared).count(page)
-        assert self.pool.num_free == NUM_PAGES - len({*held, *self.shared})
+        held = Counter(page for tenant in self.tenants for page in tenant.table.pages)
+        assert [self.pool.num_holders(page) for page in range(NUM_PAGES)] == [
+            held[page] for page in range(NUM_PAGES)
+        ]
+        assert self.pool.num_free == NUM_PAGES - len(held)
+
+    @invariant()
+    def the_tree_tells_the_truth(self) -> None:
+        """Every page in it holds the true rows of its key: no guess, no other tenant's."""
+        tree = self.prefixes.tree
+        assert len(tree) == self.pool.num_stored
+        assert tree.salts == {node.salt for node in tree.nodes}
+        for node in tree.nodes:
+            assert not self.pool.is_private(node.page)
+            start = node.page * self.pool.page_size
+            rows = self.log.rows[start : start + len(node.tokens)]
+            key = [token for step in path_of(node) for token in step.tokens]
+            assert rows == rows_of(node.salt, key)[-len(node.tokens) :]
+
+    @invariant()
+    def siblings_are_in_order_and_none_begins_with_another(self) -> None:
+        for node in self.all_nodes():
+            assert node.order == sorted(node.children)
+            for one, other in zip(node.order, node.order[1:], strict=False):
+                assert other[: len(one)] != one
+            if node.children and node.parent is not None:
+                assert len(node.tokens) == self.pool.page_size
+
+    def all_nodes(self) -> Iterator[Node]:
+        yield from self.prefixes.tree.nodes
+        yield from (self.prefixes.tree.root(salt) for salt in SALTS)
 
     def teardown(self) -> None:
-        for table in self.tables:
-            table.free()
-        self.unshare()
+        for tenant in self.tenants:
+            self.prefixes.retire(tenant.table, tenant.tokens, tenant.salt)
         assert self.pool.num_free == NUM_PAGES
+        self.pool.take(NUM_PAGES)
+        assert (len(self.prefixes.tree), self.pool.num_stored) == (0, 0)
 
 
 TestCache = CacheMachine.TestCase
 TestCache.settings = settings(
-    max_examples=60, stateful_step_count=30, deadline=None, derandomize=True
+    max_examples=70, stateful_step_count=30, deadline=None, derandomize=True
 )

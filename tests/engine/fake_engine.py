@@ -160,6 +160,7 @@ class FakeEngine:
     ) -> Schedule:
         """`failing` are requests whose pass goes wrong after their rows were reserved."""
         schedule = self.scheduler.schedule(wanted or {})
+        assert schedule.grants or not self.requests, "nobody advances"
         rng = rng or Random(0)
         starts = [self._reserve(grant) for grant in schedule.grants]
         for grant, start in zip(schedule.grants, starts, strict=True):

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from forerun.engine.next_pass import share_evenly
+from forerun.engine.page_promises import PagePromises
 from forerun.engine.scheduler_limits import RequestTooLarge, SchedulerLimits
 from forerun.errors import InvalidOption
-from tests.engine.fake_engine import FakeEngine, FakeRequest
+from tests.engine.fake_engine import FakeDraft, FakeEngine, FakeRequest
 
 
 def engine(
@@ -82,6 +83,35 @@ def test_guesses_shrink_and_never_preempt() -> None:
     assert schedule.preempted == ()
 
 
+def test_guesses_share_a_draft_cache_that_is_nearly_full() -> None:
+    """Of three draft pages each needs one for its known tokens; the first in rank gets the last."""
+    world = engine(num_draft_pages=3, headroom=0)
+    ids = [world.add([name] * 3, max_tokens=20).id for name in (1, 2)]
+    world.step()
+    schedule = world.step(wanted=dict.fromkeys(ids, 4))
+    assert [grant.num_guesses for grant in schedule.grants] == [4, 0]
+
+
+def test_two_prompts_share_what_decodes_leave() -> None:
+    world = engine(max_num_batched_tokens=10)
+    world.add([0], max_tokens=9)
+    world.step()
+    prompts = [world.add([name] * 30, max_tokens=2) for name in (1, 2)]
+    for request in prompts:
+        world.scheduler._running.add(world.scheduler._waiting.remove(request.id))
+    assert [grant.num_tokens for grant in world.step().grants] == [1, 9]
+
+
+def test_a_promise_replaces_the_one_before() -> None:
+    promises = PagePromises(FakeDraft(num_pages=4, page_size=2))
+    promises.promise(1, 4)
+    assert promises.num_fitting(1, 0, 99) == 8
+    promises.promise(1, 6)
+    assert [promises.num_fitting(2, 0, 99), promises.num_fitting(2, 4, 5)] == [2, -1]
+    promises.promise(1, 2)
+    assert promises.num_fitting(2, 1, 99) == 5
+
+
 def test_the_last_in_rank_is_preempted_and_ends_as_if_alone() -> None:
     world = engine(num_pages=6, headroom=0)
     requests = [world.add([name] * 7, 12, priority) for name, priority in ((1, 1), (2, 0), (0, 0))]
@@ -98,6 +128,18 @@ def test_the_last_in_rank_is_preempted_and_ends_as_if_alone() -> None:
     assert len(tokens_before[requests[0].id]) > 7  # it had emitted, and kept what it had
     assert all(request.tokens == request.alone() for request in requests)
     world.assert_nothing_is_held()
+
+
+def test_nobody_is_admitted_in_a_step_that_preempts() -> None:
+    """The pages that were just given up are left alone until it shows what remains of them."""
+    world = engine(num_pages=5, max_num_seqs=2, headroom=0)
+    _, last = (world.add([name] * 7, max_tokens=9) for name in (1, 2))
+    world.step()
+    world.step()
+    small = world.add([0], max_tokens=1, priority=-1)
+    schedule = world.step()
+    assert (schedule.preempted, schedule.admitted) == ((last.id,), ())
+    assert world.step().admitted == (small.id,)
 
 
 def test_what_a_preempted_request_computed_is_found_again_if_nobody_took_it() -> None:

@@ -108,6 +108,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         """Victims rank last, newcomers first, and every decode advances."""
         granted = {grant.request_id for grant in schedule.grants}
         preempted, admitted = set(schedule.preempted), set(schedule.admitted)
+        assert not preempted or not admitted
         assert decoding - preempted <= granted
         assert granted <= (running - preempted) | admitted
         staying = (running | admitted) - preempted

@@ -31,6 +31,9 @@ class BlockTable:
         start = table.reserve(len(span))
         …one pass…
         table.keep(start, path)                    or truncate_to(start + num_held)
+
+    Pages may be shared with other tables and with the prefix tree. Before a row of a shared page
+    is written, the table gets a copy of the page for itself.
     """
 
     def __init__(self, pool: PagePool, mover: RowMover) -> None:
@@ -38,6 +41,7 @@ class BlockTable:
         self._mover = mover
         self._pages: list[int] = []
         self._length = 0
+        self._num_sealed = 0
 
     @property
     def length(self) -> int:
@@ -45,8 +49,28 @@ class BlockTable:
         return self._length
 
     @property
+    def num_sealed(self) -> int:
+        """Rows that `seal` declared committed: only these may enter the prefix tree."""
+        return self._num_sealed
+
+    @property
     def pages(self) -> tuple[int, ...]:
         return tuple(self._pages)
+
+    def page(self, idx: int) -> int:
+        return self._pages[idx]
+
+    def num_missing(self, length: int) -> int:
+        """Pages that it would take to reach `length` rows, a copy of a shared one included."""
+        if length <= self._length:
+            return 0
+        return self._pool.pages_for(length) - len(self._pages) + self._is_tail_shared
+
+    @property
+    def _is_tail_shared(self) -> bool:
+        """Whether the next row falls into a page that is not this table's alone."""
+        is_open = self._length % self._pool.page_size != 0
+        return is_open and not self._pool.is_private(self._pages[-1])
 
     def reserve(self, num_tokens: int) -> int:
         """Make room for `num_tokens` more rows; returns the first of them.
@@ -55,8 +79,10 @@ class BlockTable:
         """
         assert num_tokens >= 0, num_tokens
         start = self._length
-        num_missing = self._pool.pages_for(start + num_tokens) - len(self._pages)
-        self._pages += self._pool.take(max(0, num_missing))
+        fresh = self._pool.take(self.num_missing(start + num_tokens))
+        if num_tokens and self._is_tail_shared:
+            self._copy_page(len(self._pages) - 1, fresh.pop())
+        self._pages += fresh
         self._length = start + num_tokens
         return start
 
@@ -64,9 +90,10 @@ class BlockTable:
         """Forget the rows from `length` on: frees whole pages past the new end, nothing else."""
         assert 0 <= length <= self._length, (length, self._length)
         num_pages = self._pool.pages_for(length)
-        self._pool.release(self._pages[num_pages:])
+        self._pool.release(self._pages[num_pages:][::-1])
         del self._pages[num_pages:]
         self._length = length
+        self._num_sealed = min(self._num_sealed, length)
 
     def keep(self, start: int, path: Sequence[int]) -> None:
         """Of the rows from `start` on keep those at offsets `path`, in that order; drop the rest.
@@ -76,12 +103,45 @@ class BlockTable:
         """
         assert all(a < b for a, b in pairwise(path)), path
         assert not path or (path[0] >= 0 and start + path[-1] < self._length), (start, path)
-        slots = self.slots(self._length)
         moves = [(offset, to) for to, offset in enumerate(path) if offset != to]
         if moves:
+            first, end = start + moves[0][1], start + len(path)
+            self._make_private(first, end)
             sources, targets = np.array(moves, dtype=np.int64).T + start
+            slots = self.slots(self._length)
             self._mover.move_rows(slots[sources], slots[targets])
+            self._num_sealed = min(self._num_sealed, first)
         self.truncate_to(start + len(path))
+
+    def seal(self) -> None:
+        """All rows held now are committed."""
+        self._num_sealed = self._length
+
+    def fork(self) -> BlockTable:
+        """Another request with the same rows: pages are shared until one of the two writes."""
+        twin = BlockTable(self._pool, self._mover)
+        twin.adopt(self._pages, self._length)
+        twin._num_sealed = self._num_sealed
+        return twin
+
+    def adopt(self, pages: Sequence[int], length: int) -> None:
+        """Begin with rows that others hold too."""
+        assert not self._pages, self._pages
+        assert len(pages) == self._pool.pages_for(length), (pages, length)
+        self._pool.share(pages)
+        self._pages = list(pages)
+        self._length = self._num_sealed = length
+
+    def unshare_tail(self) -> None:
+        """Get a copy of the last page if others may read it; the next row can then be written."""
+        self._make_private(max(0, self._length - 1), self._length)
+
+    def swap_page(self, idx: int, page: int) -> None:
+        """Hold another page with the same rows instead, and give up the own one."""
+        if page != self._pages[idx]:
+            self._pool.share([page])
+            self._pool.release([self._pages[idx]])
+            self._pages[idx] = page
 
     def free(self) -> None:
         self.truncate_to(0)
@@ -92,3 +152,19 @@ class BlockTable:
         pages = np.array(self._pages, dtype=np.int64)
         lanes = np.arange(self._pool.page_size, dtype=np.int64)
         return (pages[:, None] * self._pool.page_size + lanes).reshape(-1)[:length]
+
+    def _make_private(self, first_row: int, end_row: int) -> None:
+        """Copies of the shared pages among those of rows first_row … end_row-1."""
+        page_idxs = range(first_row // self._pool.page_size, self._pool.pages_for(end_row))
+        shared = [idx for idx in page_idxs if not self._pool.is_private(self._pages[idx])]
+        for idx, page in zip(shared, self._pool.take(len(shared)), strict=True):
+            self._copy_page(idx, page)
+
+    def _copy_page(self, idx: int, fresh: int) -> None:
+        """Put `fresh` in the place of page `idx`, with its rows."""
+        page_size = self._pool.page_size
+        num_rows = min(page_size, self._length - idx * page_size)
+        lanes = np.arange(num_rows, dtype=np.int64)
+        old, self._pages[idx] = self._pages[idx], fresh
+        self._mover.move_rows(old * page_size + lanes, fresh * page_size + lanes)
+        self._pool.release([old])

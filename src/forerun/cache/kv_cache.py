@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from forerun.cache.block_table import BlockTable
 from forerun.cache.page_pool import PagePool
+from forerun.cache.shared_prefixes import SharedPrefixes
 from forerun.kernels import AttentionShape, Kernels
 from forerun.kernels.base import Store
 from forerun.types import IntArray
@@ -21,6 +22,7 @@ class KVCache:
         page_size: int,
     ) -> None:
         self.pool = PagePool(num_pages, page_size)
+        self.prefixes = SharedPrefixes(self.pool)
         self._kernels = kernels
         self.store: Store = kernels.new_store(shape, num_layers, num_pages * page_size)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 
 from forerun.errors import ForerunError, InvalidOption
 
@@ -15,7 +16,14 @@ class PagePool:
     """A fixed number of pages of `page_size` rows each, handed out and taken back.
 
     A page may have several holders: `take` makes the first, `share` adds one, and `release`
-    removes one; with the last the page is free again.
+    removes one; with the last the page is free again. A stored page (its rows are known by their
+    tokens) keeps its rows when it becomes free, and can be shared until somebody takes it:
+
+        blank ──take──▶ held ──store──▶ held, stored ──release──▶ free, stored ──share──▶ held …
+          ▲               │                                             │
+          └───release─────┘          forgotten, when no blank is left ──┴──take──▶ held
+
+    So `num_free` counts all that can be taken, and a full prefix tree is never a leak.
     """
 
     def __init__(self, num_pages: int, page_size: int) -> None:
@@ -24,8 +32,11 @@ class PagePool:
                 f"a cache of {num_pages} pages of {page_size} rows holds nothing; give 1 or more."
             )
         self.page_size = page_size
+        self.on_forget: Callable[[int], None] = self.forget  # a stored page is wanted blank
         self._num_holders = [0] * num_pages
-        self._free = list(range(num_pages - 1, -1, -1))  # a stack: the last freed is warm in cache
+        self._stored: set[int] = set()
+        self._blank = list(range(num_pages - 1, -1, -1))  # a stack: the last freed is warm
+        self._idle: OrderedDict[int, None] = OrderedDict()  # free and stored, oldest release first
 
     @property
     def num_pages(self) -> int:
@@ -33,36 +44,73 @@ class PagePool:
 
     @property
     def num_free(self) -> int:
-        return len(self._free)
+        """Pages without a holder, stored or blank."""
+        return len(self._blank) + len(self._idle)
+
+    @property
+    def num_stored(self) -> int:
+        return len(self._stored)
 
     def num_holders(self, page: int) -> int:
         return self._num_holders[page]
+
+    def is_private(self, page: int) -> bool:
+        """Whether its one holder may write to it."""
+        return self._num_holders[page] == 1 and page not in self._stored
 
     def pages_for(self, num_rows: int) -> int:
         """How many pages hold `num_rows` rows."""
         return -(-num_rows // self.page_size)
 
     def take(self, num_pages: int) -> list[int]:
-        """All the pages asked for, or `CacheFull` and nothing taken."""
+        """All the pages asked for, or `CacheFull` and nothing taken; blank ones first."""
         assert num_pages >= 0, num_pages
         if num_pages > self.num_free:
             raise CacheFull(
                 f"the cache needs {num_pages} more pages and {self.num_free} of {self.num_pages} "
                 f"are free; finish other requests or give it more memory."
             )
-        pages = [self._free.pop() for _ in range(num_pages)]
+        pages = [self._take_one() for _ in range(num_pages)]
         for page in pages:
             self._num_holders[page] = 1
         return pages
 
+    def _take_one(self) -> int:
+        if not self._blank:
+            self.on_forget(next(iter(self._idle)))  # the least recently used becomes blank
+        return self._blank.pop()
+
     def share(self, pages: Sequence[int]) -> None:
         for page in pages:
-            assert self._num_holders[page] > 0, f"page {page} is free and cannot be shared"
+            is_idle = page in self._idle
+            assert is_idle or self._num_holders[page] > 0, (
+                f"page {page} is free and cannot be shared"
+            )
+            if is_idle:
+                del self._idle[page]
             self._num_holders[page] += 1
 
     def release(self, pages: Sequence[int]) -> None:
+        """Give up one hold on each; of a request's pages the last ones first, as they are also
+        the first to be worthless."""
         for page in pages:
             assert self._num_holders[page] > 0, f"page {page} is already free"
             self._num_holders[page] -= 1
-            if not self._num_holders[page]:
-                self._free.append(page)
+            if self._num_holders[page]:
+                continue
+            if page in self._stored:
+                self._idle[page] = None
+            else:
+                self._blank.append(page)
+
+    def store(self, page: int) -> None:
+        """From now on its rows are known, and nobody writes to it."""
+        assert self._num_holders[page] > 0, f"page {page} is free and holds nothing to store"
+        self._stored.add(page)
+
+    def forget(self, page: int) -> None:
+        """Its rows are no longer known; without a holder it is blank again."""
+        self._stored.remove(page)
+        if page in self._idle:
+            del self._idle[page]
+            self._blank.append(page)

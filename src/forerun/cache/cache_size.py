@@ -1,0 +1,67 @@
+"""How many pages fit into the memory that was given, and how long they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from forerun.errors import InvalidOption, unknown_name
+from forerun.kernels import AttentionShape
+
+BACKENDS: Final = ("paged", "slotted")
+PAGE_SIZE: Final = 16  # rows: small enough to waste little, large enough to keep tables short
+
+
+@dataclass(frozen=True)
+class CacheSize:
+    """A cache of `num_pages` pages of `page_size` rows each."""
+
+    num_pages: int
+    page_size: int
+
+    @property
+    def num_rows(self) -> int:
+        return self.num_pages * self.page_size
+
+    @classmethod
+    def for_requests(cls, num_requests: int, row_len: int, backend: str = "paged") -> CacheSize:
+        """Room for `num_requests` of `row_len` rows each."""
+        page_size = page_size_of(backend, row_len)
+        return cls(num_requests * -(-row_len // page_size), page_size)
+
+    @classmethod
+    def within(
+        cls, num_bytes: int, row_bytes: Sequence[int], row_len: int, backend: str = "paged"
+    ) -> CacheSize:
+        """The largest that `num_bytes` pay for.
+
+        `row_bytes` has one entry for each model whose cache comes out of this memory: target
+        and draft caches get the same number of rows, so that neither waits for the other.
+        """
+        page_size = page_size_of(backend, row_len)
+        page_bytes = page_size * sum(row_bytes)
+        if num_bytes < page_bytes:
+            raise InvalidOption(
+                f"a KV cache of {num_bytes} bytes holds nothing, as one page takes {page_bytes}; "
+                f"give it more memory."
+            )
+        return cls(num_bytes // page_bytes, page_size)
+
+
+def page_size_of(backend: str, row_len: int) -> int:
+    """`row_len`: the most rows that one request may need, guesses included."""
+    if backend not in BACKENDS:
+        raise unknown_name("kv_cache_backend", backend, BACKENDS)
+    return PAGE_SIZE if backend == "paged" else row_len
+
+
+def row_bytes_of(
+    shape: AttentionShape, num_layers: int, value_bytes: int = 4, head_lanes: int = 16
+) -> int:
+    """What one token takes: a key and a value in every layer.
+
+    `value_bytes` is the dtype's; a kernel set may pad heads to a multiple of `head_lanes` values.
+    """
+    head_len = -(-shape.head_dim // head_lanes) * head_lanes
+    return 2 * num_layers * shape.num_kv_heads * head_len * value_bytes

@@ -1,0 +1,153 @@
+"""Pages by the tokens that lead to them: integers only, no arrays."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from forerun.cache.page_pool import PagePool
+
+Tokens = tuple[int, ...]
+
+_NO_PAGE: Final = -1  # of a root, which stands for no tokens
+
+
+@dataclass(eq=False)
+class Node:
+    """A page and the tokens of its rows; its key is these, after those of all its ancestors.
+
+    No child's tokens begin with a sibling's. So of all children, sorted, the one that shares most
+    with some tokens is a neighbour of the place where these would stand.
+    """
+
+    page: int
+    tokens: Tokens
+    parent: Node | None
+    salt: str | None
+    children: dict[Tokens, Node] = field(default_factory=dict)
+    order: list[Tokens] = field(default_factory=list)  # of `children`, sorted
+
+    def neighbours(self, tokens: Tokens) -> Iterator[Node]:
+        idx = bisect_left(self.order, tokens)
+        for key in self.order[max(0, idx - 1) : idx + 1]:
+            yield self.children[key]
+
+    def subtree(self) -> Iterator[Node]:
+        """Itself and all below; as deep as a context has pages, so without recursion."""
+        stack = [self]
+        while stack:
+            node = stack.pop()
+            stack += node.children.values()
+            yield node
+
+
+@dataclass(frozen=True)
+class Match:
+    """What is known of some tokens: whole pages, then `num_tail_rows` rows of one more page."""
+
+    pages: tuple[int, ...]
+    num_tail_rows: int = 0
+    tail_page: int | None = None
+
+
+class PrefixTree:
+    """Which stored page holds the rows of which tokens, behind which tokens.
+
+        salt "a" ─┬─ [t0 … t15] page 7 ─┬─ [t16 … t31] page 2 ─── [t32 … t40] page 9
+                  │                     └─ [u16 … u31] page 4        a leaf may be short
+                  └─ [v0 … v15] page 1
+
+    A key is everything that a row depends on, so equal keys mean equal rows. Tenants with
+    different salts have different roots and never see each other's pages.
+    """
+
+    def __init__(self, pool: PagePool) -> None:
+        self._pool = pool
+        self._roots: dict[str | None, Node] = {}
+        self._nodes: dict[int, Node] = {}  # by page
+        pool.on_forget = self.drop
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    @property
+    def salts(self) -> frozenset[str | None]:
+        """Whose pages are known."""
+        return frozenset(self._roots)
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        return tuple(self._nodes.values())
+
+    def full_node(self, page: int) -> Node | None:
+        """The node that this page is, if all its rows are known."""
+        node = self._nodes.get(page)
+        return node if node and len(node.tokens) == self._pool.page_size else None
+
+    def root(self, salt: str | None) -> Node:
+        """Where a tenant's tokens begin; remembered from the first page on."""
+        return self._roots.get(salt) or Node(_NO_PAGE, (), None, salt)
+
+    def match(self, tokens: Sequence[int], salt: str | None) -> Match:
+        """The longest known beginning of `tokens`; changes nothing."""
+        node, pages, page_size = self.root(salt), list[int](), self._pool.page_size
+        window = tuple(tokens[:page_size])
+        while len(window) == page_size and window in node.children:
+            node = node.children[window]
+            pages.append(node.page)
+            end = (len(pages) + 1) * page_size
+            window = tuple(tokens[end - page_size : end])
+        shared = [(_num_equal(near.tokens, window), near.page) for near in node.neighbours(window)]
+        num_rows, tail_page = max(shared, default=(0, _NO_PAGE))
+        return Match(tuple(pages), num_rows, tail_page) if num_rows else Match(tuple(pages))
+
+    def add(self, parent: Node, tokens: Tokens, page: int) -> Node | None:
+        """The node for `tokens` below `parent`: a new one with `page`, or the one that is there.
+
+        None when a sibling already knows these tokens and more.
+        """
+        assert 0 < len(tokens) <= self._pool.page_size, len(tokens)
+        if tokens in parent.children:
+            return parent.children[tokens]
+        for near in tuple(parent.neighbours(tokens)):
+            num_equal = _num_equal(near.tokens, tokens)
+            if num_equal == len(tokens):
+                return None
+            if num_equal == len(near.tokens):
+                self.drop(near.page)
+        return self._link(Node(page, tokens, parent, parent.salt))
+
+    def _link(self, node: Node) -> Node:
+        parent = node.parent
+        assert parent is not None
+        assert node.page not in self._nodes, f"page {node.page} stands in the tree already"
+        if parent.parent is None:
+            self._roots[node.salt] = parent
+        parent.children[node.tokens] = node
+        insort(parent.order, node.tokens)
+        self._nodes[node.page] = node
+        self._pool.store(node.page)
+        return node
+
+    def drop(self, page: int) -> None:
+        """Forget a page, and those that can only be reached through it."""
+        top = self._nodes[page]
+        parent = top.parent
+        assert parent is not None
+        del parent.children[top.tokens]
+        del parent.order[bisect_left(parent.order, top.tokens)]
+        if parent.parent is None and not parent.children:
+            del self._roots[top.salt]
+        for node in top.subtree():
+            del self._nodes[node.page]
+            self._pool.forget(node.page)
+
+
+def _num_equal(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many tokens two runs share from their start."""
+    for num_equal, (a, b) in enumerate(zip(one, other, strict=False)):
+        if a != b:
+            return num_equal
+    return min(len(one), len(other))

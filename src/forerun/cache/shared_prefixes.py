@@ -1,0 +1,90 @@
+"""Tables that begin with rows somebody else computed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from forerun.cache.block_table import BlockTable
+from forerun.cache.page_pool import PagePool
+from forerun.cache.prefix_tree import Match, Node, PrefixTree
+
+
+class SharedPrefixes:
+    """The way of a request's rows into the prefix tree, and out of it.
+
+        attach  → (reserve → keep → publish)* → retire
+
+    Only sealed rows enter: what `publish` saw after a commit, never guesses, and never the rows
+    of a pass that failed.
+    """
+
+    def __init__(self, pool: PagePool) -> None:
+        self._pool = pool
+        self.tree = PrefixTree(pool)
+
+    def num_missing(self, tokens: Sequence[int], salt: str | None, num_rows: int) -> int:
+        """Free pages that an empty table would use up to `attach` and then reach `num_rows`."""
+        pages = self._match(tokens, salt).pages
+        num_idle = sum(self._pool.num_holders(page) == 0 for page in pages)
+        return num_idle + max(0, self._pool.pages_for(num_rows) - len(pages))
+
+    def attach(self, table: BlockTable, tokens: Sequence[int], salt: str | None = None) -> int:
+        """Give an empty table the longest known beginning of `tokens`; returns its rows.
+
+        The last token is always left to be computed, since its logits are wanted.
+        """
+        match = self._match(tokens, salt)
+        num_rows = len(match.pages) * self._pool.page_size
+        if match.tail_page is None:
+            table.adopt(match.pages, num_rows)
+        else:
+            table.adopt((*match.pages, match.tail_page), num_rows + match.num_tail_rows)
+            self._own_tail(table, match.tail_page)
+        return table.length
+
+    def _match(self, tokens: Sequence[int], salt: str | None) -> Match:
+        return self.tree.match(tokens[: len(tokens) - 1], salt)
+
+    def _own_tail(self, table: BlockTable, page: int) -> None:
+        """A copy of the last page; with no page left, that page itself, or else nothing of it."""
+        if self._pool.num_free:
+            table.unshare_tail()
+        elif self._pool.num_holders(page) == 1:
+            self.tree.drop(page)
+        else:
+            table.truncate_to(table.length - table.length % self._pool.page_size)
+
+    def publish(self, table: BlockTable, tokens: Sequence[int], salt: str | None = None) -> None:
+        """All rows of `table` are committed, and are the first of `tokens`: share its full pages.
+
+        Where the tree has the same page already, the table holds that one and gives up its own.
+        """
+        assert table.length <= len(tokens), (table.length, len(tokens))
+        table.seal()
+        self._share_full_pages(table, tokens, salt)
+
+    def retire(self, table: BlockTable, tokens: Sequence[int], salt: str | None = None) -> None:
+        """Free a table; what was published stays known until its pages are needed."""
+        table.truncate_to(table.num_sealed)
+        last = self._share_full_pages(table, tokens, salt)
+        num_tail_rows = table.length % self._pool.page_size
+        if num_tail_rows:
+            start = table.length - num_tail_rows
+            tail = tuple(tokens[start : table.length])
+            self.tree.add(last, tail, table.page(start // self._pool.page_size))
+        table.free()
+
+    def _share_full_pages(self, table: BlockTable, tokens: Sequence[int], salt: str | None) -> Node:
+        """Returns the node of the last full page. Only pages that are not yet known cost time."""
+        page_size = self._pool.page_size
+        num_full = num_known = table.num_sealed // page_size
+        node = None
+        while num_known and (node := self.tree.full_node(table.page(num_known - 1))) is None:
+            num_known -= 1
+        node = node or self.tree.root(salt)
+        for idx in range(num_known, num_full):
+            chunk = tuple(tokens[idx * page_size : (idx + 1) * page_size])
+            node = self.tree.add(node, chunk, table.page(idx))
+            assert node is not None, chunk
+            table.swap_page(idx, node.page)
+        return node
