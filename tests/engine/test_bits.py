@@ -103,10 +103,12 @@ def test_more_requests_than_seats(tiny_path: Path, plain: LLM) -> None:
         assert result.outputs[0].token_ids == tokens(plain, prompt, params("top_p"))
 
 
-@pytest.mark.parametrize("prompt_chunk", [1, 2, 7])
-def test_any_chunking_of_the_prompt(plain: LLM, prompt_chunk: int) -> None:
+@pytest.mark.parametrize("pass_tokens", [8, 9, 13])
+def test_any_chunking_of_the_prompt(
+    plain: LLM, pass_tokens: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("forerun.engine.llm._PASS_TOKENS", pass_tokens)
     llm = plain.with_speculation({"method": "bigram"})
-    llm._core = replace(llm._core, prompt_chunk=prompt_chunk)
     for prompt in PROMPTS:
         assert tokens(llm, prompt, params("min_p")) == tokens(plain, prompt, params("min_p"))
 

@@ -49,7 +49,9 @@ class DraftModel:
         self._rows: dict[int, _Row] = {}
 
     def begin(self, request: RequestView) -> None:
-        self._rows[request.id] = _Row(self._cache.new_table())
+        """A request that was preempted begins again; then its row is there, and empty."""
+        if request.id not in self._rows:
+            self._rows[request.id] = _Row(self._cache.new_table())
 
     def commit(self, request: RequestView, verdict: Verdict) -> None:
         row = self._rows[request.id]
@@ -62,6 +64,33 @@ class DraftModel:
         row = self._rows.pop(request.id, None)
         if row is not None:
             row.table.free()
+
+    @property
+    def num_pages(self) -> int:
+        return self._cache.pool.num_pages
+
+    @property
+    def num_free(self) -> int:
+        return self._cache.pool.num_free
+
+    def pages_for(self, num_rows: int) -> int:
+        return self._cache.pool.pages_for(num_rows)
+
+    def num_missing(self, request_id: int, num_rows: int) -> int:
+        """Pages it would take to hold `num_rows` rows of a request, as far as its context goes."""
+        num_rows = min(num_rows, self._model.config.max_len)
+        row = self._rows.get(request_id)
+        return self.pages_for(num_rows) if row is None else row.table.num_missing(num_rows)
+
+    def seat(self, request_id: int) -> None:
+        """Nothing is fed before it is needed."""
+
+    def unseat(self, request_id: int) -> None:
+        """Preempted or gone: what it held is fed again when it is needed."""
+        row = self._rows.get(request_id)
+        if row is not None:
+            row.table.free()
+            row.num_committed = 0
 
     def propose(self, requests: Sequence[RequestView], budgets: Sequence[Budget]) -> list[Proposal]:
         try:

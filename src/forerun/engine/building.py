@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from forerun.cache.cache_size import CacheSize
 from forerun.drafters import (
     Budget,
     Drafter,
@@ -19,7 +20,6 @@ from forerun.drafters import (
     RandomTokens,
     SuffixLookup,
 )
-from forerun.engine.pages import pages_for
 from forerun.engine.planner import Adaptive, FixedDepth, Planner
 from forerun.engine.speculation import Speculation
 from forerun.engine.speculative_config import SpeculativeConfig
@@ -50,6 +50,7 @@ class Target:
 def build_speculation(config: SpeculativeConfig, target: Target) -> Speculation:
     """One drafter, or several among which the controller chooses."""
     drafters = {name: _build(name, config, target) for name in config.parts}
+    pools = tuple(d for d in drafters.values() if isinstance(d, DraftModel))
     max_nodes = config.depth * config.num_branches
     if config.method == "merge":
         max_nodes *= len(drafters)
@@ -57,7 +58,7 @@ def build_speculation(config: SpeculativeConfig, target: Target) -> Speculation:
     elif len(drafters) > 1 and not config.adaptive:
         drafters = {"hybrid": Hybrid(list(drafters.values()))}
     planner = _planner(config, target, drafters)
-    return Speculation(drafters, planner, max_nodes, target.model.config.vocab_size)
+    return Speculation(drafters, planner, pools, max_nodes, target.model.config.vocab_size)
 
 
 def _planner(config: SpeculativeConfig, target: Target, drafters: dict[str, Drafter]) -> Planner:
@@ -71,7 +72,8 @@ def _planner(config: SpeculativeConfig, target: Target, drafters: dict[str, Draf
 
 def pass_timer(model: LlamaModel) -> Callable[[int], float]:
     """Seconds that one pass over some tokens takes here and now, on an empty context."""
-    cache = model.new_cache(*pages_for(max(_CALIBRATION_SIZES), 1))
+    size = CacheSize.for_requests(1, max(_CALIBRATION_SIZES))
+    cache = model.new_cache(size.num_pages, size.page_size)
 
     def measure(num_tokens: int) -> float:
         table = cache.new_table()
@@ -123,5 +125,6 @@ def _load_draft(config: SpeculativeConfig, target: Target) -> LlamaModel:
 def _draft_model(model: LlamaModel, config: SpeculativeConfig, target: Target) -> DraftModel:
     """With a cache of its own: a row for every sequence, and the guesses that are fed."""
     max_nodes = config.depth * config.num_branches
-    cache = model.new_cache(*pages_for(target.max_len + max_nodes, target.max_num_seqs))
+    size = CacheSize.for_requests(target.max_num_seqs, target.max_len + max_nodes)
+    cache = model.new_cache(size.num_pages, size.page_size)
     return DraftModel(model, cache, target.model.config.vocab_size)

@@ -12,14 +12,17 @@ from typing import Any, Final, cast
 
 import numpy as np
 
+from forerun.cache.cache_size import CacheSize
 from forerun.engine.building import Target, build_speculation
 from forerun.engine.kernel_choice import Progress, choose_kernels
 from forerun.engine.output_text import OutputText
 from forerun.engine.outputs import CompletionOutput, RequestOutput, StreamEvent, pieces_between
-from forerun.engine.pages import pages_for
 from forerun.engine.request import Request
+from forerun.engine.scheduler import Scheduler
+from forerun.engine.scheduler_limits import SchedulerLimits
 from forerun.engine.speculative_config import AUTO, SpeculativeConfig
 from forerun.engine.step import Core, Round, step
+from forerun.engine.target_pool import TargetPool
 from forerun.errors import InvalidOption, PromptTooLong
 from forerun.kernels import Kernels
 from forerun.models.chat_template import Messages
@@ -30,7 +33,7 @@ from forerun.types import SamplingParams
 
 Prompt = str | Sequence[int]
 
-_PROMPT_CHUNK: Final = 256
+_PASS_TOKENS: Final = 256  # in one pass: prompts are read in chunks beside running answers
 
 
 class LLM:
@@ -67,6 +70,7 @@ class LLM:
         self._max_num_seqs = _checked_count(max_num_seqs, "max_num_seqs")
         self._cache_dir = cache_dir
         self._ids = itertools.count()
+        self._unread: dict[int, deque[Round]] = {}
         self._core = self._build_core(_as_config(speculative_config))
 
     def _build_core(self, config: SpeculativeConfig | None) -> Core:
@@ -79,13 +83,20 @@ class LLM:
         max_nodes = speculation.max_nodes if speculation else 0
         try:
             num_rows = self.max_model_len + max_nodes
-            cache = self.model.new_cache(*pages_for(num_rows, self._max_num_seqs))
+            size = CacheSize.for_requests(self._max_num_seqs, num_rows)
+            cache = self.model.new_cache(size.num_pages, size.page_size)
         except MemoryError:
             raise InvalidOption(
                 f"there is no memory for {self._max_num_seqs} × {self.max_model_len} tokens; "
                 f"lower max_model_len or max_num_seqs."
             ) from None
-        return Core(self.model, cache, speculation, _PROMPT_CHUNK)
+        requests: dict[int, Request] = {}
+        limits = SchedulerLimits(
+            self.max_model_len, self._max_num_seqs, max(_PASS_TOKENS, self._max_num_seqs)
+        )
+        drafts = [] if speculation is None else speculation.pools
+        scheduler = Scheduler(limits, TargetPool(cache, requests), drafts)
+        return Core(self.model, cache, speculation, scheduler, requests)
 
     def with_speculation(self, config: SpeculativeConfig | Mapping[str, Any] | None) -> LLM:
         """The same loaded model with other speculation, or with none."""
@@ -140,7 +151,8 @@ class LLM:
         for done in self._run([request]):
             end = len(request.text.text) if request.is_finished else request.text.num_certain
             pieces, num_shown = pieces_between(request, num_shown, end), max(num_shown, end)
-            output = CompletionOutput.of(request) if request.is_finished else None
+            is_last = request.is_finished and not self._unread[request.id]
+            output = CompletionOutput.of(request) if is_last else None
             yield StreamEvent(pieces, done.verdict.tokens, done.verdict.origins, done, output)
 
     def _requests(self, prompt: Prompt, params: SamplingParams) -> list[Request]:
@@ -183,34 +195,48 @@ class LLM:
             raise InvalidOption(f"the prompt holds ids outside 0 … {vocab_size - 1}.")
 
     def _run(self, requests: Sequence[Request]) -> Iterator[Round]:
-        """Run requests to their end, at most `max_num_seqs` at a time; a round each as it comes."""
-        waiting, running = deque(requests), list[Request]()
-        try:
-            while waiting or running:
-                while waiting and len(running) < self._max_num_seqs:
-                    running.append(self._begin(waiting.popleft()))
-                began = time.perf_counter()
-                rounds = step(self._core, running)
-                took = time.perf_counter() - began
-                for request in running:
-                    request.stats.seconds += took
-                for request in [r for r in running if r.is_finished]:
-                    running.remove(request)
-                    self._end(request)
-                yield from rounds
-        finally:
-            for request in running:
-                self._end(request)
+        """Run requests to their end; a round of each as it comes.
 
-    def _begin(self, request: Request) -> Request:
-        if self._core.speculation is not None:
-            self._core.speculation.begin(request)
-        return request
+        Several of these may be under way (interleaved streams): whoever is asked runs a step for
+        all, and the rounds of others wait until they are asked for.
+        """
+        core = self._core
+        mine = {request.id for request in requests}
+        try:
+            for request in requests:
+                core.scheduler.add(request)
+                core.requests[request.id] = request
+                self._unread[request.id] = deque()
+            while True:
+                for request_id in mine:
+                    while self._unread[request_id]:
+                        yield self._unread[request_id].popleft()
+                if not mine & core.requests.keys():
+                    return
+                self._step()
+        finally:
+            for request in requests:
+                self._unread.pop(request.id, None)
+                if request.id in core.requests:
+                    self._end(request)
+
+    def _step(self) -> None:
+        core = self._core
+        began = time.perf_counter()
+        rounds = step(core)
+        took = time.perf_counter() - began
+        for request_id in core.scheduler.running:
+            core.requests[request_id].stats.seconds += took
+        for done in rounds:
+            self._unread[done.request.id].append(done)
+            if done.request.is_finished:
+                self._end(done.request)
 
     def _end(self, request: Request) -> None:
-        request.table.free()
+        self._core.scheduler.remove(request.id)
         if self._core.speculation is not None:
             self._core.speculation.end(request)
+        del self._core.requests[request.id]
 
 
 def _as_config(

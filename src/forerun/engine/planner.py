@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from forerun.drafters import Budget, Drafter
@@ -28,6 +28,24 @@ class Ask:
     budget: Budget = NOTHING
     offered: Proposal | None = None
     choice: Choice | None = None
+
+    @property
+    def num_nodes(self) -> int:
+        """Guesses that this may cost."""
+        if self.offered is not None:
+            return len(self.offered)
+        return self.budget.depth * self.budget.num_branches
+
+    def within(self, num_nodes: int) -> Ask:
+        """The same with at most so many guesses."""
+        if num_nodes >= self.num_nodes:
+            return self
+        if num_nodes == 0:
+            return replace(self, drafter=None, budget=NOTHING, offered=None)
+        num_branches = min(self.budget.num_branches, num_nodes)
+        budget = replace(self.budget, depth=num_nodes // num_branches, num_branches=num_branches)
+        offered = self.offered and self.offered.pruned(budget.depth, num_branches)
+        return replace(self, budget=budget, offered=offered)
 
 
 class Planner(Protocol):

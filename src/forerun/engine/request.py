@@ -25,6 +25,7 @@ class Request:
     table: BlockTable
     text: OutputText
     cache_salt: str | None = None  # whose request it is
+    priority: int = 0  # smaller runs sooner
 
     output: list[int] = field(default_factory=list)
     origins: list[Origin] = field(default_factory=list)
@@ -43,6 +44,21 @@ class Request:
     @property
     def context(self) -> Context:
         return Context(self.prompt, tuple(self.output))
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def num_rows(self) -> int:
+        return self.table.length
+
+    @property
+    def max_num_tokens(self) -> int:
+        """Prompt plus `max_tokens`, as far as the context goes."""
+        if self.params.max_tokens is None:
+            return self.max_len
+        return min(self.max_len, len(self.prompt) + self.params.max_tokens)
 
     @property
     def num_waiting(self) -> int:

@@ -10,6 +10,7 @@ from functools import partial
 
 from forerun.drafters import Drafter
 from forerun.engine.planner import Ask, Planner
+from forerun.engine.pool import Pool
 from forerun.engine.request import Request
 from forerun.errors import InvalidProposal
 from forerun.types import Proposal, Verdict
@@ -21,10 +22,12 @@ class Speculation:
 
     drafters: Mapping[str, Drafter]
     planner: Planner
+    pools: tuple[Pool, ...]  # the caches of draft models: admission looks at them, too
     max_nodes: int  # in one proposal
     vocab_size: int
 
     def begin(self, request: Request) -> None:
+        """It has a seat now; it may have had one before."""
         for drafter in self.drafters.values():
             drafter.begin(request)
 

@@ -1,8 +1,8 @@
 """One step of the engine, on one screen.
 
 plan      how many guesses may each request spend this round (0 is an answer)
+schedule  which requests run now, and how many tokens of each: integers only
 propose   drafters return proposals: values; nobody's state is touched
-schedule  which spans of tokens run now
 forward   ONE target pass over all the spans
 accept    verdicts from logits, proposals and sampling options
 commit    the only place where state changes: request, cache, drafter, stats
@@ -11,14 +11,16 @@ commit    the only place where state changes: request, cache, drafter, stats
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from forerun.cache import KVCache
 from forerun.engine.cut import Cut, cut
 from forerun.engine.judge import judge, shown_log_probs
+from forerun.engine.next_pass import Grant
 from forerun.engine.planner import Ask
 from forerun.engine.request import Request
+from forerun.engine.scheduler import Scheduler
 from forerun.engine.speculation import Speculation
 from forerun.kernels import Plan
 from forerun.models.llama import LlamaModel
@@ -27,12 +29,13 @@ from forerun.types import FloatArray, Proposal, Span, Verdict
 
 @dataclass(frozen=True)
 class Core:
-    """What a step works with."""
+    """What a step works with; `requests` are all that the scheduler knows, by id."""
 
     model: LlamaModel
     cache: KVCache
     speculation: Speculation | None
-    prompt_chunk: int
+    scheduler: Scheduler
+    requests: dict[int, Request]
 
 
 @dataclass(frozen=True)
@@ -46,26 +49,37 @@ class Round:
     cut: Cut
 
 
-def step(core: Core, requests: Sequence[Request]) -> list[Round]:
-    """Advance every request: by a prompt chunk, or by at least one token."""
-    asks = plan(core, requests)
+def step(core: Core) -> list[Round]:
+    """Advance whoever is scheduled: by a prompt chunk, or by at least one token."""
+    wishes = plan(core)
+    grants = schedule(core, wishes)
+    requests = [core.requests[grant.request_id] for grant in grants]
+    asks = [wishes.get(grant.request_id, Ask()).within(grant.num_guesses) for grant in grants]
     proposals = propose(core, requests, asks)
-    spans = schedule(core, requests, proposals)
+    spans = spans_of(requests, grants, proposals)
     logits = forward(core, requests, spans)
     verdicts = accept(core, requests, proposals, logits)
     return commit(core, requests, asks, spans, proposals, verdicts, logits)
 
 
-def plan(core: Core, requests: Sequence[Request]) -> list[Ask]:
-    """A prompt is read first; then what each request spends is the planner's to say."""
+def plan(core: Core) -> dict[int, Ask]:
+    """What each running request would spend; a prompt is read first."""
     if core.speculation is None:
-        return [Ask()] * len(requests)
-    ready = [request for request in requests if request.num_waiting == 1]
-    reading = [request for request in requests if request.num_waiting > 1]
-    num_prompt_tokens = sum(min(r.num_waiting, core.prompt_chunk) for r in reading)
+        return {}
+    running = [core.requests[request_id] for request_id in core.scheduler.running]
+    ready = [request for request in running if request.num_waiting == 1]
+    num_prompt_tokens = sum(request.num_waiting for request in running if request.num_waiting > 1)
     asks = core.speculation.plan(ready, num_prompt_tokens)
-    by_id = dict(zip((request.id for request in ready), asks, strict=True))
-    return [by_id.get(request.id, Ask()) for request in requests]
+    return dict(zip((request.id for request in ready), asks, strict=True))
+
+
+def schedule(core: Core, wishes: Mapping[int, Ask]) -> Sequence[Grant]:
+    """Seat whoever fits; guesses are the first thing to shrink when room is short."""
+    chosen = core.scheduler.schedule({idx: ask.num_nodes for idx, ask in wishes.items()})
+    if core.speculation is not None:
+        for request_id in chosen.admitted:
+            core.speculation.begin(core.requests[request_id])
+    return chosen.grants
 
 
 def propose(core: Core, requests: Sequence[Request], asks: Sequence[Ask]) -> list[Proposal]:
@@ -74,14 +88,16 @@ def propose(core: Core, requests: Sequence[Request], asks: Sequence[Ask]) -> lis
     return core.speculation.propose(requests, asks)
 
 
-def schedule(core: Core, requests: Sequence[Request], proposals: Sequence[Proposal]) -> list[Span]:
+def spans_of(
+    requests: Sequence[Request], grants: Sequence[Grant], proposals: Sequence[Proposal]
+) -> list[Span]:
     spans = []
-    for request, proposal in zip(requests, proposals, strict=True):
+    for request, grant, proposal in zip(requests, grants, proposals, strict=True):
         start = request.table.length
         if request.num_waiting == 1:
             spans.append(Span.verification(start, request.tokens[-1], proposal))
         else:
-            chunk = request.tokens[start : start + core.prompt_chunk]
+            chunk = request.tokens[start : start + grant.num_tokens]
             is_last = len(chunk) == request.num_waiting
             spans.append(Span.prompt_chunk(start, chunk, is_last=is_last))
     return spans
@@ -130,6 +146,7 @@ def commit(
         requests, asks, spans, proposals, verdicts, logits, strict=True
     ):
         if verdict is None:  # a chunk inside the prompt: its rows simply stay
+            core.cache.prefixes.publish(request.table, request.tokens, request.cache_salt)
             continue
         ending = cut(request, verdict)
         emitted = verdict.first(ending.num_tokens)
@@ -137,6 +154,7 @@ def commit(
             request.logprobs += shown_log_probs(emitted, rows, request.params.logprobs)
         _commit_cache(request, span, proposal, emitted)
         _commit_request(request, emitted, ending)
+        core.cache.prefixes.publish(request.table, request.tokens, request.cache_salt)
         request.stats.observe(len(proposal), emitted.num_accepted, len(emitted.tokens), ask.choice)
         if core.speculation is not None:
             core.speculation.commit(request, ask, proposal, emitted)
