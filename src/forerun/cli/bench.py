@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from forerun.cli.bench_kernels import bench_kernels
 from forerun.cli.bench_options import (
     ALL,
     BenchOptions,
@@ -27,7 +28,7 @@ from forerun.cli.cache_dir import cache_dir
 from forerun.cli.engine_options import EngineOptions, engine_options
 from forerun.cli.group import INTERRUPTED
 from forerun.cli.shared_options import takes
-from forerun.errors import InvalidOption
+from forerun.errors import InvalidOption, unknown_name
 
 if TYPE_CHECKING:
     from forerun.bench.peers import Peer, PeerContender
@@ -42,6 +43,9 @@ def bench(
     options: BenchOptions,
     peers: PeerOptions,
     output: OutputOptions,
+    what: Annotated[
+        str, typer.Argument(help="speculation, or kernels: products per weight format.")
+    ] = "speculation",
     show: Annotated[
         Path | None, typer.Option("--show", help="Show this record; measure nothing.")
     ] = None,
@@ -52,6 +56,11 @@ def bench(
     """Measure speculation side by side with plain decoding, class by class."""
     from forerun.bench.record import read_record
 
+    if what == "kernels":
+        bench_kernels(engine.num_threads, output.json, output.plot)
+        return
+    if what != "speculation":
+        raise unknown_name("bench", what, ("speculation", "kernels"))
     record = read_record(show) if show else _measure(engine, options, peers, output.json)
     _present(record, output)
     if not record.is_complete and show is None:
@@ -166,7 +175,7 @@ def _open(name: str, engine: EngineOptions, options: BenchOptions, wanted: PeerO
     return open_peer(
         name,
         find_model(engine.model, cache_dir(os.environ)).resolve(),
-        threads=options.threads or _num_cores(),
+        threads=engine.num_threads or _num_cores(),
         max_len=max_len_for(options.max_tokens),
         python=wanted.peer_python,
     )
@@ -205,7 +214,7 @@ def _facts(
         model=model_identity(Path(engine.model).name, path),
         settings={
             **asdict(options),
-            "threads": options.threads or _num_cores(),
+            "threads": engine.num_threads or _num_cores(),
             "kernels": type(llm.model.kernels).__name__,
             "acceptance": "coupled",
             "batch_size": 1,

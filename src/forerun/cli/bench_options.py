@@ -30,7 +30,6 @@ class BenchOptions:
     methods: str
     depths: str
     num_layers: int | None
-    threads: int | None
 
     @property
     def depth_list(self) -> list[int]:
@@ -81,15 +80,10 @@ def bench_options(
     num_layers: Annotated[
         int | None, _option("Bench", "--num-layers", text="For the method own_layers.")
     ] = None,
-    threads: Annotated[
-        int | None, _option("Bench", "--threads", text="For peers; all usable cores by default.")
-    ] = None,
 ) -> BenchOptions:
     if pairs < 1 or max_tokens < 2:
         raise InvalidOption("--pairs must be at least 1 and --max-tokens at least 2.")
-    return BenchOptions(
-        classes, pairs, max_tokens, temperature, seed, methods, depths, num_layers, threads
-    )
+    return BenchOptions(classes, pairs, max_tokens, temperature, seed, methods, depths, num_layers)
 
 
 def peer_options(

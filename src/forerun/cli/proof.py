@@ -72,19 +72,25 @@ def _run(sample: Proof) -> list[Cell]:
 
 
 def _described(model: str, path: Path, kernels: str, settings: dict[str, Any]) -> dict[str, Any]:
+    from forerun.bench.identity import model_identity
+
+    identity = {"model": model_identity(model, path), "kernels": kernels, "settings": settings}
+    return describe_run() | identity
+
+
+def describe_run() -> dict[str, Any]:
+    """When, where and with which code something was measured."""
     from datetime import UTC, datetime
 
-    from forerun.bench.identity import commit_of, model_identity, versions
+    from forerun.bench.identity import commit_of, versions
     from forerun.cli.machine import read_cpu
 
+    cpu = read_cpu()
     return {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": commit_of(Path(__file__).parent),
-        "machine": {"cpu": read_cpu().name, "cores": read_cpu().num_cores},
+        "machine": {"cpu": cpu.name, "features": list(cpu.features), "num_cores": cpu.num_cores},
         "versions": versions({}),
-        "model": model_identity(model, path),
-        "kernels": kernels,
-        "settings": settings,
     }
 
 

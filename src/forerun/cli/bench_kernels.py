@@ -1,0 +1,32 @@
+"""`forerun bench kernels`: what products cost here, per weight format and number of rows."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from forerun.cli.cache_dir import cache_dir
+
+
+def bench_kernels(num_threads: int | None, record: Path | None, plot: Path | None) -> None:
+    """Measure, show a table, and write what was asked for."""
+    from rich.console import Console
+
+    from forerun.bench.kernel_views import kernel_table, save_kernel_plot
+    from forerun.bench.kernels import measure_kernels
+    from forerun.bench.record import write_whole
+    from forerun.cli.proof import describe_run
+    from forerun.kernels.cpu import CpuKernels
+
+    console = Console(highlight=False)
+    with console.status("preparing …") as status:
+        kernels = CpuKernels(num_threads, cache_dir=cache_dir(os.environ), progress=status.update)
+        report = measure_kernels(
+            kernels, progress=lambda what: status.update(f"measuring {what} …")
+        )
+    console.print(kernel_table(report))
+    if record is not None:
+        write_whole(record, json.dumps(describe_run() | report.as_dict(), indent=1))
+    if plot is not None:
+        save_kernel_plot(report, plot)
