@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from forerun.errors import InvalidOption
+from forerun.errors import InvalidOption, InvalidWeights
 from forerun.kernels import Plan
 from forerun.kernels.cpu import CannotCompile, CpuKernels, compiled
 from forerun.kernels.cpu.quantize import quantize_rows
 from forerun.kernels.cpu.workers import num_usable_cores
 from forerun.models.dequantize import dequantize
+from forerun.models.formats import FORMATS
 from forerun.models.llama import LlamaModel
 from forerun.types import Span, Tree
 from tests.contracts.kernel_sets import CACHE_DIR
@@ -130,3 +131,32 @@ def test_a_machine_where_numba_fails_is_told_in_one_sentence() -> None:
 
     with pytest.raises(CannotCompile, match="Numba cannot compile the CPU kernels here"):
         compiled.Compiled("broken", broken, 3, None)
+
+
+@pytest.mark.parametrize("weight_format", ["Q8_0", "Q4_1", "Q6_K"])
+def test_a_corrupt_block_is_named_by_tensor_and_row(weight_format: str) -> None:
+    data = packed(weight_format, 20, 512)
+    at = 208 if weight_format == "Q6_K" else 0
+    row_of_blocks = data.reshape(20, -1, FORMATS[weight_format].block_bytes)
+    row_of_blocks[13, 1, at : at + 2] = np.frombuffer(np.float16(np.inf).tobytes(), np.uint8)
+    with pytest.raises(InvalidWeights, match="'w' has a block without a finite scale in row 13"):
+        kernels().load_matrix(PackedSource(weight_format, data), ["w"])
+
+
+def test_progress_hears_of_tensors_held_in_another_format() -> None:
+    heard: list[str] = []
+    k = CpuKernels(cache_dir=CACHE_DIR, progress=heard.append)
+    k.load_matrix(PackedSource("Q5_0", packed("Q5_0", 8, 64)), ["w"])
+    assert any("w is Q5_0" in text and "Q8_0" in text for text in heard)
+
+
+def test_damaged_and_missing_caches_are_compiled_anew(tmp_path: Path) -> None:
+    from forerun.kernels.cpu.operations import select
+
+    compiled.Compiled("select", select, 3, tmp_path)
+    for path in tmp_path.iterdir():
+        path.write_bytes(path.read_bytes()[:40])
+    assert not compiled.Compiled("select", select, 3, tmp_path).was_cached
+    not_a_folder = tmp_path / "file"
+    not_a_folder.write_text("")
+    assert not compiled.Compiled("select", select, 3, not_a_folder / "x").was_cached

@@ -15,12 +15,12 @@ from forerun.planning.figures import FORMATS, STYLE
 def kernel_table(report: KernelReport) -> Table:
     """A row per format: size, speed for one row, and what more rows cost."""
     rows = list(report.products[0].seconds)
-    table = Table(title=_title(report))
+    table = Table(title=_title(report), box=None, pad_edge=False, title_justify="left")
     table.add_column("format")
     for heading in ("MB", "ms", "GB/s", "of read"):
         table.add_column(heading, justify="right")
     for num_rows in rows[1:]:
-        table.add_column(f"×{num_rows}", justify="right")
+        table.add_column(f"×{num_rows}", justify="right", no_wrap=True)
     for product in report.products:
         table.add_row(*_cells(report, product))
     return table
@@ -39,7 +39,7 @@ def _cells(report: KernelReport, product: Product) -> list[str]:
         f"{product.median(1) * 1e3:.2f}",
         f"{product.bytes_per_second / 1e9:.1f}",
         f"{report.share_of_bandwidth(product):.0%}",
-        *(f"{product.ratio(num_rows):.2f}" for num_rows in rows[1:]),
+        *(f"{product.ratio(num_rows):.1f}" for num_rows in rows[1:]),
     ]
 
 

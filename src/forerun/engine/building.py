@@ -32,8 +32,8 @@ from forerun.planning.controller import Controller, Limits
 from forerun.planning.cost_model import CostModel
 from forerun.types import Span
 
-_CALIBRATION_SIZES: Final = (1, 2, 4, 8, 16)
-_NUM_REPEATS: Final = 3
+_CALIBRATION_SIZES: Final = (1, 2, 4, 8)
+_NUM_REPEATS: Final = 2
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any, Final
 
 import llvmlite
@@ -38,7 +40,7 @@ class Compiled:
     def __init__(self, name: str, source: Callable[..., None], num_args: int, folder: Path | None):
         signature = (types.int64,) * num_args, types.void
         native: Any = CFunc(source, signature, locals={}, options=dict(_OPTIONS))
-        if folder is not None:
+        if folder is not None and _is_writable(folder):
             native._cache = _NamedCache(source, name, folder)
         try:
             native.compile()
@@ -66,6 +68,20 @@ def cache_folder(cache_dir: Path, machine: Machine) -> Path:
     return cache_dir / "kernels" / digest.hexdigest()[:16]
 
 
+def is_kept(name: str, folder: Path | None) -> bool:
+    """Whether a function of this name need not be compiled again."""
+    return folder is not None and (folder / f"{name}.nbi").exists()
+
+
+def _is_writable(folder: Path) -> bool:
+    """Without a place to keep code, it is compiled in every process."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(folder, os.W_OK)
+
+
 class _Folder(CompileResultCacheImpl):
     """Numba's file format, without its search for a place."""
 
@@ -84,13 +100,20 @@ class _NamedCache(FunctionCache):
     """One function under a name of ours; the folder says the rest."""
 
     def __init__(self, source: Callable[..., None], name: str, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
         self._name, self._py_func = name, source
         self._impl = _Folder(name)
         self._cache_path = str(folder)
-        cache_file: Any = IndexDataCacheFile
-        self._cache_file = cache_file(str(folder), name, source_stamp=None)
+        file_of: Any = IndexDataCacheFile
+        self._cache_file = file_of(str(folder), name, source_stamp=None)
         self._enabled = True
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        try:
+            return super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+        except (EOFError, OSError, ValueError, UnpicklingError):
+            damaged: Any = self._cache_file
+            damaged.flush()  # to be written anew
+            return None
 
     def _index_key(self, sig: Any, codegen: Any) -> Any:
         return sig, codegen.magic_tuple(), self._name

@@ -28,6 +28,7 @@ _SCALE_AT: Final = BLOCK_LEN * NUM_DIGITS
 _SUM_AT: Final = _SCALE_AT + 4
 RECORD_BYTES: Final = BLOCK_LEN * NUM_DIGITS + 16
 _MOST: Final = 127 * 128 ** (NUM_DIGITS - 1)
+_OUTPUTS_AHEAD: Final = 32
 _INT4: Final = vector(I32, 4)
 
 
@@ -102,9 +103,12 @@ class DigitTile:
             e.store(total, row_of(e, self.o.y, self.o.y_stride, row))
 
     def _block(self, block: Value, acc: list[Value]) -> list[Value]:
-        b, d = self.e.builder, self.decoder
+        e, b, d = self.e, self.e.builder, self.decoder
         first = b.add(self.o.w, b.mul(block, i64(d.block_bytes)))
-        outputs = [row_of(self.e, first, self.o.w_stride, r) for r in range(NUM_OUTPUTS)]
+        outputs = [row_of(e, first, self.o.w_stride, r) for r in range(NUM_OUTPUTS)]
+        if self.num_rows <= 2:  # more rows wait for arithmetic, not for memory
+            for output in outputs:
+                e.prefetch(b.add(output, b.mul(self.o.w_stride, i64(_OUTPUTS_AHEAD))))
         records = d.block_len // BLOCK_LEN
         x = b.add(self.o.x, b.mul(block, i64(RECORD_BYTES * records)))
         step = i64(RECORD_BYTES * records // d.num_chunks)

@@ -25,7 +25,7 @@ COUNTER_BYTES: Final = 128  # taken and done, each in its own cache line
 
 # The control block, in int64 fields that are a cache line apart where threads contend for them.
 CLOSED, ACTIVE, STEPS, NUM_STEPS, COUNTERS = 0, 8, 16, 17, 18
-CONTROL_FIELDS: Final = 24
+SCRATCHES: Final = 24  # from here on, the address of each thread's scratch memory
 
 _NUM_SPINS: Final = 200  # looks at a counter before the core is offered to others
 
@@ -40,8 +40,9 @@ def _wait_for(counter, value):
 
 
 @njit
-def _run_steps(control, scratch):
+def _run_steps(control, thread):
     steps, counters = int_at(control, STEPS), int_at(control, COUNTERS)
+    scratch = int_at(control, SCRATCHES + thread)
     first_open = 0  # the first step that has not been waited for
     for idx in range(int_at(control, NUM_STEPS)):
         step, taken = steps + idx * STEP_BYTES, counters + idx * COUNTER_BYTES
@@ -59,18 +60,21 @@ def _run_steps(control, scratch):
             first_open = idx + 1
 
 
-def join_pass(control, scratch):
-    """What every thread runs; a pass that is over, or not yet begun, is left at once."""
+def join_pass(control, thread):
+    """What every other thread runs; a pass that is over, or not yet begun, is left at once.
+
+    What the control block says is looked at only inside, when its owner can no longer change it.
+    """
     fetch_add(control + 8 * ACTIVE, 1)
     if peek(control + 8 * CLOSED) == 0:
-        _run_steps(control, scratch)
+        _run_steps(control, thread)
     fetch_add(control + 8 * ACTIVE, -1)
 
 
-def run_pass(control, scratch):
+def run_pass(control, thread):
     """What the thread that owns the pass runs: open it, join it, and close it behind all others."""
     fetch_add(control + 8 * CLOSED, -1)
-    _run_steps(control, scratch)
+    _run_steps(control, thread)
     fetch_add(control + 8 * CLOSED, 1)
     spins = 0
     while peek(control + 8 * ACTIVE) > 0:

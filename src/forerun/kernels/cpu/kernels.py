@@ -63,7 +63,7 @@ class CpuKernels:
         self._buffers = Buffers()
         self._kept_buffers = Buffers()  # recordings share them, and nobody holds them between runs
         self._replays = Replays(self._workers)
-        self._loader = Loader(quantization)
+        self._loader = Loader(quantization, progress or _ignore)
         self._ropes: dict[bytes, RopeTable] = {}
 
     @property
@@ -285,6 +285,10 @@ class CpuKernels:
     @cached_property
     def _coupled_draw(self) -> CoupledDraw:
         return CoupledDraw(self._library)
+
+
+def _ignore(_text: str) -> None:
+    pass
 
 
 @cache

@@ -86,6 +86,20 @@ class Emitter:
     def store(self, value: Value, address: Value) -> None:
         self.builder.store(value, self.pointer(address, value.type)).align = 1
 
+    def prefetch(self, address: Value) -> None:
+        """Ask for memory that will be read soon; an address outside of it does no harm."""
+        kind = ir.FunctionType(ir.VoidType(), [I8.as_pointer(), I32, I32, I32])
+        module = self.builder.module
+        name = "llvm.prefetch.p0"
+        function = module.globals.get(name) or ir.Function(module, kind, name)
+        args = [
+            self.pointer(address, I8),
+            I32(0),
+            I32(2),
+            I32(1),
+        ]  # to read, to keep a little, data
+        self.builder.call(function, args)
+
     def offset(self, address: Value, num_bytes: int) -> Value:
         return self.builder.add(address, i64(num_bytes)) if num_bytes else address
 

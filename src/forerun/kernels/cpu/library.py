@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from forerun.kernels.cpu import interpreter, operations
-from forerun.kernels.cpu.compiled import Compiled
+from forerun.kernels.cpu.compiled import Compiled, is_kept
 from forerun.kernels.cpu.expand import make_expand
 from forerun.kernels.cpu.lanes import Machine
 from forerun.kernels.cpu.sweep import DECODERS, make_sweep
@@ -28,7 +28,7 @@ class Operations(NamedTuple):
 
 
 class Library:
-    """Compiles on first use; `progress` hears of each function."""
+    """Compiles on first use; `progress` hears of each function that is not on disk."""
 
     def __init__(self, machine: Machine, folder: Path | None, progress: Progress | None) -> None:
         self._machine = machine
@@ -61,7 +61,9 @@ class Library:
 
     def function(self, name: str, source: Callable[..., None], num_args: int) -> Compiled:
         """Any function of int64 arguments."""
-        return _compiled(name, source, num_args, self._folder, self._progress)
+        if self._progress is not None and not is_kept(name, self._folder):
+            self._progress(f"compiling {name}, once for this machine")
+        return _compiled(name, source, num_args, self._folder)
 
     def _add(self, kind: str, weight_format: str, make: Callable[[str, Machine], Any]) -> int:
         source = make(weight_format, self._machine)
@@ -84,10 +86,6 @@ def _embed_source(weight_format: str, machine: Machine) -> Any:
 
 
 @cache
-def _compiled(
-    name: str, source: Any, num_args: int, folder: Path | None, progress: Progress | None
-) -> Compiled:
+def _compiled(name: str, source: Any, num_args: int, folder: Path | None) -> Compiled:
     """Machine code is the same for all who ask, so it is made once per process."""
-    if progress is not None:
-        progress(name)
     return Compiled(name, source, num_args, folder)

@@ -165,6 +165,8 @@ class Rows:
 
     def values(self) -> F32:
         """A copy of the numbers as they are now."""
+        if not self.num_rows:
+            return np.empty((0, self.width), np.float32)
         parts = self._buffer.data[: self.num_rows].reshape(self.num_rows, self.num_parts, -1)
         used = parts[:, :, : self.width // self.num_parts]
         return np.array(used.reshape(self.num_rows, self.width))

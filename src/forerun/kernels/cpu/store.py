@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import mmap
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -25,7 +27,7 @@ class KVStore:
     @classmethod
     def new(cls, shape: AttentionShape, num_layers: int, num_slots: int) -> KVStore:
         size = (num_layers, shape.num_kv_heads, num_slots, padded(shape.head_dim))
-        return cls(np.zeros(size, np.float32), np.zeros(size, np.float32))
+        return cls(_zeros(size), _zeros(size))
 
     @cached_property
     def addresses(self) -> list[tuple[int, int]]:
@@ -42,3 +44,15 @@ class KVStore:
     def move_rows(self, sources: IntArray, targets: IntArray) -> None:
         for rows in (self.k, self.v):
             rows[:, :, targets] = rows[:, :, sources]  # the right side is a copy, made first
+
+
+def _zeros(size: tuple[int, ...]) -> F32:
+    """Memory that is taken page by page as rows are written.
+
+    Every head of every layer has a stretch of its own, of which a short text writes the beginning;
+    huge pages would make all of it resident.
+    """
+    memory = mmap.mmap(-1, 4 * math.prod(size))
+    if hasattr(mmap, "MADV_NOHUGEPAGE"):
+        memory.madvise(mmap.MADV_NOHUGEPAGE)
+    return np.frombuffer(memory, np.float32).reshape(size)

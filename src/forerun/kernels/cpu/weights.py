@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -14,6 +14,7 @@ from forerun.errors import UnsupportedModel
 from forerun.kernels.base import StoredTensor, WeightSource
 from forerun.kernels.cpu.program import padded
 from forerun.kernels.cpu.quantize import quantize_rows
+from forerun.kernels.cpu.scales import check_scales
 from forerun.kernels.cpu.sweep import DECODERS
 
 Bytes = npt.NDArray[np.uint8]
@@ -81,9 +82,13 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Loader:
-    """From tensors of a file to parts; `quantization` asks to pack float matrices."""
+    """From tensors of a file to parts; `quantization` asks to pack float matrices.
+
+    `note` hears of every tensor that is not held as the file has it.
+    """
 
     quantization: str | None
+    note: Callable[[str], None]
 
     def matrix(self, source: WeightSource, names: Sequence[str], biases: Sequence[str]) -> Matrix:
         assert len(biases) in (0, len(names)), (names, biases)
@@ -103,7 +108,11 @@ class Loader:
         if tensor.format in FLOAT_FORMATS:
             return self._from_floats(tensor)
         if tensor.format in DECODERS:
+            check_scales(tensor)
             return Part(tensor.format, _plain(tensor.data), num_out)
+        self.note(
+            f"{tensor.name} is {tensor.format}, which has no kernel; it is held as {_FALLBACK}"
+        )
         if num_in % 32:
             return _float_part(source.float32(tensor.name))
         return Part(_FALLBACK, quantize_rows(source.float32(tensor.name), _FALLBACK), num_out)
@@ -112,13 +121,9 @@ class Loader:
         num_out, num_in = tensor.shape
         if self.quantization is not None and num_in % 32 == 0:
             target = QUANTIZATIONS[self.quantization]
+            self.note(f"quantising {tensor.name} to {self.quantization}")
             return Part(target, _packed(tensor, target), num_out)
         return Part(tensor.format, _wide(tensor), num_out)
-
-
-def holds_as(tensor_format: str) -> str:
-    """The format that a tensor of `tensor_format` is held in, without quantization."""
-    return tensor_format if tensor_format in DECODERS else _FALLBACK
 
 
 def _vector(values: F32) -> Vector:

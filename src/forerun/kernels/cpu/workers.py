@@ -19,15 +19,15 @@ from forerun.errors import InvalidOption
 from forerun.kernels.cpu.compiled import Compiled
 from forerun.kernels.cpu.interpreter import (
     CLOSED,
-    CONTROL_FIELDS,
     COUNTER_BYTES,
     COUNTERS,
     NUM_STEPS,
+    SCRATCHES,
     STEP_FIELDS,
     STEPS,
 )
 
-_MIN_SCRATCH: Final = 1 << 16  # bytes
+Calls = SimpleQueue[bool]  # False: no more will come
 
 
 def num_usable_cores() -> int:
@@ -55,14 +55,14 @@ class Workers:
     def __init__(self, run: Compiled, join: Compiled, num_threads: int) -> None:
         self.num_threads: Final = num_threads
         self._run = run
-        self._control = np.zeros(CONTROL_FIELDS, np.int64)
+        self._control = np.zeros(SCRATCHES + num_threads, np.int64)
         self._control[CLOSED] = 1
         self._counters = np.zeros(0, np.int64)
-        self._scratch = [np.empty(_MIN_SCRATCH, np.uint8) for _ in range(num_threads)]
+        self._scratch = np.empty((num_threads, 0), np.uint8)
         self._lock = threading.Lock()
-        self._calls: list[SimpleQueue[int | None]] = [SimpleQueue() for _ in range(num_threads - 1)]
-        for calls in self._calls:
-            args = (join, self._control, calls)
+        self._calls: list[Calls] = [SimpleQueue() for _ in range(1, num_threads)]
+        for idx, calls in enumerate(self._calls, start=1):
+            args = (join, self._control, idx, calls)
             threading.Thread(target=_serve, args=args, daemon=True, name="forerun-cpu").start()
         weakref.finalize(self, _dismiss, self._calls)
 
@@ -70,9 +70,9 @@ class Workers:
         """Run the steps [num_steps, STEP_FIELDS] to their end."""
         with self._lock:
             self._prepare(steps, scratch_bytes)
-            for calls, scratch in zip(self._calls, self._scratch[1:], strict=True):
-                calls.put(scratch.ctypes.data)
-            self._run.call(self._control.ctypes.data, self._scratch[0].ctypes.data)
+            for calls in self._calls:
+                calls.put(True)
+            self._run.call(self._control.ctypes.data, 0)
 
     def _prepare(self, steps: npt.NDArray[np.int64], scratch_bytes: int) -> None:
         assert steps.shape[1] == STEP_FIELDS, steps.shape
@@ -80,19 +80,20 @@ class Workers:
         if len(self._counters) < num_counters:
             self._counters = np.zeros(num_counters, np.int64)
         self._counters[:num_counters] = 0
-        if len(self._scratch[0]) < scratch_bytes:
-            self._scratch = [np.empty(2 * scratch_bytes, np.uint8) for _ in self._scratch]
+        if self._scratch.shape[1] < scratch_bytes:
+            self._scratch = np.empty((self.num_threads, 2 * scratch_bytes), np.uint8)
+            self._control[SCRATCHES:] = [row.ctypes.data for row in self._scratch]
         self._control[STEPS] = steps.ctypes.data
         self._control[NUM_STEPS] = len(steps)
         self._control[COUNTERS] = self._counters.ctypes.data
 
 
-def _serve(join: Compiled, control: npt.NDArray[np.int64], calls: SimpleQueue[int | None]) -> None:
+def _serve(join: Compiled, control: npt.NDArray[np.int64], thread: int, calls: Calls) -> None:
     address = control.ctypes.data
-    while (scratch := calls.get()) is not None:
-        join.call(address, scratch)
+    while calls.get():
+        join.call(address, thread)
 
 
-def _dismiss(calls: list[SimpleQueue[int | None]]) -> None:
+def _dismiss(calls: list[Calls]) -> None:
     for queue in calls:
-        queue.put(None)
+        queue.put(False)
