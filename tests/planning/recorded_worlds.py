@@ -94,7 +94,8 @@ def recorded_seconds(curve: str) -> tuple[float, ...]:
 
 def world(curve: str, cost: float, writers: tuple[Writer, ...], num_slots: int = 1) -> World:
     texts = [
-        writers[slot % len(writers)](random.Random(f"{slot}"), 6000) for slot in range(num_slots)
+        writers[slot % len(writers)](random.Random(f"text {slot}"), 6000)
+        for slot in range(num_slots)
     ]
     drafter = SimulatedDrafter("drafter", cost, texts)
     num_tokens = 1500 if num_slots < 16 else 500

@@ -51,7 +51,7 @@ def test_close_to_the_best_of_all_allocations(
 ) -> None:
     rng, ratios = random.Random(11), []
     for _ in range(12):
-        allocator = Allocator(_costs(curve, level))
+        allocator = Allocator(_costs(curve, level), num_requests)
         lines = [_lines(rng, num_branches) for _ in range(num_requests)]
         ratios.append(allocator.best(lines).rate / _best_of_all(allocator, lines))
     assert min(ratios) > 0.97
@@ -61,7 +61,7 @@ def test_close_to_the_best_of_all_allocations(
 def test_exact_for_one_drafter_that_costs_nothing() -> None:
     rng = random.Random(12)
     for curve in CURVES:
-        allocator = Allocator(_costs(curve, 0.0))
+        allocator = Allocator(_costs(curve, 0.0), 4)
         lines = [_lines(rng, 1)[:1] for _ in range(4)]
         best = _best_of_all(allocator, lines)
         assert allocator.best(lines).rate == pytest.approx(best)
@@ -69,7 +69,7 @@ def test_exact_for_one_drafter_that_costs_nothing() -> None:
 
 def test_guesses_go_where_they_hold() -> None:
     good, bad = Line("lookup", 1, [0.9, 0.8, 0.7], False), Line("lookup", 1, [0.1, 0.0, 0.0], False)
-    shares = Allocator(_costs(CURVES[0], 0.0)).best([[good], [bad]]).shares
+    shares = Allocator(_costs(CURVES[0], 0.0), 2).best([[good], [bad]]).shares
     assert shares[0].depth == 3
     assert shares[1].depth == 0
 
@@ -77,5 +77,5 @@ def test_guesses_go_where_they_hold() -> None:
 def test_a_full_pass_leaves_no_room_for_weak_guesses() -> None:
     weak = Line("lookup", 1, [0.03, 0.01, 0.0], False)
     costs = _costs(((1, 1.0), (16, 1.0), (32, 2.0)), 0.0)
-    assert Allocator(costs).best([[weak]]).num_nodes > 0
-    assert Allocator(costs, num_other_tokens=15).best([[weak]]).num_nodes == 0
+    assert Allocator(costs, 1).best([[weak]]).num_nodes > 0
+    assert Allocator(costs, 1, num_other_tokens=15).best([[weak]]).num_nodes == 0

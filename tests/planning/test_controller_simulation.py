@@ -82,7 +82,7 @@ def test_a_calibration_that_was_wrong_is_found_out() -> None:
     """Measured when passes were cheap at any size; in truth no guess pays."""
     cell = world("row by row", 0.0, (TEXTS["α = 0.8"],))
     misled = controller_for(replace(cell, pass_costs=lambda n: 1 + 0.01 * n))
-    assert figures(replace(cell, num_tokens=6000), misled).to_plain > 0.9
+    assert figures(replace(cell, num_tokens=3000), misled).to_plain > 0.9
 
 
 def test_probes_cost_about_a_hundredth() -> None:

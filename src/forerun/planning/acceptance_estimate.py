@@ -9,7 +9,7 @@ from forerun.planning.hit_rate import FixedRate, HitRate
 # Before anything was seen: hopeful enough to try, and forgotten after a few trials.
 _FIRST_GUESS: Final = FixedRate(0.65)
 _SIBLING_GUESS: Final = FixedRate(0.15)  # holds where all siblings before it missed
-_PRIOR_STRENGTH: Final = 6.0
+_PRIOR_STRENGTH: Final = 10.0
 _LIKENESS: Final = 8.0  # how far one kind of guess speaks for the next, in trials
 _SHARED_MEMORIES: Final = (384, 96, 24)
 

@@ -83,10 +83,11 @@ class Allocator:
     in tokens that the time would earn otherwise.
     """
 
-    def __init__(self, costs: CostModel, num_other_tokens: int = 0) -> None:
+    def __init__(self, costs: CostModel, num_requests: int, num_other_tokens: int = 0) -> None:
         self._costs = costs
-        self._num_other = num_other_tokens  # prompt chunks in the same pass
-        self._seconds: dict[int, float] = {}  # of a pass, by its tokens
+        self._num_requests = num_requests
+        self._num_certain = num_requests + num_other_tokens  # prompt chunks in the same pass
+        self._seconds: list[float] = []  # of a pass, by its guesses
 
     def best(self, lines: Sequence[Sequence[Line]]) -> Allocation:
         """At equal rates, the fewest guesses."""
@@ -100,7 +101,7 @@ class Allocator:
     def evaluate(self, shares: Sequence[Share]) -> Allocation:
         """What these shares yield and cost together."""
         num_nodes = sum(share.num_nodes for share in shares)
-        seconds = self._pass_seconds(len(shares), num_nodes)
+        seconds = self._pass_seconds(num_nodes)
         costly = [share for share in shares if share.line and share.line.is_costly]
         for drafter in {share.line.drafter for share in costly if share.line}:
             mine = [share for share in costly if share.line and share.line.drafter == drafter]
@@ -117,20 +118,21 @@ class Allocator:
             return
         has_rivals = any(len(own) > 1 for own in lines)
         for num_more in _PRICE_SPANS if has_rivals else _PRICE_SPANS[:1]:
-            price = self._price(len(lines), num_more)
+            price = self._price(num_more)
             for drafter in _teams(lines):
                 yield [_pick(own, drafter, price) for own in lines], drafter
 
-    def _price(self, num_requests: int, num_more: int) -> float:
+    def _price(self, num_more: int) -> float:
         """What one of `num_more` guesses adds to a plain pass, in tokens."""
-        plain = self._pass_seconds(num_requests, 0)
-        added = self._pass_seconds(num_requests, num_more) - plain
-        return added / num_more * num_requests / plain
+        plain = self._pass_seconds(0)
+        added = self._pass_seconds(num_more) - plain
+        return added / num_more * self._num_requests / plain
 
     def _fill(self, picked: Sequence[Line | None], drafter: str | None) -> Allocation:
         """The best depths for one line each. A costly drafter's levels cost the same for one
         request as for all, so every number of levels is tried."""
         steps = _steps(picked)
+        self._pass_seconds(sum(step.num_branches for step in steps))
         costly = [line for line in picked if line is not None and line.is_costly]
         most = max((len(line.gains) for line in costly), default=0)
         best_rate, best_steps = 0.0, steps[:0]
@@ -140,7 +142,7 @@ class Allocator:
                 level = sum(line.num_branches for line in costly)
                 draft = self._costs.draft_seconds(drafter, len(costly), [level] * num_levels)
             allowed = [s for s in steps if s.level < num_levels or not s.is_costly]
-            rate, num_taken = self._walk(allowed, len(picked), draft)
+            rate, num_taken = self._walk(allowed, draft)
             if rate > best_rate * _BETTER:
                 best_rate, best_steps = rate, allowed[:num_taken]
         depths = [0] * len(picked)
@@ -150,23 +152,23 @@ class Allocator:
             [Share(line, d) if d else PLAIN for line, d in zip(picked, depths, strict=True)]
         )
 
-    def _walk(self, steps: Sequence[_Step], num_requests: int, draft: float) -> tuple[float, int]:
+    def _walk(self, steps: Sequence[_Step], draft: float) -> tuple[float, int]:
         """The best rate along the steps, and how many of them it takes."""
-        tokens, num_nodes = float(num_requests), 0
+        tokens, num_nodes = float(self._num_requests), 0
         best_rate, num_taken = 0.0, 0
+        seconds = self._seconds
         for num, step in enumerate(steps, start=1):
             tokens += step.gain
             num_nodes += step.num_branches
-            rate = tokens / (self._pass_seconds(num_requests, num_nodes) + draft)
+            rate = tokens / (seconds[num_nodes] + draft)
             if rate > best_rate * _BETTER:
                 best_rate, num_taken = rate, num
         return best_rate, num_taken
 
-    def _pass_seconds(self, num_requests: int, num_nodes: int) -> float:
-        num_tokens = self._num_other + num_requests + num_nodes
-        if num_tokens not in self._seconds:
-            self._seconds[num_tokens] = self._costs.pass_seconds(num_tokens)
-        return self._seconds[num_tokens]
+    def _pass_seconds(self, num_nodes: int) -> float:
+        while num_nodes >= len(self._seconds):
+            self._seconds.append(self._costs.pass_seconds(self._num_certain + len(self._seconds)))
+        return self._seconds[num_nodes]
 
 
 class _Step(NamedTuple):

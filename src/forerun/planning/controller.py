@@ -13,7 +13,7 @@ answers the same to the same observations. A round, as the engine calls it:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -44,6 +44,7 @@ class Controller:
         self.allowance = Allowance(costs.pass_seconds(1))
         self._limits = limits
         self._baseline = BaselineClock()
+        self._baseline_loss = 0.0  # the share of this pass's time that a plain one gives away
         self._choices: dict[int, Choice] = {}
         self._bought: dict[int, tuple[float, float]] = {}  # a probe, and what a token is worth
 
@@ -59,14 +60,16 @@ class Controller:
 
     def plan(self, standings: Sequence[Standing], num_other_tokens: int = 0) -> list[Choice]:
         """One choice per standing; `num_other_tokens` are in the same pass whatever is chosen."""
-        allocator = Allocator(self.costs, num_other_tokens)
-        lines = [self._lines(standing, len(standings)) for standing in standings]
+        allocator = Allocator(self.costs, len(standings), num_other_tokens)
+        cheap = self._cheap(standings)
+        lines = [self._lines(standing, cheap) for standing in standings]
         if not self._limits.is_adaptive:
             shares = [Share(own[0], len(own[0].gains)) if own else PLAIN for own in lines]
             return self._chosen(standings, allocator.evaluate(shares), Reason.FIXED)
         best = allocator.best(lines)
         plain = allocator.evaluate([PLAIN] * len(lines))
-        if best.num_nodes and self._baseline.is_due and self._buy_baseline(best, plain):
+        if best.num_nodes and self._baseline.is_due and not self.allowance.is_in_debt:
+            self._baseline_loss = 1 - plain.rate / best.rate
             return self._chosen(standings, plain, Reason.BASELINE)
         probe = self._find_probe(standings, lines, best, allocator)
         if probe is None:
@@ -87,6 +90,8 @@ class Controller:
         surprise = self.costs.observe_pass(num_tokens, seconds)
         self._baseline.observe(num_tokens == num_requests, surprise)
         self.allowance.earn(seconds)
+        self.allowance.spend(self._baseline_loss * seconds)
+        self._baseline_loss = 0.0
 
     def observe_verified(
         self, request: int, drafter: str, num_guessed: int, num_accepted: int, branch: int = 0
@@ -118,7 +123,11 @@ class Controller:
         self._choices.pop(request, None)
         self._bought.pop(request, None)
 
-    def _lines(self, standing: Standing, num_requests: int) -> list[Line]:
+    def _cheap(self, standings: Sequence[Standing]) -> set[str]:
+        names = {candidate.drafter for s in standings for candidate in s.candidates}
+        return {name for name in names if self.is_cheap(name, len(standings))}
+
+    def _lines(self, standing: Standing, cheap: Container[str]) -> list[Line]:
         """Every way this request could guess."""
         room = min(standing.max_depth, self._limits.max_depth)
         lines = []
@@ -129,20 +138,12 @@ class Controller:
             depth = room if offered is None else min(room, offered)
             if depth < 1:
                 continue
-            is_costly = offered is None and not self.is_cheap(name, num_requests)
+            is_costly = offered is None and name not in cheap
             widths = range(1, self._limits.num_branches + 1)
             if not self._limits.is_adaptive:
                 widths = widths[-1:]
             lines += [Line(name, b, estimate.gains(depth, b), is_costly) for b in widths]
         return lines
-
-    def _buy_baseline(self, best: Allocation, plain: Allocation) -> bool:
-        """Give up the tokens that `best` would bring in the time of a plain pass."""
-        loss = plain.seconds * (1 - plain.rate / best.rate)
-        if not self.allowance.affords(loss):
-            return False
-        self.allowance.spend(loss)
-        return True
 
     def _find_probe(
         self,

@@ -16,7 +16,9 @@ from forerun.planning.ranges import check_count, check_positive
 # counts at most this much, in log seconds.
 MOST_SURPRISE: Final = 0.3
 _SPEED_RATE: Final = 0.2
-_SHAPE_RATE: Final = 0.15
+_SHAPE_RATE: Final = 0.15  # for a size that was hardly seen
+_LEAST_SHAPE_RATE: Final = 0.03
+_NUM_AGREEING: Final = 3  # large surprises that make a new fact
 _SHARE_RATE: Final = 0.05
 
 CALIBRATION_SIZES: Final = (1, 2, 3, 4, 6, 9, 16, 32)
@@ -51,6 +53,8 @@ class CostCurve:
         seconds = [check_positive(cost, f"the seconds of {n} tokens") for n, cost in ordered]
         self._log_shape = [math.log(cost) for cost in seconds]
         self._shares = [0.0] * len(ordered)  # of recent passes, near each size
+        self._streaks = [0] * len(ordered)  # large surprises in a row, by their sign
+        self._num_seen = [0] * len(ordered)
         self._num_passes = 0
         self._log_speed = 0.0
         self._refresh()
@@ -99,11 +103,25 @@ class CostCurve:
             return surprise
         self._count(num_tokens)
         for idx, weight in self._neighbours(num_tokens):
-            rate = _SHAPE_RATE * weight * (1 - self._shares[idx])
+            rate = self._shape_rate(idx, surprise) * weight * (1 - self._shares[idx])
             self._log_shape[idx] += rate * clipped(surprise)
         self._log_speed += _SPEED_RATE * clipped(surprise)
         self._refresh()
         return surprise
+
+    def _shape_rate(self, idx: int, surprise: float) -> float:
+        """A size seen often moves slowly, unless large surprises come in a row and agree."""
+        streak = self._streaks[idx]
+        if abs(surprise) < MOST_SURPRISE:
+            streak = 0
+        elif surprise > 0:
+            streak = max(streak, 0) + 1
+        else:
+            streak = min(streak, 0) - 1
+        self._streaks[idx] = streak
+        self._num_seen[idx] = 0 if abs(streak) >= _NUM_AGREEING else self._num_seen[idx] + 1
+        usual = max(_LEAST_SHAPE_RATE, _SHAPE_RATE / (1 + self._num_seen[idx] / 8))
+        return min(1.0, usual * max(1, abs(streak)))
 
     def _neighbours(self, num_tokens: int) -> list[tuple[int, float]]:
         right = bisect_left(self._sizes, num_tokens)

@@ -44,7 +44,11 @@ class HitRate:
 
     @property
     def rate(self) -> float:
-        return sum(w * p for w, p in zip(self._weights, self._rates(), strict=True))
+        rate, strength, mixed = self._prior.rate, self._strength, 0.0
+        for hits, trials, weight in zip(self._hits, self._trials, self._weights, strict=True):
+            rate = (strength * rate + hits) / (strength + trials)
+            mixed += weight * rate
+        return mixed
 
     def observe(self, hit: bool) -> None:
         rates = self._rates()

@@ -9,16 +9,17 @@ from typing import Final
 from forerun.planning.acceptance_estimate import AcceptanceEstimate
 from forerun.planning.allocation import PLAIN, Allocation, Allocator, Line, Share, replaced
 
-_SHARE: Final = 0.01  # of all time may go into probes
-_START: Final = 2.0  # plain passes that a fresh engine may spend at once
-_SHORTEST: Final = 16
-_LONGEST: Final = 256
+_SHARE: Final = 0.008  # of all time may go into probes
+_START: Final = 1.0  # plain passes that a fresh engine may spend at once
+_FIRST_WAIT: Final = 16  # passes until a plain one is due
+_SHORTEST_WAIT: Final = 2
+_LONGEST_WAIT: Final = 256
 _SURPRISE: Final = 0.1
 _DEEPER_WAIT: Final = 8  # rounds without a second guess
 
 
 class Allowance:
-    """Probes never cost more than 1 % of the time that has passed, plus a fixed start."""
+    """Probes never cost more than a small share of the time that has passed, plus a fixed start."""
 
     def __init__(self, plain_seconds: float) -> None:
         self._most = _START * plain_seconds
@@ -29,7 +30,13 @@ class Allowance:
         self._left = min(self._most, self._left + _SHARE * seconds)
 
     def affords(self, seconds: float) -> bool:
+        """A price that is too high now can be saved up for: a machine may have become slower."""
+        self._most = max(self._most, seconds)
         return seconds <= self._left
+
+    @property
+    def is_in_debt(self) -> bool:
+        return self._left < 0
 
     def spend(self, seconds: float) -> None:
         """A negative sum pays back what a probe earned."""
@@ -45,7 +52,7 @@ class BaselineClock:
     """
 
     def __init__(self) -> None:
-        self._wait = _SHORTEST
+        self._wait = _FIRST_WAIT
         self._num_passes = 0
 
     @property
@@ -56,7 +63,7 @@ class BaselineClock:
         self._num_passes += 1
         if is_plain:
             agrees = abs(surprise) < _SURPRISE
-            self._wait = min(_LONGEST, 2 * self._wait) if agrees else _SHORTEST
+            self._wait = min(_LONGEST_WAIT, 2 * self._wait) if agrees else _SHORTEST_WAIT
             self._num_passes = 0
 
 
