@@ -25,7 +25,8 @@ TEXT = (
 
 @pytest.fixture(scope="module")
 def smollm2(smollm2_path: Path) -> LLM:
-    return LLM(smollm2_path, max_model_len=512)
+    """With a fixed depth: what the controller spends depends on the clock, and tests must not."""
+    return LLM(smollm2_path, max_model_len=512, speculative_config={"adaptive": False})
 
 
 def test_a_repeated_text_needs_few_passes(smollm2: LLM) -> None:

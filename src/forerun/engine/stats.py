@@ -27,7 +27,8 @@ class Stats:
     ) -> None:
         self.target_passes += 1
         if choice is not None:
-            self.choices[choice.reason] = self.choices.get(choice.reason, 0) + 1
+            reason = str(choice.reason)
+            self.choices[reason] = self.choices.get(reason, 0) + 1
         self.emitted_tokens += num_emitted
         self.draft_tokens += num_guesses
         self.accepted_tokens += num_accepted
