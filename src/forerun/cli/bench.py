@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from forerun.cli.bench_kernels import bench_kernels
+from forerun.cli.bench_kernels import bench_kernels, bench_passes
 from forerun.cli.bench_options import (
     ALL,
     BenchOptions,
@@ -44,7 +44,7 @@ def bench(
     peers: PeerOptions,
     output: OutputOptions,
     what: Annotated[
-        str, typer.Argument(help="speculation, or kernels: products per weight format.")
+        str, typer.Argument(help="speculation, kernels (products by format) or passes.")
     ] = "speculation",
     show: Annotated[
         Path | None, typer.Option("--show", help="Show this record; measure nothing.")
@@ -59,8 +59,11 @@ def bench(
     if what == "kernels":
         bench_kernels(engine.num_threads, output.json, output.plot)
         return
+    if what == "passes":
+        bench_passes(engine, output.json)
+        return
     if what != "speculation":
-        raise unknown_name("bench", what, ("speculation", "kernels"))
+        raise unknown_name("bench", what, ("speculation", "kernels", "passes"))
     record = read_record(show) if show else _measure(engine, options, peers, output.json)
     _present(record, output)
     if not record.is_complete and show is None:

@@ -1,12 +1,14 @@
-"""`forerun bench kernels`: what products cost here, per weight format and number of rows."""
+"""`forerun bench kernels` and `forerun bench passes`: what products and whole passes cost here."""
 
 from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from forerun.cli.cache_dir import cache_dir
+from forerun.cli.engine_options import EngineOptions
 
 
 def bench_kernels(num_threads: int | None, record: Path | None, plot: Path | None) -> None:
@@ -30,3 +32,21 @@ def bench_kernels(num_threads: int | None, record: Path | None, plot: Path | Non
         write_whole(record, json.dumps(describe_run() | report.as_dict(), indent=1))
     if plot is not None:
         save_kernel_plot(report, plot)
+
+
+def bench_passes(engine: EngineOptions, record: Path | None) -> None:
+    """Measure whole passes of a model by their number of tokens."""
+    from rich.console import Console
+
+    from forerun.bench.passes import measure_passes, pass_table
+    from forerun.bench.record import write_whole
+    from forerun.cli.proof import describe_run
+
+    console = Console(highlight=False)
+    model = replace(engine, speculative_config=None).load().model
+    with console.status("measuring …"):
+        report = measure_passes(model)
+    console.print(pass_table(report))
+    if record is not None:
+        described = describe_run() | {"model": engine.model, "kernels": model.kernels.name}
+        write_whole(record, json.dumps(described | report.as_dict(), indent=1))

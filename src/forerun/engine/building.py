@@ -65,14 +65,15 @@ def _planner(config: SpeculativeConfig, target: Target, drafters: dict[str, Draf
     if not config.adaptive:
         (name,) = drafters
         return FixedDepth(name, config.depth, config.num_branches)
-    costs = CostModel.calibrate(pass_timer(target.model), _CALIBRATION_SIZES, _NUM_REPEATS)
+    measure = pass_timer(target.model, max(_CALIBRATION_SIZES))
+    costs = CostModel.calibrate(measure, _CALIBRATION_SIZES, _NUM_REPEATS)
     limits = Limits(config.depth, config.num_branches)
     return Adaptive(Controller(limits, costs), drafters, Budget(config.depth, config.num_branches))
 
 
-def pass_timer(model: LlamaModel) -> Callable[[int], float]:
+def pass_timer(model: LlamaModel, max_tokens: int) -> Callable[[int], float]:
     """Seconds that one pass over some tokens takes here and now, on an empty context."""
-    size = CacheSize.for_requests(1, max(_CALIBRATION_SIZES))
+    size = CacheSize.for_requests(1, max_tokens)
     cache = model.new_cache(size.num_pages, size.page_size)
 
     def measure(num_tokens: int) -> float:

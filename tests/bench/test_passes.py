@@ -1,0 +1,18 @@
+from forerun.bench.passes import PassReport, measure_passes, pass_table
+from forerun.kernels import ReferenceKernels
+from forerun.models.llama import LlamaModel
+from tests.models_llama.tiny import FAMILIES, TinyCheckpoint
+
+
+def test_every_size_is_measured_in_every_round() -> None:
+    model = LlamaModel.load(TinyCheckpoint(FAMILIES["smollm2"]), ReferenceKernels())
+    report = measure_passes(model, sizes=(1, 3), num_rounds=4)
+    assert {size: len(times) for size, times in report.seconds.items()} == {1: 4, 3: 4}
+    assert pass_table(report).row_count == 2
+
+
+def test_ratios_are_taken_within_a_round() -> None:
+    """A machine that slows down by ten between two rounds does not show."""
+    report = PassReport({1: [1.0, 10.0, 100.0], 4: [2.0, 20.0, 200.0]})
+    assert report.ratio(4) == 2
+    assert report.as_dict()["passes"]["4"]["ratio"] == 2
