@@ -109,12 +109,37 @@ def test_a_costly_drafter_is_found_again_by_probes() -> None:
     assert depths[-1] >= 4
 
 
+def test_a_cheap_drafter_that_does_not_offer_is_probed() -> None:
+    controller = _controller(level=1e-4)
+    assert controller.is_cheap("draft", 1)
+    reasons = []
+    for _ in range(400):
+        (choice,) = controller.plan([_standing(COSTLY)])
+        reasons.append(choice.reason)
+        if choice.depth:
+            controller.observe_verified(0, "draft", choice.depth, 0)
+        controller.observe_pass(1 + choice.depth, 1, 1 + 0.1 * choice.depth)
+    assert reasons[200:].count(Reason.PROBE) > 3
+
+
 def test_plain_passes_are_looked_at_now_and_then() -> None:
     controller = _controller()
     choices = [_round(controller, _standing(COSTLY), holds=True) for _ in range(600)]
     baselines = [choice for choice in choices if choice.reason is Reason.BASELINE]
     assert 3 <= len(baselines) <= 12
     assert all(choice.depth == 0 for choice in baselines)
+
+
+def test_a_pass_with_prompts_is_no_baseline() -> None:
+    controller = _controller()
+    reasons = set()
+    for _ in range(100):
+        (choice,) = controller.plan([_standing(COSTLY)], num_other_tokens=64)
+        reasons.add(choice.reason)
+        controller.observe_verified(0, "draft", choice.depth, choice.depth)
+        controller.observe_pass(65 + choice.depth, 1, 7.4 + 0.1 * choice.depth)
+    assert Reason.PAYS in reasons
+    assert Reason.BASELINE not in reasons
 
 
 def test_the_better_drafter_is_chosen() -> None:

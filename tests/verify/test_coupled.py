@@ -115,11 +115,11 @@ def test_origins() -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_acceptance_has_its_closed_form(seed: int) -> None:
-    """10,000 positions of the real noise; binomial χ² at the stated false-alarm rate."""
+    """5,000 positions of the real noise; binomial χ² at the stated false-alarm rate."""
     rng = np.random.default_rng(seed)
     p, q = rng.dirichlet(np.ones(V), size=2)
     noise = Noise(seed)
-    num = 10_000
+    num = 5_000
     hits = sum(
         gumbel_argmax(np.log(p), noise, t) == gumbel_argmax(np.log(q), noise, t) for t in range(num)
     )

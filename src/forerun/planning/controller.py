@@ -13,7 +13,7 @@ answers the same to the same observations. A round, as the engine calls it:
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -61,14 +61,14 @@ class Controller:
     def plan(self, standings: Sequence[Standing], num_other_tokens: int = 0) -> list[Choice]:
         """One choice per standing; `num_other_tokens` are in the same pass whatever is chosen."""
         allocator = Allocator(self.costs, len(standings), num_other_tokens)
-        cheap = self._cheap(standings)
-        lines = [self._lines(standing, cheap) for standing in standings]
+        lines = [self._lines(standing) for standing in standings]
         if not self._limits.is_adaptive:
             shares = [Share(own[0], len(own[0].gains)) if own else PLAIN for own in lines]
             return self._chosen(standings, allocator.evaluate(shares), Reason.FIXED)
         best = allocator.best(lines)
         plain = allocator.evaluate([PLAIN] * len(lines))
-        if best.num_nodes and self._baseline.is_due and not self.allowance.is_in_debt:
+        is_due = self._baseline.is_due and not num_other_tokens and not self.allowance.is_in_debt
+        if best.num_nodes and is_due:
             self._baseline_loss = 1 - plain.rate / best.rate
             return self._chosen(standings, plain, Reason.BASELINE)
         probe = self._find_probe(standings, lines, best, allocator)
@@ -123,11 +123,7 @@ class Controller:
         self._choices.pop(request, None)
         self._bought.pop(request, None)
 
-    def _cheap(self, standings: Sequence[Standing]) -> set[str]:
-        names = {candidate.drafter for s in standings for candidate in s.candidates}
-        return {name for name in names if self.is_cheap(name, len(standings))}
-
-    def _lines(self, standing: Standing, cheap: Container[str]) -> list[Line]:
+    def _lines(self, standing: Standing) -> list[Line]:
         """Every way this request could guess."""
         room = min(standing.max_depth, self._limits.max_depth)
         lines = []
@@ -138,7 +134,7 @@ class Controller:
             depth = room if offered is None else min(room, offered)
             if depth < 1:
                 continue
-            is_costly = offered is None and name not in cheap
+            is_costly = offered is None  # it must be asked, and is not scored otherwise
             widths = range(1, self._limits.num_branches + 1)
             if not self._limits.is_adaptive:
                 widths = widths[-1:]
