@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from forerun.models.pull import pull
 from tests.tiny_model import write_tiny_model
+
+# Machines are shared and pause for seconds: a slow example is no failure.
+hypothesis.settings.register_profile("patient", deadline=None)
+hypothesis.settings.load_profile("patient")
 
 
 @pytest.fixture(scope="session")
