@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from forerun.kernels.cpu import CpuKernels
+from forerun.kernels.cpu.digits import BLOCK_LEN
 from forerun.kernels.cpu.lanes import Machine
+from forerun.kernels.cpu.sweep import takes_digits
 from forerun.kernels.cpu.workers import num_usable_cores
 from tests.contracts.kernel_sets import CACHE_DIR
 from tests.kernels.sources import normal
@@ -17,6 +19,7 @@ MAX_ROWS = 64
 NUM_IN = 1536
 EPS = float(np.finfo(np.float32).eps)
 
+HOST = Machine.host()
 # Wide lanes and few widths: what x86 runs, compiled for this machine.
 WIDE = Machine(num_lanes=16, tile_outputs=(4, 2, 1))
 
@@ -45,13 +48,20 @@ def test_a_product_has_the_same_bits_for_any_rows_and_threads(
             np.testing.assert_array_equal(got, alone[:num_rows])
 
 
-def is_near_float64(kernels: CpuKernels, weight_format: str, num_in: int = NUM_IN) -> None:
-    """Within 64 roundings of |W||x|: sums in lanes, and 21 bits below a block's largest x."""
+def is_near_float64(
+    kernels: CpuKernels, weight_format: str, num_in: int = NUM_IN, machine: Machine = HOST
+) -> None:
+    """Within 64 roundings of |W||x|; where x becomes digits, half a step of each block besides."""
     source = PackedSource(weight_format, packed(weight_format, 33, num_in, seed=3))
     x = normal(4, 5, num_in)
     weight = source.float32("w").astype(np.float64)
     exact = x.astype(np.float64) @ weight.T
-    bound = 64 * EPS * (np.abs(x.astype(np.float64)) @ np.abs(weight).T)
+    size, slack = np.abs(x.astype(np.float64)), 64 * EPS * np.abs(x)
+    if takes_digits(weight_format, machine):
+        blocks = size.reshape(len(x), -1, BLOCK_LEN)
+        steps = blocks.max(axis=-1, keepdims=True) / (127 * 256)
+        slack = slack + np.broadcast_to(steps / 2, blocks.shape).reshape(size.shape)
+    bound = slack @ np.abs(weight).T
     assert np.all(np.abs(product(kernels, source, x) - exact) <= bound)
 
 
@@ -61,10 +71,21 @@ def test_a_product_is_near_float64(weight_format: str, num_in: int) -> None:
     is_near_float64(kernels(), weight_format, num_in)
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("num_rows", [1, 2, 5, 8])
+@pytest.mark.parametrize("quant", [127, -128])
+def test_the_largest_sums_fit(quant: int, num_rows: int, sign: int) -> None:
+    """All weights and activations of a block at their ends, with one sign."""
+    block = np.frombuffer(np.float16(1).tobytes() + np.int8(quant).tobytes() * 32, np.uint8)
+    source = PackedSource("Q8_0", np.tile(block, (9, 8)))
+    x = np.full((num_rows, 256), sign, np.float32)
+    np.testing.assert_array_equal(product(kernels(), source, x), 256 * quant * sign)
+
+
 @pytest.mark.parametrize("weight_format", ["F32", "Q8_0", "Q4_1", "Q5_K", "Q6_K"])
 def test_wide_lanes_are_near_float64_with_the_same_bits(weight_format: str) -> None:
     wide = kernels(machine=WIDE)
-    is_near_float64(wide, weight_format)
+    is_near_float64(wide, weight_format, machine=WIDE)
     source = PackedSource(weight_format, packed(weight_format, 11, 256, seed=5))
     x = normal(6, 8, 256)
     alone = np.concatenate([product(wide, source, x[t : t + 1]) for t in range(8)])

@@ -38,7 +38,8 @@ class Q45K:
             for at, half in enumerate(halves):
                 quants = half[part]
                 if self.has_fifth_bits:
-                    quants = b.or_(quants, fifth_bits(e, e.offset(block, 16 + 16 * at), group_idx))
+                    packed = e.load(e.offset(block, 16 + 16 * at), BYTES16)
+                    quants = b.or_(quants, fifth_bits(e, packed, group_idx))
                 groups.append(Group(e.from_integers(quants), scale, c))
         return groups
 
@@ -67,11 +68,11 @@ def byte_of(e: Emitter, packed: Value, idx: Value) -> Value:
     return b.trunc(b.and_(b.lshr(packed, b.mul(idx, i64(8))), i64(0xFF)), I32)
 
 
-def fifth_bits(e: Emitter, address: Value, group_idx: Value) -> Value:
+def fifth_bits(e: Emitter, packed: Value, group_idx: Value) -> Value:
     """Bit `group_idx` of each of 16 bytes, as 0 or 16."""
     b = e.builder
     shift = e.splat(b.trunc(group_idx, I8), 16)
-    bits = b.and_(b.lshr(e.load(address, BYTES16), shift), constant(I8, [1] * 16))
+    bits = b.and_(b.lshr(packed, shift), constant(I8, [1] * 16))
     return b.shl(bits, constant(I8, [4] * 16))
 
 

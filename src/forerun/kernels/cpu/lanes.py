@@ -88,26 +88,21 @@ class Emitter:
 
     def prefetch(self, address: Value) -> None:
         """Ask for memory that will be read soon; an address outside of it does no harm."""
-        kind = ir.FunctionType(ir.VoidType(), [I8.as_pointer(), I32, I32, I32])
-        module = self.builder.module
-        name = "llvm.prefetch.p0"
-        function = module.globals.get(name) or ir.Function(module, kind, name)
-        args = [
-            self.pointer(address, I8),
-            I32(0),
-            I32(2),
-            I32(1),
-        ]  # to read, to keep a little, data
-        self.builder.call(function, args)
+        to_read, to_keep, data = I32(0), I32(3), I32(1)
+        args = [self.pointer(address, I8), to_read, to_keep, data]
+        self.intrinsic("prefetch.p0", ir.VoidType(), args)
 
     def offset(self, address: Value, num_bytes: int) -> Value:
         return self.builder.add(address, i64(num_bytes)) if num_bytes else address
 
     def call(self, name: str, kind: Any, args: list[Value]) -> Value:
         """An LLVM intrinsic such as fma, overloaded by `kind`."""
-        full = f"llvm.{name}.{_suffix(kind)}"
-        module = self.builder.module
-        signature = ir.FunctionType(kind, [arg.type for arg in args])
+        return self.intrinsic(f"{name}.{_suffix(kind)}", kind, args)
+
+    def intrinsic(self, name: str, result: Any, args: list[Value]) -> Value:
+        """An LLVM intrinsic by its whole name."""
+        module, full = self.builder.module, f"llvm.{name}"
+        signature = ir.FunctionType(result, [arg.type for arg in args])
         function = module.globals.get(full) or ir.Function(module, signature, full)
         return self.builder.call(function, args)
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from numba import int64, void
 
 from forerun.kernels.cpu.decoders import BLOCK_DECODERS, FLOAT_DECODERS, Decoder
-from forerun.kernels.cpu.digits import DigitTile
+from forerun.kernels.cpu.digit_tile import DigitTile
 from forerun.kernels.cpu.emitted import emitted
 from forerun.kernels.cpu.k_decoders import K_DECODERS
 from forerun.kernels.cpu.lanes import Emitter, Machine, Value, i64

@@ -1,0 +1,131 @@
+"""A tile of integer dot products: four outputs times some rows of digits (ARM).
+
+The products of a block are summed as integers, exactly, so it does not matter to the bits which
+of the two ways a tile takes:
+
+    few rows     one sum per output in four lanes, and the lanes are added up
+    more rows    weights are turned so that lane o belongs to output o: nothing is left to add up
+
+Sums fit 32 bits: 32 products of at most 128 · 127·256. Blocks are added in ascending order, in
+one float per output and row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from forerun.kernels.cpu.decoders import BYTES16, Decoder
+from forerun.kernels.cpu.digits import BLOCK_LEN, DIGIT_BITS, NUM_DIGITS, RECORD_BYTES, SCALE_AT
+from forerun.kernels.cpu.lanes import F32, I32, Emitter, Value, constant, i64, vector
+from forerun.kernels.cpu.loops import loop
+from forerun.kernels.cpu.operands import Operands, row_of
+from forerun.kernels.cpu.quads import NUM_OUTPUTS, ChunkOfFour, Run, by_output, turned
+
+_OUTPUTS_AHEAD: Final = 8
+_TURNED_FROM: Final = 3  # rows: turning costs as much as it saves in one or two
+_INT4: Final = vector(I32, 4)
+_ZERO: Final = _INT4([0] * 4)
+
+
+@dataclass(frozen=True)
+class DigitTile:
+    """The sums of a row are one vector over the outputs."""
+
+    decoder: Decoder
+    chunk_of_four: ChunkOfFour
+    num_rows: int
+    e: Emitter
+    o: Operands
+
+    @property
+    def is_turned(self) -> bool:
+        return self.num_rows >= _TURNED_FROM
+
+    def emit(self) -> None:
+        e = self.e
+        zero = vector(F32, NUM_OUTPUTS)([0.0] * NUM_OUTPUTS)
+        acc = loop(e.builder, self.o.num_blocks, [zero] * self.num_rows, self._block)
+        for row, total in enumerate(acc):
+            e.store(total, row_of(e, self.o.y, self.o.y_stride, row))
+
+    def _block(self, block: Value, acc: list[Value]) -> list[Value]:
+        e, b, d = self.e, self.e.builder, self.decoder
+        first = b.add(self.o.w, b.mul(block, i64(d.block_bytes)))
+        outputs = [row_of(e, first, self.o.w_stride, r) for r in range(NUM_OUTPUTS)]
+        for output in outputs:
+            e.prefetch(b.add(output, b.mul(self.o.w_stride, i64(_OUTPUTS_AHEAD))))
+        records = d.block_len // BLOCK_LEN
+        x = b.add(self.o.x, b.mul(block, i64(RECORD_BYTES * records)))
+        step = i64(RECORD_BYTES * records // d.num_chunks)
+
+        def body(idx: Value, acc: list[Value]) -> list[Value]:
+            return self._chunk(outputs, b.add(x, b.mul(idx, step)), idx, acc)
+
+        return body(i64(0), acc) if d.num_chunks == 1 else loop(b, i64(d.num_chunks), acc, body)
+
+    def _chunk(self, outputs: list[Value], x: Value, idx: Value, acc: list[Value]) -> list[Value]:
+        start = 0  # the first weight of the run
+        arrange = turned if self.is_turned else by_output
+        for run in self.chunk_of_four(self.e, outputs, idx, arrange):
+            record, at = divmod(start, BLOCK_LEN)
+            here = self.e.offset(x, RECORD_BYTES * record)
+            acc = [self._row(run, here, at, row, total) for row, total in enumerate(acc)]
+            start += 16 * len(run.quants[0])
+        return acc
+
+    def _row(self, run: Run, record: Value, at: int, row: int, acc: Value) -> Value:
+        e, b = self.e, self.e.builder
+        mine = row_of(e, record, self.o.x_stride, row)
+        digits = [
+            [
+                e.load(e.offset(mine, BLOCK_LEN * digit + at + 16 * piece), BYTES16)
+                for piece in range(len(run.quants[0]))
+            ]
+            for digit in range(NUM_DIGITS)
+        ]
+        sums = self._turned_sums(run, digits) if self.is_turned else self._sums(run, digits)
+        total = b.sitofp(sums, vector(F32, NUM_OUTPUTS))
+        scale_and_sum = e.load(e.offset(mine, SCALE_AT), vector(F32, 2))
+        scale, block_sum = (
+            e.shuffle(scale_and_sum, scale_and_sum, [i] * NUM_OUTPUTS) for i in (0, 1)
+        )
+        acc = e.fma(total, b.fmul(run.d, scale), acc)
+        return acc if run.c is None else e.fma(run.c, block_sum, acc)
+
+    def _sums(self, run: Run, digits: list[list[Value]]) -> Value:
+        """Σ q·x of each output, in units of s."""
+        sums = []
+        for quants in run.quants:
+            total = _ZERO
+            for digit in digits:
+                total = self._shifted(total)
+                for q, x in zip(quants, digit, strict=True):
+                    total = self._dot(total, q, x)
+            sums.append(total)
+        return self._pairwise(self._pairwise(*sums[:2]), self._pairwise(*sums[2:]))
+
+    def _turned_sums(self, run: Run, digits: list[list[Value]]) -> Value:
+        """The same from turned weights: four of x at a time meet all outputs."""
+        e, b = self.e, self.e.builder
+        total = _ZERO
+        for digit in digits:
+            total = self._shifted(total)
+            for piece, x in enumerate(digit):
+                fours = b.bitcast(x, _INT4)
+                for idx, quants in enumerate(run.quants):
+                    four = b.bitcast(e.shuffle(fours, fours, [idx] * 4), BYTES16)
+                    total = self._dot(total, quants[piece], four)
+        return total
+
+    def _shifted(self, total: Value) -> Value:
+        """By a digit, unless nothing is there yet."""
+        if total is _ZERO:
+            return total
+        return self.e.builder.shl(total, constant(I32, [DIGIT_BITS] * 4))
+
+    def _dot(self, acc: Value, left: Value, right: Value) -> Value:
+        return self.e.intrinsic("aarch64.neon.sdot.v4i32.v16i8", _INT4, [acc, left, right])
+
+    def _pairwise(self, left: Value, right: Value) -> Value:
+        return self.e.intrinsic("aarch64.neon.addp.v4i32", _INT4, [left, right])
