@@ -55,6 +55,13 @@ def fetch_add(b: Any, address: Value, value: Value) -> Value:
     return b.atomic_rmw("add", b.inttoptr(address, I64.as_pointer()), value, "acq_rel")
 
 
+@emitted(int64, int64, int64, int64)
+def exchange(b: Any, address: Value, expected: Value, value: Value) -> Value:
+    """Write `value` if `expected` is still there; returns what was there."""
+    pointer = b.inttoptr(address, I64.as_pointer())
+    return b.extract_value(b.cmpxchg(pointer, expected, value, "acq_rel", "acquire"), 0)
+
+
 @emitted(int64, int64)
 def peek(b: Any, address: Value) -> Value:
     """A counter's value; all that was written before it got there is visible after."""

@@ -106,10 +106,7 @@ def _q45_k(
         quants = [[piece[four][part] for piece in pieces] for four in range(NUM_OUTPUTS)]
         if has_fifth:
             quants = [
-                [
-                    b.or_(q, fifth_bits(e, fifths[piece][four], group))
-                    for piece, q in enumerate(two)
-                ]
+                [b.or_(q, fifth_bits(e, fifths[piece][four], group)) for piece, q in enumerate(two)]
                 for four, two in enumerate(quants)
             ]
         runs.append(Run(quants, scale, b.fneg(least)))

@@ -22,6 +22,7 @@ from forerun.kernels.cpu.interpreter import (
     COUNTER_BYTES,
     COUNTERS,
     NUM_STEPS,
+    NUM_THREADS,
     SCRATCHES,
     STEP_FIELDS,
     STEPS,
@@ -57,6 +58,7 @@ class Workers:
         self._run = run
         self._control = np.zeros(SCRATCHES + num_threads, np.int64)
         self._control[CLOSED] = 1
+        self._control[NUM_THREADS] = num_threads
         self._counters = np.zeros(0, np.int64)
         self._scratch = np.empty((num_threads, 0), np.uint8)
         self._lock = threading.Lock()
