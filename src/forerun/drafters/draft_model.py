@@ -161,7 +161,7 @@ class DraftModel:
         context = Context(request.prompt, request.output).extended(path)
         params = request.params
         if params.temperature == 0:  # one-hot would leave no second-best to branch to
-            params = params.before_argmax()
+            params = params.before_argmax
         return DraftLaw.dense(served_logits(padded, params, context))
 
     def _feed(self, growing: Sequence[tuple[RequestView, Growth]]) -> list[FloatArray]:

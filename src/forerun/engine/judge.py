@@ -10,7 +10,7 @@ from forerun.engine.request import Request
 from forerun.kernels import Kernels
 from forerun.sampling import Probs, log_probs, served_logits, served_probs
 from forerun.types import Acceptance, FloatArray, Proposal, SamplingParams, Verdict
-from forerun.verify import coupled, lenient, lenient_greedy, rejection
+from forerun.verify import coupled, greedy, lenient, lenient_greedy, rejection
 
 
 def judge(
@@ -31,6 +31,8 @@ def judge(
         return at
 
     params = request.params
+    if params.acceptance is Acceptance.COUPLED and params.temperature == 0:
+        return greedy(proposal, served(served_logits, params.before_argmax))
     if params.acceptance is Acceptance.COUPLED:
         position = len(request.tokens)
         logits_at = served(served_logits)
@@ -38,7 +40,7 @@ def judge(
     if params.acceptance is Acceptance.REJECTION:
         return rejection(proposal, served(served_probs), request.noise, request.round_idx)
     if params.temperature == 0:
-        before_argmax = served(served_probs, params.before_argmax())
+        before_argmax = served(served_probs, params.before_argmax)
         return lenient_greedy(proposal, before_argmax, params.lenience)
     return lenient(
         proposal, served(served_probs), request.noise, request.round_idx, params.lenience

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -137,6 +138,7 @@ class SamplingParams:
     def with_(self, **changes: Any) -> SamplingParams:
         return replace(self, **changes)
 
+    @cached_property
     def before_argmax(self) -> SamplingParams:
         """The same bias, masks and penalties, with all that narrows the distribution left out."""
         return self.with_(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
