@@ -65,7 +65,7 @@ def test_a_crowded_pool_changes_nothing(
     prompts, params = zip(*requests(), strict=True)
     for idx, result in enumerate(llm.generate(list(prompts), list(params))):
         assert result.outputs[0].token_ids == alone[idx], idx
-    core = llm._core
+    core = llm.engine.core
     assert core.cache.pool.num_free == core.cache.pool.num_pages == 20
     assert core.scheduler.is_idle
     assert not core.requests

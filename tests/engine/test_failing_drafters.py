@@ -10,7 +10,9 @@ import pytest
 
 from forerun.drafters import Budget, RequestView
 from forerun.engine import LLM
+from forerun.engine.guarded_drafters import GuardedDrafters
 from forerun.engine.planner import FixedDepth
+from forerun.engine.speculation import Speculation
 from forerun.types import Proposal, SamplingParams, Verdict
 
 PARAMS = SamplingParams(temperature=0.8, seed=2, max_tokens=12, ignore_eos=True)
@@ -44,24 +46,21 @@ class Broken:
 
 def with_drafter(plain: LLM, drafter: Any) -> LLM:
     llm = plain.with_speculation({"method": "random", "adaptive": False})
-    assert llm._core.speculation is not None
-    speculation = replace(
-        llm._core.speculation,
-        drafters={"broken": drafter},
-        planner=FixedDepth("broken", 3, 1),
-    )
-    llm._core = replace(llm._core, speculation=speculation)
+    core = llm.engine.core
+    vocab_size = core.model.config.vocab_size
+    drafters = GuardedDrafters({"broken": drafter}, vocab_size)
+    llm.engine.core = replace(core, speculation=Speculation(drafters, FixedDepth("broken", 3, 1)))
     return llm
 
 
 @pytest.mark.parametrize("fails", ["propose", "ids", "depth", "commit", "end"])
 def test_the_answer_is_the_same(plain: LLM, fails: str) -> None:
     llm = with_drafter(plain, Broken(fails))
-    with pytest.warns(RuntimeWarning, match="go on without speculation"):
+    with pytest.warns(RuntimeWarning, match="goes on without speculation"):
         output = llm.generate("abc", PARAMS)[0].outputs[0]
     assert output.token_ids == plain.generate("abc", PARAMS)[0].outputs[0].token_ids
     assert output.stats["drafter_failures"] == 1 or fails == "end"
-    assert llm._core.cache.pool.num_free == llm._core.cache.pool.num_pages
+    assert llm.engine.core.cache.pool.num_free == llm.engine.core.cache.pool.num_pages
 
 
 def test_others_go_on_speculating(plain: LLM) -> None:

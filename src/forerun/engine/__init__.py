@@ -1,7 +1,9 @@
 """Requests, the step, and `LLM`, which runs them."""
 
+from forerun.engine.events import StreamEvent
 from forerun.engine.llm import LLM
-from forerun.engine.outputs import CompletionOutput, RequestOutput, StreamEvent
+from forerun.engine.outputs import CompletionOutput, RequestOutput
+from forerun.engine.request_options import RequestSpeculation
 from forerun.engine.speculative_config import METHODS, SpeculativeConfig
 
 __all__ = [
@@ -9,6 +11,7 @@ __all__ = [
     "METHODS",
     "CompletionOutput",
     "RequestOutput",
+    "RequestSpeculation",
     "SpeculativeConfig",
     "StreamEvent",
 ]
