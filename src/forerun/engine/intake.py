@@ -79,9 +79,10 @@ class Intake:
 
     def _check_params(self, params: SamplingParams) -> None:
         for name in ("logit_bias", "allowed_token_ids"):
-            ids: Collection[int] = getattr(params, name) or ()
-            if any(token >= self._vocab_size for token in ids):
-                raise InvalidOption(f"{name} holds ids beyond {self._vocab_size - 1}, the last.")
+            for token in getattr(params, name) or ():
+                if token >= self._vocab_size:
+                    last = self._vocab_size - 1
+                    raise InvalidOption(f"{name} names token {token}; ids end at {last}.")
 
     def _check_drafter(self, name: str | None) -> None:
         if name is None or name in self._drafters:

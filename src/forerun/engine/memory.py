@@ -48,8 +48,8 @@ def parse_bytes(given: int | str | None, name: str) -> int | None:
     """512000000, "512MB" and "0.5 GiB" are bytes; KB is 1000 and KiB 1024, as is usual."""
     if given is None:
         return None
-    if is_whole(given) and int(given) > 0:
-        return int(given)
+    if isinstance(given, int) and not isinstance(given, bool) and given > 0:
+        return given
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMG]?I?B?)\s*", str(given).upper())
     unit = None if found is None or not isinstance(given, str) else _UNITS.get(found[2])
     num_bytes = 0 if found is None or unit is None else int(float(found[1]) * unit)
