@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from threading import get_ident
 from typing import Any
 
 from forerun.engine.request import Request
 from forerun.engine.step import Core, Round, step
-from forerun.errors import RequestFailed
+from forerun.errors import InvalidOption, RequestFailed
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Engine:
 
     def __init__(self, core: Core) -> None:
         self.core = core
+        self.owner: int | None = None  # the thread that runs it; None: any may
 
     @property
     def is_idle(self) -> bool:
@@ -47,6 +49,8 @@ class Engine:
 
     def add(self, requests: Sequence[Request]) -> None:
         """All of them or, if one is refused, none."""
+        if self.owner not in (None, get_ident()):
+            raise InvalidOption("this model is served by an AsyncEngine; ask that, or close it.")
         self.check(requests)
         for request in requests:
             self.core.scheduler.add(request)

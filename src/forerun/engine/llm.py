@@ -142,6 +142,11 @@ class LLM:
         self.engine.check(requests)
         return self._tell(requests)
 
+    @property
+    def max_num_seqs(self) -> int:
+        """Requests that run at once."""
+        return self._target.memory.max_num_seqs
+
     def metrics(self) -> dict[str, Any]:
         """What the engine counted so far; see docs/scheduling.md."""
         return self.engine.snapshot()
