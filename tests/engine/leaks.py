@@ -23,6 +23,7 @@ def assert_nothing_is_held(llm: LLM) -> None:
 def _assert_empty(drafter: Drafter) -> None:
     for part in getattr(drafter, "_drafters", ()):
         _assert_empty(part)
+    drafter = getattr(drafter, "_drafter", drafter)  # of one that throws
     for name in ("_nodes", "_texts", "_tables", "_rows"):
         assert not getattr(drafter, name, ()), (type(drafter).__name__, name)
     if isinstance(drafter, DraftModel):

@@ -20,7 +20,7 @@ def cache_bytes(llm: LLM) -> int:
     """All K and V arrays that the engine holds."""
     core = llm.engine.core
     drafts = core.speculation.pools if core.speculation else ()
-    stores = [core.cache.store, *(draft._cache.store for draft in drafts)]  # type: ignore[attr-defined]
+    stores = [core.cache.store, *(draft.model._cache.store for draft in drafts)]  # type: ignore[attr-defined]
     return sum(int(store.k.nbytes + store.v.nbytes) for store in stores)
 
 

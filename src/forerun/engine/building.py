@@ -21,6 +21,7 @@ from forerun.drafters import (
     RandomTokens,
     SuffixLookup,
 )
+from forerun.engine.draft_pool import DraftPool
 from forerun.engine.guarded_drafters import GuardedDrafters
 from forerun.engine.memory import CacheMemory
 from forerun.engine.metrics import Metrics
@@ -67,25 +68,29 @@ def build_core(target: Target, config: SpeculativeConfig | None) -> Core:
     max_len = target.max_len or min(trained, size.num_rows)
     _warn_of_short_contexts(drafts, max_len)
     max_num_seqs = target.memory.max_num_seqs
+    requests: dict[int, Request] = {}
     try:
         cache = target.model.new_cache(size.num_pages, size.page_size)
         speculation = None
         if config is not None:
-            speculation = build_speculation(config, target, drafts, size)
+            speculation = _build_speculation(config, target, drafts, size, requests)
     except MemoryError:
         raise InvalidOption(
             f"there is no memory for {max_num_seqs} × {max_len} tokens; "
             f"lower max_model_len or max_num_seqs, or set kv_cache_memory."
         ) from None
     limits = SchedulerLimits(max_len, max_num_seqs, max(_PASS_TOKENS, max_num_seqs))
-    requests: dict[int, Request] = {}
     pools = speculation.pools if speculation else ()
     scheduler = Scheduler(limits, TargetPool(cache, requests), pools)
     return Core(target.model, cache, max_len, speculation, scheduler, requests, Metrics())
 
 
-def build_speculation(
-    config: SpeculativeConfig, target: Target, drafts: Mapping[str, LlamaModel], size: CacheSize
+def _build_speculation(
+    config: SpeculativeConfig,
+    target: Target,
+    drafts: Mapping[str, LlamaModel],
+    size: CacheSize,
+    requests: Mapping[int, Request],
 ) -> Speculation:
     """One drafter, or several among which the controller chooses."""
     vocab_size = target.model.config.vocab_size
@@ -93,16 +98,19 @@ def build_speculation(
         name: DraftModel(model, model.new_cache(size.num_pages, size.page_size), vocab_size)
         for name, model in drafts.items()
     }
-    drafters: dict[str, Drafter] = {
+    parts: dict[str, Drafter] = {
         name: models[name] if name in models else _build(name, config, vocab_size)
         for name in config.parts
     }
+    drafters = parts
     if config.method == "merge":
-        drafters = {"merge": Merge(list(drafters.values()))}
-    elif len(drafters) > 1 and not config.adaptive:
-        drafters = {"hybrid": Hybrid(list(drafters.values()))}
+        drafters = {"merge": Merge(list(parts.values()))}
+    elif len(parts) > 1 and not config.adaptive:
+        drafters = {"hybrid": Hybrid(list(parts.values()))}
     guarded = GuardedDrafters(drafters, vocab_size, config.num_trees)
-    return Speculation(guarded, _planner(config, target, guarded), tuple(models.values()))
+    asked_as = {part: part if part in drafters else next(iter(drafters)) for part in models}
+    pools = tuple(DraftPool(asked_as[part], models[part], requests) for part in models)
+    return Speculation(guarded, _planner(config, target, guarded), pools)
 
 
 def _planner(config: SpeculativeConfig, target: Target, drafters: GuardedDrafters) -> Planner:
