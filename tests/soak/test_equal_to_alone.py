@@ -34,7 +34,12 @@ def tell(request: pytest.FixtureRequest) -> Tell:
     if request.node.get_closest_marker("soak") is None:
         return lambda _: None
     reporter: Any = request.config.pluginmanager.getplugin("terminalreporter")
-    return lambda text: reporter.write_line(f"{request.node.name}: {text}")
+
+    def write(text: str) -> None:
+        reporter.write_line(f"{request.node.name}: {text}")
+        reporter.flush()
+
+    return write
 
 
 @pytest.fixture(scope="module")
