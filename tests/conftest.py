@@ -7,6 +7,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from forerun.engine import LLM
 from forerun.models.pull import pull
 from tests.tiny_model import write_tiny_model
 
@@ -32,3 +33,9 @@ def tiny_draft_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A smaller random model with the target's tokenizer."""
     folder = tmp_path_factory.mktemp("models") / "draft"
     return write_tiny_model(folder, seed=1, num_layers=1)
+
+
+@pytest.fixture(scope="session")
+def plain(tiny_path: Path) -> LLM:
+    """The small target without speculation."""
+    return LLM(tiny_path, speculative_config=None)

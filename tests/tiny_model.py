@@ -34,7 +34,7 @@ def write_tiny_model(folder: Path, seed: int = 0, sharpness: float = 3.0, **chan
     tokenizer.decoder = tokenizers.decoders.ByteLevel()
     tokenizer.add_special_tokens([EOS, BOS])
     tokenizer.save(str(folder / "tokenizer.json"))
-    config = tiny_config(vocab_size=len(vocab) + 2, max_len=256, **changes)
+    config = tiny_config(**{"vocab_size": len(vocab) + 2, "max_len": 256, **changes})
     checkpoint = TinyCheckpoint(config, seed)
     weights = {name: checkpoint.float32(name) for name in checkpoint.names()}
     weights["lm_head.weight"] = weights["lm_head.weight"] * np.float32(sharpness)

@@ -4,6 +4,9 @@ from typing import TYPE_CHECKING, Any
 
 from forerun.errors import (
     DownloadFailed,
+    EngineClosed,
+    EngineHung,
+    EngineOverloaded,
     ForerunError,
     InvalidDistribution,
     InvalidOption,
@@ -13,6 +16,8 @@ from forerun.errors import (
     InvalidWeights,
     MissingExtra,
     PromptTooLong,
+    RequestFailed,
+    RequestTooLarge,
     TokenizerMismatch,
     UnknownModel,
     UnsupportedModel,
@@ -32,15 +37,25 @@ from forerun.version import VERSION
 if TYPE_CHECKING:
     from forerun.engine import (
         LLM,
+        AsyncEngine,
         CompletionOutput,
         RequestOutput,
+        RequestSpeculation,
         SpeculativeConfig,
         StreamEvent,
     )
 
 __version__ = VERSION
 
-_FROM_ENGINE = {"LLM", "CompletionOutput", "RequestOutput", "SpeculativeConfig", "StreamEvent"}
+_FROM_ENGINE = {
+    "LLM",
+    "AsyncEngine",
+    "CompletionOutput",
+    "RequestOutput",
+    "RequestSpeculation",
+    "SpeculativeConfig",
+    "StreamEvent",
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -55,9 +70,13 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "LLM",
     "Acceptance",
+    "AsyncEngine",
     "CompletionOutput",
     "DownloadFailed",
     "Draw",
+    "EngineClosed",
+    "EngineHung",
+    "EngineOverloaded",
     "ForerunError",
     "InvalidDistribution",
     "InvalidOption",
@@ -69,7 +88,10 @@ __all__ = [
     "Origin",
     "PromptTooLong",
     "Proposal",
+    "RequestFailed",
     "RequestOutput",
+    "RequestSpeculation",
+    "RequestTooLarge",
     "SamplingParams",
     "Span",
     "SpeculativeConfig",

@@ -54,6 +54,26 @@ class PromptTooLong(ForerunError, ValueError):
     """A prompt does not fit into the model's context."""
 
 
+class RequestTooLarge(ForerunError, ValueError):
+    """A prompt and its `max_tokens` are more than the context or the whole cache can hold."""
+
+
+class RequestFailed(ForerunError, RuntimeError):
+    """One request could not go on; its cause is attached, and others never noticed."""
+
+
+class EngineOverloaded(ForerunError, RuntimeError):
+    """As many requests wait as may wait; come back later."""
+
+
+class EngineClosed(ForerunError, RuntimeError):
+    """The engine takes no more requests, or was closed before this one ended."""
+
+
+class EngineHung(ForerunError, TimeoutError):
+    """A step of the engine takes far longer than it may."""
+
+
 class MissingExtra(ForerunError, ImportError):
     """An optional dependency is needed and not installed."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from forerun.cache import CacheSize, KVCache, row_bytes_of
+from forerun.cache import CacheSize, KVCache
 from forerun.errors import InvalidOption
 from forerun.kernels import AttentionShape, ReferenceKernels
 
@@ -12,7 +12,7 @@ SHAPE = AttentionShape(num_heads=6, num_kv_heads=2, head_dim=4)
 
 
 def row_bytes(num_layers: int) -> int:
-    return row_bytes_of(SHAPE, num_layers, head_lanes=1)
+    return ReferenceKernels().row_bytes(SHAPE, num_layers)
 
 
 def allocated(size: CacheSize, num_layers: int) -> int:
@@ -50,10 +50,3 @@ def test_memory_for_less_than_a_page_is_refused() -> None:
 def test_an_unknown_backend_is_refused() -> None:
     with pytest.raises(InvalidOption, match="did you mean 'slotted'"):
         CacheSize.for_requests(1, 8, "sloted")
-
-
-def test_values_may_be_narrow_and_heads_padded() -> None:
-    assert row_bytes(3) == 2 * 3 * 2 * 4 * 4
-    assert row_bytes_of(SHAPE, 3, value_bytes=2, head_lanes=1) * 2 == row_bytes(3)
-    assert row_bytes_of(SHAPE, 3) == 2 * 3 * 2 * 16 * 4
-    assert row_bytes_of(AttentionShape(2, 1, 64), 1) == 2 * 64 * 4

@@ -110,17 +110,17 @@ def test_an_abandoned_stream_leaves_nothing_behind(plain: LLM) -> None:
     stream = llm.stream("abc", SamplingParams(max_tokens=50, ignore_eos=True))
     next(stream)
     next(stream)
-    assert llm._core.cache.pool.num_free < llm._core.cache.pool.num_pages
+    assert llm.engine.core.cache.pool.num_free < llm.engine.core.cache.pool.num_pages
     stream.close()  # type: ignore[attr-defined]
-    assert llm._core.cache.pool.num_free == llm._core.cache.pool.num_pages
-    assert llm._core.speculation is not None
-    drafter: Any = llm._core.speculation.drafters["own_layers"]
+    assert llm.engine.core.cache.pool.num_free == llm.engine.core.cache.pool.num_pages
+    assert llm.engine.core.speculation is not None
+    drafter: Any = llm.engine.core.speculation.drafters.drafters["own_layers"]
     assert drafter._cache.pool.num_free == drafter._cache.pool.num_pages
 
 
 def test_finished_requests_leave_nothing_behind(eager: LLM) -> None:
     eager.generate(["abc", "b"], SamplingParams(max_tokens=9))
-    assert eager._core.cache.pool.num_free == eager._core.cache.pool.num_pages
+    assert eager.engine.core.cache.pool.num_free == eager.engine.core.cache.pool.num_pages
 
 
 def test_logprobs_are_the_targets_own(plain: LLM, eager: LLM) -> None:

@@ -10,7 +10,11 @@ import pytest
 
 from forerun.drafters import Budget, RequestView
 from forerun.engine import LLM
-from forerun.engine.planner import FixedDepth
+from forerun.engine.guarded_drafters import GuardedDrafters
+from forerun.engine.planner import Adaptive, FixedDepth
+from forerun.engine.speculation import Speculation
+from forerun.planning.controller import Controller, Limits
+from forerun.planning.cost_model import CostModel
 from forerun.types import Proposal, SamplingParams, Verdict
 
 PARAMS = SamplingParams(temperature=0.8, seed=2, max_tokens=12, ignore_eos=True)
@@ -24,14 +28,16 @@ class Broken:
     def __init__(self, fails: str) -> None:
         self.fails = fails
 
-    def begin(self, request: RequestView) -> None:
-        pass
+    def begin(self, request: RequestView) -> None:  # noqa: ARG002
+        if self.fails == "begin":
+            raise RuntimeError("not today")
 
     def propose(self, requests: Sequence[RequestView], budgets: Sequence[Budget]) -> list[Proposal]:
         if self.fails == "propose" or (self.fails == "one" and any(r.id % 2 for r in requests)):
             raise RuntimeError("no idea")
         answers = {"ids": [10_000], "depth": [1] * (budgets[0].depth + 1)}
-        return [Proposal.chain(answers.get(self.fails, [1])) for _ in requests]
+        found = [Proposal.chain(answers.get(self.fails, [1] * min(1, b.depth))) for b in budgets]
+        return found[1:] if self.fails == "count" else found
 
     def commit(self, request: RequestView, verdict: Verdict) -> None:  # noqa: ARG002
         if self.fails == "commit":
@@ -44,24 +50,22 @@ class Broken:
 
 def with_drafter(plain: LLM, drafter: Any) -> LLM:
     llm = plain.with_speculation({"method": "random", "adaptive": False})
-    assert llm._core.speculation is not None
-    speculation = replace(
-        llm._core.speculation,
-        drafters={"broken": drafter},
-        planner=FixedDepth("broken", 3, 1),
-    )
-    llm._core = replace(llm._core, speculation=speculation)
+    core = llm.engine.core
+    vocab_size = core.model.config.vocab_size
+    drafters = GuardedDrafters({"broken": drafter}, vocab_size)
+    llm.engine.core = replace(core, speculation=Speculation(drafters, FixedDepth("broken", 3, 1)))
     return llm
 
 
-@pytest.mark.parametrize("fails", ["propose", "ids", "depth", "commit", "end"])
+@pytest.mark.parametrize("fails", ["begin", "propose", "ids", "depth", "count", "commit", "end"])
 def test_the_answer_is_the_same(plain: LLM, fails: str) -> None:
     llm = with_drafter(plain, Broken(fails))
-    with pytest.warns(RuntimeWarning, match="go on without speculation"):
+    with pytest.warns(RuntimeWarning, match="goes on without speculation"):
         output = llm.generate("abc", PARAMS)[0].outputs[0]
     assert output.token_ids == plain.generate("abc", PARAMS)[0].outputs[0].token_ids
     assert output.stats["drafter_failures"] == 1 or fails == "end"
-    assert llm._core.cache.pool.num_free == llm._core.cache.pool.num_pages
+    assert llm.metrics()["drafter_failures"] == 1
+    assert llm.engine.core.cache.pool.num_free == llm.engine.core.cache.pool.num_pages
 
 
 def test_others_go_on_speculating(plain: LLM) -> None:
@@ -73,3 +77,28 @@ def test_others_go_on_speculating(plain: LLM) -> None:
         assert result.outputs[0].token_ids == plain.generate(prompt, PARAMS)[0].outputs[0].token_ids
     guessed = [result.outputs[0].stats["draft_tokens"] > 0 for result in results]
     assert sorted(guessed) == [False, False, True, True]
+
+
+def test_the_first_failure_is_worth_a_warning(plain: LLM) -> None:
+    llm = with_drafter(plain, Broken("propose"))
+    with pytest.warns(RuntimeWarning, match="only counted") as heard:
+        llm.generate(["abc", "b", "cab"], PARAMS)
+    assert len(heard) == 1
+    llm.generate("abc", PARAMS)  # a second warning would be an error
+    assert llm.metrics()["drafter_failures"] == 4
+
+
+def test_an_offer_that_throws_is_the_fault_of_one(plain: LLM) -> None:
+    """Offers are asked for all requests at once; those of the others are still heard."""
+    drafter = Broken("one")
+    drafter.offers = True
+    llm = with_drafter(plain, drafter)
+    core = llm.engine.core
+    assert core.speculation is not None
+    controller = Controller(Limits(3), CostModel.calibrate(lambda num: 1.0 + num, (1, 2, 4), 1))
+    planner = Adaptive(controller, core.speculation.drafters, Budget(3))
+    llm.engine.core = replace(core, speculation=replace(core.speculation, planner=planner))
+    with pytest.warns(RuntimeWarning, match="no idea"):
+        results = llm.generate(["abc", "b", "cab", "a"], PARAMS)
+    failures = [result.outputs[0].stats["drafter_failures"] for result in results]
+    assert sorted(failures) == [0, 0, 1, 1]

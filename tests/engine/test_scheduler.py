@@ -12,8 +12,8 @@ import pytest
 
 from forerun.engine.next_pass import share_evenly
 from forerun.engine.page_promises import PagePromises
-from forerun.engine.scheduler_limits import RequestTooLarge, SchedulerLimits
-from forerun.errors import InvalidOption
+from forerun.engine.scheduler_limits import SchedulerLimits
+from forerun.errors import InvalidOption, RequestTooLarge
 from tests.engine.fake_engine import FakeDraft, FakeEngine, FakeRequest
 
 
@@ -232,12 +232,6 @@ def test_more_than_the_whole_cache_is_refused() -> None:
     world.assert_nothing_is_held()
     world.add([1] * 10, 6)
     run_to_end(world)
-
-
-@pytest.mark.parametrize("priority", [101, -101])
-def test_a_priority_out_of_reach_of_ageing_is_refused(priority: int) -> None:
-    with pytest.raises(InvalidOption, match="-100 … 100"):
-        engine().add([1], 1, priority)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from forerun.drafters import Budget, Drafter
 from forerun.engine import LLM, SpeculativeConfig
-from forerun.engine.building import Target, build_speculation
+from forerun.engine.building import Target, build_core
+from forerun.engine.memory import CacheMemory
 from forerun.sampling import Noise
 from forerun.types import Origin, Proposal, SamplingParams, Verdict
 
@@ -37,9 +38,10 @@ class KnownText:
 
 
 def drafter_for(llm: LLM, config: SpeculativeConfig, cache_dir: Path | None) -> Drafter:
-    target = Target(llm.model, llm.tokenizer, llm.max_model_len, 1, cache_dir)
-    fixed = replace(config, adaptive=False)
-    (drafter,) = build_speculation(fixed, target).drafters.values()
+    target = Target(llm.model, llm.tokenizer, llm.max_model_len, CacheMemory(1), cache_dir)
+    speculation = build_core(target, replace(config, adaptive=False)).speculation
+    assert speculation is not None
+    (drafter,) = speculation.drafters.drafters.values()
     return drafter
 
 

@@ -1,7 +1,7 @@
 """Which request holds which rows of the key/value cache."""
 
 from forerun.cache.block_table import BlockTable, RowMover
-from forerun.cache.cache_size import CacheSize, row_bytes_of
+from forerun.cache.cache_size import CacheSize
 from forerun.cache.kv_cache import KVCache
 from forerun.cache.page_pool import CacheFull, PagePool
 from forerun.cache.prefix_tree import Match, PrefixTree
@@ -17,5 +17,4 @@ __all__ = [
     "PrefixTree",
     "RowMover",
     "SharedPrefixes",
-    "row_bytes_of",
 ]

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from forerun.errors import InvalidOption, unknown_name
-from forerun.kernels import AttentionShape
 
 BACKENDS: Final = ("paged", "slotted")
 PAGE_SIZE: Final = 16  # rows: small enough to waste little, large enough to keep tables short
@@ -54,14 +53,3 @@ def page_size_of(backend: str, row_len: int) -> int:
     if backend not in BACKENDS:
         raise unknown_name("kv_cache_backend", backend, BACKENDS)
     return PAGE_SIZE if backend == "paged" else row_len
-
-
-def row_bytes_of(
-    shape: AttentionShape, num_layers: int, value_bytes: int = 4, head_lanes: int = 16
-) -> int:
-    """What one token takes: a key and a value in every layer.
-
-    `value_bytes` is the dtype's; a kernel set may pad heads to a multiple of `head_lanes` values.
-    """
-    head_len = -(-shape.head_dim // head_lanes) * head_lanes
-    return 2 * num_layers * shape.num_kv_heads * head_len * value_bytes

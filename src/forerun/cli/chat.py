@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from forerun.cli.engine_options import EngineOptions, engine_options
-from forerun.cli.generate import show_stream
+from forerun.cli.generate import bounded, show_stream
 from forerun.cli.sampling_options import sampling_options
 from forerun.cli.shared_options import takes
-from forerun.errors import InvalidOption, PromptTooLong
+from forerun.errors import InvalidOption, PromptTooLong, RequestTooLarge
 from forerun.types import SamplingParams
 
 
@@ -34,9 +34,10 @@ def chat(
         if not line:
             continue
         messages.append({"role": "user", "content": line})
+        tokens = llm.tokenizer.encode_chat(messages)
         try:
-            answer = show_stream(llm, llm.tokenizer.encode_chat(messages), params, trace=False)
-        except PromptTooLong as error:
+            answer = show_stream(llm, tokens, bounded(params, llm, len(tokens)), trace=False)
+        except (PromptTooLong, RequestTooLarge) as error:
             messages.pop()
             typer.echo(f"forerun: {error} Or /reset.", err=True)
             continue

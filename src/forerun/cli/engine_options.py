@@ -28,6 +28,8 @@ class EngineOptions:
     model: str
     speculative_config: SpeculativeConfig | None
     max_model_len: int | None
+    kv_cache_memory: str | None
+    kv_cache_backend: str
     chat_template: str | None
     kernels: str
     num_threads: int | None
@@ -45,6 +47,8 @@ class EngineOptions:
                 speculative_config=self.speculative_config,
                 max_model_len=self.max_model_len,
                 max_num_seqs=num_seats,
+                kv_cache_memory=self.kv_cache_memory,
+                kv_cache_backend=self.kv_cache_backend,
                 chat_template=self.chat_template,
                 kernels=self.kernels,
                 num_threads=self.num_threads,
@@ -75,6 +79,13 @@ def engine_options(
     max_model_len: Annotated[
         int | None, _option("--max-model-len", text="Context to reserve; the model's by default.")
     ] = None,
+    kv_cache_memory: Annotated[
+        str | None,
+        _option("--kv-cache-memory", text="For the caches of target and drafts, like 512MB."),
+    ] = None,
+    kv_cache_backend: Annotated[
+        str, _option("--kv-cache-backend", text="paged, or slotted: a row for each request.")
+    ] = "paged",
     chat_template: Annotated[
         Path | None, _option("--chat-template", text="A jinja2 file in place of the model's own.")
     ] = None,
@@ -90,7 +101,17 @@ def engine_options(
         speculative_config, speculative_decoding, draft_model, spec_length, no_speculation
     )
     template = None if chat_template is None else _read(chat_template)
-    return EngineOptions(model, config, max_model_len, template, kernels, num_threads, quantization)
+    return EngineOptions(
+        model,
+        config,
+        max_model_len,
+        kv_cache_memory,
+        kv_cache_backend,
+        template,
+        kernels,
+        num_threads,
+        quantization,
+    )
 
 
 def _speculation(

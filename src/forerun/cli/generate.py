@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 MAX_SEATS: Final = 8  # answers that are written at once
+_USUAL_LENGTH: Final = 256  # tokens of an answer, where nobody says how long
 
 
 @takes(engine=engine_options, params=sampling_options)
@@ -53,6 +54,7 @@ def generate(
         if chat
         else llm.tokenizer.encode(text)
     )
+    params = bounded(params, llm, len(tokens))
     if as_json:
         typer.echo(json.dumps(_as_dict(llm.generate(tokens, params)[0]), ensure_ascii=False))
     elif params.n > 1:
@@ -60,6 +62,14 @@ def generate(
             typer.echo(f"[{output.index}] {output.text}")
     else:
         show_stream(llm, tokens, params, trace=trace)
+
+
+def bounded(params: SamplingParams, llm: LLM, prompt_len: int) -> SamplingParams:
+    """Without --max-tokens, an answer of usual length, or as long as the context allows."""
+    if params.max_tokens is not None:
+        return params
+    usual = max(_USUAL_LENGTH, params.min_tokens)
+    return params.with_(max_tokens=min(usual, max(1, llm.max_model_len - prompt_len)))
 
 
 def show_stream(llm: LLM, tokens: list[int], params: SamplingParams, *, trace: bool) -> str:

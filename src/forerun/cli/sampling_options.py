@@ -43,7 +43,10 @@ def sampling_options(
     seed: Annotated[
         int | None, _option("--seed", text="The same seed gives the same text; drawn if not given.")
     ] = None,
-    max_tokens: Annotated[int, _option("--max-tokens", text="Stop after this many tokens.")] = 256,
+    max_tokens: Annotated[
+        int | None,
+        _option("--max-tokens", text="Stop after this many tokens; 256, or what the context has."),
+    ] = None,
     min_tokens: Annotated[int, _option("--min-tokens", text="Do not end before this many.")] = 0,
     stop: Annotated[
         list[str] | None, _option("--stop", text="End before this text; repeatable.")

@@ -1,9 +1,10 @@
-"""From a speculative config to drafters that are ready to guess."""
+"""From options to everything a step works with."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -20,9 +21,19 @@ from forerun.drafters import (
     RandomTokens,
     SuffixLookup,
 )
+from forerun.engine.draft_pool import DraftPool
+from forerun.engine.guarded_drafters import GuardedDrafters
+from forerun.engine.memory import CacheMemory
+from forerun.engine.metrics import Metrics
 from forerun.engine.planner import Adaptive, FixedDepth, Planner
+from forerun.engine.request import Request
+from forerun.engine.scheduler import Scheduler
+from forerun.engine.scheduler_limits import SchedulerLimits
 from forerun.engine.speculation import Speculation
 from forerun.engine.speculative_config import SpeculativeConfig
+from forerun.engine.step import Core
+from forerun.engine.target_pool import TargetPool
+from forerun.errors import InvalidOption
 from forerun.kernels import Plan
 from forerun.models.compatibility import check_compatible
 from forerun.models.llama import LlamaModel
@@ -32,38 +43,79 @@ from forerun.planning.controller import Controller, Limits
 from forerun.planning.cost_model import CostModel
 from forerun.types import Span
 
+_PASS_TOKENS: Final = 256  # in one pass: prompts are read in chunks beside running answers
 _CALIBRATION_SIZES: Final = (1, 2, 4, 8)
 _NUM_REPEATS: Final = 2
 
 
 @dataclass(frozen=True)
 class Target:
-    """What drafters must fit."""
+    """What is served. `max_len` None: as long as the model's context and the memory allow."""
 
     model: LlamaModel
     tokenizer: Tokenizer
-    max_len: int
-    max_num_seqs: int
-    cache_dir: Path | None
+    max_len: int | None
+    memory: CacheMemory
+    cache_dir: Path | None  # where pulled models are
 
 
-def build_speculation(config: SpeculativeConfig, target: Target) -> Speculation:
+def build_core(target: Target, config: SpeculativeConfig | None) -> Core:
+    """Draft models are loaded first: their caches come out of the same memory."""
+    drafts = {} if config is None else _load_drafts(config, target)
+    trained = target.model.config.max_len
+    row_len = (target.max_len or trained) + (config.max_nodes if config else 0)
+    size = target.memory.size(row_len, [target.model, *drafts.values()])
+    max_len = target.max_len or min(trained, size.num_rows)
+    _warn_of_short_contexts(drafts, max_len)
+    max_num_seqs = target.memory.max_num_seqs
+    requests: dict[int, Request] = {}
+    try:
+        cache = target.model.new_cache(size.num_pages, size.page_size)
+        speculation = None
+        if config is not None:
+            speculation = _build_speculation(config, target, drafts, size, requests)
+    except MemoryError:
+        raise InvalidOption(
+            f"there is no memory for {max_num_seqs} × {max_len} tokens; "
+            f"lower max_model_len or max_num_seqs, or set kv_cache_memory."
+        ) from None
+    limits = SchedulerLimits(max_len, max_num_seqs, max(_PASS_TOKENS, max_num_seqs))
+    pools = speculation.pools if speculation else ()
+    scheduler = Scheduler(limits, TargetPool(cache, requests), pools)
+    return Core(target.model, cache, max_len, speculation, scheduler, requests, Metrics())
+
+
+def _build_speculation(
+    config: SpeculativeConfig,
+    target: Target,
+    drafts: Mapping[str, LlamaModel],
+    size: CacheSize,
+    requests: Mapping[int, Request],
+) -> Speculation:
     """One drafter, or several among which the controller chooses."""
-    drafters = {name: _build(name, config, target) for name in config.parts}
-    pools = tuple(d for d in drafters.values() if isinstance(d, DraftModel))
-    max_nodes = config.depth * config.num_branches
+    vocab_size = target.model.config.vocab_size
+    models = {
+        name: DraftModel(model, model.new_cache(size.num_pages, size.page_size), vocab_size)
+        for name, model in drafts.items()
+    }
+    parts: dict[str, Drafter] = {
+        name: models[name] if name in models else _build(name, config, vocab_size)
+        for name in config.parts
+    }
+    drafters = parts
     if config.method == "merge":
-        max_nodes *= len(drafters)
-        drafters = {"merge": Merge(list(drafters.values()))}
-    elif len(drafters) > 1 and not config.adaptive:
-        drafters = {"hybrid": Hybrid(list(drafters.values()))}
-    planner = _planner(config, target, drafters)
-    return Speculation(drafters, planner, pools, max_nodes, target.model.config.vocab_size)
+        drafters = {"merge": Merge(list(parts.values()))}
+    elif len(parts) > 1 and not config.adaptive:
+        drafters = {"hybrid": Hybrid(list(parts.values()))}
+    guarded = GuardedDrafters(drafters, vocab_size, config.num_trees)
+    asked_as = {part: part if part in drafters else next(iter(drafters)) for part in models}
+    pools = tuple(DraftPool(asked_as[part], models[part], requests) for part in models)
+    return Speculation(guarded, _planner(config, target, guarded), pools)
 
 
-def _planner(config: SpeculativeConfig, target: Target, drafters: dict[str, Drafter]) -> Planner:
+def _planner(config: SpeculativeConfig, target: Target, drafters: GuardedDrafters) -> Planner:
     if not config.adaptive:
-        (name,) = drafters
+        (name,) = drafters.drafters
         return FixedDepth(name, config.depth, config.num_branches)
     measure = pass_timer(target.model, max(_CALIBRATION_SIZES))
     costs = CostModel.calibrate(measure, _CALIBRATION_SIZES, _NUM_REPEATS)
@@ -88,8 +140,7 @@ def pass_timer(model: LlamaModel, max_tokens: int) -> Callable[[int], float]:
     return measure
 
 
-def _build(method: str, config: SpeculativeConfig, target: Target) -> Drafter:
-    vocab_size = target.model.config.vocab_size
+def _build(method: str, config: SpeculativeConfig, vocab_size: int) -> Drafter:
     match method:
         case "suffix":
             return SuffixLookup(
@@ -108,24 +159,29 @@ def _build(method: str, config: SpeculativeConfig, target: Target) -> Drafter:
             return NgramTables(vocab_size, (2,), config.ngram_window)
         case "random":
             return RandomTokens(vocab_size)
-        case "draft_model":
-            return _draft_model(_load_draft(config, target), config, target)
-        case "own_layers":
-            assert config.num_layers is not None
-            return _draft_model(target.model.first_layers(config.num_layers), config, target)
     raise AssertionError(method)
 
 
-def _load_draft(config: SpeculativeConfig, target: Target) -> LlamaModel:
-    assert config.model is not None
-    checkpoint = open_checkpoint(config.model, target.cache_dir)
-    check_compatible(target.tokenizer, load_tokenizer(checkpoint))
-    return LlamaModel.load(checkpoint, target.model.kernels)
+def _load_drafts(config: SpeculativeConfig, target: Target) -> dict[str, LlamaModel]:
+    """The models among the drafters, by method."""
+    drafts = {}
+    if "draft_model" in config.parts:
+        assert config.model is not None
+        checkpoint = open_checkpoint(config.model, target.cache_dir)
+        check_compatible(target.tokenizer, load_tokenizer(checkpoint))
+        drafts["draft_model"] = LlamaModel.load(checkpoint, target.model.kernels)
+    if "own_layers" in config.parts:
+        assert config.num_layers is not None
+        drafts["own_layers"] = target.model.first_layers(config.num_layers)
+    return drafts
 
 
-def _draft_model(model: LlamaModel, config: SpeculativeConfig, target: Target) -> DraftModel:
-    """With a cache of its own: a row for every sequence, and the guesses that are fed."""
-    max_nodes = config.depth * config.num_branches
-    size = CacheSize.for_requests(target.max_num_seqs, target.max_len + max_nodes)
-    cache = model.new_cache(size.num_pages, size.page_size)
-    return DraftModel(model, cache, target.model.config.vocab_size)
+def _warn_of_short_contexts(drafts: Mapping[str, LlamaModel], max_len: int) -> None:
+    for name, model in drafts.items():
+        if model.config.max_len < max_len:
+            warnings.warn(
+                f"the context of {name} is {model.config.max_len} tokens and the target's "
+                f"{max_len}; longer texts go on without its guesses.",
+                RuntimeWarning,
+                stacklevel=4,
+            )

@@ -2,38 +2,29 @@
 
 from __future__ import annotations
 
-import itertools
-import time
+import copy
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, cast
 
-import numpy as np
-
-from forerun.cache.cache_size import CacheSize
-from forerun.engine.building import Target, build_speculation
+from forerun.engine.building import Target, build_core
+from forerun.engine.engine import Engine
+from forerun.engine.events import Narration, StreamEvent
+from forerun.engine.intake import Intake, Prompt, as_batch, params_for
 from forerun.engine.kernel_choice import Progress, choose_kernels
-from forerun.engine.output_text import OutputText
-from forerun.engine.outputs import CompletionOutput, RequestOutput, StreamEvent, pieces_between
+from forerun.engine.memory import CacheMemory, parse_bytes
+from forerun.engine.outputs import RequestOutput
 from forerun.engine.request import Request
-from forerun.engine.scheduler import Scheduler
-from forerun.engine.scheduler_limits import SchedulerLimits
+from forerun.engine.request_options import RequestOptions, SpeculationLike
 from forerun.engine.speculative_config import AUTO, SpeculativeConfig
-from forerun.engine.step import Core, Round, step
-from forerun.engine.target_pool import TargetPool
-from forerun.errors import InvalidOption, PromptTooLong
+from forerun.engine.step import Round
+from forerun.errors import InvalidOption
 from forerun.kernels import Kernels
 from forerun.models.chat_template import Messages
 from forerun.models.llama import LlamaModel
 from forerun.models.opening import load_tokenizer, open_checkpoint
-from forerun.sampling import fresh_seed
 from forerun.types import SamplingParams
-
-Prompt = str | Sequence[int]
-
-_PASS_TOKENS: Final = 256  # in one pass: prompts are read in chunks beside running answers
 
 
 class LLM:
@@ -42,6 +33,10 @@ class LLM:
     `model` is a GGUF file, a Hugging Face directory, or the name of a pulled model. `kernels` is
     "auto", "cpu", "reference" or a kernel set; `quantization` ("int8", "int4") packs float weights
     on load; `progress` hears what is being compiled or packed.
+
+    `kv_cache_memory` (bytes, or like "512MB") is never exceeded by the caches of target and draft
+    models together; without it there is room for `max_num_seqs` texts of `max_model_len` tokens.
+    `kv_cache_backend` is "paged", or "slotted": a whole row for each request.
     """
 
     def __init__(
@@ -51,6 +46,8 @@ class LLM:
         speculative_config: SpeculativeConfig | Mapping[str, Any] | None = AUTO,
         max_model_len: int | None = None,
         max_num_seqs: int = 8,
+        kv_cache_memory: int | str | None = None,
+        kv_cache_backend: str = "paged",
         chat_template: str | None = None,
         kernels: str | Kernels = "auto",
         num_threads: int | None = None,
@@ -58,77 +55,59 @@ class LLM:
         cache_dir: Path | None = None,
         progress: Progress | None = None,
     ) -> None:
+        config = _as_config(speculative_config)
+        num_bytes = parse_bytes(kv_cache_memory, "kv_cache_memory")
+        memory = CacheMemory(max_num_seqs, kv_cache_backend, num_bytes)
         checkpoint = open_checkpoint(model, cache_dir)
-        tokenizer = load_tokenizer(checkpoint)
-        self.tokenizer = (
-            tokenizer if chat_template is None else tokenizer.with_chat_template(chat_template)
-        )
+        self.tokenizer = load_tokenizer(checkpoint)
+        if chat_template is not None:
+            self.tokenizer = self.tokenizer.with_chat_template(chat_template)
         if isinstance(kernels, str):
             kernels = choose_kernels(kernels, num_threads, quantization, cache_dir, progress)
         self.model = LlamaModel.load(checkpoint, kernels)
-        self.max_model_len = _max_len(max_model_len, self.model.config.max_len)
-        self._max_num_seqs = _checked_count(max_num_seqs, "max_num_seqs")
-        self._cache_dir = cache_dir
-        self._ids = itertools.count()
-        self._unread: dict[int, deque[Round]] = {}
-        self._core = self._build_core(_as_config(speculative_config))
+        max_len = _checked_len(max_model_len, self.model.config.max_len)
+        self._target = Target(self.model, self.tokenizer, max_len, memory, cache_dir)
+        self._start(config)
 
-    def _build_core(self, config: SpeculativeConfig | None) -> Core:
-        speculation = None
-        if config is not None:
-            target = Target(
-                self.model, self.tokenizer, self.max_model_len, self._max_num_seqs, self._cache_dir
-            )
-            speculation = build_speculation(config, target)
-        max_nodes = speculation.max_nodes if speculation else 0
-        try:
-            num_rows = self.max_model_len + max_nodes
-            size = CacheSize.for_requests(self._max_num_seqs, num_rows)
-            cache = self.model.new_cache(size.num_pages, size.page_size)
-        except MemoryError:
-            raise InvalidOption(
-                f"there is no memory for {self._max_num_seqs} × {self.max_model_len} tokens; "
-                f"lower max_model_len or max_num_seqs."
-            ) from None
-        requests: dict[int, Request] = {}
-        limits = SchedulerLimits(
-            self.max_model_len, self._max_num_seqs, max(_PASS_TOKENS, self._max_num_seqs)
-        )
-        drafts = [] if speculation is None else speculation.pools
-        scheduler = Scheduler(limits, TargetPool(cache, requests), drafts)
-        return Core(self.model, cache, speculation, scheduler, requests)
+    def _start(self, config: SpeculativeConfig | None) -> None:
+        core = build_core(self._target, config)
+        self.max_model_len = core.max_len
+        self.engine = Engine(core)
+        self.intake = Intake(self.tokenizer, core)
+        self._unread: dict[int, deque[Round]] = {}
 
     def with_speculation(self, config: SpeculativeConfig | Mapping[str, Any] | None) -> LLM:
         """The same loaded model with other speculation, or with none."""
-        twin = object.__new__(LLM)
-        twin.__dict__.update(self.__dict__)
-        twin._core = twin._build_core(_as_config(config))
+        twin = copy.copy(self)
+        twin._start(_as_config(config))
         return twin
 
     def generate(
         self,
         prompts: Prompt | Sequence[Prompt],
         sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        priority: int | Sequence[int] = 0,
+        cache_salt: str | Sequence[str | None] | None = None,
+        speculation: SpeculationLike | Sequence[SpeculationLike] = None,
     ) -> list[RequestOutput]:
-        """Answer one prompt or several; text or token ids."""
-        batch = _as_batch(prompts)
-        params = _params_for(batch, sampling_params)
-        groups = [self._requests(prompt, p) for prompt, p in zip(batch, params, strict=True)]
+        """Answer one prompt or several; text or token ids. Options are for all, or a list."""
+        batch = as_batch(prompts)
+        params = params_for(len(batch), sampling_params)
+        options = RequestOptions.each(len(batch), priority, cache_salt, speculation)
+        groups = [self.intake.requests(*row) for row in zip(batch, params, options, strict=True)]
         for _ in self._run([request for group in groups for request in group]):
             pass
-        return [
-            RequestOutput(
-                prompt if isinstance(prompt, str) else None,
-                group[0].prompt,
-                [CompletionOutput.of(request) for request in group],
-            )
-            for prompt, group in zip(batch, groups, strict=True)
-        ]
+        return [RequestOutput.of(*pair) for pair in zip(batch, groups, strict=True)]
 
     def chat(
         self,
         messages: Messages | Sequence[Messages] | str,
         sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        priority: int | Sequence[int] = 0,
+        cache_salt: str | Sequence[str | None] | None = None,
+        speculation: SpeculationLike | Sequence[SpeculationLike] = None,
         **template_variables: Any,
     ) -> list[RequestOutput]:
         """Answer one conversation or several, through the model's chat template."""
@@ -137,62 +116,45 @@ class LLM:
         one = not messages or isinstance(messages[0], Mapping)
         many = cast(Sequence[Messages], [messages] if one else messages)
         prompts = [self.tokenizer.encode_chat(chat, **template_variables) for chat in many]
-        return self.generate(prompts, sampling_params)
+        return self.generate(
+            prompts,
+            sampling_params,
+            priority=priority,
+            cache_salt=cache_salt,
+            speculation=speculation,
+        )
 
     def stream(
-        self, prompt: Prompt, sampling_params: SamplingParams | None = None
+        self,
+        prompt: Prompt,
+        sampling_params: SamplingParams | None = None,
+        *,
+        priority: int = 0,
+        cache_salt: str | None = None,
+        speculation: SpeculationLike = None,
     ) -> Iterator[StreamEvent]:
         """One answer as it grows, an event per round."""
-        params = sampling_params or SamplingParams()
+        (params,) = params_for(1, sampling_params)
         if params.n != 1:
             raise InvalidOption(f"n={params.n} is not allowed in a stream; ask for one answer.")
-        (request,) = self._requests(prompt, params)
-        num_shown = 0
-        for done in self._run([request]):
-            end = len(request.text.text) if request.is_finished else request.text.num_certain
-            pieces, num_shown = pieces_between(request, num_shown, end), max(num_shown, end)
-            is_last = request.is_finished and not self._unread[request.id]
-            output = CompletionOutput.of(request) if is_last else None
-            yield StreamEvent(pieces, done.verdict.tokens, done.verdict.origins, done, output)
+        (options,) = RequestOptions.each(1, priority, cache_salt, speculation)
+        requests = self.intake.requests(prompt, params, options)
+        self.engine.check(requests)
+        return self._tell(requests)
 
-    def _requests(self, prompt: Prompt, params: SamplingParams) -> list[Request]:
-        """One request for each of the `n` answers."""
-        ids = self.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
-        tokens = tuple(map(int, ids))
-        self._check_prompt(tokens)
-        seed = fresh_seed() if params.seed is None else params.seed
-        text = OutputText.start(
-            self.tokenizer,
-            params.stop,
-            include_stop=params.include_stop_str_in_output,
-            skip_special=params.skip_special_tokens,
-        )
-        return [
-            Request(
-                id=next(self._ids),
-                prompt=tokens,
-                params=replace(params, n=1),
-                seed=seed,
-                choice=choice,
-                end_ids=self.tokenizer.eos_ids,
-                max_len=self.max_model_len,
-                table=self._core.cache.new_table(),
-                text=text,
-            )
-            for choice in range(params.n)
-        ]
+    @property
+    def max_num_seqs(self) -> int:
+        """Requests that run at once."""
+        return self._target.memory.max_num_seqs
 
-    def _check_prompt(self, tokens: tuple[int, ...]) -> None:
-        if not tokens:
-            raise InvalidOption("the prompt is empty; give at least one token.")
-        if len(tokens) >= self.max_model_len:
-            raise PromptTooLong(
-                f"the prompt has {len(tokens)} tokens and the context {self.max_model_len}; "
-                f"shorten it, or raise max_model_len."
-            )
-        vocab_size = self.model.config.vocab_size
-        if not all(0 <= token < vocab_size for token in tokens):
-            raise InvalidOption(f"the prompt holds ids outside 0 … {vocab_size - 1}.")
+    def metrics(self) -> dict[str, Any]:
+        """What the engine counted so far; see docs/scheduling.md."""
+        return self.engine.snapshot()
+
+    def _tell(self, requests: Sequence[Request]) -> Iterator[StreamEvent]:
+        narration = Narration()
+        for done in self._run(requests):
+            yield narration.event(done)
 
     def _run(self, requests: Sequence[Request]) -> Iterator[Round]:
         """Run requests to their end; a round of each as it comes.
@@ -200,43 +162,23 @@ class LLM:
         Several of these may be under way (interleaved streams): whoever is asked runs a step for
         all, and the rounds of others wait until they are asked for.
         """
-        core = self._core
-        mine = {request.id for request in requests}
         try:
-            for request in requests:
-                core.scheduler.add(request)
-                core.requests[request.id] = request
-                self._unread[request.id] = deque()
+            self._unread |= {request.id: deque() for request in requests}
+            self.engine.add(requests)
             while True:
-                for request_id in mine:
-                    while self._unread[request_id]:
-                        yield self._unread[request_id].popleft()
-                if not mine & core.requests.keys():
+                for request in requests:
+                    while unread := self._unread[request.id]:
+                        yield unread.popleft()
+                    if request.error is not None:
+                        raise request.error
+                if all(request.is_finished for request in requests):
                     return
-                self._step()
+                for done in self.engine.step().rounds:
+                    self._unread[done.request.id].append(done)
         finally:
             for request in requests:
                 self._unread.pop(request.id, None)
-                if request.id in core.requests:
-                    self._end(request)
-
-    def _step(self) -> None:
-        core = self._core
-        began = time.perf_counter()
-        rounds = step(core)
-        took = time.perf_counter() - began
-        for request_id in core.scheduler.running:
-            core.requests[request_id].stats.seconds += took
-        for done in rounds:
-            self._unread[done.request.id].append(done)
-            if done.request.is_finished:
-                self._end(done.request)
-
-    def _end(self, request: Request) -> None:
-        self._core.scheduler.remove(request.id)
-        if self._core.speculation is not None:
-            self._core.speculation.end(request)
-        del self._core.requests[request.id]
+                self.engine.abort(request)
 
 
 def _as_config(
@@ -247,36 +189,9 @@ def _as_config(
     return SpeculativeConfig.from_dict(given)
 
 
-def _checked_count(value: int, name: str) -> int:
-    if not isinstance(value, int) or value < 1:
-        raise InvalidOption(f"{name}={value!r} is not allowed; give a whole number ≥ 1.")
-    return value
-
-
-def _max_len(wanted: int | None, trained: int) -> int:
-    if wanted is None:
-        return trained
-    if not isinstance(wanted, int) or not 1 < wanted <= trained:
+def _checked_len(wanted: int | None, trained: int) -> int | None:
+    if wanted is not None and not (isinstance(wanted, int) and 1 < wanted <= trained):
         raise InvalidOption(
             f"max_model_len={wanted} is not allowed; the model's context is {trained} tokens."
         )
     return wanted
-
-
-def _as_batch(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
-    """One prompt or several; a prompt is text, or token ids in a list or an array."""
-    if isinstance(prompts, str) or (len(prompts) and isinstance(prompts[0], int | np.integer)):
-        return [cast(Prompt, prompts)]
-    return list(cast(Sequence[Prompt], prompts))
-
-
-def _params_for(
-    batch: Sequence[Prompt], given: SamplingParams | Sequence[SamplingParams] | None
-) -> list[SamplingParams]:
-    if given is None or isinstance(given, SamplingParams):
-        return [given or SamplingParams()] * len(batch)
-    if isinstance(given, Mapping) or not all(isinstance(p, SamplingParams) for p in given):
-        raise InvalidOption("sampling_params must be SamplingParams; build it from your options.")
-    if len(given) != len(batch):
-        raise InvalidOption(f"{len(given)} sampling_params for {len(batch)} prompts; match them.")
-    return list(given)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from forerun.engine.request import Request
-from forerun.engine.step import Round
 from forerun.types import Origin
 
 
@@ -45,41 +43,21 @@ class CompletionOutput:
 
 @dataclass(frozen=True)
 class RequestOutput:
-    """A prompt and its answers, one for each of `n`."""
+    """A prompt and its answers, one for each of `n`.
+
+    `num_cached_tokens` of the prompt were found in the cache for the first of them.
+    """
 
     prompt: str | None
     prompt_token_ids: tuple[int, ...]
     outputs: Sequence[CompletionOutput]
+    num_cached_tokens: int = 0
 
-
-@dataclass(frozen=True)
-class StreamEvent:
-    """What one round added to a streamed answer.
-
-    `pieces` are (text, how its token came about); they are certain: no later token takes them
-    back. `round` shows what was guessed and what held. `output` comes with the last event.
-    """
-
-    pieces: tuple[tuple[str, Origin], ...]
-    tokens: tuple[int, ...]
-    origins: tuple[Origin, ...]
-    round: Round
-    output: CompletionOutput | None
-
-    @property
-    def text(self) -> str:
-        return "".join(piece for piece, _ in self.pieces)
-
-
-def pieces_between(request: Request, start: int, end: int) -> tuple[tuple[str, Origin], ...]:
-    """The text from character `start` to `end`, split by token."""
-    pieces = []
-    text = request.text.text
-    for idx in range(bisect_right(request.text_ends, start), len(request.text_ends)):
-        stop = min(request.text_ends[idx], end)
-        if stop > start:
-            pieces.append((text[start:stop], request.origins[idx]))
-            start = stop
-    if end > start:  # an incomplete character at the end belongs to the last token
-        pieces.append((text[start:end], request.origins[-1]))
-    return tuple(pieces)
+    @classmethod
+    def of(cls, prompt: str | Sequence[int], answers: Sequence[Request]) -> RequestOutput:
+        return cls(
+            prompt if isinstance(prompt, str) else None,
+            answers[0].prompt,
+            [CompletionOutput.of(request) for request in answers],
+            answers[0].num_cached_tokens or 0,
+        )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-from forerun.drafters import Budget, Drafter
+from forerun.drafters import Budget
+from forerun.engine.guarded_drafters import GuardedDrafters
 from forerun.engine.request import Request
 from forerun.planning.choice import Candidate, Choice, Standing
 from forerun.planning.controller import Controller
@@ -16,30 +17,35 @@ from forerun.types import ROOT, Proposal, Verdict
 
 NOTHING: Final = Budget(0)
 
+Offers = dict[tuple[int, str | None], Proposal]  # by request id and drafter
+
 
 @dataclass(frozen=True)
 class Ask:
     """What a request spends this round, and on whom.
 
-    `offered` is what the drafter said already; then it is not asked again.
+    `offered` is what the drafter said already; then it is not asked again. A drafter that merges
+    the trees of several has `num_parts` of them.
     """
 
     drafter: str | None = None
     budget: Budget = NOTHING
     offered: Proposal | None = None
     choice: Choice | None = None
+    num_parts: int = 1
 
     @property
     def num_nodes(self) -> int:
         """Guesses that this may cost."""
         if self.offered is not None:
             return len(self.offered)
-        return self.budget.depth * self.budget.num_branches
+        return self.budget.depth * self.budget.num_branches * self.num_parts
 
     def within(self, num_nodes: int) -> Ask:
         """The same with at most so many guesses."""
         if num_nodes >= self.num_nodes:
             return self
+        num_nodes //= self.num_parts
         if num_nodes == 0:
             return replace(self, drafter=None, budget=NOTHING, offered=None)
         num_branches = min(self.budget.num_branches, num_nodes)
@@ -70,15 +76,19 @@ class Planner(Protocol):
 
 @dataclass(frozen=True)
 class FixedDepth:
-    """Always the same depth, as far as the answer goes on."""
+    """Always the same depth, as far as the answer goes on and the request allows.
+
+    `drafter` guesses where a request names no other.
+    """
 
     drafter: str
     depth: int
     num_branches: int
 
     def plan(self, requests: Sequence[Request], num_other_tokens: int) -> list[Ask]:  # noqa: ARG002
+        ceiling = Budget(self.depth, self.num_branches)
         return [
-            Ask(self.drafter, Budget(min(self.depth, room(request)), self.num_branches))
+            Ask(request.options.speculation.drafter or self.drafter, budget_for(request, ceiling))
             for request in requests
         ]
 
@@ -104,9 +114,7 @@ class Adaptive:
     guessed is scored even when nothing is spent on it.
     """
 
-    def __init__(
-        self, controller: Controller, drafters: Mapping[str, Drafter], budget: Budget
-    ) -> None:
+    def __init__(self, controller: Controller, drafters: GuardedDrafters, budget: Budget) -> None:
         self._controller = controller
         self._drafters = drafters
         self._ceiling = budget
@@ -114,37 +122,39 @@ class Adaptive:
     def plan(self, requests: Sequence[Request], num_other_tokens: int) -> list[Ask]:
         if not requests:
             return []
-        budgets = [
-            Budget(min(self._ceiling.depth, room(request)), self._ceiling.num_branches)
-            for request in requests
-        ]
+        budgets = [budget_for(request, self._ceiling) for request in requests]
         offers = self._offers(requests, budgets)
         standings = [
-            Standing(
-                request.id,
-                budget.depth,
-                tuple(
-                    Candidate(name, offers[name][idx].depth if name in offers else None)
-                    for name in self._drafters
-                ),
-            )
-            for idx, (request, budget) in enumerate(zip(requests, budgets, strict=True))
+            Standing(request.id, budget.depth, self._candidates(request, offers))
+            for request, budget in zip(requests, budgets, strict=True)
         ]
         choices = self._controller.plan(standings, num_other_tokens)
-        return [_ask(choice, idx, offers) for idx, choice in enumerate(choices)]
+        return [
+            _ask(choice, budget, offers.get((request.id, choice.drafter)))
+            for request, budget, choice in zip(requests, budgets, choices, strict=True)
+        ]
 
-    def _offers(
-        self, requests: Sequence[Request], budgets: Sequence[Budget]
-    ) -> dict[str, list[Proposal]]:
-        offers = {}
-        for name, drafter in self._drafters.items():
-            if not drafter.offers or not self._controller.is_cheap(name, len(requests)):
+    def _candidates(self, request: Request, offers: Offers) -> tuple[Candidate, ...]:
+        """Who may guess for a request, and how deep where that is known."""
+        found = []
+        for name in self._drafters.names_for(request):
+            offer = offers.get((request.id, name))
+            found.append(Candidate(name, None if offer is None else offer.depth))
+        return tuple(found)
+
+    def _offers(self, requests: Sequence[Request], budgets: Sequence[Budget]) -> Offers:
+        offers: Offers = {}
+        for name in self._drafters.offering:
+            asked = [idx for idx, request in enumerate(requests) if request.may_ask(name)]
+            if not asked or not self._controller.is_cheap(name, len(asked)):
                 continue
+            able = [requests[idx] for idx in asked]
             began = time.perf_counter()
-            offers[name] = drafter.propose(requests, budgets)
-            self.observe_draft(name, offers[name], time.perf_counter() - began)
-            for request, proposal in zip(requests, offers[name], strict=True):
+            answers = self._drafters.ask(name, able, [budgets[idx] for idx in asked])
+            self.observe_draft(name, answers, time.perf_counter() - began)
+            for request, proposal in zip(able, answers, strict=True):
                 self._controller.offered(request.id, name, _chains(proposal))
+                offers[request.id, name] = proposal
         return offers
 
     def observe_draft(self, drafter: str, proposals: Sequence[Proposal], seconds: float) -> None:
@@ -174,13 +184,21 @@ def room(request: Request) -> int:
     return max(0, request.num_left - 1)
 
 
-def _ask(choice: Choice, idx: int, offers: Mapping[str, Sequence[Proposal]]) -> Ask:
-    budget = Budget(choice.depth, choice.num_branches)
+def budget_for(request: Request, ceiling: Budget) -> Budget:
+    """The engine's ceiling, or less: what the request allows, and what its answer has room for."""
+    own = request.options.speculation
+    depths = [ceiling.depth, room(request)]
+    if own.num_speculative_tokens is not None:
+        depths.append(own.num_speculative_tokens)
+    num_branches = min(ceiling.num_branches, own.num_branches or ceiling.num_branches)
+    return Budget(min(depths), num_branches)
+
+
+def _ask(choice: Choice, ceiling: Budget, offer: Proposal | None) -> Ask:
     if choice.drafter is None or choice.depth == 0:
         return Ask(choice=choice)
-    offered = None
-    if choice.drafter in offers:
-        offered = offers[choice.drafter][idx].pruned(choice.depth, choice.num_branches)
+    budget = Budget(choice.depth, min(choice.num_branches, ceiling.num_branches))
+    offered = None if offer is None else offer.pruned(budget.depth, budget.num_branches)
     return Ask(choice.drafter, budget, offered, choice)
 
 

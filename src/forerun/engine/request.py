@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from forerun.cache import BlockTable
 from forerun.engine.output_text import OutputText
+from forerun.engine.request_options import RequestOptions
 from forerun.engine.stats import Stats
 from forerun.sampling import Context, Noise
 from forerun.types import Origin, SamplingParams
@@ -24,8 +25,7 @@ class Request:
     max_len: int  # the model's context
     table: BlockTable
     text: OutputText
-    cache_salt: str | None = None  # whose request it is
-    priority: int = 0  # smaller runs sooner
+    options: RequestOptions = field(default_factory=RequestOptions)
 
     output: list[int] = field(default_factory=list)
     origins: list[Origin] = field(default_factory=list)
@@ -33,13 +33,27 @@ class Request:
     logprobs: list[dict[int, float]] = field(default_factory=list)
     stats: Stats = field(default_factory=Stats)
     round_idx: int = 0
-    may_speculate: bool = True  # until a drafter fails it
+    num_cached_tokens: int | None = None  # of the prompt, found in the cache at its first seat
+    drafter_failed: bool = False  # then it goes on without guesses
     finish_reason: str | None = None
     stop_reason: str | int | None = None
+    error: Exception | None = None  # why it cannot go on
 
     def __post_init__(self) -> None:
         self.tokens: list[int] = list(self.prompt)
         self.noise = Noise(self.seed, self.choice)
+
+    @property
+    def priority(self) -> int:
+        return self.options.priority
+
+    @property
+    def cache_salt(self) -> str | None:
+        return self.options.cache_salt
+
+    def may_ask(self, drafter: str) -> bool:
+        """Whether this drafter may guess for it."""
+        return not self.drafter_failed and self.options.speculation.allows(drafter)
 
     @property
     def context(self) -> Context:
@@ -55,10 +69,10 @@ class Request:
 
     @property
     def max_num_tokens(self) -> int:
-        """Prompt plus `max_tokens`, as far as the context goes."""
+        """Prompt plus `max_tokens`; without a number, all of the context."""
         if self.params.max_tokens is None:
             return self.max_len
-        return min(self.max_len, len(self.prompt) + self.params.max_tokens)
+        return len(self.prompt) + self.params.max_tokens
 
     @property
     def num_waiting(self) -> int:
@@ -67,11 +81,8 @@ class Request:
 
     @property
     def num_left(self) -> int:
-        """Tokens it may still emit, by `max_tokens` and by the context."""
-        left = self.max_len - len(self.tokens)
-        if self.params.max_tokens is not None:
-            left = min(left, self.params.max_tokens - len(self.output))
-        return left
+        """Tokens it may still emit."""
+        return self.max_num_tokens - len(self.tokens)
 
     @property
     def is_finished(self) -> bool:

@@ -65,9 +65,13 @@ class Scheduler:
     def is_idle(self) -> bool:
         return not self._waiting and not self._running
 
-    def add(self, request: Schedulable) -> None:
-        """Let it wait for its turn; `RequestTooLarge` if that would never come."""
+    def check(self, request: Schedulable) -> None:
+        """`RequestTooLarge` if its turn would never come; nothing changes."""
         self._limits.check(request, self._target)
+
+    def add(self, request: Schedulable) -> None:
+        """Let it wait for its turn; refuses what `check` refuses."""
+        self.check(request)
         turn = self._step_idx + request.priority * self._limits.ageing
         self._waiting.add(Ticket(turn, next(self._arrivals), request))
 

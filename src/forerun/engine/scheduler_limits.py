@@ -6,13 +6,9 @@ from dataclasses import dataclass, fields
 from typing import Final, Protocol
 
 from forerun.engine.pool import Pool
-from forerun.errors import ForerunError, InvalidOption
+from forerun.errors import InvalidOption, RequestTooLarge
 
-_MAX_PRIORITY: Final = 100  # either way, so that ageing always catches up
-
-
-class RequestTooLarge(ForerunError, ValueError):
-    """A prompt and its `max_tokens` are more than the context or the whole cache can hold."""
+MAX_PRIORITY: Final = 100  # either way, so that ageing always catches up
 
 
 class Schedulable(Protocol):
@@ -72,11 +68,7 @@ class SchedulerLimits:
 
     def check(self, request: Schedulable, target: Pool) -> None:
         """Refuse what could never be served."""
-        if not -_MAX_PRIORITY <= request.priority <= _MAX_PRIORITY:
-            raise InvalidOption(
-                f"priority={request.priority} is not allowed; "
-                f"it must lie within -{_MAX_PRIORITY} … {_MAX_PRIORITY}."
-            )
+        assert abs(request.priority) <= MAX_PRIORITY, request.priority
         if request.max_num_tokens > self.max_model_len:
             raise RequestTooLarge(
                 f"the prompt has {request.num_tokens} tokens and max_tokens is "

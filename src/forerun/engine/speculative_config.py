@@ -117,6 +117,16 @@ class SpeculativeConfig:
             return self.num_speculative_tokens
         return 16 if self.parts == ("suffix",) else 5
 
+    @property
+    def num_trees(self) -> int:
+        """Trees that one proposal may merge."""
+        return len(self.methods) if self.method == "merge" else 1
+
+    @property
+    def max_nodes(self) -> int:
+        """Guesses in one proposal."""
+        return self.depth * self.num_branches * self.num_trees
+
     @classmethod
     def from_dict(cls, options: Mapping[str, Any]) -> SpeculativeConfig:
         """As in vLLM, a `model` alone means method "draft_model"."""

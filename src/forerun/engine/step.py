@@ -5,7 +5,10 @@ schedule  which requests run now, and how many tokens of each: integers only
 propose   drafters return proposals: values; nobody's state is touched
 forward   ONE target pass over all the spans
 accept    verdicts from logits, proposals and sampling options
-commit    the only place where state changes: request, cache, drafter, stats
+commit    the only place where state changes: request, cache, drafter, metrics
+
+What goes wrong for one request is a value too, in the place of its logits or its verdict: commit
+writes it down, the others go on.
 """
 
 from __future__ import annotations
@@ -17,12 +20,13 @@ from dataclasses import dataclass
 from forerun.cache import KVCache
 from forerun.engine.cut import Cut, cut
 from forerun.engine.judge import judge, shown_log_probs
+from forerun.engine.metrics import Metrics
 from forerun.engine.next_pass import Grant
 from forerun.engine.planner import Ask
 from forerun.engine.request import Request
 from forerun.engine.scheduler import Scheduler
 from forerun.engine.speculation import Speculation
-from forerun.kernels import Plan
+from forerun.engine.target_pass import Scores, score
 from forerun.models.llama import LlamaModel
 from forerun.types import FloatArray, Proposal, Span, Verdict
 
@@ -33,9 +37,11 @@ class Core:
 
     model: LlamaModel
     cache: KVCache
+    max_len: int  # of a prompt and its answer
     speculation: Speculation | None
     scheduler: Scheduler
     requests: dict[int, Request]
+    metrics: Metrics
 
 
 @dataclass(frozen=True)
@@ -57,9 +63,9 @@ def step(core: Core) -> list[Round]:
     asks = [wishes.get(grant.request_id, Ask()).within(grant.num_guesses) for grant in grants]
     proposals = propose(core, requests, asks)
     spans = spans_of(requests, grants, proposals)
-    logits = forward(core, requests, spans)
-    verdicts = accept(core, requests, proposals, logits)
-    return commit(core, requests, asks, spans, proposals, verdicts, logits)
+    scores = forward(core, requests, spans)
+    verdicts = accept(core, requests, proposals, scores)
+    return commit(core, requests, asks, spans, proposals, verdicts, scores)
 
 
 def plan(core: Core) -> dict[int, Ask]:
@@ -76,9 +82,13 @@ def plan(core: Core) -> dict[int, Ask]:
 def schedule(core: Core, wishes: Mapping[int, Ask]) -> Sequence[Grant]:
     """Seat whoever fits; guesses are the first thing to shrink when room is short."""
     chosen = core.scheduler.schedule({idx: ask.num_nodes for idx, ask in wishes.items()})
-    if core.speculation is not None:
-        for request_id in chosen.admitted:
-            core.speculation.begin(core.requests[request_id])
+    core.metrics.preempted(len(chosen.preempted))
+    for request in (core.requests[request_id] for request_id in chosen.admitted):
+        if request.num_cached_tokens is None:
+            request.num_cached_tokens = request.table.length
+            core.metrics.seated(len(request.prompt), request.table.length)
+        if core.speculation is not None:
+            core.speculation.begin(request)
     return chosen.grants
 
 
@@ -103,33 +113,37 @@ def spans_of(
     return spans
 
 
-def forward(core: Core, requests: Sequence[Request], spans: Sequence[Span]) -> list[FloatArray]:
+def forward(core: Core, requests: Sequence[Request], spans: Sequence[Span]) -> list[Scores]:
     """The wanted logits of each span, [1 + N, V] each; none for a chunk inside a prompt."""
     for request, span in zip(requests, spans, strict=True):
         request.table.reserve(len(span))
-    tables = [request.table for request in requests]
     began = time.perf_counter()
-    rows = core.model.forward(Plan.build(zip(spans, tables, strict=True)), core.cache)
+    scores = score(core.model, core.cache, spans, [request.table for request in requests])
     if core.speculation is not None:
         num_tokens, seconds = sum(map(len, spans)), time.perf_counter() - began
         core.speculation.planner.observe_pass(num_tokens, len(requests), seconds)
-    logits, first = [], 0
-    for span in spans:
-        logits.append(rows[first : first + len(span.wanted)])
-        first += len(span.wanted)
-    return logits
+    return scores
 
 
 def accept(
     core: Core,
     requests: Sequence[Request],
     proposals: Sequence[Proposal],
-    logits: Sequence[FloatArray],
-) -> list[Verdict | None]:
+    scores: Sequence[Scores],
+) -> list[Verdict | Exception | None]:
     return [
-        judge(request, proposal, rows, core.model.kernels) if len(rows) else None
-        for request, proposal, rows in zip(requests, proposals, logits, strict=True)
+        rows if isinstance(rows, Exception) else _accept_one(core, request, proposal, rows)
+        for request, proposal, rows in zip(requests, proposals, scores, strict=True)
     ]
+
+
+def _accept_one(
+    core: Core, request: Request, proposal: Proposal, logits: FloatArray
+) -> Verdict | Exception | None:
+    try:
+        return judge(request, proposal, logits, core.model.kernels) if len(logits) else None
+    except Exception as error:
+        return error
 
 
 def commit(
@@ -138,28 +152,48 @@ def commit(
     asks: Sequence[Ask],
     spans: Sequence[Span],
     proposals: Sequence[Proposal],
-    verdicts: Sequence[Verdict | None],
-    logits: Sequence[FloatArray],
+    verdicts: Sequence[Verdict | Exception | None],
+    scores: Sequence[Scores],
 ) -> list[Round]:
+    core.metrics.passed(sum(map(len, spans)))
     rounds = []
     for request, ask, span, proposal, verdict, rows in zip(
-        requests, asks, spans, proposals, verdicts, logits, strict=True
+        requests, asks, spans, proposals, verdicts, scores, strict=True
     ):
-        if verdict is None:  # a chunk inside the prompt: its rows simply stay
-            core.cache.prefixes.publish(request.table, request.tokens, request.cache_salt)
-            continue
-        ending = cut(request, verdict)
-        emitted = verdict.first(ending.num_tokens)
-        if request.params.logprobs is not None:
-            request.logprobs += shown_log_probs(emitted, rows, request.params.logprobs)
-        _commit_cache(request, span, proposal, emitted)
-        _commit_request(request, emitted, ending)
-        core.cache.prefixes.publish(request.table, request.tokens, request.cache_salt)
-        request.stats.observe(len(proposal), emitted.num_accepted, len(emitted.tokens), ask.choice)
-        if core.speculation is not None:
-            core.speculation.commit(request, ask, proposal, emitted)
-        rounds.append(Round(request, ask, proposal, emitted, ending))
+        try:
+            if isinstance(verdict, Exception):
+                raise verdict
+            if verdict is None:  # a chunk inside the prompt: its rows simply stay
+                core.cache.prefixes.publish(request.table, request.tokens, request.cache_salt)
+            else:
+                assert not isinstance(rows, Exception)
+                rounds.append(_commit_one(core, request, ask, span, proposal, verdict, rows))
+        except Exception as error:
+            request.error = error
     return rounds
+
+
+def _commit_one(
+    core: Core,
+    request: Request,
+    ask: Ask,
+    span: Span,
+    proposal: Proposal,
+    verdict: Verdict,
+    logits: FloatArray,
+) -> Round:
+    ending = cut(request, verdict)
+    emitted = verdict.first(ending.num_tokens)
+    if request.params.logprobs is not None:
+        request.logprobs += shown_log_probs(emitted, logits, request.params.logprobs)
+    _commit_cache(request, span, proposal, emitted)
+    _commit_request(request, emitted, ending)
+    core.cache.prefixes.publish(request.table, request.tokens, request.cache_salt)
+    request.stats.observe(len(proposal), emitted.num_accepted, len(emitted.tokens), ask.choice)
+    core.metrics.emitted(ask.drafter, proposal, emitted)
+    if core.speculation is not None:
+        core.speculation.commit(request, ask, proposal, emitted)
+    return Round(request, ask, proposal, emitted, ending)
 
 
 def _commit_cache(request: Request, span: Span, proposal: Proposal, emitted: Verdict) -> None:

@@ -103,6 +103,10 @@ class Kernels(Protocol):
 
     def new_store(self, shape: AttentionShape, num_layers: int, num_slots: int) -> Store: ...
 
+    def row_bytes(self, shape: AttentionShape, num_layers: int) -> int:
+        """What one slot of such a store takes: a key and a value in every layer."""
+        ...
+
     def move_rows(self, store: Store, sources: IntArray, targets: IntArray) -> None:
         """Copy K and V of all layers from slot to slot, as if all were read before any write."""
         ...

@@ -104,6 +104,9 @@ class ReferenceKernels:
         size = (num_layers, num_slots, shape.num_kv_heads, shape.head_dim)
         return KVStore(np.zeros(size, self._dtype), np.zeros(size, self._dtype))
 
+    def row_bytes(self, shape: AttentionShape, num_layers: int) -> int:
+        return 2 * num_layers * shape.kv_len * self._dtype.itemsize
+
     def move_rows(self, store: KVStore, sources: IntArray, targets: IntArray) -> None:
         for rows in (store.k, store.v):
             rows[:, targets] = rows[:, sources]  # the right side is a copy, made first

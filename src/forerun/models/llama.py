@@ -95,6 +95,11 @@ class LlamaModel:
     def num_layers(self) -> int:
         return len(self._layers)
 
+    @property
+    def row_bytes(self) -> int:
+        """What one token takes in a cache of this model."""
+        return self.kernels.row_bytes(self.shape, self.num_layers)
+
     def new_cache(self, num_pages: int, page_size: int) -> KVCache:
         return KVCache(self.kernels, self.shape, self.num_layers, num_pages, page_size)
 

@@ -84,6 +84,9 @@ class CpuKernels:
     def new_store(self, shape: AttentionShape, num_layers: int, num_slots: int) -> KVStore:
         return KVStore.new(shape, num_layers, num_slots)
 
+    def row_bytes(self, shape: AttentionShape, num_layers: int) -> int:
+        return KVStore.row_bytes(shape, num_layers)
+
     def move_rows(self, store: KVStore, sources: IntArray, targets: IntArray) -> None:
         store.move_rows(sources, targets)
 

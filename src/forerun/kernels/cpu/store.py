@@ -6,6 +6,7 @@ import math
 import mmap
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,7 @@ from forerun.kernels.cpu.program import padded
 from forerun.types import IntArray
 
 F32 = npt.NDArray[np.float32]
+F32_BYTES: Final = 4
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,10 @@ class KVStore:
     def new(cls, shape: AttentionShape, num_layers: int, num_slots: int) -> KVStore:
         size = (num_layers, shape.num_kv_heads, num_slots, padded(shape.head_dim))
         return cls(_zeros(size), _zeros(size))
+
+    @staticmethod
+    def row_bytes(shape: AttentionShape, num_layers: int) -> int:
+        return 2 * num_layers * shape.num_kv_heads * padded(shape.head_dim) * F32_BYTES
 
     @cached_property
     def addresses(self) -> list[tuple[int, int]]:
@@ -52,7 +58,7 @@ def _zeros(size: tuple[int, ...]) -> F32:
     Every head of every layer has a stretch of its own, of which a short text writes the beginning;
     huge pages would make all of it resident.
     """
-    memory = mmap.mmap(-1, 4 * math.prod(size))
+    memory = mmap.mmap(-1, F32_BYTES * math.prod(size))
     if hasattr(mmap, "MADV_NOHUGEPAGE"):
         memory.madvise(mmap.MADV_NOHUGEPAGE)
     return np.frombuffer(memory, np.float32).reshape(size)

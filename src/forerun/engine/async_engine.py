@@ -1,0 +1,172 @@
+"""`AsyncEngine`: many asyncio callers, one engine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from forerun.engine.engine_thread import EngineThread, Post
+from forerun.engine.events import StreamEvent
+from forerun.engine.intake import Prompt, params_for
+from forerun.engine.llm import LLM
+from forerun.engine.mailbox import Mailbox
+from forerun.engine.outputs import RequestOutput
+from forerun.engine.request import Request
+from forerun.engine.request_options import RequestOptions, SpeculationLike, is_whole
+from forerun.errors import InvalidOption
+from forerun.models.tokenizer import Tokenizer
+from forerun.types import SamplingParams
+
+
+class AsyncEngine:
+    """Serves an `LLM` to many callers at once; one thread runs all its steps.
+
+        async with AsyncEngine(LLM("smollm2-135m")) as engine:
+            async for event in engine.stream("Once upon a time"):
+                print(event.text, end="")
+
+    Up to `max_num_waiting` requests wait beside the `max_num_seqs` that run; one more is refused
+    with `EngineOverloaded`. A step that takes longer than `step_timeout_s` ends all streams with
+    `EngineHung`; None waits for ever. Until it is closed, ask the engine and not the `LLM`.
+    """
+
+    def __init__(
+        self, llm: LLM, *, max_num_waiting: int = 256, step_timeout_s: float | None = 300.0
+    ) -> None:
+        if not is_whole(max_num_waiting) or max_num_waiting < 0:
+            raise InvalidOption(
+                f"max_num_waiting={max_num_waiting!r} is not allowed; give a whole number ≥ 0."
+            )
+        if step_timeout_s is not None and not step_timeout_s > 0:
+            raise InvalidOption(f"step_timeout_s={step_timeout_s!r} is not allowed; give > 0.")
+        if not llm.engine.is_idle:
+            raise InvalidOption("this model still answers somebody; let that end first.")
+        self._llm = llm
+        max_num_open = llm.max_num_seqs + max_num_waiting
+        self._thread = EngineThread(llm.engine, max_num_open, step_timeout_s)
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self._llm.tokenizer
+
+    @property
+    def max_model_len(self) -> int:
+        return self._llm.max_model_len
+
+    @property
+    def is_healthy(self) -> bool:
+        """False while a step hangs, and once the engine is closed."""
+        return self._thread.is_healthy
+
+    def metrics(self) -> dict[str, Any]:
+        """What the engine counted so far; see docs/scheduling.md."""
+        return self._llm.metrics()
+
+    def stream(
+        self,
+        prompt: Prompt,
+        sampling_params: SamplingParams | None = None,
+        *,
+        priority: int = 0,
+        cache_salt: str | None = None,
+        speculation: SpeculationLike = None,
+    ) -> Answer:
+        """One answer as it grows. It is asked for at once; what cannot run is refused here."""
+        (params,) = params_for(1, sampling_params)
+        if params.n != 1:
+            raise InvalidOption(f"n={params.n} is not allowed in a stream; ask for one answer.")
+        (answer,) = self._ask(prompt, params, priority, cache_salt, speculation)
+        return answer
+
+    async def generate(
+        self,
+        prompt: Prompt,
+        sampling_params: SamplingParams | None = None,
+        *,
+        priority: int = 0,
+        cache_salt: str | None = None,
+        speculation: SpeculationLike = None,
+    ) -> RequestOutput:
+        """One prompt's answers, when all are there."""
+        (params,) = params_for(1, sampling_params)
+        answers = self._ask(prompt, params, priority, cache_salt, speculation)
+        try:
+            for answer in answers:
+                async for _ in answer:
+                    pass
+        finally:
+            for answer in answers:
+                answer.cancel()
+        return RequestOutput.of(prompt, [answer.request for answer in answers])
+
+    async def drain(self) -> None:
+        """Take no more requests, and wait until those that were taken have ended."""
+        self._thread.refuse("the engine is about to close and takes no more requests.")
+        await asyncio.to_thread(self._thread.wait_until_empty)
+
+    async def shutdown(self, *, finish: bool = True) -> None:
+        """Close: after all that runs or waits has ended, or at once, with `EngineClosed`."""
+        if finish:
+            await self.drain()
+        await asyncio.to_thread(self._thread.close)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.shutdown(finish=kind is None)
+
+    def _ask(
+        self,
+        prompt: Prompt,
+        params: SamplingParams,
+        priority: int,
+        cache_salt: str | None,
+        speculation: SpeculationLike,
+    ) -> Sequence[Answer]:
+        (options,) = RequestOptions.each(1, priority, cache_salt, speculation)
+        requests = self._llm.intake.requests(prompt, params, options)
+        self._llm.engine.check(requests)
+        loop = asyncio.get_running_loop()
+        posts = [Post(request, Mailbox(loop)) for request in requests]
+        self._thread.ask(posts)
+        return [Answer(post.request, post.mailbox, self._thread) for post in posts]
+
+
+class Answer(AsyncIterator[StreamEvent]):
+    """The events of one request. Whoever stops reading, for whatever reason, ends the request."""
+
+    def __init__(self, request: Request, mailbox: Mailbox, thread: EngineThread) -> None:
+        self.request = request
+        self._mailbox = mailbox
+        self._thread = thread
+        self._is_over = False
+
+    async def __anext__(self) -> StreamEvent:
+        if self._is_over:
+            raise StopAsyncIteration
+        try:
+            event = await self._mailbox.take()
+        except BaseException:  # it failed, or the reader was cancelled
+            self.cancel()
+            raise
+        self._is_over = event.output is not None
+        return event
+
+    def cancel(self) -> None:
+        """Nothing more is wanted; what it held is free before the next step."""
+        self._is_over = True
+        self._thread.leave(self.request)
+
+    async def aclose(self) -> None:
+        self.cancel()
+
+    def __del__(self) -> None:
+        self.cancel()

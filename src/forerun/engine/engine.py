@@ -1,0 +1,130 @@
+"""The loop that `LLM` and `AsyncEngine` share: requests in, rounds out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from threading import get_ident
+from typing import Any
+
+from forerun.engine.request import Request
+from forerun.engine.step import Core, Round, step
+from forerun.errors import InvalidOption, RequestFailed
+
+
+@dataclass(frozen=True)
+class Stepped:
+    """What one step did: a round for each who advanced, and who is gone since.
+
+    A request that `ended` either finished, and its last round is among `rounds`, or has an
+    `error`.
+    """
+
+    rounds: list[Round]
+    ended: list[Request]
+
+
+class Engine:
+    """Whoever calls `step` runs a step for all; one thread at a time.
+
+        add ──▶ step ──▶ … ──▶ finished or failed: it is gone
+                  └── abort, at any moment: it is gone
+
+    What is gone holds no page, no seat and no drafter's memory.
+    """
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        self.owner: int | None = None  # the thread that runs it; None: any may
+
+    @property
+    def is_idle(self) -> bool:
+        return not self.core.requests
+
+    def check(self, requests: Sequence[Request]) -> None:
+        """Refuse what could never run; nothing changes."""
+        for request in requests:
+            self.core.scheduler.check(request)
+
+    def add(self, requests: Sequence[Request]) -> None:
+        """All of them or, if one is refused, none."""
+        if self.owner not in (None, get_ident()):
+            raise InvalidOption("this model is served by an AsyncEngine; ask that, or close it.")
+        self.check(requests)
+        for request in requests:
+            self.core.scheduler.add(request)
+            self.core.requests[request.id] = request
+
+    def abort(self, request: Request) -> None:
+        """Forget a request that nobody waits for; nothing happens if it is gone already."""
+        if request.id in self.core.requests:
+            self._end(request, "abort")
+
+    def step(self) -> Stepped:
+        """Advance whoever is scheduled; a request that cannot go on ends, and the others do."""
+        began = time.perf_counter()
+        try:
+            rounds = step(self.core)
+        except Exception as error:
+            return Stepped([], self._fail_all(error))
+        except BaseException:  # stopped half-way: what was under way cannot be trusted
+            self._fail_all(RequestFailed("the step was interrupted; ask again."))
+            raise
+        took = time.perf_counter() - began
+        for request in self._running():
+            request.stats.seconds += took
+        return Stepped(rounds, self._end_those_done())
+
+    def _running(self) -> list[Request]:
+        return [self.core.requests[request_id] for request_id in self.core.scheduler.running]
+
+    def _end_those_done(self) -> list[Request]:
+        done = [request for request in self._running() if request.is_finished or request.error]
+        for request in done:
+            if request.error is not None:
+                request.error = failure(request.error)
+                self._end(request, "error")
+            else:
+                assert request.finish_reason is not None
+                self._end(request, request.finish_reason)
+        return done
+
+    def _fail_all(self, error: Exception) -> list[Request]:
+        """The step itself failed, and nobody can say whose fault it is: those who ran end.
+
+        If nobody ran, all do: the next step would fail the same way.
+        """
+        failed = self._running() or list(self.core.requests.values())
+        for request in failed:
+            request.error = failure(error)
+            self._end(request, "error")
+        return failed
+
+    def _end(self, request: Request, outcome: str) -> None:
+        """The target's pool looks its requests up, so the seat goes before the name."""
+        self.core.scheduler.remove(request.id)
+        if self.core.speculation is not None:
+            self.core.speculation.end(request)
+        del self.core.requests[request.id]
+        self.core.metrics.ended(outcome, request.stats.drafter_failures)
+
+    def snapshot(self) -> dict[str, Any]:
+        """The metrics, and how full the engine is."""
+        core = self.core
+        return {
+            **core.metrics.snapshot(),
+            "num_running": len(core.scheduler.running),
+            "num_waiting": core.scheduler.num_waiting,
+            "num_pages": core.cache.pool.num_pages,
+            "num_free_pages": core.cache.pool.num_free,
+        }
+
+
+def failure(error: Exception) -> RequestFailed:
+    """What a caller sees of an error inside the engine; the error itself is its cause."""
+    if isinstance(error, RequestFailed):
+        return error
+    failed = RequestFailed(f"the request failed ({type(error).__name__}: {error}).")
+    failed.__cause__ = error
+    return failed

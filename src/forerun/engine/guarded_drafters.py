@@ -1,0 +1,117 @@
+"""Drafters that cannot hurt: one that throws, or answers nonsense, costs speculation alone."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+
+from forerun.drafters import Budget, Drafter
+from forerun.engine.request import Request
+from forerun.errors import InvalidProposal
+from forerun.types import Proposal, Verdict
+
+
+@dataclass(frozen=True)
+class GuardedDrafters:
+    """Drafters by name, each asked only for requests that allow it.
+
+    Where one fails a request, that request goes on without guesses; `failures` counts by drafter,
+    and the first failure of each is worth a warning.
+    """
+
+    drafters: Mapping[str, Drafter]
+    vocab_size: int
+    num_parts: int = 1  # trees that one proposal may merge
+    failures: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def offering(self) -> Iterator[str]:
+        """Those that may be asked every round."""
+        return (name for name, drafter in self.drafters.items() if drafter.offers)
+
+    def names_for(self, request: Request) -> Iterator[str]:
+        return (name for name in self.drafters if request.may_ask(name))
+
+    def begin(self, request: Request) -> None:
+        for name in self.names_for(request):
+            self._try(name, request, partial(self.drafters[name].begin, request))
+
+    def ask(
+        self, name: str, requests: Sequence[Request], budgets: Sequence[Budget]
+    ) -> list[Proposal]:
+        """All at once; if that throws, one by one, to find out whose request it was."""
+        try:
+            answers = self.drafters[name].propose(requests, budgets)
+            if len(answers) != len(requests):
+                raise InvalidProposal(f"{len(answers)} proposals for {len(requests)} requests.")
+        except Exception as error:
+            if len(requests) == 1:
+                self._give_up(name, requests[0], error)
+                return [Proposal.empty()]
+            pairs = zip(requests, budgets, strict=True)
+            return [self.ask(name, [request], [budget])[0] for request, budget in pairs]
+        return [
+            self._checked(name, request, budget, answer)
+            for request, budget, answer in zip(requests, budgets, answers, strict=True)
+        ]
+
+    def commit(self, request: Request, verdicts: Mapping[str, Verdict]) -> None:
+        """`verdicts` by drafter: what was emitted, and how far its own guesses held."""
+        for name in self.names_for(request):
+            self._try(name, request, partial(self.drafters[name].commit, request, verdicts[name]))
+
+    def end(self, request: Request) -> None:
+        """Forgotten by all that may ever have heard of it."""
+        for name, drafter in self.drafters.items():
+            if request.options.speculation.allows(name):
+                self._try(name, request, partial(drafter.end, request))
+
+    def _checked(self, name: str, request: Request, budget: Budget, answer: object) -> Proposal:
+        """The answer, if it is what was asked for."""
+        if isinstance(answer, Proposal) and not len(answer):
+            return answer
+        try:
+            return checked_proposal(answer, budget, self.num_parts, self.vocab_size)
+        except InvalidProposal as error:
+            self._give_up(name, request, error)
+            return Proposal.empty()
+
+    def _try(self, name: str, request: Request, call: Callable[[], None]) -> None:
+        try:
+            call()
+        except Exception as error:
+            self._give_up(name, request, error)
+
+    def _give_up(self, name: str, request: Request, error: Exception) -> None:
+        request.drafter_failed = True
+        request.stats.drafter_failures += 1
+        self.failures[name] += 1
+        if self.failures[name] == 1:
+            warnings.warn(
+                f"the drafter {name} failed ({type(error).__name__}: {error}); a request goes on "
+                f"without speculation. Further failures are only counted.",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+
+
+def checked_proposal(answer: object, budget: Budget, num_parts: int, vocab_size: int) -> Proposal:
+    """A proposal that the target can score; trees are sound by construction."""
+    if not isinstance(answer, Proposal):
+        raise InvalidProposal(f"it answered with {type(answer).__name__} instead of a proposal.")
+    if answer.depth > budget.depth or len(answer) > budget.depth * budget.num_branches * num_parts:
+        raise InvalidProposal(
+            f"it answered with {len(answer)} guesses to depth {answer.depth}, and was asked for "
+            f"{budget.num_branches} branches of {budget.depth}."
+        )
+    for token in answer.tokens:
+        if not isinstance(token, int | np.integer) or not 0 <= token < vocab_size:
+            raise InvalidProposal(f"it guessed {token!r}; ids are 0 … {vocab_size - 1}.")
+    if any(draw.probs_q is not None and len(draw.probs_q) != vocab_size for draw in answer.draws):
+        raise InvalidProposal(f"its q must have an entry for each of {vocab_size} tokens.")
+    return answer

@@ -1,0 +1,58 @@
+"""How much memory the caches of an engine may take together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from forerun.cache.cache_size import BACKENDS, CacheSize
+from forerun.engine.request_options import is_whole
+from forerun.errors import InvalidOption, unknown_name
+from forerun.models.llama import LlamaModel
+
+_UNITS: Final = {
+    "": 1, "B": 1,
+    "K": 10**3, "M": 10**6, "G": 10**9,
+    "KB": 10**3, "MB": 10**6, "GB": 10**9,
+    "KIB": 2**10, "MIB": 2**20, "GIB": 2**30,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class CacheMemory:
+    """`num_bytes` for the target's cache and the draft models'; None: room for `max_num_seqs`."""
+
+    max_num_seqs: int
+    backend: str = "paged"
+    num_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        if not is_whole(self.max_num_seqs) or self.max_num_seqs < 1:
+            raise InvalidOption(
+                f"max_num_seqs={self.max_num_seqs!r} is not allowed; give a whole number ≥ 1."
+            )
+        if self.backend not in BACKENDS:
+            raise unknown_name("kv_cache_backend", str(self.backend), BACKENDS)
+
+    def size(self, row_len: int, models: Sequence[LlamaModel]) -> CacheSize:
+        """Of each model's cache; `row_len` is the most that one request may need of it."""
+        if self.num_bytes is None:
+            return CacheSize.for_requests(self.max_num_seqs, row_len, self.backend)
+        row_bytes = [model.row_bytes for model in models]
+        return CacheSize.within(self.num_bytes, row_bytes, row_len, self.backend)
+
+
+def parse_bytes(given: int | str | None, name: str) -> int | None:
+    """512000000, "512MB" and "0.5 GiB" are bytes; KB is 1000 and KiB 1024, as is usual."""
+    if given is None:
+        return None
+    if isinstance(given, int) and not isinstance(given, bool) and given > 0:
+        return given
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMG]?I?B?)\s*", str(given).upper())
+    unit = None if found is None or not isinstance(given, str) else _UNITS.get(found[2])
+    num_bytes = 0 if found is None or unit is None else int(float(found[1]) * unit)
+    if num_bytes < 1:
+        raise InvalidOption(f'{name}={given!r} is not allowed; give bytes, like "512MB".')
+    return num_bytes

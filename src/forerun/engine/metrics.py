@@ -1,0 +1,94 @@
+"""What an engine did so far, counted where it is committed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any
+
+from forerun.types import Proposal, Verdict
+
+
+@dataclass
+class DrafterCounts:
+    """One drafter's guesses. A tree counts every node at its depth; one a position can hold."""
+
+    num_drafts: int = 0  # rounds with guesses
+    num_draft_tokens: int = 0
+    num_accepted_tokens: int = 0
+    drafted_per_position: Counter[int] = field(default_factory=Counter)
+    accepted_per_position: Counter[int] = field(default_factory=Counter)
+
+    def observe(self, proposal: Proposal, num_accepted: int) -> None:
+        self.num_drafts += 1
+        self.num_draft_tokens += len(proposal)
+        self.num_accepted_tokens += num_accepted
+        self.drafted_per_position.update(depth - 1 for depth in proposal.tree.depths)
+        self.accepted_per_position.update(range(num_accepted))
+
+    def as_dict(self) -> dict[str, Any]:
+        positions = range(len(self.drafted_per_position))
+        return {
+            "num_drafts": self.num_drafts,
+            "num_draft_tokens": self.num_draft_tokens,
+            "num_accepted_tokens": self.num_accepted_tokens,
+            "drafted_per_position": [self.drafted_per_position[p] for p in positions],
+            "accepted_per_position": [self.accepted_per_position[p] for p in positions],
+        }
+
+
+class Metrics:
+    """Counters that only grow. The engine's thread writes, anyone reads a `snapshot`."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._counts: Counter[str] = Counter()
+        self._outcomes: Counter[str] = Counter()  # stop, length, abort, error
+        self._drafters: dict[str, DrafterCounts] = {}
+
+    def seated(self, num_prompt_tokens: int, num_cached_tokens: int) -> None:
+        """A request got its first seat."""
+        self._add(prompt_tokens=num_prompt_tokens, cached_prompt_tokens=num_cached_tokens)
+
+    def preempted(self, num_requests: int) -> None:
+        self._add(preemptions=num_requests)
+
+    def passed(self, num_tokens: int) -> None:
+        """One target pass over so many tokens: prompts, decodes and guesses."""
+        self._add(passes=1, pass_tokens=num_tokens)
+
+    def emitted(self, drafter: str | None, proposal: Proposal, verdict: Verdict) -> None:
+        """One round of one request."""
+        self._add(rounds=1, emitted_tokens=len(verdict.tokens))
+        if drafter is not None and len(proposal):
+            with self._lock:
+                counts = self._drafters.setdefault(drafter, DrafterCounts())
+                counts.observe(proposal, verdict.num_accepted)
+
+    def ended(self, outcome: str, num_drafter_failures: int) -> None:
+        with self._lock:
+            self._outcomes[outcome] += 1
+            self._counts["drafter_failures"] += num_drafter_failures
+
+    def _add(self, **counts: int) -> None:
+        with self._lock:
+            self._counts.update(counts)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Plain numbers: one moment, for programs."""
+        with self._lock:
+            counts = self._counts
+            return {
+                "requests": dict(self._outcomes),
+                "prompt_tokens": counts["prompt_tokens"],
+                "cached_prompt_tokens": counts["cached_prompt_tokens"],
+                "emitted_tokens": counts["emitted_tokens"],
+                "rounds": counts["rounds"],
+                "passes": counts["passes"],
+                "pass_tokens": counts["pass_tokens"],
+                "tokens_per_pass": counts["emitted_tokens"] / max(1, counts["passes"]),
+                "preemptions": counts["preemptions"],
+                "drafter_failures": counts["drafter_failures"],
+                "drafters": {name: found.as_dict() for name, found in self._drafters.items()},
+            }

@@ -1,0 +1,114 @@
+"""What a caller may ask for one request beside its sampling."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+from forerun.engine.scheduler_limits import MAX_PRIORITY
+from forerun.errors import InvalidOption, unknown_name
+
+
+@dataclass(frozen=True)
+class RequestSpeculation:
+    """What may guess for one request, within what the engine was started with.
+
+    `drafter` names one of the engine's drafters; without a name they all may guess.
+    `num_speculative_tokens` and `num_branches` are ceilings below the engine's own; a depth of 0
+    turns guessing off.
+    """
+
+    drafter: str | None = None
+    num_speculative_tokens: int | None = None
+    num_branches: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.drafter is not None and not isinstance(self.drafter, str):
+            raise InvalidOption(f"drafter={self.drafter!r} is not allowed; give a drafter's name.")
+        for name, least in (("num_speculative_tokens", 0), ("num_branches", 1)):
+            value = getattr(self, name)
+            if value is not None and not (is_whole(value) and value >= least):
+                raise InvalidOption(
+                    f"{name}={value!r} is not allowed; give a whole number ≥ {least}, or None."
+                )
+
+    @property
+    def is_off(self) -> bool:
+        return self.num_speculative_tokens == 0
+
+    def allows(self, drafter: str) -> bool:
+        return not self.is_off and self.drafter in (None, drafter)
+
+    @classmethod
+    def of(cls, given: RequestSpeculation | Mapping[str, Any] | None) -> RequestSpeculation:
+        """From what a caller gave; an unknown name raises and points at the nearest valid one."""
+        if given is None:
+            return AS_STARTED
+        if isinstance(given, cls):
+            return given
+        if not isinstance(given, Mapping):
+            raise InvalidOption(
+                f"speculation={given!r} is not allowed; give RequestSpeculation, a mapping of its "
+                f"options, or None."
+            )
+        valid = {f.name for f in fields(cls)}
+        for name in given:
+            if name not in valid:
+                raise unknown_name("speculation option", str(name), valid)
+        return cls(**given)
+
+
+AS_STARTED: Final = RequestSpeculation()
+
+SpeculationLike = RequestSpeculation | Mapping[str, Any] | None
+
+
+@dataclass(frozen=True)
+class RequestOptions:
+    """`priority`: smaller runs sooner. Only requests of the same `cache_salt` share prefixes."""
+
+    priority: int = 0
+    cache_salt: str | None = None
+    speculation: RequestSpeculation = AS_STARTED
+
+    def __post_init__(self) -> None:
+        if not is_whole(self.priority) or abs(self.priority) > MAX_PRIORITY:
+            raise InvalidOption(
+                f"priority={self.priority!r} is not allowed; "
+                f"it must be a whole number within -{MAX_PRIORITY} … {MAX_PRIORITY}."
+            )
+        if self.cache_salt is not None and not isinstance(self.cache_salt, str):
+            raise InvalidOption(
+                f"cache_salt={self.cache_salt!r} is not allowed; give a text, or None."
+            )
+
+    @classmethod
+    def each(
+        cls,
+        num: int,
+        priority: int | Sequence[int],
+        cache_salt: str | Sequence[str | None] | None,
+        speculation: SpeculationLike | Sequence[SpeculationLike],
+    ) -> list[RequestOptions]:
+        """For `num` requests; what is given once is meant for all."""
+        columns = zip(
+            spread(priority, num, "priority"),
+            spread(cache_salt, num, "cache_salt"),
+            spread(speculation, num, "speculation"),
+            strict=True,
+        )
+        return [cls(turn, salt, RequestSpeculation.of(guess)) for turn, salt, guess in columns]
+
+
+def spread(given: Any, num: int, name: str) -> Sequence[Any]:
+    """`given` for each of `num` requests: a list has one for each already."""
+    if not isinstance(given, list | tuple):
+        return [given] * num
+    if len(given) != num:
+        raise InvalidOption(f"{len(given)} values of {name} for {num} prompts; match them.")
+    return given
+
+
+def is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -1,0 +1,423 @@
+"""Many callers, one engine: they come, read slowly, leave and fail, and nobody else notices."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forerun.engine import LLM, AsyncEngine, step
+from forerun.engine.async_engine import Answer
+from forerun.engine.engine import Stepped
+from forerun.engine.request import Request
+from forerun.errors import (
+    EngineClosed,
+    EngineHung,
+    EngineOverloaded,
+    InvalidOption,
+    RequestFailed,
+    RequestTooLarge,
+)
+from forerun.types import SamplingParams
+from tests.engine.leaks import assert_nothing_is_held
+
+PARAMS = SamplingParams(temperature=0.8, seed=4, max_tokens=20, ignore_eos=True)
+PROMPTS = ["abc", "cab", "b", "the cat sat on the mat. the cat", "abcabcabc", "a b c d"]
+
+
+@pytest.fixture
+def llm(plain: LLM) -> LLM:
+    """Speculates by rule, so that nothing here depends on the clock."""
+    return plain.with_speculation(
+        {"method": "own_layers", "num_layers": 2, "num_branches": 2, "num_speculative_tokens": 3}
+        | {"adaptive": False}
+    )
+
+
+def served(
+    llm: LLM, body: Callable[[AsyncEngine], Awaitable[None]], **options: Any
+) -> dict[str, Any]:
+    """Run `body` with an engine; afterwards nothing is held. Returns the metrics."""
+
+    async def main() -> None:
+        async with AsyncEngine(llm, **options) as engine:
+            await body(engine)
+
+    asyncio.run(main())
+    assert_nothing_is_held(llm)
+    return llm.metrics()
+
+
+async def text_of(answer: Answer) -> str:
+    return "".join([event.text async for event in answer])
+
+
+def texts_alone(plain: LLM, prompts: list[str], params: SamplingParams = PARAMS) -> list[str]:
+    """Asked before the engine starts: one thread at a time runs a kernel set."""
+    return [plain.generate(prompt, params)[0].outputs[0].text for prompt in prompts]
+
+
+class Gate:
+    """In the place of `engine.step`: waits until it is opened."""
+
+    def __init__(self, llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.is_open = threading.Event()
+        self.is_reached = threading.Event()
+        self._step = llm.engine.step
+        monkeypatch.setattr(llm.engine, "step", self)
+
+    def __call__(self) -> Stepped:
+        self.is_reached.set()
+        self.is_open.wait()
+        return self._step()
+
+    async def reached(self) -> None:
+        await asyncio.to_thread(self.is_reached.wait)
+
+
+def test_every_stream_is_what_it_is_alone(llm: LLM, plain: LLM) -> None:
+    params = [PARAMS.with_(seed=seed, max_tokens=5 + 4 * seed) for seed in range(len(PROMPTS))]
+    pairs = list(zip(PROMPTS, params, strict=True))
+    alone = [texts_alone(plain, [prompt], each)[0] for prompt, each in pairs]
+
+    async def body(engine: AsyncEngine) -> None:
+        texts = await asyncio.gather(*(text_of(engine.stream(*pair)) for pair in pairs))
+        assert texts == alone
+
+    metrics = served(llm, body)
+    assert metrics["requests"] == {"length": len(PROMPTS)}
+    assert metrics["emitted_tokens"] == sum(each.max_tokens or 0 for each in params)
+    assert metrics["drafters"]["own_layers"]["num_accepted_tokens"] > 0
+
+
+def test_generate_waits_for_all_answers(llm: LLM, plain: LLM) -> None:
+    alone = plain.generate("abc", PARAMS.with_(n=3))[0]
+
+    async def body(engine: AsyncEngine) -> None:
+        result = await engine.generate("abc", PARAMS.with_(n=3), cache_salt="a", priority=1)
+        assert [o.token_ids for o in result.outputs] == [o.token_ids for o in alone.outputs]
+        assert result.prompt == "abc"
+
+    served(llm, body)
+
+
+def test_a_slow_reader_gets_fewer_larger_events(llm: LLM, plain: LLM) -> None:
+    (alone,) = texts_alone(plain, ["abc"], PARAMS.with_(max_tokens=60))
+
+    async def body(engine: AsyncEngine) -> None:
+        slow = engine.stream("abc", PARAMS.with_(max_tokens=60))
+        first = await anext(slow)
+        for _ in range(3):  # others are not held up
+            await engine.generate("cab", PARAMS)
+        await engine.drain()
+        rest = [event async for event in slow]
+        assert len(rest) == 1
+        output = rest[0].output
+        assert output is not None
+        assert first.text + rest[0].text == output.text == alone
+        assert first.tokens + rest[0].tokens == output.token_ids
+
+    served(llm, body)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_storm_of_cancels(llm: LLM, plain: LLM, seed: int) -> None:
+    """Leaving at every moment and in every way: before the first step, between, at the end."""
+    rng = random.Random(seed)
+    params = PARAMS.with_(max_tokens=30)
+
+    async def reads_all(answer: Answer) -> str:
+        return await text_of(answer)
+
+    async def breaks(answer: Answer) -> None:
+        async for _ in answer:
+            if rng.random() < 0.3:
+                break
+
+    async def closes(answer: Answer) -> None:
+        await anext(answer)
+        await answer.aclose()
+        assert [event async for event in answer] == []
+
+    async def never_reads(answer: Answer) -> None:
+        del answer
+
+    async def is_cancelled(answer: Answer) -> None:
+        task = asyncio.ensure_future(text_of(answer))
+        for _ in range(rng.randrange(6)):
+            await asyncio.sleep(0.001 * rng.random())
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    ways: list[Callable[[Answer], Coroutine[Any, Any, Any]]] = [
+        reads_all, breaks, closes, never_reads, is_cancelled,
+    ]  # fmt: skip
+    prompts = [rng.choice(PROMPTS) for _ in range(40)]
+    alone = dict(zip(PROMPTS, texts_alone(plain, PROMPTS, params), strict=True))
+
+    async def body(engine: AsyncEngine) -> None:
+        tasks = []
+        for idx, prompt in enumerate(prompts):
+            answer = engine.stream(prompt, params, priority=rng.randrange(-2, 3))
+            tasks.append(asyncio.ensure_future(ways[idx % len(ways)](answer)))
+            del answer
+            if rng.random() < 0.3:
+                await asyncio.sleep(0)
+        found = await asyncio.gather(*tasks)
+        for prompt, text in list(zip(prompts, found, strict=True))[:: len(ways)]:
+            assert text == alone[prompt]
+
+    metrics = served(llm, body)
+    assert sum(metrics["requests"].values()) == 40
+    assert metrics["requests"]["abort"] >= 8
+
+
+def test_one_too_many_is_refused(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = Gate(llm, monkeypatch)
+
+    async def body(engine: AsyncEngine) -> None:
+        answers = [engine.stream("abc", PARAMS) for _ in range(llm.max_num_seqs + 2)]
+        with pytest.raises(EngineOverloaded, match="try again later"):
+            engine.stream("abc", PARAMS)
+        with pytest.raises(EngineOverloaded):
+            await engine.generate("abc", PARAMS.with_(n=3))
+        answers.pop().cancel()
+        answers.append(engine.stream("abc", PARAMS))  # somebody left
+        gate.is_open.set()
+        assert len({await text_of(answer) for answer in answers}) == 1
+
+    served(llm, body, max_num_waiting=2)
+
+
+def test_draining_finishes_what_was_taken(llm: LLM, plain: LLM) -> None:
+    alone = texts_alone(plain, PROMPTS) * 3
+
+    async def body(engine: AsyncEngine) -> None:
+        answers = [engine.stream(prompt, PARAMS) for prompt in PROMPTS * 3]
+        draining = asyncio.ensure_future(engine.drain())
+        await asyncio.sleep(0)
+        with pytest.raises(EngineClosed, match="about to close"):
+            engine.stream("abc", PARAMS)
+        await draining
+        assert [await text_of(answer) for answer in answers] == alone
+
+    metrics = served(llm, body)
+    assert metrics["requests"] == {"length": 18}
+
+
+def test_closing_at_once_ends_every_stream(llm: LLM) -> None:
+    async def main() -> None:
+        engine = AsyncEngine(llm)
+        answers = [engine.stream(prompt, PARAMS.with_(max_tokens=200)) for prompt in PROMPTS]
+        await anext(answers[0])
+        await engine.shutdown(finish=False)
+        assert not engine.is_healthy
+        for answer in answers:
+            with pytest.raises(EngineClosed):
+                await text_of(answer)
+        with pytest.raises(EngineClosed, match="was closed"):
+            engine.stream("abc")
+        await engine.shutdown()
+
+    asyncio.run(main())
+    assert_nothing_is_held(llm)
+    assert llm.generate("abc", PARAMS)  # it is free again
+
+
+def test_an_error_in_the_body_closes_at_once(llm: LLM) -> None:
+    async def main() -> None:
+        async with AsyncEngine(llm) as engine:
+            answer = engine.stream("abc", PARAMS.with_(max_tokens=200))
+            await anext(answer)
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        asyncio.run(main())
+    assert_nothing_is_held(llm)
+
+
+def test_a_hung_step_is_noticed_and_survived(
+    llm: LLM, plain: LLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Gate(llm, monkeypatch)
+    alone = plain.generate("abc", PARAMS)[0].outputs[0].token_ids
+
+    async def body(engine: AsyncEngine) -> None:
+        answers = [engine.stream(prompt, PARAMS) for prompt in PROMPTS]
+        for answer in answers:
+            with pytest.raises(EngineHung, match=r"longer than 0\.05 s"):
+                await text_of(answer)
+        assert engine.is_healthy is False
+        with pytest.raises(EngineHung):
+            engine.stream("abc", PARAMS)
+        gate.is_open.set()
+        while not bool(engine.is_healthy):
+            await asyncio.sleep(0.001)
+        engine._thread._step_timeout_s = 1e9  # steps may be slow from here on
+        result = await engine.generate("abc", PARAMS)
+        assert result.outputs[0].token_ids == alone
+
+    metrics = served(llm, body, step_timeout_s=0.05)
+    assert metrics["requests"] == {"abort": len(PROMPTS), "length": 1}
+
+
+def test_closing_does_not_wait_for_a_hung_step(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = Gate(llm, monkeypatch)
+
+    async def main() -> None:
+        engine = AsyncEngine(llm, step_timeout_s=0.05)
+        answer = engine.stream("abc", PARAMS)
+        with pytest.raises(EngineHung):
+            await anext(answer)
+        await engine.shutdown()
+        gate.is_open.set()
+        await asyncio.to_thread(engine._thread._thread.join)
+
+    asyncio.run(main())
+    assert_nothing_is_held(llm)
+
+
+GUILTY, GUILTY_IDS = "zzz", (25, 25, 25)
+
+
+def run_with_one_guilty(llm: LLM, alone: list[str]) -> None:
+    """One request fails for a reason of its own; the others are what they are alone."""
+
+    async def body(engine: AsyncEngine) -> None:
+        answers = [engine.stream(prompt, PARAMS) for prompt in PROMPTS]
+        with pytest.raises(RequestFailed, match="no idea") as caught:
+            await text_of(engine.stream(GUILTY, PARAMS))
+        assert isinstance(caught.value.__cause__, RuntimeError)
+        assert [await text_of(answer) for answer in answers] == alone
+
+    metrics = served(llm, body)
+    assert metrics["requests"] == {"length": len(PROMPTS), "error": 1}
+
+
+@pytest.mark.parametrize("place", ["judge", "cut"])
+def test_a_request_fails_alone(
+    llm: LLM, plain: LLM, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = texts_alone(plain, PROMPTS)
+    function = getattr(step, place)
+
+    def failing(request: Request, *rest: Any) -> Any:
+        if request.prompt == GUILTY_IDS and len(request.output) > 3:
+            raise RuntimeError("no idea")
+        return function(request, *rest)
+
+    monkeypatch.setattr(step, place, failing)
+    run_with_one_guilty(llm, alone)
+
+
+def test_a_pass_that_fails_is_the_fault_of_one(
+    llm: LLM, plain: LLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = texts_alone(plain, PROMPTS)
+    forward = type(llm.model).forward
+
+    def failing(model: Any, plan: Any, cache: Any) -> Any:
+        spans = [row.span for row in plan.rows] if cache is llm.engine.core.cache else []
+        if any(span.start == 0 and span.tokens == GUILTY_IDS for span in spans):
+            raise RuntimeError("no idea")
+        return forward(model, plan, cache)
+
+    monkeypatch.setattr(type(llm.model), "forward", failing)
+    run_with_one_guilty(llm, alone)
+
+
+def test_a_step_that_fails_takes_those_who_run_and_no_more(
+    llm: LLM, plain: LLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (alone,) = texts_alone(plain, ["abc"])
+    spans_of, num_calls = step.spans_of, 0
+
+    def failing(*args: Any) -> Any:
+        nonlocal num_calls
+        num_calls += 1
+        if num_calls == 3:
+            raise RuntimeError("out of order")
+        return spans_of(*args)
+
+    monkeypatch.setattr(step, "spans_of", failing)
+
+    async def body(engine: AsyncEngine) -> None:
+        answers = [engine.stream("abc", PARAMS) for _ in range(llm.max_num_seqs + 3)]
+        done = await asyncio.gather(*map(text_of, answers), return_exceptions=True)
+        failed = [text for text in done if isinstance(text, RequestFailed)]
+        assert 1 <= len(failed) <= llm.max_num_seqs
+        assert {text for text in done if isinstance(text, str)} == {alone}
+
+    served(llm, body)
+
+
+def test_the_llm_is_not_to_be_used_beside_its_engine(llm: LLM) -> None:
+    async def body(engine: AsyncEngine) -> None:
+        await engine.generate("abc", PARAMS)
+        with pytest.raises(InvalidOption, match="served by an AsyncEngine"):
+            llm.generate("abc", PARAMS)
+
+    served(llm, body)
+    stream = llm.stream("abc", PARAMS)
+    next(stream)
+    with pytest.raises(InvalidOption, match="still answers somebody"):
+        AsyncEngine(llm)
+    stream.close()  # type: ignore[attr-defined]
+
+
+def test_a_loop_that_closes_takes_its_streams_along(llm: LLM, plain: LLM) -> None:
+    alone = plain.generate("abc", PARAMS)[0].outputs[0].token_ids
+    engine = AsyncEngine(llm)
+    kept = []
+
+    async def forgetful() -> None:
+        kept.append(engine.stream("abc", PARAMS.with_(max_tokens=200)))
+        await anext(kept[0])
+
+    async def tidy() -> None:
+        result = await engine.generate("abc", PARAMS)
+        assert result.outputs[0].token_ids == alone
+        await engine.shutdown()
+
+    asyncio.run(forgetful())
+    asyncio.run(tidy())
+    assert_nothing_is_held(llm)
+
+
+def test_bad_requests_are_refused_at_once(llm: LLM) -> None:
+    async def body(engine: AsyncEngine) -> None:
+        options: list[Any] = [{"priority": 1000}, {"cache_salt": 1}]
+        for bad in (*options, {"speculation": {"drafter": "x"}}):
+            with pytest.raises(InvalidOption):
+                engine.stream("abc", PARAMS, **bad)
+        with pytest.raises(InvalidOption, match="in a stream"):
+            engine.stream("abc", PARAMS.with_(n=2))
+        with pytest.raises(RequestTooLarge):
+            await engine.generate("abc", PARAMS.with_(max_tokens=1000))
+
+    assert served(llm, body)["requests"] == {}
+
+
+@pytest.mark.parametrize(
+    "options", [{"max_num_waiting": -1}, {"max_num_waiting": 1.5}, {"step_timeout_s": 0}]
+)
+def test_bad_limits(plain: LLM, options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidOption, match=next(iter(options))):
+        AsyncEngine(plain, **options)
+
+
+def test_a_crowded_pool(tiny_path: Path) -> None:
+    llm = LLM(tiny_path, speculative_config=None, kv_cache_memory="150KB", kernels="reference")
+
+    async def body(engine: AsyncEngine) -> None:
+        params = PARAMS.with_(max_tokens=60)
+        answers = [engine.stream(prompt, params) for prompt in PROMPTS * 2]
+        texts = await asyncio.gather(*map(text_of, answers))
+        assert texts[: len(PROMPTS)] == texts[len(PROMPTS) :]
+
+    assert served(llm, body)["preemptions"] > 0

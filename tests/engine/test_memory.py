@@ -1,0 +1,147 @@
+"""Memory and lengths are limits: never exceeded, and what cannot fit is refused at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forerun.engine import LLM
+from forerun.engine.memory import parse_bytes
+from forerun.errors import InvalidOption, RequestTooLarge
+from forerun.types import SamplingParams
+from tests.tiny_model import write_tiny_model
+
+PARAMS = SamplingParams(temperature=0.8, seed=1, max_tokens=30, ignore_eos=True)
+
+
+def cache_bytes(llm: LLM) -> int:
+    """All K and V arrays that the engine holds."""
+    core = llm.engine.core
+    drafts = core.speculation.pools if core.speculation else ()
+    stores = [core.cache.store, *(draft.model._cache.store for draft in drafts)]  # type: ignore[attr-defined]
+    return sum(int(store.k.nbytes + store.v.nbytes) for store in stores)
+
+
+@pytest.mark.parametrize("kernels", ["reference", "cpu"])
+@pytest.mark.parametrize("backend", ["paged", "slotted"])
+@pytest.mark.parametrize("method", ["none", "two drafts"])
+def test_the_caches_stay_within_the_memory(
+    tiny_path: Path, tiny_draft_path: Path, kernels: str, backend: str, method: str
+) -> None:
+    config = {
+        "method": "merge", "methods": ["draft_model", "own_layers"], "num_layers": 2,
+        "model": str(tiny_draft_path), "adaptive": False,
+    }  # fmt: skip
+    llm = LLM(
+        tiny_path,
+        kernels=kernels,
+        speculative_config=None if method == "none" else config,
+        kv_cache_memory="700 KB",
+        kv_cache_backend=backend,
+    )
+    core = llm.engine.core
+    page_bytes = cache_bytes(llm) // core.cache.pool.num_pages
+    assert 700_000 - page_bytes < cache_bytes(llm) <= 700_000
+    assert len(llm.generate(["abc", "cab"], PARAMS)[1].outputs[0].token_ids) == 30
+    assert core.cache.pool.num_free == core.cache.pool.num_pages
+    for pool in core.speculation.pools if core.speculation else ():
+        assert pool.num_free == pool.num_pages
+
+
+def test_a_slot_is_a_row(tiny_path: Path, plain: LLM) -> None:
+    llm = LLM(tiny_path, kv_cache_backend="slotted", max_num_seqs=3)
+    assert llm.engine.core.cache.pool.num_pages == 3
+    prompts = ["abc", "abcabc", "cab", "b"]
+    for prompt, result in zip(prompts, llm.generate(prompts, PARAMS), strict=True):
+        alone = plain.generate(prompt, PARAMS)[0].outputs[0]
+        assert result.outputs[0].token_ids == alone.token_ids
+
+
+def test_without_a_length_the_context_is_what_the_memory_holds(tiny_path: Path) -> None:
+    llm = LLM(tiny_path, speculative_config=None, kv_cache_memory="50KB", kernels="reference")
+    assert llm.max_model_len == llm.engine.core.cache.pool.num_pages * 16 < 256
+    output = llm.generate("abc", PARAMS.with_(max_tokens=None))[0].outputs[0]
+    assert len(output.token_ids) == llm.max_model_len - 3
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"kv_cache_memory": "lots"}, "kv_cache_memory='lots'"),
+        ({"kv_cache_memory": 0}, "kv_cache_memory=0"),
+        ({"kv_cache_memory": -5}, "kv_cache_memory=-5"),
+        ({"kv_cache_memory": 1.5}, "kv_cache_memory=1.5"),
+        ({"kv_cache_memory": True}, "kv_cache_memory=True"),
+        ({"kv_cache_memory": "10"}, "holds nothing"),
+        ({"kv_cache_backend": "page"}, "did you mean 'paged'"),
+    ],
+)
+def test_memory_that_cannot_be(tiny_path: Path, options: dict[str, Any], why: str) -> None:
+    with pytest.raises(InvalidOption, match=why):
+        LLM(tiny_path, **options)
+
+
+@pytest.mark.parametrize(
+    ("text", "num_bytes"),
+    [("512MB", 512_000_000), ("1.5 GiB", 3 << 29), ("64k", 64_000), (" 7 b ", 7), (12, 12)],
+)
+def test_bytes_as_people_write_them(text: str | int, num_bytes: int) -> None:
+    assert parse_bytes(text, "x") == num_bytes
+
+
+def test_more_than_the_context_is_refused(plain: LLM) -> None:
+    prompt = [3] * 200
+    with pytest.raises(RequestTooLarge, match="max_tokens is 57, together more than the context"):
+        plain.generate(prompt, PARAMS.with_(max_tokens=57))
+    with pytest.raises(RequestTooLarge):
+        plain.stream(prompt, PARAMS.with_(max_tokens=57))
+    output = plain.generate(prompt, PARAMS.with_(max_tokens=56))[0].outputs[0]
+    assert len(output.token_ids) == 56
+
+
+def test_one_that_is_refused_leaves_no_other_behind(plain: LLM) -> None:
+    with pytest.raises(RequestTooLarge):
+        plain.generate(["abc", "b"], [PARAMS, PARAMS.with_(max_tokens=999)])
+    assert plain.engine.is_idle
+    assert plain.engine.core.scheduler.is_idle
+
+
+def test_more_than_the_pool_is_refused(tiny_path: Path) -> None:
+    llm = LLM(tiny_path, max_model_len=256, kv_cache_memory="50KB", kernels="reference")
+    num_pages = llm.engine.core.cache.pool.num_pages
+    with pytest.raises(RequestTooLarge, match=f"the whole cache has {num_pages}"):
+        llm.generate("abc", PARAMS.with_(max_tokens=200))
+    assert llm.engine.is_idle
+
+
+@pytest.fixture(scope="module")
+def short_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A draft model that sees 40 tokens."""
+    folder = tmp_path_factory.mktemp("models") / "short"
+    return write_tiny_model(folder, seed=0, max_len=40)
+
+
+@pytest.mark.parametrize("is_adaptive", [True, False])
+def test_a_draft_of_shorter_context_stops_at_its_limit(
+    plain: LLM, short_path: Path, is_adaptive: bool
+) -> None:
+    config = {"model": str(short_path), "num_speculative_tokens": 3, "adaptive": is_adaptive}
+    with pytest.warns(RuntimeWarning, match="context of draft_model is 40 tokens and the target's"):
+        llm = plain.with_speculation(config)
+    params = PARAMS.with_(max_tokens=80)
+    events = list(llm.stream("abc", params))
+    output = events[-1].output
+    assert output is not None
+    assert output.token_ids == plain.generate("abc", params)[0].outputs[0].token_ids
+    guessed = [len(event.round.proposal) > 0 for event in events]
+    if not is_adaptive:
+        assert sum(guessed) >= 10
+        assert output.stats["acceptance_rate"] == 1
+    num_tokens = 3
+    for event, has_guessed in zip(events, guessed, strict=True):
+        assert not has_guessed or num_tokens <= 40
+        num_tokens += len(event.tokens)
+    long = plain.generate("ab" * 40, PARAMS)[0].outputs[0]
+    assert llm.generate("ab" * 40, PARAMS)[0].outputs[0].token_ids == long.token_ids

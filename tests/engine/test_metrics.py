@@ -1,0 +1,76 @@
+"""What the engine counts is what the answers say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from forerun.engine import LLM
+from forerun.engine.metrics import Metrics
+from forerun.types import Origin, Proposal, SamplingParams, Verdict
+
+PARAMS = SamplingParams(temperature=0.8, seed=3, max_tokens=20, ignore_eos=True)
+
+
+def test_counts_agree_with_the_answers(plain: LLM) -> None:
+    llm = plain.with_speculation(
+        {"method": "own_layers", "num_layers": 2, "num_speculative_tokens": 3, "adaptive": False}
+    )
+    results = llm.generate(["abc", "cab", "abcabc"], PARAMS)
+    stats = [result.outputs[0].stats for result in results]
+    found = llm.metrics()
+    drafted = found["drafters"]["own_layers"]
+    assert found["requests"] == {"length": 3}
+    assert found["prompt_tokens"] == 3 + 3 + 6
+    assert found["emitted_tokens"] == sum(each["emitted_tokens"] for each in stats) == 60
+    assert found["rounds"] == sum(each["target_passes"] for each in stats)
+    assert found["tokens_per_pass"] == 60 / found["passes"]
+    assert drafted["num_draft_tokens"] == sum(each["draft_tokens"] for each in stats)
+    assert drafted["num_accepted_tokens"] == sum(each["accepted_tokens"] for each in stats)
+    assert sum(drafted["accepted_per_position"]) == drafted["num_accepted_tokens"]
+    assert sum(drafted["drafted_per_position"]) == drafted["num_draft_tokens"]
+    assert found["num_running"] == found["num_waiting"] == 0
+    assert found["num_free_pages"] == found["num_pages"]
+
+
+def test_outcomes_and_shared_prompts(plain: LLM) -> None:
+    llm = plain.with_speculation(None)
+    prompt = [1, 2, 3, 4] * 10
+    llm.generate(prompt, PARAMS)
+    assert llm.generate(prompt, PARAMS)[0].num_cached_tokens == 39
+    stream = llm.stream(prompt, PARAMS)
+    next(stream)
+    stream.close()  # type: ignore[attr-defined]
+    found = llm.metrics()
+    assert found["requests"] == {"length": 2, "abort": 1}
+    assert (found["prompt_tokens"], found["cached_prompt_tokens"]) == (120, 78)
+
+
+def test_a_preempted_prompt_counts_once(tiny_path: Path) -> None:
+    llm = LLM(tiny_path, speculative_config=None, kv_cache_memory="160KB")
+    llm.generate([[idx] * 9 for idx in range(8)], PARAMS.with_(max_tokens=80))
+    found = llm.metrics()
+    assert found["preemptions"] > 0
+    assert found["prompt_tokens"] == 72
+
+
+def test_a_tree_counts_every_node_at_its_depth() -> None:
+    metrics = Metrics()
+    proposal = Proposal.chain([1, 2, 3])
+    metrics.emitted("x", proposal, Verdict((0, 1), (1, 2, 9), Origin.RECOVERED))
+    metrics.emitted("x", proposal, Verdict((), (9,), Origin.RECOVERED))
+    metrics.emitted(None, Proposal.empty(), Verdict((), (9,), Origin.PLAIN))
+    found = metrics.snapshot()
+    assert found["drafters"]["x"] == {
+        "num_drafts": 2,
+        "num_draft_tokens": 6,
+        "num_accepted_tokens": 2,
+        "drafted_per_position": [2, 2, 2],
+        "accepted_per_position": [1, 1, 0],
+    }
+    assert (found["rounds"], found["emitted_tokens"]) == (3, 5)
+
+
+def test_a_snapshot_is_a_copy(plain: LLM) -> None:
+    before = plain.metrics()
+    before["requests"]["stop"] = -1
+    assert plain.metrics()["requests"].get("stop") != -1

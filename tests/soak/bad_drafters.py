@@ -1,0 +1,98 @@
+"""Drafters that throw and drafters that talk nonsense."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any, cast
+
+import numpy as np
+
+from forerun.drafters import Budget, Drafter, RequestView
+from forerun.types import Draw, Proposal, Tree, Verdict
+
+
+class Throwing:
+    """Guesses as another drafter does, and throws now and then, wherever it is called."""
+
+    def __init__(self, drafter: Drafter, rng: Random, rate: float = 0.01) -> None:
+        self._drafter = drafter
+        self._rng = rng
+        self._rate = rate
+
+    @property
+    def offers(self) -> bool:
+        return self._drafter.offers
+
+    def _maybe_throw(self) -> None:
+        if self._rng.random() < self._rate:
+            raise RuntimeError("thrown at random")
+
+    def begin(self, request: RequestView) -> None:
+        self._drafter.begin(request)
+        self._maybe_throw()
+
+    def propose(self, requests: Sequence[RequestView], budgets: Sequence[Budget]) -> list[Proposal]:
+        self._maybe_throw()
+        return self._drafter.propose(requests, budgets)
+
+    def commit(self, request: RequestView, verdict: Verdict) -> None:
+        self._drafter.commit(request, verdict)
+        self._maybe_throw()
+
+    def end(self, request: RequestView) -> None:
+        self._drafter.end(request)
+        self._maybe_throw()
+
+
+class Garbage:
+    """Guesses token 1 and now and then something that is no proposal for anybody."""
+
+    def __init__(self, vocab_size: int, rng: Random, offers: bool, rate: float = 0.05) -> None:
+        self.offers = offers
+        self._vocab_size = vocab_size
+        self._rng = rng
+        self._rate = rate
+
+    def begin(self, request: RequestView) -> None:
+        pass
+
+    def propose(self, requests: Sequence[RequestView], budgets: Sequence[Budget]) -> list[Proposal]:
+        if self._rng.random() < self._rate / 4:
+            return [Proposal.empty()] * (len(requests) + 1)
+        return [self._answer(budget) for budget in budgets]
+
+    def commit(self, request: RequestView, verdict: Verdict) -> None:
+        pass
+
+    def end(self, request: RequestView) -> None:
+        pass
+
+    def _answer(self, budget: Budget) -> Proposal:
+        if self._rng.random() >= self._rate:
+            return Proposal.chain([1] * budget.depth)
+        wide = np.full(self._vocab_size + 9, 1 / (self._vocab_size + 9))
+        nonsense: list[Any] = [
+            lambda: Proposal.chain([self._vocab_size]),
+            lambda: Proposal.chain([10**12]),
+            lambda: Proposal.chain([-1]),
+            lambda: Proposal.chain([1] * (budget.depth + 1)),
+            lambda: Proposal.chain([1] * 5000),
+            lambda: Proposal.chain([1], [wide]),
+            lambda: Proposal.chain(cast(Any, [1.5])),
+            lambda: Proposal.chain(cast(Any, ["a"])),
+            lambda: bush(64),
+            lambda: Proposal(Tree((0,)), (1,), (Draw(0),)),
+            lambda: Proposal(Tree((-1, -1)), (1, 1), (Draw(0), Draw(1))),
+            lambda: Proposal(Tree((-1,)), (1,), ()),
+            lambda: None,
+            lambda: [1, 2, 3],
+        ]
+        answer: Proposal = self._rng.choice(nonsense)()
+        return answer
+
+
+def bush(num_children: int) -> Proposal:
+    """Far more siblings than anybody asked for."""
+    parents, tokens = (-1,) * num_children, tuple(range(num_children))
+    return Proposal(Tree(parents), tokens, tuple(map(Draw, range(num_children))))

@@ -1,0 +1,205 @@
+"""Preempted, evicted, recomputed, cancelled, beside anybody: every answer is the one that the same
+request gets alone without speculation. A few here, thousands in `make soak`."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from forerun.bench.named_prompts import named_prompts
+from forerun.drafters import Budget
+from forerun.engine import LLM
+from forerun.engine.engine import Engine
+from forerun.engine.guarded_drafters import GuardedDrafters
+from forerun.engine.intake import Intake
+from forerun.engine.planner import Adaptive, FixedDepth, Planner
+from forerun.engine.speculation import Speculation
+from tests.soak.bad_drafters import Garbage, Throwing
+from tests.soak.crowd import Alone, Tell, assert_equal_to_alone
+from tests.soak.questions import Asked, Questions, in_company
+
+CANCEL_RATE = 0.2
+NUM_PAGES = 14  # of 16 rows, for 8 seats that may need 10 pages each
+CEILING = Budget(4, 2)
+
+
+@pytest.fixture
+def tell(request: pytest.FixtureRequest) -> Tell:
+    """A line on the terminal where a person waits for minutes."""
+    if request.node.get_closest_marker("soak") is None:
+        return lambda _: None
+    reporter: Any = request.config.pluginmanager.getplugin("terminalreporter")
+
+    def write(text: str) -> None:
+        reporter.write_line(f"{request.node.name}: {text}")
+        reporter.flush()
+
+    return write
+
+
+@pytest.fixture(scope="module")
+def alone(plain: LLM) -> Alone:
+    return Alone(plain)
+
+
+@pytest.fixture(scope="module")
+def questions(plain: LLM) -> Questions:
+    texts = [
+        "the cat sat on the mat. the dog sat on the cat. the mat sat on the dog.",
+        "the cat sat on the mat. a b c d e f g h i j k l m n o p q r s t u v w x y z",
+        "abcabcabcabcabcabcabcabcabcabcabcabc",
+        "once, upon a time.\nonce, upon a time.\nonce, upon",
+    ]
+    return Questions(
+        texts=[plain.tokenizer.encode(text) for text in texts],
+        max_prompt=45,
+        max_tokens=110,
+        stops=["ab", "e ", "the", "zq"],
+        token_ids=range(30),
+    )
+
+
+@pytest.fixture
+def crowded(tiny_path: Path, tiny_draft_path: Path, plain: LLM, backend: str) -> LLM:
+    """Six drafters of which two are models, and hardly any memory."""
+    config = {
+        "method": "hybrid",
+        "methods": ["suffix", "prompt_lookup", "bigram", "random", "own_layers", "draft_model"],
+        "model": str(tiny_draft_path), "num_layers": 2,
+        "num_speculative_tokens": CEILING.depth, "num_branches": CEILING.num_branches,
+    }  # fmt: skip
+    page_bytes = 16 * plain.model.row_bytes // 3 * (3 + 2 + 1)  # layers: target, own, draft
+    return LLM(
+        tiny_path,
+        speculative_config=config,
+        max_model_len=160,
+        kv_cache_memory=page_bytes * NUM_PAGES * (3 if backend == "slotted" else 1),
+        kv_cache_backend=backend,
+        kernels=plain.model.kernels,
+    )
+
+
+@pytest.fixture
+def backend() -> str:
+    return "paged"
+
+
+def speculation_of(llm: LLM) -> Speculation:
+    speculation = llm.engine.core.speculation
+    assert speculation is not None
+    return speculation
+
+
+def by_rule(llm: LLM) -> LLM:
+    """Always guess as deep as allowed, so that a run depends on its seed alone."""
+    rule = FixedDepth("suffix", CEILING.depth, CEILING.num_branches)
+    return with_speculation(llm, replace(speculation_of(llm), planner=rule))
+
+
+def with_speculation(llm: LLM, speculation: Speculation) -> LLM:
+    llm.engine = Engine(replace(llm.engine.core, speculation=speculation))
+    llm.intake = Intake(llm.tokenizer, llm.engine.core)
+    return llm
+
+
+def drawn(questions: Questions, num: int, rng: Random, llm: LLM) -> list[Asked]:
+    """Each question is asked about twice, so that `Alone` answers half as often."""
+    pool = [questions.draw(rng) for _ in range(1 + num // 2)]
+    drafters = list(speculation_of(llm).drafters.drafters)
+    return [in_company(rng.choice(pool), rng, drafters, CANCEL_RATE) for _ in range(num)]
+
+
+def sizes(few: int, many: int) -> list[Any]:
+    return [few, pytest.param(many, marks=pytest.mark.soak)]
+
+
+@pytest.mark.parametrize("num", sizes(30, 3500))
+def test_in_a_crowded_pool(
+    num: int, crowded: LLM, alone: Alone, questions: Questions, tell: Tell
+) -> None:
+    rng, llm = Random(num), by_rule(crowded)
+    found = assert_equal_to_alone(llm, alone, drawn(questions, num, rng, llm), rng, tell)
+    assert found["preemptions"] > 0
+    assert found["evictions"] > 0
+    assert found["requests"]["abort"] > 0
+    assert set(found["drafters"]) == set(speculation_of(llm).drafters.drafters)
+
+
+@pytest.mark.parametrize("num", sizes(12, 1000))
+def test_when_the_controller_chooses(
+    num: int, crowded: LLM, alone: Alone, questions: Questions, tell: Tell
+) -> None:
+    rng = Random(num)
+    asked = drawn(questions, num, rng, crowded)
+    found = assert_equal_to_alone(crowded, alone, asked, rng, tell)
+    assert num < 100 or (found["preemptions"] > 0 and found["evictions"] > 0)
+
+
+@pytest.mark.parametrize("backend", ["slotted"])
+@pytest.mark.parametrize("num", sizes(10, 500))
+def test_with_a_slot_for_each(
+    num: int, crowded: LLM, alone: Alone, questions: Questions, tell: Tell
+) -> None:
+    rng, llm = Random(num), by_rule(crowded)
+    assert_equal_to_alone(llm, alone, drawn(questions, num, rng, llm), rng, tell)
+
+
+@pytest.mark.parametrize("num", sizes(20, 1000))
+@pytest.mark.parametrize("is_adaptive", [False, True])
+def test_with_drafters_that_throw_or_talk_nonsense(
+    num: int, is_adaptive: bool, crowded: LLM, alone: Alone, questions: Questions, tell: Tell
+) -> None:
+    rng = Random(num)
+    llm = with_bad_drafters(crowded, rng, is_adaptive)
+    asked = drawn(questions, num, rng, llm)
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        found = assert_equal_to_alone(llm, alone, asked, rng, tell)
+    assert found["drafter_failures"] > 0
+    assert 0 < len(heard) <= len(speculation_of(llm).drafters.drafters)  # each is named once
+
+
+def with_bad_drafters(llm: LLM, rng: Random, is_adaptive: bool) -> LLM:
+    speculation = speculation_of(llm)
+    good, vocab_size = speculation.drafters.drafters, speculation.drafters.vocab_size
+    bad: dict[str, Any] = {name: Throwing(drafter, rng) for name, drafter in good.items()}
+    bad["garbage"] = Garbage(vocab_size, rng, offers=False)
+    bad["garbage offered"] = Garbage(vocab_size, rng, offers=True)
+    guarded = GuardedDrafters(bad, vocab_size)
+    planner: Planner = FixedDepth("suffix", CEILING.depth, CEILING.num_branches)
+    if is_adaptive:
+        assert isinstance(speculation.planner, Adaptive)
+        planner = Adaptive(speculation.planner._controller, guarded, CEILING)
+    return with_speculation(llm, Speculation(guarded, planner, speculation.pools))
+
+
+@pytest.mark.soak
+def test_on_smollm2(smollm2_path: Path, tell: Tell) -> None:
+    plain = LLM(smollm2_path, max_model_len=512, speculative_config=None)
+    config = {"method": "hybrid", "methods": ["suffix", "bigram", "own_layers"], "num_layers": 3}
+    crowded = LLM(
+        smollm2_path,
+        max_model_len=512,
+        speculative_config={**config, "num_speculative_tokens": 4, "num_branches": 2},
+        kv_cache_memory=36 * 16 * plain.model.row_bytes * (30 + 3) // 30,
+        kernels=plain.model.kernels,
+    )
+    rng, llm = Random(2), by_rule(crowded)
+    texts = [plain.tokenizer.encode(prompt.text) for prompt in named_prompts(60)]
+    system = plain.tokenizer.encode("You are a helpful assistant. Answer in one sentence. " * 4)
+    questions = Questions(
+        texts=[*texts, *(system + text for text in texts)],
+        max_prompt=120,
+        max_tokens=60,
+        stops=[".", "\n\n", " the ", "?"],
+        token_ids=range(1000),
+    )
+    asked = drawn(questions, 200, rng, llm)
+    found = assert_equal_to_alone(llm, Alone(plain), asked, rng, tell)
+    assert found["preemptions"] > 0
+    assert found["evictions"] > 0
