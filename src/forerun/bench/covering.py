@@ -13,10 +13,8 @@ Cell = dict[str, Any]
 _Pair = tuple[str, int, str, int]  # factor, level of it, another factor, level of that
 
 
-def covering_cells(
-    factors: Mapping[str, Sequence[Any]], seed: int, min_cells: int = 0
-) -> list[Cell]:
-    """Cells that cover every pair of levels of every two factors, at least `min_cells` of them.
+def covering_cells(factors: Mapping[str, Sequence[Any]], seed: int) -> list[Cell]:
+    """Cells that cover every pair of levels of every two factors.
 
     Greedy: each cell starts from a pair that is still missing and is completed at random several
     times; the completion that covers most is taken.
@@ -29,8 +27,6 @@ def covering_cells(
         cell = _best_cell(factors, names, missing, rng)
         missing -= _pairs(cell, names)
         cells.append(cell)
-    while len(cells) < min_cells:
-        cells.append(_completed({}, factors, names, rng))
     return [{name: factors[name][level] for name, level in cell.items()} for cell in cells]
 
 

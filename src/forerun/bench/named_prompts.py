@@ -7,6 +7,7 @@ from typing import Final
 
 from forerun.bench.data_files import read_rows
 from forerun.errors import InvalidOption
+from forerun.models.tokenizer import Tokenizer
 
 NUM_PROMPTS: Final = 200
 
@@ -17,6 +18,10 @@ class NamedPrompt:
     source: str  # the data set, as data/README.md lists it
     category: str
     text: str
+
+    def encode(self, tokenizer: Tokenizer) -> list[int]:
+        """As a user's message."""
+        return tokenizer.encode_chat([{"role": "user", "content": self.text}])
 
 
 def named_prompts(num: int = NUM_PROMPTS) -> list[NamedPrompt]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from forerun.bench.covering import covering_cells
 from forerun.bench.named_prompts import NamedPrompt
+from forerun.bench.proof_sample import BRANCHES, Choices, Run, sample_runs
 from forerun.engine import LLM, CompletionOutput
 from forerun.types import SamplingParams
 
@@ -28,18 +28,15 @@ SAMPLING: Final[dict[str, dict[str, Any]]] = {
     },
 }
 
-_BATCH: Final = 8  # cells that share a drafter run side by side: a batch must not matter either
+BATCH: Final = 8  # runs that share a drafter go side by side: a batch must not matter either
+
+Tell = Callable[[int, str], None]  # so many runs are done, and of which drafter
 
 
 @dataclass(frozen=True)
-class Cell:
+class Cell(Run):
     """One run of the sample and what came of it."""
 
-    prompt: str
-    method: str
-    num_branches: int
-    sampling: str
-    depth: int
     num_tokens: int
     target_passes: int
     draft_tokens: int
@@ -68,117 +65,95 @@ def speculative_methods(model: str, num_layers: int) -> dict[str, dict[str, Any]
 
 
 class Proof:
-    """A covering sample of prompts × drafters × shapes × sampling × depths, ready to run."""
+    """A covering sample of prompts × drafters × shapes × sampling × depths, ready to run.
+
+    Each drafter has one engine, built for the deepest and widest proposals; every request brings
+    its own ceiling, so a batch mixes depths and branches.
+    """
 
     def __init__(
         self,
         llm: LLM,
         prompts: Sequence[NamedPrompt],
-        methods: dict[str, dict[str, Any]],
+        methods: Mapping[str, dict[str, Any]],
         max_depth: int,
         num_tokens: int,
         seed: int,
         min_cells: int = 0,
     ) -> None:
-        self._plain = llm.with_speculation(None)
         self._llm = llm
-        self._prompts = {prompt.name: prompt for prompt in prompts}
+        self._plain = llm.with_speculation(None)
+        self._prompts = {prompt.name: prompt.encode(llm.tokenizer) for prompt in prompts}
         self._methods = methods
+        self._max_depth = max_depth
         self._num_tokens = num_tokens
         self._seed = seed
-        factors: dict[str, Sequence[Any]] = {
-            "prompt": list(self._prompts),
-            "method": list(methods),
-            "num_branches": [1, 2],
-            "sampling": list(SAMPLING),
-            "depth": list(range(1, max_depth + 1)),
-        }
-        self.cells = covering_cells(factors, seed, min_cells)
-
-    def run(self, on_progress: Callable[[int], None] = lambda _: None) -> Iterator[Cell]:
-        """Run every cell; first what plain decoding says, then each drafter."""
-        expected = self._plain_tokens(on_progress)
-        keys = ("method", "num_branches", "depth")
-        ordered = sorted(self.cells, key=lambda cell: [cell[key] for key in keys])
-        for shared, group in itertools.groupby(ordered, lambda cell: [cell[key] for key in keys]):
-            llm = self._speculating(*shared)
-            for batch in _batches(group):
-                outputs = self._generate(llm, batch)
-                on_progress(len(batch))
-                for cell, output in zip(batch, outputs, strict=True):
-                    yield _judged(cell, output, expected[cell["prompt"], cell["sampling"]])
+        self._expected: dict[tuple[str, str], tuple[int, ...]] = {}
+        choices = Choices(list(self._prompts), list(methods), list(SAMPLING), max_depth)
+        self.runs = sample_runs(choices, seed, min_cells)
 
     @property
-    def num_runs(self) -> int:
-        """All runs, plain ones included."""
-        return len(self.cells) + len(self._plain_cells())
+    def num_plain(self) -> int:
+        """Plain runs that the others are compared with."""
+        return len({(run.prompt, run.sampling) for run in self.runs})
 
-    def _plain_cells(self) -> list[dict[str, Any]]:
-        pairs = sorted({(cell["prompt"], cell["sampling"]) for cell in self.cells})
-        return [{"prompt": prompt, "sampling": sampling} for prompt, sampling in pairs]
+    def run(self, tell: Tell = lambda *_: None) -> Iterator[Cell]:
+        """Drafter by drafter; plain decoding, each prompt truly alone, when it is first needed."""
+        for method in self._methods:
+            llm = self._speculating(method)
+            for batch in _batches([run for run in self.runs if run.method == method]):
+                expected = [self._plain_tokens(run, tell) for run in batch]
+                outputs = self._generate(llm, batch)
+                tell(len(batch), method)
+                yield from map(_judged, batch, outputs, expected)
 
-    def _plain_tokens(
-        self, on_progress: Callable[[int], None]
-    ) -> dict[tuple[str, str], tuple[int, ...]]:
-        """Each prompt alone, without speculation."""
-        found = {}
-        for cell in self._plain_cells():
-            (output,) = self._generate(self._plain, [cell])
-            found[cell["prompt"], cell["sampling"]] = output.token_ids
-            on_progress(1)
-        return found
-
-    def _speculating(self, method: str, num_branches: int, depth: int) -> LLM:
-        options = {"num_branches": num_branches, "num_speculative_tokens": depth, "adaptive": False}
-        return self._llm.with_speculation({**self._methods[method], **options})
-
-    def _generate(self, llm: LLM, cells: Sequence[dict[str, Any]]) -> list[CompletionOutput]:
-        messages = [
-            [{"role": "user", "content": self._prompts[cell["prompt"]].text}] for cell in cells
-        ]
-        params = [
-            SamplingParams(
-                max_tokens=self._num_tokens,
-                ignore_eos=True,
-                seed=self._seed,
-                **SAMPLING[cell["sampling"]],
+    def _plain_tokens(self, run: Run, tell: Tell) -> tuple[int, ...]:
+        key = (run.prompt, run.sampling)
+        if key not in self._expected:
+            (answer,) = self._plain.generate(
+                self._prompts[run.prompt], self._params(run), cache_salt=" · ".join(key)
             )
-            for cell in cells
-        ]
-        return [result.outputs[0] for result in llm.chat(messages, params)]
+            self._expected[key] = answer.outputs[0].token_ids
+            tell(1, "plain")
+        return self._expected[key]
 
+    def _speculating(self, method: str) -> LLM:
+        ceiling = {"num_speculative_tokens": self._max_depth, "num_branches": max(BRANCHES)}
+        return self._llm.with_speculation({**self._methods[method], **ceiling, "adaptive": False})
 
-def _batches(cells: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    remaining = iter(cells)
-    while batch := list(itertools.islice(remaining, _BATCH)):
-        yield batch
-
-
-def _judged(cell: dict[str, Any], output: CompletionOutput, expected: tuple[int, ...]) -> Cell:
-    differing = (
-        idx
-        for idx, (got, want) in enumerate(
-            itertools.zip_longest(output.token_ids, expected, fillvalue=None)
+    def _generate(self, llm: LLM, runs: Sequence[Run]) -> list[CompletionOutput]:
+        answers = llm.generate(
+            [self._prompts[run.prompt] for run in runs],
+            [self._params(run) for run in runs],
+            speculation=[
+                {"num_speculative_tokens": run.depth, "num_branches": run.num_branches}
+                for run in runs
+            ],
         )
-        if got != want
-    )
+        return [answer.outputs[0] for answer in answers]
+
+    def _params(self, run: Run) -> SamplingParams:
+        return SamplingParams(
+            max_tokens=self._num_tokens,
+            ignore_eos=True,
+            seed=self._seed,
+            **SAMPLING[run.sampling],
+        )
+
+
+def _batches(runs: Sequence[Run]) -> Iterator[Sequence[Run]]:
+    for first in range(0, len(runs), BATCH):
+        yield runs[first : first + BATCH]
+
+
+def _judged(run: Run, output: CompletionOutput, expected: tuple[int, ...]) -> Cell:
+    pairs = itertools.zip_longest(output.token_ids, expected)
+    differing = (idx for idx, (got, want) in enumerate(pairs) if got != want)
     return Cell(
-        **cell,
+        **asdict(run),
         num_tokens=len(output.token_ids),
         target_passes=output.stats["target_passes"],
         draft_tokens=output.stats["draft_tokens"],
         accepted_tokens=output.stats["accepted_tokens"],
         first_difference=next(differing, None),
     )
-
-
-def as_record(cells: Sequence[Cell]) -> dict[str, Any]:
-    """Figures over all cells, then every cell."""
-    return {
-        "num_cells": len(cells),
-        "num_different": sum(cell.first_difference is not None for cell in cells),
-        "num_tokens": sum(cell.num_tokens for cell in cells),
-        "target_passes": sum(cell.target_passes for cell in cells),
-        "accepted_tokens": sum(cell.accepted_tokens for cell in cells),
-        "cells": [asdict(cell) for cell in cells],
-    }

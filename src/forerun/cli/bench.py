@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -25,8 +24,10 @@ from forerun.cli.bench_options import (
     split,
 )
 from forerun.cli.cache_dir import cache_dir
+from forerun.cli.circumstances import machine_facts, model_facts, model_path, own_commit
 from forerun.cli.engine_options import EngineOptions, engine_options
 from forerun.cli.group import INTERRUPTED
+from forerun.cli.progress import progress
 from forerun.cli.shared_options import takes
 from forerun.errors import InvalidOption, unknown_name
 
@@ -99,7 +100,7 @@ def _measure(
     try:
         llm = load_with_room(engine, options.max_tokens)
         session = _session(engine, options, llm, opened, path)
-        return _run_with_bar(session, llm)
+        return _run_with_progress(session, llm)
     finally:
         for peer in {contender.peer for contender in opened}:
             peer.close()
@@ -173,11 +174,10 @@ def _open_peers(
 
 def _open(name: str, engine: EngineOptions, options: BenchOptions, wanted: PeerOptions) -> Peer:
     from forerun.bench.peers import open_peer
-    from forerun.models.store import find_model
 
     return open_peer(
         name,
-        find_model(engine.model, cache_dir(os.environ)).resolve(),
+        model_path(engine.model),
         threads=engine.num_threads or _num_cores(),
         max_len=max_len_for(options.max_tokens),
         python=wanted.peer_python,
@@ -196,25 +196,15 @@ def _modes(peer: Peer, wanted: str) -> list[str]:
 def _facts(
     engine: EngineOptions, options: BenchOptions, llm: LLM, peers: list[PeerContender]
 ) -> Facts:
-    from forerun.bench.identity import commit_of, model_identity, versions
+    from forerun.bench.identity import versions
     from forerun.bench.session import Facts
-    from forerun.cli.machine import read_cpu, read_memory
-    from forerun.models.store import find_model
 
-    cpu = read_cpu()
-    path = find_model(engine.model, cache_dir(os.environ)).resolve()
     others = {k: v for c in peers for k, v in c.peer.about["versions"].items()}
     return Facts(
-        commit=commit_of(Path(__file__).parent),
-        machine={
-            "cpu": cpu.name,
-            "num_cores": cpu.num_cores,
-            "features": list(cpu.features),
-            "architecture": platform.machine(),
-            "memory_bytes": read_memory().total_bytes,
-        },
+        commit=own_commit(),
+        machine=machine_facts(),
         versions=versions(others),
-        model=model_identity(Path(engine.model).name, path),
+        model=model_facts(engine.model),
         settings={
             **asdict(options),
             "threads": engine.num_threads or _num_cores(),
@@ -225,17 +215,10 @@ def _facts(
     )
 
 
-def _run_with_bar(session: Session, llm: LLM) -> Record:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-    from rich.progress import TimeRemainingColumn as Remaining
-
+def _run_with_progress(session: Session, llm: LLM) -> Record:
     side = session.side
-    total = side.num_runs + len(side.engines) + len(side.peers)
-    columns = (BarColumn(), MofNCompleteColumn(), Remaining(), TextColumn("{task.description}"))
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("warming up", total=total)
-        return session.run(llm, lambda done: bar.update(task, advance=1, description=done))
+    with progress("answers", side.num_runs + len(side.engines) + len(side.peers)) as advance:
+        return session.run(llm, lambda done: advance(1, done))
 
 
 def _num_cores() -> int:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from forerun.cli.cache_dir import cache_dir
+from forerun.cli.circumstances import circumstances, model_facts
 from forerun.cli.engine_options import EngineOptions
 
 
@@ -18,7 +19,6 @@ def bench_kernels(num_threads: int | None, record: Path | None, plot: Path | Non
     from forerun.bench.kernel_views import kernel_table, save_kernel_plot
     from forerun.bench.kernels import measure_kernels
     from forerun.bench.record import write_whole
-    from forerun.cli.proof import describe_run
     from forerun.kernels.cpu import CpuKernels
 
     console = Console(highlight=False)
@@ -29,7 +29,7 @@ def bench_kernels(num_threads: int | None, record: Path | None, plot: Path | Non
         )
     console.print(kernel_table(report))
     if record is not None:
-        write_whole(record, json.dumps(describe_run() | report.as_dict(), indent=1))
+        write_whole(record, json.dumps(circumstances() | report.as_dict(), indent=1))
     if plot is not None:
         save_kernel_plot(report, plot)
 
@@ -40,7 +40,6 @@ def bench_passes(engine: EngineOptions, record: Path | None) -> None:
 
     from forerun.bench.passes import measure_passes, pass_table
     from forerun.bench.record import write_whole
-    from forerun.cli.proof import describe_run
 
     console = Console(highlight=False)
     model = replace(engine, speculative_config=None).load().model
@@ -48,5 +47,8 @@ def bench_passes(engine: EngineOptions, record: Path | None) -> None:
         report = measure_passes(model)
     console.print(pass_table(report))
     if record is not None:
-        described = describe_run() | {"model": engine.model, "kernels": model.kernels.name}
+        described = circumstances() | {
+            "model": model_facts(engine.model),
+            "kernels": model.kernels.name,
+        }
         write_whole(record, json.dumps(described | report.as_dict(), indent=1))

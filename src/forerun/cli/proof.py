@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from forerun.cli.cache_dir import cache_dir
+from forerun.cli.circumstances import circumstances
 from forerun.cli.engine_options import DEFAULT_MODEL
+from forerun.cli.group import INTERRUPTED
+from forerun.cli.progress import progress
 
 if TYPE_CHECKING:
-    from forerun.bench.proof import Cell, Proof
+    from forerun.bench.named_prompts import NamedPrompt
+    from forerun.bench.proof import Cell
+    from forerun.engine import LLM
+
+_WRITE_EVERY_SECONDS: Final = 30.0
+_HOW_DRAWN: Final = (
+    "every pair among drafter, branches, sampling and depth, and every prompt with every drafter; "
+    "beyond that with weight 1/(depth² · branches); two sampling settings a prompt"
+)
 
 
 def proof(
@@ -32,22 +46,93 @@ def proof(
     Every pair of choices appears together at least once. Exit code 1 if one token differs.
     """
     from forerun.bench.named_prompts import named_prompts
-    from forerun.bench.proof import Proof, as_record, speculative_methods
-    from forerun.bench.record import write_whole
+    from forerun.bench.proof import Proof, speculative_methods
+
+    prompts = named_prompts(num_prompts)
+    llm, path = _load(model, prompts, num_tokens)
+    methods = speculative_methods(str(path), draft_layers)
+    sample = Proof(llm, prompts, methods, max_depth, num_tokens, seed, min_cells)
+    settings = {
+        "prompts": num_prompts,
+        "tokens": num_tokens,
+        "max_depth": max_depth,
+        "min_cells": min_cells,
+        "draft_layers": draft_layers,
+        "seed": seed,
+        "sample": _HOW_DRAWN,
+        "num_plain_runs": sample.num_plain,
+    }
+    report = Report(record, _head(model, path, llm, settings))
+    with progress("runs", len(sample.runs) + sample.num_plain) as advance:
+        report.follow(sample.run(advance))
+    conclude(report)
+
+
+def _load(model: str, prompts: Sequence[NamedPrompt], num_tokens: int) -> tuple[LLM, Path]:
+    """With a context for the longest of the prompts, and no longer."""
+    from forerun.bench.proof import BATCH
     from forerun.cli.pull import pull_with_progress
     from forerun.engine import LLM
+    from forerun.models.opening import load_tokenizer, open_checkpoint
     from forerun.models.sources import SOURCES
 
     folder = cache_dir(os.environ)
     path = pull_with_progress(model, folder) if model in SOURCES else Path(model)
-    llm = LLM(path, max_model_len=512, cache_dir=folder)
-    methods = speculative_methods(str(path), draft_layers)
-    sample = Proof(llm, named_prompts(num_prompts), methods, max_depth, num_tokens, seed, min_cells)
-    cells = _run(sample)
-    if record is not None:
-        settings = {"prompts": num_prompts, "tokens": num_tokens, "max_depth": max_depth}
-        described = _described(model, path, llm.model.kernels.name, settings | {"seed": seed})
-        write_whole(record, _as_json(described | as_record(cells)))
+    tokenizer = load_tokenizer(open_checkpoint(path, folder))
+    max_len = max(len(prompt.encode(tokenizer)) for prompt in prompts) + num_tokens
+    llm = LLM(
+        path,
+        max_model_len=max_len,
+        max_num_seqs=BATCH,
+        speculative_config=None,
+        cache_dir=folder,
+    )
+    return llm, path
+
+
+def _head(model: str, path: Path, llm: LLM, settings: dict[str, Any]) -> dict[str, Any]:
+    from forerun.bench.identity import model_identity
+
+    identity = {"model": model_identity(model, path), "kernels": llm.model.kernels.name}
+    return circumstances() | identity | {"settings": settings}
+
+
+@dataclass
+class Report:
+    """`path` receives what was run so far, now and then and when it stops."""
+
+    path: Path | None
+    head: dict[str, Any]
+    cells: list[Cell] = field(default_factory=list)
+    is_complete: bool = False
+    began: float = field(default_factory=time.monotonic)
+
+    def follow(self, cells: Iterable[Cell]) -> None:
+        written = self.began
+        try:
+            for cell in cells:
+                self.cells.append(cell)
+                if time.monotonic() - written >= _WRITE_EVERY_SECONDS:
+                    self.write()
+                    written = time.monotonic()
+            self.is_complete = True
+        except KeyboardInterrupt:
+            typer.echo("interrupted: what was run is kept", err=True)
+        self.write()
+
+    def write(self) -> None:
+        from forerun.bench.proof_record import as_json
+        from forerun.bench.record import write_whole
+
+        if self.path is not None:
+            seconds = round(time.monotonic() - self.began, 1)
+            so_far = {"is_complete": self.is_complete, "seconds": seconds}
+            write_whole(self.path, as_json({**self.head, **so_far}, self.cells))
+
+
+def conclude(report: Report) -> None:
+    """A line of figures, and the exit code."""
+    cells = report.cells
     different = [cell for cell in cells if cell.first_difference is not None]
     for cell in different:
         typer.echo(f"DIFFERENT: {cell}")
@@ -59,46 +144,5 @@ def proof(
     )
     if different:
         raise typer.Exit(1)
-
-
-def _run(sample: Proof) -> list[Cell]:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
-
-    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task("runs", total=sample.num_runs)
-        return list(sample.run(lambda num: progress.advance(task, num)))
-
-
-def _described(model: str, path: Path, kernels: str, settings: dict[str, Any]) -> dict[str, Any]:
-    from forerun.bench.identity import model_identity
-
-    identity = {"model": model_identity(model, path), "kernels": kernels, "settings": settings}
-    return describe_run() | identity
-
-
-def describe_run() -> dict[str, Any]:
-    """When, where and with which code something was measured."""
-    from datetime import UTC, datetime
-
-    from forerun.bench.identity import commit_of, versions
-    from forerun.cli.machine import read_cpu
-
-    cpu = read_cpu()
-    return {
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": commit_of(Path(__file__).parent),
-        "machine": {"cpu": cpu.name, "features": list(cpu.features), "num_cores": cpu.num_cores},
-        "versions": versions({}),
-    }
-
-
-def _as_json(record: dict[str, Any]) -> str:
-    """Readable, with one line for each cell."""
-    import json
-
-    cells = record.pop("cells")
-    head = json.dumps(record, indent=1, ensure_ascii=False)[:-2]
-    rows = ",\n".join("  " + json.dumps(cell, ensure_ascii=False) for cell in cells)
-    return f'{head},\n "cells": [\n{rows}\n ]\n}}'
+    if not report.is_complete:
+        raise typer.Exit(INTERRUPTED)

@@ -1,0 +1,66 @@
+"""How far a long measurement is: a bar on a terminal, a line now and then in a log."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final, Protocol
+
+_EVERY_SECONDS: Final = 30.0  # between two lines where nobody draws a bar
+
+
+class Advance(Protocol):
+    def __call__(self, num: int = 1, what: str = "") -> None:
+        """So many more are done; `what` is said beside the count."""
+
+
+@contextmanager
+def progress(unit: str, total: int) -> Iterator[Advance]:
+    """Counts up to `total` on stderr."""
+    if sys.stderr.isatty():
+        with _bar(unit, total) as advance:
+            yield advance
+    else:
+        yield Lines(unit, total)
+
+
+@contextmanager
+def _bar(unit: str, total: int) -> Iterator[Advance]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import TimeRemainingColumn as Remaining
+
+    columns = (BarColumn(), MofNCompleteColumn(), Remaining(), TextColumn("{task.description}"))
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(unit, total=total)
+        yield lambda num=1, what="": bar.update(task, advance=num, description=what or unit)
+
+
+class Lines:
+    """A line at most every half minute, and one at the end."""
+
+    def __init__(self, unit: str, total: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._unit, self._total, self._clock = unit, total, clock
+        self._began = self._said = clock()
+        self._done = 0
+
+    def __call__(self, num: int = 1, what: str = "") -> None:
+        self._done += num
+        now = self._clock()
+        if now - self._said >= _EVERY_SECONDS or self._done == self._total:
+            self._said = now
+            print(self._line(now - self._began, what), file=sys.stderr, flush=True)
+
+    def _line(self, seconds: float, what: str) -> str:
+        left = seconds / max(self._done, 1) * (self._total - self._done)
+        doing = f" · {what}" if what else ""
+        return (
+            f"{self._done} of {self._total} {self._unit} in {_minutes(seconds)}, "
+            f"{_minutes(left)} left{doing}"
+        )
+
+
+def _minutes(seconds: float) -> str:
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
