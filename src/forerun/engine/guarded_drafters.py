@@ -27,6 +27,7 @@ class GuardedDrafters:
     drafters: Mapping[str, Drafter]
     vocab_size: int
     num_parts: int = 1  # trees that one proposal may merge
+    reach: Mapping[str, int] = field(default_factory=dict)  # tokens that one can see, if limited
     failures: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -35,7 +36,11 @@ class GuardedDrafters:
         return (name for name, drafter in self.drafters.items() if drafter.offers)
 
     def names_for(self, request: Request) -> Iterator[str]:
-        return (name for name in self.drafters if request.may_ask(name))
+        """Those that may guess for it, and can."""
+        num_tokens = len(request.tokens)
+        for name in self.drafters:
+            if request.may_ask(name) and num_tokens <= self.reach.get(name, num_tokens):
+                yield name
 
     def begin(self, request: Request) -> None:
         for name in self.names_for(request):
