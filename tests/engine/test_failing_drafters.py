@@ -79,6 +79,18 @@ def test_others_go_on_speculating(plain: LLM) -> None:
     assert sorted(guessed) == [False, False, True, True]
 
 
+@pytest.mark.parametrize("place", ["plan", "observe_round"])
+def test_a_planner_may_fail_too(plain: LLM, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: Any) -> Any:
+        raise RuntimeError("lost the thread")
+
+    monkeypatch.setattr(FixedDepth, place, failing)
+    llm = with_drafter(plain, Broken(""))
+    with pytest.warns(RuntimeWarning, match="lost the thread"):
+        output = llm.generate("abc", PARAMS)[0].outputs[0]
+    assert output.token_ids == plain.generate("abc", PARAMS)[0].outputs[0].token_ids
+
+
 def test_the_first_failure_is_worth_a_warning(plain: LLM) -> None:
     llm = with_drafter(plain, Broken("propose"))
     with pytest.warns(RuntimeWarning, match="only counted") as heard:
