@@ -79,6 +79,7 @@ class Garbage:
             lambda: Proposal.chain([1] * (budget.depth + 1)),
             lambda: Proposal.chain([1] * 5000),
             lambda: Proposal.chain([1], [wide]),
+            lambda: Proposal.chain([1], [wide[9:] / wide[9:].sum()]),  # nonsense in an offer
             lambda: Proposal.chain(cast(Any, [1.5])),
             lambda: Proposal.chain(cast(Any, ["a"])),
             lambda: bush(64),

@@ -83,7 +83,10 @@ class GuardedDrafters:
         if isinstance(answer, Proposal) and not len(answer):
             return answer
         try:
-            return checked_proposal(answer, budget, self.num_parts, self.vocab_size)
+            proposal = checked_proposal(answer, budget, self.num_parts, self.vocab_size)
+            if self.drafters[name].offers and any(d.probs_q is not None for d in proposal.draws):
+                raise InvalidProposal("it offers, so its guesses must be picked and not drawn.")
+            return proposal
         except InvalidProposal as error:
             self.give_up(name, request, error)
             return Proposal.empty()
