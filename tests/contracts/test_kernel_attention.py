@@ -111,3 +111,10 @@ def test_moved_rows_are_read_before_any_is_written(ks: KernelSet) -> None:
         ks.kernels.move_rows(store, slots[sources], slots[targets])
         got = attend(ks, shape, qkv[2:], 2, store, table)
         np.testing.assert_allclose(got[0], naive(shape, qkv[[1, 2, 2]]), atol=1e-6)
+
+
+@pytest.mark.parametrize("head_dim", [4, 16, 64, 80])
+def test_a_store_takes_what_its_rows_take(ks: KernelSet, head_dim: int) -> None:
+    shape = AttentionShape(num_heads=6, num_kv_heads=2, head_dim=head_dim)
+    store = ks.kernels.new_store(shape, num_layers=3, num_slots=48)
+    assert store.k.nbytes + store.v.nbytes == 48 * ks.kernels.row_bytes(shape, num_layers=3)

@@ -194,6 +194,25 @@ def test_one_too_many_is_refused(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> N
     served(llm, body, max_num_waiting=2)
 
 
+def come_and_go(engine: AsyncEngine) -> None:
+    for _ in range(1000):
+        engine.stream("abc", PARAMS).cancel()
+
+
+def test_those_who_come_and_leave_do_not_pile_up(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = Gate(llm, monkeypatch)
+
+    async def body(engine: AsyncEngine) -> None:
+        first = engine.stream("abc", PARAMS)
+        await gate.reached()
+        with pytest.raises(EngineOverloaded):
+            come_and_go(engine)
+        gate.is_open.set()
+        assert await text_of(first)
+
+    served(llm, body, max_num_waiting=2)
+
+
 def test_draining_finishes_what_was_taken(llm: LLM, plain: LLM) -> None:
     alone = texts_alone(plain, PROMPTS) * 3
 
@@ -361,11 +380,13 @@ def test_the_llm_is_not_to_be_used_beside_its_engine(llm: LLM) -> None:
         await engine.generate("abc", PARAMS)
         with pytest.raises(InvalidOption, match="served by an AsyncEngine"):
             llm.generate("abc", PARAMS)
+        with pytest.raises(InvalidOption, match="still answers somebody else"):
+            AsyncEngine(llm)
 
     served(llm, body)
     stream = llm.stream("abc", PARAMS)
     next(stream)
-    with pytest.raises(InvalidOption, match="still answers somebody"):
+    with pytest.raises(InvalidOption, match="still answers somebody else"):
         AsyncEngine(llm)
     stream.close()  # type: ignore[attr-defined]
 

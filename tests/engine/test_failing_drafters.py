@@ -6,16 +6,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from forerun.drafters import Budget, RequestView
 from forerun.engine import LLM
-from forerun.engine.guarded_drafters import GuardedDrafters
+from forerun.engine.guarded_drafters import GuardedDrafters, checked_proposal
 from forerun.engine.planner import Adaptive, FixedDepth
+from forerun.engine.request_options import RequestOptions
 from forerun.engine.speculation import Speculation
+from forerun.errors import InvalidProposal
 from forerun.planning.controller import Controller, Limits
 from forerun.planning.cost_model import CostModel
 from forerun.types import Proposal, SamplingParams, Verdict
+from tests.soak.bad_drafters import nonsense
 
 PARAMS = SamplingParams(temperature=0.8, seed=2, max_tokens=12, ignore_eos=True)
 
@@ -79,6 +83,18 @@ def test_others_go_on_speculating(plain: LLM) -> None:
     assert sorted(guessed) == [False, False, True, True]
 
 
+@pytest.mark.parametrize("place", ["plan", "observe_round"])
+def test_a_planner_may_fail_too(plain: LLM, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: Any) -> Any:
+        raise RuntimeError("lost the thread")
+
+    monkeypatch.setattr(FixedDepth, place, failing)
+    llm = with_drafter(plain, Broken(""))
+    with pytest.warns(RuntimeWarning, match="lost the thread"):
+        output = llm.generate("abc", PARAMS)[0].outputs[0]
+    assert output.token_ids == plain.generate("abc", PARAMS)[0].outputs[0].token_ids
+
+
 def test_the_first_failure_is_worth_a_warning(plain: LLM) -> None:
     llm = with_drafter(plain, Broken("propose"))
     with pytest.warns(RuntimeWarning, match="only counted") as heard:
@@ -102,3 +118,23 @@ def test_an_offer_that_throws_is_the_fault_of_one(plain: LLM) -> None:
         results = llm.generate(["abc", "b", "cab", "a"], PARAMS)
     failures = [result.outputs[0].stats["drafter_failures"] for result in results]
     assert sorted(failures) == [0, 0, 1, 1]
+
+
+@pytest.mark.parametrize("idx", range(len(nonsense(Budget(3, 2), 32))))
+def test_nonsense_is_refused(idx: int) -> None:
+    answer = nonsense(Budget(3, 2), 32)[idx]
+    with pytest.raises((InvalidProposal, TypeError)):
+        checked_proposal(answer(), Budget(3, 2), num_parts=1, vocab_size=32)
+
+
+def test_an_offer_that_was_drawn_is_refused(plain: LLM) -> None:
+    class Drawn(Broken):
+        offers = True
+
+        def propose(self, requests: Sequence[RequestView], _: Any) -> list[Proposal]:
+            return [Proposal.chain([1], [np.full(32, 1 / 32)]) for _ in requests]
+
+    drafters = GuardedDrafters({"drawn": Drawn("")}, vocab_size=32)
+    (request,) = plain.intake.requests("abc", PARAMS, RequestOptions())
+    with pytest.warns(RuntimeWarning, match="picked and not drawn"):
+        assert drafters.ask("drawn", [request], [Budget(2)]) == [Proposal.empty()]

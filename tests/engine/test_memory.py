@@ -9,6 +9,7 @@ import pytest
 
 from forerun.engine import LLM
 from forerun.engine.memory import parse_bytes
+from forerun.engine.request_options import RequestOptions
 from forerun.errors import InvalidOption, RequestTooLarge
 from forerun.types import SamplingParams
 from tests.tiny_model import write_tiny_model
@@ -145,3 +146,14 @@ def test_a_draft_of_shorter_context_stops_at_its_limit(
         num_tokens += len(event.tokens)
     long = plain.generate("ab" * 40, PARAMS)[0].outputs[0]
     assert llm.generate("ab" * 40, PARAMS)[0].outputs[0].token_ids == long.token_ids
+
+
+def test_beyond_its_limit_another_drafter_is_chosen(plain: LLM, short_path: Path) -> None:
+    config = {"method": "hybrid", "methods": ["draft_model", "bigram"], "model": str(short_path)}
+    with pytest.warns(RuntimeWarning, match="longer texts go on without its guesses"):
+        llm = plain.with_speculation(config)
+    speculation = llm.engine.core.speculation
+    assert speculation is not None
+    for num_tokens, names in ((40, ["draft_model", "bigram"]), (41, ["bigram"])):
+        (request,) = llm.intake.requests([1] * num_tokens, PARAMS, RequestOptions())
+        assert list(speculation.drafters.names_for(request)) == names

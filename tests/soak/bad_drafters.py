@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, cast
 
@@ -71,25 +71,29 @@ class Garbage:
     def _answer(self, budget: Budget) -> Proposal:
         if self._rng.random() >= self._rate:
             return Proposal.chain([1] * budget.depth)
-        wide = np.full(self._vocab_size + 9, 1 / (self._vocab_size + 9))
-        nonsense: list[Any] = [
-            lambda: Proposal.chain([self._vocab_size]),
-            lambda: Proposal.chain([10**12]),
-            lambda: Proposal.chain([-1]),
-            lambda: Proposal.chain([1] * (budget.depth + 1)),
-            lambda: Proposal.chain([1] * 5000),
-            lambda: Proposal.chain([1], [wide]),
-            lambda: Proposal.chain(cast(Any, [1.5])),
-            lambda: Proposal.chain(cast(Any, ["a"])),
-            lambda: bush(64),
-            lambda: Proposal(Tree((0,)), (1,), (Draw(0),)),
-            lambda: Proposal(Tree((-1, -1)), (1, 1), (Draw(0), Draw(1))),
-            lambda: Proposal(Tree((-1,)), (1,), ()),
-            lambda: None,
-            lambda: [1, 2, 3],
-        ]
-        answer: Proposal = self._rng.choice(nonsense)()
+        answer: Proposal = self._rng.choice(nonsense(budget, self._vocab_size))()
         return answer
+
+
+def nonsense(budget: Budget, vocab_size: int) -> list[Callable[[], Any]]:
+    """Answers that nobody asked for; some cannot even be made."""
+    wide = np.full(vocab_size + 9, 1 / (vocab_size + 9))
+    return [
+        lambda: Proposal.chain([vocab_size]),
+        lambda: Proposal.chain([10**12]),
+        lambda: Proposal.chain([-1]),
+        lambda: Proposal.chain([1] * (budget.depth + 1)),
+        lambda: Proposal.chain([1] * 5000),
+        lambda: Proposal.chain([1], [wide]),
+        lambda: Proposal.chain(cast(Any, [1.5])),
+        lambda: Proposal.chain(cast(Any, ["a"])),
+        lambda: bush(vocab_size),
+        lambda: Proposal(Tree((0,)), (1,), (Draw(0),)),
+        lambda: Proposal(Tree((-1, -1)), (1, 1), (Draw(0), Draw(1))),
+        lambda: Proposal(Tree((-1,)), (1,), ()),
+        lambda: None,
+        lambda: [1, 2, 3],
+    ]
 
 
 def bush(num_children: int) -> Proposal:

@@ -29,15 +29,14 @@ CEILING = Budget(4, 2)
 
 
 @pytest.fixture
-def tell(request: pytest.FixtureRequest) -> Tell:
+def tell(request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]) -> Tell:
     """A line on the terminal where a person waits for minutes."""
     if request.node.get_closest_marker("soak") is None:
         return lambda _: None
-    reporter: Any = request.config.pluginmanager.getplugin("terminalreporter")
 
     def write(text: str) -> None:
-        reporter.write_line(f"{request.node.name}: {text}")
-        reporter.flush()
+        with capsys.disabled():
+            print(f"\n{request.node.name}: {text}", end="", flush=True)
 
     return write
 

@@ -41,8 +41,8 @@ class AsyncEngine:
             )
         if step_timeout_s is not None and not step_timeout_s > 0:
             raise InvalidOption(f"step_timeout_s={step_timeout_s!r} is not allowed; give > 0.")
-        if not llm.engine.is_idle:
-            raise InvalidOption("this model still answers somebody; let that end first.")
+        if llm.engine.owner is not None or not llm.engine.is_idle:
+            raise InvalidOption("this model still answers somebody else; let that end first.")
         self._llm = llm
         max_num_open = llm.max_num_seqs + max_num_waiting
         self._thread = EngineThread(llm.engine, max_num_open, step_timeout_s)

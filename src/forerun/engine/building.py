@@ -107,7 +107,8 @@ def _build_speculation(
         drafters = {"merge": Merge(list(parts.values()))}
     elif len(parts) > 1 and not config.adaptive:
         drafters = {"hybrid": Hybrid(list(parts.values()))}
-    guarded = GuardedDrafters(drafters, vocab_size, config.num_trees)
+    reach = {name: model.config.max_len for name, model in drafts.items()}
+    guarded = GuardedDrafters(drafters, vocab_size, config.num_trees, reach)
     asked_as = {part: part if part in drafters else next(iter(drafters)) for part in models}
     pools = tuple(DraftPool(asked_as[part], models[part], requests) for part in models)
     return Speculation(guarded, _planner(config, target, guarded), pools)

@@ -6,11 +6,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from threading import get_ident
-from typing import Any
+from typing import Any, Final
 
 from forerun.engine.request import Request
 from forerun.engine.step import Core, Round, step
 from forerun.errors import InvalidOption, RequestFailed
+
+NOBODY: Final = 0  # no thread has this number
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from threading import Condition, Thread, get_ident
 from typing import Final
 
-from forerun.engine.engine import Engine, Stepped, failure
+from forerun.engine.engine import NOBODY, Engine, Stepped, failure
 from forerun.engine.events import Narration
 from forerun.engine.mailbox import Mailbox
 from forerun.engine.request import Request
@@ -52,10 +52,11 @@ class EngineThread:
         self._is_over = False
         self._step_began: float | None = None
         self._is_hung = False
-        self._thread = Thread(target=self._run, name="forerun-engine", daemon=True)
         self._watchdog: Watchdog | None = None
         if step_timeout_s is not None:
             self._watchdog = Watchdog(self.look, step_timeout_s / 4)
+        self._thread = Thread(target=self._run, name="forerun-engine", daemon=True)
+        engine.owner = NOBODY  # from this moment on; the thread says when it is there
         self._thread.start()
 
     # ------------------------------------------------------------------- from any thread
@@ -71,14 +72,19 @@ class EngineThread:
                 raise EngineClosed(self._refusal)
             if self._is_hung:
                 raise self._hung()
-            if len(self._open) + len(posts) > self._max_num_open:
-                raise EngineOverloaded(
-                    f"{len(self._open)} requests run or wait, and {self._max_num_open} may; "
-                    f"try again later, or raise max_num_waiting."
-                )
+            self._check_room(len(posts))
             self._open |= {post.request.id: post for post in posts}
             self._arrivals += posts
             self._changed.notify_all()
+
+    def _check_room(self, num_posts: int) -> None:
+        """Those who came and left during one long step count as well, lest they pile up."""
+        num_open, num_come = len(self._open), len(self._arrivals)
+        if max(num_open, num_come // 2) + num_posts > self._max_num_open:
+            raise EngineOverloaded(
+                f"{num_open} requests run or wait, and {self._max_num_open} may; "
+                f"try again later, or raise max_num_waiting."
+            )
 
     def leave(self, request: Request) -> None:
         """Nobody waits for this one any more; nothing happens if it has ended."""
@@ -107,8 +113,6 @@ class EngineThread:
             post.mailbox.fail(EngineClosed("the engine was closed before this answer ended."))
         while self.is_healthy:
             self._thread.join(_MOMENT)
-        if self._watchdog is not None:
-            self._watchdog.stop()
 
     def look(self) -> None:
         """Whether the step under way takes too long; then its streams need not wait for it."""
@@ -150,6 +154,8 @@ class EngineThread:
             self.refuse(f"the engine stopped ({type(error).__name__}: {error}); start another one.")
             raise
         finally:
+            if self._watchdog is not None:
+                self._watchdog.stop()
             self._engine.owner = None
             with self._changed:
                 self._is_over = True

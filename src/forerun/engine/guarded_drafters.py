@@ -27,6 +27,7 @@ class GuardedDrafters:
     drafters: Mapping[str, Drafter]
     vocab_size: int
     num_parts: int = 1  # trees that one proposal may merge
+    reach: Mapping[str, int] = field(default_factory=dict)  # tokens that one can see, if limited
     failures: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -35,11 +36,15 @@ class GuardedDrafters:
         return (name for name, drafter in self.drafters.items() if drafter.offers)
 
     def names_for(self, request: Request) -> Iterator[str]:
-        return (name for name in self.drafters if request.may_ask(name))
+        """Those that may guess for it, and can."""
+        num_tokens = len(request.tokens)
+        for name in self.drafters:
+            if request.may_ask(name) and num_tokens <= self.reach.get(name, num_tokens):
+                yield name
 
     def begin(self, request: Request) -> None:
         for name in self.names_for(request):
-            self._try(name, request, partial(self.drafters[name].begin, request))
+            self.attempt(name, request, partial(self.drafters[name].begin, request))
 
     def ask(
         self, name: str, requests: Sequence[Request], budgets: Sequence[Budget]
@@ -51,7 +56,7 @@ class GuardedDrafters:
                 raise InvalidProposal(f"{len(answers)} proposals for {len(requests)} requests.")
         except Exception as error:
             if len(requests) == 1:
-                self._give_up(name, requests[0], error)
+                self.give_up(name, requests[0], error)
                 return [Proposal.empty()]
             pairs = zip(requests, budgets, strict=True)
             return [self.ask(name, [request], [budget])[0] for request, budget in pairs]
@@ -63,38 +68,45 @@ class GuardedDrafters:
     def commit(self, request: Request, verdicts: Mapping[str, Verdict]) -> None:
         """`verdicts` by drafter: what was emitted, and how far its own guesses held."""
         for name in self.names_for(request):
-            self._try(name, request, partial(self.drafters[name].commit, request, verdicts[name]))
+            self.attempt(
+                name, request, partial(self.drafters[name].commit, request, verdicts[name])
+            )
 
     def end(self, request: Request) -> None:
         """Forgotten by all that may ever have heard of it."""
         for name, drafter in self.drafters.items():
             if request.options.speculation.allows(name):
-                self._try(name, request, partial(drafter.end, request))
+                self.attempt(name, request, partial(drafter.end, request))
 
     def _checked(self, name: str, request: Request, budget: Budget, answer: object) -> Proposal:
         """The answer, if it is what was asked for."""
         if isinstance(answer, Proposal) and not len(answer):
             return answer
         try:
-            return checked_proposal(answer, budget, self.num_parts, self.vocab_size)
+            proposal = checked_proposal(answer, budget, self.num_parts, self.vocab_size)
+            if self.drafters[name].offers and any(d.probs_q is not None for d in proposal.draws):
+                raise InvalidProposal("it offers, so its guesses must be picked and not drawn.")
+            return proposal
         except InvalidProposal as error:
-            self._give_up(name, request, error)
+            self.give_up(name, request, error)
             return Proposal.empty()
 
-    def _try(self, name: str, request: Request, call: Callable[[], None]) -> None:
+    def attempt(self, name: str, request: Request, call: Callable[[], None]) -> None:
+        """What `name` does for one request may fail."""
         try:
             call()
         except Exception as error:
-            self._give_up(name, request, error)
+            self.give_up(name, request, error)
 
-    def _give_up(self, name: str, request: Request, error: Exception) -> None:
+    def give_up(self, name: str, request: Request, error: Exception) -> None:
+        """`name` failed this request, which goes on without guesses."""
         request.drafter_failed = True
         request.stats.drafter_failures += 1
         self.failures[name] += 1
         if self.failures[name] == 1:
             warnings.warn(
-                f"the drafter {name} failed ({type(error).__name__}: {error}); a request goes on "
-                f"without speculation. Further failures are only counted.",
+                f"the drafter {name} failed ({type(error).__name__}: {error}); its request goes on "
+                f"without speculation, and further failures are only counted.",
                 RuntimeWarning,
                 stacklevel=4,
             )

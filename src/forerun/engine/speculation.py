@@ -5,12 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
 
 from forerun.engine.guarded_drafters import GuardedDrafters
 from forerun.engine.planner import Ask, Planner
 from forerun.engine.pool import Pool
 from forerun.engine.request import Request
 from forerun.types import Proposal, Verdict
+
+_PLANNER: Final = "planner"  # among those that may fail
 
 
 @dataclass(frozen=True)
@@ -29,10 +33,18 @@ class Speculation:
         """What each request spends; nothing where nobody may guess."""
         able = [request for request in requests if any(self.drafters.names_for(request))]
         num_unable = len(requests) - len(able)
-        asks = self.planner.plan(able, num_other_tokens + num_unable) if able else []
+        asks = self._plan(able, num_other_tokens + num_unable) if able else []
         found = dict(zip((request.id for request in able), asks, strict=True))
         num_parts = self.drafters.num_parts
         return [replace(found.get(r.id, Ask()), num_parts=num_parts) for r in requests]
+
+    def _plan(self, requests: Sequence[Request], num_other_tokens: int) -> list[Ask]:
+        try:
+            return self.planner.plan(requests, num_other_tokens)
+        except Exception as error:
+            for request in requests:
+                self.drafters.give_up(_PLANNER, request, error)
+            return [Ask() for _ in requests]
 
     def propose(self, requests: Sequence[Request], asks: Sequence[Ask]) -> list[Proposal]:
         """One proposal per request; drafters are asked once for all who chose them."""
@@ -55,7 +67,8 @@ class Speculation:
         names = list(self.drafters.names_for(request))
         self.drafters.commit(request, {n: emitted if n == guesser else unheard for n in names})
         if names:
-            self.planner.observe_round(request, ask, proposal, emitted)
+            observe = partial(self.planner.observe_round, request, ask, proposal, emitted)
+            self.drafters.attempt(_PLANNER, request, observe)
 
     def end(self, request: Request) -> None:
         self.drafters.end(request)
