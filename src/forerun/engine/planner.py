@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Final, Protocol
 
 from forerun.drafters import Budget, Drafter
@@ -148,7 +149,7 @@ class Adaptive:
         return offers
 
     def observe_draft(self, drafter: str, proposals: Sequence[Proposal], seconds: float) -> None:
-        sizes = Counter(depth for proposal in proposals for depth in proposal.tree.depths)
+        sizes = Counter(chain.from_iterable(proposal.tree.depths for proposal in proposals))
         level_sizes = [sizes[depth] for depth in sorted(sizes)]
         self._controller.observe_draft(drafter, len(proposals), level_sizes, seconds)
 
@@ -186,6 +187,8 @@ def _ask(choice: Choice, idx: int, offers: Mapping[str, Sequence[Proposal]]) -> 
 
 def _chains(proposal: Proposal) -> list[tuple[int, ...]]:
     """The deepest path below each child of the root."""
+    if proposal.depth == len(proposal):
+        return [proposal.tokens] if proposal.tokens else []
     return [proposal.path_tokens(proposal.tree.deepest(c)) for c in proposal.tree.children(ROOT)]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import accumulate, repeat
+from operator import mul
 from typing import Final
 
 from forerun.planning.hit_rate import FixedRate, HitRate
@@ -46,16 +48,16 @@ class AcceptanceEstimate:
         missed = 1 - self.rate
         for rank in range(1, num_branches):
             missed *= 1 - self._sibling(rank).rate
-        gain, below, gains = 1 - missed, self._deeper.rate, []
-        for _ in range(depth):
-            gains.append(gain)
-            gain *= below
-        return gains
+        below = repeat(self._deeper.rate, depth - 1)
+        return list(accumulate(below, mul, initial=1 - missed))
 
     @property
     def rate(self) -> float:
         """The chance of the next first guess."""
-        return self._running * self._again.rate + (1 - self._running) * self._first[0].rate
+        running = self._running
+        if running == 0:
+            return self._first[0].rate
+        return running * self._again.rate + (1 - running) * self._first[0].rate
 
     def observe(
         self, num_guessed: int, num_matched: int, num_known: int = 0, branch: int = 0

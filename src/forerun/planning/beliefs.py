@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple
 
 from forerun.planning.acceptance_estimate import AcceptanceEstimate
 from forerun.planning.open_offers import OpenOffers
@@ -18,10 +17,11 @@ class Beliefs:
         self._offers = OpenOffers()
 
     def of(self, request: int, drafter: str) -> AcceptanceEstimate:
-        own = self._own.setdefault(request, {})
-        if drafter not in own:
-            own[drafter] = AcceptanceEstimate(self.shared(drafter))
-        return own[drafter]
+        try:
+            return self._own[request][drafter]
+        except KeyError:
+            estimate = AcceptanceEstimate(self.shared(drafter))
+            return self._own.setdefault(request, {}).setdefault(drafter, estimate)
 
     def shared(self, drafter: str) -> AcceptanceEstimate:
         return self._shared.setdefault(drafter, AcceptanceEstimate())
@@ -42,13 +42,13 @@ class Beliefs:
         self._offers.add(request, drafter, branches)
 
     def is_offering(self, request: int, drafter: str) -> bool:
-        return drafter in self._offers.drafters(request)
+        return self._offers.has(request, drafter)
 
     def follow(self, request: int, tokens: Sequence[int], used: str | None) -> None:
         """Score every open offer of the request against what was emitted."""
         for drafter in self._offers.drafters(request):
             for score in self._offers.follow(request, drafter, tokens, was_used=drafter == used):
-                self.observe(request, drafter, *astuple(score))
+                self.observe(request, drafter, *score)
 
     def end(self, request: int) -> None:
         self._own.pop(request, None)

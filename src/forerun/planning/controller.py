@@ -66,11 +66,10 @@ class Controller:
             shares = [Share(own[0], len(own[0].gains)) if own else PLAIN for own in lines]
             return self._chosen(standings, allocator.evaluate(shares), Reason.FIXED)
         best = allocator.best(lines)
-        plain = allocator.evaluate([PLAIN] * len(lines))
         is_due = self._baseline.is_due and not num_other_tokens and not self.allowance.is_in_debt
-        if best.num_nodes and is_due:
-            self._baseline_loss = 1 - plain.rate / best.rate
-            return self._chosen(standings, plain, Reason.BASELINE)
+        if best is not allocator.plain and is_due:
+            self._baseline_loss = 1 - allocator.plain.rate / best.rate
+            return self._chosen(standings, allocator.plain, Reason.BASELINE)
         probe = self._find_probe(standings, lines, best, allocator)
         if probe is None:
             return self._chosen(standings, best, Reason.PAYS)
@@ -148,6 +147,8 @@ class Controller:
         best: Allocation,
         allocator: Allocator,
     ) -> Probe | None:
+        if not any(line.is_costly for own in lines for line in own):
+            return None
         estimates = [
             {line.drafter: self.beliefs.of(standing.request, line.drafter) for line in own}
             for standing, own in zip(standings, lines, strict=True)

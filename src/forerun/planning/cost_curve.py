@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from statistics import median
 from typing import Final
 
@@ -96,6 +96,24 @@ class CostCurve:
         slope = (shape[right] - shape[right - 1]) / (sizes[right] - sizes[right - 1])
         return self._speed * (shape[right - 1] + slope * (num_tokens - sizes[right - 1]))
 
+    def seconds_from(self, first: int, num: int) -> list[float]:
+        """`seconds` of `first`, `first` + 1, … tokens: one walk along the lines."""
+        sizes, last, seconds = self._sizes, len(self._sizes) - 1, list[float]()
+        end = first + num
+        while first < end:
+            right = bisect_left(sizes, first + 1)
+            stop = end if right > last else min(end, sizes[right])
+            start = self.seconds(first)
+            slope = (self.seconds(stop) - start) / (stop - first)
+            seconds += [start + slope * step for step in range(stop - first)]
+            first = stop
+        return seconds
+
+    @property
+    def least_slope(self) -> float:
+        """Seconds that one more token adds, where it adds least."""
+        return self._speed * self._least_slope
+
     def observe(self, num_tokens: int, seconds: float) -> float:
         """A pass over `num_tokens` took `seconds`; returns the surprise in log seconds."""
         surprise = math.log(max(seconds, 1e-9) / self.seconds(num_tokens))
@@ -141,3 +159,6 @@ class CostCurve:
     def _refresh(self) -> None:
         self._speed = math.exp(self._log_speed)
         self._shape = list(accumulate(map(math.exp, self._log_shape), max))
+        runs = pairwise(zip(self._sizes, self._shape, strict=True))
+        slopes = ((high - low) / (after - before) for (before, low), (after, high) in runs)
+        self._least_slope = min(slopes, default=0.0)

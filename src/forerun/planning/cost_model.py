@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Final
@@ -48,6 +49,15 @@ class CostModel:
     def pass_seconds(self, num_tokens: int) -> float:
         return self.target.seconds(num_tokens)
 
+    def passes_seconds(self, first: int, num: int) -> list[float]:
+        """Of passes over `first`, `first` + 1, … tokens."""
+        return self.target.seconds_from(first, num)
+
+    @property
+    def least_seconds_per_token(self) -> float:
+        """What one more token adds to a pass, where it adds least."""
+        return self.target.least_slope
+
     def draft_seconds(self, drafter: str, num_requests: int, level_sizes: Sequence[int]) -> float:
         """One answer for `num_requests` at once; `level_sizes` counts its guesses by depth."""
         levels = self._levels(level_sizes)
@@ -65,7 +75,9 @@ class CostModel:
 
     def _levels(self, level_sizes: Sequence[int]) -> float:
         """Levels of one guess that would cost as much as these."""
-        return sum(map(self.target.seconds, level_sizes)) / self.target.seconds(1)
+        sizes = Counter(level_sizes)
+        total = sum(num * self.target.seconds(size) for size, num in sizes.items())
+        return total / self.target.seconds(1)
 
     def _of(self, drafter: str) -> DraftCost:
         if drafter not in self._drafters:

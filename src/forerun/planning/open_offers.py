@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
 
-@dataclass(frozen=True)
-class Score:
+class Score(NamedTuple):
     """What new tokens said about an offer; see `AcceptanceEstimate.observe`."""
 
     num_guessed: int
     num_matched: int
     num_known: int
     branch: int
+
+
+_NONE: Final[dict[str, Any]] = {}
 
 
 class OpenOffer:
@@ -66,7 +68,12 @@ class OpenOffers:
 
     def drafters(self, request: int) -> list[str]:
         """Those whose offers are scored: asked this round, or with an offer still open."""
-        return list(self._latest.get(request, {}) | self._open.get(request, {}))
+        return list(self._latest.get(request, _NONE) | self._open.get(request, _NONE))
+
+    def has(self, request: int, drafter: str) -> bool:
+        return drafter in self._latest.get(request, _NONE) or drafter in self._open.get(
+            request, _NONE
+        )
 
     def follow(
         self, request: int, drafter: str, tokens: Sequence[int], *, was_used: bool

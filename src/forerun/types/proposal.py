@@ -104,6 +104,8 @@ class Proposal:
         if depth >= self.depth and num_branches >= len(self.tree.children(ROOT)):
             return self
         assert all(draw.probs_q is None for draw in self.draws), "a drawn guess is never dropped"
+        if self.depth == len(self):
+            return Proposal.chain(self.tokens[:depth] if num_branches else ())
         roots = self.tree.children(ROOT)[:num_branches]
         builder, kept = ProposalBuilder(), {ROOT: ROOT}
         for node, (parent, token) in enumerate(zip(self.tree.parents, self.tokens, strict=True)):
