@@ -145,7 +145,7 @@ class Adaptive:
             offers[name] = drafter.propose(requests, budgets)
             self.observe_draft(name, offers[name], time.perf_counter() - began)
             for request, proposal in zip(requests, offers[name], strict=True):
-                self._controller.offered(request.id, name, _chains(proposal))
+                self._controller.offered(request.id, name, _chains(proposal), _words(proposal))
         return offers
 
     def observe_draft(self, drafter: str, proposals: Sequence[Proposal], seconds: float) -> None:
@@ -190,6 +190,12 @@ def _chains(proposal: Proposal) -> list[tuple[int, ...]]:
     if proposal.depth == len(proposal):
         return [proposal.tokens] if proposal.tokens else []
     return [proposal.path_tokens(proposal.tree.deepest(c)) for c in proposal.tree.children(ROOT)]
+
+
+def _words(proposal: Proposal) -> list[float]:
+    """The chances that the drafter gives its first branch, if it gives any."""
+    words = [draw.chance for draw in proposal.draws if draw.chance is not None]
+    return words[: proposal.tree.depths[proposal.tree.deepest(0)]] if words else words
 
 
 def _branch_tried(proposal: Proposal, emitted: Verdict) -> tuple[int, int]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from itertools import accumulate, repeat
 from operator import mul
-from typing import Final
+from typing import Final, TypeAlias
 
+from forerun.planning.evidence import Evidence
 from forerun.planning.hit_rate import FixedRate, HitRate
 
 # Before anything was seen: hopeful enough to try, and forgotten after a few trials.
@@ -14,6 +16,8 @@ _SIBLING_GUESS: Final = FixedRate(0.15)  # holds where all siblings before it mi
 _PRIOR_STRENGTH: Final = 10.0
 _LIKENESS: Final = 8.0  # how far one kind of guess speaks for the next, in trials
 _SHARED_MEMORIES: Final = (384, 96, 24)
+
+Words: TypeAlias = Sequence[float]
 
 
 class AcceptanceEstimate:
@@ -37,18 +41,27 @@ class AcceptanceEstimate:
             first = HitRate(_FIRST_GUESS, memories=_SHARED_MEMORIES)
             self._again = HitRate(first, _LIKENESS, _SHARED_MEMORIES)
             self._deeper = HitRate(self._again, _LIKENESS, _SHARED_MEMORIES)
+            self._of_first, self._of_deeper = Evidence(), Evidence()
         else:
             first = HitRate(prior._sibling(0), _PRIOR_STRENGTH)
             self._again = HitRate(prior._again, _PRIOR_STRENGTH)
             self._deeper = HitRate(prior._deeper, _PRIOR_STRENGTH)
+            self._of_first, self._of_deeper = prior._of_first, prior._of_deeper
         self._first: list[HitRate] = [first]
 
-    def gains(self, depth: int, num_branches: int = 1) -> list[float]:
-        """Expected accepted guesses on each level, 1 … `depth`; they never rise."""
-        missed = 1 - self.rate
+    def gains(self, depth: int, num_branches: int = 1, words: Words = ()) -> list[float]:
+        """Expected accepted guesses on each level, 1 … `depth`; they never rise.
+
+        `words` is what the drafter says of each level's guess, if it says anything.
+        """
+        first, deeper = self.rate, self._deeper.rate
+        below: Iterable[float] = repeat(deeper, depth - 1)
+        if words:
+            first = self._of_first.chance(first, words[0])
+            below = [self._of_deeper.chance(deeper, word) for word in words[1:depth]]
+        missed = 1 - first
         for rank in range(1, num_branches):
             missed *= 1 - self._sibling(rank).rate
-        below = repeat(self._deeper.rate, depth - 1)
         return list(accumulate(below, mul, initial=1 - missed))
 
     @property
@@ -60,7 +73,12 @@ class AcceptanceEstimate:
         return running * self._again.rate + (1 - running) * self._first[0].rate
 
     def observe(
-        self, num_guessed: int, num_matched: int, num_known: int = 0, branch: int = 0
+        self,
+        num_guessed: int,
+        num_matched: int,
+        num_known: int = 0,
+        branch: int = 0,
+        words: Words = (),
     ) -> None:
         """Along one path, `num_matched` of `num_guessed` guesses held; the rest are misses.
 
@@ -70,6 +88,8 @@ class AcceptanceEstimate:
         """
         for position in range(num_known, min(num_guessed, num_matched + 1)):
             hit = position < num_matched
+            if words and branch == 0:
+                self._learn(position, words[position], hit)
             if position > 0:
                 self._observe_deeper(hit)
                 self.num_deeper_unseen = 0
@@ -96,6 +116,12 @@ class AcceptanceEstimate:
             self._sibling(rank).observe(hit and rank == branch)
         if self._prior is not None:
             self._prior._observe_first(hit, branch, was_running=running)
+
+    def _learn(self, position: int, word: float, hit: bool) -> None:
+        if position > 0:
+            self._of_deeper.learn(self._deeper.rate, word, hit)
+        else:
+            self._of_first.learn(self.rate, word, hit)
 
     def _observe_deeper(self, hit: bool) -> None:
         self._deeper.observe(hit)

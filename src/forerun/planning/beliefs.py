@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from forerun.planning.acceptance_estimate import AcceptanceEstimate
+from forerun.planning.acceptance_estimate import AcceptanceEstimate, Words
 from forerun.planning.open_offers import OpenOffers
 
 
@@ -34,12 +34,19 @@ class Beliefs:
         num_matched: int,
         num_known: int = 0,
         branch: int = 0,
+        words: Words = (),
     ) -> None:
         """See `AcceptanceEstimate.observe`."""
-        self.of(request, drafter).observe(num_guessed, num_matched, num_known, branch)
+        self.of(request, drafter).observe(num_guessed, num_matched, num_known, branch, words)
 
-    def offer(self, request: int, drafter: str, branches: Sequence[Sequence[int]]) -> None:
-        self._offers.add(request, drafter, branches)
+    def offer(
+        self, request: int, drafter: str, branches: Sequence[Sequence[int]], words: Words
+    ) -> None:
+        self._offers.add(request, drafter, branches, words)
+
+    def words(self, request: int, drafter: str) -> Words:
+        """What the drafter says of the guesses it offers now."""
+        return self._offers.words(request, drafter)
 
     def is_offering(self, request: int, drafter: str) -> bool:
         return self._offers.has(request, drafter)

@@ -54,9 +54,19 @@ class Controller:
         asking = self.costs.draft_seconds(drafter, num_requests, levels)
         return asking <= _CHEAP * self.costs.pass_seconds(num_requests)
 
-    def offered(self, request: int, drafter: str, branches: Sequence[Sequence[int]]) -> None:
-        """A cheap drafter would guess these chains, one per branch; () if it is silent."""
-        self.beliefs.offer(request, drafter, branches)
+    def offered(
+        self,
+        request: int,
+        drafter: str,
+        branches: Sequence[Sequence[int]],
+        words: Sequence[float] = (),
+    ) -> None:
+        """A cheap drafter would guess these chains, one per branch; () if it is silent.
+
+        `words` are the chances that it gives the guesses of the first branch, each given those
+        before it; () if it gives none.
+        """
+        self.beliefs.offer(request, drafter, branches, words)
 
     def plan(self, standings: Sequence[Standing], num_other_tokens: int = 0) -> list[Choice]:
         """One choice per standing; `num_other_tokens` are in the same pass whatever is chosen."""
@@ -137,7 +147,8 @@ class Controller:
             widths = range(1, self._limits.num_branches + 1)
             if not self._limits.is_adaptive:
                 widths = widths[-1:]
-            lines += [Line(name, b, estimate.gains(depth, b), is_costly) for b in widths]
+            words = () if is_costly else self.beliefs.words(standing.request, name)
+            lines += [Line(name, b, estimate.gains(depth, b, words), is_costly) for b in widths]
         return lines
 
     def _find_probe(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 
 class Score(NamedTuple):
@@ -13,18 +13,24 @@ class Score(NamedTuple):
     num_matched: int
     num_known: int
     branch: int
+    words: Sequence[float] = ()
 
 
+_Offered: TypeAlias = tuple[Sequence[Sequence[int]], Sequence[float]]  # branches, words
+_SILENT: Final[_Offered] = ((), ())
 _NONE: Final[dict[str, Any]] = {}
 
 
 class OpenOffer:
     """One offer, a chain per branch, compared with the text until it misses or ends."""
 
-    def __init__(self, branches: Sequence[Sequence[int]]) -> None:
+    def __init__(
+        self, branches: Sequence[Sequence[int]], words: Sequence[float] = ()
+    ) -> None:
         assert branches
         assert all(branches)
         self._branches = branches
+        self._words = words  # the drafter's chances for the first branch
         self._branch = len(branches) - 1
         self._num_matched = 0
         self.is_open = True
@@ -40,7 +46,7 @@ class OpenOffer:
             self._step(token)
         if num_guessed == num_known:
             return None
-        return Score(num_guessed, self._num_matched, num_known, self._branch)
+        return Score(num_guessed, self._num_matched, num_known, self._branch, self._words)
 
     def _step(self, token: int) -> None:
         if self._num_matched == 0:
@@ -59,12 +65,22 @@ class OpenOffers:
     """For each request and drafter one open offer at a time, as rounds of its own would be."""
 
     def __init__(self) -> None:
-        self._latest: dict[int, dict[str, Sequence[Sequence[int]]]] = {}
+        self._latest: dict[int, dict[str, _Offered]] = {}
         self._open: dict[int, dict[str, OpenOffer]] = {}
 
-    def add(self, request: int, drafter: str, branches: Sequence[Sequence[int]]) -> None:
+    def add(
+        self,
+        request: int,
+        drafter: str,
+        branches: Sequence[Sequence[int]],
+        words: Sequence[float] = (),
+    ) -> None:
         """What the drafter would guess now; no branches if it is silent."""
-        self._latest.setdefault(request, {})[drafter] = branches
+        self._latest.setdefault(request, {})[drafter] = branches, words
+
+    def words(self, request: int, drafter: str) -> Sequence[float]:
+        """The chances that the drafter gives its latest offer."""
+        return self._latest.get(request, _NONE).get(drafter, _SILENT)[1]
 
     def drafters(self, request: int) -> list[str]:
         """Those whose offers are scored: asked this round, or with an offer still open."""
@@ -80,13 +96,13 @@ class OpenOffers:
     ) -> list[Score]:
         """The latest offer is taken up when it was used, or when the one before is closed; of
         any other only the first guess is scored, so that a change is noticed at once."""
-        branches = self._latest.get(request, {}).pop(drafter, ())
+        branches, words = self._latest.get(request, _NONE).pop(drafter, _SILENT)
         still_open = self._open.setdefault(request, {})
         scores = []
         if branches and (was_used or drafter not in still_open):
-            still_open[drafter] = OpenOffer(branches)
+            still_open[drafter] = OpenOffer(branches, words)
         elif branches:
-            scores.append(OpenOffer(branches).follow(tokens[:1]))
+            scores.append(OpenOffer(branches, words).follow(tokens[:1]))
         if drafter in still_open:
             scores.append(still_open[drafter].follow(tokens))
             if not still_open[drafter].is_open:

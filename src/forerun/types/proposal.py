@@ -18,10 +18,14 @@ class Draw:
     `probs_q` is the distribution of *this* draw given everything drawn before it (without
     replacement: the renormalised rest). None means a point mass: the guess was not drawn but
     picked. That is always lawful, whatever picked it; a true q only accepts more often.
+
+    `chance` is the drafter's own word on how likely a picked guess is to hold, given that those
+    before it do; None where it has none. It may say so from committed history only.
     """
 
     node: int
     probs_q: FloatArray | None = None  # [V]
+    chance: float | None = None
 
 
 @dataclass(frozen=True)
@@ -147,13 +151,19 @@ class ProposalBuilder:
     _draws: list[Draw] = field(default_factory=list)
     _nodes: dict[tuple[int, int], int] = field(default_factory=dict)
 
-    def add(self, parent: int, token: int, probs_q: FloatArray | None = None) -> int:
+    def add(
+        self,
+        parent: int,
+        token: int,
+        probs_q: FloatArray | None = None,
+        chance: float | None = None,
+    ) -> int:
         """Record a draw below `parent`; returns the node it landed on."""
         node = self._nodes.setdefault((parent, token), len(self._tokens))
         if node == len(self._tokens):
             self._parents.append(parent)
             self._tokens.append(token)
-        self._draws.append(Draw(node, probs_q))
+        self._draws.append(Draw(node, probs_q, chance))
         return node
 
     def __len__(self) -> int:
