@@ -34,6 +34,7 @@ from forerun.types import Span
 
 _CALIBRATION_SIZES: Final = (1, 2, 4, 8)
 _NUM_REPEATS: Final = 2
+_MAX_REPEATS: Final = 8  # on a restless machine
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def _planner(config: SpeculativeConfig, target: Target, drafters: dict[str, Draf
         (name,) = drafters
         return FixedDepth(name, config.depth, config.num_branches)
     measure = pass_timer(target.model, max(_CALIBRATION_SIZES))
-    costs = CostModel.calibrate(measure, _CALIBRATION_SIZES, _NUM_REPEATS)
+    costs = CostModel.calibrate(measure, _CALIBRATION_SIZES, _NUM_REPEATS, _MAX_REPEATS)
     limits = Limits(config.depth, config.num_branches)
     return Adaptive(Controller(limits, costs), drafters, Budget(config.depth, config.num_branches))
 

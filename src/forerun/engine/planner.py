@@ -62,6 +62,10 @@ class Planner(Protocol):
 
     def observe_pass(self, num_tokens: int, num_requests: int, seconds: float) -> None: ...
 
+    def observe_step(self, num_requests: int, num_guesses: int, seconds: float) -> None:
+        """A whole step took `seconds`, its pass and its drafters included."""
+        ...
+
     def observe_round(
         self, request: Request, ask: Ask, proposal: Proposal, emitted: Verdict
     ) -> None: ...
@@ -89,6 +93,9 @@ class FixedDepth:
     def observe_pass(self, num_tokens: int, num_requests: int, seconds: float) -> None:
         """Costs change nothing here."""
 
+    def observe_step(self, num_requests: int, num_guesses: int, seconds: float) -> None:
+        """Costs change nothing here."""
+
     def observe_round(
         self, request: Request, ask: Ask, proposal: Proposal, emitted: Verdict
     ) -> None:
@@ -111,6 +118,7 @@ class Adaptive:
         self._controller = controller
         self._drafters = drafters
         self._ceiling = budget
+        self._seconds = 0.0  # of this step's pass and drafters
 
     def plan(self, requests: Sequence[Request], num_other_tokens: int) -> list[Ask]:
         if not requests:
@@ -151,10 +159,16 @@ class Adaptive:
     def observe_draft(self, drafter: str, proposals: Sequence[Proposal], seconds: float) -> None:
         sizes = Counter(chain.from_iterable(proposal.tree.depths for proposal in proposals))
         level_sizes = [sizes[depth] for depth in sorted(sizes)]
+        self._seconds += seconds
         self._controller.observe_draft(drafter, len(proposals), level_sizes, seconds)
 
     def observe_pass(self, num_tokens: int, num_requests: int, seconds: float) -> None:
+        self._seconds += seconds
         self._controller.observe_pass(num_tokens, num_requests, seconds)
+
+    def observe_step(self, num_requests: int, num_guesses: int, seconds: float) -> None:
+        self._controller.observe_rest(num_requests, num_guesses, seconds - self._seconds)
+        self._seconds = 0.0
 
     def observe_round(
         self, request: Request, ask: Ask, proposal: Proposal, emitted: Verdict

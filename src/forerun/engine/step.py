@@ -51,6 +51,7 @@ class Round:
 
 def step(core: Core) -> list[Round]:
     """Advance whoever is scheduled: by a prompt chunk, or by at least one token."""
+    began = time.perf_counter()
     wishes = plan(core)
     grants = schedule(core, wishes)
     requests = [core.requests[grant.request_id] for grant in grants]
@@ -59,7 +60,11 @@ def step(core: Core) -> list[Round]:
     spans = spans_of(requests, grants, proposals)
     logits = forward(core, requests, spans)
     verdicts = accept(core, requests, proposals, logits)
-    return commit(core, requests, asks, spans, proposals, verdicts, logits)
+    rounds = commit(core, requests, asks, spans, proposals, verdicts, logits)
+    if core.speculation is not None:
+        num_guesses, seconds = sum(map(len, proposals)), time.perf_counter() - began
+        core.speculation.planner.observe_step(len(requests), num_guesses, seconds)
+    return rounds
 
 
 def plan(core: Core) -> dict[int, Ask]:

@@ -84,14 +84,14 @@ class Allocator:
     def __init__(self, costs: CostModel, num_requests: int, num_other_tokens: int = 0) -> None:
         self._costs = costs
         self._num_requests = num_requests
-        self._num_certain = num_requests + num_other_tokens  # prompt chunks in the same pass
-        self._seconds: list[float] = []  # of a pass, by its guesses
-        self.plain = Allocation((PLAIN,) * num_requests, num_requests, self._pass_seconds(0))
+        self._num_others = num_other_tokens  # prompt chunks in the same pass
+        self._seconds: list[float] = []  # of a round, by its guesses
+        self.plain = Allocation((PLAIN,) * num_requests, num_requests, self._round_seconds(0))
 
     @property
     def least_gain(self) -> float:
         """A guess that brings less is never worth its time, whatever else is in the pass."""
-        return self.plain.rate * self._costs.least_seconds_per_token
+        return self.plain.rate * self._costs.least_seconds_per_guess
 
     def best(self, lines: Sequence[Sequence[Line]]) -> Allocation:
         """At equal rates, the fewest guesses."""
@@ -105,7 +105,7 @@ class Allocator:
     def evaluate(self, shares: Sequence[Share]) -> Allocation:
         """What these shares yield and cost together."""
         num_nodes = sum(share.num_nodes for share in shares)
-        seconds = self._pass_seconds(num_nodes)
+        seconds = self._round_seconds(num_nodes)
         costly = [share for share in shares if share.line and share.line.is_costly]
         for drafter in {share.line.drafter for share in costly if share.line}:
             mine = [share for share in costly if share.line and share.line.drafter == drafter]
@@ -128,15 +128,15 @@ class Allocator:
 
     def _price(self, num_more: int) -> float:
         """What one of `num_more` guesses adds to a plain pass, in tokens."""
-        plain = self._pass_seconds(0)
-        added = self._pass_seconds(num_more) - plain
+        plain = self._round_seconds(0)
+        added = self._round_seconds(num_more) - plain
         return added / num_more * self._num_requests / plain
 
     def _fill(self, picked: Sequence[Line | None], drafter: str | None) -> Allocation:
         """The best depths for one line each. A costly drafter's levels cost the same for one
         request as for all, so every number of levels is tried."""
         steps = _steps(picked, self.least_gain)
-        self._pass_seconds(sum(step[_WIDTH] for step in steps))
+        self._round_seconds(sum(step[_WIDTH] for step in steps))
         costly = [line for line in picked if line is not None and line.is_costly]
         best_rate, best_steps = self._walk(steps, 0.0) if not costly else (0.0, steps[:0])
         for num_levels in range(1, max((len(line.gains) for line in costly), default=0) + 1):
@@ -167,18 +167,23 @@ class Allocator:
                 best_rate, num_taken = rate, num
         return best_rate, steps[:num_taken]
 
-    def _pass_seconds(self, num_nodes: int) -> float:
-        missing = num_nodes + 1 - len(self._seconds)
-        if missing > 0:
-            first = self._num_certain + len(self._seconds)
-            self._seconds += self._costs.passes_seconds(first, missing)
+    def _round_seconds(self, num_nodes: int) -> float:
+        num_known = len(self._seconds)
+        if num_nodes >= num_known:
+            missing = range(num_known, num_nodes + 1)
+            self._seconds += self._costs.round_seconds(
+                self._num_requests, self._num_others, missing
+            )
         return self._seconds[num_nodes]
 
 
 # One more level for one request; a plain tuple, since there are hundreds in a round. It begins
 # with the gain per guess, negated so that the best sorts first.
 _Step: TypeAlias = tuple[float, int, int, float, int, bool]
-_LEVEL, _IDX, _WIDTH, _IS_COSTLY = 1, 2, 4, 5
+_LEVEL: Final = 1
+_IDX: Final = 2
+_WIDTH: Final = 4
+_IS_COSTLY: Final = 5
 
 
 def _level_sizes(shares: Sequence[Share]) -> list[int]:

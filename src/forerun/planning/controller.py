@@ -7,6 +7,7 @@ answers the same to the same observations. A round, as the engine calls it:
     plan                  a Choice for every request
     observe_draft         what a drafter's answer took
     observe_pass          what the target's pass took
+    observe_rest          what the round took besides
     observe_verified      how far a costly drafter's guesses held
     emitted               the tokens that came out; open offers are scored against them
 """
@@ -23,7 +24,7 @@ from forerun.planning.choice import Choice, Reason, Standing
 from forerun.planning.cost_model import CostModel
 from forerun.planning.probing import Allowance, BaselineClock, Probe, find_probe
 
-_CHEAP: Final = 0.01  # of a plain pass: what asking may cost and still be done every round
+_CHEAP: Final = 0.02  # of a plain pass: what asking may cost and still be done every round
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,10 @@ class Controller:
         self._bought: dict[int, tuple[float, float]] = {}  # a probe, and what a token is worth
 
     def is_cheap(self, drafter: str, num_requests: int) -> bool:
-        """Whether to ask this drafter every round: its guesses are then scored for nothing."""
+        """Whether to ask this drafter every round: its guesses are then scored for nothing. One
+        that nobody has measured is asked, to find out."""
+        if not self.costs.is_measured(drafter):
+            return True
         levels = [num_requests] * self._limits.max_depth
         asking = self.costs.draft_seconds(drafter, num_requests, levels)
         return asking <= _CHEAP * self.costs.pass_seconds(num_requests)
@@ -101,6 +105,11 @@ class Controller:
         self.allowance.earn(seconds)
         self.allowance.spend(self._baseline_loss * seconds)
         self._baseline_loss = 0.0
+
+    def observe_rest(self, num_requests: int, num_guesses: int, seconds: float) -> None:
+        """The rest of the round: planning, verdicts, commit."""
+        self.costs.observe_rest(num_requests, num_guesses, seconds)
+        self.allowance.earn(seconds)
 
     def observe_verified(
         self, request: int, drafter: str, num_guessed: int, num_accepted: int, branch: int = 0

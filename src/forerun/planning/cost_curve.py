@@ -20,6 +20,7 @@ _SHAPE_RATE: Final = 0.15  # for a size that was hardly seen
 _LEAST_SHAPE_RATE: Final = 0.03
 _NUM_AGREEING: Final = 3  # large surprises that make a new fact
 _SHARE_RATE: Final = 0.05
+_PRECISION: Final = 0.02  # to which calibration wants to know each size
 
 CALIBRATION_SIZES: Final = (1, 2, 3, 4, 6, 9, 16, 32)
 
@@ -30,6 +31,13 @@ def calibration_sizes(max_num_tokens: int) -> tuple[int, ...]:
     while sizes and 2 * sizes[-1] < max_num_tokens:
         sizes.append(2 * sizes[-1])
     return (*sizes, max_num_tokens)
+
+
+def _is_known(seconds: Sequence[float]) -> bool:
+    """Whether the median's standard error is small: 1.25 σ / √n, with σ from the middle half."""
+    ordered, quarter = sorted(seconds), len(seconds) // 4
+    sigma = (ordered[-1 - quarter] - ordered[quarter]) / 1.35
+    return 1.25 * sigma <= _PRECISION * median(ordered) * math.sqrt(len(ordered))
 
 
 def clipped(surprise: float) -> float:
@@ -65,14 +73,22 @@ class CostCurve:
         measure: Callable[[int], float],
         sizes: Sequence[int] = CALIBRATION_SIZES,
         num_repeats: int = 5,
+        max_repeats: int = 60,
     ) -> CostCurve:
         """`measure(n)` runs a pass over n tokens and returns its seconds.
 
         Sizes take turns, so that a slow moment of the machine does not fall on one of them; the
-        first turn only warms up.
+        first turn only warms up. On a restless machine turns go on until the medians are known.
         """
-        turns = [[measure(size) for size in sizes] for _ in range(num_repeats + 1)]
-        columns = zip(*turns[1:], strict=True)
+
+        def turn() -> list[float]:
+            return [measure(size) for size in sizes]
+
+        turn()
+        turns = [turn() for _ in range(num_repeats)]
+        while len(turns) < max_repeats and not all(map(_is_known, zip(*turns, strict=True))):
+            turns.append(turn())
+        columns = zip(*turns, strict=True)
         return cls((n, median(column)) for n, column in zip(sizes, columns, strict=True))
 
     @property

@@ -34,8 +34,17 @@ class HitRate:
     takes five times as long.
     """
 
-    __slots__ = ("_hits", "_kept", "_prior", "_prior_rate", "_rate", "_rates")
-    __slots__ += ("_strength", "_trials", "_weights")
+    __slots__ = (
+        "_hits",
+        "_kept",
+        "_prior",
+        "_prior_rate",
+        "_rate",
+        "_rates",
+        "_strength",
+        "_trials",
+        "_weights",
+    )
 
     def __init__(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 
 class Score(NamedTuple):
@@ -18,15 +18,14 @@ class Score(NamedTuple):
 
 _Offered: TypeAlias = tuple[Sequence[Sequence[int]], Sequence[float]]  # branches, words
 _SILENT: Final[_Offered] = ((), ())
-_NONE: Final[dict[str, Any]] = {}
+_NOBODY: Final[dict[str, _Offered]] = {}
+_NONE: Final[dict[str, OpenOffer]] = {}
 
 
 class OpenOffer:
     """One offer, a chain per branch, compared with the text until it misses or ends."""
 
-    def __init__(
-        self, branches: Sequence[Sequence[int]], words: Sequence[float] = ()
-    ) -> None:
+    def __init__(self, branches: Sequence[Sequence[int]], words: Sequence[float] = ()) -> None:
         assert branches
         assert all(branches)
         self._branches = branches
@@ -80,23 +79,25 @@ class OpenOffers:
 
     def words(self, request: int, drafter: str) -> Sequence[float]:
         """The chances that the drafter gives its latest offer."""
-        return self._latest.get(request, _NONE).get(drafter, _SILENT)[1]
+        return self._latest.get(request, _NOBODY).get(drafter, _SILENT)[1]
 
     def drafters(self, request: int) -> list[str]:
         """Those whose offers are scored: asked this round, or with an offer still open."""
-        return list(self._latest.get(request, _NONE) | self._open.get(request, _NONE))
+        latest, still_open = self._of(request)
+        return [*latest, *(drafter for drafter in still_open if drafter not in latest)]
 
     def has(self, request: int, drafter: str) -> bool:
-        return drafter in self._latest.get(request, _NONE) or drafter in self._open.get(
-            request, _NONE
-        )
+        return any(drafter in offers for offers in self._of(request))
+
+    def _of(self, request: int) -> tuple[dict[str, _Offered], dict[str, OpenOffer]]:
+        return self._latest.get(request, _NOBODY), self._open.get(request, _NONE)
 
     def follow(
         self, request: int, drafter: str, tokens: Sequence[int], *, was_used: bool
     ) -> list[Score]:
         """The latest offer is taken up when it was used, or when the one before is closed; of
         any other only the first guess is scored, so that a change is noticed at once."""
-        branches, words = self._latest.get(request, _NONE).pop(drafter, _SILENT)
+        branches, words = self._latest.get(request, _NOBODY).pop(drafter, _SILENT)
         still_open = self._open.setdefault(request, {})
         scores = []
         if branches and (was_used or drafter not in still_open):
