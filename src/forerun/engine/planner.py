@@ -158,7 +158,7 @@ class Adaptive:
 
     def observe_draft(self, drafter: str, proposals: Sequence[Proposal], seconds: float) -> None:
         sizes = Counter(chain.from_iterable(proposal.tree.depths for proposal in proposals))
-        level_sizes = [sizes[depth] for depth in sorted(sizes)]
+        level_sizes = [sizes[depth] for depth in range(1, len(sizes) + 1)]
         self._seconds += seconds
         self._controller.observe_draft(drafter, len(proposals), level_sizes, seconds)
 

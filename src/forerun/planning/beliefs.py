@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 from forerun.planning.acceptance_estimate import AcceptanceEstimate, Words
 from forerun.planning.open_offers import OpenOffers
+from forerun.planning.shared_acceptance import SharedAcceptance
 
 
 class Beliefs:
     """An estimate per request and drafter; a new one starts from what all requests have taught."""
 
     def __init__(self) -> None:
-        self._shared: dict[str, AcceptanceEstimate] = {}
+        self._shared: dict[str, SharedAcceptance] = {}
         self._own: dict[int, dict[str, AcceptanceEstimate]] = {}
         self._offers = OpenOffers()
 
@@ -23,8 +24,8 @@ class Beliefs:
             estimate = AcceptanceEstimate(self.shared(drafter))
             return self._own.setdefault(request, {}).setdefault(drafter, estimate)
 
-    def shared(self, drafter: str) -> AcceptanceEstimate:
-        return self._shared.setdefault(drafter, AcceptanceEstimate())
+    def shared(self, drafter: str) -> SharedAcceptance:
+        return self._shared.setdefault(drafter, SharedAcceptance())
 
     def observe(
         self,
@@ -54,8 +55,11 @@ class Beliefs:
     def follow(self, request: int, tokens: Sequence[int], used: str | None) -> None:
         """Score every open offer of the request against what was emitted."""
         for drafter in self._offers.drafters(request):
-            for score in self._offers.follow(request, drafter, tokens, was_used=drafter == used):
-                self.observe(request, drafter, *score)
+            scores = self._offers.follow(request, drafter, tokens, was_used=drafter == used)
+            if scores:
+                estimate = self.of(request, drafter)
+                for score in scores:
+                    estimate.observe(*score)
 
     def end(self, request: int) -> None:
         self._own.pop(request, None)

@@ -135,8 +135,9 @@ class CostCurve:
         surprise = math.log(max(seconds, 1e-9) / self.seconds(num_tokens))
         if num_tokens > self._sizes[-1]:
             return surprise
-        self._count(num_tokens)
-        for idx, weight in self._neighbours(num_tokens):
+        near = self._neighbours(num_tokens)
+        self._count(near)
+        for idx, weight in near:
             rate = self._shape_rate(idx, surprise) * weight * (1 - self._shares[idx])
             self._log_shape[idx] += rate * clipped(surprise)
         self._log_speed += _SPEED_RATE * clipped(surprise)
@@ -165,11 +166,11 @@ class CostCurve:
         share = (num_tokens - low) / (high - low)
         return [(right - 1, 1 - share), (right, share)]
 
-    def _count(self, num_tokens: int) -> None:
+    def _count(self, near: Iterable[tuple[int, float]]) -> None:
         self._num_passes += 1
         rate = max(_SHARE_RATE, 1 / self._num_passes)
         self._shares = [share * (1 - rate) for share in self._shares]
-        for idx, weight in self._neighbours(num_tokens):
+        for idx, weight in near:
             self._shares[idx] += rate * weight
 
     def _refresh(self) -> None:

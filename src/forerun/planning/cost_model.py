@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Final
@@ -88,8 +87,12 @@ class CostModel:
 
     def _levels(self, level_sizes: Sequence[int]) -> float:
         """Levels of one guess that would cost as much as these."""
-        sizes = Counter(level_sizes)
-        total = sum(num * self.target.seconds(size) for size, num in sizes.items())
+        if not level_sizes:
+            return 0.0
+        if min(level_sizes) == max(level_sizes):
+            total = len(level_sizes) * self.target.seconds(level_sizes[0])
+        else:
+            total = sum(map(self.target.seconds, level_sizes))
         return total / self.target.seconds(1)
 
     def _of(self, drafter: str) -> DraftCost:

@@ -23,6 +23,33 @@ class FixedRate:
         self.rate = rate
 
 
+class SteadyRate:
+    """One long memory: what all requests of a drafter have in common, where none is in a hurry."""
+
+    __slots__ = ("_hits", "_kept", "_prior", "_prior_rate", "_rate", "_strength", "_trials")
+
+    def __init__(self, prior: Rate, strength: float, memory: int) -> None:
+        self._prior = prior
+        self._strength = strength
+        self._kept = 1 - 1 / memory
+        self._hits = self._trials = 0.0
+        self._rate = self._prior_rate = -1.0
+
+    @property
+    def rate(self) -> float:
+        prior_rate = self._prior.rate
+        if prior_rate != self._prior_rate:
+            strength = self._strength
+            self._rate = (strength * prior_rate + self._hits) / (strength + self._trials)
+            self._prior_rate = prior_rate
+        return self._rate
+
+    def observe(self, hit: bool) -> None:
+        self._hits = self._hits * self._kept + hit
+        self._trials = self._trials * self._kept + 1
+        self._prior_rate = -1.0
+
+
 class HitRate:
     """A mixture of three memories, each weighted by how well it has predicted.
 

@@ -99,16 +99,17 @@ class OpenOffers:
         any other only the first guess is scored, so that a change is noticed at once."""
         branches, words = self._latest.get(request, _NOBODY).pop(drafter, _SILENT)
         still_open = self._open.setdefault(request, {})
-        scores = []
-        if branches and (was_used or drafter not in still_open):
-            still_open[drafter] = OpenOffer(branches, words)
+        offer = still_open.get(drafter)
+        found = []
+        if branches and (was_used or offer is None):
+            offer = still_open[drafter] = OpenOffer(branches, words)
         elif branches:
-            scores.append(OpenOffer(branches, words).follow(tokens[:1]))
-        if drafter in still_open:
-            scores.append(still_open[drafter].follow(tokens))
-            if not still_open[drafter].is_open:
+            found.append(OpenOffer(branches, words).follow(tokens[:1]))
+        if offer is not None:
+            found.append(offer.follow(tokens))
+            if not offer.is_open:
                 del still_open[drafter]
-        return [score for score in scores if score is not None]
+        return [score for score in found if score is not None]
 
     def end(self, request: int) -> None:
         self._latest.pop(request, None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 
 from forerun.errors import InvalidProposal
 from forerun.types.arrays import FloatArray, check_probs
@@ -82,9 +82,10 @@ class Proposal:
                 f"record the law the token was really drawn from."
             )
 
-    @classmethod
-    def empty(cls) -> Proposal:
-        return cls(Tree(()), (), ())
+    @staticmethod
+    @cache
+    def empty() -> Proposal:
+        return Proposal(Tree.chain(0), (), ())
 
     @classmethod
     def chain(

@@ -42,7 +42,7 @@ class Tree:
             depths.append(1 if parent == ROOT else depths[parent] + 1)
         return tuple(depths)
 
-    @property
+    @cached_property
     def depth(self) -> int:
         return max(self.depths, default=0)
 
