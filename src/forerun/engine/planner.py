@@ -208,8 +208,11 @@ def _chains(proposal: Proposal) -> list[tuple[int, ...]]:
 
 def _words(proposal: Proposal) -> list[float]:
     """The chances that the drafter gives its first branch, if it gives any."""
-    words = [draw.chance for draw in proposal.draws if draw.chance is not None]
-    return words[: proposal.tree.depths[proposal.tree.deepest(0)]] if words else words
+    if not proposal.draws or proposal.draws[0].chance is None:
+        return []
+    words = {draw.node: draw.chance for draw in proposal.draws if draw.chance is not None}
+    path = proposal.tree.path_to(proposal.tree.deepest(0))
+    return [words[node] for node in path] if len(words) == len(proposal) else []
 
 
 def _branch_tried(proposal: Proposal, emitted: Verdict) -> tuple[int, int]:
