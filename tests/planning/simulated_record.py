@@ -44,9 +44,10 @@ def measure(cells: Sequence[Cell]) -> Iterator[Row]:
 
 
 def write(path: Path) -> None:
+    commit = commit_of(Path(__file__).parent)  # as of the code that runs
     rows = list(measure(list(every_cell())))
     record = {
-        "commit": commit_of(Path(__file__).parent),
+        "commit": commit,
         "versions": versions({}),
         "seed": HELD_OUT,
         "asked": {"to_plain": TO_PLAIN, "to_best": TO_BEST},
