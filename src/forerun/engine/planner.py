@@ -121,6 +121,7 @@ class Adaptive:
         self._seconds = 0.0  # of this step's pass and drafters
 
     def plan(self, requests: Sequence[Request], num_other_tokens: int) -> list[Ask]:
+        self._seconds = 0.0
         if not requests:
             return []
         budgets = [

@@ -74,7 +74,8 @@ class CostModel:
 
     def observe_rest(self, num_requests: int, num_guesses: int, seconds: float) -> None:
         """What a round took besides its pass and its drafters."""
-        self._rest.observe(num_requests, num_guesses, seconds / self.target.speed)
+        if num_requests:
+            self._rest.observe(num_requests, num_guesses, max(0.0, seconds) / self.target.speed)
 
     def is_measured(self, drafter: str) -> bool:
         return drafter in self._drafters

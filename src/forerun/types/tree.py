@@ -26,7 +26,7 @@ class Tree:
                 )
 
     @staticmethod
-    @lru_cache(maxsize=256)
+    @lru_cache(maxsize=64)
     def chain(length: int) -> Tree:
         """One object per length, so that what it caches is worked out once."""
         return Tree(tuple(range(ROOT, length - 1)))
