@@ -191,9 +191,9 @@ def room(request: Request) -> int:
 
 
 def _ask(choice: Choice, idx: int, offers: Mapping[str, Sequence[Proposal]]) -> Ask:
-    budget = Budget(choice.depth, choice.num_branches)
     if choice.drafter is None or choice.depth == 0:
         return Ask(choice=choice)
+    budget = Budget(choice.depth, choice.num_branches)
     offered = None
     if choice.drafter in offers:
         offered = offers[choice.drafter][idx].pruned(choice.depth, choice.num_branches)
@@ -212,8 +212,11 @@ def _words(proposal: Proposal) -> list[float]:
     if not proposal.draws or proposal.draws[0].chance is None:
         return []
     words = {draw.node: draw.chance for draw in proposal.draws if draw.chance is not None}
-    path = proposal.tree.path_to(proposal.tree.deepest(0))
-    return [words[node] for node in path] if len(words) == len(proposal) else []
+    if len(words) < len(proposal):
+        return []
+    if proposal.depth == len(proposal):
+        return list(words.values())
+    return [words[node] for node in proposal.tree.path_to(proposal.tree.deepest(0))]
 
 
 def _branch_tried(proposal: Proposal, emitted: Verdict) -> tuple[int, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import accumulate, repeat
+from itertools import accumulate, repeat, takewhile
 from operator import mul
 from typing import Final, TypeAlias
 
@@ -36,20 +36,24 @@ class AcceptanceEstimate:
         self._again = HitRate(self._shared.again, _PRIOR_STRENGTH)
         self._deeper = HitRate(self._shared.deeper, _PRIOR_STRENGTH)
 
-    def gains(self, depth: int, num_branches: int = 1, words: Words = ()) -> list[float]:
+    def gains(
+        self, depth: int, num_branches: int = 1, words: Words = (), least: float = 0.0
+    ) -> list[float]:
         """Expected accepted guesses on each level, 1 … `depth`; they never rise.
 
-        `words` is what the drafter says of each level's guess, if it says anything.
+        `words` is what the drafter says of each level's guess, if it says anything. Deeper levels
+        that bring no more than `least` are left out.
         """
         first, deeper = self.rate, self._deeper.rate
         below: Iterable[float] = repeat(deeper, depth - 1)
         if words:
             first = self._shared.of_first.chance(first, words[0])
-            below = [self._shared.of_deeper.chance(deeper, word) for word in words[1:depth]]
+            below = self._shared.of_deeper.chances(deeper, words[1:depth])
         missed = 1 - first
         for rank in range(1, num_branches):
             missed *= 1 - self._sibling(rank).rate
-        return list(accumulate(below, mul, initial=1 - missed))
+        gains = accumulate(below, mul, initial=1 - missed)
+        return [next(gains), *takewhile(lambda gain: gain > least, gains)]
 
     @property
     def rate(self) -> float:

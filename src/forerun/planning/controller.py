@@ -44,6 +44,8 @@ class Controller:
         self.beliefs = Beliefs()
         self.allowance = Allowance(costs.pass_seconds(1))
         self._limits = limits
+        widths = range(1, limits.num_branches + 1)
+        self._widths = widths if limits.is_adaptive else widths[-1:]
         self._baseline = BaselineClock()
         self._baseline_loss = 0.0  # the share of this pass's time that a plain one gives away
         self._choices: dict[int, Choice] = {}
@@ -75,7 +77,8 @@ class Controller:
     def plan(self, standings: Sequence[Standing], num_other_tokens: int = 0) -> list[Choice]:
         """One choice per standing; `num_other_tokens` are in the same pass whatever is chosen."""
         allocator = Allocator(self.costs, len(standings), num_other_tokens)
-        lines = [self._lines(standing) for standing in standings]
+        least = allocator.least_gain if self._limits.is_adaptive else 0.0
+        lines = [self._lines(standing, least) for standing in standings]
         if not self._limits.is_adaptive:
             shares = [Share(own[0], len(own[0].gains)) if own else PLAIN for own in lines]
             return self._chosen(standings, allocator.evaluate(shares), Reason.FIXED)
@@ -141,7 +144,7 @@ class Controller:
         self._choices.pop(request, None)
         self._bought.pop(request, None)
 
-    def _lines(self, standing: Standing) -> list[Line]:
+    def _lines(self, standing: Standing, least_gain: float) -> list[Line]:
         """Every way this request could guess."""
         room = min(standing.max_depth, self._limits.max_depth)
         lines = []
@@ -153,11 +156,11 @@ class Controller:
             if depth < 1:
                 continue
             is_costly = offered is None  # it must be asked, and is not scored otherwise
-            widths = range(1, self._limits.num_branches + 1)
-            if not self._limits.is_adaptive:
-                widths = widths[-1:]
             words = () if is_costly else self.beliefs.words(standing.request, name)
-            lines += [Line(name, b, estimate.gains(depth, b, words), is_costly) for b in widths]
+            least = 0.0 if is_costly else least_gain
+            for width in self._widths:
+                gains = estimate.gains(depth, width, words, least)
+                lines.append(Line(name, width, gains, is_costly))
         return lines
 
     def _find_probe(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 _STEP: Final = 0.02
@@ -23,20 +24,24 @@ class Evidence:
         self._of_rate = self._of_word = _START
 
     def chance(self, rate: float, word: float) -> float:
-        return _chance(self._bias + self._of_rate * _logit(rate) + self._of_word * _logit(word))
+        return next(self.chances(rate, (word,)))
+
+    def chances(self, rate: float, words: Iterable[float]) -> Iterator[float]:
+        """Of guesses that have one rate and a word each."""
+        known = self._bias + self._of_rate * _logit(rate)
+        for word in words:
+            yield 1 / (1 + math.exp(-known - self._of_word * _logit(word)))
 
     def learn(self, rate: float, word: float, hit: bool) -> None:
         """A guess with these forecasts held, or missed."""
-        error = _STEP * (hit - self.chance(rate, word))
+        told_rate, told_word = _logit(rate), _logit(word)
+        told = self._bias + self._of_rate * told_rate + self._of_word * told_word
+        error = _STEP * (hit - 1 / (1 + math.exp(-told)))
         self._bias += error
-        self._of_rate += error * _logit(rate)
-        self._of_word += error * _logit(word)
+        self._of_rate += error * told_rate
+        self._of_word += error * told_word
 
 
 def _logit(chance: float) -> float:
     chance = min(_MOST, max(1 - _MOST, chance))
     return math.log(chance / (1 - chance))
-
-
-def _chance(logit: float) -> float:
-    return 1 / (1 + math.exp(-logit))

@@ -171,4 +171,7 @@ class ProposalBuilder:
         return len(self._tokens)
 
     def build(self) -> Proposal:
-        return Proposal(Tree(tuple(self._parents)), tuple(self._tokens), tuple(self._draws))
+        tree = Tree.chain(len(self._parents))
+        if tree.parents != (parents := tuple(self._parents)):
+            tree = Tree(parents)
+        return Proposal(tree, tuple(self._tokens), tuple(self._draws))
