@@ -7,6 +7,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt
 FILES := pyproject.toml constraints.txt
+WORKERS ?= 2
 
 .PHONY: demo test lint types imports check oracle soak proof clean help
 
@@ -40,7 +41,7 @@ demo: $(VENV)/.run
 	$(BIN)/forerun demo
 
 test: $(VENV)/.test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 soak: $(VENV)/.test
 	$(BIN)/python -m pytest -m soak

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from filelock import FileLock
 
 from forerun.engine import LLM
 from forerun.models.pull import pull
+from tests.contracts.kernel_sets import CACHE_DIR
 from tests.tiny_model import write_tiny_model
 
 # Machines are shared and pause for seconds: a slow example is no failure.
@@ -19,7 +21,9 @@ hypothesis.settings.load_profile("patient")
 @pytest.fixture(scope="session")
 def smollm2_path() -> Path:
     """SmolLM2-135M-Instruct as a GGUF file; downloaded once, then kept in the cache directory."""
-    return pull("smollm2-135m")
+    CACHE_DIR.mkdir(exist_ok=True)
+    with FileLock(CACHE_DIR / "pull.lock"):  # one of the processes that share the tests
+        return pull("smollm2-135m")
 
 
 @pytest.fixture(scope="session")

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator
-from typing import TypeVar, cast
+from typing import Generic, TypeVar, cast
 
 from forerun.sampling import Stream
 
 Outcome = TypeVar("Outcome", bound=Hashable)
+Stage = TypeVar("Stage")
 
 
 class World:
@@ -38,9 +39,13 @@ class World:
 
 
 class LazyUniform:
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, low: float = 0.0, high: float = 1.0) -> None:
         self._world = world
-        self._low, self._high = 0.0, 1.0
+        self._low, self._high = low, high
+
+    def carried_to(self, world: World) -> LazyUniform:
+        """The same uniform, with what is known of it, in a run that goes on from here."""
+        return LazyUniform(world, self._low, self._high)
 
     def __lt__(self, x: float) -> bool:
         x = float(x)
@@ -68,8 +73,13 @@ class LazyNoise:
         key = (stream, round_idx, draw_idx)
         return cast(float, self._uniforms.setdefault(key, LazyUniform(self._world)))
 
+    def carried_to(self, world: World) -> LazyNoise:
+        noise = LazyNoise(world)
+        noise._uniforms = {key: one.carried_to(world) for key, one in self._uniforms.items()}
+        return noise
 
-def enumerate_runs(run: Callable[[World], Outcome]) -> Iterator[tuple[float, Outcome]]:
+
+def enumerate_runs(run: Callable[[World], Stage]) -> Iterator[tuple[float, Stage]]:
     """(weight, outcome) of every way the run's uniforms can fall."""
     script: list[bool] = []
     while True:
@@ -87,5 +97,35 @@ def law_of(run: Callable[[World], Outcome]) -> dict[Outcome, float]:
     law: dict[Outcome, float] = defaultdict(float)
     for weight, outcome in enumerate_runs(run):
         law[outcome] += weight
+    return _checked(law)
+
+
+def _checked(law: dict[Outcome, float]) -> dict[Outcome, float]:
     assert abs(sum(law.values()) - 1) < 1e-12, "the enumeration missed or doubled a branch"
     return dict(law)
+
+
+class Staged(Generic[Stage]):
+    """Every way the first half of a run can go, each with its weight and its noise as it was then.
+
+    The second half goes on from there with the same uniforms, so the law is that of whole runs,
+    and the first half is run once for each of its own outcomes.
+    """
+
+    def __init__(self, first: Callable[[LazyNoise], Stage]) -> None:
+        def run(world: World) -> tuple[Stage, LazyNoise]:
+            noise = LazyNoise(world)
+            return first(noise), noise
+
+        self._halves = list(enumerate_runs(run))
+
+    def law_of(self, second: Callable[[Stage, LazyNoise], Outcome]) -> dict[Outcome, float]:
+        law: dict[Outcome, float] = defaultdict(float)
+        for first_weight, (stage, noise) in self._halves:
+
+            def run(world: World, stage: Stage = stage, noise: LazyNoise = noise) -> Outcome:
+                return second(stage, noise.carried_to(world))
+
+            for weight, outcome in enumerate_runs(run):
+                law[outcome] += first_weight * weight
+        return _checked(law)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -21,10 +22,10 @@ from forerun.drafters import (
 )
 from forerun.kernels import ReferenceKernels
 from forerun.models.llama import LlamaModel
-from forerun.sampling import Noise
+from forerun.sampling import Noise, Probs
 from forerun.types import Acceptance, Origin, Proposal, SamplingParams, Verdict
 from forerun.verify import coupled, rejection
-from tests.enumeration import LazyNoise, World, law_of
+from tests.enumeration import LazyNoise, Staged
 from tests.models_llama.tiny import TinyCheckpoint, tiny_config
 from tests.verify.test_law_rejection import worst_error
 from tests.worlds import TableModel
@@ -209,9 +210,13 @@ def test_a_request_may_end_at_any_time(name: str) -> None:
 def test_declared_laws_are_the_true_ones(name: str, num_branches: int, target_seed: int) -> None:
     """By enumeration: `rejection` with this drafter emits the target's law, so the q it records
     is the law it draws from, also among siblings and merged drafters."""
-    drafter = DRAFTERS[name](3)
-    error = law_error(drafter, (0, 1, 2, 0, 1, 1, 0), Budget(2, num_branches), 3, target_seed)
-    assert error < 1e-9
+    assert law_error(drafted(name, num_branches), TableModel(3, target_seed)) < 1e-9
+
+
+@cache
+def drafted(name: str, num_branches: int) -> Staged[Proposal]:
+    """One enumeration of the drafter's draws serves every target."""
+    return every_draft(DRAFTERS[name](3), (0, 1, 2, 0, 1, 1, 0), Budget(2, num_branches))
 
 
 @pytest.mark.parametrize("target_seed", range(3))
@@ -219,27 +224,33 @@ def test_merged_drafters_draw_apart(target_seed: int) -> None:
     """Four siblings from two tables: the second of one must know nothing of the first of the
     other. (Over three tokens it could not show: two refusals leave one token.)"""
     drafter = Merge([NgramTables(4, (1,)), NgramTables(4, (1,))])
-    context = (0, 1, 2, 0, 1, 1, 0, 3)
-    assert law_error(drafter, context, Budget(1, num_branches=2), 4, target_seed) < 1e-9
+    drafts = every_draft(drafter, (0, 1, 2, 0, 1, 1, 0, 3), Budget(1, num_branches=2))
+    assert law_error(drafts, TableModel(4, target_seed)) < 1e-9
 
 
-def law_error(
-    drafter: Drafter, context: tuple[int, ...], budget: Budget, vocab_size: int, target_seed: int
-) -> float:
-    """How far from the target's law a round with this drafter is, over all that can happen."""
-    target = TableModel(vocab_size, target_seed)
+def every_draft(drafter: Drafter, context: tuple[int, ...], budget: Budget) -> Staged[Proposal]:
+    """Every proposal that this drafter can draw."""
 
-    def run(world: World) -> tuple[int, ...]:
-        noise = LazyNoise(world)
+    def draft(noise: LazyNoise) -> Proposal:
         view = View(context, params=REJECTION, noise=noise)  # type: ignore[arg-type]
         drafter.begin(view)
         proposal = propose(drafter, view, budget)
         drafter.end(view)
-        return rejection(
-            proposal, lambda node: target.probs(proposal.path_tokens(node)), noise, 0
-        ).tokens
+        return proposal
 
-    return worst_error(law_of(run), target)
+    return Staged(draft)
+
+
+def law_error(drafts: Staged[Proposal], target: TableModel) -> float:
+    """How far from the target's law a round with these drafts is, over all that can happen."""
+
+    def judge(proposal: Proposal, noise: LazyNoise) -> tuple[int, ...]:
+        def probs_at(node: int) -> Probs:
+            return target.probs(proposal.path_tokens(node))
+
+        return rejection(proposal, probs_at, noise, 0).tokens
+
+    return worst_error(drafts.law_of(judge), target)
 
 
 @pytest.mark.parametrize("name", ["draft_model", "ngram_tables", "unigram", "random"])

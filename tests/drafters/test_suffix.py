@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -190,3 +191,12 @@ def test_guesses_never_know_the_noise_that_judges_them(
 def test_options_out_of_range_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidOption, match=message):
         SuffixLookup(**options)
+
+
+def test_each_guess_carries_its_chance_given_those_before_it() -> None:
+    repeated = guesses(SuffixLookup(min_chance=0.0), View((1, 2, 3, 4, 5, 6, 1, 2, 3, 4)))
+    chances = [draw.chance for draw in repeated.draws]
+    assert len(chances) == 4
+    assert all(chance is not None and 0 < chance < 1 for chance in chances)
+    careful = guesses(SuffixLookup(min_chance=0.6), View((1, 2, 3, 4, 5, 6, 1, 2, 3, 4)))
+    assert math.prod(draw.chance or 0 for draw in careful.draws) >= 0.6

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +11,6 @@ import pytest
 from forerun.kernels import Plan
 from forerun.models.llama import LlamaModel
 from forerun.models.opening import open_checkpoint
-from forerun.models.pull import pull
 from forerun.types import Span, Tree
 from tests.kernels_cpu.test_formats import kernels
 from tests.models_llama.runs import chain_logits
@@ -18,8 +18,8 @@ from tests.models_llama.test_parity import GOLDEN
 
 
 @pytest.fixture(scope="module")
-def smollm2() -> LlamaModel:
-    return LlamaModel.load(open_checkpoint(pull("smollm2-135m")), kernels())
+def smollm2(smollm2_path: Path) -> LlamaModel:
+    return LlamaModel.load(open_checkpoint(smollm2_path), kernels())
 
 
 @pytest.mark.parametrize("case_idx", [0, 3, 7])
@@ -34,10 +34,10 @@ def test_smollm2_gives_the_greedy_text_of_transformers(smollm2: LlamaModel, case
     assert logits.argmax(axis=-1).tolist() == case["answer"]
 
 
-def test_chunks_and_threads_do_not_show(smollm2: LlamaModel) -> None:
+def test_chunks_and_threads_do_not_show(smollm2: LlamaModel, smollm2_path: Path) -> None:
     tokens = [int(t) for t in np.random.default_rng(1).integers(0, 49152, 41)]
     whole = chain_logits(smollm2, tokens)
-    one_thread = LlamaModel.load(open_checkpoint(pull("smollm2-135m")), kernels(1))
+    one_thread = LlamaModel.load(open_checkpoint(smollm2_path), kernels(1))
     np.testing.assert_array_equal(chain_logits(one_thread, tokens, 5), whole)
     np.testing.assert_array_equal(chain_logits(smollm2, tokens, 1), whole)
     np.testing.assert_array_equal(chain_logits(smollm2, tokens, 8), whole)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from forerun.planning.acceptance_estimate import AcceptanceEstimate
+from forerun.planning.shared_acceptance import SharedAcceptance
 
 
 def test_gains_never_rise_and_stay_chances() -> None:
@@ -73,16 +74,18 @@ def test_known_guesses_are_not_counted_twice() -> None:
 
 
 def test_a_new_request_starts_from_what_others_taught() -> None:
-    shared = AcceptanceEstimate()
+    shared = SharedAcceptance()
+    other = AcceptanceEstimate(shared)
     for _ in range(100):
-        shared.observe(8, 0)
+        other.observe(8, 0)
     assert AcceptanceEstimate(shared).rate < 0.05
 
 
 def test_a_request_may_differ_from_the_others() -> None:
-    shared = AcceptanceEstimate()
+    shared = SharedAcceptance()
+    other = AcceptanceEstimate(shared)
     for _ in range(100):
-        shared.observe(8, 0)
+        other.observe(8, 0)
     own = AcceptanceEstimate(shared)
     for _ in range(20):
         own.observe(8, 8)

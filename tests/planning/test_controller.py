@@ -211,3 +211,45 @@ def test_the_end_of_a_request_forgets_it() -> None:
 
 def test_a_pass_of_prompts_only_plans_nothing() -> None:
     assert _controller().plan([], num_other_tokens=256) == []
+
+
+def test_a_drafter_that_nobody_measured_is_asked_to_find_out() -> None:
+    controller = _controller()
+    assert controller.is_cheap("new", 1)
+    controller.observe_draft("new", 1, [1] * 8, 0.5)
+    assert not controller.is_cheap("new", 1)
+
+
+def test_guesses_that_make_the_rest_of_the_round_slow_do_not_pay() -> None:
+    """The pass alone would say that they do."""
+    controller = _controller()
+    for rounds in range(60):
+        _offer(controller, holds=rounds % 3 > 0)
+        choice = _round(controller, _standing(CHEAP), holds=rounds % 3 > 0)
+        controller.observe_rest(1, choice.depth, 0.1 + 2.0 * choice.depth)
+    assert choice.depth == 0
+
+
+def test_the_drafters_word_decides_which_guess_is_made() -> None:
+    controller = _controller()
+    for idx in range(200):
+        word, holds = ((0.95, True), (0.1, False))[idx % 2]
+        controller.offered(0, "lookup", [[7 if holds else 8] * 8], [word] * 8)
+        choice = _round(controller, _standing(CHEAP), holds=holds)
+        if idx > 100 and choice.reason is not Reason.BASELINE:
+            assert (choice.depth > 0) is holds
+
+
+def test_where_all_guesses_hold_the_ceiling_is_reached_within_a_few_rounds() -> None:
+    controller = _controller()
+    for _ in range(100):
+        controller.observe_silent(0, "lookup", 8, 0)  # what was before
+    controller.end(0)
+    depths = []
+    for _ in range(12):
+        controller.offered(1, "lookup", [[7] * 8], [0.9] * 8)
+        (choice,) = controller.plan([_standing(CHEAP, request=1)])
+        controller.observe_pass(1 + choice.depth, 1, 1 + 0.1 * choice.depth)
+        controller.emitted(1, [7] * (choice.depth + 1))
+        depths.append(choice.depth)
+    assert 8 in depths[:8], depths

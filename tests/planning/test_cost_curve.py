@@ -80,3 +80,26 @@ def test_sizes_to_calibrate_reach_the_largest_pass() -> None:
     assert calibration_sizes(9) == (1, 2, 3, 4, 6, 9)
     assert calibration_sizes(144) == (1, 2, 3, 4, 6, 9, 16, 32, 64, 128, 144)
     assert calibration_sizes(1) == (1,)
+
+
+def test_a_row_of_sizes_is_the_same_as_one_by_one() -> None:
+    for points in (POINTS, ((3, 2.0),), ((2, 1.0), (3, 1.0), (9, 5.0))):
+        curve = CostCurve(points)
+        for first in range(1, 12):
+            alone = [curve.seconds(n) for n in range(first, first + 9)]
+            assert curve.seconds_from(first, 9) == pytest.approx(alone)
+    assert CostCurve(POINTS).seconds_from(5, 0) == []
+
+
+@pytest.mark.parametrize(("spread", "least", "most"), [(0.001, 3, 3), (0.1, 12, 60)])
+def test_calibration_goes_on_until_costs_are_known(spread: float, least: int, most: int) -> None:
+    rng, calls = random.Random(4), itertools.count()
+
+    def measure(num_tokens: int) -> float:
+        next(calls)
+        return num_tokens * rng.lognormvariate(0, spread)
+
+    curve = CostCurve.calibrate(measure, sizes=(1, 4), num_repeats=3)
+    num_turns = next(calls) // 2 - 1
+    assert least <= num_turns <= most
+    assert curve.seconds(4) / curve.seconds(1) == pytest.approx(4, rel=0.08)

@@ -62,3 +62,23 @@ def test_a_busy_machine_slows_drafters_too() -> None:
     for _ in range(60):
         costs.observe_pass(1, 3.0)
     assert costs.draft_seconds("draft", 1, [1] * 4) == pytest.approx(1.2, rel=0.02)
+
+
+def test_a_slow_first_answer_is_forgotten_once_a_fast_one_comes() -> None:
+    costs = _costs()
+    for seconds in (5.0, 0.001, 0.001, 0.001):
+        costs.observe_draft("lookup", 1, [1] * 4, seconds)
+    assert costs.draft_seconds("lookup", 1, [1] * 4) < 0.01
+
+
+def test_the_rest_of_a_round_counts_by_requests_and_guesses() -> None:
+    costs, rng = _costs(), random.Random(6)
+    for _ in range(200):
+        num_guesses = rng.randint(0, 6)
+        costs.observe_rest(2, num_guesses, 0.2 + 0.05 * num_guesses)
+    seconds = costs.round_seconds(2, 0, range(0, 4, 1))
+    passes = [costs.pass_seconds(2 + num) for num in range(4)]
+    rest = [whole - alone for whole, alone in zip(seconds, passes, strict=True)]
+    assert rest == pytest.approx([0.2, 0.25, 0.3, 0.35], rel=0.03)
+    costs.observe_rest(0, 0, 1.0)  # nobody ran
+    assert costs.least_seconds_per_guess == pytest.approx(1 / 7 + 0.05, rel=0.03)

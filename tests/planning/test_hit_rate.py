@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 from statistics import mean
 
-from forerun.planning.hit_rate import FixedRate, HitRate
+import pytest
+
+from forerun.planning.hit_rate import FixedRate, HitRate, SteadyRate
 
 
 def _after(outcomes: list[bool], prior: float = 0.5) -> HitRate:
@@ -49,3 +51,22 @@ def test_old_evidence_fades_to_the_prior() -> None:
     for _ in range(2000):
         rate.age()
     assert abs(rate.rate - 0.7) < 0.01
+
+
+def test_a_steady_rate_has_one_long_memory() -> None:
+    rate = SteadyRate(FixedRate(0.9), strength=2.0, memory=100)
+    assert rate.rate == 0.9
+    for trial in range(1000):
+        rate.observe(trial % 4 == 0)
+    assert rate.rate == pytest.approx(0.25, abs=0.02)
+    for _ in range(6):
+        rate.observe(True)
+    assert rate.rate < 0.35
+
+
+def test_a_prior_that_moves_is_noticed() -> None:
+    prior = FixedRate(0.9)
+    rate = HitRate(prior)
+    assert rate.rate == pytest.approx(0.9)
+    prior.rate = 0.1
+    assert rate.rate == pytest.approx(0.1)

@@ -50,3 +50,12 @@ def test_silence_scores_nothing_and_the_end_forgets() -> None:
     offers.add(0, "lookup", [[1, 2]])
     offers.end(0)
     assert offers.drafters(0) == []
+
+
+def test_what_the_drafter_said_comes_with_the_score() -> None:
+    offers = OpenOffers()
+    offers.add(0, "suffix", [[1, 2]], words=[0.9, 0.4])
+    assert offers.words(0, "suffix") == [0.9, 0.4]
+    (score,) = offers.follow(0, "suffix", [1, 3], was_used=True)
+    assert score == Score(2, 1, 0, 0, [0.9, 0.4])
+    assert offers.words(0, "suffix") == ()

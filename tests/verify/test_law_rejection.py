@@ -16,7 +16,7 @@ import pytest
 from forerun.sampling import UniformNoise
 from forerun.types import ROOT, Draw, Proposal, Tree
 from forerun.verify import rejection
-from tests.enumeration import LazyNoise, World, law_of
+from tests.enumeration import Staged
 from tests.worlds import (
     Drafter,
     TableModel,
@@ -41,12 +41,8 @@ def verify_rejection(
 def emitted_law(
     drafter: Drafter, target: TableModel, verify: Verify = verify_rejection
 ) -> dict[tuple[int, ...], float]:
-    def run(world: World) -> tuple[int, ...]:
-        noise = LazyNoise(world)
-        proposal = drafter(draft_uniforms(noise))
-        return verify(proposal, target, noise)
-
-    return law_of(run)
+    drafts = Staged(lambda noise: drafter(draft_uniforms(noise)))
+    return drafts.law_of(lambda proposal, noise: verify(proposal, target, noise))
 
 
 def worst_error(law: dict[tuple[int, ...], float], target: TableModel) -> float:

@@ -126,15 +126,16 @@ class SuffixLookup:
         chance: float,
     ) -> None:
         """Guess `token`, which holds with `chance`, and then the best of each longer context."""
-        node = ROOT
+        node, chance_of_all = ROOT, chance
         for num_guesses in range(1, depth + 1):
-            if chance < self._min_chance or token == END:
+            if chance_of_all < self._min_chance or token == END:
                 return
-            node = builder.add(node, token)
+            node = builder.add(node, token, chance=chance)
             found = found.after(token)
             if found.match.length < self._min_match:
                 return
-            chance *= found.chance(trust, num_guesses)
+            chance = found.chance(trust, num_guesses)
+            chance_of_all *= chance
             token = found.source.best(found.match)
 
 

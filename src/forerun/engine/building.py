@@ -46,6 +46,7 @@ from forerun.types import Span
 _PASS_TOKENS: Final = 256  # in one pass: prompts are read in chunks beside running answers
 _CALIBRATION_SIZES: Final = (1, 2, 4, 8)
 _NUM_REPEATS: Final = 2
+_MAX_REPEATS: Final = 8  # on a restless machine
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ def _planner(config: SpeculativeConfig, target: Target, drafters: GuardedDrafter
         (name,) = drafters.drafters
         return FixedDepth(name, config.depth, config.num_branches)
     measure = pass_timer(target.model, max(_CALIBRATION_SIZES))
-    costs = CostModel.calibrate(measure, _CALIBRATION_SIZES, _NUM_REPEATS)
+    costs = CostModel.calibrate(measure, _CALIBRATION_SIZES, _NUM_REPEATS, _MAX_REPEATS)
     limits = Limits(config.depth, config.num_branches)
     return Adaptive(Controller(limits, costs), drafters, Budget(config.depth, config.num_branches))
 

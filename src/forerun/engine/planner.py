@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Final, Protocol
 
 from forerun.drafters import Budget
@@ -67,6 +68,10 @@ class Planner(Protocol):
 
     def observe_pass(self, num_tokens: int, num_requests: int, seconds: float) -> None: ...
 
+    def observe_step(self, num_requests: int, num_guesses: int, seconds: float) -> None:
+        """A whole step took `seconds`, its pass and its drafters included."""
+        ...
+
     def observe_round(
         self, request: Request, ask: Ask, proposal: Proposal, emitted: Verdict
     ) -> None: ...
@@ -98,6 +103,9 @@ class FixedDepth:
     def observe_pass(self, num_tokens: int, num_requests: int, seconds: float) -> None:
         """Costs change nothing here."""
 
+    def observe_step(self, num_requests: int, num_guesses: int, seconds: float) -> None:
+        """Costs change nothing here."""
+
     def observe_round(
         self, request: Request, ask: Ask, proposal: Proposal, emitted: Verdict
     ) -> None:
@@ -118,8 +126,10 @@ class Adaptive:
         self._controller = controller
         self._drafters = drafters
         self._ceiling = budget
+        self._seconds = 0.0  # of this step's pass and drafters
 
     def plan(self, requests: Sequence[Request], num_other_tokens: int) -> list[Ask]:
+        self._seconds = 0.0
         if not requests:
             return []
         budgets = [budget_for(request, self._ceiling) for request in requests]
@@ -153,17 +163,23 @@ class Adaptive:
             answers = self._drafters.ask(name, able, [budgets[idx] for idx in asked])
             self.observe_draft(name, answers, time.perf_counter() - began)
             for request, proposal in zip(able, answers, strict=True):
-                self._controller.offered(request.id, name, _chains(proposal))
+                self._controller.offered(request.id, name, _chains(proposal), _words(proposal))
                 offers[request.id, name] = proposal
         return offers
 
     def observe_draft(self, drafter: str, proposals: Sequence[Proposal], seconds: float) -> None:
-        sizes = Counter(depth for proposal in proposals for depth in proposal.tree.depths)
-        level_sizes = [sizes[depth] for depth in sorted(sizes)]
+        sizes = Counter(chain.from_iterable(proposal.tree.depths for proposal in proposals))
+        level_sizes = [sizes[depth] for depth in range(1, len(sizes) + 1)]
+        self._seconds += seconds
         self._controller.observe_draft(drafter, len(proposals), level_sizes, seconds)
 
     def observe_pass(self, num_tokens: int, num_requests: int, seconds: float) -> None:
+        self._seconds += seconds
         self._controller.observe_pass(num_tokens, num_requests, seconds)
+
+    def observe_step(self, num_requests: int, num_guesses: int, seconds: float) -> None:
+        self._controller.observe_rest(num_requests, num_guesses, seconds - self._seconds)
+        self._seconds = 0.0
 
     def observe_round(
         self, request: Request, ask: Ask, proposal: Proposal, emitted: Verdict
@@ -204,7 +220,21 @@ def _ask(choice: Choice, ceiling: Budget, offer: Proposal | None) -> Ask:
 
 def _chains(proposal: Proposal) -> list[tuple[int, ...]]:
     """The deepest path below each child of the root."""
+    if proposal.depth == len(proposal):
+        return [proposal.tokens] if proposal.tokens else []
     return [proposal.path_tokens(proposal.tree.deepest(c)) for c in proposal.tree.children(ROOT)]
+
+
+def _words(proposal: Proposal) -> list[float]:
+    """The chances that the drafter gives its first branch, if it gives any."""
+    if not proposal.draws or proposal.draws[0].chance is None:
+        return []
+    words = {draw.node: draw.chance for draw in proposal.draws if draw.chance is not None}
+    if len(words) < len(proposal):
+        return []
+    if proposal.depth == len(proposal):
+        return list(words.values())
+    return [words[node] for node in proposal.tree.path_to(proposal.tree.deepest(0))]
 
 
 def _branch_tried(proposal: Proposal, emitted: Verdict) -> tuple[int, int]:

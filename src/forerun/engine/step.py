@@ -57,6 +57,7 @@ class Round:
 
 def step(core: Core) -> list[Round]:
     """Advance whoever is scheduled: by a prompt chunk, or by at least one token."""
+    began = time.perf_counter()
     wishes = plan(core)
     grants = schedule(core, wishes)
     requests = [core.requests[grant.request_id] for grant in grants]
@@ -65,7 +66,11 @@ def step(core: Core) -> list[Round]:
     spans = spans_of(requests, grants, proposals)
     scores = forward(core, requests, spans)
     verdicts = accept(core, requests, proposals, scores)
-    return commit(core, requests, asks, spans, proposals, verdicts, scores)
+    rounds = commit(core, requests, asks, spans, proposals, verdicts, scores)
+    if core.speculation is not None:
+        num_guesses, seconds = sum(map(len, proposals)), time.perf_counter() - began
+        core.speculation.planner.observe_step(len(requests), num_guesses, seconds)
+    return rounds
 
 
 def plan(core: Core) -> dict[int, Ask]:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, repeat, takewhile
+from operator import mul
+from typing import Final, TypeAlias
 
-from forerun.planning.hit_rate import FixedRate, HitRate
+from forerun.planning.hit_rate import HitRate
+from forerun.planning.shared_acceptance import SharedAcceptance
 
-# Before anything was seen: hopeful enough to try, and forgotten after a few trials.
-_FIRST_GUESS: Final = FixedRate(0.65)
-_SIBLING_GUESS: Final = FixedRate(0.15)  # holds where all siblings before it missed
-_PRIOR_STRENGTH: Final = 10.0
-_LIKENESS: Final = 8.0  # how far one kind of guess speaks for the next, in trials
-_SHARED_MEMORIES: Final = (384, 96, 24)
+_PRIOR_STRENGTH: Final = 10.0  # trials that what others taught counts for
+
+Words: TypeAlias = Sequence[float]
 
 
 class AcceptanceEstimate:
@@ -26,39 +27,49 @@ class AcceptanceEstimate:
     comes next fades while nobody looks: each unseen token moves the state as a guess would have.
     """
 
-    def __init__(self, prior: AcceptanceEstimate | None = None) -> None:
-        self._prior = prior
+    def __init__(self, shared: SharedAcceptance | None = None) -> None:
+        self._shared = shared or SharedAcceptance()
         self._running = 0.0  # the chance that a guess for the latest token held, or would have
         self.num_unseen = 0  # rounds since a first guess was tried
         self.num_deeper_unseen = 0
-        if prior is None:
-            first = HitRate(_FIRST_GUESS, memories=_SHARED_MEMORIES)
-            self._again = HitRate(first, _LIKENESS, _SHARED_MEMORIES)
-            self._deeper = HitRate(self._again, _LIKENESS, _SHARED_MEMORIES)
-        else:
-            first = HitRate(prior._sibling(0), _PRIOR_STRENGTH)
-            self._again = HitRate(prior._again, _PRIOR_STRENGTH)
-            self._deeper = HitRate(prior._deeper, _PRIOR_STRENGTH)
-        self._first: list[HitRate] = [first]
+        self._first = [HitRate(self._shared.sibling(0), _PRIOR_STRENGTH)]
+        self._again = HitRate(self._shared.again, _PRIOR_STRENGTH)
+        self._deeper = HitRate(self._shared.deeper, _PRIOR_STRENGTH)
 
-    def gains(self, depth: int, num_branches: int = 1) -> list[float]:
-        """Expected accepted guesses on each level, 1 … `depth`; they never rise."""
-        missed = 1 - self.rate
+    def gains(
+        self, depth: int, num_branches: int = 1, words: Words = (), least: float = 0.0
+    ) -> list[float]:
+        """Expected accepted guesses on each level, 1 … `depth`; they never rise.
+
+        `words` is what the drafter says of each level's guess, if it says anything. Deeper levels
+        that bring no more than `least` are left out.
+        """
+        first, deeper = self.rate, self._deeper.rate
+        below: Iterable[float] = repeat(deeper, depth - 1)
+        if words:
+            first = self._shared.of_first.chance(first, words[0])
+            below = self._shared.of_deeper.chances(deeper, words[1:depth])
+        missed = 1 - first
         for rank in range(1, num_branches):
             missed *= 1 - self._sibling(rank).rate
-        gain, below, gains = 1 - missed, self._deeper.rate, []
-        for _ in range(depth):
-            gains.append(gain)
-            gain *= below
-        return gains
+        gains = accumulate(below, mul, initial=1 - missed)
+        return [next(gains), *takewhile(lambda gain: gain > least, gains)]
 
     @property
     def rate(self) -> float:
         """The chance of the next first guess."""
-        return self._running * self._again.rate + (1 - self._running) * self._first[0].rate
+        running = self._running
+        if running == 0:
+            return self._first[0].rate
+        return running * self._again.rate + (1 - running) * self._first[0].rate
 
     def observe(
-        self, num_guessed: int, num_matched: int, num_known: int = 0, branch: int = 0
+        self,
+        num_guessed: int,
+        num_matched: int,
+        num_known: int = 0,
+        branch: int = 0,
+        words: Words = (),
     ) -> None:
         """Along one path, `num_matched` of `num_guessed` guesses held; the rest are misses.
 
@@ -68,6 +79,8 @@ class AcceptanceEstimate:
         """
         for position in range(num_known, min(num_guessed, num_matched + 1)):
             hit = position < num_matched
+            if words and branch == 0:
+                self._learn(position, words[position], hit)
             if position > 0:
                 self._observe_deeper(hit)
                 self.num_deeper_unseen = 0
@@ -87,24 +100,29 @@ class AcceptanceEstimate:
         self.num_unseen += 1
         self.num_deeper_unseen += 1
 
-    def _observe_first(self, hit: bool, branch: int, *, was_running: bool | None = None) -> None:
-        running = self._running > 0.5 if was_running is None else was_running
-        (self._again if running else self._first[0]).observe(hit and branch == 0)
+    def _observe_first(self, hit: bool, branch: int) -> None:
+        held = hit and branch == 0
+        if self._running > 0.5:
+            self._again.observe(held)
+            self._shared.again.observe(held)
+        else:
+            self._first[0].observe(held)
+            self._shared.sibling(0).observe(held)
         for rank in range(1, branch + 1):
             self._sibling(rank).observe(hit and rank == branch)
-        if self._prior is not None:
-            self._prior._observe_first(hit, branch, was_running=running)
+            self._shared.sibling(rank).observe(hit and rank == branch)
 
     def _observe_deeper(self, hit: bool) -> None:
         self._deeper.observe(hit)
-        if self._prior is not None:
-            self._prior._observe_deeper(hit)
+        self._shared.deeper.observe(hit)
+
+    def _learn(self, position: int, word: float, hit: bool) -> None:
+        if position > 0:
+            self._shared.of_deeper.learn(self._deeper.rate, word, hit)
+        else:
+            self._shared.of_first.learn(self.rate, word, hit)
 
     def _sibling(self, rank: int) -> HitRate:
         while rank >= len(self._first):
-            if self._prior is None:
-                self._first.append(HitRate(_SIBLING_GUESS, memories=_SHARED_MEMORIES))
-            else:
-                prior = self._prior._sibling(len(self._first))
-                self._first.append(HitRate(prior, _PRIOR_STRENGTH))
+            self._first.append(HitRate(self._shared.sibling(len(self._first)), _PRIOR_STRENGTH))
         return self._first[rank]

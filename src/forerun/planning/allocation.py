@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from forerun.planning.cost_model import CostModel
 
@@ -19,8 +19,7 @@ _PRICE_SPANS: Final = (4, 1, 16)
 _BETTER: Final = 1 + 1e-12  # beyond what rounding can pretend
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """One way for a request to guess: `gains[k]` accepted guesses expected on level k + 1."""
 
     drafter: str
@@ -33,8 +32,7 @@ class Line:
         return sum(max(0.0, gain - self.num_branches * price) for gain in self.gains)
 
 
-@dataclass(frozen=True)
-class Share:
+class Share(NamedTuple):
     """What one request gets: a line and how deep; depth 0 is plain."""
 
     line: Line | None
@@ -86,12 +84,18 @@ class Allocator:
     def __init__(self, costs: CostModel, num_requests: int, num_other_tokens: int = 0) -> None:
         self._costs = costs
         self._num_requests = num_requests
-        self._num_certain = num_requests + num_other_tokens  # prompt chunks in the same pass
-        self._seconds: list[float] = []  # of a pass, by its guesses
+        self._num_others = num_other_tokens  # prompt chunks in the same pass
+        self._seconds: list[float] = []  # of a round, by its guesses
+        self.plain = Allocation((PLAIN,) * num_requests, num_requests, self._round_seconds(0))
+
+    @property
+    def least_gain(self) -> float:
+        """A guess that brings less is never worth its time, whatever else is in the pass."""
+        return self.plain.rate * self._costs.least_seconds_per_guess
 
     def best(self, lines: Sequence[Sequence[Line]]) -> Allocation:
         """At equal rates, the fewest guesses."""
-        best = self.evaluate([PLAIN] * len(lines))
+        best = self.plain
         for picked, drafter in self._picks(lines):
             found = self._fill(picked, drafter)
             if found.rate > best.rate * _BETTER:
@@ -101,7 +105,7 @@ class Allocator:
     def evaluate(self, shares: Sequence[Share]) -> Allocation:
         """What these shares yield and cost together."""
         num_nodes = sum(share.num_nodes for share in shares)
-        seconds = self._pass_seconds(num_nodes)
+        seconds = self._round_seconds(num_nodes)
         costly = [share for share in shares if share.line and share.line.is_costly]
         for drafter in {share.line.drafter for share in costly if share.line}:
             mine = [share for share in costly if share.line and share.line.drafter == drafter]
@@ -124,62 +128,62 @@ class Allocator:
 
     def _price(self, num_more: int) -> float:
         """What one of `num_more` guesses adds to a plain pass, in tokens."""
-        plain = self._pass_seconds(0)
-        added = self._pass_seconds(num_more) - plain
+        plain = self._round_seconds(0)
+        added = self._round_seconds(num_more) - plain
         return added / num_more * self._num_requests / plain
 
     def _fill(self, picked: Sequence[Line | None], drafter: str | None) -> Allocation:
         """The best depths for one line each. A costly drafter's levels cost the same for one
         request as for all, so every number of levels is tried."""
-        steps = _steps(picked)
-        self._pass_seconds(sum(step.num_branches for step in steps))
+        steps = _steps(picked, self.least_gain)
+        self._round_seconds(sum(step[_WIDTH] for step in steps))
         costly = [line for line in picked if line is not None and line.is_costly]
-        most = max((len(line.gains) for line in costly), default=0)
-        best_rate, best_steps = 0.0, steps[:0]
-        for num_levels in range(1 if costly else 0, most + 1):
-            draft = 0.0
-            if drafter is not None and costly:
-                level = sum(line.num_branches for line in costly)
-                draft = self._costs.draft_seconds(drafter, len(costly), [level] * num_levels)
-            allowed = [s for s in steps if s.level < num_levels or not s.is_costly]
-            rate, num_taken = self._walk(allowed, draft)
+        best_rate, best_steps = self._walk(steps, 0.0) if not costly else (0.0, steps[:0])
+        for num_levels in range(1, max((len(line.gains) for line in costly), default=0) + 1):
+            assert drafter is not None
+            level = sum(line.num_branches for line in costly)
+            draft = self._costs.draft_seconds(drafter, len(costly), [level] * num_levels)
+            allowed = [s for s in steps if s[_LEVEL] < num_levels or not s[_IS_COSTLY]]
+            rate, taken = self._walk(allowed, draft)
             if rate > best_rate * _BETTER:
-                best_rate, best_steps = rate, allowed[:num_taken]
+                best_rate, best_steps = rate, taken
         depths = [0] * len(picked)
         for step in best_steps:
-            depths[step.idx] = step.level + 1
+            depths[step[_IDX]] = step[_LEVEL] + 1
         return self.evaluate(
             [Share(line, d) if d else PLAIN for line, d in zip(picked, depths, strict=True)]
         )
 
-    def _walk(self, steps: Sequence[_Step], draft: float) -> tuple[float, int]:
-        """The best rate along the steps, and how many of them it takes."""
+    def _walk(self, steps: list[_Step], draft: float) -> tuple[float, list[_Step]]:
+        """The best rate along the steps, and those that it takes."""
         tokens, num_nodes = float(self._num_requests), 0
         best_rate, num_taken = 0.0, 0
         seconds = self._seconds
-        for num, step in enumerate(steps, start=1):
-            tokens += step.gain
-            num_nodes += step.num_branches
+        for num, (_, _, _, gain, width, _) in enumerate(steps, start=1):
+            tokens += gain
+            num_nodes += width
             rate = tokens / (seconds[num_nodes] + draft)
             if rate > best_rate * _BETTER:
                 best_rate, num_taken = rate, num
-        return best_rate, num_taken
+        return best_rate, steps[:num_taken]
 
-    def _pass_seconds(self, num_nodes: int) -> float:
-        while num_nodes >= len(self._seconds):
-            self._seconds.append(self._costs.pass_seconds(self._num_certain + len(self._seconds)))
+    def _round_seconds(self, num_nodes: int) -> float:
+        num_known = len(self._seconds)
+        if num_nodes >= num_known:
+            missing = range(num_known, num_nodes + 1)
+            self._seconds += self._costs.round_seconds(
+                self._num_requests, self._num_others, missing
+            )
         return self._seconds[num_nodes]
 
 
-class _Step(NamedTuple):
-    """One more level for one request."""
-
-    worth: float  # gain per guess, negated so that the best sorts first
-    level: int
-    idx: int
-    gain: float
-    num_branches: int
-    is_costly: bool
+# One more level for one request; a plain tuple, since there are hundreds in a round. It begins
+# with the gain per guess, negated so that the best sorts first.
+_Step: TypeAlias = tuple[float, int, int, float, int, bool]
+_LEVEL: Final = 1
+_IDX: Final = 2
+_WIDTH: Final = 4
+_IS_COSTLY: Final = 5
 
 
 def _level_sizes(shares: Sequence[Share]) -> list[int]:
@@ -191,13 +195,19 @@ def _level_sizes(shares: Sequence[Share]) -> list[int]:
     ]
 
 
-def _steps(picked: Sequence[Line | None]) -> list[_Step]:
-    return sorted(
-        _Step(-gain / line.num_branches, level, idx, gain, line.num_branches, line.is_costly)
-        for idx, line in enumerate(picked)
-        if line is not None
-        for level, gain in enumerate(line.gains)
-    )
+def _steps(picked: Sequence[Line | None], least_gain: float) -> list[_Step]:
+    """The best first, as far as a guess can be worth its time."""
+    steps = []
+    for idx, line in enumerate(picked):
+        if line is not None:
+            _, width, gains, is_costly = line
+            steps += [
+                (-gain / width, level, idx, gain, width, is_costly)
+                for level, gain in enumerate(gains)
+                if gain > least_gain * width
+            ]
+    steps.sort()
+    return steps
 
 
 def _teams(lines: Sequence[Sequence[Line]]) -> list[str | None]:
@@ -208,6 +218,8 @@ def _teams(lines: Sequence[Sequence[Line]]) -> list[str | None]:
 
 def _pick(choices: Sequence[Line], drafter: str | None, price: float) -> Line | None:
     """The line with the largest surplus at this price, among the team's."""
+    if len(choices) == 1 and not choices[0].is_costly:
+        return choices[0]
     best, best_surplus = None, -1.0
     for line in choices:
         if line.is_costly and line.drafter != drafter:

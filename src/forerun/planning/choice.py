@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class Reason(StrEnum):
@@ -18,8 +18,7 @@ class Reason(StrEnum):
     FIXED = "fixed"  # the depth is not for the controller to choose
 
 
-@dataclass(frozen=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A drafter that may guess for a request.
 
     `num_offered` is how deep its answer will be, where that is known: 0 where it is silent. In
@@ -30,8 +29,7 @@ class Candidate:
     num_offered: int | None = None
 
 
-@dataclass(frozen=True)
-class Standing:
+class Standing(NamedTuple):
     """A request before a round: what it may spend, and who would guess for it."""
 
     request: int
@@ -39,8 +37,7 @@ class Standing:
     candidates: tuple[Candidate, ...]
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(NamedTuple):
     """What a request spends this round. `expected_seconds` is the round's, for all requests."""
 
     drafter: str | None

@@ -7,6 +7,7 @@ answers the same to the same observations. A round, as the engine calls it:
     plan                  a Choice for every request
     observe_draft         what a drafter's answer took
     observe_pass          what the target's pass took
+    observe_rest          what the round took besides
     observe_verified      how far a costly drafter's guesses held
     emitted               the tokens that came out; open offers are scored against them
 """
@@ -23,7 +24,7 @@ from forerun.planning.choice import Choice, Reason, Standing
 from forerun.planning.cost_model import CostModel
 from forerun.planning.probing import Allowance, BaselineClock, Probe, find_probe
 
-_CHEAP: Final = 0.01  # of a plain pass: what asking may cost and still be done every round
+_CHEAP: Final = 0.02  # of a plain pass: what asking may cost and still be done every round
 
 
 @dataclass(frozen=True)
@@ -43,34 +44,49 @@ class Controller:
         self.beliefs = Beliefs()
         self.allowance = Allowance(costs.pass_seconds(1))
         self._limits = limits
+        widths = range(1, limits.num_branches + 1)
+        self._widths = widths if limits.is_adaptive else widths[-1:]
         self._baseline = BaselineClock()
         self._baseline_loss = 0.0  # the share of this pass's time that a plain one gives away
         self._choices: dict[int, Choice] = {}
         self._bought: dict[int, tuple[float, float]] = {}  # a probe, and what a token is worth
 
     def is_cheap(self, drafter: str, num_requests: int) -> bool:
-        """Whether to ask this drafter every round: its guesses are then scored for nothing."""
+        """Whether to ask this drafter every round: its guesses are then scored for nothing. One
+        that nobody has measured is asked, to find out."""
+        if not self.costs.is_measured(drafter):
+            return True
         levels = [num_requests] * self._limits.max_depth
         asking = self.costs.draft_seconds(drafter, num_requests, levels)
         return asking <= _CHEAP * self.costs.pass_seconds(num_requests)
 
-    def offered(self, request: int, drafter: str, branches: Sequence[Sequence[int]]) -> None:
-        """A cheap drafter would guess these chains, one per branch; () if it is silent."""
-        self.beliefs.offer(request, drafter, branches)
+    def offered(
+        self,
+        request: int,
+        drafter: str,
+        branches: Sequence[Sequence[int]],
+        words: Sequence[float] = (),
+    ) -> None:
+        """A cheap drafter would guess these chains, one per branch; () if it is silent.
+
+        `words` are the chances that it gives the guesses of the first branch, each given those
+        before it; () if it gives none.
+        """
+        self.beliefs.offer(request, drafter, branches, words)
 
     def plan(self, standings: Sequence[Standing], num_other_tokens: int = 0) -> list[Choice]:
         """One choice per standing; `num_other_tokens` are in the same pass whatever is chosen."""
         allocator = Allocator(self.costs, len(standings), num_other_tokens)
-        lines = [self._lines(standing) for standing in standings]
+        least = allocator.least_gain if self._limits.is_adaptive else 0.0
+        lines = [self._lines(standing, least) for standing in standings]
         if not self._limits.is_adaptive:
             shares = [Share(own[0], len(own[0].gains)) if own else PLAIN for own in lines]
             return self._chosen(standings, allocator.evaluate(shares), Reason.FIXED)
         best = allocator.best(lines)
-        plain = allocator.evaluate([PLAIN] * len(lines))
         is_due = self._baseline.is_due and not num_other_tokens and not self.allowance.is_in_debt
-        if best.num_nodes and is_due:
-            self._baseline_loss = 1 - plain.rate / best.rate
-            return self._chosen(standings, plain, Reason.BASELINE)
+        if best is not allocator.plain and is_due:
+            self._baseline_loss = 1 - allocator.plain.rate / best.rate
+            return self._chosen(standings, allocator.plain, Reason.BASELINE)
         probe = self._find_probe(standings, lines, best, allocator)
         if probe is None:
             return self._chosen(standings, best, Reason.PAYS)
@@ -92,6 +108,11 @@ class Controller:
         self.allowance.earn(seconds)
         self.allowance.spend(self._baseline_loss * seconds)
         self._baseline_loss = 0.0
+
+    def observe_rest(self, num_requests: int, num_guesses: int, seconds: float) -> None:
+        """The rest of the round: planning, verdicts, commit."""
+        self.costs.observe_rest(num_requests, num_guesses, seconds)
+        self.allowance.earn(seconds)
 
     def observe_verified(
         self, request: int, drafter: str, num_guessed: int, num_accepted: int, branch: int = 0
@@ -123,7 +144,7 @@ class Controller:
         self._choices.pop(request, None)
         self._bought.pop(request, None)
 
-    def _lines(self, standing: Standing) -> list[Line]:
+    def _lines(self, standing: Standing, least_gain: float) -> list[Line]:
         """Every way this request could guess."""
         room = min(standing.max_depth, self._limits.max_depth)
         lines = []
@@ -135,10 +156,11 @@ class Controller:
             if depth < 1:
                 continue
             is_costly = offered is None  # it must be asked, and is not scored otherwise
-            widths = range(1, self._limits.num_branches + 1)
-            if not self._limits.is_adaptive:
-                widths = widths[-1:]
-            lines += [Line(name, b, estimate.gains(depth, b), is_costly) for b in widths]
+            words = () if is_costly else self.beliefs.words(standing.request, name)
+            least = 0.0 if is_costly else least_gain
+            for width in self._widths:
+                gains = estimate.gains(depth, width, words, least)
+                lines.append(Line(name, width, gains, is_costly))
         return lines
 
     def _find_probe(
@@ -148,6 +170,8 @@ class Controller:
         best: Allocation,
         allocator: Allocator,
     ) -> Probe | None:
+        if not any(line.is_costly for own in lines for line in own):
+            return None
         estimates = [
             {line.drafter: self.beliefs.of(standing.request, line.drafter) for line in own}
             for standing, own in zip(standings, lines, strict=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from statistics import median
 from typing import Final
 
@@ -20,6 +20,7 @@ _SHAPE_RATE: Final = 0.15  # for a size that was hardly seen
 _LEAST_SHAPE_RATE: Final = 0.03
 _NUM_AGREEING: Final = 3  # large surprises that make a new fact
 _SHARE_RATE: Final = 0.05
+_PRECISION: Final = 0.02  # to which calibration wants to know each size
 
 CALIBRATION_SIZES: Final = (1, 2, 3, 4, 6, 9, 16, 32)
 
@@ -30,6 +31,13 @@ def calibration_sizes(max_num_tokens: int) -> tuple[int, ...]:
     while sizes and 2 * sizes[-1] < max_num_tokens:
         sizes.append(2 * sizes[-1])
     return (*sizes, max_num_tokens)
+
+
+def _is_known(seconds: Sequence[float]) -> bool:
+    """Whether the median's standard error is small: 1.25 σ / √n, with σ from the middle half."""
+    ordered, quarter = sorted(seconds), len(seconds) // 4
+    sigma = (ordered[-1 - quarter] - ordered[quarter]) / 1.35
+    return 1.25 * sigma <= _PRECISION * median(ordered) * math.sqrt(len(ordered))
 
 
 def clipped(surprise: float) -> float:
@@ -65,14 +73,22 @@ class CostCurve:
         measure: Callable[[int], float],
         sizes: Sequence[int] = CALIBRATION_SIZES,
         num_repeats: int = 5,
+        max_repeats: int = 60,
     ) -> CostCurve:
         """`measure(n)` runs a pass over n tokens and returns its seconds.
 
         Sizes take turns, so that a slow moment of the machine does not fall on one of them; the
-        first turn only warms up.
+        first turn only warms up. On a restless machine turns go on until the medians are known.
         """
-        turns = [[measure(size) for size in sizes] for _ in range(num_repeats + 1)]
-        columns = zip(*turns[1:], strict=True)
+
+        def turn() -> list[float]:
+            return [measure(size) for size in sizes]
+
+        turn()
+        turns = [turn() for _ in range(num_repeats)]
+        while len(turns) < max_repeats and not all(map(_is_known, zip(*turns, strict=True))):
+            turns.append(turn())
+        columns = zip(*turns, strict=True)
         return cls((n, median(column)) for n, column in zip(sizes, columns, strict=True))
 
     @property
@@ -96,13 +112,32 @@ class CostCurve:
         slope = (shape[right] - shape[right - 1]) / (sizes[right] - sizes[right - 1])
         return self._speed * (shape[right - 1] + slope * (num_tokens - sizes[right - 1]))
 
+    def seconds_from(self, first: int, num: int) -> list[float]:
+        """`seconds` of `first`, `first` + 1, … tokens: one walk along the lines."""
+        sizes, last, seconds = self._sizes, len(self._sizes) - 1, list[float]()
+        end = first + num
+        while first < end:
+            right = bisect_left(sizes, first + 1)
+            stop = end if right > last else min(end, sizes[right])
+            start = self.seconds(first)
+            slope = (self.seconds(stop) - start) / (stop - first)
+            seconds += [start + slope * step for step in range(stop - first)]
+            first = stop
+        return seconds
+
+    @property
+    def least_slope(self) -> float:
+        """Seconds that one more token adds, where it adds least."""
+        return self._speed * self._least_slope
+
     def observe(self, num_tokens: int, seconds: float) -> float:
         """A pass over `num_tokens` took `seconds`; returns the surprise in log seconds."""
         surprise = math.log(max(seconds, 1e-9) / self.seconds(num_tokens))
         if num_tokens > self._sizes[-1]:
             return surprise
-        self._count(num_tokens)
-        for idx, weight in self._neighbours(num_tokens):
+        near = self._neighbours(num_tokens)
+        self._count(near)
+        for idx, weight in near:
             rate = self._shape_rate(idx, surprise) * weight * (1 - self._shares[idx])
             self._log_shape[idx] += rate * clipped(surprise)
         self._log_speed += _SPEED_RATE * clipped(surprise)
@@ -131,13 +166,16 @@ class CostCurve:
         share = (num_tokens - low) / (high - low)
         return [(right - 1, 1 - share), (right, share)]
 
-    def _count(self, num_tokens: int) -> None:
+    def _count(self, near: Iterable[tuple[int, float]]) -> None:
         self._num_passes += 1
         rate = max(_SHARE_RATE, 1 / self._num_passes)
         self._shares = [share * (1 - rate) for share in self._shares]
-        for idx, weight in self._neighbours(num_tokens):
+        for idx, weight in near:
             self._shares[idx] += rate * weight
 
     def _refresh(self) -> None:
         self._speed = math.exp(self._log_speed)
         self._shape = list(accumulate(map(math.exp, self._log_shape), max))
+        runs = pairwise(zip(self._sizes, self._shape, strict=True))
+        slopes = ((high - low) / (after - before) for (before, low), (after, high) in runs)
+        self._least_slope = min(slopes, default=0.0)

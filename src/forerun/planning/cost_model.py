@@ -14,11 +14,13 @@ _UNMEASURED: Final = 0.1
 
 
 class CostModel:
-    """The target's curve and each drafter's cost. A busy machine slows all of them alike, so
-    drafters are kept in seconds at calibration and read through the curve's speed."""
+    """The target's curve, each drafter's cost, and the rest of a round: planning, verdicts,
+    commit. A busy machine slows all of them alike, so drafters and the rest are kept in seconds at
+    calibration and read through the curve's speed."""
 
     def __init__(self, target: CostCurve) -> None:
         self.target = target
+        self._rest = DraftCost(0.0, 0.0)
         self._drafters: dict[str, DraftCost] = {}
 
     @classmethod
@@ -27,8 +29,9 @@ class CostModel:
         measure: Callable[[int], float],
         sizes: Sequence[int] = CALIBRATION_SIZES,
         num_repeats: int = 5,
+        max_repeats: int = 60,
     ) -> CostModel:
-        return cls(CostCurve.calibrate(measure, sizes, num_repeats))
+        return cls(CostCurve.calibrate(measure, sizes, num_repeats, max_repeats))
 
     def calibrate_drafter(
         self,
@@ -48,6 +51,18 @@ class CostModel:
     def pass_seconds(self, num_tokens: int) -> float:
         return self.target.seconds(num_tokens)
 
+    def round_seconds(self, num_requests: int, num_others: int, guesses: range) -> list[float]:
+        """Of rounds with so many guesses, drafting aside; `num_others` are prompts' tokens."""
+        passes = self.target.seconds_from(num_requests + num_others + guesses.start, len(guesses))
+        certain, each = self._rest.seconds(num_requests, 0), self._rest.per_level
+        certain, each = certain * self.target.speed, each * self.target.speed
+        return [s + certain + each * num for s, num in zip(passes, guesses, strict=True)]
+
+    @property
+    def least_seconds_per_guess(self) -> float:
+        """What one more guess adds to a round, where it adds least."""
+        return self.target.least_slope + self._rest.per_level * self.target.speed
+
     def draft_seconds(self, drafter: str, num_requests: int, level_sizes: Sequence[int]) -> float:
         """One answer for `num_requests` at once; `level_sizes` counts its guesses by depth."""
         levels = self._levels(level_sizes)
@@ -57,6 +72,14 @@ class CostModel:
         """Returns the surprise in log seconds."""
         return self.target.observe(num_tokens, seconds)
 
+    def observe_rest(self, num_requests: int, num_guesses: int, seconds: float) -> None:
+        """What a round took besides its pass and its drafters."""
+        if num_requests:
+            self._rest.observe(num_requests, num_guesses, max(0.0, seconds) / self.target.speed)
+
+    def is_measured(self, drafter: str) -> bool:
+        return drafter in self._drafters
+
     def observe_draft(
         self, drafter: str, num_requests: int, level_sizes: Sequence[int], seconds: float
     ) -> None:
@@ -65,7 +88,13 @@ class CostModel:
 
     def _levels(self, level_sizes: Sequence[int]) -> float:
         """Levels of one guess that would cost as much as these."""
-        return sum(map(self.target.seconds, level_sizes)) / self.target.seconds(1)
+        if not level_sizes:
+            return 0.0
+        if min(level_sizes) == max(level_sizes):
+            total = len(level_sizes) * self.target.seconds(level_sizes[0])
+        else:
+            total = sum(map(self.target.seconds, level_sizes))
+        return total / self.target.seconds(1)
 
     def _of(self, drafter: str) -> DraftCost:
         if drafter not in self._drafters:

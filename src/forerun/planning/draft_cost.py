@@ -1,15 +1,15 @@
-"""What a drafter's answer costs: a share for each request, and a share for each level."""
+"""Seconds that have a share for each request and a share for each level, or for each guess."""
 
 from __future__ import annotations
 
 import math
 from typing import Final
 
-from forerun.planning.cost_curve import clipped
+from forerun.planning.cost_curve import MOST_SURPRISE, clipped
 
 _KEPT: Final = 0.97  # of what is known, per observation
 _LEAN: Final = 0.02
-_NUM_TRUSTING: Final = 3  # observations before surprises are clipped
+_NUM_TRUSTING: Final = 3  # observations in which a much faster one replaces those before
 
 
 class DraftCost:
@@ -17,7 +17,8 @@ class DraftCost:
 
     `levels` counts each level by what a pass over its nodes costs against a pass over one, so a
     draft model's level grows with the batch as the target's pass does; a lookup has no levels
-    to speak of. Both shares stay 0 or more.
+    to speak of. Both shares stay 0 or more. An answer may be slow for reasons of its own, never
+    fast, so slow ones count for little.
     """
 
     def __init__(self, per_request: float, per_level: float) -> None:
@@ -32,14 +33,22 @@ class DraftCost:
     def observe(self, num_requests: int, num_levels: float, seconds: float) -> None:
         self.num_observed += 1
         expected = self.seconds(num_requests, num_levels)
-        if self.num_observed > _NUM_TRUSTING and expected > 0:
-            seconds = expected * math.exp(clipped(math.log(max(seconds, 1e-9) / expected)))
+        if self.num_observed > 1 and expected > 0:
+            surprise = math.log(max(seconds, 1e-9) / expected)
+            if self.num_observed <= _NUM_TRUSTING and surprise < -MOST_SURPRISE:
+                self._forget()
+            else:
+                seconds = expected * math.exp(clipped(surprise))
         self._rr = _KEPT * self._rr + num_requests**2
         self._ll = _KEPT * self._ll + num_levels**2
         self._rl = _KEPT * self._rl + num_requests * num_levels
         self._ry = _KEPT * self._ry + num_requests * seconds
         self._ly = _KEPT * self._ly + num_levels * seconds
         self._solve()
+
+    def _forget(self) -> None:
+        """What was seen so far were slow moments."""
+        self._rr = self._ll = self._rl = self._ry = self._ly = 0.0
 
     def _solve(self) -> None:
         """Leaning on the present shares where all answers look alike and cannot tell them apart."""

@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeAlias
 
 
-@dataclass(frozen=True)
-class Score:
+class Score(NamedTuple):
     """What new tokens said about an offer; see `AcceptanceEstimate.observe`."""
 
     num_guessed: int
     num_matched: int
     num_known: int
     branch: int
+    words: Sequence[float] = ()
+
+
+_Offered: TypeAlias = tuple[Sequence[Sequence[int]], Sequence[float]]  # branches, words
+_SILENT: Final[_Offered] = ((), ())
+_NOBODY: Final[dict[str, _Offered]] = {}
+_NONE: Final[dict[str, OpenOffer]] = {}
 
 
 class OpenOffer:
     """One offer, a chain per branch, compared with the text until it misses or ends."""
 
-    def __init__(self, branches: Sequence[Sequence[int]]) -> None:
+    def __init__(self, branches: Sequence[Sequence[int]], words: Sequence[float] = ()) -> None:
         assert branches
         assert all(branches)
         self._branches = branches
+        self._words = words  # the drafter's chances for the first branch
         self._branch = len(branches) - 1
         self._num_matched = 0
         self.is_open = True
@@ -38,7 +45,7 @@ class OpenOffer:
             self._step(token)
         if num_guessed == num_known:
             return None
-        return Score(num_guessed, self._num_matched, num_known, self._branch)
+        return Score(num_guessed, self._num_matched, num_known, self._branch, self._words)
 
     def _step(self, token: int) -> None:
         if self._num_matched == 0:
@@ -57,34 +64,52 @@ class OpenOffers:
     """For each request and drafter one open offer at a time, as rounds of its own would be."""
 
     def __init__(self) -> None:
-        self._latest: dict[int, dict[str, Sequence[Sequence[int]]]] = {}
+        self._latest: dict[int, dict[str, _Offered]] = {}
         self._open: dict[int, dict[str, OpenOffer]] = {}
 
-    def add(self, request: int, drafter: str, branches: Sequence[Sequence[int]]) -> None:
+    def add(
+        self,
+        request: int,
+        drafter: str,
+        branches: Sequence[Sequence[int]],
+        words: Sequence[float] = (),
+    ) -> None:
         """What the drafter would guess now; no branches if it is silent."""
-        self._latest.setdefault(request, {})[drafter] = branches
+        self._latest.setdefault(request, {})[drafter] = branches, words
+
+    def words(self, request: int, drafter: str) -> Sequence[float]:
+        """The chances that the drafter gives its latest offer."""
+        return self._latest.get(request, _NOBODY).get(drafter, _SILENT)[1]
 
     def drafters(self, request: int) -> list[str]:
         """Those whose offers are scored: asked this round, or with an offer still open."""
-        return list(self._latest.get(request, {}) | self._open.get(request, {}))
+        latest, still_open = self._of(request)
+        return [*latest, *(drafter for drafter in still_open if drafter not in latest)]
+
+    def has(self, request: int, drafter: str) -> bool:
+        return any(drafter in offers for offers in self._of(request))
+
+    def _of(self, request: int) -> tuple[dict[str, _Offered], dict[str, OpenOffer]]:
+        return self._latest.get(request, _NOBODY), self._open.get(request, _NONE)
 
     def follow(
         self, request: int, drafter: str, tokens: Sequence[int], *, was_used: bool
     ) -> list[Score]:
         """The latest offer is taken up when it was used, or when the one before is closed; of
         any other only the first guess is scored, so that a change is noticed at once."""
-        branches = self._latest.get(request, {}).pop(drafter, ())
+        branches, words = self._latest.get(request, _NOBODY).pop(drafter, _SILENT)
         still_open = self._open.setdefault(request, {})
-        scores = []
-        if branches and (was_used or drafter not in still_open):
-            still_open[drafter] = OpenOffer(branches)
+        offer = still_open.get(drafter)
+        found = []
+        if branches and (was_used or offer is None):
+            offer = still_open[drafter] = OpenOffer(branches, words)
         elif branches:
-            scores.append(OpenOffer(branches).follow(tokens[:1]))
-        if drafter in still_open:
-            scores.append(still_open[drafter].follow(tokens))
-            if not still_open[drafter].is_open:
+            found.append(OpenOffer(branches, words).follow(tokens[:1]))
+        if offer is not None:
+            found.append(offer.follow(tokens))
+            if not offer.is_open:
                 del still_open[drafter]
-        return [score for score in scores if score is not None]
+        return [score for score in found if score is not None]
 
     def end(self, request: int) -> None:
         self._latest.pop(request, None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from forerun.planning.acceptance_estimate import AcceptanceEstimate
@@ -116,7 +116,7 @@ def _could_pay(
 ) -> bool:
     """Whether the round would be better if every guess of this drafter held."""
     certain = [
-        next((replace(x, gains=[1.0] * len(x.gains)) for x in own if x.drafter == drafter), None)
+        next((x._replace(gains=[1.0] * len(x.gains)) for x in own if x.drafter == drafter), None)
         for own in lines
     ]
     most = max(len(line.gains) for line in certain if line)

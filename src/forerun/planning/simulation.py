@@ -7,6 +7,7 @@ outcomes, so two of them differ only by what they chose.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -105,10 +106,18 @@ class Run:
     num_rounds: int = 0
     num_guesses: int = 0
     depths: list[int] = field(default_factory=list)
+    pass_sizes: Counter[int] = field(default_factory=Counter)
+    level_sizes: Counter[int] = field(default_factory=Counter)  # passes of a draft model
 
     @property
     def rate(self) -> float:
         return self.num_emitted / self.seconds
+
+    def rate_at(self, pass_costs: Callable[[int], float], draft_cost: float) -> float:
+        """The rate of the same rounds at other costs: a fixed policy makes the same ones."""
+        passes = sum(num * pass_costs(size) for size, num in self.pass_sizes.items())
+        levels = sum(num * pass_costs(size) for size, num in self.level_sizes.items())
+        return self.num_emitted / (passes + draft_cost * levels)
 
 
 def simulate(world: World, policy: Policy) -> Run:
@@ -122,6 +131,7 @@ def simulate(world: World, policy: Policy) -> Run:
         seconds = world.pass_costs(num_tokens)
         policy.passed(num_tokens, len(slots), seconds * world.noise(clock))
         run.seconds += seconds
+        run.pass_sizes[num_tokens] += 1
         run.num_rounds += 1
         run.num_guesses += num_tokens - len(slots)
         for slot, ask, chain in zip(slots, asks, chains, strict=True):
@@ -151,7 +161,9 @@ def _draft(
             chains[i] = drafter.guesses(slots[i].idx, slots[i].position, depth)
         if mine:
             answers = [chains[i] for i in mine]
-            seconds = drafter.cost * sum(map(world.pass_costs, level_sizes(answers)))
+            sizes = level_sizes(answers)
+            run.level_sizes.update(sizes)
+            seconds = drafter.cost * sum(map(world.pass_costs, sizes))
             policy.drafted(drafter.name, answers, seconds * world.noise(clock))
             run.seconds += seconds
     return chains

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 
 from forerun.errors import InvalidProposal
 from forerun.types.arrays import FloatArray, check_probs
@@ -18,10 +18,14 @@ class Draw:
     `probs_q` is the distribution of *this* draw given everything drawn before it (without
     replacement: the renormalised rest). None means a point mass: the guess was not drawn but
     picked. That is always lawful, whatever picked it; a true q only accepts more often.
+
+    `chance` is the drafter's own word on how likely a picked guess is to hold, given that those
+    before it do; None where it has none. It may say so from committed history only.
     """
 
     node: int
     probs_q: FloatArray | None = None  # [V]
+    chance: float | None = None
 
 
 @dataclass(frozen=True)
@@ -78,9 +82,10 @@ class Proposal:
                 f"record the law the token was really drawn from."
             )
 
-    @classmethod
-    def empty(cls) -> Proposal:
-        return cls(Tree(()), (), ())
+    @staticmethod
+    @cache
+    def empty() -> Proposal:
+        return Proposal(Tree.chain(0), (), ())
 
     @classmethod
     def chain(
@@ -104,6 +109,8 @@ class Proposal:
         if depth >= self.depth and num_branches >= len(self.tree.children(ROOT)):
             return self
         assert all(draw.probs_q is None for draw in self.draws), "a drawn guess is never dropped"
+        if self.depth == len(self):
+            return Proposal.chain(self.tokens[:depth] if num_branches else ())
         roots = self.tree.children(ROOT)[:num_branches]
         builder, kept = ProposalBuilder(), {ROOT: ROOT}
         for node, (parent, token) in enumerate(zip(self.tree.parents, self.tokens, strict=True)):
@@ -145,17 +152,26 @@ class ProposalBuilder:
     _draws: list[Draw] = field(default_factory=list)
     _nodes: dict[tuple[int, int], int] = field(default_factory=dict)
 
-    def add(self, parent: int, token: int, probs_q: FloatArray | None = None) -> int:
+    def add(
+        self,
+        parent: int,
+        token: int,
+        probs_q: FloatArray | None = None,
+        chance: float | None = None,
+    ) -> int:
         """Record a draw below `parent`; returns the node it landed on."""
         node = self._nodes.setdefault((parent, token), len(self._tokens))
         if node == len(self._tokens):
             self._parents.append(parent)
             self._tokens.append(token)
-        self._draws.append(Draw(node, probs_q))
+        self._draws.append(Draw(node, probs_q, chance))
         return node
 
     def __len__(self) -> int:
         return len(self._tokens)
 
     def build(self) -> Proposal:
-        return Proposal(Tree(tuple(self._parents)), tuple(self._tokens), tuple(self._draws))
+        tree = Tree.chain(len(self._parents))
+        if tree.parents != (parents := tuple(self._parents)):
+            tree = Tree(parents)
+        return Proposal(tree, tuple(self._tokens), tuple(self._draws))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Final
 
 from forerun.errors import InvalidProposal
@@ -25,9 +25,11 @@ class Tree:
                     f"(allowed here: {ROOT} … {node - 1})."
                 )
 
-    @classmethod
-    def chain(cls, length: int) -> Tree:
-        return cls(tuple(range(ROOT, length - 1)))
+    @staticmethod
+    @lru_cache(maxsize=64)
+    def chain(length: int) -> Tree:
+        """One object per length, so that what it caches is worked out once."""
+        return Tree(tuple(range(ROOT, length - 1)))
 
     def __len__(self) -> int:
         return len(self.parents)
@@ -40,7 +42,7 @@ class Tree:
             depths.append(1 if parent == ROOT else depths[parent] + 1)
         return tuple(depths)
 
-    @property
+    @cached_property
     def depth(self) -> int:
         return max(self.depths, default=0)
 
