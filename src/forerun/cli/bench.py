@@ -117,11 +117,13 @@ def _session(
     from forerun.bench.costs import costs_by_contender
     from forerun.bench.session import Session
     from forerun.bench.side_by_side import SideBySide
-    from forerun.bench.workloads import WORKLOADS, build_workloads
+    from forerun.bench.workloads import WORKLOADS, build_workloads, cut_prompts
     from forerun.types import SamplingParams
 
     names = WORKLOADS if options.classes == ALL else split(options.classes)
     workloads = build_workloads(names, options.pairs, options.seed)
+    if options.prompt_tokens is not None:
+        workloads = cut_prompts(workloads, options.prompt_tokens, llm.tokenizer)
     configs = _configs(engine, options)
     params = SamplingParams(temperature=options.temperature, seed=options.seed)
     side = SideBySide(
