@@ -41,6 +41,7 @@ class Cell:
     ratio_whole: Interval | None
     same_tokens: float | None  # share of answers that equal plain's, token for token
     prediction: Prediction | None
+    ratio_ttft: Interval | None = None  # plain's time to first token ÷ this one's
 
     def as_dict(self) -> dict[str, Any]:
         found = asdict(self)
@@ -52,12 +53,13 @@ class Cell:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Cell:
         given = dict(values)
-        for name in ("ratio", "ratio_whole"):
-            given[name] = None if given[name] is None else Interval(**given[name])
+        for name in ("ratio", "ratio_whole", "ratio_ttft"):
+            found = given.get(name)
+            given[name] = None if found is None else Interval(**found)
         if given["prediction"] is not None:
-            found = {k: v for k, v in given["prediction"].items() if k != "error"}
-            found["verify"] = {int(k): v for k, v in found["verify"].items()}
-            given["prediction"] = Prediction(**found)
+            parts = {k: v for k, v in given["prediction"].items() if k != "error"}
+            parts["verify"] = {int(k): v for k, v in parts["verify"].items()}
+            given["prediction"] = Prediction(**parts)
         return cls(**given)
 
 
@@ -126,6 +128,7 @@ class _Group:
             answer_ms=quantiles_ms([s for run in runs if (s := run.seconds_per_token)]),
             ratio=ratio,
             ratio_whole=median_interval(_ratios(self.pairs, _whole), seed),
+            ratio_ttft=median_interval(_ratios(self.pairs, _first_token), seed),
             same_tokens=_share_same(self.pairs),
             prediction=(
                 predict(passes, self.plain_passes, costs, ratio.median) if costs and ratio else None
@@ -144,6 +147,10 @@ def by_position(passes: Sequence[Pass]) -> list[float]:
 
 def _per_token(run: TimedRun) -> float | None:
     return run.seconds_per_token
+
+
+def _first_token(run: TimedRun) -> float | None:
+    return run.ttft
 
 
 def _whole(run: TimedRun) -> float | None:

@@ -42,6 +42,8 @@ class Engine:
         return {"engine": "forerun", "speculative_config": config}
 
     def answer(self, prompt: Sequence[int], max_tokens: int) -> TimedRun:
+        """From an empty cache: what earlier prompts began with is computed again."""
+        self.llm.reset_prefix_cache()
         return time_stream(self.llm, prompt, self.params.with_(max_tokens=max_tokens), self.clock)
 
 

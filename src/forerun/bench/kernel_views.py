@@ -8,8 +8,7 @@ from typing import Any
 from rich.table import Table
 
 from forerun.bench.kernels import KernelReport, Product
-from forerun.errors import InvalidOption, MissingExtra
-from forerun.planning.figures import FORMATS, STYLE
+from forerun.planning.canvas import canvas
 
 
 def kernel_table(report: KernelReport) -> Table:
@@ -45,21 +44,10 @@ def _cells(report: KernelReport, product: Product) -> list[str]:
 
 def save_kernel_plot(report: KernelReport, path: Path) -> None:
     """The cost of n rows in units of one row, a line per format, into .png, .pdf or .svg."""
-    if path.suffix.lower() not in FORMATS:
-        raise InvalidOption(f"cannot draw to {path.name!r}; end it in {', '.join(FORMATS)}.")
-    try:
-        import matplotlib as mpl
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtra("drawing figures", "plot") from None
-    with mpl.rc_context(dict(STYLE)):
-        figure = Figure(figsize=(12, 5), layout="constrained")
-        FigureCanvasAgg(figure)
+    with canvas(path, 12, 5) as figure:
         left, right = figure.subplots(1, 2)
         draw_costs(left, report)
         draw_speeds(right, report)
-        figure.savefig(path, dpi=160)
 
 
 def draw_costs(axes: Any, report: KernelReport) -> None:

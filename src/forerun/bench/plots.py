@@ -8,28 +8,16 @@ from typing import Any
 from forerun.bench.contenders import DEFAULT, PLAIN
 from forerun.bench.record import Record
 from forerun.bench.svg import ticks
-from forerun.errors import InvalidOption, MissingExtra
-from forerun.planning.figures import FORMATS, INK, SHADES, STYLE
+from forerun.planning.canvas import INK, SHADES, canvas
 
 
 def save_plot(record: Record, path: Path) -> None:
     """Three panels side by side into `path` (.png, .pdf or .svg)."""
-    if path.suffix.lower() not in FORMATS:
-        raise InvalidOption(f"cannot draw to {path.name!r}; end it in {', '.join(FORMATS)}.")
-    try:
-        import matplotlib as mpl
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtra("drawing figures", "plot") from None
-    with mpl.rc_context(dict(STYLE)):
-        figure = Figure(figsize=(16, 6), layout="constrained")
-        FigureCanvasAgg(figure)
+    with canvas(path, 16, 6) as figure:
         left, middle, right = figure.subplots(1, 3, width_ratios=(1.4, 1, 1))
         draw_ratios(left, record)
         draw_predictions(middle, record)
         draw_acceptance(right, record)
-        figure.savefig(path, dpi=160)
 
 
 def draw_ratios(axes: Any, record: Record) -> None:

@@ -86,7 +86,11 @@ class Session:
             costs=costs_as_dict(self.costs),
             runs=[run_as_dict(m) for m in self.measurements],
             cells=cells,
-            verdicts=judge_record(cells, str(self.facts.model.get("name", ""))),
+            verdicts=judge_record(
+                cells,
+                str(self.facts.model.get("name", "")),
+                self.facts.settings.get("prompt_tokens"),
+            ),
             divergences=[asdict(d) for d in self.divergences],
             is_complete=is_complete,
         )

@@ -25,6 +25,7 @@ _HEADINGS = (
     ("ms/token", "right"),
     ("× plain [95 %]", "right"),
     ("whole", "right"),
+    ("first ×", "right"),
     ("predicted", "right"),
 )
 _COLOURS = {True: "bold green", False: "bold red", None: "yellow"}
@@ -34,7 +35,8 @@ def print_record(console: Console, record: Record) -> None:
     console.print(_table(record))
     console.print(
         "times are p50/p95/p99 · wait: before each token, 0 for those that come together · "
-        "ms/token: mean of an answer · × plain: decoding; whole: with the prompt",
+        "ms/token: mean of an answer · × plain: decoding; whole: with the prompt; "
+        "first ×: plain's time to first token ÷ this one's",
         style="dim",
     )
     for line in _notes(record):
@@ -70,6 +72,7 @@ def _row(cell: Cell, *, is_first: bool) -> Iterator[str | Text]:
     yield _quantiles(cell.answer_ms)
     yield _ratio(cell.ratio)
     yield "–" if cell.ratio_whole is None else f"{cell.ratio_whole.median:.2f}"
+    yield _ratio(cell.ratio_ttft)
     yield "–" if cell.prediction is None else f"{cell.prediction.predicted:.2f}"
 
 

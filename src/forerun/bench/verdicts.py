@@ -21,6 +21,8 @@ FREE_AT_LEAST: Final = 1.0
 COPY_AT_LEAST: Final = 2.0
 OVER_LLAMACPP: Final = 3.0
 QWEN_OVER_LLAMACPP: Final = 2.5
+SMALL_PROMPTS: Final = 2.0
+LARGE_PROMPTS: Final = 1.0
 ENOUGH_PAIRS: Final = 20
 _LLAMACPP: Final = "llamacpp"
 
@@ -38,7 +40,9 @@ class Outcome:
         return {True: "PASS", False: "FAIL", None: "NOT MEASURED"}[self.passed]
 
 
-def judge_record(cells: Sequence[Cell], model: str) -> list[Outcome]:
+def judge_record(
+    cells: Sequence[Cell], model: str, prompt_tokens: int | None = None
+) -> list[Outcome]:
     """One outcome per requirement, in the order in which people ask."""
     ours = [cell for cell in cells if cell.contender == DEFAULT]
     outcomes = [
@@ -49,8 +53,10 @@ def judge_record(cells: Sequence[Cell], model: str) -> list[Outcome]:
         _mean_at_least(ours, Kind.COPY, COPY_AT_LEAST),
         _over_llamacpp(cells, ours),
     ]
-    if "qwen2.5-coder" in model.lower():
+    if _is_large(model):
         outcomes.append(_qwen_edits_code(cells, ours))
+    if prompt_tokens is not None:
+        outcomes.append(_prompts_over_llamacpp(cells, model, prompt_tokens))
     return [*outcomes, _draft_model_as_predicted(cells), _predictions(cells)]
 
 
@@ -123,6 +129,21 @@ def _against_best_mode(
     return Outcome(requirement, f"{mean:.2f} × ({', '.join(sorted(modes))})", mean >= wanted)
 
 
+def _prompts_over_llamacpp(cells: Sequence[Cell], model: str, prompt_tokens: int) -> Outcome:
+    """Time to first token of a prompt of known length, in the class where it is worst."""
+    wanted = LARGE_PROMPTS if _is_large(model) else SMALL_PROMPTS
+    requirement = f"prompts of {prompt_tokens} tokens ≥ {wanted:g} × as fast as llama.cpp"
+    peers = [c for c in cells if _is_llamacpp(c) and c.contender.endswith("/plain")]
+    found = [(1 / c.ratio_ttft.median, c) for c in peers if c.ratio_ttft]
+    if not found:
+        return Outcome(requirement, "run with --peers llamacpp", None)
+    ratio, cell = min(found, key=lambda pair: pair[0])
+    assert cell.ratio_ttft is not None
+    bounds = f"[{1 / cell.ratio_ttft.high:.2f}, {1 / cell.ratio_ttft.low:.2f}]"
+    text = f"{ratio:.2f} {bounds} in {cell.workload}, {cell.num_pairs} pairs"
+    return Outcome(requirement, text, ratio >= wanted)
+
+
 def _draft_model_as_predicted(cells: Sequence[Cell]) -> Outcome:
     requirement = f"a draft model's speedup on stories within {TOLERANCE:.0%} of the prediction"
     found = [
@@ -169,6 +190,10 @@ def _settled(
 
 def _names(kind: Kind) -> tuple[str, ...]:
     return tuple(name for name, of in KINDS.items() if of is kind)
+
+
+def _is_large(model: str) -> bool:
+    return "qwen2.5-coder" in model.lower()
 
 
 def _is_unexplained(cell: Cell) -> bool:

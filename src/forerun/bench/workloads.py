@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from random import Random
 from typing import Final
@@ -29,12 +29,15 @@ class BenchPrompt:
     name: str
     text: str
     is_chat: bool = True  # a user's message; otherwise a text to continue
+    num_tokens: int | None = None  # cut to exactly so many
 
     def encode(self, tokenizer: Tokenizer) -> list[int]:
         """Through the chat template where the prompt is a message and the model has one."""
         if self.is_chat and tokenizer.has_chat_template:
-            return tokenizer.encode_chat([{"role": "user", "content": self.text}])
-        return tokenizer.encode(self.text)
+            return tokenizer.encode_chat([{"role": "user", "content": self.text}])[
+                : self.num_tokens
+            ]
+        return tokenizer.encode(self.text)[: self.num_tokens]
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,8 @@ class Workload:
     def digest(self) -> str:
         """Two records measured the same thing if this agrees."""
         joined = "\x00".join(prompt.text for prompt in self.prompts)
+        if self.prompts[0].num_tokens is not None:
+            joined += f"\x00{self.prompts[0].num_tokens}"
         return hashlib.sha256(joined.encode()).hexdigest()[:16]
 
 
@@ -74,6 +79,23 @@ def build_workloads(names: Sequence[str], num_prompts: int, seed: int) -> list[W
         if name not in _TASKS:
             raise unknown_name("workload class", name, WORKLOADS)
     return [_build(name, num_prompts, seed) for name in dict.fromkeys(names)]
+
+
+def cut_prompts(
+    workloads: Sequence[Workload], num_tokens: int, tokenizer: Tokenizer
+) -> list[Workload]:
+    """Every prompt cut to exactly `num_tokens`, so that its time to first token is theirs."""
+    for workload in workloads:
+        shortest = min(len(prompt.encode(tokenizer)) for prompt in workload.prompts)
+        if shortest < num_tokens:
+            raise InvalidOption(
+                f"class {workload.name} has a prompt of {shortest} tokens, fewer than the "
+                f"{num_tokens} of --prompt-tokens; choose --classes with longer ones."
+            )
+    return [
+        replace(w, prompts=tuple(replace(p, num_tokens=num_tokens) for p in w.prompts))
+        for w in workloads
+    ]
 
 
 def _build(name: str, num_prompts: int, seed: int) -> Workload:

@@ -131,6 +131,12 @@ class PrefixTree:
         self._pool.store(node.page)
         return node
 
+    def clear(self) -> None:
+        """Forget every page; who holds one keeps it."""
+        for root in tuple(self._roots.values()):
+            for node in tuple(root.children.values()):
+                self.drop(node.page)
+
     def drop(self, page: int) -> None:
         """Forget a page, and those that can only be reached through it."""
         top = self._nodes[page]

@@ -6,10 +6,11 @@ import os
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from forerun.cli.bench_batch import bench_batch
 from forerun.cli.bench_kernels import bench_kernels, bench_passes
 from forerun.cli.bench_options import (
     ALL,
@@ -23,11 +24,14 @@ from forerun.cli.bench_options import (
     peer_options,
     split,
 )
+from forerun.cli.bench_parity import bench_parity
+from forerun.cli.bench_startup import bench_startup
 from forerun.cli.cache_dir import cache_dir
 from forerun.cli.circumstances import machine_facts, model_facts, model_path, own_commit
 from forerun.cli.engine_options import EngineOptions, engine_options
 from forerun.cli.group import INTERRUPTED
 from forerun.cli.progress import progress
+from forerun.cli.series_options import SeriesOptions, series_options
 from forerun.cli.shared_options import takes
 from forerun.errors import InvalidOption, unknown_name
 
@@ -38,14 +42,26 @@ if TYPE_CHECKING:
     from forerun.engine import LLM, SpeculativeConfig
 
 
-@takes(engine=engine_options, options=bench_options, peers=peer_options, output=output_options)
+_SUBJECTS: Final = ("speculation", "kernels", "passes", "startup", "batch", "parity")
+_START_TOKENS: Final = 32
+_PARITY_PROMPTS: Final = 40
+
+
+@takes(
+    engine=engine_options,
+    options=bench_options,
+    series=series_options,
+    peers=peer_options,
+    output=output_options,
+)
 def bench(
     engine: EngineOptions,
     options: BenchOptions,
+    series: SeriesOptions,
     peers: PeerOptions,
     output: OutputOptions,
     what: Annotated[
-        str, typer.Argument(help="speculation, kernels (products by format) or passes.")
+        str, typer.Argument(help="speculation, kernels, passes, startup, batch or parity.")
     ] = "speculation",
     show: Annotated[
         Path | None, typer.Option("--show", help="Show this record; measure nothing.")
@@ -54,17 +70,36 @@ def bench(
         bool, typer.Option("--strict", help="Exit with 1 if a requirement fails.")
     ] = False,
 ) -> None:
-    """Measure speculation side by side with plain decoding, class by class."""
+    """Measure speculation side by side with plain decoding, class by class; or something else."""
+    match what:
+        case "kernels":
+            return bench_kernels(engine.num_threads, output.json, output.plot)
+        case "passes":
+            return bench_passes(engine, output.json)
+        case "startup":
+            num_tokens = min(options.max_tokens, _START_TOKENS)
+            return bench_startup(engine, num_tokens, series.repeats, output.json, strict=strict)
+        case "batch":
+            return bench_batch(engine, options, series, peers, output.json, strict=strict)
+        case "parity":
+            num_prompts = series.num_prompts or _PARITY_PROMPTS
+            return bench_parity(engine, num_prompts, options.max_tokens, output.json, strict=strict)
+        case "speculation":
+            return _bench_speculation(engine, options, peers, output, show, strict=strict)
+    raise unknown_name("bench", what, _SUBJECTS)
+
+
+def _bench_speculation(
+    engine: EngineOptions,
+    options: BenchOptions,
+    peers: PeerOptions,
+    output: OutputOptions,
+    show: Path | None,
+    *,
+    strict: bool,
+) -> None:
     from forerun.bench.record import read_record
 
-    if what == "kernels":
-        bench_kernels(engine.num_threads, output.json, output.plot)
-        return
-    if what == "passes":
-        bench_passes(engine, output.json)
-        return
-    if what != "speculation":
-        raise unknown_name("bench", what, ("speculation", "kernels", "passes"))
     record = read_record(show) if show else _measure(engine, options, peers, output.json)
     _present(record, output)
     if not record.is_complete and show is None:
@@ -117,11 +152,13 @@ def _session(
     from forerun.bench.costs import costs_by_contender
     from forerun.bench.session import Session
     from forerun.bench.side_by_side import SideBySide
-    from forerun.bench.workloads import WORKLOADS, build_workloads
+    from forerun.bench.workloads import WORKLOADS, build_workloads, cut_prompts
     from forerun.types import SamplingParams
 
     names = WORKLOADS if options.classes == ALL else split(options.classes)
     workloads = build_workloads(names, options.pairs, options.seed)
+    if options.prompt_tokens is not None:
+        workloads = cut_prompts(workloads, options.prompt_tokens, llm.tokenizer)
     configs = _configs(engine, options)
     params = SamplingParams(temperature=options.temperature, seed=options.seed)
     side = SideBySide(

@@ -30,6 +30,7 @@ class BenchOptions:
     methods: str
     depths: str
     num_layers: int | None
+    prompt_tokens: int | None
 
     @property
     def depth_list(self) -> list[int]:
@@ -80,10 +81,17 @@ def bench_options(
     num_layers: Annotated[
         int | None, _option("Bench", "--num-layers", text="For the method own_layers.")
     ] = None,
+    prompt_tokens: Annotated[
+        int | None, _option("Bench", "--prompt-tokens", text="Cut every prompt to so many tokens.")
+    ] = None,
 ) -> BenchOptions:
+    if prompt_tokens is not None and prompt_tokens < 1:
+        raise InvalidOption(f"--prompt-tokens {prompt_tokens} is not allowed; give 1 or more.")
     if pairs < 1 or max_tokens < 2:
         raise InvalidOption("--pairs must be at least 1 and --max-tokens at least 2.")
-    return BenchOptions(classes, pairs, max_tokens, temperature, seed, methods, depths, num_layers)
+    return BenchOptions(
+        classes, pairs, max_tokens, temperature, seed, methods, depths, num_layers, prompt_tokens
+    )
 
 
 def peer_options(

@@ -151,6 +151,10 @@ class LLM:
         """What the engine counted so far; see docs/scheduling.md."""
         return self.engine.snapshot()
 
+    def reset_prefix_cache(self) -> None:
+        """Forget the rows of finished requests, so that the next prompt is computed whole."""
+        self.engine.core.cache.prefixes.tree.clear()
+
     def _tell(self, requests: Sequence[Request]) -> Iterator[StreamEvent]:
         narration = Narration()
         for done in self._run(requests):

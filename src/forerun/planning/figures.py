@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from forerun.errors import InvalidOption, MissingExtra
+from forerun.planning.canvas import INK, SHADES, canvas
 from forerun.planning.closed_forms import (
     expected_tokens,
     operations_factor,
@@ -15,61 +15,17 @@ from forerun.planning.closed_forms import (
     speedup,
 )
 
-FORMATS: Final = (".png", ".pdf", ".svg")
-
-# Dark to bright, apart in lightness as well as hue, so that they survive grey print.
-SHADES: Final = ("#1b2a41", "#2a6f97", "#2a9d8f", "#e09f3e", "#c8553d")
-INK: Final = "#2b2b2b"
-STYLE: Final[Mapping[Any, Any]] = {
-    "font.size": 10.5,
-    "axes.edgecolor": "#8a8a8a",
-    "axes.labelcolor": INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlelocation": "left",
-    "axes.titlesize": 12.5,
-    "axes.titleweight": "bold",
-    "axes.titlepad": 12,
-    "grid.color": "#d9d9d9",
-    "grid.linewidth": 0.6,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "lines.linewidth": 2,
-    "svg.fonttype": "none",
-}
 ALPHAS: Final = tuple(step / 200 for step in range(201))
 DEEPEST_SHOWN: Final = 20
 
 
 def save_figures(path: Path) -> None:
     """Draw the three figures side by side into `path` (.png, .pdf or .svg)."""
-    if path.suffix.lower() not in FORMATS:
-        raise InvalidOption(f"cannot draw to {path.name!r}; end it in {', '.join(FORMATS)}.")
-    try:
-        import matplotlib as mpl
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-        from matplotlib.layout_engine import ConstrainedLayoutEngine
-    except ImportError:
-        raise MissingExtra("drawing figures", "plot") from None
-    with mpl.rc_context(dict(STYLE)):
-        figure = Figure(figsize=(15, 5), layout=ConstrainedLayoutEngine(w_pad=0.2, h_pad=0.1))
-        FigureCanvasAgg(figure)
+    with canvas(path, 15, 5, w_pad=0.2, h_pad=0.1) as figure:
         left, middle, right = figure.subplots(1, 3)
         draw_expected_tokens(left)
         draw_optimal_depth(middle)
         draw_trade_off(right)
-        _save(figure, path)
-
-
-def _save(figure: Any, path: Path) -> None:
-    try:
-        figure.savefig(path, dpi=160)
-    except OSError as error:
-        reason = error.strerror or "the file cannot be written"
-        raise InvalidOption(f"cannot write {path}: {reason}; choose another place.") from None
 
 
 def draw_expected_tokens(axes: Any, depths: Sequence[int] = (1, 3, 5, 7, 10)) -> None:

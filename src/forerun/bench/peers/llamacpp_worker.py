@@ -8,6 +8,7 @@ import json
 import time
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from worker import Answer, Handler, serve  # type: ignore[import-not-found]
@@ -28,7 +29,10 @@ def start(setup: dict[str, Any]) -> tuple[Answer, Handler]:
         mode = question["mode"]
         if mode not in servers:  # a server has one kind of speculation for life
             servers[mode] = _server(library, setup, mode)
-        return _complete(servers[mode].listening_address, question)
+        address = servers[mode].listening_address
+        if "prompts" in question:
+            return _complete_all(address, question, setup["slots"])
+        return _complete(address, question)
 
     return about, answer
 
@@ -43,8 +47,8 @@ def _modes(library: Any) -> list[str]:
 def _server(library: Any, setup: dict[str, Any], mode: str) -> Any:
     params = library.CommonParams()
     params.model.path = setup["model"]
-    params.n_ctx = setup["max_len"]
-    params.n_parallel = 1
+    params.n_ctx = setup["max_len"] * setup["slots"]  # shared out among the slots
+    params.n_parallel = setup["slots"]
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = setup["threads"]
     params.verbosity = -1
     params.port = 0  # any that is free
@@ -76,6 +80,17 @@ def _complete(address: str, question: dict[str, Any]) -> Answer:
         timings = event.get("timings", timings)
     guesses, accepted = timings.get("draft_n", 0), timings.get("draft_n_accepted", 0)
     return {"tokens": tokens, "arrivals": arrivals, "guesses": guesses, "accepted": accepted}
+
+
+def _complete_all(address: str, question: dict[str, Any], num_slots: int) -> Answer:
+    """Every slot busy, and always a request that waits for the next free one."""
+    pairs = zip(question["prompts"], question["num_tokens"], strict=True)
+    questions = [{"prompt": prompt, "num_tokens": num} for prompt, num in pairs]
+    began = time.perf_counter()
+    with ThreadPoolExecutor(num_slots + 1) as pool:
+        answers = list(pool.map(lambda one: _complete(address, one), questions))
+    seconds = time.perf_counter() - began
+    return {"tokens": [answer["tokens"] for answer in answers], "seconds": seconds}
 
 
 def _events(url: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -82,14 +82,23 @@ class Peer:
 
 
 def open_peer(
-    name: str, model: Path, *, threads: int, max_len: int, python: Path | None = None
+    name: str,
+    model: Path,
+    *,
+    threads: int,
+    max_len: int,
+    slots: int = 1,
+    python: Path | None = None,
 ) -> Peer:
-    """Start a peer and load the model; `python` is one that has the peer installed."""
+    """Start a peer and load the model; `python` is one that has the peer installed.
+
+    `slots` requests of `max_len` tokens can be under way at once, where the peer has a server.
+    """
     if name not in PEERS:
         raise unknown_name("peer", name, PEERS)
     if name == "llamacpp" and not model.is_file():
         raise InvalidOption("llama.cpp reads GGUF files only; give --model a GGUF file.")
-    setup = {"model": str(model), "threads": threads, "max_len": max_len}
+    setup = {"model": str(model), "threads": threads, "max_len": max_len, "slots": slots}
     return Peer(name, python or Path(sys.executable), setup)
 
 

@@ -1,0 +1,271 @@
+"""`forerun bench batch`: requests in flight, part by part."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from forerun.cli.bench_options import ALL, BenchOptions, PeerOptions, split
+from forerun.cli.cache_dir import cache_dir
+from forerun.cli.circumstances import model_path
+from forerun.cli.conclusion import head, show_verdicts, write_report
+from forerun.cli.engine_options import EngineOptions
+from forerun.cli.progress import Advance, progress
+from forerun.cli.series_options import SeriesOptions
+from forerun.errors import InvalidOption
+
+if TYPE_CHECKING:
+    from forerun.bench.offline import PeerServer
+    from forerun.bench.verdicts import Outcome
+    from forerun.engine import LLM
+    from forerun.models.tokenizer import Tokenizer
+    from forerun.types import SamplingParams
+
+Item = TypeVar("Item")
+
+_NUM_OFFLINE: Final = 64
+_NUM_SHARED: Final = 1000
+_NUM_ADMITTED: Final = 2000
+_ENDING: Final = 8  # tokens of its own that a prompt has after the shared ones
+_ANSWER_ROOM: Final = 256  # tokens that the running stream may write meanwhile
+
+
+def bench_batch(
+    engine: EngineOptions,
+    options: BenchOptions,
+    series: SeriesOptions,
+    peers: PeerOptions,
+    record: Path | None,
+    *,
+    strict: bool,
+) -> None:
+    """Each part's figures are in the record as soon as it ends."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    with ExitStack() as stack:
+        plan = _Plan(engine, options, series, peers)
+        servers = plan.open_servers(stack)
+        bench = _Bench(plan, plan.load(), servers)
+        settings = {**asdict(options), **asdict(series), "max_num_seqs": plan.num_seats}
+        others = {k: v for s in servers for k, v in s.contender.peer.about["versions"].items()}
+        described = head("batch", engine.model, settings | {"kernels": bench.kernels}, others)
+        for number, part in enumerate(plan.parts, start=1):
+            getattr(bench, part)()
+            is_complete = number == len(plan.parts)
+            report = {"is_complete": is_complete, **bench.report}
+            write_report(record, described, report, bench.verdicts)
+    show_verdicts(console, bench.verdicts, strict=strict)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What is wanted, and how much room it needs."""
+
+    engine: EngineOptions
+    options: BenchOptions
+    series: SeriesOptions
+    peers: PeerOptions
+
+    @property
+    def parts(self) -> list[str]:
+        """Without a peer there is nobody to compare throughput with."""
+        names = self.series.part_list
+        if self.peers.peers:
+            return names
+        if self.series.parts != ALL and "offline" in names:
+            raise InvalidOption("the part offline needs --peers llamacpp.")
+        return [name for name in names if name != "offline"]
+
+    @property
+    def classes(self) -> list[str]:
+        from forerun.bench.workloads import WORKLOADS
+
+        return list(WORKLOADS) if self.options.classes == ALL else split(self.options.classes)
+
+    @property
+    def short_classes(self) -> list[str]:
+        """Free classes have short prompts: there decoding counts, which is what passes share."""
+        from forerun.bench.workloads import KINDS, Kind
+
+        free = [name for name in self.classes if KINDS.get(name) is Kind.FREE]
+        return free or self.classes
+
+    @property
+    def num_seats(self) -> int:
+        return max(self.series.together, *self.series.in_flight_list)
+
+    def prompts(self, num: int, tokenizer: Tokenizer, classes: list[str]) -> list[list[int]]:
+        from forerun.bench.in_flight import mixed_prompts
+
+        return mixed_prompts(classes, num, self.options.seed, tokenizer)
+
+    def max_len(self) -> int:
+        """For the longest prompt that may come and its answer."""
+        from forerun.models.opening import load_tokenizer, open_checkpoint
+
+        checkpoint = open_checkpoint(self.engine.model, cache_dir(os.environ))
+        tokenizer, trained = load_tokenizer(checkpoint), checkpoint.config.max_len
+        num = self.options.pairs * sum(self.series.in_flight_list)
+        longest = max(map(len, self.prompts(max(num, 1), tokenizer, self.classes)))
+        wanted = longest + self.options.max_tokens
+        if "sharing" in self.parts:
+            wanted = max(wanted, _NUM_ADMITTED + _ANSWER_ROOM)
+        return self.engine.max_model_len or min(trained, wanted)
+
+    def load(self) -> LLM:
+        """With what was asked for as speculation; the default, if nothing was."""
+        return replace(self.engine, max_model_len=self.max_len()).load(self.num_seats)
+
+    def open_servers(self, stack: ExitStack) -> list[PeerServer]:
+        from forerun.bench.offline import PeerServer
+        from forerun.bench.peers import PeerContender, open_peer
+        from forerun.cli.machine import read_cpu
+
+        if "offline" not in self.parts:
+            return []
+        if self.peers.peers != "llamacpp":
+            raise InvalidOption("bench batch compares with --peers llamacpp alone.")
+        peer = open_peer(
+            "llamacpp",
+            model_path(self.engine.model),
+            threads=self.engine.num_threads or read_cpu().num_cores,
+            max_len=self.max_len(),
+            slots=self.num_seats,
+            python=self.peers.peer_python,
+        )
+        stack.callback(peer.close)
+        modes = ["plain"] if self.peers.peer_modes == ALL else split(self.peers.peer_modes)
+        return [PeerServer(PeerContender(peer, mode)) for mode in modes]
+
+
+@dataclass
+class _Bench:
+    """The parts by their names, and what they found."""
+
+    plan: _Plan
+    llm: LLM
+    servers: list[PeerServer]
+    report: dict[str, Any] = field(default_factory=dict)
+    verdicts: list[Outcome] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._plain = self.llm.with_speculation(None)
+
+    @property
+    def kernels(self) -> str:
+        return self.llm.model.kernels.name
+
+    @property
+    def _params(self) -> SamplingParams:
+        from forerun.types import SamplingParams
+
+        options = self.plan.options
+        return SamplingParams(
+            temperature=options.temperature, max_tokens=options.max_tokens, seed=options.seed
+        )
+
+    def _prompts(self, num: int, classes: list[str]) -> list[list[int]]:
+        return self.plan.prompts(num, self.llm.tokenizer, classes)
+
+    def together(self) -> None:
+        from forerun.bench.together import measure_together, together_record, together_verdict
+
+        num, repeats, seed = self.plan.series.together, self._repeats, self._seed
+        prompts = self._prompts(num * (repeats + 1), self.plan.short_classes)
+        rounds = [prompts[first : first + num] for first in range(0, len(prompts), num)]
+        params = self._params.with_(ignore_eos=True)
+        measured = measure_together(self._plain, rounds, params, time.perf_counter, seed)
+        with progress("rounds of together", len(rounds)) as advance:
+            found = _followed(measured, advance)[1:]  # the first warms up
+        self.report["together"] = {
+            "classes": self.plan.short_classes,
+            **together_record(found, seed),
+        }
+        self.verdicts.append(together_verdict(found, seed))
+
+    def load(self) -> None:
+        from forerun.bench.contenders import DEFAULT, PLAIN
+        from forerun.bench.load import load_record, load_verdicts, measure_load
+
+        wanted, num_pairs = self.plan.series.in_flight_list, self.plan.options.pairs
+        prompts = iter(self._prompts(num_pairs * sum(wanted), self.plan.classes))
+        # All sizes in turn, so that a machine that slows down slows all of them.
+        lists = [[next(prompts) for _ in range(num)] for _ in range(num_pairs) for num in wanted]
+        llms = {PLAIN: self._plain, DEFAULT: self.llm}
+        random = Random(self._seed)
+        measured = measure_load(llms, lists, self._params, time.perf_counter, random)
+        with progress("pairs of load", len(lists)) as advance:
+            found = _followed(measured, advance)
+        self.report["load"] = {"classes": self.plan.classes, **load_record(found, self._seed)}
+        self.verdicts += load_verdicts(found, wanted, self._seed)
+
+    def offline(self) -> None:
+        from forerun.bench.offline import measure_offline, offline_record, offline_verdict
+
+        prompts = self._prompts(self.plan.series.num_prompts or _NUM_OFFLINE, self.plan.classes)
+        measured = measure_offline(
+            self.llm,
+            self.servers,
+            prompts,
+            self._repeats,
+            self._params,
+            time.perf_counter,
+            self._seed,
+        )
+        with progress("repeats of offline", self._repeats) as advance:
+            found = _followed(measured, advance)
+        about = {s.name: dict(s.contender.about) for s in self.servers}
+        self.report["offline"] = {
+            "num_prompts": len(prompts),
+            "num_prompt_tokens": sum(map(len, prompts)),
+            "servers": about,
+            **offline_record(found, self._seed),
+        }
+        self.verdicts.append(offline_verdict(found, self._seed))
+
+    def sharing(self) -> None:
+        from forerun.bench.sharing import admission, prefix_use, sharing_record
+
+        room = self.llm.max_model_len - _ANSWER_ROOM
+        num_shared, num_admitted = min(_NUM_SHARED, room), min(_NUM_ADMITTED, room)
+        text = self._long_text(max(num_shared + 2 * _ENDING, num_admitted))
+        endings = [
+            text[num_shared : num_shared + _ENDING],
+            text[num_shared + _ENDING : num_shared + 2 * _ENDING],
+        ]
+        shared = prefix_use(self._plain, text[:num_shared], endings)
+        admitted = admission(self._plain, text[:_ENDING], text[:num_admitted])
+        self.report["sharing"] = sharing_record(shared, admitted)
+        self.verdicts += [shared.outcome, admitted.outcome]
+
+    def _long_text(self, num_tokens: int) -> list[int]:
+        """Prompts in a row; only their number matters."""
+        text: list[int] = []
+        num = 1
+        while len(text) < num_tokens:
+            num *= 2
+            text = [token for prompt in self._prompts(num, ["story"]) for token in prompt]
+        return text[:num_tokens]
+
+    @property
+    def _repeats(self) -> int:
+        return self.plan.series.repeats
+
+    @property
+    def _seed(self) -> int:
+        return self.plan.options.seed
+
+
+def _followed(measured: Iterable[Item], advance: Advance) -> list[Item]:
+    found = []
+    for one in measured:
+        found.append(one)
+        advance()
+    return found

@@ -1,0 +1,42 @@
+"""`forerun bench startup`: how long a newcomer waits, and what it takes."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+from forerun.cli.conclusion import head, show_verdicts, write_report
+from forerun.cli.engine_options import EngineOptions
+from forerun.cli.progress import progress
+
+_PROMPT: Final = "Once upon a time there was"
+
+
+def bench_startup(
+    engine: EngineOptions, max_tokens: int, repeats: int, record: Path | None, *, strict: bool
+) -> None:
+    """One start that nobody counts, since it may compile; then `repeats` that count."""
+    from rich.console import Console
+
+    from forerun.bench.startup import StartReport, start_once, start_table
+
+    arguments = ["generate", _PROMPT, "--model", engine.model, "--max-tokens", str(max_tokens)]
+    arguments += ["--kernels", engine.kernels]
+    if engine.num_threads is not None:
+        arguments += ["--threads", str(engine.num_threads)]
+    settings = {"repeats": repeats, "arguments": arguments, "seed": 0}
+    described = head("startup", engine.model, settings)
+    starts = []
+    with progress("starts", repeats + 1) as advance:
+        for number in range(repeats + 1):
+            start = start_once(sys.executable, arguments, time.perf_counter)
+            advance(1, f"{start.first_token_s:.2f} s")
+            if number:
+                starts.append(start)
+    report = StartReport(starts, described["model"]["num_bytes"], seed=0)
+    console = Console(highlight=False)
+    console.print(start_table(report))
+    write_report(record, described, report.as_dict(), report.verdicts())
+    show_verdicts(console, report.verdicts(), strict=strict)
