@@ -12,7 +12,7 @@ import pytest
 import typer
 
 from forerun.bench.named_prompts import NamedPrompt, named_prompts
-from forerun.bench.proof import SAMPLING, Cell, Proof, speculative_methods
+from forerun.bench.proof import SAMPLING, Cell, Method, Proof, proof_methods
 from forerun.bench.proof_record import as_json
 from forerun.bench.proof_sample import BRANCHES, Choices, sample_runs
 from forerun.cli.progress import Lines
@@ -70,8 +70,8 @@ def small_vocabulary() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def cells(tiny_path: Path) -> list[Cell]:
     llm = LLM(tiny_path, max_num_seqs=8, speculative_config=None, max_model_len=200)
-    methods = speculative_methods(str(tiny_path), num_layers=1)
-    light = {name: methods[name] for name in ("auto", "draft_model", "merge")}
+    methods = proof_methods(str(tiny_path), num_layers=1)
+    light = {name: methods[name] for name in ("suffix", "draft_model", "merge")}
     return list(Proof(llm, _short(6), light, max_depth=4, num_tokens=12, seed=1).run())
 
 
@@ -95,7 +95,7 @@ def test_no_token_differs_and_requests_keep_to_their_own_depth(cells: list[Cell]
 def test_a_difference_is_found(tiny_path: Path) -> None:
     """Plant one: plain decoding that said something else."""
     llm = LLM(tiny_path, max_num_seqs=8, speculative_config=None, max_model_len=200)
-    proof = Proof(llm, _short(2), {"auto": {}}, max_depth=2, num_tokens=12, seed=1)
+    proof = Proof(llm, _short(2), {"auto": Method({})}, max_depth=2, num_tokens=12, seed=1)
     proof._expected = {(run.prompt, run.sampling): (0,) * 12 for run in proof.runs}
     assert any(cell.first_difference is not None for cell in proof.run())
 

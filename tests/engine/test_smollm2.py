@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from forerun.bench.named_prompts import named_prompts
-from forerun.bench.proof import Proof, speculative_methods
+from forerun.bench.proof import Proof, proof_methods
 from forerun.engine import LLM
 from forerun.types import SamplingParams
 
@@ -40,8 +40,8 @@ def test_a_repeated_text_needs_few_passes(smollm2: LLM) -> None:
 
 def test_a_sample_of_the_proof(smollm2: LLM, smollm2_path: Path) -> None:
     """What `make proof` runs by the thousand: here 3 prompts, 10 tokens, depths 1 to 3."""
-    methods = speculative_methods(str(smollm2_path), num_layers=4)
-    light = {name: methods[name] for name in ("auto", "own_layers", "merge", "random")}
+    methods = proof_methods(str(smollm2_path), num_layers=4)
+    light = {name: methods[name] for name in ("suffix", "own_layers", "merge", "random")}
     proof = Proof(smollm2, named_prompts(3), light, max_depth=3, num_tokens=10, seed=1)
     cells = list(proof.run())
     assert len(cells) >= 12

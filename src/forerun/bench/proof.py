@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from forerun.bench.named_prompts import NamedPrompt
 from forerun.bench.proof_sample import BRANCHES, Choices, Run, sample_runs
-from forerun.engine import LLM, CompletionOutput
+from forerun.engine import LLM, CompletionOutput, RequestSpeculation
 from forerun.types import SamplingParams
 
 SAMPLING: Final[dict[str, dict[str, Any]]] = {
@@ -28,7 +28,7 @@ SAMPLING: Final[dict[str, dict[str, Any]]] = {
     },
 }
 
-BATCH: Final = 8  # runs that share a drafter go side by side: a batch must not matter either
+BATCH: Final = 16  # runs go side by side: a batch must not matter either
 
 Tell = Callable[[int, str], None]  # so many runs are done, and of which drafter
 
@@ -44,38 +44,44 @@ class Cell(Run):
     first_difference: int | None  # index of the first token that differs; None: identical
 
 
-def speculative_methods(model: str, num_layers: int) -> dict[str, dict[str, Any]]:
-    """Every drafter, ready for a model that can draft for itself."""
-    return {
-        "auto": {},
-        "prompt_lookup": {"method": "prompt_lookup"},
-        "ngram_tables": {"method": "ngram_tables"},
-        "unigram": {"method": "unigram"},
-        "bigram": {"method": "bigram"},
-        "random": {"method": "random"},
-        "draft_model": {"method": "draft_model", "model": model},
-        "own_layers": {"method": "own_layers", "num_layers": num_layers},
-        "hybrid": {
-            "method": "hybrid",
-            "methods": ["prompt_lookup", "own_layers"],
-            "num_layers": num_layers,
-        },
-        "merge": {"method": "merge", "methods": ["bigram", "prompt_lookup"]},
+@dataclass(frozen=True)
+class Method:
+    """A drafter under test: an engine's config, and the drafter to ask for in that engine."""
+
+    config: Mapping[str, Any]
+    drafter: str | None = None
+
+
+def proof_methods(model: str, num_layers: int) -> dict[str, Method]:
+    """Every drafter, for a model that can draft for itself. Single ones share an engine."""
+    singles = ("suffix", "prompt_lookup", "ngram_tables", "unigram", "bigram", "random")
+    shared: dict[str, Any] = {
+        "method": "choice",
+        "methods": [*singles, "draft_model", "own_layers"],
+        "model": model,
+        "num_layers": num_layers,
+    }
+    two = ["prompt_lookup", "own_layers"]
+    hybrid = {"method": "hybrid", "methods": two, "num_layers": num_layers}
+    merge = {"method": "merge", "methods": ["bigram", "prompt_lookup"]}
+    return {name: Method(shared, name) for name in shared["methods"]} | {
+        "hybrid": Method(hybrid),
+        "merge": Method(merge),
     }
 
 
 class Proof:
     """A covering sample of prompts × drafters × shapes × sampling × depths, ready to run.
 
-    Each drafter has one engine, built for the deepest and widest proposals; every request brings
-    its own ceiling, so a batch mixes depths and branches.
+    An engine is built for the deepest and widest proposals; every request names its drafter and
+    brings its own ceiling, so a batch mixes drafters, depths and branches.
     """
 
     def __init__(
         self,
         llm: LLM,
         prompts: Sequence[NamedPrompt],
-        methods: Mapping[str, dict[str, Any]],
+        methods: Mapping[str, Method],
         max_depth: int,
         num_tokens: int,
         seed: int,
@@ -98,14 +104,18 @@ class Proof:
         return len({(run.prompt, run.sampling) for run in self.runs})
 
     def run(self, tell: Tell = lambda *_: None) -> Iterator[Cell]:
-        """Drafter by drafter; plain decoding, each prompt truly alone, when it is first needed."""
-        for method in self._methods:
-            llm = self._speculating(method)
-            for batch in _batches([run for run in self.runs if run.method == method]):
+        """Engine by engine; plain decoding, each prompt truly alone, when it is first needed."""
+        for config in self._configs():
+            llm = self._speculating(config)
+            runs = [run for run in self.runs if self._methods[run.method].config is config]
+            for batch in _batches(sorted(runs, key=lambda run: (run.prompt, run.method))):
                 expected = [self._plain_tokens(run, tell) for run in batch]
                 outputs = self._generate(llm, batch)
-                tell(len(batch), method)
+                tell(len(batch), batch[0].method)
                 yield from map(_judged, batch, outputs, expected)
+
+    def _configs(self) -> list[Mapping[str, Any]]:
+        return list({id(m.config): m.config for m in self._methods.values()}.values())
 
     def _plain_tokens(self, run: Run, tell: Tell) -> tuple[int, ...]:
         key = (run.prompt, run.sampling)
@@ -117,16 +127,16 @@ class Proof:
             tell(1, "plain")
         return self._expected[key]
 
-    def _speculating(self, method: str) -> LLM:
+    def _speculating(self, config: Mapping[str, Any]) -> LLM:
         ceiling = {"num_speculative_tokens": self._max_depth, "num_branches": max(BRANCHES)}
-        return self._llm.with_speculation({**self._methods[method], **ceiling, "adaptive": False})
+        return self._llm.with_speculation({**config, **ceiling, "adaptive": False})
 
     def _generate(self, llm: LLM, runs: Sequence[Run]) -> list[CompletionOutput]:
         answers = llm.generate(
             [self._prompts[run.prompt] for run in runs],
             [self._params(run) for run in runs],
             speculation=[
-                {"num_speculative_tokens": run.depth, "num_branches": run.num_branches}
+                RequestSpeculation(self._methods[run.method].drafter, run.depth, run.num_branches)
                 for run in runs
             ],
         )

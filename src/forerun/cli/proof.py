@@ -31,10 +31,10 @@ _HOW_DRAWN: Final = (
 
 def proof(
     model: Annotated[str, typer.Option("--model", "-m", help="The target.")] = DEFAULT_MODEL,
-    num_prompts: Annotated[int, typer.Option("--prompts", help="Named prompts to use.")] = 40,
-    num_tokens: Annotated[int, typer.Option("--tokens", help="Tokens per run.")] = 32,
-    max_depth: Annotated[int, typer.Option("--max-depth", help="Depths 1 to this.")] = 8,
-    min_cells: Annotated[int, typer.Option("--min-cells", help="Run at least so many.")] = 300,
+    num_prompts: Annotated[int, typer.Option("--prompts", help="Named prompts to use.")] = 200,
+    num_tokens: Annotated[int, typer.Option("--tokens", help="Tokens per run.")] = 64,
+    max_depth: Annotated[int, typer.Option("--max-depth", help="Depths 1 to this.")] = 16,
+    min_cells: Annotated[int, typer.Option("--min-cells", help="Run at least so many.")] = 2000,
     draft_layers: Annotated[int, typer.Option("--draft-layers", help="For own_layers.")] = 6,
     seed: Annotated[int, typer.Option("--seed", help="Of the sample and of the texts.")] = 1,
     record: Annotated[
@@ -46,11 +46,11 @@ def proof(
     Every pair of choices appears together at least once. Exit code 1 if one token differs.
     """
     from forerun.bench.named_prompts import named_prompts
-    from forerun.bench.proof import Proof, speculative_methods
+    from forerun.bench.proof import Proof, proof_methods
 
     prompts = named_prompts(num_prompts)
     llm, path = _load(model, prompts, num_tokens)
-    methods = speculative_methods(str(path), draft_layers)
+    methods = proof_methods(str(path), draft_layers)
     sample = Proof(llm, prompts, methods, max_depth, num_tokens, seed, min_cells)
     settings = {
         "prompts": num_prompts,

@@ -106,7 +106,7 @@ def _build_speculation(
     drafters = parts
     if config.method == "merge":
         drafters = {"merge": Merge(list(parts.values()))}
-    elif len(parts) > 1 and not config.adaptive:
+    elif config.method == "hybrid" and not config.adaptive:
         drafters = {"hybrid": Hybrid(list(parts.values()))}
     reach = {name: model.config.max_len for name, model in drafts.items()}
     guarded = GuardedDrafters(drafters, vocab_size, config.num_trees, reach)
@@ -117,8 +117,8 @@ def _build_speculation(
 
 def _planner(config: SpeculativeConfig, target: Target, drafters: GuardedDrafters) -> Planner:
     if not config.adaptive:
-        (name,) = drafters.drafters
-        return FixedDepth(name, config.depth, config.num_branches)
+        first = next(iter(drafters.drafters))
+        return FixedDepth(first, config.depth, config.num_branches)
     measure = pass_timer(target.model, max(_CALIBRATION_SIZES))
     costs = CostModel.calibrate(measure, _CALIBRATION_SIZES, _NUM_REPEATS, _MAX_REPEATS)
     limits = Limits(config.depth, config.num_branches)

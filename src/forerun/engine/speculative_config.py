@@ -23,8 +23,9 @@ METHODS: Final[Mapping[str, str]] = {
     "random": "random tokens: a lower bound",
     "hybrid": "the first of `methods` that has a guess",
     "merge": "the guesses of all `methods` in one tree",
+    "choice": "the one of `methods` that a request names; the first, if it names none",
 }
-_COMBINED: Final = ("hybrid", "merge")
+_COMBINED: Final = ("hybrid", "merge", "choice")
 MAX_NODES: Final = 512  # guesses in one round: far beyond what ever pays
 MAX_ORDER: Final = 64  # tokens that a lookup or a table may look back
 
