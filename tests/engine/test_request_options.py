@@ -55,6 +55,16 @@ def test_a_request_may_name_its_drafter(several: LLM) -> None:
         assert {event.round.ask.drafter for event in events} <= {None, name}
 
 
+def test_without_a_controller_each_request_has_the_drafter_it_names(plain: LLM) -> None:
+    names = ["bigram", "suffix", "own_layers"]
+    llm = plain.with_speculation(
+        {"method": "choice", "methods": names, "num_layers": 3, "adaptive": False}
+    )
+    for asked, expected in ((None, "bigram"), *((name, name) for name in names)):
+        events = list(llm.stream("abcabcab", PARAMS, speculation={"drafter": asked}))
+        assert {event.round.ask.drafter for event in events[1:]} == {expected}
+
+
 def test_everything_in_one_pass(several: LLM, plain: LLM) -> None:
     """Drafters, depths, branches and acceptances together; coupled ones keep their bits."""
     asked: list[Any] = [
