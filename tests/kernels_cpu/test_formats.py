@@ -7,11 +7,11 @@ import pytest
 
 from forerun.kernels.cpu import CpuKernels
 from forerun.kernels.cpu.digits import BLOCK_LEN
-from forerun.kernels.cpu.lanes import Machine
+from forerun.kernels.cpu.lanes import AVX2_OUTPUTS, AVX512_OUTPUTS, Machine
 from forerun.kernels.cpu.sweep import takes_digits
 from forerun.kernels.cpu.workers import num_usable_cores
 from tests.contracts.kernel_sets import CACHE_DIR
-from tests.kernels.sources import normal
+from tests.kernels.sources import F32, normal
 from tests.kernels_cpu.packed import PackedSource, packed
 
 FORMATS = ("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q4_K", "Q5_K", "Q6_K")
@@ -20,8 +20,6 @@ NUM_IN = 1536
 EPS = float(np.finfo(np.float32).eps)
 
 HOST = Machine.host()
-# Wide lanes and few widths: what x86 runs, compiled for this machine.
-WIDE = Machine(num_lanes=16, tile_outputs=(4, 2, 1))
 
 
 def kernels(num_threads: int = 2, machine: Machine | None = None) -> CpuKernels:
@@ -82,15 +80,43 @@ def test_the_largest_sums_fit(quant: int, num_rows: int, sign: int) -> None:
     np.testing.assert_array_equal(product(kernels(), source, x), 256 * quant * sign)
 
 
-@pytest.mark.parametrize("weight_format", ["F32", "Q8_0", "Q4_1", "Q5_K", "Q6_K"])
-def test_wide_lanes_are_near_float64_with_the_same_bits(weight_format: str) -> None:
-    wide = kernels(machine=WIDE)
-    is_near_float64(wide, weight_format, machine=WIDE)
-    source = PackedSource(weight_format, packed(weight_format, 11, 256, seed=5))
-    x = normal(6, 8, 256)
-    alone = np.concatenate([product(wide, source, x[t : t + 1]) for t in range(8)])
-    for num_rows in range(1, 9):
-        np.testing.assert_array_equal(product(wide, source, x[:num_rows]), alone[:num_rows])
+def fused(a: F32, b: F32, c: F32) -> F32:
+    """a·b + c, rounded once: the product is exact in float64, the sum is rounded to odd there."""
+    product, c = a.astype(np.float64) * b, c.astype(np.float64)
+    total = product + c
+    back = total - product
+    error = (product - (total - back)) + (c - back)
+    is_even = total.view(np.int64) % 2 == 0
+    odd = np.nextafter(total, np.copysign(np.inf, error))
+    return np.where((error != 0) & is_even, odd, total).astype(np.float32)
+
+
+def product_in_sixteen_lanes(weight: F32, x: F32) -> F32:
+    """Element k goes to lane k mod 16, in ascending order; lanes are folded in halves."""
+    lanes = np.zeros((len(x), len(weight), 16), np.float32)
+    for first in range(0, x.shape[1], 16):
+        group = slice(first, first + 16)
+        lanes = fused(weight[None, :, group], x[:, None, group], lanes)
+    while lanes.shape[-1] > 1:
+        half = lanes.shape[-1] // 2
+        lanes = lanes[..., :half] + lanes[..., half:]
+    return lanes[..., 0]
+
+
+@pytest.mark.parametrize("weight_format", FORMATS)
+@pytest.mark.parametrize("tile_outputs", [AVX2_OUTPUTS, AVX512_OUTPUTS, (4, 2, 1)], ids=str)
+def test_sixteen_lanes_have_the_documented_bits_in_every_shape(
+    weight_format: str, tile_outputs: tuple[int, ...]
+) -> None:
+    """What x86 runs, compiled for this machine: no shape of tile and no number of rows shows."""
+    wide = kernels(machine=Machine(16, tile_outputs))
+    source = PackedSource(weight_format, packed(weight_format, 11, 512, seed=5))
+    table, x = wide.load_matrix(source, ["w"]), normal(6, 9, 512)
+    weight = embedded(wide, table, list(range(11)))
+    np.testing.assert_allclose(weight, source.float32("w"), rtol=1e-6, atol=1e-6)
+    exact = product_in_sixteen_lanes(weight, x)
+    for num_rows in range(1, 10):
+        np.testing.assert_array_equal(product(wide, source, x[:num_rows]), exact[:num_rows])
 
 
 @pytest.mark.parametrize("weight_format", ["F32", "F16", "BF16", "Q8_0", "Q4_1", "Q4_K", "Q6_K"])

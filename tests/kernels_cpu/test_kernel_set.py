@@ -133,6 +133,29 @@ def test_a_machine_where_numba_fails_is_told_in_one_sentence() -> None:
         compiled.Compiled("broken", broken, 3, None)
 
 
+@pytest.mark.parametrize(
+    ("triple", "features", "missing"),
+    [
+        ("x86_64-unknown-linux-gnu", "+avx2,+f16c,+fma", None),
+        ("x86_64-unknown-linux-gnu", "+avx,+f16c,-fma", "fma"),
+        ("x86_64-pc-windows-msvc", "", "fma and f16c"),
+        ("aarch64-unknown-linux-gnu", "", None),
+    ],
+)
+def test_an_old_x86_is_told_what_it_lacks(
+    monkeypatch: pytest.MonkeyPatch, triple: str, features: str, missing: str | None
+) -> None:
+    from numba.core.codegen import JITCPUCodegen
+
+    target = (triple, "any", features)
+    monkeypatch.setattr(JITCPUCodegen, "magic_tuple", lambda _self: target)
+    if missing is None:
+        compiled.check_processor()
+    else:
+        with pytest.raises(CannotCompile, match=f"need {missing}, which"):
+            CpuKernels(cache_dir=CACHE_DIR)
+
+
 @pytest.mark.parametrize("weight_format", ["Q8_0", "Q4_1", "Q6_K"])
 def test_a_corrupt_block_is_named_by_tensor_and_row(weight_format: str) -> None:
     data = packed(weight_format, 20, 512)

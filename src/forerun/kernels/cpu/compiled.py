@@ -23,6 +23,7 @@ from numba import types
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile
 from numba.core.ccallback import CFunc
 from numba.core.errors import NumbaError
+from numba.core.registry import cpu_target
 
 from forerun.errors import ForerunError
 from forerun.kernels.cpu.lanes import Machine
@@ -32,6 +33,28 @@ _OPTIONS: Final = {"nopython": True, "boundscheck": False, "error_model": "numpy
 
 class CannotCompile(ForerunError, RuntimeError):
     """Numba does not work on this machine."""
+
+
+def check_processor() -> None:
+    """Raise where products would call a function for every number, if there is one to call.
+
+    x86 has both instructions since 2013, but for small processors and some virtual machines;
+    without F16C, LLVM calls a function that older systems lack, and that ends the process.
+    """
+    triple, _name, features = cpu_target.target_context.codegen().magic_tuple()
+    missing = _missing(triple, features)
+    if missing:
+        raise CannotCompile(
+            f"the CPU kernels need {' and '.join(missing)}, which this processor (or "
+            "NUMBA_CPU_NAME) does not offer; use the reference kernels."
+        )
+
+
+def _missing(triple: str, features: str) -> list[str]:
+    if not triple.startswith(("x86_64", "i386", "i686")):
+        return []
+    offered = features.split(",")
+    return [name for name in ("fma", "f16c") if f"+{name}" not in offered]
 
 
 class Compiled:

@@ -1,7 +1,7 @@
 """How a block of packed weights becomes floats, as vector IR.
 
 A block yields groups of 16 weights in ascending order, each as (t, d, c): the weight is t·d + c.
-Formats without a scale have d None, those whose c would be 0 have c None.
+Each is 16 floats. Formats without a scale have d None, those whose c would be 0 have c None.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BYTES16: Final = vector(I8, 16)
 
 @dataclass(frozen=True)
 class Group:
-    t: Value  # 16 floats
+    t: Value
     d: Value | None = None
     c: Value | None = None
 
@@ -35,10 +35,9 @@ class Group:
         """16 floats: t·d + c."""
         if self.d is None:
             return self.t
-        d = e.splat(self.d, GROUP_LEN)
         if self.c is None:
-            return e.builder.fmul(self.t, d)
-        return e.fma(self.t, d, e.splat(self.c, GROUP_LEN))
+            return e.builder.fmul(self.t, self.d)
+        return e.fma(self.t, self.d, self.c)
 
 
 class Decoder(Protocol):
@@ -83,7 +82,7 @@ class Q8_0:  # noqa: N801 - the format's own name
     num_chunks: int = 1
 
     def chunk(self, e: Emitter, block: Value, _idx: Value) -> list[Group]:
-        d = e.half(block)
+        d = e.spread(e.halves(block), 0)
         packed = [e.load(e.offset(block, at), BYTES16) for at in (2, 18)]
         signed = [e.builder.sext(quants, vector(I32, GROUP_LEN)) for quants in packed]
         return [Group(e.from_integers(quants), d) for quants in signed]
@@ -93,6 +92,13 @@ def nibbles(e: Emitter, packed: Value) -> tuple[Value, Value]:
     """The low and the high nibbles of 16 bytes."""
     low = e.builder.and_(packed, constant(I8, [0x0F] * 16))
     return low, e.builder.lshr(packed, constant(I8, [4] * 16))
+
+
+def wide_nibbles(e: Emitter, packed: Value) -> tuple[Value, Value]:
+    """`nibbles` as int32: widened first, which x86 does once for both and while it loads."""
+    b, wide = e.builder, vector(I32, GROUP_LEN)
+    widened = b.zext(packed, wide)
+    return b.and_(widened, constant(I32, [0x0F] * 16)), b.lshr(widened, constant(I32, [4] * 16))
 
 
 @dataclass(frozen=True)
@@ -105,10 +111,11 @@ class Q4:
     num_chunks: int = 1
 
     def chunk(self, e: Emitter, block: Value, _idx: Value) -> list[Group]:
-        d = e.half(block)
-        c = e.half(e.offset(block, 2)) if self.stores_min else e.builder.fmul(F32(-8.0), d)
+        scales = e.halves(block)
+        d = e.spread(scales, 0)
+        c = e.spread(scales, 1) if self.stores_min else e.times(-8.0, d)
         packed = e.load(e.offset(block, self.block_bytes - 16), BYTES16)
-        return [Group(e.from_integers(part), d, c) for part in nibbles(e, packed)]
+        return [Group(e.from_integers(part), d, c) for part in wide_nibbles(e, packed)]
 
 
 FLOAT_DECODERS: Final[dict[str, Decoder]] = {

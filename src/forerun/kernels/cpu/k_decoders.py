@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from forerun.kernels.cpu.decoders import BYTES16, Decoder, Group, nibbles
-from forerun.kernels.cpu.lanes import F32, I8, I32, I64, Emitter, Value, constant, i64
+from forerun.kernels.cpu.decoders import BYTES16, Decoder, Group, nibbles, wide_nibbles
+from forerun.kernels.cpu.lanes import F32, I8, I32, I64, Emitter, Value, constant, i64, vector
 
 
 @dataclass(frozen=True)
@@ -25,23 +25,31 @@ class Q45K:
 
     def chunk(self, e: Emitter, block: Value, idx: Value) -> list[Group]:
         b = e.builder
-        scales, minima = group_scales(e, block)
-        d, m = e.half(block), e.half(e.offset(block, 2))
+        halves, shift = e.halves(block), b.mul(idx, i64(16))  # two groups of 32 in a chunk
+        scales, minima = (_low_bytes(e, b.lshr(bytes8, shift)) for bytes8 in group_scales(e, block))
+        scales = b.fmul(e.shuffle(halves, halves, [0] * 4), scales)
+        minima = b.fneg(b.fmul(e.shuffle(halves, halves, [1] * 4), minima))
         first = e.offset(block, self.block_bytes - 128)
         start = b.add(first, b.mul(idx, i64(32)))
-        halves = [nibbles(e, e.load(e.offset(start, at), BYTES16)) for at in (0, 16)]
+        packed = [e.load(e.offset(start, at), BYTES16) for at in (0, 16)]
         groups = []
         for part in (0, 1):  # low nibbles are the first 32 weights, high ones the next
-            group_idx = b.add(b.mul(idx, i64(2)), i64(part))
-            scale = b.fmul(d, b.sitofp(byte_of(e, scales, group_idx), F32))
-            c = b.fneg(b.fmul(m, b.sitofp(byte_of(e, minima, group_idx), F32)))
-            for at, half in enumerate(halves):
-                quants = half[part]
+            d, c = e.spread(scales, part), e.spread(minima, part)
+            for at, both in enumerate(packed):
                 if self.has_fifth_bits:
-                    packed = e.load(e.offset(block, 16 + 16 * at), BYTES16)
-                    quants = b.or_(quants, fifth_bits(e, packed, group_idx))
-                groups.append(Group(e.from_integers(quants), scale, c))
+                    group_idx = b.add(b.mul(idx, i64(2)), i64(part))
+                    fifths = e.load(e.offset(block, 16 + 16 * at), BYTES16)
+                    quants = b.or_(nibbles(e, both)[part], fifth_bits(e, fifths, group_idx))
+                else:
+                    quants = wide_nibbles(e, both)[part]
+                groups.append(Group(e.from_integers(quants), d, c))
         return groups
+
+
+def _low_bytes(e: Emitter, packed: Value) -> Value:
+    """The lowest four bytes of a 64-bit integer, as floats."""
+    low = e.builder.trunc(packed, I32)
+    return e.from_integers(e.builder.bitcast(low, vector(I8, 4)))
 
 
 def group_scales(e: Emitter, block: Value) -> tuple[Value, Value]:
@@ -69,11 +77,11 @@ def byte_of(e: Emitter, packed: Value, idx: Value) -> Value:
 
 
 def fifth_bits(e: Emitter, packed: Value, group_idx: Value) -> Value:
-    """Bit `group_idx` of each of 16 bytes, as 0 or 16."""
+    """Bit `group_idx` of each of 16 bytes, as 0 or 16: no shifts of bytes, which x86 has not."""
     b = e.builder
-    shift = e.splat(b.trunc(group_idx, I8), 16)
-    bits = b.and_(b.lshr(packed, shift), constant(I8, [1] * 16))
-    return b.shl(bits, constant(I8, [4] * 16))
+    mask = e.splat(b.trunc(b.shl(i64(1), group_idx), I8), 16)
+    is_clear = b.icmp_unsigned("==", b.and_(packed, mask), BYTES16([0] * 16))
+    return b.select(is_clear, BYTES16([0] * 16), BYTES16([16] * 16))
 
 
 @dataclass(frozen=True)
@@ -91,15 +99,17 @@ class Q6K:
         scale_start = b.add(e.offset(block, 192), b.mul(idx, i64(8)))
         low = [nibbles(e, e.load(e.offset(low_start, 16 * at), BYTES16)) for at in range(4)]
         high = [e.load(e.offset(high_start, 16 * at), BYTES16) for at in range(2)]
-        d = e.half(e.offset(block, 208))
+        halves = e.halves(e.offset(block, 202))  # d is a block's last two bytes
+        d = e.shuffle(halves, halves, [3] * 8)
+        scales = b.sext(e.load(scale_start, vector(I8, 8)), vector(I32, 8))
+        scales = b.fmul(d, b.sitofp(scales, vector(F32, 8)))
         groups = []
         for g in range(8):
             pair = b.lshr(high[g % 2], constant(I8, [g // 2 * 2] * 16))
             two = b.shl(b.and_(pair, constant(I8, [3] * 16)), constant(I8, [4] * 16))
             quants = b.or_(low[g % 4][g // 4], two)
-            scale = b.sitofp(b.sext(e.load(e.offset(scale_start, g), I8), I32), F32)
-            scale = b.fmul(d, scale)
-            groups.append(Group(e.from_integers(quants), scale, b.fmul(F32(-32.0), scale)))
+            scale = e.spread(scales, g)
+            groups.append(Group(e.from_integers(quants), scale, e.times(-32.0, scale)))
         return groups
 
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from forerun.errors import unknown_name
 from forerun.kernels.base import AttentionShape, Body, Norm, WeightSource
 from forerun.kernels.cpu.batch import CpuBatch, RopeTable
-from forerun.kernels.cpu.compiled import cache_folder
+from forerun.kernels.cpu.compiled import cache_folder, check_processor
 from forerun.kernels.cpu.coupled_draw import CoupledDraw
 from forerun.kernels.cpu.digits import BLOCK_LEN, RECORD_BYTES
 from forerun.kernels.cpu.lanes import Machine
@@ -54,6 +54,7 @@ class CpuKernels:
         if quantization is not None and quantization not in QUANTIZATIONS:
             raise unknown_name("quantization", quantization, QUANTIZATIONS)
         num_threads = resolved_num_threads(num_threads)
+        check_processor()
         self._machine = machine or Machine.host()
         folder = None if cache_dir is None else cache_folder(cache_dir, self._machine)
         self._library = Library(self._machine, folder, progress)

@@ -21,6 +21,10 @@ F32: Final = ir.FloatType()
 I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
 GROUP_LEN: Final = 16  # weights are decoded in groups of this many
 
+# The lanes are the same for AVX2 and AVX-512, and so are the bits.
+AVX2_OUTPUTS: Final = (2, 1, 1, 1, 1, 1)  # 12 of 16 registers are sums at most
+AVX512_OUTPUTS: Final = (4, 4, 2, 2, 2, 2, 2, 2)
+
 
 @dataclass(frozen=True)
 class Machine:
@@ -36,8 +40,7 @@ class Machine:
         if triple.startswith(("aarch64", "arm64")):
             return cls(4, (4, 4, 4, 4, 2, 2, 2, 2), _has_dot())
         wide = binding.get_host_cpu_features().get("avx512f", False)
-        # The lanes are the same for AVX2 and AVX-512, and so are the bits.
-        return cls(16, (4, 4, 2, 2, 2, 2, 2, 2) if wide else (2, 2, 1, 1))
+        return cls(16, AVX512_OUTPUTS if wide else AVX2_OUTPUTS)
 
 
 def _has_dot() -> bool:
@@ -139,15 +142,26 @@ class Emitter:
             value, half = self.builder.fadd(low, high), half // 2
         return self.builder.extract_element(value, I32(0))
 
+    def times(self, factor: float, values: Value) -> Value:
+        return self.builder.fmul(constant(F32, [factor] * values.type.count), values)
+
     def from_integers(self, integers: Value) -> Value:
         """Integers of up to 32 bits, extended already or not negative, as floats."""
         b, length = self.builder, integers.type.count
         wide = integers if integers.type.element == I32 else b.zext(integers, vector(I32, length))
         return b.sitofp(wide, vector(F32, length))
 
-    def half(self, address: Value) -> Value:
-        """The float16 at an address, as float32."""
-        return self.builder.fpext(self.load(address, F16), F32)
+    def halves(self, address: Value) -> Value:
+        """Four float16 at an address, as float32.
+
+        One alone would be inserted into a register that x86 first waits for: a sum of the block
+        before, as it happens.
+        """
+        return self.builder.fpext(self.load(address, vector(F16, 4)), vector(F32, 4))
+
+    def spread(self, values: Value, idx: int) -> Value:
+        """Element `idx` in all places of a group."""
+        return self.shuffle(values, values, [idx] * GROUP_LEN)
 
 
 def _suffix(kind: Any) -> str:

@@ -218,9 +218,9 @@ def make_linear(sweep: Any, max_width: int) -> Any:
         is_last = chunk == int_at(step, 1) - 1  # the last chunk takes what is left over
         count = num_outputs - first if is_last else chunk_len
         w, y, bias = arg(step, 3) + first * w_stride, arg(step, 8) + 4 * first, arg(step, 10)
-        row = int64(0)
-        while row < num_rows:
-            width = min(max_width, num_rows - row)
+        row, num_tiles = int64(0), (num_rows + max_width - 1) // max_width
+        for tile in range(num_tiles):  # of equal width, or one row less
+            width = (num_rows - row + num_tiles - tile - 1) // (num_tiles - tile)
             x, out = arg(step, 5) + row * x_stride, y + row * y_stride
             sweep(width, count, w, w_stride, x, x_stride, arg(step, 7), out, y_stride)
             row += width
