@@ -36,7 +36,7 @@ STYLE: Final[Mapping[Any, Any]] = {
 
 
 @contextmanager
-def canvas(path: Path, width: float, height: float, **padding: float) -> Iterator[Any]:
+def canvas(path: Path, width: float, height: float, **padding: Any) -> Iterator[Any]:
     """A figure to draw on, saved to `path` (.png, .pdf or .svg) at the end; sizes in inches."""
     if path.suffix.lower() not in FORMATS:
         raise InvalidOption(f"cannot draw to {path.name!r}; end it in {', '.join(FORMATS)}.")
