@@ -12,7 +12,7 @@ import pytest
 import typer
 
 from forerun.bench.named_prompts import NamedPrompt, named_prompts
-from forerun.bench.proof import SAMPLING, Cell, Proof, speculative_methods
+from forerun.bench.proof import SAMPLING, Cell, Proof, mixed_batches, speculative_methods
 from forerun.bench.proof_record import as_json
 from forerun.bench.proof_sample import BRANCHES, Choices, sample_runs
 from forerun.cli.progress import Lines
@@ -90,6 +90,15 @@ def test_no_token_differs_and_requests_keep_to_their_own_depth(cells: list[Cell]
         trees = 2 if cell.method == "merge" else 1
         widest = cell.target_passes * cell.depth * cell.num_branches * trees
         assert cell.draft_tokens <= widest
+
+
+def test_a_batch_mixes_prompts_and_drafters() -> None:
+    runs = sample_runs(CHOICES, seed=3)
+    batches = list(mixed_batches(runs))
+    assert sorted(map(repr, (run for batch in batches for run in batch))) == sorted(map(repr, runs))
+    for batch in batches:
+        assert len({run.prompt for run in batch}) == len(batch) <= 8
+    assert {len({run.method for run in batch}) for batch in batches} == {3}
 
 
 def test_a_difference_is_found(tiny_path: Path) -> None:

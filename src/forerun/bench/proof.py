@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import itertools
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from forerun.bench.many_drafters import with_drafters
 from forerun.bench.named_prompts import NamedPrompt
 from forerun.bench.proof_sample import BRANCHES, Choices, Run, sample_runs
-from forerun.engine import LLM, CompletionOutput
+from forerun.engine import LLM, CompletionOutput, SpeculativeConfig
+from forerun.engine.request_options import RequestSpeculation
 from forerun.types import SamplingParams
 
 SAMPLING: Final[dict[str, dict[str, Any]]] = {
@@ -28,9 +31,9 @@ SAMPLING: Final[dict[str, dict[str, Any]]] = {
     },
 }
 
-BATCH: Final = 8  # runs that share a drafter go side by side: a batch must not matter either
+BATCH: Final = 8  # runs side by side: a batch must not matter either
 
-Tell = Callable[[int, str], None]  # so many runs are done, and of which drafter
+Tell = Callable[[int, str], None]  # so many runs are done, and how
 
 
 @dataclass(frozen=True)
@@ -67,8 +70,8 @@ def speculative_methods(model: str, num_layers: int) -> dict[str, dict[str, Any]
 class Proof:
     """A covering sample of prompts × drafters × shapes × sampling × depths, ready to run.
 
-    Each drafter has one engine, built for the deepest and widest proposals; every request brings
-    its own ceiling, so a batch mixes depths and branches.
+    One engine holds all drafters, built for the deepest and widest proposals. Every request names
+    its drafter and brings its own ceiling, so a batch mixes drafters, depths and branches.
     """
 
     def __init__(
@@ -81,11 +84,9 @@ class Proof:
         seed: int,
         min_cells: int = 0,
     ) -> None:
-        self._llm = llm
         self._plain = llm.with_speculation(None)
         self._prompts = {prompt.name: prompt.encode(llm.tokenizer) for prompt in prompts}
-        self._methods = methods
-        self._max_depth = max_depth
+        self._speculating = with_drafters(llm, _configs(methods, max_depth))
         self._num_tokens = num_tokens
         self._seed = seed
         self._expected: dict[tuple[str, str], tuple[int, ...]] = {}
@@ -98,14 +99,12 @@ class Proof:
         return len({(run.prompt, run.sampling) for run in self.runs})
 
     def run(self, tell: Tell = lambda *_: None) -> Iterator[Cell]:
-        """Drafter by drafter; plain decoding, each prompt truly alone, when it is first needed."""
-        for method in self._methods:
-            llm = self._speculating(method)
-            for batch in _batches([run for run in self.runs if run.method == method]):
-                expected = [self._plain_tokens(run, tell) for run in batch]
-                outputs = self._generate(llm, batch)
-                tell(len(batch), method)
-                yield from map(_judged, batch, outputs, expected)
+        """Batch by batch; plain decoding, each prompt truly alone, when it is first needed."""
+        for batch in mixed_batches(self.runs):
+            expected = [self._plain_tokens(run, tell) for run in batch]
+            outputs = self._generate(batch)
+            tell(len(batch), "together")
+            yield from map(_judged, batch, outputs, expected)
 
     def _plain_tokens(self, run: Run, tell: Tell) -> tuple[int, ...]:
         key = (run.prompt, run.sampling)
@@ -117,17 +116,12 @@ class Proof:
             tell(1, "plain")
         return self._expected[key]
 
-    def _speculating(self, method: str) -> LLM:
-        ceiling = {"num_speculative_tokens": self._max_depth, "num_branches": max(BRANCHES)}
-        return self._llm.with_speculation({**self._methods[method], **ceiling, "adaptive": False})
-
-    def _generate(self, llm: LLM, runs: Sequence[Run]) -> list[CompletionOutput]:
-        answers = llm.generate(
+    def _generate(self, runs: Sequence[Run]) -> list[CompletionOutput]:
+        answers = self._speculating.generate(
             [self._prompts[run.prompt] for run in runs],
             [self._params(run) for run in runs],
             speculation=[
-                {"num_speculative_tokens": run.depth, "num_branches": run.num_branches}
-                for run in runs
+                RequestSpeculation(run.method, run.depth, run.num_branches) for run in runs
             ],
         )
         return [answer.outputs[0] for answer in answers]
@@ -141,9 +135,27 @@ class Proof:
         )
 
 
-def _batches(runs: Sequence[Run]) -> Iterator[Sequence[Run]]:
-    for first in range(0, len(runs), BATCH):
-        yield runs[first : first + BATCH]
+def _configs(methods: Mapping[str, dict[str, Any]], max_depth: int) -> dict[str, SpeculativeConfig]:
+    ceiling = {"num_speculative_tokens": max_depth, "num_branches": max(BRANCHES)}
+    return {
+        name: SpeculativeConfig.from_dict(options | ceiling) for name, options in methods.items()
+    }
+
+
+def mixed_batches(runs: Sequence[Run]) -> Iterator[list[Run]]:
+    """Different prompts side by side, each with another drafter; then the same prompts again.
+
+    So a batch mixes drafters, and only the first run of a prompt computes the prompt.
+    """
+    by_prompt: dict[str, deque[Run]] = {}
+    for run in sorted(runs, key=lambda run: run.method):
+        by_prompt.setdefault(run.prompt, deque()).append(run)
+    queues = list(by_prompt.values())
+    for number, queue in enumerate(queues):
+        queue.rotate(number)
+    for first in range(0, len(queues), BATCH):
+        for column in itertools.zip_longest(*queues[first : first + BATCH]):
+            yield [run for run in column if run is not None]
 
 
 def _judged(run: Run, output: CompletionOutput, expected: tuple[int, ...]) -> Cell:

@@ -37,8 +37,12 @@ class KnownText:
         return Verdict((), (token,), Origin.PLAIN)
 
 
-def drafter_for(llm: LLM, config: SpeculativeConfig, cache_dir: Path | None) -> Drafter:
-    target = Target(llm.model, llm.tokenizer, llm.max_model_len, CacheMemory(1), cache_dir)
+def drafter_for(
+    llm: LLM, config: SpeculativeConfig, cache_dir: Path | None, num_seats: int = 1
+) -> Drafter:
+    """A drafter of its own, with room for `num_seats` requests."""
+    memory = CacheMemory(num_seats)
+    target = Target(llm.model, llm.tokenizer, llm.max_model_len, memory, cache_dir)
     speculation = build_core(target, replace(config, adaptive=False)).speculation
     assert speculation is not None
     (drafter,) = speculation.drafters.drafters.values()
