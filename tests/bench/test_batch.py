@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
 
@@ -162,6 +162,21 @@ def test_the_command_records_every_part(path: Path, tmp_path: Path) -> None:
     assert found["load"]["same_tokens"] is True
     assert found["sharing"]["prefix"]["num_computed_second"] == 8
     assert "in flight" in shown
+
+
+def test_an_interrupted_part_keeps_what_it_measured(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopping(*_: object) -> Iterator[Pair]:
+        yield Pair(1, 9, 1.0, 1.0, same_tokens=True)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("forerun.bench.load.measure_load", stopping)
+    record = tmp_path / "batch.json"
+    code, _ = run("batch", "--model", path, "--parts", "load,sharing", "--json", record)
+    found = json.loads(record.read_text())
+    assert (code, found["is_complete"], len(found["load"]["pairs"])) == (130, False, 1)
+    assert "sharing" not in found
 
 
 @pytest.mark.parametrize(

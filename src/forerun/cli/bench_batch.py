@@ -11,12 +11,15 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+import typer
+
 from forerun.cli.bench_options import ALL, BenchOptions, PeerOptions, split
 from forerun.cli.cache_dir import cache_dir
 from forerun.cli.circumstances import model_path
 from forerun.cli.conclusion import head, show_verdicts, write_report
 from forerun.cli.engine_options import EngineOptions
-from forerun.cli.progress import Advance, progress
+from forerun.cli.group import INTERRUPTED
+from forerun.cli.progress import progress
 from forerun.cli.series_options import SeriesOptions
 from forerun.errors import InvalidOption
 
@@ -45,7 +48,7 @@ def bench_batch(
     *,
     strict: bool,
 ) -> None:
-    """Each part's figures are in the record as soon as it ends."""
+    """Each part's figures are in the record as soon as it ends, or is stopped."""
     from rich.console import Console
 
     console = Console(highlight=False)
@@ -58,10 +61,14 @@ def bench_batch(
         described = head("batch", engine.model, settings | {"kernels": bench.kernels}, others)
         for number, part in enumerate(plan.parts, start=1):
             getattr(bench, part)()
-            is_complete = number == len(plan.parts)
+            is_complete = number == len(plan.parts) and not bench.is_interrupted
             report = {"is_complete": is_complete, **bench.report}
             write_report(record, described, report, bench.verdicts)
+            if bench.is_interrupted:
+                break
     show_verdicts(console, bench.verdicts, strict=strict)
+    if bench.is_interrupted:
+        raise typer.Exit(INTERRUPTED)
 
 
 @dataclass(frozen=True)
@@ -154,9 +161,22 @@ class _Bench:
     servers: list[PeerServer]
     report: dict[str, Any] = field(default_factory=dict)
     verdicts: list[Outcome] = field(default_factory=list)
+    is_interrupted: bool = False
 
     def __post_init__(self) -> None:
         self._plain = self.llm.with_speculation(None)
+
+    def _followed(self, unit: str, total: int, measured: Iterable[Item]) -> list[Item]:
+        """All of it; after ^C, what there is."""
+        found = []
+        try:
+            with progress(unit, total) as advance:
+                for one in measured:
+                    found.append(one)
+                    advance()
+        except KeyboardInterrupt:
+            self.is_interrupted = True
+        return found
 
     @property
     def kernels(self) -> str:
@@ -182,8 +202,7 @@ class _Bench:
         rounds = [prompts[first : first + num] for first in range(0, len(prompts), num)]
         params = self._params.with_(ignore_eos=True)
         measured = measure_together(self._plain, rounds, params, time.perf_counter, seed)
-        with progress("rounds of together", len(rounds)) as advance:
-            found = _followed(measured, advance)[1:]  # the first warms up
+        found = self._followed("rounds of together", len(rounds), measured)[1:]  # one warms up
         self.report["together"] = {
             "classes": self.plan.short_classes,
             **together_record(found, seed),
@@ -201,8 +220,7 @@ class _Bench:
         llms = {PLAIN: self._plain, DEFAULT: self.llm}
         random = Random(self._seed)
         measured = measure_load(llms, lists, self._params, time.perf_counter, random)
-        with progress("pairs of load", len(lists)) as advance:
-            found = _followed(measured, advance)
+        found = self._followed("pairs of load", len(lists), measured)
         self.report["load"] = {"classes": self.plan.classes, **load_record(found, self._seed)}
         self.verdicts += load_verdicts(found, wanted, self._seed)
 
@@ -219,8 +237,7 @@ class _Bench:
             time.perf_counter,
             self._seed,
         )
-        with progress("repeats of offline", self._repeats) as advance:
-            found = _followed(measured, advance)
+        found = self._followed("repeats of offline", self._repeats, measured)
         about = {s.name: dict(s.contender.about) for s in self.servers}
         self.report["offline"] = {
             "num_prompts": len(prompts),
@@ -261,11 +278,3 @@ class _Bench:
     @property
     def _seed(self) -> int:
         return self.plan.options.seed
-
-
-def _followed(measured: Iterable[Item], advance: Advance) -> list[Item]:
-    found = []
-    for one in measured:
-        found.append(one)
-        advance()
-    return found

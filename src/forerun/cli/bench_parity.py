@@ -7,9 +7,12 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import typer
+
 from forerun.cli.cache_dir import cache_dir
 from forerun.cli.conclusion import head, show_verdicts, write_report
 from forerun.cli.engine_options import EngineOptions
+from forerun.cli.group import INTERRUPTED
 from forerun.cli.progress import progress
 
 
@@ -48,3 +51,5 @@ def bench_parity(
     console.print(parity_table(found))
     write_report(record, described, so_far | parity_record(found), verdicts)
     show_verdicts(console, verdicts, strict=strict)
+    if not so_far["is_complete"]:
+        raise typer.Exit(INTERRUPTED)
