@@ -51,8 +51,12 @@ def leading_zeros(b: Any, value: Value) -> Value:
 
 @emitted(int64, int64, int64)
 def fetch_add(b: Any, address: Value, value: Value) -> Value:
-    """Add to a counter that other threads use; returns what was there."""
-    return b.atomic_rmw("add", b.inttoptr(address, I64.as_pointer()), value, "acq_rel")
+    """Add to a counter that other threads use; returns what was there.
+
+    One order for all threads: who joins a pass and who closes it each write one counter and then
+    read the other's, and at least one of them must see what the other wrote.
+    """
+    return b.atomic_rmw("add", b.inttoptr(address, I64.as_pointer()), value, "seq_cst")
 
 
 @emitted(int64, int64, int64, int64)
@@ -65,7 +69,7 @@ def exchange(b: Any, address: Value, expected: Value, value: Value) -> Value:
 @emitted(int64, int64)
 def peek(b: Any, address: Value) -> Value:
     """A counter's value; all that was written before it got there is visible after."""
-    return b.load_atomic(b.inttoptr(address, I64.as_pointer()), "acquire", 8)
+    return b.load_atomic(b.inttoptr(address, I64.as_pointer()), "seq_cst", 8)
 
 
 @emitted(void)
