@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 from forerun.drafters import Budget
 from forerun.engine.guarded_drafters import GuardedDrafters
+from forerun.engine.lookout import Lookout
 from forerun.engine.request import Request
 from forerun.planning.choice import Candidate, Choice, Standing
 from forerun.planning.controller import Controller
@@ -118,18 +119,27 @@ class FixedDepth:
 class Adaptive:
     """Asks the controller, and tells it everything that was measured.
 
-    A drafter that `offers` is heard every round while that is cheap, so what it would have
-    guessed is scored even when nothing is spent on it.
+    A drafter that `offers` is heard in every round that is looked at while that is cheap, so what
+    it would have guessed is scored even when nothing is spent on it.
     """
 
     def __init__(self, controller: Controller, drafters: GuardedDrafters, budget: Budget) -> None:
         self._controller = controller
         self._drafters = drafters
         self._ceiling = budget
+        self._lookout = Lookout()
         self._seconds = 0.0  # of this step's pass and drafters
 
     def plan(self, requests: Sequence[Request], num_other_tokens: int) -> list[Ask]:
         self._seconds = 0.0
+        due = [request for request in requests if self._lookout.is_due(request.id)]
+        num_others = num_other_tokens + len(requests) - len(due)
+        asks = dict(zip((request.id for request in due), self._look(due, num_others), strict=True))
+        for request_id, ask in asks.items():
+            self._lookout.looked(request_id, found=ask.budget.depth > 0)
+        return [asks.get(request.id, Ask()) for request in requests]
+
+    def _look(self, requests: Sequence[Request], num_other_tokens: int) -> list[Ask]:
         if not requests:
             return []
         budgets = [budget_for(request, self._ceiling) for request in requests]
@@ -193,6 +203,7 @@ class Adaptive:
 
     def end(self, request: Request) -> None:
         self._controller.end(request.id)
+        self._lookout.end(request.id)
 
 
 def room(request: Request) -> int:
