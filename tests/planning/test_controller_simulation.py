@@ -74,6 +74,8 @@ def test_the_record_is_what_comes_out() -> None:
     assert {key(row) for row in recorded["cells"]} == {
         (cell, is_noisy) for cell in every_cell() for is_noisy in (False, True)
     }
+    exact = [row for row in recorded["cells"] if not row["is_noisy"]]
+    assert all(row["to_plain"] >= 0.98 and row["to_best"] >= 0.95 for row in exact)
     for row in recorded["cells"][17::331]:
         cell, is_noisy = key(row)
         again = measured(cell, is_noisy=is_noisy)

@@ -115,10 +115,10 @@ def test_origins() -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_acceptance_has_its_closed_form(seed: int) -> None:
-    """5,000 positions of the real noise; binomial χ² at the stated false-alarm rate."""
+    """10,000 positions of the real noise; binomial χ² at the stated false-alarm rate."""
     rng = np.random.default_rng(seed)
     p, q = rng.dirichlet(np.ones(V), size=2)
-    num, real = 5_000, Noise(seed)
+    num, real = 10_000, Noise(seed)
     noise = ArrayNoise(np.stack([real.gumbel(t, np.arange(V)) for t in range(num)]))
     hits = sum(
         gumbel_argmax(np.log(p), noise, t) == gumbel_argmax(np.log(q), noise, t) for t in range(num)

@@ -1,4 +1,6 @@
-"""The CPU kernel set: float32 activations, weights as the file has them, compiled by Numba.
+"""The CPU kernel set: weights as the file has them, compiled by Numba.
+
+Activations are float32; on ARM they meet packed weights as 16 bits (`digits.py`).
 
 Operations are recorded, and run together when logits are asked for.
 """
