@@ -11,6 +11,7 @@ from forerun.drafters import Budget
 from forerun.engine import LLM, RequestSpeculation
 from forerun.engine.request_options import RequestOptions
 from forerun.errors import InvalidOption
+from forerun.planning.choice import ALONE
 from forerun.types import SamplingParams
 
 PARAMS = SamplingParams(temperature=0.8, seed=3, max_tokens=24, ignore_eos=True)
@@ -148,7 +149,7 @@ def test_a_merged_tree_asks_for_what_it_costs(plain: LLM) -> None:
     speculation = llm.engine.core.speculation
     assert speculation is not None
     (request,) = llm.intake.requests("abc", PARAMS, _options(0))
-    (ask,) = speculation.plan([request], 0)
+    (ask,) = speculation.plan([request], ALONE)
     assert ask.num_nodes == 6
     assert ask.within(5).budget == Budget(2)
     assert ask.within(1).num_nodes == 0

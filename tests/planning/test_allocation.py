@@ -8,6 +8,7 @@ import random
 import pytest
 
 from forerun.planning.allocation import PLAIN, Allocator, Line, Share
+from forerun.planning.choice import Company
 from forerun.planning.cost_curve import CostCurve
 from forerun.planning.cost_model import CostModel
 
@@ -78,4 +79,18 @@ def test_a_full_pass_leaves_no_room_for_weak_guesses() -> None:
     weak = Line("lookup", 1, [0.03, 0.01, 0.0], False)
     costs = _costs(((1, 1.0), (16, 1.0), (32, 2.0)), 0.0)
     assert Allocator(costs, 1).best([[weak]]).num_nodes > 0
-    assert Allocator(costs, 1, num_other_tokens=15).best([[weak]]).num_nodes == 0
+    assert Allocator(costs, 1, Company(num_prompt_tokens=15)).best([[weak]]).num_nodes == 0
+
+
+def test_the_tokens_of_idle_requests_count() -> None:
+    """A guess that pays for one request alone keeps fifteen others waiting."""
+    even = Line("lookup", 1, [0.5], False)
+    costs = _costs(((1, 1.0), (2, 1.2), (16, 4.0), (17, 4.2)), 0.0)
+    assert Allocator(costs, 1).best([[even]]).num_nodes == 1
+    beside_prompts = Allocator(costs, 1, Company(num_prompt_tokens=15))
+    assert beside_prompts.best([[even]]).num_nodes == 1
+    beside_requests = Allocator(costs, 1, Company(num_idle=15))
+    assert beside_requests.plain.tokens == 16
+    assert beside_requests.best([[even]]).num_nodes == 0
+    found = beside_requests.evaluate([Share(even, 1)])
+    assert (found.tokens, found.seconds) == pytest.approx((16.5, 4.2))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from forerun.planning.choice import Candidate, Choice, Reason, Standing
+from forerun.planning.choice import Candidate, Choice, Company, Reason, Standing
 from forerun.planning.controller import Controller, Limits
 from forerun.planning.cost_curve import CostCurve
 from forerun.planning.cost_model import CostModel
@@ -134,12 +134,23 @@ def test_a_pass_with_prompts_is_no_baseline() -> None:
     controller = _controller()
     reasons = set()
     for _ in range(100):
-        (choice,) = controller.plan([_standing(COSTLY)], num_other_tokens=64)
+        (choice,) = controller.plan([_standing(COSTLY)], Company(num_prompt_tokens=64))
         reasons.add(choice.reason)
         controller.observe_verified(0, "draft", choice.depth, choice.depth)
         controller.observe_pass(65 + choice.depth, 1, 7.4 + 0.1 * choice.depth)
     assert Reason.PAYS in reasons
     assert Reason.BASELINE not in reasons
+
+
+def test_a_pass_with_idle_requests_may_be_a_baseline() -> None:
+    controller = _controller(level=0.05)
+    reasons = set()
+    for _ in range(100):
+        (choice,) = controller.plan([_standing(COSTLY)], Company(num_idle=2))
+        reasons.add(choice.reason)
+        controller.observe_verified(0, "draft", choice.depth, choice.depth)
+        controller.observe_pass(3 + choice.depth, 3, 1.2 + 0.1 * choice.depth)
+    assert Reason.BASELINE in reasons
 
 
 def test_the_better_drafter_is_chosen() -> None:
@@ -168,6 +179,16 @@ def test_branches_are_used_where_siblings_hold() -> None:
     choice = controller.plan([_standing(CHEAP)])[0]
     assert choice.num_branches == 2
     assert "in 2 branches" in str(choice)
+
+
+@pytest.mark.parametrize("is_adaptive", [True, False])
+def test_a_request_may_allow_fewer_branches(is_adaptive: bool) -> None:
+    controller = _controller(Limits(2, num_branches=3, is_adaptive=is_adaptive))
+    for _ in range(60):
+        for branch in range(3):
+            controller.beliefs.observe(0, "lookup", 1, 1, branch=branch)
+    (choice,) = controller.plan([_standing(CHEAP)._replace(max_branches=2)])
+    assert choice.num_branches == 2
 
 
 @pytest.mark.parametrize(
@@ -210,14 +231,34 @@ def test_the_end_of_a_request_forgets_it() -> None:
 
 
 def test_a_pass_of_prompts_only_plans_nothing() -> None:
-    assert _controller().plan([], num_other_tokens=256) == []
+    assert _controller().plan([], Company(num_prompt_tokens=256)) == []
 
 
 def test_a_drafter_that_nobody_measured_is_asked_to_find_out() -> None:
     controller = _controller()
-    assert controller.is_cheap("new", 1)
-    controller.observe_draft("new", 1, [1] * 8, 0.5)
+    for _ in range(4):
+        assert controller.is_cheap("new", 1)
+        controller.observe_draft("new", 1, [1] * 8, 0.5)
     assert not controller.is_cheap("new", 1)
+
+
+def test_a_lookup_that_is_mostly_silent_stays_cheap() -> None:
+    """Whatever a long answer takes, short ones are what asking costs."""
+    controller = _controller()
+    for _ in range(5):
+        controller.observe_draft("new", 1, [], 0.01)
+    controller.observe_draft("new", 1, [1] * 8, 0.1)
+    assert controller.is_cheap("new", 1)
+    for _ in range(60):
+        controller.observe_draft("new", 1, [1] * 8, 0.1)
+    assert not controller.is_cheap("new", 1)
+
+
+def test_a_slow_first_answer_does_not_make_a_lookup_costly() -> None:
+    controller = _controller()
+    for seconds in (0.5, 0.02, 0.01, 0.01):
+        controller.observe_draft("new", 1, [], seconds)
+    assert controller.is_cheap("new", 1)
 
 
 def test_guesses_that_make_the_rest_of_the_round_slow_do_not_pay() -> None:

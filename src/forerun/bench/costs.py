@@ -11,12 +11,13 @@ from forerun.bench.contenders import fixed_depth
 from forerun.bench.prediction import Costs
 from forerun.bench.teacher_forcing import KnownText, drafter_for, proposals_along
 from forerun.bench.timed_run import Clock, time_stream
-from forerun.engine import LLM, SpeculativeConfig
+from forerun.engine import LLM, RequestSpeculation, SpeculativeConfig
 from forerun.planning.verify_cost import MeasuredVerifyCost
 from forerun.types import SamplingParams
 
 _PARAMS: Final = SamplingParams(temperature=0, max_tokens=12, ignore_eos=True)
-_REPEATS: Final = 3
+_REPEATS: Final = 4
+_ROUNDS: Final = 4  # a repeat
 
 
 def measure_passes(
@@ -27,14 +28,18 @@ def measure_passes(
     Random guesses cost nothing to make and hardly ever hold, so a round is the pass alone, with
     everything around it that a plain round has too.
     """
-    twins = {0: llm.with_speculation(None)}
-    twins |= {d: llm.with_speculation(fixed_depth("random", d, {})) for d in depths if d > 0}
-    seconds: dict[int, list[float]] = {depth: [] for depth in twins}
+    depths = [depth for depth in depths if depth > 0]
+    plain = llm.with_speculation(None)
+    guessing = llm.with_speculation(fixed_depth("random", max(depths, default=1), {}))
+    seconds: dict[int, list[float]] = {depth: [] for depth in (0, *depths)}
     for repeat in range(_REPEATS + 1):
-        for depth, twin in twins.items():
-            run = time_stream(twin, prompt, _PARAMS.with_(max_tokens=12 + depth), clock)
+        for depth, times in seconds.items():
+            twin = guessing if depth else plain
+            own = RequestSpeculation(num_speculative_tokens=depth)
+            params = _PARAMS.with_(max_tokens=1 + _ROUNDS * (depth + 1))
+            run = time_stream(twin, prompt, params, clock, 1 + _ROUNDS, own)
             if repeat:  # the first round warms up
-                seconds[depth] += [p.seconds for p in run.passes if p.num_guesses == depth]
+                times += [p.seconds for p in run.passes if p.num_guesses == depth]
     return {depth: statistics.median(times) for depth, times in seconds.items() if times}
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
-from forerun.engine import LLM
+from forerun.engine import LLM, RequestSpeculation
 from forerun.types import SamplingParams
 
 Clock = Callable[[], float]
@@ -76,13 +77,21 @@ def digest(tokens: Sequence[int]) -> str:
     return hashlib.sha256(",".join(map(str, tokens)).encode()).hexdigest()[:16]
 
 
-def time_stream(llm: LLM, prompt: Sequence[int], params: SamplingParams, clock: Clock) -> TimedRun:
-    """Stream one answer and look at the clock whenever tokens come."""
+def time_stream(
+    llm: LLM,
+    prompt: Sequence[int],
+    params: SamplingParams,
+    clock: Clock,
+    num_rounds: int | None = None,
+    speculation: RequestSpeculation | None = None,
+) -> TimedRun:
+    """Stream one answer, or its first rounds, and look at the clock whenever tokens come."""
     began = clock()
     tokens: list[int] = []
     arrivals: list[tuple[float, int]] = []
     passes: list[Pass] = []
-    for event in llm.stream(list(prompt), params):
+    stream = llm.stream(list(prompt), params, speculation=speculation)
+    for event in islice(stream, num_rounds):
         at = clock() - began
         proposal = event.round.proposal
         if arrivals:
@@ -91,6 +100,7 @@ def time_stream(llm: LLM, prompt: Sequence[int], params: SamplingParams, clock: 
             passes.append(Pass(len(proposal), proposal.depth, held, wait))
         tokens += event.tokens
         arrivals.append((at, len(event.tokens)))
+    del stream  # a request that is left early ends here
     return TimedRun(
         tuple(tokens),
         tuple(arrivals),

@@ -57,7 +57,8 @@ class SuffixLookup:
         return len(self._history)
 
     def begin(self, request: RequestView) -> None:
-        self._texts[request.id] = _OwnText(len(request.prompt), self._max_match)
+        text = self._texts[request.id] = _OwnText(len(request.prompt), self._max_match)
+        text.extend(request.tokens)
 
     def propose(self, requests: Sequence[RequestView], budgets: Sequence[Budget]) -> list[Proposal]:
         return [self._propose(*pair) for pair in zip(requests, budgets, strict=True)]

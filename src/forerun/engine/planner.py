@@ -13,7 +13,7 @@ from forerun.drafters import Budget
 from forerun.engine.guarded_drafters import GuardedDrafters
 from forerun.engine.lookout import Lookout
 from forerun.engine.request import Request
-from forerun.planning.choice import Candidate, Choice, Standing
+from forerun.planning.choice import Candidate, Choice, Company, Standing
 from forerun.planning.controller import Controller
 from forerun.types import ROOT, Proposal, Verdict
 
@@ -59,8 +59,8 @@ class Ask:
 class Planner(Protocol):
     """Sees committed history and costs, never what was drawn this round."""
 
-    def plan(self, requests: Sequence[Request], num_other_tokens: int) -> list[Ask]:
-        """One ask per request; `num_other_tokens` of prompts are in the same pass."""
+    def plan(self, requests: Sequence[Request], company: Company) -> list[Ask]:
+        """One ask per request."""
         ...
 
     def observe_draft(
@@ -91,7 +91,7 @@ class FixedDepth:
     depth: int
     num_branches: int
 
-    def plan(self, requests: Sequence[Request], num_other_tokens: int) -> list[Ask]:  # noqa: ARG002
+    def plan(self, requests: Sequence[Request], company: Company) -> list[Ask]:  # noqa: ARG002
         ceiling = Budget(self.depth, self.num_branches)
         return [
             Ask(request.options.speculation.drafter or self.drafter, budget_for(request, ceiling))
@@ -130,28 +130,30 @@ class Adaptive:
         self._lookout = Lookout()
         self._seconds = 0.0  # of this step's pass and drafters
 
-    def plan(self, requests: Sequence[Request], num_other_tokens: int) -> list[Ask]:
+    def plan(self, requests: Sequence[Request], company: Company) -> list[Ask]:
         self._seconds = 0.0
         due = [request for request in requests if self._lookout.is_due(request.id)]
-        num_others = num_other_tokens + len(requests) - len(due)
-        asks = dict(zip((request.id for request in due), self._look(due, num_others), strict=True))
+        company = company.with_idle(len(requests) - len(due))
+        asks = dict(zip((request.id for request in due), self._look(due, company), strict=True))
         for request_id, ask in asks.items():
             self._lookout.looked(request_id, found=ask.budget.depth > 0)
         return [asks.get(request.id, Ask()) for request in requests]
 
-    def _look(self, requests: Sequence[Request], num_other_tokens: int) -> list[Ask]:
+    def _look(self, requests: Sequence[Request], company: Company) -> list[Ask]:
         if not requests:
             return []
         budgets = [budget_for(request, self._ceiling) for request in requests]
         offers = self._offers(requests, budgets)
         standings = [
-            Standing(request.id, budget.depth, self._candidates(request, offers))
+            Standing(
+                request.id, budget.depth, self._candidates(request, offers), budget.num_branches
+            )
             for request, budget in zip(requests, budgets, strict=True)
         ]
-        choices = self._controller.plan(standings, num_other_tokens)
+        choices = self._controller.plan(standings, company)
         return [
-            _ask(choice, budget, offers.get((request.id, choice.drafter)))
-            for request, budget, choice in zip(requests, budgets, choices, strict=True)
+            _ask(choice, offers.get((request.id, choice.drafter)))
+            for request, choice in zip(requests, choices, strict=True)
         ]
 
     def _candidates(self, request: Request, offers: Offers) -> tuple[Candidate, ...]:
@@ -221,10 +223,10 @@ def budget_for(request: Request, ceiling: Budget) -> Budget:
     return Budget(min(depths), num_branches)
 
 
-def _ask(choice: Choice, ceiling: Budget, offer: Proposal | None) -> Ask:
+def _ask(choice: Choice, offer: Proposal | None) -> Ask:
     if choice.drafter is None or choice.depth == 0:
         return Ask(choice=choice)
-    budget = Budget(choice.depth, min(choice.num_branches, ceiling.num_branches))
+    budget = Budget(choice.depth, choice.num_branches)
     offered = None if offer is None else offer.pruned(budget.depth, budget.num_branches)
     return Ask(choice.drafter, budget, offered, choice)
 

@@ -12,6 +12,7 @@ from forerun.engine.guarded_drafters import GuardedDrafters
 from forerun.engine.planner import Ask, Planner
 from forerun.engine.pool import Pool
 from forerun.engine.request import Request
+from forerun.planning.choice import Company
 from forerun.types import Proposal, Verdict
 
 _PLANNER: Final = "planner"  # among those that may fail
@@ -29,18 +30,18 @@ class Speculation:
         """It has a seat now; it may have had one before."""
         self.drafters.begin(request)
 
-    def plan(self, requests: Sequence[Request], num_other_tokens: int) -> list[Ask]:
+    def plan(self, requests: Sequence[Request], company: Company) -> list[Ask]:
         """What each request spends; nothing where nobody may guess."""
         able = [request for request in requests if any(self.drafters.names_for(request))]
-        num_unable = len(requests) - len(able)
-        asks = self._plan(able, num_other_tokens + num_unable) if able else []
+        company = company.with_idle(len(requests) - len(able))
+        asks = self._plan(able, company) if able else []
         found = dict(zip((request.id for request in able), asks, strict=True))
         num_parts = self.drafters.num_parts
         return [replace(found.get(r.id, Ask()), num_parts=num_parts) for r in requests]
 
-    def _plan(self, requests: Sequence[Request], num_other_tokens: int) -> list[Ask]:
+    def _plan(self, requests: Sequence[Request], company: Company) -> list[Ask]:
         try:
-            return self.planner.plan(requests, num_other_tokens)
+            return self.planner.plan(requests, company)
         except Exception as error:
             for request in requests:
                 self.drafters.give_up(_PLANNER, request, error)

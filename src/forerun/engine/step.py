@@ -28,6 +28,7 @@ from forerun.engine.scheduler import Scheduler
 from forerun.engine.speculation import Speculation
 from forerun.engine.target_pass import Scores, score
 from forerun.models.llama import LlamaModel
+from forerun.planning.choice import Company
 from forerun.types import FloatArray, Proposal, Span, Verdict
 
 
@@ -80,7 +81,7 @@ def plan(core: Core) -> dict[int, Ask]:
     running = [core.requests[request_id] for request_id in core.scheduler.running]
     ready = [request for request in running if request.num_waiting == 1]
     num_prompt_tokens = sum(request.num_waiting for request in running if request.num_waiting > 1)
-    asks = core.speculation.plan(ready, num_prompt_tokens)
+    asks = core.speculation.plan(ready, Company(num_prompt_tokens=num_prompt_tokens))
     return dict(zip((request.id for request in ready), asks, strict=True))
 
 

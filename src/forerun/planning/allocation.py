@@ -4,6 +4,8 @@ All requests share one pass, whose cost depends on the tokens of all of them, an
 levels, which are run for all its requests at once. So the choice is joint:
 
     maximise (requests + Σ gains) / (pass(tokens of all) + draft(levels, requests))
+
+Requests that do not guess this round count as well: their tokens come later, too.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
+from forerun.planning.choice import ALONE, Company
 from forerun.planning.cost_model import CostModel
 
 # A pass's cost may go up in steps, so no single slope prices a guess; each of these is tried.
@@ -81,12 +84,12 @@ class Allocator:
     in tokens that the time would earn otherwise.
     """
 
-    def __init__(self, costs: CostModel, num_requests: int, num_other_tokens: int = 0) -> None:
+    def __init__(self, costs: CostModel, num_asking: int, company: Company = ALONE) -> None:
         self._costs = costs
-        self._num_requests = num_requests
-        self._num_others = num_other_tokens  # prompt chunks in the same pass
+        self._num_idle, self._num_prompt_tokens = company
+        self._num_requests = num_asking + company.num_idle
         self._seconds: list[float] = []  # of a round, by its guesses
-        self.plain = Allocation((PLAIN,) * num_requests, num_requests, self._round_seconds(0))
+        self.plain = Allocation((PLAIN,) * num_asking, self._num_requests, self._round_seconds(0))
 
     @property
     def least_gain(self) -> float:
@@ -110,7 +113,8 @@ class Allocator:
         for drafter in {share.line.drafter for share in costly if share.line}:
             mine = [share for share in costly if share.line and share.line.drafter == drafter]
             seconds += self._costs.draft_seconds(drafter, len(mine), _level_sizes(mine))
-        return Allocation(tuple(shares), sum(share.tokens for share in shares), seconds)
+        tokens = self._num_idle + sum(share.tokens for share in shares)
+        return Allocation(tuple(shares), tokens, seconds)
 
     def _picks(
         self, lines: Sequence[Sequence[Line]]
@@ -172,7 +176,7 @@ class Allocator:
         if num_nodes >= num_known:
             missing = range(num_known, num_nodes + 1)
             self._seconds += self._costs.round_seconds(
-                self._num_requests, self._num_others, missing
+                self._num_requests, self._num_prompt_tokens, missing
             )
         return self._seconds[num_nodes]
 

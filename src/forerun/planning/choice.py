@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 
 class Reason(StrEnum):
@@ -35,6 +35,20 @@ class Standing(NamedTuple):
     request: int
     max_depth: int  # guesses that still fit into its answer
     candidates: tuple[Candidate, ...]
+    max_branches: int | None = None  # fewer than the user's limit, where the request says so
+
+
+class Company(NamedTuple):
+    """Who else is in the pass, whatever is chosen."""
+
+    num_idle: int = 0  # requests that go on by one token each
+    num_prompt_tokens: int = 0
+
+    def with_idle(self, num_more: int) -> Company:
+        return self._replace(num_idle=self.num_idle + num_more)
+
+
+ALONE: Final = Company()
 
 
 class Choice(NamedTuple):

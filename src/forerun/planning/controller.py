@@ -20,7 +20,7 @@ from typing import Final
 
 from forerun.planning.allocation import PLAIN, Allocation, Allocator, Line, Share, replaced
 from forerun.planning.beliefs import Beliefs
-from forerun.planning.choice import Choice, Reason, Standing
+from forerun.planning.choice import ALONE, Choice, Company, Reason, Standing
 from forerun.planning.cost_model import CostModel
 from forerun.planning.probing import Allowance, BaselineClock, Probe, find_probe
 
@@ -44,8 +44,6 @@ class Controller:
         self.beliefs = Beliefs()
         self.allowance = Allowance(costs.pass_seconds(1))
         self._limits = limits
-        widths = range(1, limits.num_branches + 1)
-        self._widths = widths if limits.is_adaptive else widths[-1:]
         self._baseline = BaselineClock()
         self._baseline_loss = 0.0  # the share of this pass's time that a plain one gives away
         self._choices: dict[int, Choice] = {}
@@ -53,11 +51,10 @@ class Controller:
 
     def is_cheap(self, drafter: str, num_requests: int) -> bool:
         """Whether to ask this drafter every round: its guesses are then scored for nothing. One
-        that nobody has measured is asked, to find out."""
-        if not self.costs.is_measured(drafter):
+        that nobody has heard often is asked, to find out."""
+        if not self.costs.is_known(drafter):
             return True
-        levels = [num_requests] * self._limits.max_depth
-        asking = self.costs.draft_seconds(drafter, num_requests, levels)
+        asking = self.costs.usual_draft_seconds(drafter, num_requests)
         return asking <= _CHEAP * self.costs.pass_seconds(num_requests)
 
     def offered(
@@ -74,17 +71,16 @@ class Controller:
         """
         self.beliefs.offer(request, drafter, branches, words)
 
-    def plan(self, standings: Sequence[Standing], num_other_tokens: int = 0) -> list[Choice]:
-        """One choice per standing; `num_other_tokens` are in the same pass whatever is chosen."""
-        allocator = Allocator(self.costs, len(standings), num_other_tokens)
+    def plan(self, standings: Sequence[Standing], company: Company = ALONE) -> list[Choice]:
+        """One choice per standing."""
+        allocator = Allocator(self.costs, len(standings), company)
         least = allocator.least_gain if self._limits.is_adaptive else 0.0
         lines = [self._lines(standing, least) for standing in standings]
         if not self._limits.is_adaptive:
             shares = [Share(own[0], len(own[0].gains)) if own else PLAIN for own in lines]
             return self._chosen(standings, allocator.evaluate(shares), Reason.FIXED)
         best = allocator.best(lines)
-        is_due = self._baseline.is_due and not num_other_tokens and not self.allowance.is_in_debt
-        if best is not allocator.plain and is_due:
+        if best is not allocator.plain and self._is_baseline_due(company):
             self._baseline_loss = 1 - allocator.plain.rate / best.rate
             return self._chosen(standings, allocator.plain, Reason.BASELINE)
         probe = self._find_probe(standings, lines, best, allocator)
@@ -93,6 +89,10 @@ class Controller:
         probing = allocator.evaluate(replaced(best.shares, probe.idx, probe.share))
         self._buy_probe(probe, standings[probe.idx].request, 1 / best.rate)
         return self._chosen(standings, probing, Reason.PAYS, probe.idx)
+
+    def _is_baseline_due(self, company: Company) -> bool:
+        is_plain = company.num_prompt_tokens == 0
+        return is_plain and self._baseline.is_due and not self.allowance.is_in_debt
 
     def observe_draft(
         self, drafter: str, num_requests: int, level_sizes: Sequence[int], seconds: float
@@ -158,10 +158,16 @@ class Controller:
             is_costly = offered is None  # it must be asked, and is not scored otherwise
             words = () if is_costly else self.beliefs.words(standing.request, name)
             least = 0.0 if is_costly else least_gain
-            for width in self._widths:
+            for width in self._widths(standing):
                 gains = estimate.gains(depth, width, words, least)
                 lines.append(Line(name, width, gains, is_costly))
         return lines
+
+    def _widths(self, standing: Standing) -> range:
+        most = self._limits.num_branches
+        if standing.max_branches is not None:
+            most = min(most, standing.max_branches)
+        return range(1 if self._limits.is_adaptive else most, most + 1)
 
     def _find_probe(
         self,

@@ -64,8 +64,10 @@ class CostCurve:
         self._streaks = [0] * len(ordered)  # large surprises in a row, by their sign
         self._num_seen = [0] * len(ordered)
         self._num_passes = 0
-        self._log_speed = 0.0
-        self._refresh()
+        self._log_speed, self._speed = 0.0, 1.0
+        self._raw_shape = seconds
+        self._shape: list[float] = []
+        self._refresh(range(len(ordered)))
 
     @classmethod
     def calibrate(
@@ -128,7 +130,9 @@ class CostCurve:
     @property
     def least_slope(self) -> float:
         """Seconds that one more token adds, where it adds least."""
-        return self._speed * self._least_slope
+        runs = pairwise(zip(self._sizes, self._shape, strict=True))
+        slopes = ((high - low) / (after - before) for (before, low), (after, high) in runs)
+        return self._speed * min(slopes, default=0.0)
 
     def observe(self, num_tokens: int, seconds: float) -> float:
         """A pass over `num_tokens` took `seconds`; returns the surprise in log seconds."""
@@ -141,7 +145,7 @@ class CostCurve:
             rate = self._shape_rate(idx, surprise) * weight * (1 - self._shares[idx])
             self._log_shape[idx] += rate * clipped(surprise)
         self._log_speed += _SPEED_RATE * clipped(surprise)
-        self._refresh()
+        self._refresh(idx for idx, _ in near)
         return surprise
 
     def _shape_rate(self, idx: int, surprise: float) -> float:
@@ -173,9 +177,9 @@ class CostCurve:
         for idx, weight in near:
             self._shares[idx] += rate * weight
 
-    def _refresh(self) -> None:
+    def _refresh(self, changed: Iterable[int]) -> None:
+        """The curve after its speed and the points `changed` have moved."""
         self._speed = math.exp(self._log_speed)
-        self._shape = list(accumulate(map(math.exp, self._log_shape), max))
-        runs = pairwise(zip(self._sizes, self._shape, strict=True))
-        slopes = ((high - low) / (after - before) for (before, low), (after, high) in runs)
-        self._least_slope = min(slopes, default=0.0)
+        for idx in changed:
+            self._raw_shape[idx] = math.exp(self._log_shape[idx])
+        self._shape = list(accumulate(self._raw_shape, max))

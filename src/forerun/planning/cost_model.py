@@ -68,6 +68,10 @@ class CostModel:
         levels = self._levels(level_sizes)
         return self.target.speed * self._of(drafter).seconds(num_requests, levels)
 
+    def usual_draft_seconds(self, drafter: str, num_requests: int) -> float:
+        """What the drafter's recent answers took, however many guesses they had."""
+        return self.target.speed * self._of(drafter).usual_seconds * num_requests
+
     def observe_pass(self, num_tokens: int, seconds: float) -> float:
         """Returns the surprise in log seconds."""
         return self.target.observe(num_tokens, seconds)
@@ -77,14 +81,18 @@ class CostModel:
         if num_requests:
             self._rest.observe(num_requests, num_guesses, max(0.0, seconds) / self.target.speed)
 
-    def is_measured(self, drafter: str) -> bool:
-        return drafter in self._drafters
+    def is_known(self, drafter: str) -> bool:
+        """Calibrated, or heard often enough."""
+        cost = self._drafters.get(drafter)
+        return cost is not None and (cost.is_calibrated or not cost.is_new)
 
     def observe_draft(
         self, drafter: str, num_requests: int, level_sizes: Sequence[int], seconds: float
     ) -> None:
-        levels = self._levels(level_sizes)
-        self._of(drafter).observe(num_requests, levels, seconds / self.target.speed)
+        levels, seconds = self._levels(level_sizes), seconds / self.target.speed
+        if drafter not in self._drafters:
+            self._drafters[drafter] = DraftCost.of_answer(num_requests, levels, seconds)
+        self._drafters[drafter].observe(num_requests, levels, seconds)
 
     def _levels(self, level_sizes: Sequence[int]) -> float:
         """Levels of one guess that would cost as much as these."""
@@ -97,7 +105,7 @@ class CostModel:
         return total / self.target.seconds(1)
 
     def _of(self, drafter: str) -> DraftCost:
-        if drafter not in self._drafters:
-            plain = self.target.seconds(1) / self.target.speed
-            self._drafters[drafter] = DraftCost(0.0, _UNMEASURED * plain)
-        return self._drafters[drafter]
+        if drafter in self._drafters:
+            return self._drafters[drafter]
+        plain = self.target.seconds(1) / self.target.speed
+        return DraftCost(0.0, _UNMEASURED * plain)

@@ -9,6 +9,7 @@ from forerun.planning.cost_curve import MOST_SURPRISE, clipped
 
 _KEPT: Final = 0.97  # of what is known, per observation
 _LEAN: Final = 0.02
+_USUAL_MEMORY: Final = 30  # answers
 _NUM_TRUSTING: Final = 3  # observations in which a much faster one replaces those before
 
 
@@ -21,11 +22,24 @@ class DraftCost:
     fast, so slow ones count for little.
     """
 
-    def __init__(self, per_request: float, per_level: float) -> None:
+    def __init__(self, per_request: float, per_level: float, *, is_calibrated: bool = True) -> None:
         self.per_request = per_request
         self.per_level = per_level
+        self.usual_seconds = per_request + per_level  # of recent answers, per request
+        self.is_calibrated = is_calibrated
         self.num_observed = 0
         self._rr = self._ll = self._rl = self._ry = self._ly = 0.0  # the normal equations
+
+    @classmethod
+    def of_answer(cls, num_requests: int, num_levels: float, seconds: float) -> DraftCost:
+        """All that is known is one answer: a request costs as much as a level."""
+        share = seconds / (num_requests + num_levels)
+        return cls(share, share, is_calibrated=False)
+
+    @property
+    def is_new(self) -> bool:
+        """Its first answers are slow: nothing is in the processor's caches yet."""
+        return self.num_observed <= _NUM_TRUSTING
 
     def seconds(self, num_requests: int, num_levels: float) -> float:
         return self.per_request * num_requests + self.per_level * num_levels
@@ -35,10 +49,11 @@ class DraftCost:
         expected = self.seconds(num_requests, num_levels)
         if self.num_observed > 1 and expected > 0:
             surprise = math.log(max(seconds, 1e-9) / expected)
-            if self.num_observed <= _NUM_TRUSTING and surprise < -MOST_SURPRISE:
-                self._forget()
+            if self.is_new and surprise < -MOST_SURPRISE:
+                self._forget(seconds / expected)
             else:
                 seconds = expected * math.exp(clipped(surprise))
+        self._note_usual(seconds / num_requests)
         self._rr = _KEPT * self._rr + num_requests**2
         self._ll = _KEPT * self._ll + num_levels**2
         self._rl = _KEPT * self._rl + num_requests * num_levels
@@ -46,8 +61,18 @@ class DraftCost:
         self._ly = _KEPT * self._ly + num_levels * seconds
         self._solve()
 
-    def _forget(self) -> None:
+    def _note_usual(self, seconds: float) -> None:
+        if self.num_observed == 1:
+            self.usual_seconds = seconds
+        elif self.is_new:
+            self.usual_seconds = min(self.usual_seconds, seconds)
+        else:
+            self.usual_seconds += (seconds - self.usual_seconds) / _USUAL_MEMORY
+
+    def _forget(self, scale: float) -> None:
         """What was seen so far were slow moments."""
+        if not self.is_calibrated:
+            self.per_request, self.per_level = scale * self.per_request, scale * self.per_level
         self._rr = self._ll = self._rl = self._ry = self._ly = 0.0
 
     def _solve(self) -> None:

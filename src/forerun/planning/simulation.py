@@ -27,6 +27,11 @@ class SimulatedDrafter:
     cost: float
     outcomes: Sequence[Sequence[bool | None]]
 
+    @property
+    def offers(self) -> bool:
+        """A lookup does; a draft model is asked when it is to guess."""
+        return self.cost == 0
+
     def guesses(self, slot: int, position: int, depth: int) -> list[int]:
         """The chain from `position` on; the true token of a position is its number."""
         text = self.outcomes[slot]
@@ -218,7 +223,7 @@ class Controlled:
         candidates = []
         for drafter in self._world.drafters:
             num_offered = None
-            if self._controller.is_cheap(drafter.name, num_requests):
+            if drafter.offers and self._controller.is_cheap(drafter.name, num_requests):
                 chain = drafter.guesses(slot.idx, slot.position, self._world.max_depth)
                 self._controller.offered(slot.request, drafter.name, [chain] if chain else ())
                 num_offered = len(chain)
