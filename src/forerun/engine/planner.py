@@ -13,7 +13,7 @@ from forerun.drafters import Budget
 from forerun.engine.guarded_drafters import GuardedDrafters
 from forerun.engine.lookout import Lookout
 from forerun.engine.request import Request
-from forerun.planning.choice import Candidate, Choice, Company, Standing
+from forerun.planning.choice import Candidate, Choice, Company, Reason, Standing
 from forerun.planning.controller import Controller
 from forerun.types import ROOT, Proposal, Verdict
 
@@ -54,6 +54,9 @@ class Ask:
         budget = replace(self.budget, depth=num_nodes // num_branches, num_branches=num_branches)
         offered = self.offered and self.offered.pruned(budget.depth, num_branches)
         return replace(self, budget=budget, offered=offered)
+
+
+NO_ASK: Final = Ask()
 
 
 class Planner(Protocol):
@@ -129,6 +132,7 @@ class Adaptive:
         self._ceiling = budget
         self._lookout = Lookout()
         self._seconds = 0.0  # of this step's pass and drafters
+        self._is_looking = False
 
     def plan(self, requests: Sequence[Request], company: Company) -> list[Ask]:
         self._seconds = 0.0
@@ -136,8 +140,10 @@ class Adaptive:
         company = company.with_idle(len(requests) - len(due))
         asks = dict(zip((request.id for request in due), self._look(due, company), strict=True))
         for request_id, ask in asks.items():
-            self._lookout.looked(request_id, found=ask.budget.depth > 0)
-        return [asks.get(request.id, Ask()) for request in requests]
+            if ask.choice and ask.choice.reason is not Reason.BASELINE:
+                self._lookout.looked(request_id, ask.choice.gain)
+        self._is_looking = bool(due)
+        return [asks.get(request.id, NO_ASK) for request in requests]
 
     def _look(self, requests: Sequence[Request], company: Company) -> list[Ask]:
         if not requests:
@@ -186,12 +192,15 @@ class Adaptive:
         self._controller.observe_draft(drafter, len(proposals), level_sizes, seconds)
 
     def observe_pass(self, num_tokens: int, num_requests: int, seconds: float) -> None:
-        self._seconds += seconds
-        self._controller.observe_pass(num_tokens, num_requests, seconds)
+        """Rounds that nobody looks at are to take no time of ours."""
+        if self._is_looking:
+            self._seconds += seconds
+            self._controller.observe_pass(num_tokens, num_requests, seconds)
 
     def observe_step(self, num_requests: int, num_guesses: int, seconds: float) -> None:
-        self._controller.observe_rest(num_requests, num_guesses, seconds - self._seconds)
-        self._seconds = 0.0
+        if self._is_looking:
+            self._controller.observe_rest(num_requests, num_guesses, seconds - self._seconds)
+            self._is_looking = False
 
     def observe_round(
         self, request: Request, ask: Ask, proposal: Proposal, emitted: Verdict

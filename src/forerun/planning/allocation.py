@@ -116,6 +116,11 @@ class Allocator:
         tokens = self._num_idle + sum(share.tokens for share in shares)
         return Allocation(tuple(shares), tokens, seconds)
 
+    def price_of(self, allocation: Allocation) -> float:
+        """What each of its guesses takes, in tokens that a plain pass brings in that time."""
+        added = allocation.seconds - self.plain.seconds
+        return added * self.plain.rate / max(1, allocation.num_nodes)
+
     def _picks(
         self, lines: Sequence[Sequence[Line]]
     ) -> Iterator[tuple[Sequence[Line | None], str | None]]:

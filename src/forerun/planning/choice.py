@@ -60,6 +60,7 @@ class Choice(NamedTuple):
     expected_tokens: float
     expected_seconds: float
     reason: Reason
+    gain: float = 0.0  # tokens expected beyond what the time of the guesses would bring
 
     def __str__(self) -> str:
         what = f"{self.drafter} to depth {self.depth}" if self.drafter else "plain"

@@ -78,17 +78,17 @@ class Controller:
         lines = [self._lines(standing, least) for standing in standings]
         if not self._limits.is_adaptive:
             shares = [Share(own[0], len(own[0].gains)) if own else PLAIN for own in lines]
-            return self._chosen(standings, allocator.evaluate(shares), Reason.FIXED)
+            return self._chosen(standings, allocator, allocator.evaluate(shares), Reason.FIXED)
         best = allocator.best(lines)
         if best is not allocator.plain and self._is_baseline_due(company):
             self._baseline_loss = 1 - allocator.plain.rate / best.rate
-            return self._chosen(standings, allocator.plain, Reason.BASELINE)
+            return self._chosen(standings, allocator, allocator.plain, Reason.BASELINE)
         probe = self._find_probe(standings, lines, best, allocator)
         if probe is None:
-            return self._chosen(standings, best, Reason.PAYS)
+            return self._chosen(standings, allocator, best, Reason.PAYS)
         probing = allocator.evaluate(replaced(best.shares, probe.idx, probe.share))
         self._buy_probe(probe, standings[probe.idx].request, 1 / best.rate)
-        return self._chosen(standings, probing, Reason.PAYS, probe.idx)
+        return self._chosen(standings, allocator, probing, Reason.PAYS, probe.idx)
 
     def _is_baseline_due(self, company: Company) -> bool:
         is_plain = company.num_prompt_tokens == 0
@@ -192,10 +192,12 @@ class Controller:
     def _chosen(
         self,
         standings: Sequence[Standing],
+        allocator: Allocator,
         allocation: Allocation,
         reason: Reason,
         probe_idx: int | None = None,
     ) -> list[Choice]:
+        price = allocator.price_of(allocation)
         choices = []
         for idx, (standing, share) in enumerate(zip(standings, allocation.shares, strict=True)):
             line = share.line
@@ -207,6 +209,7 @@ class Controller:
                 share.tokens,
                 allocation.seconds,
                 Reason.PROBE if idx == probe_idx else why,
+                share.tokens - 1 - share.num_nodes * price,
             )
             self._choices[standing.request] = choice
             choices.append(choice)

@@ -10,6 +10,7 @@ at the edge of top-k and top-p, go to the lowest id.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -61,6 +62,20 @@ def served_logits(
     return logits
 
 
+def ranked_logits(
+    raw_logits: FloatArray,
+    params: SamplingParams,
+    context: Context,
+    eos_token_ids: Sequence[int] = (),
+) -> FloatArray:
+    """Logits [V] of which the largest is what temperature 0 serves: the raw ones, not even
+    copied, where the options leave them alone."""
+    if params.changes_logits or len(context.output) < params.min_tokens:
+        return served_logits(raw_logits, params.before_argmax, context, eos_token_ids)
+    _check(raw_logits)
+    return raw_logits
+
+
 def served_probs(
     raw_logits: FloatArray,
     params: SamplingParams,
@@ -89,15 +104,18 @@ def log_probs(raw_logits: FloatArray) -> Logits:
 
 
 def _checked(raw_logits: FloatArray) -> Logits:
+    _check(raw_logits)
+    return raw_logits.astype(np.float64)
+
+
+def _check(raw_logits: FloatArray) -> None:
     if raw_logits.ndim != 1 or raw_logits.size == 0:
         raise InvalidDistribution(f"logits have shape {raw_logits.shape}; give one row [V].")
-    logits = raw_logits.astype(np.float64)
-    top = logits.max()  # NaN propagates
-    if not np.isfinite(top):
+    top = float(raw_logits.max())  # NaN propagates
+    if not math.isfinite(top):
         raise InvalidDistribution(
             f"the largest logit is {top}; the model's output is broken, check its weights."
         )
-    return logits
 
 
 def _max(logits: Logits) -> float:
