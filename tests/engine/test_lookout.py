@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from forerun.engine.lookout import Lookout
 
+COST = 0.02
+
 
 def looks(lookout: Lookout, num_rounds: int, gain: float) -> list[bool]:
     due = []
     for _ in range(num_rounds):
         due.append(lookout.is_due(7))
         if due[-1]:
-            lookout.looked(7, gain)
+            lookout.looked(7, gain, COST)
     return due
 
 
@@ -30,18 +32,18 @@ def test_what_pays_is_followed() -> None:
     looks(lookout, 100, gain=0.0)
     while not lookout.is_due(7):
         pass
-    lookout.looked(7, gain=0.5)
+    lookout.looked(7, 0.5, COST)
     assert all(looks(lookout, 20, gain=0.5))
 
 
 def test_what_pays_little_is_not_waited_for_long() -> None:
     """A guess that brings as much as two looks cost is no reason for many."""
     little, much = Lookout(), Lookout()
-    for lookout, gain in ((little, 0.08), (much, 1.0)):
+    for lookout, gain in ((little, 0.04), (much, 1.0)):
         looks(lookout, 100, gain=0.0)
         while not lookout.is_due(7):
             pass
-        lookout.looked(7, gain)
+        lookout.looked(7, gain, COST)
     assert sum(looks(little, 8, gain=0.0)) < sum(looks(much, 8, gain=0.0))
 
 
@@ -51,3 +53,10 @@ def test_requests_are_apart_and_forgotten() -> None:
     assert lookout.is_due(8)
     lookout.end(7)
     assert all(looks(lookout, 4, gain=0.0))
+
+
+def test_a_look_that_costs_nothing_is_always_worth_it() -> None:
+    lookout = Lookout()
+    for _ in range(200):
+        assert lookout.is_due(7)
+        lookout.looked(7, gain=0.0, cost=1e-4)

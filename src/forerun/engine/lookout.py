@@ -5,27 +5,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-_COST: Final = 0.04  # tokens that the time of one look would bring
-_PATIENCE: Final = 4  # looks that may bring nothing before a round is skipped, then one more
+# Tokens whose time may be looked away before a round is skipped, then as many again before two are.
+_PATIENCE: Final = 0.1
 _MAX_PAUSE: Final = 3  # rounds
 
 
 @dataclass
 class _Watch:
-    credit: float = _PATIENCE  # looks that what was found has paid for
+    credit: float = _PATIENCE  # tokens that may be spent on looking
     num_skipped: int = 0
 
     @property
     def pause(self) -> int:
         """Rounds to skip before the next look."""
-        return 0 if self.credit > 0 else min(_MAX_PAUSE, 1 + int(-self.credit) // _PATIENCE)
+        return 0 if self.credit > 0 else min(_MAX_PAUSE, 1 + int(-self.credit / _PATIENCE))
 
 
 class Lookout:
     """Every round at first, and every fourth where nothing has paid for long.
 
-    Asking takes time, little for one round and too much for all rounds of a text that hardly
-    repeats itself. What comes in between is found at most three rounds late.
+    Asking takes time, which a large model does not feel and a small one does: in a text that
+    hardly repeats itself, guesses would not pay for it. What comes in between is found at most
+    three rounds late.
     """
 
     def __init__(self) -> None:
@@ -40,13 +41,14 @@ class Lookout:
         watch.num_skipped = 0
         return True
 
-    def looked(self, request: int, gain: float) -> None:
-        """A look found guesses that are expected to bring `gain` tokens more than they cost."""
-        watch, worth = self._watches[request], gain / _COST
-        if worth > 1:
-            watch.credit = min(_PATIENCE, max(0.0, watch.credit) + worth)
+    def looked(self, request: int, gain: float, cost: float) -> None:
+        """A look found guesses that are expected to bring `gain` tokens more than they take; in
+        the time of the look itself, plain decoding would have brought `cost` tokens."""
+        watch = self._watches[request]
+        if gain > cost:
+            watch.credit = min(_PATIENCE, max(0.0, watch.credit) + gain)
         else:
-            watch.credit -= 1
+            watch.credit -= cost
 
     def end(self, request: int) -> None:
         self._watches.pop(request, None)

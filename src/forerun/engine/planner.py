@@ -137,17 +137,20 @@ class Adaptive:
     def plan(self, requests: Sequence[Request], company: Company) -> list[Ask]:
         self._seconds = 0.0
         due = [request for request in requests if self._lookout.is_due(request.id)]
+        self._is_looking = bool(due)
+        if not due:
+            return [NO_ASK] * len(requests)
+        began = time.perf_counter()
         company = company.with_idle(len(requests) - len(due))
         asks = dict(zip((request.id for request in due), self._look(due, company), strict=True))
+        seconds = (time.perf_counter() - began) / len(due)
+        cost = self._controller.plain_tokens_in(seconds, len(requests))
         for request_id, ask in asks.items():
             if ask.choice and ask.choice.reason is not Reason.BASELINE:
-                self._lookout.looked(request_id, ask.choice.gain)
-        self._is_looking = bool(due)
+                self._lookout.looked(request_id, ask.choice.gain, cost)
         return [asks.get(request.id, NO_ASK) for request in requests]
 
     def _look(self, requests: Sequence[Request], company: Company) -> list[Ask]:
-        if not requests:
-            return []
         budgets = [budget_for(request, self._ceiling) for request in requests]
         offers = self._offers(requests, budgets)
         standings = [

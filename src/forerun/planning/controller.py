@@ -94,6 +94,10 @@ class Controller:
         is_plain = company.num_prompt_tokens == 0
         return is_plain and self._baseline.is_due and not self.allowance.is_in_debt
 
+    def plain_tokens_in(self, seconds: float, num_requests: int) -> float:
+        """What plain decoding of so many requests brings in this time."""
+        return seconds * num_requests / self.costs.pass_seconds(num_requests)
+
     def observe_draft(
         self, drafter: str, num_requests: int, level_sizes: Sequence[int], seconds: float
     ) -> None:
