@@ -170,7 +170,8 @@ class Adaptive:
         found = []
         for name in self._drafters.names_for(request):
             offer = offers.get((request.id, name))
-            found.append(Candidate(name, None if offer is None else offer.depth))
+            num_offered = None if offer is None else offer.depth
+            found.append(Candidate(name, num_offered, self._drafters.num_parts))
         return tuple(found)
 
     def _offers(self, requests: Sequence[Request], budgets: Sequence[Budget]) -> Offers:
@@ -210,9 +211,13 @@ class Adaptive:
     ) -> None:
         if ask.drafter is not None and len(proposal):
             branch, num_guessed = _branch_tried(proposal, emitted)
+            if self._drafters.num_parts > 1:
+                branch = 0  # one of several drafters was right: that is what a merged guess is for
             self._controller.observe_verified(
                 request.id, ask.drafter, num_guessed, emitted.num_accepted, branch
             )
+        elif ask.drafter is not None and ask.budget.depth > 0:
+            self._controller.observe_silence(request.id, ask.drafter)
         self._controller.emitted(request.id, emitted.tokens)
 
     def end(self, request: Request) -> None:

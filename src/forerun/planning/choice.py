@@ -27,6 +27,7 @@ class Candidate(NamedTuple):
 
     drafter: str
     num_offered: int | None = None
+    num_parts: int = 1  # chains that each of its branches holds, where it merges drafters
 
 
 class Standing(NamedTuple):

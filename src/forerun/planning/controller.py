@@ -9,6 +9,7 @@ answers the same to the same observations. A round, as the engine calls it:
     observe_pass          what the target's pass took
     observe_rest          what the round took besides
     observe_verified      how far a costly drafter's guesses held
+    observe_silence       a costly drafter had none
     emitted               the tokens that came out; open offers are scored against them
 """
 
@@ -128,9 +129,15 @@ class Controller:
         that offers are scored by `emitted`.
         """
         if not self.beliefs.is_offering(request, drafter):
+            self.beliefs.of(request, drafter).heard(spoke=True)
             self.beliefs.observe(request, drafter, num_guessed, num_accepted, branch=branch)
         seconds, token_seconds = self._bought.pop(request, (0.0, 0.0))
         self.allowance.spend(-min(seconds, num_accepted * token_seconds))
+
+    def observe_silence(self, request: int, drafter: str) -> None:
+        """A costly drafter was asked, and had no guess."""
+        self.beliefs.of(request, drafter).heard(spoke=False)
+        self._bought.pop(request, None)
 
     def observe_silent(
         self, request: int, drafter: str, num_guessed: int, num_matched: int
@@ -164,7 +171,9 @@ class Controller:
             least = 0.0 if is_costly else least_gain
             for width in self._widths(standing):
                 gains = estimate.gains(depth, width, words, least)
-                lines.append(Line(name, width, gains, is_costly))
+                if is_costly and estimate.speaking < 1:
+                    gains = [gain * estimate.speaking for gain in gains]
+                lines.append(Line(name, width, gains, is_costly, candidate.num_parts))
         return lines
 
     def _widths(self, standing: Standing) -> range:
