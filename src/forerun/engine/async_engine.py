@@ -41,11 +41,12 @@ class AsyncEngine:
             )
         if step_timeout_s is not None and not step_timeout_s > 0:
             raise InvalidOption(f"step_timeout_s={step_timeout_s!r} is not allowed; give > 0.")
-        if llm.engine.owner is not None or not llm.engine.is_idle:
-            raise InvalidOption("this model still answers somebody else; let that end first.")
         self._llm = llm
-        max_num_open = llm.max_num_seqs + max_num_waiting
-        self._thread = EngineThread(llm.engine, max_num_open, step_timeout_s)
+        with llm.engine.turn:  # nobody asks it between the look and the claim
+            if llm.engine.owner is not None or not llm.engine.is_idle:
+                raise InvalidOption("this model still answers somebody else; let that end first.")
+            max_num_open = llm.max_num_seqs + max_num_waiting
+            self._thread = EngineThread(llm.engine, max_num_open, step_timeout_s)
 
     @property
     def tokenizer(self) -> Tokenizer:

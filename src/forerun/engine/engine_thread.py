@@ -169,10 +169,11 @@ class EngineThread:
             self._changed.wait_for(self._has_work)
             arrivals, self._arrivals = self._arrivals, []
             leavers, self._leavers = self._leavers, []
-        for post in arrivals:
-            self._add(post)
-        for request in leavers:
-            self._engine.abort(request)
+        with self._engine.turn:  # when it is over, they are gone
+            for post in arrivals:
+                self._add(post)
+            for request in leavers:
+                self._engine.abort(request)
         with self._changed:
             self._changed.notify_all()
             return not (self._is_closing and self._is_empty())

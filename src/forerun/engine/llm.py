@@ -19,6 +19,7 @@ from forerun.engine.request import Request
 from forerun.engine.request_options import RequestOptions, SpeculationLike
 from forerun.engine.speculative_config import AUTO, SpeculativeConfig
 from forerun.engine.step import Round
+from forerun.engine.turn import Turn
 from forerun.errors import InvalidOption
 from forerun.kernels import Kernels
 from forerun.models.chat_template import Messages
@@ -67,12 +68,14 @@ class LLM:
         self.model = LlamaModel.load(checkpoint, kernels)
         max_len = _checked_len(max_model_len, self.model.config.max_len)
         self._target = Target(self.model, self.tokenizer, max_len, memory, cache_dir)
+        self._turn = Turn()  # for all that use this kernel set
         self._start(config)
 
     def _start(self, config: SpeculativeConfig | None) -> None:
-        core = build_core(self._target, config)
+        with self._turn:  # costs are measured by passes
+            core = build_core(self._target, config)
         self.max_model_len = core.max_len
-        self.engine = Engine(core)
+        self.engine = Engine(core, self._turn)
         self.intake = Intake(self.tokenizer, core)
         self._unread: dict[int, deque[Round]] = {}
 
@@ -163,11 +166,11 @@ class LLM:
     def _run(self, requests: Sequence[Request]) -> Iterator[Round]:
         """Run requests to their end; a round of each as it comes.
 
-        Several of these may be under way (interleaved streams): whoever is asked runs a step for
-        all, and the rounds of others wait until they are asked for.
+        Several of these may be under way (interleaved streams, threads): whoever is asked runs a
+        step for all, and the rounds of others wait until they are asked for.
         """
         try:
-            self._unread |= {request.id: deque() for request in requests}
+            self._unread.update((request.id, deque()) for request in requests)
             self.engine.add(requests)
             while True:
                 for request in requests:
@@ -177,12 +180,20 @@ class LLM:
                         raise request.error
                 if all(request.is_finished for request in requests):
                     return
-                for done in self.engine.step().rounds:
-                    self._unread[done.request.id].append(done)
+                self._step_for(requests)
         finally:
             for request in requests:
                 self._unread.pop(request.id, None)
                 self.engine.abort(request)
+
+    def _step_for(self, requests: Sequence[Request]) -> None:
+        """A step, unless another thread's has brought news while this one waited for its turn."""
+        with self._turn:
+            if any(self._unread[r.id] for r in requests) or all(r.is_over for r in requests):
+                return
+            for done in self.engine.step().rounds:
+                if (unread := self._unread.get(done.request.id)) is not None:
+                    unread.append(done)
 
 
 def _as_config(
