@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from forerun.engine import LLM
+from forerun.engine.request_options import RequestOptions
 from forerun.types import SamplingParams
+from tests.engine.leaks import assert_nothing_is_held
 
 
 def test_a_known_prefix_is_not_computed_again(plain: LLM) -> None:
@@ -41,3 +44,34 @@ def test_a_stream_runs_while_others_come_and_go(plain: LLM) -> None:
     llm.generate("bca", params)
     text += "".join(event.text for event in stream)
     assert text == expected
+
+
+@pytest.mark.parametrize("adaptive", [True, False])
+def test_a_small_draft_cache_costs_guesses_and_no_seat(
+    plain: LLM, tiny_path: Path, tiny_draft_path: Path, adaptive: bool
+) -> None:
+    """Eight requests share a long prefix: the target's 26 pages hold them all, the draft model's
+    only two of them. All run at once, and those without draft rows still copy from their text."""
+    config = {"method": "hybrid", "methods": ["suffix", "draft_model"], "adaptive": adaptive}
+    llm = LLM(
+        tiny_path,
+        speculative_config=config | {"model": str(tiny_draft_path), "num_speculative_tokens": 4},
+        max_model_len=200,
+        kv_cache_memory=26 * 16 * plain.model.row_bytes // 3 * (3 + 1),  # layers: target, draft
+        kernels=plain.model.kernels,
+    )
+    prefix = [idx % 30 for idx in range(150)]
+    params = SamplingParams(temperature=0.8, seed=4, max_tokens=20, ignore_eos=True)
+    llm.generate(prefix, params.with_(max_tokens=1))
+    prompts = [[*prefix, idx] for idx in range(8)]
+    requests = [llm.intake.requests(p, params, RequestOptions())[0] for p in prompts]
+    llm.engine.add(requests)
+    llm.engine.step()
+    assert len(llm.engine.core.scheduler.running) == 8
+    while not llm.engine.is_idle:
+        llm.engine.step()
+    for prompt, request in zip(prompts, requests, strict=True):
+        alone = plain.generate(prompt, params)[0].outputs[0].token_ids
+        assert tuple(request.output) == alone
+        assert adaptive or request.stats.draft_tokens > 0
+    assert_nothing_is_held(llm)

@@ -20,8 +20,8 @@ PARAMS = SamplingParams(temperature=0.8, seed=1, max_tokens=30, ignore_eos=True)
 def cache_bytes(llm: LLM) -> int:
     """All K and V arrays that the engine holds."""
     core = llm.engine.core
-    drafts = core.speculation.pools if core.speculation else ()
-    stores = [core.cache.store, *(draft.model._cache.store for draft in drafts)]  # type: ignore[attr-defined]
+    drafts = core.speculation.models if core.speculation else ()
+    stores = [core.cache.store, *(draft._cache.store for draft in drafts)]
     return sum(int(store.k.nbytes + store.v.nbytes) for store in stores)
 
 
@@ -47,8 +47,8 @@ def test_the_caches_stay_within_the_memory(
     assert 700_000 - page_bytes < cache_bytes(llm) <= 700_000
     assert len(llm.generate(["abc", "cab"], PARAMS)[1].outputs[0].token_ids) == 30
     assert core.cache.pool.num_free == core.cache.pool.num_pages
-    for pool in core.speculation.pools if core.speculation else ():
-        assert pool.num_free == pool.num_pages
+    for model in core.speculation.models if core.speculation else ():
+        assert model.num_free == model.num_pages
 
 
 def test_a_slot_is_a_row(tiny_path: Path, plain: LLM) -> None:

@@ -174,7 +174,7 @@ def with_bad_drafters(llm: LLM, rng: Random, is_adaptive: bool) -> LLM:
     if is_adaptive:
         assert isinstance(speculation.planner, Adaptive)
         planner = Adaptive(speculation.planner._controller, guarded, CEILING)
-    return with_speculation(llm, Speculation(guarded, planner, speculation.pools))
+    return with_speculation(llm, Speculation(guarded, planner, speculation.models))
 
 
 @pytest.mark.soak

@@ -21,7 +21,6 @@ from forerun.drafters import (
     RandomTokens,
     SuffixLookup,
 )
-from forerun.engine.draft_pool import DraftPool
 from forerun.engine.guarded_drafters import GuardedDrafters
 from forerun.engine.memory import CacheMemory
 from forerun.engine.metrics import Metrics
@@ -74,15 +73,14 @@ def build_core(target: Target, config: SpeculativeConfig | None) -> Core:
         cache = target.model.new_cache(size.num_pages, size.page_size)
         speculation = None
         if config is not None:
-            speculation = _build_speculation(config, target, drafts, size, requests)
+            speculation = _build_speculation(config, target, drafts, size)
     except MemoryError:
         raise InvalidOption(
             f"there is no memory for {max_num_seqs} × {max_len} tokens; "
             f"lower max_model_len or max_num_seqs, or set kv_cache_memory."
         ) from None
     limits = SchedulerLimits(max_len, max_num_seqs, max(_PASS_TOKENS, max_num_seqs))
-    pools = speculation.pools if speculation else ()
-    scheduler = Scheduler(limits, TargetPool(cache, requests), pools)
+    scheduler = Scheduler(limits, TargetPool(cache, requests))
     return Core(target.model, cache, max_len, speculation, scheduler, requests, Metrics())
 
 
@@ -91,7 +89,6 @@ def _build_speculation(
     target: Target,
     drafts: Mapping[str, LlamaModel],
     size: CacheSize,
-    requests: Mapping[int, Request],
 ) -> Speculation:
     """One drafter, or several among which the controller chooses."""
     vocab_size = target.model.config.vocab_size
@@ -108,11 +105,9 @@ def _build_speculation(
         drafters = {"merge": Merge(list(parts.values()))}
     elif config.method == "hybrid" and not config.adaptive:
         drafters = {"hybrid": Hybrid(list(parts.values()))}
-    reach = {name: model.config.max_len for name, model in drafts.items()}
-    guarded = GuardedDrafters(drafters, vocab_size, config.num_trees, reach)
-    asked_as = {part: part if part in drafters else next(iter(drafters)) for part in models}
-    pools = tuple(DraftPool(asked_as[part], models[part], requests) for part in models)
-    return Speculation(guarded, _planner(config, target, guarded), pools)
+    own = {name: model for name, model in models.items() if name in drafters}
+    guarded = GuardedDrafters(drafters, vocab_size, config.num_trees, own)
+    return Speculation(guarded, _planner(config, target, guarded), tuple(models.values()))
 
 
 def _planner(config: SpeculativeConfig, target: Target, drafters: GuardedDrafters) -> Planner:

@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from forerun.drafters import Budget, Drafter
+from forerun.drafters import Budget, Drafter, DraftModel
 from forerun.engine.request import Request
 from forerun.errors import InvalidProposal
 from forerun.types import Proposal, Verdict
@@ -27,7 +27,7 @@ class GuardedDrafters:
     drafters: Mapping[str, Drafter]
     vocab_size: int
     num_parts: int = 1  # trees that one proposal may merge
-    reach: Mapping[str, int] = field(default_factory=dict)  # tokens that one can see, if limited
+    models: Mapping[str, DraftModel] = field(default_factory=dict)  # among them
     failures: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -36,10 +36,18 @@ class GuardedDrafters:
         return (name for name, drafter in self.drafters.items() if drafter.offers)
 
     def names_for(self, request: Request) -> Iterator[str]:
-        """Those that may guess for it, and can."""
+        """Those that may guess for it, and see that far."""
         num_tokens = len(request.tokens)
         for name in self.drafters:
-            if request.may_ask(name) and num_tokens <= self.reach.get(name, num_tokens):
+            model = self.models.get(name)
+            if request.may_ask(name) and (model is None or num_tokens <= model.max_len):
+                yield name
+
+    def ready_for(self, request: Request) -> Iterator[str]:
+        """Of these, those that have room for it now."""
+        for name in self.names_for(request):
+            model = self.models.get(name)
+            if model is None or model.has_room_for(request):
                 yield name
 
     def begin(self, request: Request) -> None:

@@ -159,7 +159,7 @@ class Adaptive:
     def _candidates(self, request: Request, offers: Offers) -> tuple[Candidate, ...]:
         """Who may guess for a request, and how deep where that is known."""
         found = []
-        for name in self._drafters.names_for(request):
+        for name in self._drafters.ready_for(request):
             offer = offers.get((request.id, name))
             found.append(Candidate(name, None if offer is None else offer.depth))
         return tuple(found)
@@ -183,7 +183,8 @@ class Adaptive:
         sizes = Counter(chain.from_iterable(proposal.tree.depths for proposal in proposals))
         level_sizes = [sizes[depth] for depth in range(1, len(sizes) + 1)]
         self._seconds += seconds
-        self._controller.observe_draft(drafter, len(proposals), level_sizes, seconds)
+        if level_sizes or drafter in self._drafters.offering:  # else it only read known text
+            self._controller.observe_draft(drafter, len(proposals), level_sizes, seconds)
 
     def observe_pass(self, num_tokens: int, num_requests: int, seconds: float) -> None:
         self._seconds += seconds

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
+from forerun.drafters import DraftModel
 from forerun.engine.guarded_drafters import GuardedDrafters
 from forerun.engine.planner import Ask, Planner
-from forerun.engine.pool import Pool
 from forerun.engine.request import Request
 from forerun.planning.choice import Company
 from forerun.types import Proposal, Verdict
@@ -24,11 +24,16 @@ class Speculation:
 
     drafters: GuardedDrafters
     planner: Planner
-    pools: tuple[Pool, ...] = ()  # the caches of draft models: admission looks at them, too
+    models: tuple[DraftModel, ...] = ()  # those of its drafters, and of their parts
 
     def begin(self, request: Request) -> None:
         """It has a seat now; it may have had one before."""
         self.drafters.begin(request)
+
+    def unseat(self, request: Request) -> None:
+        """It lost its seat, and with it its rows in the caches of draft models."""
+        for model in self.models:
+            model.unseat(request.id)
 
     def plan(self, requests: Sequence[Request], company: Company) -> list[Ask]:
         """What each request spends; nothing where nobody may guess."""
@@ -72,6 +77,7 @@ class Speculation:
             self.drafters.attempt(_PLANNER, request, observe)
 
     def end(self, request: Request) -> None:
+        self.unseat(request)
         self.drafters.end(request)
         self.planner.end(request)
 

@@ -89,6 +89,9 @@ def schedule(core: Core, wishes: Mapping[int, Ask]) -> Sequence[Grant]:
     """Seat whoever fits; guesses are the first thing to shrink when room is short."""
     chosen = core.scheduler.schedule({idx: ask.num_nodes for idx, ask in wishes.items()})
     core.metrics.preempted(len(chosen.preempted))
+    if core.speculation is not None:
+        for request_id in chosen.preempted:
+            core.speculation.unseat(core.requests[request_id])
     for request in (core.requests[request_id] for request_id in chosen.admitted):
         if request.num_cached_tokens is None:
             request.num_cached_tokens = request.table.length
