@@ -122,10 +122,12 @@ class Engine:
 
     def _end(self, request: Request, outcome: str) -> None:
         """The target's pool looks its requests up, so the seat goes before the name."""
-        self.core.scheduler.remove(request.id)
-        if self.core.speculation is not None:
-            self.core.speculation.end(request)
-        del self.core.requests[request.id]
+        try:
+            self.core.scheduler.remove(request.id)
+            if self.core.speculation is not None:
+                self.core.speculation.end(request)
+        finally:
+            del self.core.requests[request.id]
         self.core.metrics.ended(outcome, request.stats.drafter_failures)
 
     def snapshot(self) -> dict[str, Any]:

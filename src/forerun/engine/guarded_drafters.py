@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Final
 
 import numpy as np
 
@@ -15,13 +16,15 @@ from forerun.engine.request import Request
 from forerun.errors import InvalidProposal
 from forerun.types import Proposal, Verdict
 
+_LOG: Final = logging.getLogger("forerun")
+
 
 @dataclass(frozen=True)
 class GuardedDrafters:
     """Drafters by name, each asked only for requests that allow it.
 
     Where one fails a request, that request goes on without guesses; `failures` counts by drafter,
-    and the first failure of each is worth a warning.
+    and the first failure of each is logged.
     """
 
     drafters: Mapping[str, Drafter]
@@ -99,24 +102,27 @@ class GuardedDrafters:
             self.give_up(name, request, error)
             return Proposal.empty()
 
-    def attempt(self, name: str, request: Request, call: Callable[[], None]) -> None:
-        """What `name` does for one request may fail."""
+    def attempt(self, name: str, request: Request | None, call: Callable[[], None]) -> None:
+        """What `name` does for one request, or for all (None), may fail."""
         try:
             call()
         except Exception as error:
             self.give_up(name, request, error)
 
-    def give_up(self, name: str, request: Request, error: Exception) -> None:
-        """`name` failed this request, which goes on without guesses."""
-        request.drafter_failed = True
-        request.stats.drafter_failures += 1
+    def give_up(self, name: str, request: Request | None, error: Exception) -> None:
+        """`name` failed this request, which goes on without guesses. The first time it is logged:
+        a warning could be turned into an error, and others would suffer."""
+        if request is not None:
+            request.drafter_failed = True
+            request.stats.drafter_failures += 1
         self.failures[name] += 1
         if self.failures[name] == 1:
-            warnings.warn(
-                f"the drafter {name} failed ({type(error).__name__}: {error}); its request goes on "
-                f"without speculation, and further failures are only counted.",
-                RuntimeWarning,
-                stacklevel=4,
+            _LOG.warning(
+                "the drafter %s failed (%s: %s); %s, and further failures are only counted.",
+                name,
+                type(error).__name__,
+                error,
+                "its request goes on without speculation" if request else "nobody is the worse",
             )
 
 

@@ -76,13 +76,23 @@ class Speculation:
             observe = partial(self.planner.observe_round, request, ask, proposal, emitted)
             self.drafters.attempt(_PLANNER, request, observe)
 
+    def observe_pass(self, num_tokens: int, num_requests: int, seconds: float) -> None:
+        observe = partial(self.planner.observe_pass, num_tokens, num_requests, seconds)
+        self.drafters.attempt(_PLANNER, None, observe)
+
+    def observe_step(self, num_requests: int, num_guesses: int, seconds: float) -> None:
+        observe = partial(self.planner.observe_step, num_requests, num_guesses, seconds)
+        self.drafters.attempt(_PLANNER, None, observe)
+
     def end(self, request: Request) -> None:
         self.unseat(request)
         self.drafters.end(request)
-        self.planner.end(request)
+        self.drafters.attempt(_PLANNER, request, partial(self.planner.end, request))
 
     def _ask(self, name: str, requests: list[Request], asks: list[Ask]) -> list[Proposal]:
         began = time.perf_counter()
         answers = self.drafters.ask(name, requests, [ask.budget for ask in asks])
-        self.planner.observe_draft(name, answers, time.perf_counter() - began)
+        seconds = time.perf_counter() - began
+        observe = partial(self.planner.observe_draft, name, answers, seconds)
+        self.drafters.attempt(_PLANNER, None, observe)
         return answers

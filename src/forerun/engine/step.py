@@ -70,7 +70,7 @@ def step(core: Core) -> list[Round]:
     rounds = commit(core, requests, asks, spans, proposals, verdicts, scores)
     if core.speculation is not None:
         num_guesses, seconds = sum(map(len, proposals)), time.perf_counter() - began
-        core.speculation.planner.observe_step(len(requests), num_guesses, seconds)
+        core.speculation.observe_step(len(requests), num_guesses, seconds)
     return rounds
 
 
@@ -130,7 +130,7 @@ def forward(core: Core, requests: Sequence[Request], spans: Sequence[Span]) -> l
     scores = score(core.model, core.cache, spans, [request.table for request in requests])
     if core.speculation is not None:
         num_tokens, seconds = sum(map(len, spans)), time.perf_counter() - began
-        core.speculation.planner.observe_pass(num_tokens, len(requests), seconds)
+        core.speculation.observe_pass(num_tokens, len(requests), seconds)
     return scores
 
 
