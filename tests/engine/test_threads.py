@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from forerun.cache import BlockTable
 from forerun.engine import LLM, AsyncEngine, step
 from forerun.types import SamplingParams
 from tests.engine.leaks import assert_nothing_is_held
@@ -80,6 +81,27 @@ def test_twins_share_their_turns(llm: LLM, plain: LLM) -> None:
             assert await beside == await served == list(alone.values())
 
     asyncio.run(main())
+    assert_nothing_is_held(llm)
+
+
+def test_the_prefix_cache_is_never_reset_in_the_middle_of_a_step(
+    llm: LLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread wants to while a request is given the pages that it found."""
+    prompt = [1] * 40
+    llm.generate(prompt, PARAMS)
+    adopt, threads = BlockTable.adopt, list[threading.Thread]()
+
+    def adopting(*args: Any) -> None:
+        threads.append(threading.Thread(target=llm.reset_prefix_cache))
+        threads[-1].start()
+        threads[-1].join(0.2)
+        adopt(*args)
+
+    monkeypatch.setattr(BlockTable, "adopt", adopting)
+    assert llm.generate([*prompt, 2], PARAMS)[0].num_cached_tokens == 40
+    for thread in threads:
+        thread.join()
     assert_nothing_is_held(llm)
 
 

@@ -102,6 +102,10 @@ class AsyncEngine:
                 answer.cancel()
         return RequestOutput.of(prompt, [answer.request for answer in answers])
 
+    async def reset_prefix_cache(self) -> None:
+        """Forget the rows of finished requests, so that the next prompt is computed whole."""
+        await asyncio.to_thread(self._llm.reset_prefix_cache)
+
     async def drain(self) -> None:
         """Take no more requests, and wait until those that were taken have ended."""
         self._thread.refuse("the engine is about to close and takes no more requests.")
@@ -142,7 +146,13 @@ class AsyncEngine:
 
 
 class Answer(AsyncIterator[StreamEvent]):
-    """The events of one request. Whoever stops reading, for whatever reason, ends the request."""
+    """The events of one request; it ends when the stream is left, closed or dropped.
+
+    async with engine.stream("Once upon a time") as answer:
+        async for event in answer:
+            if enough(event):
+                break
+    """
 
     def __init__(self, request: Request, mailbox: Mailbox, thread: EngineThread) -> None:
         self.request = request
@@ -158,16 +168,31 @@ class Answer(AsyncIterator[StreamEvent]):
         except BaseException:  # it failed, or the reader was cancelled
             self.cancel()
             raise
+        if event is None:  # somebody else closed it
+            raise StopAsyncIteration
         self._is_over = event.output is not None
         return event
 
     def cancel(self) -> None:
-        """Nothing more is wanted; what it held is free before the next step."""
+        """Nothing more is wanted: whoever reads it comes to its end, and what the request held is
+        free before the next step."""
         self._is_over = True
+        self._mailbox.close()
         self._thread.leave(self.request)
 
     async def aclose(self) -> None:
         self.cancel()
 
-    def __del__(self) -> None:
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         self.cancel()
+
+    def __del__(self) -> None:
+        self._thread.leave(self.request)

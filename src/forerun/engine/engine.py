@@ -130,6 +130,11 @@ class Engine:
             del self.core.requests[request.id]
         self.core.metrics.ended(outcome, request.stats.drafter_failures)
 
+    def reset_prefix_cache(self) -> None:
+        """From any thread, between two steps: whoever holds a page keeps it."""
+        with self.turn:
+            self.core.cache.prefixes.tree.clear()
+
     def snapshot(self) -> dict[str, Any]:
         """The metrics, and how full the engine is."""
         core = self.core

@@ -156,7 +156,7 @@ class LLM:
 
     def reset_prefix_cache(self) -> None:
         """Forget the rows of finished requests, so that the next prompt is computed whole."""
-        self.engine.core.cache.prefixes.tree.clear()
+        self.engine.reset_prefix_cache()
 
     def _tell(self, requests: Sequence[Request]) -> Iterator[StreamEvent]:
         narration = Narration()
