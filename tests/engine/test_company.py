@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
-from forerun.engine import LLM
+from forerun.engine import LLM, step
+from forerun.engine.judge import judge
+from forerun.engine.request import Request
 from forerun.engine.request_options import RequestOptions
+from forerun.errors import RequestFailed
 from forerun.types import SamplingParams
 from tests.engine.leaks import assert_nothing_is_held
 
@@ -44,6 +47,30 @@ def test_a_stream_runs_while_others_come_and_go(plain: LLM) -> None:
     llm.generate("bca", params)
     text += "".join(event.text for event in stream)
     assert text == expected
+
+
+def test_one_that_fails_does_not_end_its_batch(plain: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    params = SamplingParams(temperature=0.8, seed=1, max_tokens=20, ignore_eos=True)
+    alone = [plain.generate(prompt, params)[0].outputs[0].text for prompt in ("abc", "cab")]
+    llm = plain.with_speculation(None)
+    prompts: list[Any] = ["abc", [25, 25, 25], "cab"]
+
+    def failing(request: Request, *rest: Any) -> Any:
+        if request.prompt == (25, 25, 25) and len(request.output) > 5:
+            raise RuntimeError("no idea")
+        return judge(request, *rest)
+
+    monkeypatch.setattr(step, "judge", failing)
+    with pytest.raises(RequestFailed, match=r"1 of 3 prompts failed.*no idea") as caught:
+        llm.generate(prompts, params)
+    first, failed, last = caught.value.outputs
+    assert [first.outputs[0].text, last.outputs[0].text] == alone
+    assert failed is None
+    assert isinstance(caught.value.__cause__, RuntimeError)
+    assert llm.metrics()["requests"] == {"length": 2, "error": 1}
+    with pytest.raises(RequestFailed, match="the request failed"):
+        list(llm.stream([25, 25, 25], params))
+    assert_nothing_is_held(llm)
 
 
 @pytest.mark.parametrize("adaptive", [True, False])

@@ -20,7 +20,7 @@ from forerun.engine.request_options import RequestOptions, SpeculationLike
 from forerun.engine.speculative_config import AUTO, SpeculativeConfig
 from forerun.engine.step import Round
 from forerun.engine.turn import Turn
-from forerun.errors import InvalidOption
+from forerun.errors import InvalidOption, RequestFailed
 from forerun.kernels import Kernels
 from forerun.models.chat_template import Messages
 from forerun.models.llama import LlamaModel
@@ -94,14 +94,18 @@ class LLM:
         cache_salt: str | Sequence[str | None] | None = None,
         speculation: SpeculationLike | Sequence[SpeculationLike] = None,
     ) -> list[RequestOutput]:
-        """Answer one prompt or several; text or token ids. Options are for all, or a list."""
+        """Answer one prompt or several; text or token ids. Options are for all, or a list.
+
+        A request that fails does not end the others: when all are over, `RequestFailed` is
+        raised, with the answers of the others in its `outputs`.
+        """
         batch = as_batch(prompts)
         params = params_for(len(batch), sampling_params)
         options = RequestOptions.each(len(batch), priority, cache_salt, speculation)
         groups = [self.intake.requests(*row) for row in zip(batch, params, options, strict=True)]
         for _ in self._run([request for group in groups for request in group]):
             pass
-        return [RequestOutput.of(*pair) for pair in zip(batch, groups, strict=True)]
+        return self._answers(batch, groups)
 
     def chat(
         self,
@@ -158,13 +162,36 @@ class LLM:
         """Forget the rows of finished requests, so that the next prompt is computed whole."""
         self.engine.reset_prefix_cache()
 
+    def _answers(
+        self, prompts: Sequence[Prompt], groups: Sequence[Sequence[Request]]
+    ) -> list[RequestOutput]:
+        """Of those that are over; if any failed, the others come with the error."""
+        errors = [next((r.error for r in group if r.error), None) for group in groups]
+        outputs = [
+            None if error else RequestOutput.of(prompt, group)
+            for prompt, group, error in zip(prompts, groups, errors, strict=True)
+        ]
+        found = [output for output in outputs if output is not None]
+        if len(found) == len(outputs):
+            return found
+        first = next(error for error in errors if error is not None)
+        failed = RequestFailed(
+            f"{len(outputs) - len(found)} of {len(outputs)} prompts failed; the answers to the "
+            f"others are in this error's `outputs`. The first: {first}"
+        )
+        failed.outputs = outputs
+        raise failed from (first.__cause__ or first)
+
     def _tell(self, requests: Sequence[Request]) -> Iterator[StreamEvent]:
         narration = Narration()
         for done in self._run(requests):
             yield narration.event(done)
+        for request in requests:
+            if request.error is not None:
+                raise request.error
 
     def _run(self, requests: Sequence[Request]) -> Iterator[Round]:
-        """Run requests to their end; a round of each as it comes.
+        """Run requests until all have finished or failed; a round of each as it comes.
 
         Several of these may be under way (interleaved streams, threads): whoever is asked runs a
         step for all, and the rounds of others wait until they are asked for.
@@ -176,9 +203,7 @@ class LLM:
                 for request in requests:
                     while unread := self._unread[request.id]:
                         yield unread.popleft()
-                    if request.error is not None:
-                        raise request.error
-                if all(request.is_finished for request in requests):
+                if all(request.is_over for request in requests):
                     return
                 self._step_for(requests)
         finally:
