@@ -65,7 +65,7 @@ def build_core(target: Target, config: SpeculativeConfig | None) -> Core:
     trained = target.model.config.max_len
     row_len = (target.max_len or trained) + (config.max_nodes if config else 0)
     size = target.memory.size(row_len, [target.model, *drafts.values()])
-    max_len = target.max_len or min(trained, size.num_rows)
+    max_len = _checked_len(target.max_len or min(trained, size.num_rows), size)
     _warn_of_short_contexts(drafts, max_len)
     max_num_seqs = target.memory.max_num_seqs
     requests: dict[int, Request] = {}
@@ -82,6 +82,16 @@ def build_core(target: Target, config: SpeculativeConfig | None) -> Core:
     limits = SchedulerLimits(max_len, max_num_seqs, max(_PASS_TOKENS, max_num_seqs))
     scheduler = Scheduler(limits, TargetPool(cache, requests))
     return Core(target.model, cache, max_len, speculation, scheduler, requests, Metrics())
+
+
+def _checked_len(max_len: int, size: CacheSize) -> int:
+    """A context that one text could never fill would be a promise to nobody."""
+    if not 1 < max_len <= size.num_rows:
+        raise InvalidOption(
+            f"max_model_len={max_len} does not fit into kv_cache_memory, which holds "
+            f"{size.num_rows} tokens; lower the one or raise the other."
+        )
+    return max_len
 
 
 def _build_speculation(
