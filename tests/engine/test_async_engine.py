@@ -186,6 +186,8 @@ def test_one_too_many_is_refused(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> N
             engine.stream("abc", PARAMS)
         with pytest.raises(EngineOverloaded):
             await engine.generate("abc", PARAMS.with_(n=3))
+        with pytest.raises(InvalidOption, match="n=11 is not allowed, as 10 requests may run"):
+            await engine.generate("abc", PARAMS.with_(n=11))
         answers.pop().cancel()
         answers.append(engine.stream("abc", PARAMS))  # somebody left
         gate.is_open.set()
@@ -489,6 +491,8 @@ def test_bad_requests_are_refused_at_once(llm: LLM) -> None:
             engine.stream("abc", PARAMS.with_(n=2))
         with pytest.raises(RequestTooLarge):
             await engine.generate("abc", PARAMS.with_(max_tokens=1000))
+        with pytest.raises(InvalidOption, match="is no prompt"):
+            engine.stream([1.5], PARAMS)  # type: ignore[list-item]
 
     assert served(llm, body)["requests"] == {}
 

@@ -9,10 +9,11 @@ from typing import Any, Self
 
 from forerun.engine.engine_thread import EngineThread, Post
 from forerun.engine.events import StreamEvent
-from forerun.engine.intake import Prompt, params_for
+from forerun.engine.intake import params_for
 from forerun.engine.llm import LLM
 from forerun.engine.mailbox import Mailbox
 from forerun.engine.outputs import RequestOutput
+from forerun.engine.prompt import Prompt, as_prompt
 from forerun.engine.request import Request
 from forerun.engine.request_options import RequestOptions, SpeculationLike, is_whole
 from forerun.errors import InvalidOption
@@ -100,7 +101,7 @@ class AsyncEngine:
         finally:
             for answer in answers:
                 answer.cancel()
-        return RequestOutput.of(prompt, [answer.request for answer in answers])
+        return RequestOutput.of(as_prompt(prompt), [answer.request for answer in answers])
 
     async def reset_prefix_cache(self) -> None:
         """Forget the rows of finished requests, so that the next prompt is computed whole."""

@@ -11,10 +11,11 @@ from typing import Any, cast
 from forerun.engine.building import Target, build_core
 from forerun.engine.engine import Engine
 from forerun.engine.events import Narration, StreamEvent
-from forerun.engine.intake import Intake, Prompt, as_batch, params_for
+from forerun.engine.intake import Intake, params_for
 from forerun.engine.kernel_choice import Progress, choose_kernels
 from forerun.engine.memory import CacheMemory, parse_bytes
 from forerun.engine.outputs import RequestOutput
+from forerun.engine.prompt import Prompt, TextOrIds, as_batch
 from forerun.engine.request import Request
 from forerun.engine.request_options import RequestOptions, SpeculationLike
 from forerun.engine.speculative_config import AUTO, SpeculativeConfig
@@ -94,7 +95,9 @@ class LLM:
         cache_salt: str | Sequence[str | None] | None = None,
         speculation: SpeculationLike | Sequence[SpeculationLike] = None,
     ) -> list[RequestOutput]:
-        """Answer one prompt or several; text or token ids. Options are for all, or a list.
+        """Answer one prompt or several; options are for all, or a list.
+
+        A prompt is text or token ids; {"prompt": text} and {"prompt_token_ids": ids} will do.
 
         A request that fails does not end the others: when all are over, `RequestFailed` is
         raised, with the answers of the others in its `outputs`.
@@ -163,7 +166,7 @@ class LLM:
         self.engine.reset_prefix_cache()
 
     def _answers(
-        self, prompts: Sequence[Prompt], groups: Sequence[Sequence[Request]]
+        self, prompts: Sequence[TextOrIds], groups: Sequence[Sequence[Request]]
     ) -> list[RequestOutput]:
         """Of those that are over; if any failed, the others come with the error."""
         errors = [next((r.error for r in group if r.error), None) for group in groups]
