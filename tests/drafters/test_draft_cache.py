@@ -42,6 +42,7 @@ def test_a_full_cache_lets_in_who_fits_and_guesses_as_deep_as_there_is_room() ->
     drafter, asked = draft_model(num_pages=6), views(10, 14, 11)
     begun(drafter, asked)
     assert depths(drafter, asked, depth=3) == [3, 0, 2]
+    assert [drafter.keeps_waiting(view) for view in asked] == [False, True, False]
     assert [drafter.has_room_for(view) for view in asked] == [True, False, True]
     drafter.end(asked[0])
     drafter.end(asked[2])
@@ -90,6 +91,7 @@ def test_what_was_promised_to_one_half_read_is_not_given_to_another() -> None:
     drafter, asked = draft_model(num_pages=75), views(300, 40)
     begun(drafter, asked)
     assert depths(drafter, asked[:1], depth=1) == [0]
+    assert drafter.keeps_waiting(asked[0])
     assert drafter.num_free == 11
     assert depths(drafter, asked[1:], depth=1) == [0]
     assert depths(drafter, asked[:1], depth=1) == [1]

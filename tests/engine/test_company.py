@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
+from forerun.drafters import Budget
 from forerun.engine import LLM, step
 from forerun.engine.judge import judge
+from forerun.engine.planner import Adaptive, Ask
 from forerun.engine.request import Request
 from forerun.engine.request_options import RequestOptions
 from forerun.errors import RequestFailed
+from forerun.planning.controller import Controller
 from forerun.types import SamplingParams
 from tests.engine.leaks import assert_nothing_is_held
 
@@ -102,3 +105,26 @@ def test_a_small_draft_cache_costs_guesses_and_no_seat(
         assert tuple(request.output) == alone
         assert adaptive or request.stats.draft_tokens > 0
     assert_nothing_is_held(llm)
+
+
+def test_a_draft_model_that_still_reads_is_not_taken_for_silent(
+    plain: LLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seven prompts, together more than it reads in one step, with every round of guesses."""
+    llm = plain.with_speculation({"method": "own_layers", "num_layers": 2})
+    speculation = llm.engine.core.speculation
+    assert speculation is not None
+    num_kept_waiting, silences = 0, list[str]()
+    model, ask = speculation.models[0], Ask("own_layers", Budget(2))
+
+    def plan(_: Any, requests: list[Request], __: Any) -> list[Ask]:
+        nonlocal num_kept_waiting
+        num_kept_waiting += sum(map(model.keeps_waiting, requests))
+        return [ask for _ in requests]
+
+    monkeypatch.setattr(Adaptive, "plan", plan)
+    monkeypatch.setattr(Controller, "observe_silence", lambda *_: silences.append("heard"))
+    prompts = [[(idx + n) % 30 for n in range(200)] for idx in range(7)]
+    llm.generate(prompts, SamplingParams(temperature=0, max_tokens=20, ignore_eos=True))
+    assert num_kept_waiting > 0
+    assert silences == []

@@ -4,39 +4,59 @@ from __future__ import annotations
 
 from forerun.engine.lookout import Lookout
 
+COST = 0.02
 
-def looks(lookout: Lookout, num_rounds: int, found: bool) -> list[bool]:
+
+def looks(lookout: Lookout, num_rounds: int, gain: float) -> list[bool]:
     due = []
     for _ in range(num_rounds):
         due.append(lookout.is_due(7))
         if due[-1]:
-            lookout.looked(7, found)
+            lookout.looked(7, gain, COST)
     return due
 
 
 def test_every_round_at_first_and_every_fourth_in_the_end() -> None:
-    due = looks(Lookout(), 100, found=False)
-    assert all(due[:8])
+    due = looks(Lookout(), 100, gain=0.0)
+    assert all(due[:4])
     assert sum(due[-40:]) == 10
 
 
 def test_never_more_than_three_rounds_are_missed() -> None:
-    due = looks(Lookout(), 300, found=False)
+    due = looks(Lookout(), 300, gain=0.0)
     assert "FFFF" not in "".join("T" if look else "F" for look in due)
 
 
-def test_what_is_found_is_followed() -> None:
+def test_what_pays_is_followed() -> None:
     lookout = Lookout()
-    looks(lookout, 100, found=False)
+    looks(lookout, 100, gain=0.0)
     while not lookout.is_due(7):
         pass
-    lookout.looked(7, found=True)
-    assert all(looks(lookout, 20, found=True))
+    lookout.looked(7, 0.5, COST)
+    assert all(looks(lookout, 20, gain=0.5))
+
+
+def test_what_pays_little_is_not_waited_for_long() -> None:
+    """A guess that brings as much as two looks cost is no reason for many."""
+    little, much = Lookout(), Lookout()
+    for lookout, gain in ((little, 0.04), (much, 1.0)):
+        looks(lookout, 100, gain=0.0)
+        while not lookout.is_due(7):
+            pass
+        lookout.looked(7, gain, COST)
+    assert sum(looks(little, 8, gain=0.0)) < sum(looks(much, 8, gain=0.0))
 
 
 def test_requests_are_apart_and_forgotten() -> None:
     lookout = Lookout()
-    looks(lookout, 100, found=False)
+    looks(lookout, 100, gain=0.0)
     assert lookout.is_due(8)
     lookout.end(7)
-    assert all(looks(lookout, 8, found=False))
+    assert all(looks(lookout, 4, gain=0.0))
+
+
+def test_a_look_that_costs_nothing_is_always_worth_it() -> None:
+    lookout = Lookout()
+    for _ in range(200):
+        assert lookout.is_due(7)
+        lookout.looked(7, gain=0.0, cost=1e-4)

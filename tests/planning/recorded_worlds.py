@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from forerun.planning.controller import Controller, Limits
-from forerun.planning.cost_curve import CostCurve, calibration_sizes
+from forerun.planning.cost_curve import CALIBRATION_SIZES, CostCurve
 from forerun.planning.cost_model import CostModel
 from forerun.planning.simulation import (
     Controlled,
@@ -119,6 +119,14 @@ def world(
     drafter = SimulatedDrafter("drafter", cost, texts(writers, num_slots, seed))
     num_tokens = 1500 if num_slots < 16 else 500
     return World(recorded_seconds(curve).__getitem__, [drafter], MAX_DEPTH, num_slots, num_tokens)
+
+
+def calibration_sizes(max_num_tokens: int) -> tuple[int, ...]:
+    """Sizes to measure where a pass holds up to `max_num_tokens`: dense at first, then doubling."""
+    sizes = [size for size in CALIBRATION_SIZES if size < max_num_tokens]
+    while sizes and 2 * sizes[-1] < max_num_tokens:
+        sizes.append(2 * sizes[-1])
+    return (*sizes, max_num_tokens)
 
 
 def controller_for(world: World) -> Controller:

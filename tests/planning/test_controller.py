@@ -294,3 +294,43 @@ def test_where_all_guesses_hold_the_ceiling_is_reached_within_a_few_rounds() -> 
         controller.emitted(1, [7] * (choice.depth + 1))
         depths.append(choice.depth)
     assert 8 in depths[:8], depths
+
+
+def test_a_costly_drafter_that_has_nothing_to_say_is_no_longer_asked() -> None:
+    controller = _controller(level=0.05)
+    num_asked = 0
+    for _ in range(300):
+        (choice,) = controller.plan([_standing(COSTLY)])
+        if choice.depth:
+            num_asked += 1
+            controller.observe_draft("draft", 1, [], 0.02)
+            controller.observe_silence(0, "draft")
+        controller.observe_pass(1, 1, 1.0)
+    assert num_asked < 60
+
+
+def test_a_silent_drafter_does_not_keep_another_from_guessing() -> None:
+    controller = _controller(level=0.05)
+    controller.costs.calibrate_drafter("tables", lambda depth: 0.01 * depth, 8)
+    used = []
+    for _ in range(200):
+        (choice,) = controller.plan([_standing(Candidate("tables"), COSTLY)])
+        used.append(choice.drafter)
+        if choice.drafter == "tables":
+            controller.observe_silence(0, "tables")
+        elif choice.drafter == "draft":
+            controller.observe_verified(0, "draft", choice.depth, choice.depth)
+        controller.observe_pass(1 + choice.depth, 1, 1 + 0.1 * choice.depth)
+    assert used[100:].count("draft") > 80
+
+
+@pytest.mark.parametrize(("num_parts", "pays"), [(1, True), (2, False)])
+def test_merged_drafters_pay_for_all_their_chains(num_parts: int, pays: bool) -> None:
+    """A token of a pass costs half a plain one, and guesses nearly always hold."""
+    costs = CostModel(CostCurve(((1, 1.0), (9, 5.0))))
+    costs.calibrate_drafter("merge", lambda _: 1e-6, 8)
+    controller = Controller(Limits(1), costs)
+    for _ in range(50):
+        controller.observe_verified(0, "merge", 1, 1)
+    (choice,) = controller.plan([_standing(Candidate("merge", None, num_parts))])
+    assert (choice.reason is Reason.PAYS) is pays

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from forerun.errors import InvalidOption
-from forerun.planning.cost_curve import CostCurve, calibration_sizes
+from forerun.planning.cost_curve import CostCurve
 
 POINTS = ((1, 1.0), (4, 1.3), (8, 1.9))
 
@@ -67,19 +67,24 @@ def test_a_wrong_calibration_is_corrected_by_what_is_seen() -> None:
 def test_a_prompt_chunk_teaches_nothing_about_small_passes() -> None:
     curve = CostCurve(POINTS)
     curve.observe(256, 60.0)
-    assert dict(curve.points) == pytest.approx(dict(POINTS))
+    assert [curve.seconds(n) for n, _ in POINTS] == pytest.approx([cost for _, cost in POINTS])
+    assert curve.seconds(256) == pytest.approx(60.0)
+
+
+def test_a_knee_beyond_the_calibrated_sizes_is_found_at_once() -> None:
+    curve = CostCurve(((1, 1.0), (8, 1.0)))
+    assert curve.seconds(128) == pytest.approx(1.0)
+    for num_tokens in (128, 64, 32, 20, 16):
+        curve.observe(num_tokens, num_tokens / 16)
+    assert [curve.seconds(n) for n in (8, 16, 32, 64, 128)] == pytest.approx(
+        [1, 1, 2, 4, 8], rel=0.1
+    )
 
 
 @pytest.mark.parametrize("points", [(), ((1, 1.0), (1, 2.0)), ((0, 1.0),), ((1, 0.0),)])
 def test_impossible_points_are_refused(points: tuple[tuple[int, float], ...]) -> None:
     with pytest.raises(InvalidOption):
         CostCurve(points)
-
-
-def test_sizes_to_calibrate_reach_the_largest_pass() -> None:
-    assert calibration_sizes(9) == (1, 2, 3, 4, 6, 9)
-    assert calibration_sizes(144) == (1, 2, 3, 4, 6, 9, 16, 32, 64, 128, 144)
-    assert calibration_sizes(1) == (1,)
 
 
 def test_a_row_of_sizes_is_the_same_as_one_by_one() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forerun.errors import InvalidDistribution, InvalidOption
-from forerun.sampling import Context, log_probs, served_logits, served_probs
+from forerun.sampling import Context, log_probs, ranked_logits, served_logits, served_probs
 from forerun.types import SamplingParams
 from tests.plain_pipeline import plain_probs
 
@@ -48,6 +48,25 @@ def test_agrees_with_the_definition(
     params = SamplingParams(max_tokens=99, **chosen)
     got = served_probs(np.array(row, np.float32), params, Context(prompt, output), EOS)
     assert got == pytest.approx(plain_probs(row, params, prompt, output, EOS), abs=1e-12)
+
+
+@given(options(), rows, tokens, tokens)
+def test_the_best_ranked_is_what_temperature_0_serves(
+    chosen: dict[str, Any], row: list[float], prompt: list[int], output: list[int]
+) -> None:
+    params = SamplingParams(**chosen | {"max_tokens": 99, "temperature": 0})
+    logits, context = np.array(row, np.float32), Context(prompt, output)
+    ranked = ranked_logits(logits, params, context, EOS)
+    probs = served_probs(logits, params, context, EOS)
+    assert np.argmax(ranked) == np.argmax(probs)
+
+
+def test_logits_that_nothing_changes_are_not_copied() -> None:
+    row = np.array([1.0, 1e-30, 1.0], np.float32)
+    assert ranked_logits(row, SamplingParams(temperature=0), Context()) is row
+    held = SamplingParams(temperature=0, min_tokens=2)
+    assert ranked_logits(row, held, Context(), (0,)) is not row
+    assert ranked_logits(row, held, Context((), (1, 1)), (0,)) is row
 
 
 def served(row: list[float], **chosen: Any) -> list[float]:
@@ -131,6 +150,8 @@ def test_shown_log_probabilities_are_the_raw_ones() -> None:
 def test_broken_logits_are_refused(row: list[Any]) -> None:
     with pytest.raises(InvalidDistribution):
         served_logits(np.array(row), SamplingParams(), Context())
+    with pytest.raises(InvalidDistribution):
+        ranked_logits(np.array(row), SamplingParams(), Context())
 
 
 def test_masking_everything_is_refused() -> None:

@@ -34,6 +34,7 @@ class _Row:
     table: BlockTable
     num_committed: int = 0
     num_promised: int = 0
+    is_kept_waiting: bool = False  # when it was asked last
 
     @property
     def num_missing(self) -> int:
@@ -98,6 +99,11 @@ class DraftModel:
             return self._cache.pool.pages_for(num_tokens) <= self.num_free
         return row.table.num_missing(num_tokens) <= self.num_free
 
+    def keeps_waiting(self, request: RequestView) -> bool:
+        """Whether it would have guessed, had there been room, or had it read all of the text."""
+        row = self._rows.get(request.id)
+        return row is not None and row.is_kept_waiting
+
     def unseat(self, request_id: int) -> None:
         """Preempted or gone: what it held is fed again when it is needed."""
         row = self._rows.get(request_id)
@@ -124,6 +130,8 @@ class DraftModel:
         known = self._catch_up([r for r, g in zip(requests, growths, strict=True) if g.level])
         growing = [(r, g) for r, g in zip(requests, growths, strict=True) if r.id in known]
         logits = [known[request.id] for request, _ in growing]
+        for request_id in known:
+            self._rows[request_id].is_kept_waiting = False
         while growing:
             self._extend(growing, logits)
             growing = [(r, g) for r, g in growing if g.level and not g.is_full]
@@ -146,7 +154,7 @@ class DraftModel:
         for request, budget in zip(requests, budgets, strict=True):
             row, num_tokens = self._rows[request.id], len(request.tokens)
             left += row.num_missing
-            row.num_promised = 0
+            row.num_promised, row.is_kept_waiting = 0, budget.depth > 0
             depth = budget.depth
             while depth and row.table.num_missing(_num_rows(num_tokens, depth, budget)) > left:
                 depth -= 1

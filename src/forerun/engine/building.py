@@ -44,6 +44,7 @@ from forerun.types import Span
 
 _PASS_TOKENS: Final = 256  # in one pass: prompts are read in chunks beside running answers
 _CALIBRATION_SIZES: Final = (1, 2, 4, 8)
+_CALIBRATION_SECONDS: Final = 0.15  # for a turn over all sizes
 _NUM_REPEATS: Final = 2
 _MAX_REPEATS: Final = 8  # on a restless machine
 
@@ -124,10 +125,23 @@ def _planner(config: SpeculativeConfig, target: Target, drafters: GuardedDrafter
     if not config.adaptive:
         first = next(iter(drafters.drafters))
         return FixedDepth(first, config.depth, config.num_branches)
-    measure = pass_timer(target.model, max(_CALIBRATION_SIZES))
-    costs = CostModel.calibrate(measure, _CALIBRATION_SIZES, _NUM_REPEATS, _MAX_REPEATS)
+    largest = min(_PASS_TOKENS, target.memory.max_num_seqs * (1 + config.max_nodes))
+    measure = pass_timer(target.model, max(*_CALIBRATION_SIZES, largest))
+    sizes = _sizes_to_calibrate(measure, largest)
+    costs = CostModel.calibrate(measure, sizes, _NUM_REPEATS, _MAX_REPEATS)
     limits = Limits(config.depth, config.num_branches)
     return Adaptive(Controller(limits, costs), drafters, Budget(config.depth, config.num_branches))
+
+
+def _sizes_to_calibrate(measure: Callable[[int], float], largest: int) -> list[int]:
+    """A few always, and larger ones up to `largest` where that is quick: other sizes are learnt
+    from the passes that have them."""
+    sizes = list(_CALIBRATION_SIZES)
+    seconds = sum(map(measure, sizes))
+    while 2 * sizes[-1] <= largest and 2 * seconds <= _CALIBRATION_SECONDS:
+        sizes.append(2 * sizes[-1])
+        seconds += measure(sizes[-1])
+    return sizes
 
 
 def pass_timer(model: LlamaModel, max_tokens: int) -> Callable[[int], float]:

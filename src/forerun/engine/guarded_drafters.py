@@ -53,6 +53,10 @@ class GuardedDrafters:
             if model is None or model.has_room_for(request):
                 yield name
 
+    def keeps_waiting(self, name: str, request: Request) -> bool:
+        """Whether its silence says nothing about its guesses."""
+        return name in self.models and self.models[name].keeps_waiting(request)
+
     def begin(self, request: Request) -> None:
         for name in self.names_for(request):
             self.attempt(name, request, partial(self.drafters[name].begin, request))

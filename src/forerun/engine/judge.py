@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
 
 from forerun.engine.request import Request
 from forerun.kernels import Kernels
-from forerun.sampling import Probs, log_probs, served_logits, served_probs
+from forerun.sampling import log_probs, ranked_logits, served_logits, served_probs
 from forerun.types import Acceptance, FloatArray, Proposal, SamplingParams, Verdict
 from forerun.verify import coupled, greedy, lenient, lenient_greedy, rejection
+
+Row = TypeVar("Row", bound=FloatArray)
 
 
 def judge(
@@ -19,12 +22,12 @@ def judge(
     """`raw_logits` [1 + N, V]: after the last emitted token, then after each node."""
 
     def served(
-        transform: Callable[..., Probs], params: SamplingParams = request.params
-    ) -> Callable[[int], Probs]:
+        transform: Callable[..., Row], params: SamplingParams = request.params
+    ) -> Callable[[int], Row]:
         """`transform` at a node, over that node's own context."""
         context = request.context
 
-        def at(node: int) -> Probs:
+        def at(node: int) -> Row:
             path = proposal.path_tokens(node)
             return transform(raw_logits[node + 1], params, context.extended(path), request.end_ids)
 
@@ -32,7 +35,7 @@ def judge(
 
     params = request.params
     if params.acceptance is Acceptance.COUPLED and params.temperature == 0:
-        return greedy(proposal, served(served_logits, params.before_argmax))
+        return greedy(proposal, served(ranked_logits))
     if params.acceptance is Acceptance.COUPLED:
         position = len(request.tokens)
         logits_at = served(served_logits)

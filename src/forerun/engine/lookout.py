@@ -5,21 +5,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-_PATIENCE: Final = 8  # fruitless looks before a round is skipped, then before one more is
+# Tokens whose time may be looked away before a round is skipped, then as many again before two are.
+_PATIENCE: Final = 0.1
 _MAX_PAUSE: Final = 3  # rounds
 
 
 @dataclass
 class _Watch:
-    num_fruitless: int = 0
+    credit: float = _PATIENCE  # tokens that may be spent on looking
     num_skipped: int = 0
+
+    @property
+    def pause(self) -> int:
+        """Rounds to skip before the next look."""
+        return 0 if self.credit > 0 else min(_MAX_PAUSE, 1 + int(-self.credit / _PATIENCE))
 
 
 class Lookout:
     """Every round at first, and every fourth where nothing has paid for long.
 
-    Asking takes time, little for one round and too much for all rounds of a text that never
-    repeats. What comes in between is found at most three rounds late.
+    Asking takes time, which a large model does not feel and a small one does: in a text that
+    hardly repeats itself, guesses would not pay for it. What comes in between is found at most
+    three rounds late.
     """
 
     def __init__(self) -> None:
@@ -28,16 +35,20 @@ class Lookout:
     def is_due(self, request: int) -> bool:
         """Whether to look this round; a round that is not due counts as skipped."""
         watch = self._watches.setdefault(request, _Watch())
-        if watch.num_skipped < min(_MAX_PAUSE, watch.num_fruitless // _PATIENCE):
+        if watch.num_skipped < watch.pause:
             watch.num_skipped += 1
             return False
         watch.num_skipped = 0
         return True
 
-    def looked(self, request: int, found: bool) -> None:
-        """A look that led to guesses, or to none."""
+    def looked(self, request: int, gain: float, cost: float) -> None:
+        """A look found guesses that are expected to bring `gain` tokens more than they take; in
+        the time of the look itself, plain decoding would have brought `cost` tokens."""
         watch = self._watches[request]
-        watch.num_fruitless = 0 if found else watch.num_fruitless + 1
+        if gain > cost:
+            watch.credit = min(_PATIENCE, max(0.0, watch.credit) + gain)
+        else:
+            watch.credit -= cost
 
     def end(self, request: int) -> None:
         self._watches.pop(request, None)

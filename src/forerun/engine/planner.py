@@ -13,7 +13,7 @@ from forerun.drafters import Budget
 from forerun.engine.guarded_drafters import GuardedDrafters
 from forerun.engine.lookout import Lookout
 from forerun.engine.request import Request
-from forerun.planning.choice import Candidate, Choice, Company, Standing
+from forerun.planning.choice import Candidate, Choice, Company, Reason, Standing
 from forerun.planning.controller import Controller
 from forerun.types import ROOT, Proposal, Verdict
 
@@ -54,6 +54,9 @@ class Ask:
         budget = replace(self.budget, depth=num_nodes // num_branches, num_branches=num_branches)
         offered = self.offered and self.offered.pruned(budget.depth, num_branches)
         return replace(self, budget=budget, offered=offered)
+
+
+NO_ASK: Final = Ask()
 
 
 class Planner(Protocol):
@@ -129,19 +132,25 @@ class Adaptive:
         self._ceiling = budget
         self._lookout = Lookout()
         self._seconds = 0.0  # of this step's pass and drafters
+        self._is_looking = False
 
     def plan(self, requests: Sequence[Request], company: Company) -> list[Ask]:
         self._seconds = 0.0
         due = [request for request in requests if self._lookout.is_due(request.id)]
+        self._is_looking = bool(due)
+        if not due:
+            return [NO_ASK] * len(requests)
+        began = time.perf_counter()
         company = company.with_idle(len(requests) - len(due))
         asks = dict(zip((request.id for request in due), self._look(due, company), strict=True))
+        seconds = (time.perf_counter() - began) / len(due)
+        cost = self._controller.plain_tokens_in(seconds, len(requests))
         for request_id, ask in asks.items():
-            self._lookout.looked(request_id, found=ask.budget.depth > 0)
-        return [asks.get(request.id, Ask()) for request in requests]
+            if ask.choice and ask.choice.reason is not Reason.BASELINE:
+                self._lookout.looked(request_id, ask.choice.gain, cost)
+        return [asks.get(request.id, NO_ASK) for request in requests]
 
     def _look(self, requests: Sequence[Request], company: Company) -> list[Ask]:
-        if not requests:
-            return []
         budgets = [budget_for(request, self._ceiling) for request in requests]
         offers = self._offers(requests, budgets)
         standings = [
@@ -161,7 +170,8 @@ class Adaptive:
         found = []
         for name in self._drafters.ready_for(request):
             offer = offers.get((request.id, name))
-            found.append(Candidate(name, None if offer is None else offer.depth))
+            num_offered = None if offer is None else offer.depth
+            found.append(Candidate(name, num_offered, self._drafters.num_parts))
         return tuple(found)
 
     def _offers(self, requests: Sequence[Request], budgets: Sequence[Budget]) -> Offers:
@@ -187,21 +197,32 @@ class Adaptive:
             self._controller.observe_draft(drafter, len(proposals), level_sizes, seconds)
 
     def observe_pass(self, num_tokens: int, num_requests: int, seconds: float) -> None:
-        self._seconds += seconds
-        self._controller.observe_pass(num_tokens, num_requests, seconds)
+        """Rounds that nobody looks at are to take no time of ours."""
+        if self._is_looking:
+            self._seconds += seconds
+            self._controller.observe_pass(num_tokens, num_requests, seconds)
 
     def observe_step(self, num_requests: int, num_guesses: int, seconds: float) -> None:
-        self._controller.observe_rest(num_requests, num_guesses, seconds - self._seconds)
-        self._seconds = 0.0
+        if self._is_looking:
+            self._controller.observe_rest(num_requests, num_guesses, seconds - self._seconds)
+            self._is_looking = False
 
     def observe_round(
         self, request: Request, ask: Ask, proposal: Proposal, emitted: Verdict
     ) -> None:
         if ask.drafter is not None and len(proposal):
             branch, num_guessed = _branch_tried(proposal, emitted)
+            if self._drafters.num_parts > 1:
+                branch = 0  # one of several drafters was right: that is what a merged guess is for
             self._controller.observe_verified(
                 request.id, ask.drafter, num_guessed, emitted.num_accepted, branch
             )
+        elif (
+            ask.drafter is not None
+            and ask.budget.depth > 0
+            and not self._drafters.keeps_waiting(ask.drafter, request)
+        ):
+            self._controller.observe_silence(request.id, ask.drafter)
         self._controller.emitted(request.id, emitted.tokens)
 
     def end(self, request: Request) -> None:

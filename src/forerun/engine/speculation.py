@@ -10,7 +10,7 @@ from typing import Final
 
 from forerun.drafters import DraftModel
 from forerun.engine.guarded_drafters import GuardedDrafters
-from forerun.engine.planner import Ask, Planner
+from forerun.engine.planner import NO_ASK, Ask, Planner
 from forerun.engine.request import Request
 from forerun.planning.choice import Company
 from forerun.types import Proposal, Verdict
@@ -40,9 +40,10 @@ class Speculation:
         able = [request for request in requests if any(self.drafters.names_for(request))]
         company = company.with_idle(len(requests) - len(able))
         asks = self._plan(able, company) if able else []
+        if self.drafters.num_parts > 1:
+            asks = [replace(ask, num_parts=self.drafters.num_parts) for ask in asks]
         found = dict(zip((request.id for request in able), asks, strict=True))
-        num_parts = self.drafters.num_parts
-        return [replace(found.get(r.id, Ask()), num_parts=num_parts) for r in requests]
+        return [found.get(request.id, NO_ASK) for request in requests]
 
     def _plan(self, requests: Sequence[Request], company: Company) -> list[Ask]:
         try:
@@ -50,7 +51,7 @@ class Speculation:
         except Exception as error:
             for request in requests:
                 self.drafters.give_up(_PLANNER, request, error)
-            return [Ask() for _ in requests]
+            return [NO_ASK for _ in requests]
 
     def propose(self, requests: Sequence[Request], asks: Sequence[Ask]) -> list[Proposal]:
         """One proposal per request; drafters are asked once for all who chose them."""

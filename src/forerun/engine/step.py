@@ -22,7 +22,7 @@ from forerun.engine.cut import Cut, cut
 from forerun.engine.judge import judge, shown_log_probs
 from forerun.engine.metrics import Metrics
 from forerun.engine.next_pass import Grant
-from forerun.engine.planner import Ask
+from forerun.engine.planner import NO_ASK, Ask
 from forerun.engine.request import Request
 from forerun.engine.scheduler import Scheduler
 from forerun.engine.speculation import Speculation
@@ -62,7 +62,7 @@ def step(core: Core) -> list[Round]:
     wishes = plan(core)
     grants = schedule(core, wishes)
     requests = [core.requests[grant.request_id] for grant in grants]
-    asks = [wishes.get(grant.request_id, Ask()).within(grant.num_guesses) for grant in grants]
+    asks = [wishes.get(grant.request_id, NO_ASK).within(grant.num_guesses) for grant in grants]
     proposals = propose(core, requests, asks)
     spans = spans_of(requests, grants, proposals)
     scores = forward(core, requests, spans)

@@ -35,6 +35,7 @@ class AcceptanceEstimate:
         self._first = [HitRate(self._shared.sibling(0), _PRIOR_STRENGTH)]
         self._again = HitRate(self._shared.again, _PRIOR_STRENGTH)
         self._deeper = HitRate(self._shared.deeper, _PRIOR_STRENGTH)
+        self._speaking = HitRate(self._shared.speaking, _PRIOR_STRENGTH)
 
     def gains(
         self, depth: int, num_branches: int = 1, words: Words = (), least: float = 0.0
@@ -62,6 +63,18 @@ class AcceptanceEstimate:
         if running == 0:
             return self._first[0].rate
         return running * self._again.rate + (1 - running) * self._first[0].rate
+
+    @property
+    def speaking(self) -> float:
+        """The chance that the drafter has a guess at all; one that was never silent always has."""
+        return self._speaking.rate if self._shared.was_silent else 1.0
+
+    def heard(self, *, spoke: bool) -> None:
+        """The drafter was asked, and had a guess or none."""
+        self._shared.was_silent |= not spoke
+        if self._shared.was_silent:
+            self._speaking.observe(spoke)
+            self._shared.speaking.observe(spoke)
 
     def observe(
         self,

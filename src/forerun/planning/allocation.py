@@ -29,10 +29,17 @@ class Line(NamedTuple):
     num_branches: int
     gains: Sequence[float]  # never rising
     is_costly: bool  # asking costs time; a cheap drafter was asked already
+    num_parts: int = 1  # chains in each branch
+
+    @property
+    def width(self) -> int:
+        """Guesses on each level."""
+        return self.num_branches * self.num_parts
 
     def surplus(self, price: float) -> float:
         """What is left of the gains, at best, when every guess costs `price` tokens."""
-        return sum(max(0.0, gain - self.num_branches * price) for gain in self.gains)
+        price *= self.width
+        return sum(max(0.0, gain - price) for gain in self.gains)
 
 
 class Share(NamedTuple):
@@ -47,7 +54,7 @@ class Share(NamedTuple):
 
     @property
     def num_nodes(self) -> int:
-        return self.depth * self.line.num_branches if self.line else 0
+        return self.depth * self.line.width if self.line else 0
 
 
 PLAIN: Final = Share(None, 0)
@@ -116,6 +123,11 @@ class Allocator:
         tokens = self._num_idle + sum(share.tokens for share in shares)
         return Allocation(tuple(shares), tokens, seconds)
 
+    def price_of(self, allocation: Allocation) -> float:
+        """What each of its guesses takes, in tokens that a plain pass brings in that time."""
+        added = allocation.seconds - self.plain.seconds
+        return added * self.plain.rate / max(1, allocation.num_nodes)
+
     def _picks(
         self, lines: Sequence[Sequence[Line]]
     ) -> Iterator[tuple[Sequence[Line | None], str | None]]:
@@ -145,7 +157,7 @@ class Allocator:
         best_rate, best_steps = self._walk(steps, 0.0) if not costly else (0.0, steps[:0])
         for num_levels in range(1, max((len(line.gains) for line in costly), default=0) + 1):
             assert drafter is not None
-            level = sum(line.num_branches for line in costly)
+            level = sum(line.width for line in costly)
             draft = self._costs.draft_seconds(drafter, len(costly), [level] * num_levels)
             allowed = [s for s in steps if s[_LEVEL] < num_levels or not s[_IS_COSTLY]]
             rate, taken = self._walk(allowed, draft)
@@ -204,7 +216,7 @@ def _steps(picked: Sequence[Line | None], least_gain: float) -> list[_Step]:
     steps = []
     for idx, line in enumerate(picked):
         if line is not None:
-            _, width, gains, is_costly = line
+            width, gains, is_costly = line.width, line.gains, line.is_costly
             steps += [
                 (-gain / width, level, idx, gain, width, is_costly)
                 for level, gain in enumerate(gains)

@@ -27,6 +27,7 @@ class Candidate(NamedTuple):
 
     drafter: str
     num_offered: int | None = None
+    num_parts: int = 1  # chains that each of its branches holds, where it merges drafters
 
 
 class Standing(NamedTuple):
@@ -60,6 +61,7 @@ class Choice(NamedTuple):
     expected_tokens: float
     expected_seconds: float
     reason: Reason
+    gain: float = 0.0  # tokens expected beyond what the time of the guesses would bring
 
     def __str__(self) -> str:
         what = f"{self.drafter} to depth {self.depth}" if self.drafter else "plain"

@@ -9,6 +9,7 @@ answers the same to the same observations. A round, as the engine calls it:
     observe_pass          what the target's pass took
     observe_rest          what the round took besides
     observe_verified      how far a costly drafter's guesses held
+    observe_silence       a costly drafter had none
     emitted               the tokens that came out; open offers are scored against them
 """
 
@@ -78,21 +79,25 @@ class Controller:
         lines = [self._lines(standing, least) for standing in standings]
         if not self._limits.is_adaptive:
             shares = [Share(own[0], len(own[0].gains)) if own else PLAIN for own in lines]
-            return self._chosen(standings, allocator.evaluate(shares), Reason.FIXED)
+            return self._chosen(standings, allocator, allocator.evaluate(shares), Reason.FIXED)
         best = allocator.best(lines)
         if best is not allocator.plain and self._is_baseline_due(company):
             self._baseline_loss = 1 - allocator.plain.rate / best.rate
-            return self._chosen(standings, allocator.plain, Reason.BASELINE)
+            return self._chosen(standings, allocator, allocator.plain, Reason.BASELINE)
         probe = self._find_probe(standings, lines, best, allocator)
         if probe is None:
-            return self._chosen(standings, best, Reason.PAYS)
+            return self._chosen(standings, allocator, best, Reason.PAYS)
         probing = allocator.evaluate(replaced(best.shares, probe.idx, probe.share))
         self._buy_probe(probe, standings[probe.idx].request, 1 / best.rate)
-        return self._chosen(standings, probing, Reason.PAYS, probe.idx)
+        return self._chosen(standings, allocator, probing, Reason.PAYS, probe.idx)
 
     def _is_baseline_due(self, company: Company) -> bool:
         is_plain = company.num_prompt_tokens == 0
         return is_plain and self._baseline.is_due and not self.allowance.is_in_debt
+
+    def plain_tokens_in(self, seconds: float, num_requests: int) -> float:
+        """What plain decoding of so many requests brings in this time."""
+        return seconds * num_requests / self.costs.pass_seconds(num_requests)
 
     def observe_draft(
         self, drafter: str, num_requests: int, level_sizes: Sequence[int], seconds: float
@@ -124,9 +129,15 @@ class Controller:
         that offers are scored by `emitted`.
         """
         if not self.beliefs.is_offering(request, drafter):
+            self.beliefs.of(request, drafter).heard(spoke=True)
             self.beliefs.observe(request, drafter, num_guessed, num_accepted, branch=branch)
         seconds, token_seconds = self._bought.pop(request, (0.0, 0.0))
         self.allowance.spend(-min(seconds, num_accepted * token_seconds))
+
+    def observe_silence(self, request: int, drafter: str) -> None:
+        """A costly drafter was asked, and had no guess."""
+        self.beliefs.of(request, drafter).heard(spoke=False)
+        self._bought.pop(request, None)
 
     def observe_silent(
         self, request: int, drafter: str, num_guessed: int, num_matched: int
@@ -160,7 +171,9 @@ class Controller:
             least = 0.0 if is_costly else least_gain
             for width in self._widths(standing):
                 gains = estimate.gains(depth, width, words, least)
-                lines.append(Line(name, width, gains, is_costly))
+                if is_costly and estimate.speaking < 1:
+                    gains = [gain * estimate.speaking for gain in gains]
+                lines.append(Line(name, width, gains, is_costly, candidate.num_parts))
         return lines
 
     def _widths(self, standing: Standing) -> range:
@@ -192,10 +205,12 @@ class Controller:
     def _chosen(
         self,
         standings: Sequence[Standing],
+        allocator: Allocator,
         allocation: Allocation,
         reason: Reason,
         probe_idx: int | None = None,
     ) -> list[Choice]:
+        price = allocator.price_of(allocation)
         choices = []
         for idx, (standing, share) in enumerate(zip(standings, allocation.shares, strict=True)):
             line = share.line
@@ -207,6 +222,7 @@ class Controller:
                 share.tokens,
                 allocation.seconds,
                 Reason.PROBE if idx == probe_idx else why,
+                share.tokens - 1 - share.num_nodes * price,
             )
             self._choices[standing.request] = choice
             choices.append(choice)

@@ -25,14 +25,6 @@ _PRECISION: Final = 0.02  # to which calibration wants to know each size
 CALIBRATION_SIZES: Final = (1, 2, 3, 4, 6, 9, 16, 32)
 
 
-def calibration_sizes(max_num_tokens: int) -> tuple[int, ...]:
-    """Sizes to measure where a pass holds up to `max_num_tokens`: dense at first, then doubling."""
-    sizes = [size for size in CALIBRATION_SIZES if size < max_num_tokens]
-    while sizes and 2 * sizes[-1] < max_num_tokens:
-        sizes.append(2 * sizes[-1])
-    return (*sizes, max_num_tokens)
-
-
 def _is_known(seconds: Sequence[float]) -> bool:
     """Whether the median's standard error is small: 1.25 σ / √n, with σ from the middle half."""
     ordered, quarter = sorted(seconds), len(seconds) // 4
@@ -64,6 +56,7 @@ class CostCurve:
         self._streaks = [0] * len(ordered)  # large surprises in a row, by their sign
         self._num_seen = [0] * len(ordered)
         self._num_passes = 0
+        self._unseen: set[int] = set()  # sizes that were neither calibrated nor met in a pass
         self._log_speed, self._speed = 0.0, 1.0
         self._raw_shape = seconds
         self._shape: list[float] = []
@@ -136,22 +129,47 @@ class CostCurve:
 
     def observe(self, num_tokens: int, seconds: float) -> float:
         """A pass over `num_tokens` took `seconds`; returns the surprise in log seconds."""
+        while num_tokens > self._sizes[-1]:
+            self._append(2 * self._sizes[-1])
         surprise = math.log(max(seconds, 1e-9) / self.seconds(num_tokens))
-        if num_tokens > self._sizes[-1]:
-            return surprise
         near = self._neighbours(num_tokens)
         self._count(near)
-        for idx, weight in near:
-            rate = self._shape_rate(idx, surprise) * weight * (1 - self._shares[idx])
-            self._log_shape[idx] += rate * clipped(surprise)
-        self._log_speed += _SPEED_RATE * clipped(surprise)
+        unseen = self._unseen.intersection(idx for idx, _ in near)
+        if unseen:
+            self._set(unseen, surprise)
+        else:
+            self._correct(near, clipped(surprise))
         self._refresh(idx for idx, _ in near)
         return surprise
+
+    def _correct(self, near: Iterable[tuple[int, float]], surprise: float) -> None:
+        for idx, weight in near:
+            rate = self._shape_rate(idx, surprise) * weight * (1 - self._shares[idx])
+            self._log_shape[idx] += rate * surprise
+        self._log_speed += _SPEED_RATE * surprise
+
+    def _set(self, unseen: Iterable[int], surprise: float) -> None:
+        """All that is known of a size nobody calibrated is its first pass."""
+        for idx in unseen:
+            self._log_shape[idx] += surprise
+        self._unseen.difference_update(unseen)
+
+    def _append(self, size: int) -> None:
+        """One more size, where the last slope leads until a pass near it is seen."""
+        seconds = self.seconds(size) / self._speed
+        self._unseen.add(len(self._sizes))
+        self._sizes.append(size)
+        self._log_shape.append(math.log(seconds))
+        self._raw_shape.append(seconds)
+        self._shape.append(seconds)
+        self._shares.append(0.0)
+        self._streaks.append(0)
+        self._num_seen.append(0)
 
     def _shape_rate(self, idx: int, surprise: float) -> float:
         """A size seen often moves slowly, unless large surprises come in a row and agree."""
         streak = self._streaks[idx]
-        if abs(surprise) < MOST_SURPRISE:
+        if abs(surprise) < MOST_SURPRISE:  # it comes clipped
             streak = 0
         elif surprise > 0:
             streak = max(streak, 0) + 1

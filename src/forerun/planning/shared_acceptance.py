@@ -10,6 +10,7 @@ from forerun.planning.hit_rate import FixedRate, SteadyRate
 # Before anything was seen: hopeful enough to try, and forgotten after a few trials.
 _FIRST_GUESS: Final = FixedRate(0.65)
 _SIBLING_GUESS: Final = FixedRate(0.15)  # holds where all siblings before it missed
+_SPEAKING_GUESS: Final = FixedRate(0.9)  # has a guess when asked, once it had none
 _HOPE: Final = 2.0  # trials that this counts for
 _LIKENESS: Final = 8.0  # how far one kind of guess speaks for the next, in trials
 _MEMORY: Final = 200
@@ -23,6 +24,8 @@ class SharedAcceptance:
         self._siblings = [SteadyRate(_FIRST_GUESS, _HOPE, _MEMORY)]
         self.again = SteadyRate(self._siblings[0], _LIKENESS, _MEMORY)
         self.deeper = SteadyRate(self.again, _LIKENESS, _MEMORY)
+        self.speaking = SteadyRate(_SPEAKING_GUESS, _HOPE, _MEMORY)
+        self.was_silent = False
         self.of_first, self.of_deeper = Evidence(), Evidence()
 
     def sibling(self, rank: int) -> SteadyRate:

@@ -237,8 +237,10 @@ class Controlled:
         self._controller.observe_pass(num_tokens, num_requests, seconds)
 
     def emitted(self, slot: Slot, ask: Ask, num_guessed: int, num_accepted: int) -> None:
-        if ask.drafter is not None:
+        if ask.drafter is not None and num_guessed:
             self._controller.observe_verified(slot.request, ask.drafter, num_guessed, num_accepted)
+        elif ask.drafter is not None:
+            self._controller.observe_silence(slot.request, ask.drafter)
         end = slot.position + num_accepted + 1
         self._controller.emitted(slot.request, range(slot.position, end))
 

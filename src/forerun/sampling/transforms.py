@@ -10,7 +10,8 @@ at the edge of top-k and top-p, go to the lowest id.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,7 +21,8 @@ import numpy.typing as npt
 from forerun.errors import InvalidDistribution, InvalidOption
 from forerun.types import FloatArray, IntArray, SamplingParams
 
-_ENOUGH: Final = 512
+# Sorting takes time, so top-p looks at the likeliest tokens first: these nearly always are enough.
+_LEAST_PROBS: Final = (1e-3, 1e-5, 0.0)
 
 Logits = npt.NDArray[np.float64]
 Probs = npt.NDArray[np.float64]
@@ -52,13 +54,28 @@ def served_logits(
     logits = _mask(logits, params, context, eos_token_ids)
     with np.errstate(over="ignore", invalid="ignore"):  # `_max` refuses what overflowed
         logits = _penalise(logits, params, context)
-    logits = logits - _max(logits)
+    logits -= _max(logits)
     if params.temperature == 0:
         return _only(logits, int(np.argmax(logits)))
-    logits = logits / params.temperature
+    if params.temperature != 1:
+        logits /= params.temperature
     for keep in _truncations(params):
-        logits = np.where(keep(logits), logits, -np.inf)
+        logits[~keep(logits)] = -np.inf
     return logits
+
+
+def ranked_logits(
+    raw_logits: FloatArray,
+    params: SamplingParams,
+    context: Context,
+    eos_token_ids: Sequence[int] = (),
+) -> FloatArray:
+    """Logits [V] of which the largest is what temperature 0 serves: the raw ones, not even
+    copied, where the options leave them alone."""
+    if params.changes_logits or len(context.output) < params.min_tokens:
+        return served_logits(raw_logits, params.before_argmax, context, eos_token_ids)
+    _check(raw_logits)
+    return raw_logits
 
 
 def served_probs(
@@ -89,15 +106,18 @@ def log_probs(raw_logits: FloatArray) -> Logits:
 
 
 def _checked(raw_logits: FloatArray) -> Logits:
+    _check(raw_logits)
+    return raw_logits.astype(np.float64)
+
+
+def _check(raw_logits: FloatArray) -> None:
     if raw_logits.ndim != 1 or raw_logits.size == 0:
         raise InvalidDistribution(f"logits have shape {raw_logits.shape}; give one row [V].")
-    logits = raw_logits.astype(np.float64)
-    top = logits.max()  # NaN propagates
-    if not np.isfinite(top):
+    top = float(raw_logits.max())  # NaN propagates
+    if not math.isfinite(top):
         raise InvalidDistribution(
             f"the largest logit is {top}; the model's output is broken, check its weights."
         )
-    return logits
 
 
 def _max(logits: Logits) -> float:
@@ -178,24 +198,19 @@ def _top_k(logits: Logits, k: int) -> npt.NDArray[np.bool_]:
 
 def _top_p(logits: Logits, top_p: float) -> npt.NDArray[np.bool_]:
     """The shortest run of most probable tokens whose probabilities reach `top_p`."""
-    probs = softmax(logits)
+    alive = np.flatnonzero(logits > -np.inf)
+    logits_alive = logits[alive]
+    probs = softmax(logits_alive)
     keep = np.zeros(len(logits), np.bool_)
-    for candidates in _likeliest(logits):
-        order = candidates[np.argsort(-logits[candidates], kind="stable")]  # ties: lowest id first
+    for least in _LEAST_PROBS:
+        likely = np.flatnonzero(probs >= least)
+        order = likely[np.argsort(-logits_alive[likely], kind="stable")]  # ties: lowest id first
         reached = np.cumsum(probs[order])
         num_kept = int(np.searchsorted(reached, top_p, side="left")) + 1
-        if num_kept <= len(order) or len(order) == len(logits):
-            keep[order[:num_kept]] = True
+        if num_kept <= len(order) or len(order) == len(alive):
+            keep[alive[order[:num_kept]]] = True
             break
     return keep
-
-
-def _likeliest(logits: Logits) -> Iterator[IntArray]:
-    """The tokens above the 512th best, which nearly always are enough, then all of them."""
-    if len(logits) > _ENOUGH:
-        edge = np.partition(logits, -_ENOUGH)[-_ENOUGH]
-        yield np.flatnonzero(logits > edge)
-    yield np.arange(len(logits))
 
 
 def _only(logits: Logits, token: int) -> Logits:

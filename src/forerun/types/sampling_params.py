@@ -139,6 +139,12 @@ class SamplingParams:
         return replace(self, **changes)
 
     @cached_property
+    def changes_logits(self) -> bool:
+        """Whether bias, masks or penalties do; `min_tokens` does so for a while."""
+        penalties = (self.repetition_penalty - 1, self.presence_penalty, self.frequency_penalty)
+        return bool(self.logit_bias) or self.allowed_token_ids is not None or any(penalties)
+
+    @cached_property
     def before_argmax(self) -> SamplingParams:
         """The same bias, masks and penalties, with all that narrows the distribution left out."""
         return self.with_(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)

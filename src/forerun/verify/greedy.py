@@ -6,11 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from forerun.sampling import Logits
-from forerun.types import Proposal, Verdict
+from forerun.types import FloatArray, Proposal, Verdict
 from forerun.verify.matching import match
 
 
-def greedy(proposal: Proposal, logits_at: Callable[[int], Logits]) -> Verdict:
+def greedy(proposal: Proposal, logits_at: Callable[[int], FloatArray]) -> Verdict:
     """Temperature 0 by itself: the lowest id among equals, no noise, no q."""
     return match(proposal, lambda node: int(np.argmax(logits_at(node))))
