@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 
 class ForerunError(Exception):
@@ -59,7 +60,12 @@ class RequestTooLarge(ForerunError, ValueError):
 
 
 class RequestFailed(ForerunError, RuntimeError):
-    """One request could not go on; its cause is attached, and others never noticed."""
+    """One request could not go on; its cause is attached, and others never noticed.
+
+    From `LLM.generate`, `outputs` has the answer to each prompt, None where one failed.
+    """
+
+    outputs: Sequence[Any] = ()
 
 
 class EngineOverloaded(ForerunError, RuntimeError):

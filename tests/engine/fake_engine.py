@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import cast
 
-from forerun.cache import BlockTable, KVCache, PagePool
+from forerun.cache import BlockTable, KVCache
 from forerun.engine.next_pass import Grant
 from forerun.engine.scheduler import Schedule, Scheduler
 from forerun.engine.scheduler_limits import SchedulerLimits
@@ -82,54 +82,14 @@ class FakeRequest:
         return tokens
 
 
-class FakeDraft:
-    """A draft cache: all known tokens of a request once it guesses, and its guesses."""
-
-    def __init__(self, num_pages: int, page_size: int) -> None:
-        self.pool = PagePool(num_pages, page_size)
-        self.tables: dict[int, BlockTable] = {}
-        self.num_pages = num_pages
-
-    @property
-    def num_free(self) -> int:
-        return self.pool.num_free
-
-    def pages_for(self, num_rows: int) -> int:
-        return self.pool.pages_for(num_rows)
-
-    def num_missing(self, request_id: int, num_rows: int) -> int:
-        table = self.tables.get(request_id)
-        return table.num_missing(num_rows) if table else self.pool.pages_for(num_rows)
-
-    def seat(self, request_id: int) -> None:
-        self.tables[request_id] = BlockTable(self.pool, self)
-
-    def unseat(self, request_id: int) -> None:
-        self.tables.pop(request_id).free()
-
-    def reach(self, request_id: int, num_rows: int) -> None:
-        table = self.tables[request_id]
-        table.reserve(max(0, num_rows - table.length))
-
-    def cut(self, request_id: int, num_rows: int) -> None:
-        table = self.tables[request_id]
-        table.truncate_to(min(table.length, num_rows))
-
-    def move_rows(self, _sources: IntArray, _targets: IntArray) -> None:
-        raise AssertionError("no draft page is shared")
-
-
 class FakeEngine:
     """Steps as the engine does: schedule, reserve, write, keep, publish, remove."""
 
-    def __init__(
-        self, limits: SchedulerLimits, num_pages: int, page_size: int, num_draft_pages: int = 0
-    ) -> None:
+    def __init__(self, limits: SchedulerLimits, num_pages: int, page_size: int) -> None:
         kernels = cast(Kernels, ValueKernels())
         self.cache = KVCache(kernels, AttentionShape(1, 1, 2), 1, num_pages, page_size)
-        self.drafts = [FakeDraft(num_draft_pages, page_size)] if num_draft_pages else []
         self.requests: dict[int, FakeRequest] = {}
-        self.scheduler = Scheduler(limits, TargetPool(self.cache, self.requests), self.drafts)
+        self.scheduler = Scheduler(limits, TargetPool(self.cache, self.requests))
         self.finished: list[FakeRequest] = []
         self.num_computed = 0  # rows written for known tokens
         self._num_added = 0
@@ -172,9 +132,6 @@ class FakeEngine:
 
     def _reserve(self, grant: Grant) -> int:
         request = self.requests[grant.request_id]
-        if grant.num_guesses:
-            for draft in self.drafts:
-                draft.reach(request.id, request.num_tokens + grant.num_guesses)
         start = request.table.reserve(grant.num_tokens + grant.num_guesses)
         self._write(request, start, [GARBAGE] * (grant.num_tokens + grant.num_guesses))
         return start
@@ -212,11 +169,8 @@ class FakeEngine:
         request.tokens.append(row % VOCAB)
         certain = range(grant.num_tokens)
         request.table.keep(start, (*certain, *(grant.num_tokens + offset for offset in held)))
-        for draft in self.drafts:
-            draft.cut(request.id, request.num_tokens - 1)
 
     def assert_nothing_is_held(self) -> None:
         assert self.scheduler.is_idle
         assert not self.requests
-        for pool in (self.cache.pool, *(draft.pool for draft in self.drafts)):
-            assert pool.num_free == pool.num_pages
+        assert self.cache.pool.num_free == self.cache.pool.num_pages

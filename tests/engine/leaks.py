@@ -14,8 +14,8 @@ def assert_nothing_is_held(llm: LLM) -> None:
     assert core.cache.pool.num_free == core.cache.pool.num_pages
     if core.speculation is None:
         return
-    for pool in core.speculation.pools:
-        assert pool.num_free == pool.num_pages
+    for model in core.speculation.models:
+        assert model.num_free == model.num_pages
     for drafter in core.speculation.drafters.drafters.values():
         _assert_empty(drafter)
 

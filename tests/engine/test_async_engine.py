@@ -186,6 +186,8 @@ def test_one_too_many_is_refused(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> N
             engine.stream("abc", PARAMS)
         with pytest.raises(EngineOverloaded):
             await engine.generate("abc", PARAMS.with_(n=3))
+        with pytest.raises(InvalidOption, match="n=11 is not allowed, as 10 requests may run"):
+            await engine.generate("abc", PARAMS.with_(n=11))
         answers.pop().cancel()
         answers.append(engine.stream("abc", PARAMS))  # somebody left
         gate.is_open.set()
@@ -410,6 +412,75 @@ def test_a_loop_that_closes_takes_its_streams_along(llm: LLM, plain: LLM) -> Non
     assert_nothing_is_held(llm)
 
 
+def test_a_loop_that_closes_before_an_event_is_read(
+    llm: LLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine told it of an event, and nobody came for it any more."""
+    gate = Gate(llm, monkeypatch)
+    engine = AsyncEngine(llm)
+    kept = []
+
+    async def forgetful() -> None:
+        kept.append(engine.stream("abc", PARAMS.with_(max_tokens=200)))
+        gate.is_open.set()
+        while not kept[0]._mailbox._is_announced:
+            await asyncio.sleep(0.001)
+        gate.is_open.clear()
+
+    asyncio.run(forgetful())
+    gate.is_open.set()
+    asyncio.run(engine.shutdown())
+    assert llm.metrics()["requests"] == {"abort": 1}
+    assert_nothing_is_held(llm)
+
+
+@pytest.mark.parametrize("way", ["cancel", "aclose"])
+def test_a_stream_closed_by_another_task_ends_for_its_reader(
+    llm: LLM, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    gate = Gate(llm, monkeypatch)
+
+    async def body(engine: AsyncEngine) -> None:
+        answer = engine.stream("abc", PARAMS.with_(max_tokens=200))
+        reader = asyncio.ensure_future(text_of(answer))
+        await gate.reached()
+        if way == "aclose":
+            await answer.aclose()
+        else:
+            answer.cancel()
+        done, _ = await asyncio.wait([reader], timeout=5)
+        gate.is_open.set()
+        assert done
+        assert await reader == ""
+
+    assert served(llm, body)["requests"] == {"abort": 1}
+
+
+def test_leaving_the_context_of_a_stream_ends_it(llm: LLM) -> None:
+    async def body(engine: AsyncEngine) -> None:
+        async with engine.stream("abc", PARAMS.with_(max_tokens=200)) as answer:
+            async for _ in answer:
+                break
+        assert [event async for event in answer] == []
+
+    assert served(llm, body)["requests"] == {"abort": 1}
+
+
+def test_the_prefix_cache_is_reset_between_two_steps(llm: LLM) -> None:
+    prompt = [idx % 30 for idx in range(60)]
+
+    async def body(engine: AsyncEngine) -> None:
+        first = await engine.generate(prompt, PARAMS)
+        busy = engine.stream("abc", PARAMS.with_(max_tokens=100))
+        await engine.reset_prefix_cache()
+        again = await engine.generate(prompt, PARAMS)
+        assert again.num_cached_tokens == 0
+        assert again.outputs[0].token_ids == first.outputs[0].token_ids
+        assert await text_of(busy)
+
+    served(llm, body)
+
+
 def test_bad_requests_are_refused_at_once(llm: LLM) -> None:
     async def body(engine: AsyncEngine) -> None:
         options: list[Any] = [{"priority": 1000}, {"cache_salt": 1}]
@@ -420,6 +491,8 @@ def test_bad_requests_are_refused_at_once(llm: LLM) -> None:
             engine.stream("abc", PARAMS.with_(n=2))
         with pytest.raises(RequestTooLarge):
             await engine.generate("abc", PARAMS.with_(max_tokens=1000))
+        with pytest.raises(InvalidOption, match="is no prompt"):
+            engine.stream([1.5], PARAMS)  # type: ignore[list-item]
 
     assert served(llm, body)["requests"] == {}
 

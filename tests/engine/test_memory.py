@@ -20,8 +20,8 @@ PARAMS = SamplingParams(temperature=0.8, seed=1, max_tokens=30, ignore_eos=True)
 def cache_bytes(llm: LLM) -> int:
     """All K and V arrays that the engine holds."""
     core = llm.engine.core
-    drafts = core.speculation.pools if core.speculation else ()
-    stores = [core.cache.store, *(draft.model._cache.store for draft in drafts)]  # type: ignore[attr-defined]
+    drafts = core.speculation.models if core.speculation else ()
+    stores = [core.cache.store, *(draft._cache.store for draft in drafts)]
     return sum(int(store.k.nbytes + store.v.nbytes) for store in stores)
 
 
@@ -47,8 +47,8 @@ def test_the_caches_stay_within_the_memory(
     assert 700_000 - page_bytes < cache_bytes(llm) <= 700_000
     assert len(llm.generate(["abc", "cab"], PARAMS)[1].outputs[0].token_ids) == 30
     assert core.cache.pool.num_free == core.cache.pool.num_pages
-    for pool in core.speculation.pools if core.speculation else ():
-        assert pool.num_free == pool.num_pages
+    for model in core.speculation.models if core.speculation else ():
+        assert model.num_free == model.num_pages
 
 
 def test_a_slot_is_a_row(tiny_path: Path, plain: LLM) -> None:
@@ -109,12 +109,31 @@ def test_one_that_is_refused_leaves_no_other_behind(plain: LLM) -> None:
     assert plain.engine.core.scheduler.is_idle
 
 
-def test_more_than_the_pool_is_refused(tiny_path: Path) -> None:
-    llm = LLM(tiny_path, max_model_len=256, kv_cache_memory="50KB", kernels="reference")
-    num_pages = llm.engine.core.cache.pool.num_pages
-    with pytest.raises(RequestTooLarge, match=f"the whole cache has {num_pages}"):
-        llm.generate("abc", PARAMS.with_(max_tokens=200))
-    assert llm.engine.is_idle
+def test_a_length_that_the_memory_cannot_hold_is_refused_at_start(tiny_path: Path) -> None:
+    options: dict[str, Any] = {"kv_cache_memory": "50KB", "kernels": "reference"}
+    for backend in ("paged", "slotted"):
+        with pytest.raises(InvalidOption, match="max_model_len=256 does not fit"):
+            LLM(tiny_path, max_model_len=256, kv_cache_backend=backend, **options)
+    llm = LLM(tiny_path, max_model_len=120, **options)
+    output = llm.generate("abc", PARAMS.with_(max_tokens=None))[0].outputs[0]
+    assert len(output.token_ids) == 117
+
+
+@pytest.mark.parametrize("config", [None, {"method": "bigram", "adaptive": False}])
+def test_without_a_length_a_slot_is_what_the_memory_holds(tiny_path: Path, config: Any) -> None:
+    llm = LLM(
+        tiny_path,
+        speculative_config=config,
+        kv_cache_memory="50KB",
+        kv_cache_backend="slotted",
+        kernels="reference",
+    )
+    pool = llm.engine.core.cache.pool
+    assert pool.num_pages == 1
+    assert llm.max_model_len == pool.page_size == 50_000 // llm.model.row_bytes
+    results = llm.generate(["abc", "b"], PARAMS.with_(max_tokens=None))
+    lens = [len(result.outputs[0].token_ids) for result in results]
+    assert lens == [llm.max_model_len - 3, llm.max_model_len - 1]
 
 
 @pytest.fixture(scope="module")

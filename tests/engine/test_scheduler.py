@@ -13,15 +13,14 @@ import pytest
 from forerun.engine.next_pass import share_evenly
 from forerun.engine.page_promises import PagePromises
 from forerun.engine.scheduler_limits import SchedulerLimits
+from forerun.engine.target_pool import TargetPool
 from forerun.errors import InvalidOption, RequestTooLarge
-from tests.engine.fake_engine import FakeDraft, FakeEngine, FakeRequest
+from tests.engine.fake_engine import FakeEngine, FakeRequest
 
 
-def engine(
-    num_pages: int = 64, page_size: int = 4, num_draft_pages: int = 0, **limits: Any
-) -> FakeEngine:
+def engine(num_pages: int = 64, page_size: int = 4, **limits: Any) -> FakeEngine:
     given = {"max_model_len": 4096, "max_num_seqs": 4, "max_num_batched_tokens": 64} | limits
-    return FakeEngine(SchedulerLimits(**given), num_pages, page_size, num_draft_pages)
+    return FakeEngine(SchedulerLimits(**given), num_pages, page_size)
 
 
 def run_to_end(engine: FakeEngine, most: int = 10_000) -> int:
@@ -83,15 +82,6 @@ def test_guesses_shrink_and_never_preempt() -> None:
     assert schedule.preempted == ()
 
 
-def test_guesses_share_a_draft_cache_that_is_nearly_full() -> None:
-    """Of three draft pages each needs one for its known tokens; the first in rank gets the last."""
-    world = engine(num_draft_pages=3, headroom=0)
-    ids = [world.add([name] * 3, max_tokens=20).id for name in (1, 2)]
-    world.step()
-    schedule = world.step(wanted=dict.fromkeys(ids, 4))
-    assert [grant.num_guesses for grant in schedule.grants] == [4, 0]
-
-
 def test_two_prompts_share_what_decodes_leave() -> None:
     world = engine(max_num_batched_tokens=10)
     world.add([0], max_tokens=9)
@@ -103,7 +93,10 @@ def test_two_prompts_share_what_decodes_leave() -> None:
 
 
 def test_a_promise_replaces_the_one_before() -> None:
-    promises = PagePromises(FakeDraft(num_pages=4, page_size=2))
+    world = engine(num_pages=4, page_size=2)
+    for idx in (1, 2):
+        world.requests[idx] = FakeRequest(idx, (idx,), 1, world.cache.new_table())
+    promises = PagePromises(TargetPool(world.cache, world.requests))
     promises.promise(1, 4)
     assert promises.num_fitting(1, 0, 99) == 8
     promises.promise(1, 6)
@@ -159,25 +152,6 @@ def test_a_shared_prefix_counts_once_at_admission() -> None:
     world.step()
     second = world.add([1] * 108, max_tokens=2)
     assert world.step().admitted == (second.id,)
-
-
-def test_admission_waits_for_the_draft_cache_too() -> None:
-    world = engine(num_pages=64, num_draft_pages=6, headroom=0)
-    first, second = world.add([1] * 16, max_tokens=4), world.add([2] * 16, max_tokens=4)
-    assert world.step().admitted == (first.id,)
-    while first.id in world.requests:
-        assert world.step().admitted == ()
-    assert world.step().admitted == (second.id,)
-
-
-def test_a_request_too_long_for_the_draft_cache_runs_without_guesses() -> None:
-    world = engine(num_pages=64, num_draft_pages=3)
-    request = world.add([1] * 40, max_tokens=6)
-    num_guesses = 0
-    while world.requests:
-        num_guesses += sum(grant.num_guesses for grant in world.step({request.id: 4}).grants)
-    assert num_guesses == 0
-    world.assert_nothing_is_held()
 
 
 def test_nobody_is_admitted_past_one_that_ranks_higher() -> None:

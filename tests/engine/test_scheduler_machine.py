@@ -26,7 +26,6 @@ class SchedulerMachine(RuleBasedStateMachine):
         page_size=st.sampled_from([2, 3, 5, MAX_LEN]),
         max_num_seqs=st.integers(1, 4),
         num_more_tokens=st.integers(0, 12),
-        num_draft_pages=st.sampled_from([0, 3, NUM_PAGES]),
         ageing=st.integers(1, 20),
         headroom=st.sampled_from([0, 0, 4]),
     )
@@ -35,7 +34,6 @@ class SchedulerMachine(RuleBasedStateMachine):
         page_size: int,
         max_num_seqs: int,
         num_more_tokens: int,
-        num_draft_pages: int,
         ageing: int,
         headroom: int,
     ) -> None:
@@ -43,7 +41,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.limits = SchedulerLimits(MAX_LEN, max_num_seqs, max_num_tokens, ageing, headroom)
         num_pages = max(2, -(-NUM_PAGES * 2 // page_size))  # fewer rows than the requests want
         num_pages = max(num_pages, -(-MAX_LEN // page_size))
-        self.engine = FakeEngine(self.limits, num_pages, page_size, num_draft_pages)
+        self.engine = FakeEngine(self.limits, num_pages, page_size)
         self.tickets: dict[int, Ticket] = {}
         self.num_steps = 0
         self.first: int | None = None  # the first in rank of all, and since when

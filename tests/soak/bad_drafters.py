@@ -34,7 +34,9 @@ class Throwing:
 
     def propose(self, requests: Sequence[RequestView], budgets: Sequence[Budget]) -> list[Proposal]:
         self._maybe_throw()
-        return self._drafter.propose(requests, budgets)
+        proposals = self._drafter.propose(requests, budgets)
+        self._maybe_throw()
+        return proposals
 
     def commit(self, request: RequestView, verdict: Verdict) -> None:
         self._drafter.commit(request, verdict)

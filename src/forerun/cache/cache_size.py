@@ -36,9 +36,11 @@ class CacheSize:
         """The largest that `num_bytes` pay for.
 
         `row_bytes` has one entry for each model whose cache comes out of this memory: target
-        and draft caches get the same number of rows, so that neither waits for the other.
+        and draft caches get the same number of rows, so that neither waits for the other. Where
+        not even one slot of `row_len` fits, it is as long as the memory allows.
         """
-        page_size = page_size_of(backend, row_len)
+        num_rows = max(1, num_bytes // sum(row_bytes))
+        page_size = page_size_of(backend, min(row_len, num_rows))
         page_bytes = page_size * sum(row_bytes)
         if num_bytes < page_bytes:
             raise InvalidOption(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -17,7 +17,7 @@ from forerun.models.llama import LlamaModel
 from forerun.sampling import Context, served_logits
 from forerun.types import FloatArray, Proposal, Span, Tree, Verdict
 
-_CHUNK: Final = 256  # prompt tokens per pass, so that a long prompt does not need much memory
+_MAX_KNOWN: Final = 256  # known tokens fed per proposal, so that no prompt holds up a step for long
 
 
 @dataclass
@@ -26,18 +26,32 @@ class _Row:
 
     The cache holds the first `num_committed` tokens of the request, then the nodes of the latest
     proposal that were fed, in node order. What the request has beyond that is fed at the next
-    proposal: the whole prompt at first, and after a full accept the last guess, which was never
-    fed, together with the bonus token.
+    proposal: the prompt at first, and after a full accept the last guess, which was never fed,
+    together with the bonus token. A long prompt takes several proposals; `num_promised` rows are
+    kept for it meanwhile.
     """
 
     table: BlockTable
     num_committed: int = 0
+    num_promised: int = 0
+    is_kept_waiting: bool = False  # when it was asked last
+
+    @property
+    def num_missing(self) -> int:
+        """Pages for what it was promised."""
+        return self.table.num_missing(self.num_promised)
+
+    def cut(self, num_rows: int) -> None:
+        """Forget all that was fed behind the first `num_rows` tokens."""
+        self.num_committed = min(self.num_committed, num_rows)
+        self.table.truncate_to(self.num_committed)
 
 
 class DraftModel:
     """Batched over requests: one pass per level of the trees.
 
-    Rejected guesses are cut from the cache at commit; nothing is fed before it is needed.
+    Rejected guesses are cut from the cache at commit; nothing is fed before it is needed. Where
+    the cache is full, or a prompt is not yet read, it has nothing to say.
     """
 
     offers = False
@@ -66,6 +80,10 @@ class DraftModel:
             row.table.free()
 
     @property
+    def max_len(self) -> int:
+        return self._model.config.max_len
+
+    @property
     def num_pages(self) -> int:
         return self._cache.pool.num_pages
 
@@ -73,24 +91,25 @@ class DraftModel:
     def num_free(self) -> int:
         return self._cache.pool.num_free
 
-    def pages_for(self, num_rows: int) -> int:
-        return self._cache.pool.pages_for(num_rows)
+    def has_room_for(self, request: RequestView) -> bool:
+        """Whether it could guess for it now."""
+        row = self._rows.get(request.id)
+        num_tokens = len(request.tokens)
+        if row is None:
+            return self._cache.pool.pages_for(num_tokens) <= self.num_free
+        return row.table.num_missing(num_tokens) <= self.num_free
 
-    def num_missing(self, request_id: int, num_rows: int) -> int:
-        """Pages it would take to hold `num_rows` rows of a request, as far as its context goes."""
-        num_rows = min(num_rows, self._model.config.max_len)
-        row = self._rows.get(request_id)
-        return self.pages_for(num_rows) if row is None else row.table.num_missing(num_rows)
-
-    def seat(self, request_id: int) -> None:
-        """Nothing is fed before it is needed."""
+    def keeps_waiting(self, request: RequestView) -> bool:
+        """Whether it would have guessed, had there been room, or had it read all of the text."""
+        row = self._rows.get(request.id)
+        return row is not None and row.is_kept_waiting
 
     def unseat(self, request_id: int) -> None:
         """Preempted or gone: what it held is fed again when it is needed."""
         row = self._rows.get(request_id)
         if row is not None:
-            row.table.free()
-            row.num_committed = 0
+            row.cut(0)
+            row.num_promised = 0
 
     def propose(self, requests: Sequence[RequestView], budgets: Sequence[Budget]) -> list[Proposal]:
         try:
@@ -98,15 +117,21 @@ class DraftModel:
         except BaseException:
             for request in requests:  # whatever was fed half-way is forgotten
                 row = self._rows[request.id]
-                row.table.truncate_to(row.num_committed)
+                row.cut(row.num_committed)
             raise
 
     def _propose(
         self, requests: Sequence[RequestView], budgets: Sequence[Budget]
     ) -> list[Proposal]:
-        growths = [Growth(r, self._within(r, b)) for r, b in zip(requests, budgets, strict=True)]
-        growing = [pair for pair in zip(requests, growths, strict=True) if pair[1].level]
-        logits = self._catch_up([request for request, _ in growing])
+        for request in requests:  # it may be asked again, after another drafter or it itself threw
+            self._rows[request.id].cut(max(0, len(request.tokens) - 1))
+        within = self._let_in(requests, map(self._within, requests, budgets))
+        growths = [Growth(r, b) for r, b in zip(requests, within, strict=True)]
+        known = self._catch_up([r for r, g in zip(requests, growths, strict=True) if g.level])
+        growing = [(r, g) for r, g in zip(requests, growths, strict=True) if r.id in known]
+        logits = [known[request.id] for request, _ in growing]
+        for request_id in known:
+            self._rows[request_id].is_kept_waiting = False
         while growing:
             self._extend(growing, logits)
             growing = [(r, g) for r, g in growing if g.level and not g.is_full]
@@ -118,33 +143,54 @@ class DraftModel:
         """No deeper than the draft model's own context reaches; nothing after no text at all."""
         if not request.tokens:
             return Budget(0)
-        room = self._model.config.max_len - len(request.tokens) + 1
+        room = self.max_len - len(request.tokens) + 1
         depth = max(0, min(budget.depth, room))
-        return Budget(depth, budget.num_branches, budget.first_draw)
+        return replace(budget, depth=depth)
 
-    def _catch_up(self, requests: Sequence[RequestView]) -> list[FloatArray]:
-        """Feed what was committed since; the logits [V] after the last token of each request."""
-        found: dict[int, FloatArray] = {}
-        while len(found) < len(requests):
-            waiting = [request for request in requests if request.id not in found]
-            spans = [self._next_chunk(request) for request in waiting]
-            tables = [self._rows[request.id].table for request in waiting]
-            logits = iter(
-                self._model.forward(Plan.build(zip(spans, tables, strict=True)), self._cache)
-            )
-            for request, span in zip(waiting, spans, strict=True):
-                self._rows[request.id].num_committed += len(span)
-                if span.wanted:
-                    found[request.id] = next(logits)
-        return [found[request.id] for request in requests]
+    def _let_in(self, requests: Sequence[RequestView], budgets: Iterable[Budget]) -> list[Budget]:
+        """First come, first served: as deep as there are pages for, beside what is promised."""
+        left = self.num_free - sum(row.num_missing for row in self._rows.values())
+        within = []
+        for request, budget in zip(requests, budgets, strict=True):
+            row, num_tokens = self._rows[request.id], len(request.tokens)
+            left += row.num_missing
+            row.num_promised, row.is_kept_waiting = 0, budget.depth > 0
+            depth = budget.depth
+            while depth and row.table.num_missing(_num_rows(num_tokens, depth, budget)) > left:
+                depth -= 1
+            if depth:
+                row.num_promised = _num_rows(num_tokens, depth, budget)
+            left -= row.num_missing
+            within.append(replace(budget, depth=depth))
+        return within
 
-    def _next_chunk(self, request: RequestView) -> Span:
-        row = self._rows[request.id]
-        start = row.num_committed
-        chunk = request.tokens[start : start + _CHUNK]
-        row.table.reserve(len(chunk))
-        is_last = start + len(chunk) == len(request.tokens)
-        return Span.prompt_chunk(start, chunk, is_last=is_last)
+    def _catch_up(self, requests: Sequence[RequestView]) -> dict[int, FloatArray]:
+        """Feed what was committed since, at most `_MAX_KNOWN` tokens in all, the shortest first.
+
+        The logits [V] after the last token of each request, by id, where all of it is fed now.
+        """
+        left = max(_MAX_KNOWN, len(requests))
+        spans: dict[int, Span] = {}
+        for request in sorted(requests, key=self._num_behind):
+            row = self._rows[request.id]
+            start, end = row.num_committed, row.num_committed + left
+            chunk = request.tokens[start:end]
+            if chunk:
+                is_last = end >= len(request.tokens)
+                spans[request.id] = Span.prompt_chunk(start, chunk, is_last=is_last)
+                row.table.reserve(len(chunk))
+                left -= len(chunk)
+        if not spans:
+            return {}
+        pairs = [(span, self._rows[request_id].table) for request_id, span in spans.items()]
+        logits = self._model.forward(Plan.build(pairs), self._cache)
+        for request_id, span in spans.items():
+            self._rows[request_id].num_committed += len(span)
+        read = (request_id for request_id, span in spans.items() if span.wanted)
+        return dict(zip(read, logits, strict=True))
+
+    def _num_behind(self, request: RequestView) -> int:
+        return len(request.tokens) - self._rows[request.id].num_committed
 
     def _extend(
         self, growing: Sequence[tuple[RequestView, Growth]], logits: Sequence[FloatArray]
@@ -176,3 +222,8 @@ class DraftModel:
             span = Span(row.num_committed, proposal.tokens, Tree(proposal.tree.parents), new)
             rows.append(PlanRow.of(span, row.table, num_written))
         return list(self._model.forward(Plan(tuple(rows)), self._cache))
+
+
+def _num_rows(num_tokens: int, depth: int, budget: Budget) -> int:
+    """All known tokens, and all guesses but the deepest, which are never fed."""
+    return num_tokens + (depth - 1) * budget.num_branches

@@ -9,10 +9,11 @@ from typing import Any, Self
 
 from forerun.engine.engine_thread import EngineThread, Post
 from forerun.engine.events import StreamEvent
-from forerun.engine.intake import Prompt, params_for
+from forerun.engine.intake import params_for
 from forerun.engine.llm import LLM
 from forerun.engine.mailbox import Mailbox
 from forerun.engine.outputs import RequestOutput
+from forerun.engine.prompt import Prompt, as_prompt
 from forerun.engine.request import Request
 from forerun.engine.request_options import RequestOptions, SpeculationLike, is_whole
 from forerun.errors import InvalidOption
@@ -41,11 +42,12 @@ class AsyncEngine:
             )
         if step_timeout_s is not None and not step_timeout_s > 0:
             raise InvalidOption(f"step_timeout_s={step_timeout_s!r} is not allowed; give > 0.")
-        if llm.engine.owner is not None or not llm.engine.is_idle:
-            raise InvalidOption("this model still answers somebody else; let that end first.")
         self._llm = llm
-        max_num_open = llm.max_num_seqs + max_num_waiting
-        self._thread = EngineThread(llm.engine, max_num_open, step_timeout_s)
+        with llm.engine.turn:  # nobody asks it between the look and the claim
+            if llm.engine.owner is not None or not llm.engine.is_idle:
+                raise InvalidOption("this model still answers somebody else; let that end first.")
+            max_num_open = llm.max_num_seqs + max_num_waiting
+            self._thread = EngineThread(llm.engine, max_num_open, step_timeout_s)
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -99,7 +101,11 @@ class AsyncEngine:
         finally:
             for answer in answers:
                 answer.cancel()
-        return RequestOutput.of(prompt, [answer.request for answer in answers])
+        return RequestOutput.of(as_prompt(prompt), [answer.request for answer in answers])
+
+    async def reset_prefix_cache(self) -> None:
+        """Forget the rows of finished requests, so that the next prompt is computed whole."""
+        await asyncio.to_thread(self._llm.reset_prefix_cache)
 
     async def drain(self) -> None:
         """Take no more requests, and wait until those that were taken have ended."""
@@ -141,7 +147,13 @@ class AsyncEngine:
 
 
 class Answer(AsyncIterator[StreamEvent]):
-    """The events of one request. Whoever stops reading, for whatever reason, ends the request."""
+    """The events of one request; it ends when the stream is left, closed or dropped.
+
+    async with engine.stream("Once upon a time") as answer:
+        async for event in answer:
+            if enough(event):
+                break
+    """
 
     def __init__(self, request: Request, mailbox: Mailbox, thread: EngineThread) -> None:
         self.request = request
@@ -157,16 +169,31 @@ class Answer(AsyncIterator[StreamEvent]):
         except BaseException:  # it failed, or the reader was cancelled
             self.cancel()
             raise
+        if event is None:  # somebody else closed it
+            raise StopAsyncIteration
         self._is_over = event.output is not None
         return event
 
     def cancel(self) -> None:
-        """Nothing more is wanted; what it held is free before the next step."""
+        """Nothing more is wanted: whoever reads it comes to its end, and what the request held is
+        free before the next step."""
         self._is_over = True
+        self._mailbox.close()
         self._thread.leave(self.request)
 
     async def aclose(self) -> None:
         self.cancel()
 
-    def __del__(self) -> None:
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         self.cancel()
+
+    def __del__(self) -> None:
+        self._thread.leave(self.request)

@@ -21,7 +21,6 @@ from forerun.drafters import (
     RandomTokens,
     SuffixLookup,
 )
-from forerun.engine.draft_pool import DraftPool
 from forerun.engine.guarded_drafters import GuardedDrafters
 from forerun.engine.memory import CacheMemory
 from forerun.engine.metrics import Metrics
@@ -67,7 +66,7 @@ def build_core(target: Target, config: SpeculativeConfig | None) -> Core:
     trained = target.model.config.max_len
     row_len = (target.max_len or trained) + (config.max_nodes if config else 0)
     size = target.memory.size(row_len, [target.model, *drafts.values()])
-    max_len = target.max_len or min(trained, size.num_rows)
+    max_len = _checked_len(target.max_len or min(trained, size.num_rows), size)
     _warn_of_short_contexts(drafts, max_len)
     max_num_seqs = target.memory.max_num_seqs
     requests: dict[int, Request] = {}
@@ -75,16 +74,25 @@ def build_core(target: Target, config: SpeculativeConfig | None) -> Core:
         cache = target.model.new_cache(size.num_pages, size.page_size)
         speculation = None
         if config is not None:
-            speculation = _build_speculation(config, target, drafts, size, requests)
+            speculation = _build_speculation(config, target, drafts, size)
     except MemoryError:
         raise InvalidOption(
             f"there is no memory for {max_num_seqs} × {max_len} tokens; "
             f"lower max_model_len or max_num_seqs, or set kv_cache_memory."
         ) from None
     limits = SchedulerLimits(max_len, max_num_seqs, max(_PASS_TOKENS, max_num_seqs))
-    pools = speculation.pools if speculation else ()
-    scheduler = Scheduler(limits, TargetPool(cache, requests), pools)
+    scheduler = Scheduler(limits, TargetPool(cache, requests))
     return Core(target.model, cache, max_len, speculation, scheduler, requests, Metrics())
+
+
+def _checked_len(max_len: int, size: CacheSize) -> int:
+    """A context that one text could never fill would be a promise to nobody."""
+    if not 1 < max_len <= size.num_rows:
+        raise InvalidOption(
+            f"max_model_len={max_len} does not fit into kv_cache_memory, which holds "
+            f"{size.num_rows} tokens; lower the one or raise the other."
+        )
+    return max_len
 
 
 def _build_speculation(
@@ -92,7 +100,6 @@ def _build_speculation(
     target: Target,
     drafts: Mapping[str, LlamaModel],
     size: CacheSize,
-    requests: Mapping[int, Request],
 ) -> Speculation:
     """One drafter, or several among which the controller chooses."""
     vocab_size = target.model.config.vocab_size
@@ -109,11 +116,9 @@ def _build_speculation(
         drafters = {"merge": Merge(list(parts.values()))}
     elif config.method == "hybrid" and not config.adaptive:
         drafters = {"hybrid": Hybrid(list(parts.values()))}
-    reach = {name: model.config.max_len for name, model in drafts.items()}
-    guarded = GuardedDrafters(drafters, vocab_size, config.num_trees, reach)
-    asked_as = {part: part if part in drafters else next(iter(drafters)) for part in models}
-    pools = tuple(DraftPool(asked_as[part], models[part], requests) for part in models)
-    return Speculation(guarded, _planner(config, target, guarded), pools)
+    own = {name: model for name, model in models.items() if name in drafters}
+    guarded = GuardedDrafters(drafters, vocab_size, config.num_trees, own)
+    return Speculation(guarded, _planner(config, target, guarded), tuple(models.values()))
 
 
 def _planner(config: SpeculativeConfig, target: Target, drafters: GuardedDrafters) -> Planner:

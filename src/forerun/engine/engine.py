@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from threading import get_ident
 from typing import Any, Final
 
 from forerun.engine.request import Request
 from forerun.engine.step import Core, Round, step
+from forerun.engine.turn import Turn
 from forerun.errors import InvalidOption, RequestFailed
 
 NOBODY: Final = 0  # no thread has this number
@@ -28,16 +30,18 @@ class Stepped:
 
 
 class Engine:
-    """Whoever calls `step` runs a step for all; one thread at a time.
+    """Whoever calls `step` runs a step for all; threads take turns.
 
         add ──▶ step ──▶ … ──▶ finished or failed: it is gone
-                  └── abort, at any moment: it is gone
+                  └── abort, at any moment: it is gone when the step is over
 
-    What is gone holds no page, no seat and no drafter's memory.
+    What is gone holds no page, no seat and no drafter's memory. Engines that share a kernel set
+    share the `turn`, too.
     """
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: Core, turn: Turn | None = None) -> None:
         self.core = core
+        self.turn = turn or Turn()
         self.owner: int | None = None  # the thread that runs it; None: any may
 
     @property
@@ -51,20 +55,33 @@ class Engine:
 
     def add(self, requests: Sequence[Request]) -> None:
         """All of them or, if one is refused, none."""
-        if self.owner not in (None, get_ident()):
-            raise InvalidOption("this model is served by an AsyncEngine; ask that, or close it.")
-        self.check(requests)
-        for request in requests:
-            self.core.scheduler.add(request)
-            self.core.requests[request.id] = request
+        with self.turn:
+            if self.owner not in (None, get_ident()):
+                raise InvalidOption(
+                    "this model is served by an AsyncEngine; ask that, or close it."
+                )
+            self.check(requests)
+            for request in requests:
+                self.core.scheduler.add(request)
+                self.core.requests[request.id] = request
 
     def abort(self, request: Request) -> None:
-        """Forget a request that nobody waits for; nothing happens if it is gone already."""
+        """Forget a request that nobody waits for; nothing happens if it is gone already.
+
+        Never waits: a stream may be garbage collected in the middle of a step.
+        """
+        self.turn.post(partial(self._abort, request))
+
+    def _abort(self, request: Request) -> None:
         if request.id in self.core.requests:
             self._end(request, "abort")
 
     def step(self) -> Stepped:
         """Advance whoever is scheduled; a request that cannot go on ends, and the others do."""
+        with self.turn:
+            return self._step()
+
+    def _step(self) -> Stepped:
         began = time.perf_counter()
         try:
             rounds = step(self.core)
@@ -82,7 +99,7 @@ class Engine:
         return [self.core.requests[request_id] for request_id in self.core.scheduler.running]
 
     def _end_those_done(self) -> list[Request]:
-        done = [request for request in self._running() if request.is_finished or request.error]
+        done = [request for request in self._running() if request.is_over]
         for request in done:
             if request.error is not None:
                 request.error = failure(request.error)
@@ -105,11 +122,18 @@ class Engine:
 
     def _end(self, request: Request, outcome: str) -> None:
         """The target's pool looks its requests up, so the seat goes before the name."""
-        self.core.scheduler.remove(request.id)
-        if self.core.speculation is not None:
-            self.core.speculation.end(request)
-        del self.core.requests[request.id]
+        try:
+            self.core.scheduler.remove(request.id)
+            if self.core.speculation is not None:
+                self.core.speculation.end(request)
+        finally:
+            del self.core.requests[request.id]
         self.core.metrics.ended(outcome, request.stats.drafter_failures)
+
+    def reset_prefix_cache(self) -> None:
+        """From any thread, between two steps: whoever holds a page keeps it."""
+        with self.turn:
+            self.core.cache.prefixes.tree.clear()
 
     def snapshot(self) -> dict[str, Any]:
         """The metrics, and how full the engine is."""

@@ -14,7 +14,13 @@ from forerun.engine.mailbox import Mailbox
 from forerun.engine.request import Request
 from forerun.engine.step import Round
 from forerun.engine.watchdog import Watchdog
-from forerun.errors import EngineClosed, EngineHung, EngineOverloaded, ForerunError
+from forerun.errors import (
+    EngineClosed,
+    EngineHung,
+    EngineOverloaded,
+    ForerunError,
+    InvalidOption,
+)
 
 _MOMENT: Final = 0.05  # seconds
 
@@ -79,6 +85,11 @@ class EngineThread:
 
     def _check_room(self, num_posts: int) -> None:
         """Those who came and left during one long step count as well, lest they pile up."""
+        if num_posts > self._max_num_open:
+            raise InvalidOption(
+                f"n={num_posts} is not allowed, as {self._max_num_open} requests may run or wait; "
+                f"lower it, or raise max_num_waiting."
+            )
         num_open, num_come = len(self._open), len(self._arrivals)
         if max(num_open, num_come // 2) + num_posts > self._max_num_open:
             raise EngineOverloaded(
@@ -169,10 +180,11 @@ class EngineThread:
             self._changed.wait_for(self._has_work)
             arrivals, self._arrivals = self._arrivals, []
             leavers, self._leavers = self._leavers, []
-        for post in arrivals:
-            self._add(post)
-        for request in leavers:
-            self._engine.abort(request)
+        with self._engine.turn:  # when it is over, they are gone
+            for post in arrivals:
+                self._add(post)
+            for request in leavers:
+                self._engine.abort(request)
         with self._changed:
             self._changed.notify_all()
             return not (self._is_closing and self._is_empty())

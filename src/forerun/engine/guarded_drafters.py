@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import warnings
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Final
 
 import numpy as np
 
-from forerun.drafters import Budget, Drafter
+from forerun.drafters import Budget, Drafter, DraftModel
 from forerun.engine.request import Request
 from forerun.errors import InvalidProposal
 from forerun.types import Proposal, Verdict
+
+_LOG: Final = logging.getLogger("forerun")
 
 
 @dataclass(frozen=True)
@@ -21,13 +24,13 @@ class GuardedDrafters:
     """Drafters by name, each asked only for requests that allow it.
 
     Where one fails a request, that request goes on without guesses; `failures` counts by drafter,
-    and the first failure of each is worth a warning.
+    and the first failure of each is logged.
     """
 
     drafters: Mapping[str, Drafter]
     vocab_size: int
     num_parts: int = 1  # trees that one proposal may merge
-    reach: Mapping[str, int] = field(default_factory=dict)  # tokens that one can see, if limited
+    models: Mapping[str, DraftModel] = field(default_factory=dict)  # among them
     failures: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -36,11 +39,23 @@ class GuardedDrafters:
         return (name for name, drafter in self.drafters.items() if drafter.offers)
 
     def names_for(self, request: Request) -> Iterator[str]:
-        """Those that may guess for it, and can."""
+        """Those that may guess for it, and see that far."""
         num_tokens = len(request.tokens)
         for name in self.drafters:
-            if request.may_ask(name) and num_tokens <= self.reach.get(name, num_tokens):
+            model = self.models.get(name)
+            if request.may_ask(name) and (model is None or num_tokens <= model.max_len):
                 yield name
+
+    def ready_for(self, request: Request) -> Iterator[str]:
+        """Of these, those that have room for it now."""
+        for name in self.names_for(request):
+            model = self.models.get(name)
+            if model is None or model.has_room_for(request):
+                yield name
+
+    def keeps_waiting(self, name: str, request: Request) -> bool:
+        """Whether its silence says nothing about its guesses."""
+        return name in self.models and self.models[name].keeps_waiting(request)
 
     def begin(self, request: Request) -> None:
         for name in self.names_for(request):
@@ -91,24 +106,27 @@ class GuardedDrafters:
             self.give_up(name, request, error)
             return Proposal.empty()
 
-    def attempt(self, name: str, request: Request, call: Callable[[], None]) -> None:
-        """What `name` does for one request may fail."""
+    def attempt(self, name: str, request: Request | None, call: Callable[[], None]) -> None:
+        """What `name` does for one request, or for all (None), may fail."""
         try:
             call()
         except Exception as error:
             self.give_up(name, request, error)
 
-    def give_up(self, name: str, request: Request, error: Exception) -> None:
-        """`name` failed this request, which goes on without guesses."""
-        request.drafter_failed = True
-        request.stats.drafter_failures += 1
+    def give_up(self, name: str, request: Request | None, error: Exception) -> None:
+        """`name` failed this request, which goes on without guesses. The first time it is logged:
+        a warning could be turned into an error, and others would suffer."""
+        if request is not None:
+            request.drafter_failed = True
+            request.stats.drafter_failures += 1
         self.failures[name] += 1
         if self.failures[name] == 1:
-            warnings.warn(
-                f"the drafter {name} failed ({type(error).__name__}: {error}); its request goes on "
-                f"without speculation, and further failures are only counted.",
-                RuntimeWarning,
-                stacklevel=4,
+            _LOG.warning(
+                "the drafter %s failed (%s: %s); %s, and further failures are only counted.",
+                name,
+                type(error).__name__,
+                error,
+                "its request goes on without speculation" if request else "nobody is the worse",
             )
 
 

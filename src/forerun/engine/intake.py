@@ -5,12 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import cast
-
-import numpy as np
 
 from forerun.cache import KVCache
 from forerun.engine.output_text import OutputText
+from forerun.engine.prompt import Prompt, as_prompt
 from forerun.engine.request import Request
 from forerun.engine.request_options import RequestOptions
 from forerun.engine.step import Core
@@ -18,8 +16,6 @@ from forerun.errors import InvalidOption, PromptTooLong, unknown_name
 from forerun.models.tokenizer import Tokenizer
 from forerun.sampling import fresh_seed
 from forerun.types import SamplingParams
-
-Prompt = str | Sequence[int]
 
 
 class Intake:
@@ -38,8 +34,8 @@ class Intake:
         self, prompt: Prompt, params: SamplingParams, options: RequestOptions
     ) -> list[Request]:
         """One request for each of the `n` answers."""
-        ids = self._tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
-        tokens = tuple(map(int, ids))
+        given = as_prompt(prompt)
+        tokens = tuple(self._tokenizer.encode(given)) if isinstance(given, str) else given
         self._check_prompt(tokens)
         self._check_params(params)
         self._check_drafter(options.speculation.drafter)
@@ -90,13 +86,6 @@ class Intake:
         if not self._drafters:
             raise InvalidOption(f"drafter {name!r} is not here: this engine does not speculate.")
         raise unknown_name("drafter", name, self._drafters)
-
-
-def as_batch(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
-    """One prompt or several; a prompt is text, or token ids in a list or an array."""
-    if isinstance(prompts, str) or (len(prompts) and isinstance(prompts[0], int | np.integer)):
-        return [cast(Prompt, prompts)]
-    return list(cast(Sequence[Prompt], prompts))
 
 
 def params_for(

@@ -11,15 +11,17 @@ from typing import Any, cast
 from forerun.engine.building import Target, build_core
 from forerun.engine.engine import Engine
 from forerun.engine.events import Narration, StreamEvent
-from forerun.engine.intake import Intake, Prompt, as_batch, params_for
+from forerun.engine.intake import Intake, params_for
 from forerun.engine.kernel_choice import Progress, choose_kernels
 from forerun.engine.memory import CacheMemory, parse_bytes
 from forerun.engine.outputs import RequestOutput
+from forerun.engine.prompt import Prompt, TextOrIds, as_batch
 from forerun.engine.request import Request
 from forerun.engine.request_options import RequestOptions, SpeculationLike
 from forerun.engine.speculative_config import AUTO, SpeculativeConfig
 from forerun.engine.step import Round
-from forerun.errors import InvalidOption
+from forerun.engine.turn import Turn
+from forerun.errors import InvalidOption, RequestFailed
 from forerun.kernels import Kernels
 from forerun.models.chat_template import Messages
 from forerun.models.llama import LlamaModel
@@ -67,12 +69,14 @@ class LLM:
         self.model = LlamaModel.load(checkpoint, kernels)
         max_len = _checked_len(max_model_len, self.model.config.max_len)
         self._target = Target(self.model, self.tokenizer, max_len, memory, cache_dir)
+        self._turn = Turn()  # for all that use this kernel set
         self._start(config)
 
     def _start(self, config: SpeculativeConfig | None) -> None:
-        core = build_core(self._target, config)
+        with self._turn:  # costs are measured by passes
+            core = build_core(self._target, config)
         self.max_model_len = core.max_len
-        self.engine = Engine(core)
+        self.engine = Engine(core, self._turn)
         self.intake = Intake(self.tokenizer, core)
         self._unread: dict[int, deque[Round]] = {}
 
@@ -91,14 +95,20 @@ class LLM:
         cache_salt: str | Sequence[str | None] | None = None,
         speculation: SpeculationLike | Sequence[SpeculationLike] = None,
     ) -> list[RequestOutput]:
-        """Answer one prompt or several; text or token ids. Options are for all, or a list."""
+        """Answer one prompt or several; options are for all, or a list.
+
+        A prompt is text or token ids; {"prompt": text} and {"prompt_token_ids": ids} will do.
+
+        A request that fails does not end the others: when all are over, `RequestFailed` is
+        raised, with the answers of the others in its `outputs`.
+        """
         batch = as_batch(prompts)
         params = params_for(len(batch), sampling_params)
         options = RequestOptions.each(len(batch), priority, cache_salt, speculation)
         groups = [self.intake.requests(*row) for row in zip(batch, params, options, strict=True)]
         for _ in self._run([request for group in groups for request in group]):
             pass
-        return [RequestOutput.of(*pair) for pair in zip(batch, groups, strict=True)]
+        return self._answers(batch, groups)
 
     def chat(
         self,
@@ -153,36 +163,65 @@ class LLM:
 
     def reset_prefix_cache(self) -> None:
         """Forget the rows of finished requests, so that the next prompt is computed whole."""
-        self.engine.core.cache.prefixes.tree.clear()
+        self.engine.reset_prefix_cache()
+
+    def _answers(
+        self, prompts: Sequence[TextOrIds], groups: Sequence[Sequence[Request]]
+    ) -> list[RequestOutput]:
+        """Of those that are over; if any failed, the others come with the error."""
+        errors = [next((r.error for r in group if r.error), None) for group in groups]
+        outputs = [
+            None if error else RequestOutput.of(prompt, group)
+            for prompt, group, error in zip(prompts, groups, errors, strict=True)
+        ]
+        found = [output for output in outputs if output is not None]
+        if len(found) == len(outputs):
+            return found
+        first = next(error for error in errors if error is not None)
+        failed = RequestFailed(
+            f"{len(outputs) - len(found)} of {len(outputs)} prompts failed; the answers to the "
+            f"others are in this error's `outputs`. The first: {first}"
+        )
+        failed.outputs = outputs
+        raise failed from (first.__cause__ or first)
 
     def _tell(self, requests: Sequence[Request]) -> Iterator[StreamEvent]:
         narration = Narration()
         for done in self._run(requests):
             yield narration.event(done)
+        for request in requests:
+            if request.error is not None:
+                raise request.error
 
     def _run(self, requests: Sequence[Request]) -> Iterator[Round]:
-        """Run requests to their end; a round of each as it comes.
+        """Run requests until all have finished or failed; a round of each as it comes.
 
-        Several of these may be under way (interleaved streams): whoever is asked runs a step for
-        all, and the rounds of others wait until they are asked for.
+        Several of these may be under way (interleaved streams, threads): whoever is asked runs a
+        step for all, and the rounds of others wait until they are asked for.
         """
         try:
-            self._unread |= {request.id: deque() for request in requests}
+            self._unread.update((request.id, deque()) for request in requests)
             self.engine.add(requests)
             while True:
                 for request in requests:
                     while unread := self._unread[request.id]:
                         yield unread.popleft()
-                    if request.error is not None:
-                        raise request.error
-                if all(request.is_finished for request in requests):
+                if all(request.is_over for request in requests):
                     return
-                for done in self.engine.step().rounds:
-                    self._unread[done.request.id].append(done)
+                self._step_for(requests)
         finally:
             for request in requests:
                 self._unread.pop(request.id, None)
                 self.engine.abort(request)
+
+    def _step_for(self, requests: Sequence[Request]) -> None:
+        """A step, unless another thread's has brought news while this one waited for its turn."""
+        with self._turn:
+            if any(self._unread[r.id] for r in requests) or all(r.is_over for r in requests):
+                return
+            for done in self.engine.step().rounds:
+                if (unread := self._unread.get(done.request.id)) is not None:
+                    unread.append(done)
 
 
 def _as_config(

@@ -20,6 +20,7 @@ class Mailbox:
         self._lock = Lock()
         self._news = asyncio.Event()
         self._is_announced = False
+        self._is_closed = False
         self._pending: StreamEvent | None = None
         self._error: Exception | None = None
 
@@ -36,13 +37,19 @@ class Mailbox:
             self._error = self._error or error
         self._announce()
 
-    async def take(self) -> StreamEvent:
-        """The next event, by the loop that made this mailbox."""
-        while True:
+    def close(self) -> None:
+        """Nothing more is read; whoever waits for an event gets None."""
+        self._is_closed = True
+        self._wake()
+
+    async def take(self) -> StreamEvent | None:
+        """The next event, by the loop that made this mailbox; None once it is closed."""
+        while not self._is_closed:
             self._news.clear()
             if (event := self._collect()) is not None:
                 return event
             await self._news.wait()
+        return None
 
     def _collect(self) -> StreamEvent | None:
         with self._lock:
@@ -55,8 +62,11 @@ class Mailbox:
     def _announce(self) -> bool:
         with self._lock:
             if self._is_announced:
-                return True
+                return not self._loop.is_closed()
             self._is_announced = True
+        return self._wake()
+
+    def _wake(self) -> bool:
         try:
             self._loop.call_soon_threadsafe(self._news.set)
         except RuntimeError:  # the loop is closed

@@ -22,11 +22,10 @@ class Grant:
 class NextPass:
     """Tokens and pages that are left, and what was granted."""
 
-    def __init__(self, num_tokens: int, target: Pool, drafts: Sequence[Pool]) -> None:
+    def __init__(self, num_tokens: int, target: Pool) -> None:
         self.num_tokens = num_tokens
         self.grants: dict[int, Grant] = {}
         self._target = PagePromises(target)
-        self._drafts = [PagePromises(pool) for pool in drafts]
 
     def has_page_for_next(self, request: Schedulable) -> bool:
         return self._target.num_fitting(request.id, request.num_rows, 1) == 1
@@ -46,10 +45,6 @@ class NextPass:
         shares = share_evenly(self.num_tokens, [wanted.get(r.id, 0) for r in guessing])
         for request, share in zip(guessing, shares, strict=True):
             num_guesses = self._target.num_fitting(request.id, request.num_rows + 1, share)
-            for draft in self._drafts:  # which holds all known tokens before the first guess
-                num_guesses = min(
-                    num_guesses, draft.num_fitting(request.id, request.num_tokens, share)
-                )
             if num_guesses > 0:
                 self._grant_guesses(request, num_guesses)
 
@@ -58,8 +53,6 @@ class NextPass:
         self.grants[request.id] = grant
         self.num_tokens -= num_guesses
         self._target.promise(request.id, request.num_rows + 1 + num_guesses)
-        for draft in self._drafts:
-            draft.promise(request.id, request.num_tokens + num_guesses)
 
 
 def num_behind(request: Schedulable) -> int:

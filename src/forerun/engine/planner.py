@@ -168,7 +168,7 @@ class Adaptive:
     def _candidates(self, request: Request, offers: Offers) -> tuple[Candidate, ...]:
         """Who may guess for a request, and how deep where that is known."""
         found = []
-        for name in self._drafters.names_for(request):
+        for name in self._drafters.ready_for(request):
             offer = offers.get((request.id, name))
             num_offered = None if offer is None else offer.depth
             found.append(Candidate(name, num_offered, self._drafters.num_parts))
@@ -193,7 +193,8 @@ class Adaptive:
         sizes = Counter(chain.from_iterable(proposal.tree.depths for proposal in proposals))
         level_sizes = [sizes[depth] for depth in range(1, len(sizes) + 1)]
         self._seconds += seconds
-        self._controller.observe_draft(drafter, len(proposals), level_sizes, seconds)
+        if level_sizes or drafter in self._drafters.offering:  # else it only read known text
+            self._controller.observe_draft(drafter, len(proposals), level_sizes, seconds)
 
     def observe_pass(self, num_tokens: int, num_requests: int, seconds: float) -> None:
         """Rounds that nobody looks at are to take no time of ours."""
@@ -216,7 +217,11 @@ class Adaptive:
             self._controller.observe_verified(
                 request.id, ask.drafter, num_guessed, emitted.num_accepted, branch
             )
-        elif ask.drafter is not None and ask.budget.depth > 0:
+        elif (
+            ask.drafter is not None
+            and ask.budget.depth > 0
+            and not self._drafters.keeps_waiting(ask.drafter, request)
+        ):
             self._controller.observe_silence(request.id, ask.drafter)
         self._controller.emitted(request.id, emitted.tokens)
 

@@ -87,3 +87,8 @@ class Request:
     @property
     def is_finished(self) -> bool:
         return self.finish_reason is not None
+
+    @property
+    def is_over(self) -> bool:
+        """Finished or failed."""
+        return self.is_finished or self.error is not None

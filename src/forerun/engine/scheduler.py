@@ -17,7 +17,7 @@ each request that runs ends, each that waits comes first some day, and nobody wa
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import count
 
@@ -41,12 +41,12 @@ class Schedule:
 
 
 class Scheduler:
-    """`drafts` are the caches of draft models: admission waits for them, nothing else does."""
+    """Looks at the target's cache alone: a draft model lets requests into its own cache itself,
+    where a lack of room costs guesses and never a seat."""
 
-    def __init__(self, limits: SchedulerLimits, target: Pool, drafts: Sequence[Pool] = ()) -> None:
+    def __init__(self, limits: SchedulerLimits, target: Pool) -> None:
         self._limits = limits
         self._target = target
-        self._drafts = tuple(drafts)
         self._waiting = RankedQueue()
         self._running = RankedQueue()
         self._arrivals = count()
@@ -86,13 +86,13 @@ class Scheduler:
         return True
 
     def schedule(self, wanted: Mapping[int, int]) -> Schedule:
-        """The next pass; `wanted` guesses by request id. Seats and unseats requests in the pools.
+        """The next pass; `wanted` guesses by request id. Seats and unseats requests in the pool.
 
         The rows of its grants can be reserved: the pages are there as long as nothing else
         takes any.
         """
         self._step_idx += 1
-        batch = NextPass(self._limits.max_num_batched_tokens, self._target, self._drafts)
+        batch = NextPass(self._limits.max_num_batched_tokens, self._target)
         preempted = self._advance_running(batch)
         admitted = [] if preempted else self._admit(batch)
         batch.share_guesses(list(self._running), wanted)
@@ -126,8 +126,7 @@ class Scheduler:
 
     def _leave(self, request_id: int) -> Ticket:
         ticket = self._running.remove(request_id)
-        for pool in (self._target, *self._drafts):
-            pool.unseat(request_id)
+        self._target.unseat(request_id)
         return ticket
 
     def _admit(self, batch: NextPass) -> list[int]:
@@ -135,26 +134,18 @@ class Scheduler:
         while self._waiting and batch.num_tokens and self._has_room(self._waiting.first):
             ticket = self._waiting.remove(self._waiting.first.id)
             self._running.add(ticket)
-            for pool in (self._target, *self._drafts):
-                pool.seat(ticket.request.id)
+            self._target.seat(ticket.request.id)
             batch.grant(ticket.request, min(num_behind(ticket.request), batch.num_tokens))
             admitted.append(ticket.request.id)
         return admitted
 
     def _has_room(self, newcomer: Schedulable) -> bool:
-        """Whether all its known tokens fit beside those that run, and all can grow a little.
-
-        Alone it only needs the target: a draft cache that is too small for it costs guesses.
-        """
+        """Whether all its known tokens fit beside those that run, and all can grow a little."""
         if len(self._running) == self._limits.max_num_seqs:
             return False
-        pools = (self._target, *self._drafts) if self._running else (self._target,)
-        together = (*self._running, newcomer)
-        return all(
-            sum(self._num_missing_soon(pool, request) for request in together) <= pool.num_free
-            for pool in pools
-        )
+        num_missing = sum(map(self._num_missing_soon, (*self._running, newcomer)))
+        return num_missing <= self._target.num_free
 
-    def _num_missing_soon(self, pool: Pool, request: Schedulable) -> int:
+    def _num_missing_soon(self, request: Schedulable) -> int:
         num_rows = min(request.max_num_tokens, request.num_tokens + self._limits.headroom)
-        return pool.num_missing(request.id, num_rows)
+        return self._target.num_missing(request.id, num_rows)

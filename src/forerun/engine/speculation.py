@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
+from forerun.drafters import DraftModel
 from forerun.engine.guarded_drafters import GuardedDrafters
 from forerun.engine.planner import NO_ASK, Ask, Planner
-from forerun.engine.pool import Pool
 from forerun.engine.request import Request
 from forerun.planning.choice import Company
 from forerun.types import Proposal, Verdict
@@ -24,11 +24,16 @@ class Speculation:
 
     drafters: GuardedDrafters
     planner: Planner
-    pools: tuple[Pool, ...] = ()  # the caches of draft models: admission looks at them, too
+    models: tuple[DraftModel, ...] = ()  # those of its drafters, and of their parts
 
     def begin(self, request: Request) -> None:
         """It has a seat now; it may have had one before."""
         self.drafters.begin(request)
+
+    def unseat(self, request: Request) -> None:
+        """It lost its seat, and with it its rows in the caches of draft models."""
+        for model in self.models:
+            model.unseat(request.id)
 
     def plan(self, requests: Sequence[Request], company: Company) -> list[Ask]:
         """What each request spends; nothing where nobody may guess."""
@@ -72,12 +77,23 @@ class Speculation:
             observe = partial(self.planner.observe_round, request, ask, proposal, emitted)
             self.drafters.attempt(_PLANNER, request, observe)
 
+    def observe_pass(self, num_tokens: int, num_requests: int, seconds: float) -> None:
+        observe = partial(self.planner.observe_pass, num_tokens, num_requests, seconds)
+        self.drafters.attempt(_PLANNER, None, observe)
+
+    def observe_step(self, num_requests: int, num_guesses: int, seconds: float) -> None:
+        observe = partial(self.planner.observe_step, num_requests, num_guesses, seconds)
+        self.drafters.attempt(_PLANNER, None, observe)
+
     def end(self, request: Request) -> None:
+        self.unseat(request)
         self.drafters.end(request)
-        self.planner.end(request)
+        self.drafters.attempt(_PLANNER, request, partial(self.planner.end, request))
 
     def _ask(self, name: str, requests: list[Request], asks: list[Ask]) -> list[Proposal]:
         began = time.perf_counter()
         answers = self.drafters.ask(name, requests, [ask.budget for ask in asks])
-        self.planner.observe_draft(name, answers, time.perf_counter() - began)
+        seconds = time.perf_counter() - began
+        observe = partial(self.planner.observe_draft, name, answers, seconds)
+        self.drafters.attempt(_PLANNER, None, observe)
         return answers

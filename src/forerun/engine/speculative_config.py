@@ -21,9 +21,9 @@ METHODS: Final[Mapping[str, str]] = {
     "unigram": "counts of single tokens in this text",
     "bigram": "counts of token pairs in this text",
     "random": "random tokens: a lower bound",
-    "hybrid": "the first of `methods` that has a guess",
+    "hybrid": "the one of `methods` that pays; if not adaptive, the first that has a guess",
     "merge": "the guesses of all `methods` in one tree",
-    "choice": "the one of `methods` that a request names; the first, if it names none",
+    "choice": "the one of `methods` that a request names; else the one that pays, or the first",
 }
 _COMBINED: Final = ("hybrid", "merge", "choice")
 MAX_NODES: Final = 512  # guesses in one round: far beyond what ever pays

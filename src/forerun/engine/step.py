@@ -70,7 +70,7 @@ def step(core: Core) -> list[Round]:
     rounds = commit(core, requests, asks, spans, proposals, verdicts, scores)
     if core.speculation is not None:
         num_guesses, seconds = sum(map(len, proposals)), time.perf_counter() - began
-        core.speculation.planner.observe_step(len(requests), num_guesses, seconds)
+        core.speculation.observe_step(len(requests), num_guesses, seconds)
     return rounds
 
 
@@ -89,6 +89,9 @@ def schedule(core: Core, wishes: Mapping[int, Ask]) -> Sequence[Grant]:
     """Seat whoever fits; guesses are the first thing to shrink when room is short."""
     chosen = core.scheduler.schedule({idx: ask.num_nodes for idx, ask in wishes.items()})
     core.metrics.preempted(len(chosen.preempted))
+    if core.speculation is not None:
+        for request_id in chosen.preempted:
+            core.speculation.unseat(core.requests[request_id])
     for request in (core.requests[request_id] for request_id in chosen.admitted):
         if request.num_cached_tokens is None:
             request.num_cached_tokens = request.table.length
@@ -127,7 +130,7 @@ def forward(core: Core, requests: Sequence[Request], spans: Sequence[Span]) -> l
     scores = score(core.model, core.cache, spans, [request.table for request in requests])
     if core.speculation is not None:
         num_tokens, seconds = sum(map(len, spans)), time.perf_counter() - began
-        core.speculation.planner.observe_pass(num_tokens, len(requests), seconds)
+        core.speculation.observe_pass(num_tokens, len(requests), seconds)
     return scores
 
 

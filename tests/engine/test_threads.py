@@ -1,0 +1,139 @@
+"""Several threads, or the garbage collector, use one `LLM`: every answer is what it is alone."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from forerun.cache import BlockTable
+from forerun.engine import LLM, AsyncEngine, step
+from forerun.types import SamplingParams
+from tests.engine.leaks import assert_nothing_is_held
+
+PARAMS = SamplingParams(temperature=0.8, seed=4, max_tokens=20, ignore_eos=True)
+PROMPTS = ["abc", "cab", "b", "the cat sat"]
+
+
+@pytest.fixture
+def llm(plain: LLM) -> LLM:
+    return plain.with_speculation({"method": "own_layers", "num_layers": 2, "adaptive": False})
+
+
+def tokens_of(llm: LLM, prompt: str, params: SamplingParams = PARAMS) -> tuple[int, ...]:
+    return llm.generate(prompt, params)[0].outputs[0].token_ids
+
+
+def in_threads(calls: list[Callable[[], Any]]) -> list[Any]:
+    """What each returned or raised."""
+    found: list[Any] = [None] * len(calls)
+
+    def run(idx: int) -> None:
+        try:
+            found[idx] = calls[idx]()
+        except BaseException as error:
+            found[idx] = error
+
+    threads = [threading.Thread(target=run, args=(idx,), daemon=True) for idx in range(len(calls))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    return found
+
+
+def test_threads_may_ask_one_llm(llm: LLM) -> None:
+    alone = [tokens_of(llm, prompt) for prompt in PROMPTS]
+
+    def ask_twice(prompt: str) -> list[tuple[int, ...]]:
+        return [tokens_of(llm, prompt) for _ in range(2)]
+
+    found = in_threads([lambda prompt=prompt: ask_twice(prompt) for prompt in PROMPTS])  # type: ignore[misc]
+    assert found == [[tokens, tokens] for tokens in alone]
+    assert_nothing_is_held(llm)
+
+
+def test_a_stream_may_be_closed_while_another_thread_runs_it(llm: LLM) -> None:
+    alone = tokens_of(llm, "abc")
+    left = llm.stream("cab", PARAMS.with_(max_tokens=200))
+    next(left)
+    found = in_threads([lambda: tokens_of(llm, "abc"), left.close])  # type: ignore[attr-defined]
+    assert found == [alone, None]
+    assert_nothing_is_held(llm)
+
+
+def test_twins_share_their_turns(llm: LLM, plain: LLM) -> None:
+    """Two engines on one kernel set, one of them with a thread of its own."""
+    alone = {prompt: tokens_of(plain, prompt) for prompt in PROMPTS}
+    assert llm.engine.turn is plain.engine.turn
+
+    async def ask(engine: AsyncEngine, prompt: str) -> tuple[int, ...]:
+        return (await engine.generate(prompt, PARAMS)).outputs[0].token_ids
+
+    async def main() -> None:
+        async with AsyncEngine(llm) as engine:
+            beside = asyncio.gather(*(asyncio.to_thread(tokens_of, plain, p) for p in PROMPTS))
+            served = asyncio.gather(*(ask(engine, prompt) for prompt in PROMPTS))
+            assert await beside == await served == list(alone.values())
+
+    asyncio.run(main())
+    assert_nothing_is_held(llm)
+
+
+def test_the_prefix_cache_is_never_reset_in_the_middle_of_a_step(
+    llm: LLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread wants to while a request is given the pages that it found."""
+    prompt = [1] * 40
+    llm.generate(prompt, PARAMS)
+    adopt, threads = BlockTable.adopt, list[threading.Thread]()
+
+    def adopting(*args: Any) -> None:
+        threads.append(threading.Thread(target=llm.reset_prefix_cache))
+        threads[-1].start()
+        threads[-1].join(0.2)
+        adopt(*args)
+
+    monkeypatch.setattr(BlockTable, "adopt", adopting)
+    assert llm.generate([*prompt, 2], PARAMS)[0].num_cached_tokens == 40
+    for thread in threads:
+        thread.join()
+    assert_nothing_is_held(llm)
+
+
+class Cycle:
+    """Keeps a stream until the garbage collector comes, as a traceback does."""
+
+    def __init__(self, kept: object) -> None:
+        self.kept = kept
+        self.me = self
+
+
+@pytest.mark.parametrize("place", ["plan", "schedule", "propose", "spans_of", "forward", "commit"])
+def test_a_stream_may_be_collected_in_the_middle_of_a_step(
+    llm: LLM, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = tokens_of(llm, "abc")
+    dropped = llm.stream("cab", PARAMS.with_(max_tokens=200))
+    next(dropped)
+    function = getattr(step, place)
+
+    def collecting(*args: Any) -> Any:
+        gc.collect()
+        return function(*args)
+
+    gc.collect()
+    gc.disable()
+    try:
+        Cycle(dropped)
+        del dropped
+        monkeypatch.setattr(step, place, collecting)
+        assert tokens_of(llm, "abc") == alone
+    finally:
+        gc.enable()
+    assert_nothing_is_held(llm)
+    assert llm.metrics()["requests"] == {"length": 2, "abort": 1}
