@@ -101,7 +101,9 @@ class Kernels(Protocol):
         """The named matrices [out, in] stacked along `out`, with one bias for each or none."""
         ...
 
-    def new_store(self, shape: AttentionShape, num_layers: int, num_slots: int) -> Store: ...
+    def new_store(self, shape: AttentionShape, num_layers: int, num_slots: int) -> Store:
+        """Room for the rows of all layers; `MemoryError` where there is none."""
+        ...
 
     def row_bytes(self, shape: AttentionShape, num_layers: int) -> int:
         """What one slot of such a store takes: a key and a value in every layer."""

@@ -102,7 +102,10 @@ class ReferenceKernels:
 
     def new_store(self, shape: AttentionShape, num_layers: int, num_slots: int) -> KVStore:
         size = (num_layers, num_slots, shape.num_kv_heads, shape.head_dim)
-        return KVStore(np.zeros(size, self._dtype), np.zeros(size, self._dtype))
+        try:
+            return KVStore(np.zeros(size, self._dtype), np.zeros(size, self._dtype))
+        except ValueError as error:  # more than an address can name
+            raise MemoryError(str(error)) from error
 
     def row_bytes(self, shape: AttentionShape, num_layers: int) -> int:
         return 2 * num_layers * shape.kv_len * self._dtype.itemsize

@@ -58,7 +58,11 @@ def _zeros(size: tuple[int, ...]) -> F32:
     Every head of every layer has a stretch of its own, of which a short text writes the beginning;
     huge pages would make all of it resident.
     """
-    memory = mmap.mmap(-1, F32_BYTES * math.prod(size))
+    num_bytes = F32_BYTES * math.prod(size)
+    try:
+        memory = mmap.mmap(-1, num_bytes)
+    except (OSError, OverflowError, ValueError) as error:
+        raise MemoryError(f"{num_bytes} bytes of rows cannot be had: {error}") from error
     if hasattr(mmap, "MADV_NOHUGEPAGE"):
         memory.madvise(mmap.MADV_NOHUGEPAGE)
     return np.frombuffer(memory, np.float32).reshape(size)
