@@ -1,17 +1,13 @@
-"""Options, threads, the disk cache, replayed passes, and quantising on load."""
+"""Options, threads, replayed passes, and quantising on load."""
 
 from __future__ import annotations
-
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from forerun.errors import InvalidOption, InvalidWeights
 from forerun.kernels import Plan
-from forerun.kernels.cpu import CannotCompile, CpuKernels, compiled
+from forerun.kernels.cpu import CpuKernels
 from forerun.kernels.cpu.quantize import quantize_rows
 from forerun.kernels.cpu.workers import num_usable_cores
 from forerun.models.dequantize import dequantize
@@ -102,60 +98,6 @@ def test_rows_held_by_a_caller_outlive_other_work() -> None:
     np.testing.assert_array_equal(np.asarray(held), first)
 
 
-def test_the_cache_folder_is_named_by_sources_and_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    from forerun.kernels.cpu.lanes import Machine
-
-    host, wide = Machine.host(), Machine(16, (1,))
-    here = compiled.cache_folder(Path("x"), host)
-    assert here == compiled.cache_folder(Path("x"), host)
-    assert here != compiled.cache_folder(Path("x"), wide)
-    monkeypatch.setattr("numba.__version__", "another")
-    assert here != compiled.cache_folder(Path("x"), host)
-
-
-def test_compiled_code_is_found_again_by_another_process(tmp_path: Path) -> None:
-    script = (
-        "import sys; from pathlib import Path;"
-        "from forerun.kernels.cpu.compiled import Compiled;"
-        "from forerun.kernels.cpu.operations import select;"
-        "print(Compiled('select', select, 3, Path(sys.argv[1])).was_cached)"
-    )
-    command = [sys.executable, "-c", script, str(tmp_path)]
-    runs = [subprocess.run(command, capture_output=True, text=True, check=True) for _ in range(2)]
-    assert [run.stdout.strip() for run in runs] == ["False", "True"]
-
-
-def test_a_machine_where_numba_fails_is_told_in_one_sentence() -> None:
-    def broken(step: int, _chunk: int, _scratch: int) -> None:
-        step.no_such_attribute  # type: ignore[attr-defined]  # noqa: B018
-
-    with pytest.raises(CannotCompile, match="Numba cannot compile the CPU kernels here"):
-        compiled.Compiled("broken", broken, 3, None)
-
-
-@pytest.mark.parametrize(
-    ("triple", "features", "missing"),
-    [
-        ("x86_64-unknown-linux-gnu", "+avx2,+f16c,+fma", None),
-        ("x86_64-unknown-linux-gnu", "+avx,+f16c,-fma", "fma"),
-        ("x86_64-pc-windows-msvc", "", "fma and f16c"),
-        ("aarch64-unknown-linux-gnu", "", None),
-    ],
-)
-def test_an_old_x86_is_told_what_it_lacks(
-    monkeypatch: pytest.MonkeyPatch, triple: str, features: str, missing: str | None
-) -> None:
-    from numba.core.codegen import JITCPUCodegen
-
-    target = (triple, "any", features)
-    monkeypatch.setattr(JITCPUCodegen, "magic_tuple", lambda _self: target)
-    if missing is None:
-        compiled.check_processor()
-    else:
-        with pytest.raises(CannotCompile, match=f"need {missing}, which"):
-            CpuKernels(cache_dir=CACHE_DIR)
-
-
 @pytest.mark.parametrize("weight_format", ["Q8_0", "Q4_1", "Q6_K"])
 def test_a_corrupt_block_is_named_by_tensor_and_row(weight_format: str) -> None:
     data = packed(weight_format, 20, 512)
@@ -171,15 +113,3 @@ def test_progress_hears_of_tensors_held_in_another_format() -> None:
     k = CpuKernels(cache_dir=CACHE_DIR, progress=heard.append)
     k.load_matrix(PackedSource("Q5_0", packed("Q5_0", 8, 64)), ["w"])
     assert any("w is Q5_0" in text and "Q8_0" in text for text in heard)
-
-
-def test_damaged_and_missing_caches_are_compiled_anew(tmp_path: Path) -> None:
-    from forerun.kernels.cpu.operations import select
-
-    compiled.Compiled("select", select, 3, tmp_path)
-    for path in tmp_path.iterdir():
-        path.write_bytes(path.read_bytes()[:40])
-    assert not compiled.Compiled("select", select, 3, tmp_path).was_cached
-    not_a_folder = tmp_path / "file"
-    not_a_folder.write_text("")
-    assert not compiled.Compiled("select", select, 3, not_a_folder / "x").was_cached
