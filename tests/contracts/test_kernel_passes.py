@@ -151,6 +151,33 @@ def test_kept_rows_are_what_plain_decoding_writes(model: LlamaModel, leaf: int) 
     np.testing.assert_array_equal(got, chain_logits(model, plain, chunk_len=1)[-6:])
 
 
+@pytest.mark.parametrize("token", [-1, 97, 2**40])
+def test_a_token_outside_the_vocabulary_is_a_broken_invariant(kernel_set: str, token: int) -> None:
+    """In the first pass over so many tokens, and in those that may be replayed."""
+    model = model_of(kernel_set, "llama2")
+    cache = model.new_cache(8, 5)
+    table = cache.new_table()
+    for known in ((token, 3), (96, 3), (3, token), (token, 3)):
+        if token not in known:
+            extend(model, cache, table, known)
+            continue
+        with pytest.raises(AssertionError):
+            extend(model, cache, table, known)
+
+
+def test_a_plan_can_be_run_again(model: LlamaModel) -> None:
+    """Nothing of another pass that was run in between is left in it."""
+    cache = model.new_cache(12, 4)
+    plans = []
+    for tokens in (PROMPT[:3], PROMPT[5:8]):
+        table = cache.new_table()
+        extend(model, cache, table, PROMPT[::-1])
+        plans.append(Plan.build([(all_wanted(table.reserve(3), tokens), table)]))
+    first, other = (model.forward(plan, cache) for plan in plans)
+    np.testing.assert_array_equal(model.forward(plans[0], cache), first)
+    np.testing.assert_array_equal(model.forward(plans[1], cache), other)
+
+
 @pytest.mark.parametrize("family", ["smollm2", "mistral"])
 def test_neither_stale_rows_nor_other_branches_are_touched(kernel_set: str, family: str) -> None:
     """0 × NaN is NaN: freed pages, siblings and the rest of a page must be absent, not masked."""
