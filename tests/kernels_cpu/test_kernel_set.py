@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
 from forerun.errors import InvalidOption, InvalidWeights
-from forerun.kernels import Plan
+from forerun.kernels import Norm, Plan
 from forerun.kernels.cpu import CpuKernels
+from forerun.kernels.cpu.program import Rows
 from forerun.kernels.cpu.quantize import quantize_rows
 from forerun.kernels.cpu.workers import num_usable_cores
 from forerun.models.dequantize import dequantize
@@ -15,7 +19,7 @@ from forerun.models.formats import FORMATS
 from forerun.models.llama import LlamaModel
 from forerun.types import Span, Tree
 from tests.contracts.kernel_sets import CACHE_DIR
-from tests.kernels.sources import ArraySource, normal
+from tests.kernels.sources import F32, ArraySource, normal
 from tests.kernels_cpu.packed import PackedSource, packed
 from tests.kernels_cpu.test_formats import kernels, product
 from tests.models_llama.tiny import FAMILIES, TinyCheckpoint
@@ -113,3 +117,57 @@ def test_progress_hears_of_tensors_held_in_another_format() -> None:
     k = CpuKernels(cache_dir=CACHE_DIR, progress=heard.append)
     k.load_matrix(PackedSource("Q5_0", packed("Q5_0", 8, 64)), ["w"])
     assert any("w is Q5_0" in text and "Q8_0" in text for text in heard)
+
+
+def test_what_is_recorded_is_not_written_over_before_it_runs() -> None:
+    """Neither what a caller gave and forgot, nor what lies between two steps."""
+    k = kernels()
+    matrix = k.load_matrix(ArraySource({"w": normal(1, 64, 64)}), ["w"])
+    x = [normal(seed, 3, 64) for seed in range(4)]
+
+    def twice(values: F32) -> Rows:
+        return k.linear(k.linear(k.rows(values), matrix), matrix)
+
+    alone = [np.asarray(twice(values)) for values in x]
+    together = [twice(values) for values in x]
+    for order in ((1, 0, 3, 2), (2, 3, 0, 1)):
+        for idx in order:
+            np.testing.assert_array_equal(np.asarray(together[idx]), alone[idx])
+
+
+def test_a_residual_of_another_program_is_run_and_held() -> None:
+    k = kernels()
+    weight = normal(1, 64, 64)
+    source = ArraySource({"w": weight, "norm": np.ones(64, np.float32)})
+    matrix, norm = k.load_matrix(source, ["w"]), Norm(k.load_vector(source, "norm"), 1e-5)
+    x, delta = normal(2, 3, 64), normal(3, 3, 64)
+    total, _ = k.add_norm(k.rows(x), k.linear(k.rows(delta), matrix), norm)
+    np.asarray(k.linear(k.rows(x), matrix))  # takes what is free
+    np.testing.assert_allclose(np.asarray(total), x + delta @ weight.T, atol=1e-4)
+
+
+def test_recordings_go_with_the_cache() -> None:
+    model = LlamaModel.load(TinyCheckpoint(FAMILIES["smollm2"]), kernels())
+    cache = model.new_cache(4, 16)
+    table = cache.new_table()
+    for num in (1, 2, 1, 2):  # recorded, then replayed
+        span = Span.all_wanted(table.reserve(num), (3,) * num)
+        model.forward(Plan.build([(span, table)]), cache)
+    store = weakref.ref(cache.store)
+    del cache, table
+    gc.collect()
+    assert store() is None
+
+
+def test_recordings_share_the_memory_of_their_results() -> None:
+    """[R, V] for each would be 150 MB for SmolLM2."""
+    model = LlamaModel.load(TinyCheckpoint(FAMILIES["smollm2"]), kernels())
+    cache = model.new_cache(8, 16)
+    for num in (17, 18, 20, 32):  # buffers are made for 32 rows
+        table = cache.new_table()
+        span = Span.all_wanted(table.reserve(num), (3,) * num)
+        model.forward(Plan.build([(span, table)]), cache)
+        table.free()
+    (kept,) = model.kernels._replays._kept.values()  # type: ignore[attr-defined]
+    addresses = {recording.result.ctypes.data for recording, _ in kept.values()}
+    assert (len(kept), len(addresses)) == (4, 1)

@@ -64,7 +64,7 @@ class CpuKernels:
         self._operations: Operations = self._library.operations()
         self._workers = Workers(run, join, num_threads)
         self._buffers = Buffers()
-        self._kept_buffers = Buffers()  # recordings share them, and nobody holds them between runs
+        self._kept_buffers = Buffers()  # recordings share them
         self._replays = Replays(self._workers)
         self._loader = Loader(quantization, progress or _ignore)
         self._ropes: dict[bytes, RopeTable] = {}
@@ -133,6 +133,9 @@ class CpuKernels:
     def add_norm(self, x: Rows, delta: Rows | None, norm: Norm) -> tuple[Rows, Rows]:
         h = Rows(x.program, x.num_rows, x.width)
         x.program.hold(norm)
+        if delta is not None and delta.program is not x.program:
+            delta.program.run()
+            x.program.hold(delta)
         x.program.add(
             self._operations.add_norm,
             x.num_rows,

@@ -19,7 +19,7 @@ F32 = npt.NDArray[np.float32]
 F32_BYTES: Final = 4
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class KVStore:
     """A head's rows lie together. They are padded to 16 floats, with zeros."""
 
