@@ -152,7 +152,7 @@ class CpuKernels:
 
     def linear(self, x: Rows, matrix: Matrix) -> Rows:
         assert x.width == matrix.num_in, (x.width, matrix.num_in)
-        program, y = x.program, Rows(x.program, x.num_rows, matrix.num_out)
+        program, y = x.program, Rows(x.program, x.num_rows, matrix.num_written)
         program.hold(matrix)
         first, last = 0, matrix.parts[-1]
         for part in matrix.parts:
@@ -174,7 +174,15 @@ class CpuKernels:
                 waits=part is last,
             )
             first += 4 * part.num_out
-        return y
+        return y if y.width == matrix.num_out else self._narrowed(y, matrix.num_out)
+
+    def _narrowed(self, x: Rows, width: int) -> Rows:
+        """The first columns, in rows whose padding is zero."""
+        out = Rows(x.program, x.num_rows, width)
+        all_rows = np.arange(x.num_rows)
+        x.program.hold(all_rows)
+        self._add_select(x, all_rows, out)
+        return out
 
     def _digits(self, x: Rows) -> Rows:
         """x as records of digits: made once for all products of x."""
@@ -264,16 +272,20 @@ class CpuKernels:
     def select(self, x: Rows, batch: CpuBatch) -> Rows:
         out = Rows(x.program, len(batch.wanted), x.width)
         x.program.hold(batch)
+        self._add_select(x, batch.wanted, out)
+        return out
+
+    def _add_select(self, x: Rows, chosen: IntArray, out: Rows) -> None:
+        assert x.stride == out.stride, (x.stride, out.stride)
         x.program.add(
             self._operations.select,
             out.num_rows,
-            x.width,
+            out.width,
             x.stride,
             x.address,
-            batch.wanted.ctypes.data,
+            chosen.ctypes.data,
             out.address,
         )
-        return out
 
     def logits(self, x: Rows, head: Matrix) -> F32:
         return x.program.finish(self.linear(x, head))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import mmap
+import sys
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -60,9 +61,16 @@ def _zeros(size: tuple[int, ...]) -> F32:
     """
     num_bytes = F32_BYTES * math.prod(size)
     try:
-        memory = mmap.mmap(-1, num_bytes)
+        memory = _private(num_bytes)
     except (OSError, OverflowError, ValueError) as error:
         raise MemoryError(f"{num_bytes} bytes of rows cannot be had: {error}") from error
     if hasattr(mmap, "MADV_NOHUGEPAGE"):
         memory.madvise(mmap.MADV_NOHUGEPAGE)
     return np.frombuffer(memory, np.float32).reshape(size)
+
+
+def _private(num_bytes: int) -> mmap.mmap:
+    """A process that is forked off has rows of its own; mmap's default would share them."""
+    if sys.platform == "win32":
+        return mmap.mmap(-1, num_bytes)
+    return mmap.mmap(-1, num_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

@@ -79,6 +79,11 @@ class Matrix:
     def num_out(self) -> int:
         return sum(part.num_out for part in self.parts)
 
+    @cached_property
+    def num_written(self) -> int:
+        """Outputs that a product writes: of a tiny matrix, as many as a tile has."""
+        return max(self.num_out, _MIN_OUTPUTS)
+
 
 @dataclass(frozen=True)
 class Loader:
