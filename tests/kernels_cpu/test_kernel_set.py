@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import tracemalloc
 import weakref
 
 import numpy as np
@@ -20,9 +21,9 @@ from forerun.models.llama import LlamaModel
 from forerun.types import Span, Tree
 from tests.contracts.kernel_sets import CACHE_DIR
 from tests.kernels.sources import F32, ArraySource, normal
-from tests.kernels_cpu.packed import PackedSource, packed
+from tests.kernels_cpu.packed import MIXED_CONFIG, MixedCheckpoint, PackedSource, packed
 from tests.kernels_cpu.test_formats import kernels, product
-from tests.models_llama.tiny import FAMILIES, TinyCheckpoint
+from tests.models_llama.tiny import FAMILIES, TinyCheckpoint, tiny_config
 
 
 @pytest.mark.parametrize("num_threads", [0, -1, 10_000])
@@ -112,11 +113,62 @@ def test_a_corrupt_block_is_named_by_tensor_and_row(weight_format: str) -> None:
         kernels().load_matrix(PackedSource(weight_format, data), ["w"])
 
 
-def test_progress_hears_of_tensors_held_in_another_format() -> None:
-    heard: list[str] = []
-    k = CpuKernels(cache_dir=CACHE_DIR, progress=heard.append)
-    k.load_matrix(PackedSource("Q5_0", packed("Q5_0", 8, 64)), ["w"])
-    assert any("w is Q5_0" in text and "Q8_0" in text for text in heard)
+@pytest.mark.parametrize("value", [np.inf, np.nan])
+@pytest.mark.parametrize(("weight_format", "quantization"), [("Q5_1", None), ("F16", "int4")])
+def test_a_corrupt_weight_that_is_packed_is_named_too(
+    weight_format: str, quantization: str | None, value: float
+) -> None:
+    data = packed(weight_format, 2100, 128)  # more than one slice
+    data[2077, 24:26] = np.frombuffer(np.float16(value).tobytes(), np.uint8)  # a block's scale
+    k = CpuKernels(1, quantization=quantization, cache_dir=CACHE_DIR)
+    with pytest.raises(InvalidWeights, match="'w' has a weight in row 2077 that is infinite"):
+        k.load_matrix(PackedSource(weight_format, data), ["w"])
+
+
+def test_a_weight_too_large_for_its_scale_is_named() -> None:
+    weight = normal(1, 20, 64)
+    weight[13, 5] = 1e7
+    k = CpuKernels(1, quantization="int8", cache_dir=CACHE_DIR)
+    with pytest.raises(InvalidWeights, match=r"'w' has a weight in row 13 .* too large for Q8_0"):
+        k.load_matrix(ArraySource({"w": weight}), ["w"])
+
+
+@pytest.mark.parametrize(("weight_format", "quantization"), [("Q5_0", None), ("F32", "int8")])
+def test_packing_never_holds_floats_of_the_whole(
+    weight_format: str, quantization: str | None
+) -> None:
+    source = PackedSource(weight_format, packed(weight_format, 8192, 1024))
+    k = CpuKernels(1, quantization=quantization, cache_dir=CACHE_DIR)
+    k.load_matrix(PackedSource("Q8_0", packed("Q8_0", 8, 64)), ["w"])  # compile beforehand
+    tracemalloc.start()
+    k.load_matrix(source, ["w"])
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    num_packed = 8192 * 1024 * 34 // 32
+    assert most < num_packed + (12 << 20)  # floats of the whole would be 32 MiB
+
+
+def test_what_has_no_kernel_is_told_once_per_load() -> None:
+    formats = {"up_proj": "Q5_0", "down_proj": "Q5_0", "o_proj": "Q5_1"}
+    checkpoint = MixedCheckpoint(MIXED_CONFIG, formats=formats)
+    k = kernels()
+    for _ in range(2):
+        with pytest.warns(RuntimeWarning) as heard:
+            LlamaModel.load(checkpoint, k)
+        (warning,) = heard
+        assert "are held as Q8_0 (2 in Q5_1, 4 in Q5_0); a file in" in str(warning.message)
+    LlamaModel.load(TinyCheckpoint(FAMILIES["smollm2"]), k)  # nothing to tell
+
+
+def test_progress_counts_tensors() -> None:
+    heard: list[tuple[str, int, int]] = []
+    k = CpuKernels(1, quantization="int8", cache_dir=CACHE_DIR, progress=lambda *s: heard.append(s))
+    checkpoint = TinyCheckpoint(tiny_config(hidden_size=64, attention_bias=True))
+    num_tensors = len(list(checkpoint.names()))
+    LlamaModel.load(checkpoint, k)
+    counted = [(done, all_of) for _what, done, all_of in heard if all_of]
+    assert counted == [(idx, num_tensors) for idx in range(num_tensors)]
+    assert {"loading weights", "packing weights as Q8_0"} <= {what for what, *_ in heard}
 
 
 def test_what_is_recorded_is_not_written_over_before_it_runs() -> None:

@@ -13,7 +13,7 @@ from forerun.models.store import default_cache_dir
 
 KERNEL_SETS: Final = ("auto", "cpu", "reference")
 
-Progress = Callable[[str], None]
+Progress = Callable[[str, int, int], None]  # what, how many of how many; 0 of 0: nobody knows
 
 
 def choose_kernels(

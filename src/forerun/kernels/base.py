@@ -23,6 +23,7 @@ contract suite (`tests/contracts/test_kernels.py`) holds every kernel set to tha
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -51,6 +52,10 @@ class StoredTensor(Protocol):
     def format(self) -> str: ...
     @property
     def data(self) -> npt.NDArray[np.uint8]: ...
+
+    def floats(self, first: int, last: int) -> npt.NDArray[np.float32]:
+        """Rows `first` … `last` - 1, expanded."""
+        ...
 
 
 class WeightSource(Protocol):
@@ -92,6 +97,10 @@ class Kernels(Protocol):
 
     @property
     def name(self) -> str: ...
+
+    def loading(self, num_tensors: int) -> AbstractContextManager[None]:
+        """Around the loading of one model, to tell how far it is and what became of it."""
+        ...
 
     def load_vector(self, source: WeightSource, name: str) -> Weight: ...
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -74,6 +75,9 @@ class ReferenceKernels:
 
     def __init__(self, dtype: npt.DTypeLike = np.float32) -> None:
         self._dtype = np.dtype(dtype)
+
+    def loading(self, _num_tensors: int) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def load_vector(self, source: WeightSource, name: str) -> FloatArray:
         return self._expanded(source, [name])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Final
@@ -23,7 +24,8 @@ from forerun.kernels.cpu.compiled import cache_folder, check_processor
 from forerun.kernels.cpu.coupled_draw import CoupledDraw
 from forerun.kernels.cpu.digits import BLOCK_LEN, RECORD_BYTES
 from forerun.kernels.cpu.lanes import Machine
-from forerun.kernels.cpu.library import Library, Operations, Progress
+from forerun.kernels.cpu.library import Library, Operations
+from forerun.kernels.cpu.load_report import LoadReport, Progress
 from forerun.kernels.cpu.program import Buffers, KeptProgram, Program, Rows
 from forerun.kernels.cpu.replay import MAX_TOKENS, Replays
 from forerun.kernels.cpu.store import KVStore
@@ -66,12 +68,16 @@ class CpuKernels:
         self._buffers = Buffers()
         self._kept_buffers = Buffers()  # recordings share them
         self._replays = Replays(self._workers)
-        self._loader = Loader(quantization, progress or _ignore)
+        self._report = LoadReport(progress)
+        self._loader = Loader(quantization, self._report)
         self._ropes: dict[bytes, RopeTable] = {}
 
     @property
     def num_threads(self) -> int:
         return self._workers.num_threads
+
+    def loading(self, num_tensors: int) -> AbstractContextManager[None]:
+        return self._report.of(num_tensors)
 
     def load_vector(self, source: WeightSource, name: str) -> Vector:
         return self._loader.vector(source, name)
@@ -307,10 +313,6 @@ class CpuKernels:
     @cached_property
     def _coupled_draw(self) -> CoupledDraw:
         return CoupledDraw(self._library)
-
-
-def _ignore(_text: str) -> None:
-    pass
 
 
 @cache
