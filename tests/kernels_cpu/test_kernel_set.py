@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 
 from forerun.errors import InvalidOption, InvalidWeights
-from forerun.kernels import Norm, Plan
+from forerun.kernels import AttentionShape, Norm, Plan, PlanRow
 from forerun.kernels.cpu import CpuKernels
+from forerun.kernels.cpu.batch import CpuBatch
 from forerun.kernels.cpu.program import Rows
 from forerun.kernels.cpu.quantize import quantize_rows
+from forerun.kernels.cpu.store import KVStore
 from forerun.kernels.cpu.workers import num_usable_cores
 from forerun.models.dequantize import dequantize
 from forerun.models.formats import FORMATS
@@ -209,6 +211,32 @@ def test_recordings_go_with_the_cache() -> None:
     del cache, table
     gc.collect()
     assert store() is None
+
+
+def test_a_pass_that_fails_loses_no_buffer_that_others_recorded() -> None:
+    k = kernels(1)
+    table = k.load_matrix(ArraySource({"w": normal(1, 9, 64)}), ["w"])
+    store, shape = k.new_store(AttentionShape(1, 1, 2), 1, 4), AttentionShape(1, 1, 2)
+
+    def batch() -> CpuBatch:
+        span = Span(0, (3,), Tree.chain(1), (0,))
+        return k.begin(Plan((PlanRow(span, np.arange(1)),)), shape, np.zeros(1))
+
+    def whole(batch: CpuBatch, _store: KVStore) -> F32:
+        return k.logits(k.embed(table, batch), table)
+
+    def failing(batch: CpuBatch, _store: KVStore) -> F32:
+        k.linear(k.embed(table, batch), table)
+        raise RuntimeError("half-way")
+
+    first = k.run(whole, batch(), store)
+    with pytest.raises(RuntimeError, match="half-way"):
+        k.run(failing, batch(), store)
+    (recording, _), *_ = k._replays._kept[store].values()
+    gc.collect()
+    free = [b.data for buffers in k._kept_buffers._free.values() for b in buffers]
+    assert any(np.shares_memory(recording.result, data) for data in free)
+    np.testing.assert_array_equal(k.run(whole, batch(), store), first)
 
 
 def test_recordings_share_the_memory_of_their_results() -> None:

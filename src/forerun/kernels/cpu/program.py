@@ -83,6 +83,9 @@ class Program:
         self._scratch_bytes = 0
         self._was_run = False
 
+    def __del__(self) -> None:
+        self._release()  # recordings may have the addresses of what it gave up without running
+
     def add(self, operation: int, num_chunks: int, *args: int, waits: bool = True) -> None:
         self._steps.extend((operation, num_chunks, waits, *args, *_PADDING[_NUM_ARGS - len(args)]))
 
