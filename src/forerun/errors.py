@@ -80,6 +80,18 @@ class EngineHung(ForerunError, TimeoutError):
     """A step of the engine takes far longer than it may."""
 
 
+class CannotCompile(ForerunError, RuntimeError):
+    """Numba is missing, broken, or does not know this machine."""
+
+    @classmethod
+    def because(cls, what: str, error: Exception) -> CannotCompile:
+        """With the first line of what Numba said; it says a lot, or nothing."""
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        return cls(
+            f"Numba cannot {what} ({reason}); reinstall numba, or use the reference kernels."
+        )
+
+
 class MissingExtra(ForerunError, ImportError):
     """An optional dependency is needed and not installed."""
 

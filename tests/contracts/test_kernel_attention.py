@@ -118,3 +118,10 @@ def test_a_store_takes_what_its_rows_take(ks: KernelSet, head_dim: int) -> None:
     shape = AttentionShape(num_heads=6, num_kv_heads=2, head_dim=head_dim)
     store = ks.kernels.new_store(shape, num_layers=3, num_slots=48)
     assert store.k.nbytes + store.v.nbytes == 48 * ks.kernels.row_bytes(shape, num_layers=3)
+
+
+@pytest.mark.parametrize("num_slots", [1 << 50, 1 << 62])
+def test_rows_beyond_all_memory(ks: KernelSet, num_slots: int) -> None:
+    """Refused by the system, and more than it can be asked for."""
+    with pytest.raises(MemoryError):
+        ks.kernels.new_store(AttentionShape(1, 1, 128), 1, num_slots)

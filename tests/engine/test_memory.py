@@ -84,6 +84,15 @@ def test_memory_that_cannot_be(tiny_path: Path, options: dict[str, Any], why: st
         LLM(tiny_path, **options)
 
 
+@pytest.mark.parametrize("kernels", ["cpu", "reference"])
+@pytest.mark.parametrize("max_num_seqs", [10**13, 10**18])
+def test_a_cache_beyond_all_memory_is_told_in_one_sentence(
+    tiny_path: Path, kernels: str, max_num_seqs: int
+) -> None:
+    with pytest.raises(InvalidOption, match=f"no memory for {max_num_seqs} × 256 tokens; lower"):
+        LLM(tiny_path, max_num_seqs=max_num_seqs, kernels=kernels)
+
+
 @pytest.mark.parametrize(
     ("text", "num_bytes"),
     [("512MB", 512_000_000), ("1.5 GiB", 3 << 29), ("64k", 64_000), (" 7 b ", 7), (12, 12)],

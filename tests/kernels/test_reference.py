@@ -5,10 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from forerun.kernels import AttentionShape, Plan, ReferenceKernels
+from forerun.kernels import ReferenceKernels
 from forerun.kernels.reference import ALIGNMENT, SLICE_BYTES, aligned_empty
-from forerun.types import Span, Tree
-from tests.cache.rows import new_table
 from tests.kernels.sources import ArraySource, normal
 
 
@@ -48,14 +46,3 @@ def test_the_oracle_computes_in_float64() -> None:
     got = kernels.linear(x, matrix)
     assert got.dtype == np.float64
     np.testing.assert_allclose(got, x @ normal(1, 9, 400).T.astype(np.float64), rtol=1e-13)
-
-
-@pytest.mark.parametrize("token", [-1, 9])
-def test_a_token_outside_the_vocabulary_is_a_broken_invariant(token: int) -> None:
-    kernels = ReferenceKernels()
-    table = kernels.load_matrix(ArraySource({"w": normal(1, 9, 4)}), ["w"])
-    _, _, rows = new_table()
-    span = Span(rows.reserve(1), (token,), Tree.chain(1), (0,))
-    batch = kernels.begin(Plan.build([(span, rows)]), AttentionShape(1, 1, 2), np.zeros(1))
-    with pytest.raises(AssertionError):
-        kernels.embed(table, batch)

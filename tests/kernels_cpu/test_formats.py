@@ -11,7 +11,7 @@ from forerun.kernels.cpu.lanes import AVX2_OUTPUTS, AVX512_OUTPUTS, Machine
 from forerun.kernels.cpu.sweep import takes_digits
 from forerun.kernels.cpu.workers import num_usable_cores
 from tests.contracts.kernel_sets import CACHE_DIR
-from tests.kernels.sources import F32, normal
+from tests.kernels.sources import F32, ArraySource, normal
 from tests.kernels_cpu.packed import PackedSource, packed
 
 FORMATS = ("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q4_K", "Q5_K", "Q6_K")
@@ -163,3 +163,38 @@ def test_an_infinite_or_missing_activation_shows() -> None:
 def test_zero_activations_give_zero() -> None:
     source = PackedSource("Q4_1", packed("Q4_1", 8, 64))
     assert not product(kernels(), source, np.zeros((3, 64), np.float32)).any()
+
+
+@pytest.mark.parametrize("weight_format", ["Q8_0", "Q4_1", "Q4_K", "Q6_K"])
+@pytest.mark.parametrize("size", [2.0**-99, 1e-33, 1e-36])
+def test_tiny_activations_give_next_to_nothing(weight_format: str, size: float) -> None:
+    """Right, or zero; beside a row of the usual size, which keeps its bits."""
+    source = PackedSource(weight_format, packed(weight_format, 8, 256))
+    x = normal(1, 2, 256)
+    usual = product(kernels(), source, x[:1])
+    x[1] *= np.float32(size)
+    got = product(kernels(), source, x)
+    np.testing.assert_array_equal(got[:1], usual)
+    weight = source.float32("w").astype(np.float64)
+    error, size_of = np.abs(got[1] - x[1] @ weight.T), np.abs(x[1]) @ np.abs(weight).T
+    assert np.all((got[1] == 0) | (error <= 1e-3 * size_of))
+
+
+@pytest.mark.parametrize("weight_format", FORMATS)
+def test_a_product_has_the_same_bits_in_any_order(weight_format: str) -> None:
+    source = PackedSource(weight_format, packed(weight_format, 97, 512))
+    x, order = normal(7, 16, 512), np.random.default_rng(8).permutation(16)
+    alone = np.concatenate([product(kernels(1), source, x[t : t + 1]) for t in range(16)])
+    np.testing.assert_array_equal(product(kernels(), source, x[order]), alone[order])
+
+
+@pytest.mark.parametrize("num_out", [1, 2, 3])
+def test_what_pads_the_outputs_of_a_tiny_matrix_stays_zero(num_out: int) -> None:
+    """0 × inf is NaN: it must not wait in the padding for whoever has these rows next."""
+    k = kernels()
+    narrow = k.load_matrix(ArraySource({"w": normal(1, num_out, 64)}), ["w"])
+    back = k.load_matrix(ArraySource({"w": normal(2, 8, num_out)}), ["w"])
+    np.asarray(k.linear(k.rows(np.full((2, 64), np.inf, np.float32)), narrow))
+    for _ in range(2):
+        got = np.asarray(k.linear(k.rows(normal(3, 2, num_out)), back))
+        assert np.isfinite(got).all()

@@ -1,28 +1,31 @@
-"""Options, threads, the disk cache, replayed passes, and quantising on load."""
+"""Options, threads, replayed passes, and quantising on load."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
+import gc
+import tracemalloc
+import weakref
 
 import numpy as np
 import pytest
 
 from forerun.errors import InvalidOption, InvalidWeights
-from forerun.kernels import Plan
-from forerun.kernels.cpu import CannotCompile, CpuKernels, compiled
+from forerun.kernels import AttentionShape, Norm, Plan, PlanRow
+from forerun.kernels.cpu import CpuKernels
+from forerun.kernels.cpu.batch import CpuBatch
+from forerun.kernels.cpu.program import Rows
 from forerun.kernels.cpu.quantize import quantize_rows
+from forerun.kernels.cpu.store import KVStore
 from forerun.kernels.cpu.workers import num_usable_cores
 from forerun.models.dequantize import dequantize
 from forerun.models.formats import FORMATS
 from forerun.models.llama import LlamaModel
 from forerun.types import Span, Tree
 from tests.contracts.kernel_sets import CACHE_DIR
-from tests.kernels.sources import ArraySource, normal
-from tests.kernels_cpu.packed import PackedSource, packed
+from tests.kernels.sources import F32, ArraySource, normal
+from tests.kernels_cpu.packed import MIXED_CONFIG, MixedCheckpoint, PackedSource, packed
 from tests.kernels_cpu.test_formats import kernels, product
-from tests.models_llama.tiny import FAMILIES, TinyCheckpoint
+from tests.models_llama.tiny import FAMILIES, TinyCheckpoint, tiny_config
 
 
 @pytest.mark.parametrize("num_threads", [0, -1, 10_000])
@@ -102,60 +105,6 @@ def test_rows_held_by_a_caller_outlive_other_work() -> None:
     np.testing.assert_array_equal(np.asarray(held), first)
 
 
-def test_the_cache_folder_is_named_by_sources_and_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    from forerun.kernels.cpu.lanes import Machine
-
-    host, wide = Machine.host(), Machine(16, (1,))
-    here = compiled.cache_folder(Path("x"), host)
-    assert here == compiled.cache_folder(Path("x"), host)
-    assert here != compiled.cache_folder(Path("x"), wide)
-    monkeypatch.setattr("numba.__version__", "another")
-    assert here != compiled.cache_folder(Path("x"), host)
-
-
-def test_compiled_code_is_found_again_by_another_process(tmp_path: Path) -> None:
-    script = (
-        "import sys; from pathlib import Path;"
-        "from forerun.kernels.cpu.compiled import Compiled;"
-        "from forerun.kernels.cpu.operations import select;"
-        "print(Compiled('select', select, 3, Path(sys.argv[1])).was_cached)"
-    )
-    command = [sys.executable, "-c", script, str(tmp_path)]
-    runs = [subprocess.run(command, capture_output=True, text=True, check=True) for _ in range(2)]
-    assert [run.stdout.strip() for run in runs] == ["False", "True"]
-
-
-def test_a_machine_where_numba_fails_is_told_in_one_sentence() -> None:
-    def broken(step: int, _chunk: int, _scratch: int) -> None:
-        step.no_such_attribute  # type: ignore[attr-defined]  # noqa: B018
-
-    with pytest.raises(CannotCompile, match="Numba cannot compile the CPU kernels here"):
-        compiled.Compiled("broken", broken, 3, None)
-
-
-@pytest.mark.parametrize(
-    ("triple", "features", "missing"),
-    [
-        ("x86_64-unknown-linux-gnu", "+avx2,+f16c,+fma", None),
-        ("x86_64-unknown-linux-gnu", "+avx,+f16c,-fma", "fma"),
-        ("x86_64-pc-windows-msvc", "", "fma and f16c"),
-        ("aarch64-unknown-linux-gnu", "", None),
-    ],
-)
-def test_an_old_x86_is_told_what_it_lacks(
-    monkeypatch: pytest.MonkeyPatch, triple: str, features: str, missing: str | None
-) -> None:
-    from numba.core.codegen import JITCPUCodegen
-
-    target = (triple, "any", features)
-    monkeypatch.setattr(JITCPUCodegen, "magic_tuple", lambda _self: target)
-    if missing is None:
-        compiled.check_processor()
-    else:
-        with pytest.raises(CannotCompile, match=f"need {missing}, which"):
-            CpuKernels(cache_dir=CACHE_DIR)
-
-
 @pytest.mark.parametrize("weight_format", ["Q8_0", "Q4_1", "Q6_K"])
 def test_a_corrupt_block_is_named_by_tensor_and_row(weight_format: str) -> None:
     data = packed(weight_format, 20, 512)
@@ -166,20 +115,139 @@ def test_a_corrupt_block_is_named_by_tensor_and_row(weight_format: str) -> None:
         kernels().load_matrix(PackedSource(weight_format, data), ["w"])
 
 
-def test_progress_hears_of_tensors_held_in_another_format() -> None:
-    heard: list[str] = []
-    k = CpuKernels(cache_dir=CACHE_DIR, progress=heard.append)
-    k.load_matrix(PackedSource("Q5_0", packed("Q5_0", 8, 64)), ["w"])
-    assert any("w is Q5_0" in text and "Q8_0" in text for text in heard)
+@pytest.mark.parametrize("value", [np.inf, np.nan])
+@pytest.mark.parametrize(("weight_format", "quantization"), [("Q5_1", None), ("F16", "int4")])
+def test_a_corrupt_weight_that_is_packed_is_named_too(
+    weight_format: str, quantization: str | None, value: float
+) -> None:
+    data = packed(weight_format, 2100, 128)  # more than one slice
+    data[2077, 24:26] = np.frombuffer(np.float16(value).tobytes(), np.uint8)  # a block's scale
+    k = CpuKernels(1, quantization=quantization, cache_dir=CACHE_DIR)
+    with pytest.raises(InvalidWeights, match="'w' has a weight in row 2077 that is infinite"):
+        k.load_matrix(PackedSource(weight_format, data), ["w"])
 
 
-def test_damaged_and_missing_caches_are_compiled_anew(tmp_path: Path) -> None:
-    from forerun.kernels.cpu.operations import select
+def test_a_weight_too_large_for_its_scale_is_named() -> None:
+    weight = normal(1, 20, 64)
+    weight[13, 5] = 1e7
+    k = CpuKernels(1, quantization="int8", cache_dir=CACHE_DIR)
+    with pytest.raises(InvalidWeights, match=r"'w' has a weight in row 13 .* too large for Q8_0"):
+        k.load_matrix(ArraySource({"w": weight}), ["w"])
 
-    compiled.Compiled("select", select, 3, tmp_path)
-    for path in tmp_path.iterdir():
-        path.write_bytes(path.read_bytes()[:40])
-    assert not compiled.Compiled("select", select, 3, tmp_path).was_cached
-    not_a_folder = tmp_path / "file"
-    not_a_folder.write_text("")
-    assert not compiled.Compiled("select", select, 3, not_a_folder / "x").was_cached
+
+@pytest.mark.parametrize(("weight_format", "quantization"), [("Q5_0", None), ("F32", "int8")])
+def test_packing_never_holds_floats_of_the_whole(
+    weight_format: str, quantization: str | None
+) -> None:
+    source = PackedSource(weight_format, packed(weight_format, 8192, 1024))
+    k = CpuKernels(1, quantization=quantization, cache_dir=CACHE_DIR)
+    k.load_matrix(PackedSource("Q8_0", packed("Q8_0", 8, 64)), ["w"])  # compile beforehand
+    tracemalloc.start()
+    k.load_matrix(source, ["w"])
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    num_packed = 8192 * 1024 * 34 // 32
+    assert most < num_packed + (12 << 20)  # floats of the whole would be 32 MiB
+
+
+def test_what_has_no_kernel_is_told_once_per_load() -> None:
+    formats = {"up_proj": "Q5_0", "down_proj": "Q5_0", "o_proj": "Q5_1"}
+    checkpoint = MixedCheckpoint(MIXED_CONFIG, formats=formats)
+    k = kernels()
+    for _ in range(2):
+        with pytest.warns(RuntimeWarning) as heard:
+            LlamaModel.load(checkpoint, k)
+        (warning,) = heard
+        assert "are held as Q8_0 (2 in Q5_1, 4 in Q5_0); a file in" in str(warning.message)
+    LlamaModel.load(TinyCheckpoint(FAMILIES["smollm2"]), k)  # nothing to tell
+
+
+def test_progress_counts_tensors() -> None:
+    heard: list[tuple[str, int, int]] = []
+    k = CpuKernels(1, quantization="int8", cache_dir=CACHE_DIR, progress=lambda *s: heard.append(s))
+    checkpoint = TinyCheckpoint(tiny_config(hidden_size=64, attention_bias=True))
+    num_tensors = len(list(checkpoint.names()))
+    LlamaModel.load(checkpoint, k)
+    counted = [(done, all_of) for _what, done, all_of in heard if all_of]
+    assert counted == [(idx, num_tensors) for idx in range(num_tensors)]
+    assert {"loading weights", "packing weights as Q8_0"} <= {what for what, *_ in heard}
+
+
+def test_what_is_recorded_is_not_written_over_before_it_runs() -> None:
+    """Neither what a caller gave and forgot, nor what lies between two steps."""
+    k = kernels()
+    matrix = k.load_matrix(ArraySource({"w": normal(1, 64, 64)}), ["w"])
+    x = [normal(seed, 3, 64) for seed in range(4)]
+
+    def twice(values: F32) -> Rows:
+        return k.linear(k.linear(k.rows(values), matrix), matrix)
+
+    alone = [np.asarray(twice(values)) for values in x]
+    together = [twice(values) for values in x]
+    for order in ((1, 0, 3, 2), (2, 3, 0, 1)):
+        for idx in order:
+            np.testing.assert_array_equal(np.asarray(together[idx]), alone[idx])
+
+
+def test_a_residual_of_another_program_is_run_and_held() -> None:
+    k = kernels()
+    weight = normal(1, 64, 64)
+    source = ArraySource({"w": weight, "norm": np.ones(64, np.float32)})
+    matrix, norm = k.load_matrix(source, ["w"]), Norm(k.load_vector(source, "norm"), 1e-5)
+    x, delta = normal(2, 3, 64), normal(3, 3, 64)
+    total, _ = k.add_norm(k.rows(x), k.linear(k.rows(delta), matrix), norm)
+    np.asarray(k.linear(k.rows(x), matrix))  # takes what is free
+    np.testing.assert_allclose(np.asarray(total), x + delta @ weight.T, atol=1e-4)
+
+
+def test_recordings_go_with_the_cache() -> None:
+    model = LlamaModel.load(TinyCheckpoint(FAMILIES["smollm2"]), kernels())
+    cache = model.new_cache(4, 16)
+    table = cache.new_table()
+    for num in (1, 2, 1, 2):  # recorded, then replayed
+        span = Span.all_wanted(table.reserve(num), (3,) * num)
+        model.forward(Plan.build([(span, table)]), cache)
+    store = weakref.ref(cache.store)
+    del cache, table
+    gc.collect()
+    assert store() is None
+
+
+def test_a_pass_that_fails_loses_no_buffer_that_others_recorded() -> None:
+    k = kernels(1)
+    table = k.load_matrix(ArraySource({"w": normal(1, 9, 64)}), ["w"])
+    store, shape = k.new_store(AttentionShape(1, 1, 2), 1, 4), AttentionShape(1, 1, 2)
+
+    def batch() -> CpuBatch:
+        span = Span(0, (3,), Tree.chain(1), (0,))
+        return k.begin(Plan((PlanRow(span, np.arange(1)),)), shape, np.zeros(1))
+
+    def whole(batch: CpuBatch, _store: KVStore) -> F32:
+        return k.logits(k.embed(table, batch), table)
+
+    def failing(batch: CpuBatch, _store: KVStore) -> F32:
+        k.linear(k.embed(table, batch), table)
+        raise RuntimeError("half-way")
+
+    first = k.run(whole, batch(), store)
+    with pytest.raises(RuntimeError, match="half-way"):
+        k.run(failing, batch(), store)
+    (recording, _), *_ = k._replays._kept[store].values()
+    gc.collect()
+    free = [b.data for buffers in k._kept_buffers._free.values() for b in buffers]
+    assert any(np.shares_memory(recording.result, data) for data in free)
+    np.testing.assert_array_equal(k.run(whole, batch(), store), first)
+
+
+def test_recordings_share_the_memory_of_their_results() -> None:
+    """[R, V] for each would be 150 MB for SmolLM2."""
+    model = LlamaModel.load(TinyCheckpoint(FAMILIES["smollm2"]), kernels())
+    cache = model.new_cache(8, 16)
+    for num in (17, 18, 20, 32):  # buffers are made for 32 rows
+        table = cache.new_table()
+        span = Span.all_wanted(table.reserve(num), (3,) * num)
+        model.forward(Plan.build([(span, table)]), cache)
+        table.free()
+    (kept,) = model.kernels._replays._kept.values()  # type: ignore[attr-defined]
+    addresses = {recording.result.ctypes.data for recording, _ in kept.values()}
+    assert (len(kept), len(addresses)) == (4, 1)

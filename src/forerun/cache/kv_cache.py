@@ -21,10 +21,11 @@ class KVCache:
         num_pages: int,
         page_size: int,
     ) -> None:
+        self._kernels = kernels
+        # Rows first: where there is no memory for them, a list of their pages would fill the rest.
+        self.store: Store = kernels.new_store(shape, num_layers, num_pages * page_size)
         self.pool = PagePool(num_pages, page_size)
         self.prefixes = SharedPrefixes(self.pool)
-        self._kernels = kernels
-        self.store: Store = kernels.new_store(shape, num_layers, num_pages * page_size)
 
     def new_table(self) -> BlockTable:
         return BlockTable(self.pool, self)

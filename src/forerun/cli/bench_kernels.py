@@ -23,7 +23,11 @@ def bench_kernels(num_threads: int | None, record: Path | None, plot: Path | Non
 
     console = Console(highlight=False)
     with console.status("preparing …") as status:
-        kernels = CpuKernels(num_threads, cache_dir=cache_dir(os.environ), progress=status.update)
+        kernels = CpuKernels(
+            num_threads,
+            cache_dir=cache_dir(os.environ),
+            progress=lambda what, *_count: status.update(f"{what} …"),
+        )
         report = measure_kernels(
             kernels, progress=lambda what: status.update(f"measuring {what} …")
         )

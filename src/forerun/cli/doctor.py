@@ -36,7 +36,7 @@ def doctor(
         *_cpu_findings(machine.read_cpu()),
         _memory_finding(machine.read_memory()),
         _disk_finding(),
-        *_numba_findings(),
+        _numba_finding(),
         _gpu_finding(machine.gpu_names(), has_torch=machine.is_importable("torch")),
         *(_extra_finding(*item) for item in machine.missing_by_extra().items()),
     ]
@@ -69,16 +69,11 @@ def _disk_finding() -> Finding:
     return Finding("cache folder", f"{folder}, {machine.free_disk(folder) / GIB:.1f} GiB free")
 
 
-def _numba_findings() -> list[Finding]:
+def _numba_finding() -> Finding:
     version = machine.numba_version()
     if version is None:
-        return [Finding("numba", "missing", "pip install numba")]
-    layers = machine.threading_layers()
-    remedy = None
-    if "omp" not in layers:
-        remedy = "install OpenMP (libgomp); without it every kernel starts some 100 µs later"
-    found = ", ".join(layers) or "none"
-    return [Finding("numba", version), Finding("threading layers", found, remedy)]
+        return Finding("numba", "missing", "pip install numba")
+    return Finding("numba", version)
 
 
 def _gpu_finding(names: tuple[str, ...], *, has_torch: bool) -> Finding:

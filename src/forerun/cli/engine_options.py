@@ -37,11 +37,10 @@ class EngineOptions:
 
     def load(self, num_seats: int = 1) -> LLM:
         """Load the model; a line on stderr follows what takes long."""
-        from rich.console import Console
-
+        from forerun.cli.loading import loading
         from forerun.engine import LLM
 
-        with Console(stderr=True).status(f"loading {self.model} …") as status:
+        with loading(self.model) as progress:
             return LLM(
                 self.model,
                 speculative_config=self.speculative_config,
@@ -54,7 +53,7 @@ class EngineOptions:
                 num_threads=self.num_threads,
                 quantization=self.quantization,
                 cache_dir=cache_dir(os.environ),
-                progress=lambda what: status.update(f"preparing {what} (once) …"),
+                progress=progress,
             )
 
 

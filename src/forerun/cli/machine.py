@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.metadata
 import importlib.util
 import os
@@ -28,7 +27,6 @@ FEATURES: Final = {
     "i8mm": {"i8mm"},
     "sve": {"sve"},
 }
-THREADING_LAYERS: Final = {"omp": "omppool", "tbb": "tbbpool", "workqueue": "workqueue"}
 EXTRAS: Final = ("serve", "gpu", "train", "plot", "bench")
 
 
@@ -104,19 +102,6 @@ def numba_version() -> str | None:
         return importlib.metadata.version("numba")
     except importlib.metadata.PackageNotFoundError:
         return None
-
-
-def threading_layers() -> tuple[str, ...]:
-    """The numba threading layers that load here, the preferred first."""
-    return tuple(name for name, module in THREADING_LAYERS.items() if _loads(module))
-
-
-def _loads(module: str) -> bool:
-    try:
-        importlib.import_module(f"numba.np.ufunc.{module}")
-    except ImportError:
-        return False
-    return True
 
 
 def gpu_names(proc: Path = PROC) -> tuple[str, ...]:

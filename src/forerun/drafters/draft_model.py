@@ -141,11 +141,18 @@ class DraftModel:
 
     def _within(self, request: RequestView, budget: Budget) -> Budget:
         """No deeper than the draft model's own context reaches; nothing after no text at all."""
-        if not request.tokens:
+        if not request.tokens or not self._knows(request):
             return Budget(0)
         room = self.max_len - len(request.tokens) + 1
         depth = max(0, min(budget.depth, room))
         return replace(budget, depth=depth)
+
+    def _knows(self, request: RequestView) -> bool:
+        """Whether its table, which may end before the target's, has all that is not fed yet."""
+        num_known = self._model.config.vocab_size
+        if num_known >= self._vocab_size:
+            return True
+        return all(t < num_known for t in request.tokens[self._rows[request.id].num_committed :])
 
     def _let_in(self, requests: Sequence[RequestView], budgets: Iterable[Budget]) -> list[Budget]:
         """First come, first served: as deep as there are pages for, beside what is promised."""

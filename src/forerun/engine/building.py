@@ -78,7 +78,7 @@ def build_core(target: Target, config: SpeculativeConfig | None) -> Core:
     except MemoryError:
         raise InvalidOption(
             f"there is no memory for {max_num_seqs} × {max_len} tokens; "
-            f"lower max_model_len or max_num_seqs, or set kv_cache_memory."
+            f"lower max_model_len or max_num_seqs, or set kv_cache_memory to what there is."
         ) from None
     limits = SchedulerLimits(max_len, max_num_seqs, max(_PASS_TOKENS, max_num_seqs))
     scheduler = Scheduler(limits, TargetPool(cache, requests))

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from forerun.errors import InvalidOption, unknown_name
+from forerun.errors import CannotCompile, InvalidOption, unknown_name
 from forerun.kernels import Kernels, ReferenceKernels
 from forerun.models.store import default_cache_dir
 
 KERNEL_SETS: Final = ("auto", "cpu", "reference")
 
-Progress = Callable[[str], None]
+Progress = Callable[[str, int, int], None]  # what, how many of how many; 0 of 0: nobody knows
 
 
 def choose_kernels(
@@ -30,15 +30,8 @@ def choose_kernels(
         if num_threads is not None or quantization is not None:
             raise InvalidOption("threads and quantization are for the cpu kernels; drop them.")
         return ReferenceKernels()
-    from forerun.kernels.cpu import CannotCompile, CpuKernels
-
     try:
-        return CpuKernels(
-            num_threads,
-            quantization=quantization,
-            cache_dir=cache_dir or default_cache_dir(),
-            progress=progress,
-        )
+        return _cpu_kernels(num_threads, quantization, cache_dir or default_cache_dir(), progress)
     except CannotCompile as error:
         if name == "cpu" or quantization is not None:
             raise
@@ -48,3 +41,18 @@ def choose_kernels(
             stacklevel=2,
         )
         return ReferenceKernels()
+
+
+def _cpu_kernels(
+    num_threads: int | None,
+    quantization: str | None,
+    cache_dir: Path,
+    progress: Progress | None,
+) -> Kernels:
+    try:
+        from forerun.kernels.cpu import CpuKernels
+    except (ImportError, OSError) as error:  # Numba, or the library that it loads
+        raise CannotCompile.because("be imported", error) from error
+    return CpuKernels(
+        num_threads, quantization=quantization, cache_dir=cache_dir, progress=progress
+    )

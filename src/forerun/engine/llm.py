@@ -34,7 +34,7 @@ class LLM:
 
     `model` is a GGUF file, a Hugging Face directory, or the name of a pulled model. `kernels` is
     "auto", "cpu", "reference" or a kernel set; `quantization` ("int8", "int4") packs float weights
-    on load; `progress` hears what is being compiled or packed.
+    on load; `progress` hears what is being compiled or packed, and how far it is.
 
     `kv_cache_memory` (bytes, or like "512MB") is never exceeded by the caches of target and draft
     models together; without it there is room for `max_num_seqs` texts of `max_model_len` tokens.

@@ -23,6 +23,7 @@ contract suite (`tests/contracts/test_kernels.py`) holds every kernel set to tha
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -51,6 +52,10 @@ class StoredTensor(Protocol):
     def format(self) -> str: ...
     @property
     def data(self) -> npt.NDArray[np.uint8]: ...
+
+    def floats(self, first: int, last: int) -> npt.NDArray[np.float32]:
+        """Rows `first` … `last` - 1, expanded."""
+        ...
 
 
 class WeightSource(Protocol):
@@ -93,6 +98,10 @@ class Kernels(Protocol):
     @property
     def name(self) -> str: ...
 
+    def loading(self, num_tensors: int) -> AbstractContextManager[None]:
+        """Around the loading of one model, to tell how far it is and what became of it."""
+        ...
+
     def load_vector(self, source: WeightSource, name: str) -> Weight: ...
 
     def load_matrix(
@@ -101,7 +110,9 @@ class Kernels(Protocol):
         """The named matrices [out, in] stacked along `out`, with one bias for each or none."""
         ...
 
-    def new_store(self, shape: AttentionShape, num_layers: int, num_slots: int) -> Store: ...
+    def new_store(self, shape: AttentionShape, num_layers: int, num_slots: int) -> Store:
+        """Room for the rows of all layers; `MemoryError` where there is none."""
+        ...
 
     def row_bytes(self, shape: AttentionShape, num_layers: int) -> int:
         """What one slot of such a store takes: a key and a value in every layer."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -75,6 +76,9 @@ class ReferenceKernels:
     def __init__(self, dtype: npt.DTypeLike = np.float32) -> None:
         self._dtype = np.dtype(dtype)
 
+    def loading(self, _num_tensors: int) -> AbstractContextManager[None]:
+        return nullcontext()
+
     def load_vector(self, source: WeightSource, name: str) -> FloatArray:
         return self._expanded(source, [name])
 
@@ -102,7 +106,10 @@ class ReferenceKernels:
 
     def new_store(self, shape: AttentionShape, num_layers: int, num_slots: int) -> KVStore:
         size = (num_layers, num_slots, shape.num_kv_heads, shape.head_dim)
-        return KVStore(np.zeros(size, self._dtype), np.zeros(size, self._dtype))
+        try:
+            return KVStore(np.zeros(size, self._dtype), np.zeros(size, self._dtype))
+        except ValueError as error:  # more than an address can name
+            raise MemoryError(str(error)) from error
 
     def row_bytes(self, shape: AttentionShape, num_layers: int) -> int:
         return 2 * num_layers * shape.kv_len * self._dtype.itemsize

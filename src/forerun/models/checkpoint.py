@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from forerun.models.config import ModelConfig
+from forerun.models.dequantize import dequantize
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,10 @@ class Tensor:
     shape: tuple[int, ...]  # logical, row-major: [out, in] for a matrix, [n] for a vector
     format: str  # "F32", "F16", "BF16", "Q8_0", "Q4_1", "Q4_K", …
     data: npt.NDArray[np.uint8]
+
+    def floats(self, first: int, last: int) -> npt.NDArray[np.float32]:
+        """Rows `first` … `last` - 1 of a matrix, expanded."""
+        return dequantize(self.data[first:last], self.format)
 
 
 class Checkpoint(Protocol):

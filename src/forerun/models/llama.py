@@ -73,16 +73,17 @@ class LlamaModel:
                 f"the layers of the model."
             )
         loader = _Loader(checkpoint, kernels)
-        embedding = loader.matrix(EMBEDDING)
-        return cls(
-            config,
-            kernels,
-            embedding,
-            tuple(loader.layer(idx) for idx in range(num_layers)),
-            loader.norm("model.norm"),
-            embedding if config.tie_embeddings else loader.matrix(HEAD),
-            rope_frequencies(checkpoint),
-        )
+        with kernels.loading(len(tuple(checkpoint.names()))):
+            embedding = loader.matrix(EMBEDDING)
+            return cls(
+                config,
+                kernels,
+                embedding,
+                tuple(loader.layer(idx) for idx in range(num_layers)),
+                loader.norm("model.norm"),
+                embedding if config.tie_embeddings else loader.matrix(HEAD),
+                rope_frequencies(checkpoint),
+            )
 
     def first_layers(self, num_layers: int) -> LlamaModel:
         """A shallow twin under the same norm and head; the weights are shared."""

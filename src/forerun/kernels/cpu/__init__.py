@@ -1,6 +1,5 @@
 """CPU kernels in Numba: the same bits for one token or many."""
 
-from forerun.kernels.cpu.compiled import CannotCompile
 from forerun.kernels.cpu.kernels import CpuKernels
 
-__all__ = ["CannotCompile", "CpuKernels"]
+__all__ = ["CpuKernels"]

@@ -42,9 +42,11 @@ class CpuBatch:
     ) -> None:
         self.shape = shape
         self.program = program
-        self.tokens = plan.tokens  # [T]
-        self.write_slots = plan.write_slots  # [T]
-        self.wanted = plan.wanted  # [R]
+        self.num_embeddings = 0  # rows of the table that tokens are looked up in, once they were
+        # Copies: another batch moves in here, and a plan may be run again.
+        self.tokens = plan.tokens.copy()  # [T]
+        self.write_slots = plan.write_slots.copy()  # [T]
+        self.wanted = plan.wanted.copy()  # [R]
         self.turns = rope.turns(plan.positions)  # [T, 2, head_dim / 2]
         self._slots: list[IntArray] = []  # what the addresses in `keys` point into
         # [T, 2]: where each token's slots lie in logical order, and how many they are
@@ -53,8 +55,14 @@ class CpuBatch:
         )
         self.max_keys = int(self.keys[:, 1].max())
 
+    def check(self, tokens: IntArray) -> None:
+        ids = tokens.tolist()  # of a few tokens, a list is looked through faster than an array
+        assert min(ids) >= 0, ids
+        assert max(ids) < self.num_embeddings, (ids, self.num_embeddings)
+
     def take_in(self, other: CpuBatch) -> None:
         """Become `other`, which has as many tokens."""
+        self.check(other.tokens)
         self.tokens[:] = other.tokens
         self.write_slots[:] = other.write_slots
         self.wanted[:] = other.wanted

@@ -21,6 +21,7 @@ BLOCK_LEN: Final = 32
 SCALE_AT: Final = BLOCK_LEN * NUM_DIGITS
 RECORD_BYTES: Final = SCALE_AT + 16
 _MOST: Final = 127 << DIGIT_BITS
+_LEAST: Final = 2.0**-100  # blocks below are zero: far below, _MOST / largest is infinite
 
 
 @emitted(void, int64, int64)
@@ -35,7 +36,7 @@ def _emit_record(e: Emitter, address: Value, record: Value) -> None:
     x = e.load(address, kind)
     largest = _reduced(e, "vector.reduce.fmaximum", e.call("fabs", kind, [x]), F32)
     inverse = b.fdiv(F32(float(_MOST)), largest)
-    is_zero = b.fcmp_ordered("==", largest, F32(0.0))
+    is_zero = b.fcmp_ordered("<", largest, F32(_LEAST))
     inverse = b.select(is_zero, F32(0.0), inverse)
     rounded = e.call("rint", kind, [b.fmul(x, e.splat(inverse, BLOCK_LEN))])
     whole = _saturated(e, rounded, wide)

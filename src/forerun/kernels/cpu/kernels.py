@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Final
@@ -23,7 +24,8 @@ from forerun.kernels.cpu.compiled import cache_folder, check_processor
 from forerun.kernels.cpu.coupled_draw import CoupledDraw
 from forerun.kernels.cpu.digits import BLOCK_LEN, RECORD_BYTES
 from forerun.kernels.cpu.lanes import Machine
-from forerun.kernels.cpu.library import Library, Operations, Progress
+from forerun.kernels.cpu.library import Library, Operations
+from forerun.kernels.cpu.load_report import LoadReport, Progress
 from forerun.kernels.cpu.program import Buffers, KeptProgram, Program, Rows
 from forerun.kernels.cpu.replay import MAX_TOKENS, Replays
 from forerun.kernels.cpu.store import KVStore
@@ -64,14 +66,18 @@ class CpuKernels:
         self._operations: Operations = self._library.operations()
         self._workers = Workers(run, join, num_threads)
         self._buffers = Buffers()
-        self._kept_buffers = Buffers()  # recordings share them, and nobody holds them between runs
+        self._kept_buffers = Buffers()  # recordings share them
         self._replays = Replays(self._workers)
-        self._loader = Loader(quantization, progress or _ignore)
+        self._report = LoadReport(progress)
+        self._loader = Loader(quantization, self._report)
         self._ropes: dict[bytes, RopeTable] = {}
 
     @property
     def num_threads(self) -> int:
         return self._workers.num_threads
+
+    def loading(self, num_tensors: int) -> AbstractContextManager[None]:
+        return self._report.of(num_tensors)
 
     def load_vector(self, source: WeightSource, name: str) -> Vector:
         return self._loader.vector(source, name)
@@ -114,7 +120,8 @@ class CpuKernels:
     def embed(self, table: Matrix, batch: CpuBatch) -> Rows:
         (part,) = table.parts
         tokens, program = batch.tokens, batch.program
-        assert 0 <= tokens.min() <= tokens.max() < part.num_out, tokens
+        batch.num_embeddings = part.num_out
+        batch.check(tokens)
         x = Rows(program, len(tokens), table.num_in)
         program.hold(batch, table)
         program.add(
@@ -132,6 +139,9 @@ class CpuKernels:
     def add_norm(self, x: Rows, delta: Rows | None, norm: Norm) -> tuple[Rows, Rows]:
         h = Rows(x.program, x.num_rows, x.width)
         x.program.hold(norm)
+        if delta is not None and delta.program is not x.program:
+            delta.program.run()
+            x.program.hold(delta)
         x.program.add(
             self._operations.add_norm,
             x.num_rows,
@@ -148,7 +158,7 @@ class CpuKernels:
 
     def linear(self, x: Rows, matrix: Matrix) -> Rows:
         assert x.width == matrix.num_in, (x.width, matrix.num_in)
-        program, y = x.program, Rows(x.program, x.num_rows, matrix.num_out)
+        program, y = x.program, Rows(x.program, x.num_rows, matrix.num_written)
         program.hold(matrix)
         first, last = 0, matrix.parts[-1]
         for part in matrix.parts:
@@ -170,7 +180,15 @@ class CpuKernels:
                 waits=part is last,
             )
             first += 4 * part.num_out
-        return y
+        return y if y.width == matrix.num_out else self._narrowed(y, matrix.num_out)
+
+    def _narrowed(self, x: Rows, width: int) -> Rows:
+        """The first columns, in rows whose padding is zero."""
+        out = Rows(x.program, x.num_rows, width)
+        all_rows = np.arange(x.num_rows)
+        x.program.hold(all_rows)
+        self._add_select(x, all_rows, out)
+        return out
 
     def _digits(self, x: Rows) -> Rows:
         """x as records of digits: made once for all products of x."""
@@ -260,16 +278,20 @@ class CpuKernels:
     def select(self, x: Rows, batch: CpuBatch) -> Rows:
         out = Rows(x.program, len(batch.wanted), x.width)
         x.program.hold(batch)
+        self._add_select(x, batch.wanted, out)
+        return out
+
+    def _add_select(self, x: Rows, chosen: IntArray, out: Rows) -> None:
+        assert x.stride == out.stride, (x.stride, out.stride)
         x.program.add(
             self._operations.select,
             out.num_rows,
-            x.width,
+            out.width,
             x.stride,
             x.address,
-            batch.wanted.ctypes.data,
+            chosen.ctypes.data,
             out.address,
         )
-        return out
 
     def logits(self, x: Rows, head: Matrix) -> F32:
         return x.program.finish(self.linear(x, head))
@@ -291,10 +313,6 @@ class CpuKernels:
     @cached_property
     def _coupled_draw(self) -> CoupledDraw:
         return CoupledDraw(self._library)
-
-
-def _ignore(_text: str) -> None:
-    pass
 
 
 @cache

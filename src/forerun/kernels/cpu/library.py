@@ -11,9 +11,8 @@ from forerun.kernels.cpu import interpreter, operations
 from forerun.kernels.cpu.compiled import Compiled, is_kept
 from forerun.kernels.cpu.expand import make_expand
 from forerun.kernels.cpu.lanes import Machine
+from forerun.kernels.cpu.load_report import Progress
 from forerun.kernels.cpu.sweep import DECODERS, make_sweep
-
-Progress = Callable[[str], None]
 
 
 class Operations(NamedTuple):
@@ -62,7 +61,7 @@ class Library:
     def function(self, name: str, source: Callable[..., None], num_args: int) -> Compiled:
         """Any function of int64 arguments."""
         if self._progress is not None and not is_kept(name, self._folder):
-            self._progress(f"compiling {name}, once for this machine")
+            self._progress(f"compiling {name}, once for this machine", 0, 0)
         return _compiled(name, source, num_args, self._folder)
 
     def _add(self, kind: str, weight_format: str, make: Callable[[str, Machine], Any]) -> int:

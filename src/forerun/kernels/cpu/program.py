@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -29,32 +29,36 @@ def padded(length: int) -> int:
     return -(-length // GROUP_LEN) * GROUP_LEN
 
 
+Size = tuple[int, int, int]  # rows, width, parts
+
+
 class Buffer(NamedTuple):
-    data: F32  # [capacity, padded width]
+    data: F32  # [rows, padded width]
     address: int
     stride: int  # bytes
-    home: list[Buffer]  # where it goes when nobody holds it
+    size: Size
 
 
 class Buffers:
-    """Memory for activations, handed out again as soon as nobody holds it.
+    """Memory for activations that no program needs now.
 
-    Steps run in the order they are recorded, so a buffer may be given away while the steps that
-    use it still wait to be run. Buffers of different widths are never exchanged: what pads a row
-    with zeros stays zero.
+    Buffers of different widths are never exchanged: what pads a row with zeros stays zero.
     """
 
     def __init__(self) -> None:
-        self._free: dict[tuple[int, int, int], list[Buffer]] = {}
+        self._free: dict[Size, list[Buffer]] = {}
 
-    def take(self, num_rows: int, width: int, num_parts: int) -> Buffer:
-        """At least `num_rows` rows; what they hold is anyone's guess."""
-        key = (1 << max(num_rows - 1, 0).bit_length(), width, num_parts)
-        free = self._free.setdefault(key, [])
+    def take(self, size: Size) -> Buffer:
+        """What its rows hold is anyone's guess."""
+        free = self._free.get(size)
         if free:
             return free.pop()
-        data = _aligned_zeros(key[0], num_parts * padded(width // num_parts))
-        return Buffer(data, data.ctypes.data, 4 * data.shape[1], free)
+        num_rows, width, num_parts = size
+        data = _aligned_zeros(num_rows, num_parts * padded(width // num_parts))
+        return Buffer(data, data.ctypes.data, 4 * data.shape[1], size)
+
+    def give_back(self, buffer: Buffer) -> None:
+        self._free.setdefault(buffer.size, []).append(buffer)
 
 
 def _aligned_zeros(num_rows: int, row_len: int) -> F32:
@@ -64,15 +68,23 @@ def _aligned_zeros(num_rows: int, row_len: int) -> F32:
 
 
 class Program:
-    """The steps of one pass, and what must stay alive until they have run."""
+    """The steps of one pass, and what must stay alive until they have run.
+
+    Steps run in the order they are recorded, so a buffer that nobody holds any more serves later
+    steps of the same program at once. Others get it when the steps that use it have run.
+    """
 
     def __init__(self, workers: Workers, buffers: Buffers) -> None:
-        self.buffers: Final = buffers
+        self._buffers = buffers
+        self._given_up: dict[Size, list[Buffer]] = {}  # by steps that have not run
         self._workers = workers
         self._steps = array("q")
         self._held: list[Any] = []
         self._scratch_bytes = 0
         self._was_run = False
+
+    def __del__(self) -> None:
+        self._release()  # recordings may have the addresses of what it gave up without running
 
     def add(self, operation: int, num_chunks: int, *args: int, waits: bool = True) -> None:
         self._steps.extend((operation, num_chunks, waits, *args, *_PADDING[_NUM_ARGS - len(args)]))
@@ -83,17 +95,36 @@ class Program:
     def need_scratch(self, num_bytes: int) -> None:
         self._scratch_bytes = max(self._scratch_bytes, num_bytes)
 
+    def take(self, num_rows: int, width: int, num_parts: int) -> Buffer:
+        """Of at least `num_rows` rows."""
+        size = (1 << max(num_rows - 1, 0).bit_length(), width, num_parts)
+        given_up = self._given_up.get(size)
+        return given_up.pop() if given_up else self._buffers.take(size)
+
+    def give_back(self, buffer: Buffer) -> None:
+        if self._steps:
+            self._given_up.setdefault(buffer.size, []).append(buffer)
+        else:
+            self._buffers.give_back(buffer)
+
     def run(self) -> None:
         """Run what has been recorded since the last run."""
         if self._steps:
             self._workers.run(self._taken(), self._scratch_bytes)
             self._was_run = True
-        self._held.clear()
+        self._release()
 
     def finish(self, result: Rows) -> F32:
         """Run everything and return a copy of `result`, the last thing recorded."""
         self.run()
         return result.values()
+
+    def _release(self) -> None:
+        self._held.clear()
+        for buffers in self._given_up.values():
+            for buffer in buffers:
+                self._buffers.give_back(buffer)
+        self._given_up.clear()
 
     def _taken(self) -> npt.NDArray[np.int64]:
         steps, self._steps = self._steps, array("q")
@@ -102,27 +133,41 @@ class Program:
 
 @dataclass(frozen=True)
 class Recording:
-    """A whole pass, to be run again and again."""
+    """A whole pass, to be run again and again.
+
+    Recordings share their buffers, the one of the result too: it is copied before the next runs.
+    """
 
     steps: npt.NDArray[np.int64]  # [num_steps, STEP_FIELDS]
-    result: Rows
+    result: F32  # a view
     held: tuple[Any, ...]  # what the steps need alive
 
     def run(self, workers: Workers, scratch_bytes: int) -> F32:
         workers.run(self.steps, scratch_bytes)
-        return self.result.values()
+        return _flat_copy(self.result)
+
+    def without(self, thing: Any) -> Recording:
+        """Not holding `thing`, which outlives it."""
+        return replace(self, held=tuple(held for held in self.held if held is not thing))
 
 
 class KeptProgram(Program):
     """A program that leaves a recording, unless it was run in pieces."""
 
-    recording: Recording | None = None
+    _recording: Recording | None = None
 
     def finish(self, result: Rows) -> F32:
         if self._was_run:
             return super().finish(result)
-        self.recording = Recording(self._taken(), result, tuple(self._held))
-        return self.recording.run(self._workers, self._scratch_bytes)
+        self._recording = Recording(self._taken(), result.view(), tuple(self._held))
+        values = self._recording.run(self._workers, self._scratch_bytes)
+        self._release()
+        return values
+
+    def take_recording(self) -> Recording | None:
+        """It is the caller's now: what it holds leads back to this program."""
+        recording, self._recording = self._recording, None
+        return recording
 
 
 class Rows:
@@ -147,13 +192,13 @@ class Rows:
         self.num_rows = num_rows
         self.width = width
         self.num_parts = num_parts
-        self._buffer = program.buffers.take(num_rows, width, num_parts)
+        self._buffer = program.take(num_rows, width, num_parts)
         self.address = self._buffer.address
         self.stride = self._buffer.stride
         self.digits: Rows | None = None  # once a product has needed them
 
     def __del__(self) -> None:
-        self._buffer.home.append(self._buffer)
+        self.program.give_back(self._buffer)
 
     def fill(self, values: F32) -> None:
         self._buffer.data[: self.num_rows, : self.width] = values
@@ -165,8 +210,15 @@ class Rows:
 
     def values(self) -> F32:
         """A copy of the numbers as they are now."""
-        if not self.num_rows:
-            return np.empty((0, self.width), np.float32)
-        parts = self._buffer.data[: self.num_rows].reshape(self.num_rows, self.num_parts, -1)
-        used = parts[:, :, : self.width // self.num_parts]
-        return np.array(used.reshape(self.num_rows, self.width))
+        return _flat_copy(self.view())
+
+    def view(self) -> F32:
+        """The numbers where they are: [num_rows, num_parts, width / num_parts]"""
+        rows = self._buffer.data[: self.num_rows]
+        parts = rows.reshape(self.num_rows, self.num_parts, rows.shape[1] // self.num_parts)
+        return parts[:, :, : self.width // self.num_parts]
+
+
+def _flat_copy(view: F32) -> F32:
+    num_rows, num_parts, part_len = view.shape
+    return np.array(view).reshape(num_rows, num_parts * part_len)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from threading import Lock
 from typing import Final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -17,30 +19,40 @@ from forerun.kernels.cpu.workers import Workers
 MAX_TOKENS: Final = 32  # a longer pass takes so long that recording does not show
 _MAX_KEPT: Final = 48
 
-Key = tuple[Body, int, int, int]
+Key = tuple[Body, int, int]
+Kept = OrderedDict[Key, tuple[Recording, CpuBatch]]
 
 
 class Replays:
-    """The recordings used most recently, each with the batch whose addresses it has."""
+    """The passes over a store used most recently, each with the batch whose addresses it has.
+
+    They go when the store goes, so they must not hold it.
+    """
 
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
-        self._kept: OrderedDict[Key, tuple[Recording, CpuBatch]] = OrderedDict()
+        self._lock = Lock()  # recordings share buffers: one at a time, until its result is copied
+        self._kept: WeakKeyDictionary[KVStore, Kept] = WeakKeyDictionary()
 
     def run(self, body: Body, batch: CpuBatch, store: KVStore) -> npt.NDArray[np.float32]:
-        key = (body, id(store), len(batch.tokens), len(batch.wanted))
-        if key not in self._kept:
-            return self._record(key, batch, store)
-        self._kept.move_to_end(key)
-        recording, first_batch = self._kept[key]
-        first_batch.take_in(batch)
-        return recording.run(self._workers, batch.scratch_bytes)
+        with self._lock:
+            kept = self._kept.setdefault(store, OrderedDict())
+            key = (body, len(batch.tokens), len(batch.wanted))
+            if key not in kept:
+                return self._record(kept, key, batch, store)
+            kept.move_to_end(key)
+            recording, first_batch = kept[key]
+            first_batch.take_in(batch)
+            return recording.run(self._workers, batch.scratch_bytes)
 
-    def _record(self, key: Key, batch: CpuBatch, store: KVStore) -> npt.NDArray[np.float32]:
+    def _record(
+        self, kept: Kept, key: Key, batch: CpuBatch, store: KVStore
+    ) -> npt.NDArray[np.float32]:
         result = key[0](batch, store)
         assert isinstance(batch.program, KeptProgram), batch.program
-        if batch.program.recording is not None:
-            self._kept[key] = batch.program.recording, batch
-            if len(self._kept) > _MAX_KEPT:
-                self._kept.popitem(last=False)
+        recording = batch.program.take_recording()
+        if recording is not None:
+            kept[key] = recording.without(store), batch
+            if len(kept) > _MAX_KEPT:
+                kept.popitem(last=False)
         return result

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import mmap
+import sys
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -19,7 +20,7 @@ F32 = npt.NDArray[np.float32]
 F32_BYTES: Final = 4
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class KVStore:
     """A head's rows lie together. They are padded to 16 floats, with zeros."""
 
@@ -58,7 +59,18 @@ def _zeros(size: tuple[int, ...]) -> F32:
     Every head of every layer has a stretch of its own, of which a short text writes the beginning;
     huge pages would make all of it resident.
     """
-    memory = mmap.mmap(-1, F32_BYTES * math.prod(size))
+    num_bytes = F32_BYTES * math.prod(size)
+    try:
+        memory = _private(num_bytes)
+    except (OSError, OverflowError, ValueError) as error:
+        raise MemoryError(f"{num_bytes} bytes of rows cannot be had: {error}") from error
     if hasattr(mmap, "MADV_NOHUGEPAGE"):
         memory.madvise(mmap.MADV_NOHUGEPAGE)
     return np.frombuffer(memory, np.float32).reshape(size)
+
+
+def _private(num_bytes: int) -> mmap.mmap:
+    """A process that is forked off has rows of its own; mmap's default would share them."""
+    if sys.platform == "win32":
+        return mmap.mmap(-1, num_bytes)
+    return mmap.mmap(-1, num_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -10,10 +10,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from forerun.errors import UnsupportedModel
 from forerun.kernels.base import StoredTensor, WeightSource
+from forerun.kernels.cpu.load_report import LoadReport
 from forerun.kernels.cpu.program import padded
-from forerun.kernels.cpu.quantize import quantize_rows
+from forerun.kernels.cpu.repack import repacked
 from forerun.kernels.cpu.scales import check_scales
 from forerun.kernels.cpu.sweep import DECODERS
 
@@ -79,16 +79,18 @@ class Matrix:
     def num_out(self) -> int:
         return sum(part.num_out for part in self.parts)
 
+    @cached_property
+    def num_written(self) -> int:
+        """Outputs that a product writes: of a tiny matrix, as many as a tile has."""
+        return max(self.num_out, _MIN_OUTPUTS)
+
 
 @dataclass(frozen=True)
 class Loader:
-    """From tensors of a file to parts; `quantization` asks to pack float matrices.
-
-    `note` hears of every tensor that is not held as the file has it.
-    """
+    """From tensors of a file to parts; `quantization` asks to pack float matrices."""
 
     quantization: str | None
-    note: Callable[[str], None]
+    report: LoadReport
 
     def matrix(self, source: WeightSource, names: Sequence[str], biases: Sequence[str]) -> Matrix:
         assert len(biases) in (0, len(names)), (names, biases)
@@ -96,34 +98,39 @@ class Loader:
         if min(tensor.shape[0] for tensor in tensors) < _MIN_OUTPUTS:
             parts = [_float_part(np.concatenate([source.float32(name) for name in names]))]
         else:
-            parts = [self._part(source, tensor) for tensor in tensors]
-        bias = np.concatenate([source.float32(name) for name in biases]) if biases else None
+            parts = [self._part(tensor) for tensor in tensors]
+        bias = np.concatenate([self._floats(source, name) for name in biases]) if biases else None
         return Matrix(tuple(parts), None if bias is None else _vector(bias), tensors[0].shape[1])
 
     def vector(self, source: WeightSource, name: str) -> Vector:
-        return _vector(source.float32(name))
+        return _vector(self._floats(source, name))
 
-    def _part(self, source: WeightSource, tensor: StoredTensor) -> Part:
-        num_out, num_in = tensor.shape
+    def _floats(self, source: WeightSource, name: str) -> F32:
+        self.report.begin("loading weights")
+        return source.float32(name)
+
+    def _part(self, tensor: StoredTensor) -> Part:
+        num_out = tensor.shape[0]
+        target = self._format_for(tensor)
+        if target != tensor.format:
+            self.report.begin(f"packing weights as {target}")
+            return Part(target, repacked(tensor, target), num_out)
+        self.report.begin("loading weights")
         if tensor.format in FLOAT_FORMATS:
-            return self._from_floats(tensor)
-        if tensor.format in DECODERS:
-            check_scales(tensor)
-            return Part(tensor.format, _plain(tensor.data), num_out)
-        self.note(
-            f"{tensor.name} is {tensor.format}, which has no kernel; it is held as {_FALLBACK}"
-        )
-        if num_in % 32:
-            return _float_part(source.float32(tensor.name))
-        return Part(_FALLBACK, quantize_rows(source.float32(tensor.name), _FALLBACK), num_out)
+            return Part(tensor.format, _wide(tensor), num_out)
+        check_scales(tensor)
+        return Part(tensor.format, _plain(tensor.data), num_out)
 
-    def _from_floats(self, tensor: StoredTensor) -> Part:
-        num_out, num_in = tensor.shape
-        if self.quantization is not None and num_in % 32 == 0:
-            target = QUANTIZATIONS[self.quantization]
-            self.note(f"quantising {tensor.name} to {self.quantization}")
-            return Part(target, _packed(tensor, target), num_out)
-        return Part(tensor.format, _wide(tensor), num_out)
+    def _format_for(self, tensor: StoredTensor) -> str:
+        """The file's own, if there is a kernel for it and nobody asked for another."""
+        if tensor.format in FLOAT_FORMATS:
+            if self.quantization is None or tensor.shape[1] % 32:
+                return tensor.format
+            return QUANTIZATIONS[self.quantization]
+        if tensor.format in DECODERS:
+            return tensor.format
+        self.report.stand_in(tensor.format)
+        return _FALLBACK
 
 
 def _vector(values: F32) -> Vector:
@@ -153,25 +160,3 @@ def _float_part(weight: F32) -> Part:
     rows = np.zeros((max(num_out, _MIN_OUTPUTS), padded(num_in)), np.float32)
     rows[:num_out, :num_in] = weight
     return Part("F32", rows.view(np.uint8), num_out)
-
-
-def _packed(tensor: StoredTensor, target: str) -> Bytes:
-    """Quantised in slices, so that no float copy of the whole is made."""
-    num_out, num_in = tensor.shape
-    step = max(1, (1 << 20) // num_in)
-    parts = [
-        quantize_rows(_floats_of(tensor.data[lo : lo + step], tensor.format), target)
-        for lo in range(0, num_out, step)
-    ]
-    return np.concatenate(parts)
-
-
-def _floats_of(data: Bytes, tensor_format: str) -> F32:
-    raw = _plain(data)
-    if tensor_format == "F32":
-        return raw.view(np.float32)
-    if tensor_format == "F16":
-        return raw.view(np.float16).astype(np.float32)
-    if tensor_format == "BF16":
-        return (raw.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
-    raise UnsupportedModel(f"weights of format {tensor_format} cannot be quantised on load.")

@@ -1,0 +1,30 @@
+"""A draft model whose table ends before the target's."""
+
+from __future__ import annotations
+
+import pytest
+
+from forerun.drafters import Budget, DraftModel
+from forerun.kernels import Kernels, ReferenceKernels
+from forerun.kernels.cpu import CpuKernels
+from forerun.models.llama import LlamaModel
+from forerun.types import Verdict
+from tests.contracts.kernel_sets import CACHE_DIR
+from tests.contracts.test_drafters import View
+from tests.models_llama.tiny import TinyCheckpoint, tiny_config
+
+
+@pytest.mark.parametrize("kernels", [ReferenceKernels(), CpuKernels(1, cache_dir=CACHE_DIR)])
+def test_it_declines_a_text_with_an_id_that_it_lacks(kernels: Kernels) -> None:
+    model = LlamaModel.load(TinyCheckpoint(tiny_config(vocab_size=50, num_layers=1)), kernels)
+    drafter = DraftModel(model, model.new_cache(64, 4), vocab_size=60)
+    known, unknown = View((3, 49, 7), id=1), View((3, 50, 7), id=2)
+    for request in (known, unknown):
+        drafter.begin(request)
+    guesses = drafter.propose([unknown, known, unknown], [Budget(3)] * 3)
+    assert [len(proposal) for proposal in guesses] == [0, 3, 0]
+    # The target says what the draft model cannot spell: from then on it declines this text too.
+    verdict = Verdict.reached(guesses[1], 1, final_token=55)
+    known = known.after(verdict)
+    drafter.commit(known, verdict)
+    assert [len(proposal) for proposal in drafter.propose([known], [Budget(3)])] == [0]

@@ -1,0 +1,40 @@
+"""What the command line shows while a model is loaded."""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+
+import pytest
+from rich.console import Console
+
+from forerun.cli import loading
+
+
+def shown(monkeypatch: pytest.MonkeyPatch, *, is_terminal: bool) -> str:
+    """What goes to stderr when a load says this and that."""
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=is_terminal, width=60, color_system=None)
+    monkeypatch.setattr(loading, "Console", lambda **_options: console)
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        with loading.loading("a-model") as progress:
+            progress("compiling linear, once for this machine", 0, 0)
+            for idx in range(3):
+                progress("packing weights as Q8_0", idx, 272)
+            warnings.warn("a note that is longer than a line of this terminal is", stacklevel=1)
+            progress("compiling attend, once for this machine", 0, 0)
+    return out.getvalue()
+
+
+def test_in_a_log_only_notes_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    note = "note: a note that is longer than a line of this terminal is\n"
+    assert shown(monkeypatch, is_terminal=False) == note
+
+
+def test_a_terminal_shows_a_bar_and_keeps_notes(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = shown(monkeypatch, is_terminal=True)
+    assert "note: a note" in text
+    assert re.search(r"compiling attend, .* 2 of 272 tensors", text)
+    assert "once)" not in text
