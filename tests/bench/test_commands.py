@@ -43,6 +43,8 @@ def test_bench_measures_and_records(record_path: Path) -> None:
     assert record.machine["cpu"]
     assert record.model["sha256"]
     assert record.settings["seed"] == 0
+    assert record.settings["max_model_len"] > 8
+    assert {"quantization", "chat_template", "threads", "kernels"} <= record.settings.keys()
 
 
 def test_bench_shows_a_record_again(record_path: Path, tmp_path: Path) -> None:

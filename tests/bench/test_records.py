@@ -148,7 +148,12 @@ def test_single_waits_can_be_asked_for(llm: LLM) -> None:
     [
         ("model", "sha256", "cd", "new.json was measured with another model than old.json"),
         ("machine", "cpu", "Slide rule", "another machine than old.json: cpu is 'Slide rule'"),
+        ("machine", "features", ["neon"], "features is ['neon'], not 'not recorded'"),
+        ("machine", "memory_bytes", 8, "memory_bytes is 8, not 'not recorded'"),
         ("settings", "temperature", 1.0, "another settings than old.json: temperature is 1.0"),
+        ("settings", "threads", 1, "threads is 1, not 'not recorded'"),
+        ("settings", "kernels", "ReferenceKernels", "kernels is 'ReferenceKernels'"),
+        ("settings", "quantization", None, "quantization is None, not 'not recorded'"),
     ],
 )
 def test_what_does_not_compare_is_refused_by_name(
@@ -169,6 +174,28 @@ def test_other_prompts_and_contenders_are_refused(llm: LLM) -> None:
         gated(record, made_record(llm, num_pairs=2))
     with pytest.raises(InvalidOption, match="did you mean 'default'"):
         Side("new.json", record, "defualt")
+
+
+def test_an_interrupted_record_is_refused_on_either_side(llm: LLM) -> None:
+    record = made_record(llm)
+    stopped = replace(record, is_complete=False)
+    with pytest.raises(InvalidRecord, match=re.escape("new.json was interrupted")):
+        gated(record, stopped)
+    with pytest.raises(InvalidRecord, match=re.escape("old.json was interrupted")):
+        gated(stopped, record)
+
+
+def test_records_that_answer_other_prompts_are_refused(llm: LLM) -> None:
+    record = made_record(llm)
+    fewer = replace(record, runs=[run for run in record.runs if run["pair"] != 1])
+    sentence = "only old.json has an answer to prompt 1 of class chat"
+    with pytest.raises(InvalidRecord, match=re.escape(sentence)):
+        gated(record, fewer)
+    with pytest.raises(InvalidRecord, match=re.escape("only new.json has an answer to prompt 1")):
+        gated(fewer, record)
+    nothing = replace(record, runs=[], cells=[], workloads={})
+    with pytest.raises(InvalidRecord, match=re.escape("old.json has no answer of plain")):
+        gated(nothing, nothing)
 
 
 # ------------------------------------------------------------------------------- the verdicts
