@@ -17,7 +17,7 @@ from forerun.bench.gate import Side, check_rollout
 from forerun.bench.html_report import report, write_report
 from forerun.bench.identity import commit_of, model_identity, versions
 from forerun.bench.plots import save_plot
-from forerun.bench.record import InvalidRecord, Record, read_record, write_record
+from forerun.bench.record import SCHEMA, InvalidRecord, Record, read_record, write_record
 from forerun.bench.session import Session
 from forerun.bench.tables import print_record
 from forerun.bench.verdicts import judge_record
@@ -25,6 +25,8 @@ from forerun.bench.workloads import WORKLOADS
 from forerun.engine import LLM
 from forerun.errors import InvalidOption
 from tests.bench.fakes import COSTS, FACTS, Scripted, made_record, side_by_side
+
+RECORDS = Path(__file__).parents[2] / "bench" / "records"
 
 
 def test_a_record_survives_the_disk(llm: LLM, tmp_path: Path) -> None:
@@ -77,6 +79,8 @@ def test_the_file_is_whole_after_every_pair(llm: LLM, tmp_path: Path) -> None:
             "has the schema 'forerun-bench/0', not 'forerun-bench/1'",
         ),
         ('{"schema": "forerun-bench/1"}', "is damaged"),
+        ("[" * 200_000, "cannot be read as a bench record"),
+        ("1" * 5000, "cannot be read as a bench record"),
     ],
 )
 def test_what_is_no_record_is_refused(tmp_path: Path, content: str, sentence: str) -> None:
@@ -86,6 +90,46 @@ def test_what_is_no_record_is_refused(tmp_path: Path, content: str, sentence: st
         read_record(path)
     with pytest.raises(InvalidRecord, match="cannot be read"):
         read_record(tmp_path / "absent.json")
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ("machine", None),
+        ("cells", ["x"]),
+        ("cells.0.answer_ms", {}),
+        ("cells.1.ratio", {"median": "fast"}),
+        ("cells.1.prediction", {}),
+        ("workloads", []),
+        ("workloads.chat", {}),
+        ("contenders", {"plain": 1}),
+        ("runs", [1]),
+        ("runs.0.digest", None),
+        ("divergences", [{}]),
+        ("verdicts", "PASS"),
+        ("is_complete", "yes"),
+    ],
+)
+def test_a_record_with_wrong_types_is_refused(
+    llm: LLM, tmp_path: Path, place: str, value: Any
+) -> None:
+    path = tmp_path / "record.json"
+    made_record(llm, path)
+    values = json.loads(path.read_text())
+    *outer, last = place.split(".")
+    inside = values
+    for name in outer:
+        inside = inside[int(name) if name.isdecimal() else name]
+    inside[last] = value
+    path.write_text(json.dumps(values))
+    with pytest.raises(InvalidRecord, match=rf"is damaged: {place}[\w.]* is missing or wrong"):
+        read_record(path)
+
+
+@pytest.mark.parametrize("path", sorted(RECORDS.glob("*.json")), ids=lambda path: path.stem)
+def test_the_records_in_the_repository_are_sound(path: Path) -> None:
+    if json.loads(path.read_text()).get("schema") == SCHEMA:
+        assert read_record(path).cells
 
 
 def test_a_place_that_cannot_be_written_is_told(llm: LLM, tmp_path: Path) -> None:
