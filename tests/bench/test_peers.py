@@ -83,6 +83,12 @@ def test_what_a_peer_cannot_do_is_told(tmp_path: Path) -> None:
         open_peer("llamacpp", tmp_path, threads=1, max_len=8, python=python)
 
 
+def test_a_python_that_is_none_is_told(tmp_path: Path) -> None:
+    for python in (tmp_path / "absent", tmp_path):
+        with pytest.raises(MissingPeer, match="give --peer-python a Python that has llamacpp"):
+            open_peer("llamacpp", model_file(tmp_path), threads=1, max_len=8, python=python)
+
+
 def test_a_worker_names_what_it_lacks(tmp_path: Path) -> None:
     """The shipped workers, in a Python without site packages."""
     python = tmp_path / "bare"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -11,7 +12,7 @@ import typer
 
 from forerun.cli.cache_dir import cache_dir
 from forerun.cli.engine_options import EngineOptions
-from forerun.errors import InvalidOption
+from forerun.errors import InvalidOption, MissingExtra
 
 if TYPE_CHECKING:
     from forerun.engine import LLM
@@ -87,6 +88,9 @@ def bench_options(
 ) -> BenchOptions:
     if prompt_tokens is not None and prompt_tokens < 1:
         raise InvalidOption(f"--prompt-tokens {prompt_tokens} is not allowed; give 1 or more.")
+    check_seed(seed)
+    if not split(classes):
+        raise InvalidOption("--classes names no class; give some by comma, or all.")
     if pairs < 1 or max_tokens < 2:
         raise InvalidOption("--pairs must be at least 1 and --max-tokens at least 2.")
     return BenchOptions(
@@ -120,7 +124,24 @@ def output_options(
         Path | None, _option("Output", "--html", text="Write a report for people.")
     ] = None,
 ) -> OutputOptions:
+    if plot is not None:
+        _check_drawable(plot)
     return OutputOptions(json_path, plot, html)
+
+
+def _check_drawable(path: Path) -> None:
+    """Told before anything is measured, not after."""
+    from forerun.planning.canvas import FORMATS
+
+    if path.suffix.lower() not in FORMATS:
+        raise InvalidOption(f"cannot draw to {path.name!r}; end it in {', '.join(FORMATS)}.")
+    if find_spec("matplotlib") is None:
+        raise MissingExtra("drawing figures", "plot")
+
+
+def check_seed(seed: int) -> None:
+    if seed < 0:
+        raise InvalidOption(f"--seed {seed} is not allowed; give 0 or more.")
 
 
 def split(text: str) -> list[str]:
