@@ -14,6 +14,7 @@ from forerun.bench.peers.divergence import first_difference, margin_at
 from forerun.bench.peers.peer import PeerFailed
 from forerun.bench.session import Session
 from forerun.bench.timed_run import TimedRun
+from forerun.cli.bench_options import peer_modes
 from forerun.engine import LLM
 from forerun.errors import InvalidOption
 from forerun.types import SamplingParams
@@ -71,6 +72,20 @@ def test_a_missing_peer_is_one_sentence_with_its_command(
     assert str(caught.value) == (
         f"the peer {name} needs {missing}, which is not installed; run: {command}"
     )
+
+
+def test_modes_are_chosen_by_name(tmp_path: Path) -> None:
+    python = stand_in(tmp_path, ABOUT)
+    peer = open_peer("llamacpp", model_file(tmp_path), threads=1, max_len=8, python=python)
+    try:
+        assert peer_modes([peer], "all") == [(peer, "plain"), (peer, "guess")]
+        assert peer_modes([peer], "guess") == [(peer, "guess")]
+        with pytest.raises(InvalidOption, match="unknown peer mode 'gues'; did you mean 'guess'"):
+            peer_modes([peer], "plain,gues")
+        with pytest.raises(InvalidOption, match="names none of llamacpp's: plain, guess"):
+            peer_modes([peer], ",")
+    finally:
+        peer.close()
 
 
 def test_what_a_peer_cannot_do_is_told(tmp_path: Path) -> None:

@@ -53,6 +53,20 @@ def test_startup(path: Path, tmp_path: Path) -> None:
     assert found["model"]["num_bytes"] == found["weight_bytes"] > 0
 
 
+def test_startup_passes_on_what_it_takes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[str]()
+
+    def start_once(_python: str, arguments: list[str], _clock: object) -> Start:
+        asked[:] = arguments
+        return Start(1.0, 2.0, 9, torch=False)
+
+    monkeypatch.setattr("forerun.bench.startup.start_once", start_once)
+    options = ("--quantization", "int8", "--max-model-len", "99", "--no-speculation")
+    run("bench", "startup", "--model", path, "--repeats", "1", *options)
+    assert "--quantization int8 --max-model-len 99" in " ".join(asked)
+    assert asked[-1] == "--no-speculation"
+
+
 def test_an_interrupted_startup_keeps_its_starts(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,7 +18,7 @@ class Maybe:
 class Each:
     """A list whose items, or an object whose values, all look alike."""
 
-    kind: type
+    kind: Any  # list or dict
     shape: Any
 
 

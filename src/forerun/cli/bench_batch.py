@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import typer
 
-from forerun.cli.bench_options import ALL, BenchOptions, PeerOptions, split
+from forerun.cli.bench_options import ALL, BenchOptions, PeerOptions, peer_modes, split
 from forerun.cli.cache_dir import cache_dir
 from forerun.cli.circumstances import model_path
 from forerun.cli.conclusion import head, show_verdicts, write_report
@@ -160,8 +160,8 @@ class _Plan:
             python=self.peers.peer_python,
         )
         stack.callback(peer.close)
-        modes = ["plain"] if self.peers.peer_modes == ALL else split(self.peers.peer_modes)
-        return [PeerServer(PeerContender(peer, mode)) for mode in modes]
+        modes = peer_modes([peer], self.peers.peer_modes)
+        return [PeerServer(PeerContender(peer, mode)) for peer, mode in modes]
 
 
 @dataclass

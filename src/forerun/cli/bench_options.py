@@ -12,9 +12,10 @@ import typer
 
 from forerun.cli.cache_dir import cache_dir
 from forerun.cli.engine_options import EngineOptions
-from forerun.errors import InvalidOption, MissingExtra
+from forerun.errors import InvalidOption, MissingExtra, unknown_name
 
 if TYPE_CHECKING:
+    from forerun.bench.peers import Peer
     from forerun.engine import LLM
 
 ALL: Final = "all"
@@ -111,6 +112,22 @@ def peer_options(
     ] = None,
 ) -> PeerOptions:
     return PeerOptions(peers, peer_modes, peer_python)
+
+
+def peer_modes(peers: list[Peer], wanted: str) -> list[tuple[Peer, str]]:
+    """Each peer with each of its modes that is wanted."""
+    known = [(peer, mode) for peer in peers for mode in peer.modes]
+    if wanted == ALL:
+        return known
+    names = split(wanted)
+    for name in names:
+        if name not in (mode for _, mode in known):
+            raise unknown_name("peer mode", name, (mode for _, mode in known))
+    for peer in peers:
+        if not set(peer.modes) & set(names):
+            valid = ", ".join(peer.modes)
+            raise InvalidOption(f"--peer-modes names none of {peer.name}'s: {valid}.")
+    return [(peer, mode) for peer, mode in known if mode in names]
 
 
 def output_options(

@@ -29,9 +29,11 @@ def bench_startup(
     from forerun.bench.startup import StartReport, start_once, start_table
 
     arguments = ["generate", _PROMPT, "--model", engine.model, "--max-tokens", str(max_tokens)]
-    arguments += ["--kernels", engine.kernels]
-    if engine.num_threads is not None:
-        arguments += ["--threads", str(engine.num_threads)]
+    for option, value in _passed_on(engine).items():
+        if value is not None:
+            arguments += [option, str(value)]
+    if engine.speculative_config is None:
+        arguments.append("--no-speculation")
     settings = {"repeats": repeats, "arguments": arguments, "seed": 0}
     described = head("startup", engine.model, settings)
     starts = []
@@ -53,3 +55,14 @@ def bench_startup(
     show_verdicts(console, report.verdicts(), strict=strict)
     if not is_complete:
         raise typer.Exit(INTERRUPTED)
+
+
+def _passed_on(engine: EngineOptions) -> dict[str, object]:
+    return {
+        "--kernels": engine.kernels,
+        "--threads": engine.num_threads,
+        "--quantization": engine.quantization,
+        "--max-model-len": engine.max_model_len,
+        "--kv-cache-memory": engine.kv_cache_memory,
+        "--kv-cache-backend": engine.kv_cache_backend,
+    }
