@@ -266,6 +266,41 @@ def test_qwen_has_a_promise_of_its_own(llm: LLM) -> None:
     assert not any("Qwen" in v.requirement for v in record.verdicts)
 
 
+@pytest.mark.parametrize(("num_pairs", "word"), [(3, "NOT MEASURED"), (20, "PASS")])
+def test_no_comparison_with_llamacpp_passes_on_few_pairs(
+    llm: LLM, num_pairs: int, word: str
+) -> None:
+    record = made_record(
+        llm,
+        default=Scripted(DEFAULT, per_pass=4, seconds=0.012),
+        peers=[Scripted("llamacpp/plain", seconds=0.01)],
+        names=["edit-code"],
+        num_pairs=num_pairs,
+    )
+    judged = judge_record(record.cells, "qwen2.5-coder-1.5b")
+    (found,) = (v for v in judged if "Qwen" in v.requirement)
+    assert found.word == word
+    assert f"{num_pairs} pairs" in found.found
+
+
+def test_plain_alone_proves_nothing_about_speculation(llm: LLM) -> None:
+    record = made_record(llm)
+    alone = [cell for cell in record.cells if cell.contender == PLAIN]
+    assert alone
+    assert judge_record(alone, "toy")[0].word == "NOT MEASURED"
+    assert judge_record(record.cells, "toy")[0].word == "PASS"
+
+
+def test_a_draft_models_prediction_passes_with_enough_pairs_only(llm: LLM) -> None:
+    record = made_record(llm, names=["story"])
+    cells = [replace(c, contender="draft_model:3") for c in record.cells if c.contender == DEFAULT]
+    (cell,) = cells
+    assert cell.prediction is not None
+    exact = replace(cell, prediction=replace(cell.prediction, predicted=cell.prediction.measured))
+    assert judge_record([exact], "toy")[-1].word == "NOT MEASURED"
+    assert judge_record([replace(exact, num_pairs=20)], "toy")[-1].word == "PASS"
+
+
 # ------------------------------------------------------------------------------ presentations
 
 
@@ -278,7 +313,8 @@ def test_the_table_and_the_report_show_every_class(llm: LLM, tmp_path: Path) -> 
     for words in ("chat", "story", "default", "llamacpp/plain", "2.00"):
         assert words in shown
         assert words in page
-    assert shown.count("PASS") + shown.count("FAIL") + shown.count("NOT MEASURED") == 8
+    assert shown.count("PASS") + shown.count("FAIL") + shown.count("NOT MEASURED") == 7
+    assert "predictions: " in shown
     assert page.count("<svg") == page.count("</svg>") == 5
     assert not re.search(r"https?://|<script|src=|@import", page)
     write_report(record, tmp_path / "report.html")

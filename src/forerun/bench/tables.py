@@ -10,6 +10,7 @@ from rich.text import Text
 
 from forerun.bench.bootstrap import Interval
 from forerun.bench.cells import Cell, Quantiles
+from forerun.bench.prediction import TOLERANCE
 from forerun.bench.record import Record
 from forerun.bench.verdicts import Outcome
 
@@ -103,6 +104,7 @@ def verdict_line(outcome: Outcome) -> Text:
 
 
 def _notes(record: Record) -> Iterator[str]:
+    yield from _prediction_note(record)
     for cell in record.cells:
         if cell.prediction is not None and cell.prediction.reason:
             place = f"{cell.workload} × {cell.contender}"
@@ -115,4 +117,16 @@ def _notes(record: Record) -> Iterator[str]:
         yield (
             f"{d['contender']} leaves our text in {d['workload']} ({d['prompt']}) at token "
             f"{d['at']}: ours {d['ours']!r}, theirs {d['theirs']!r}, {margin}"
+        )
+
+
+def _prediction_note(record: Record) -> Iterator[str]:
+    """Information, no promise: whatever the error is, a reason follows."""
+    errors = [(abs(c.prediction.error), c) for c in record.cells if c.prediction]
+    if errors:
+        beyond = sum(error > TOLERANCE for error, _ in errors)
+        worst, cell = max(errors, key=lambda pair: pair[0])
+        yield (
+            f"predictions: {beyond} of {len(errors)} cells more than {TOLERANCE:.0%} off; "
+            f"largest {worst:.0%}, in {cell.workload} × {cell.contender}"
         )
