@@ -119,6 +119,22 @@ def test_the_first_difference() -> None:
     assert first_difference([1, 2, 3], [1, 2]) is None
 
 
+def test_where_we_end_a_peer_does_not_leave_our_text(llm: LLM) -> None:
+    end = llm.tokenizer.eos_ids[0]
+
+    class Ending(Scripted):
+        def answer(self, prompt: Sequence[int], max_tokens: int) -> TimedRun:
+            return super().answer([*prompt[:3], end], max_tokens)
+
+    class Banned(Scripted):
+        def answer(self, prompt: Sequence[int], max_tokens: int) -> TimedRun:
+            return super().answer([*prompt[:3], end + 1], max_tokens)
+
+    side = side_by_side(llm, Ending(PLAIN), peers=[Banned("llamacpp/plain")])
+    record = Session(side, FACTS, {}).run(llm, lambda _: None)
+    assert record.divergences == []
+
+
 def test_the_margin_is_the_targets_own(llm: LLM) -> None:
     prompt = [1, 2, 3]
     best = llm.generate(prompt)[0].outputs[0].token_ids  # any token will do for the prefix

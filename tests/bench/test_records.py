@@ -321,6 +321,16 @@ def test_the_table_and_the_report_show_every_class(llm: LLM, tmp_path: Path) -> 
     assert (tmp_path / "report.html").read_text().strip() == page.strip()
 
 
+def test_shares_that_round_to_one_are_shown_as_one(llm: LLM) -> None:
+    record = made_record(llm)
+    shares = [1.0, 0.997, 0.994, 0.5, 0.0]
+    cells = [replace(cell, acceptance_by_position=shares) for cell in record.cells]
+    console = Console(file=StringIO(), width=200)
+    print_record(console, replace(record, cells=cells))
+    assert " 1 1 .99 .50 .00 " in console.file.getvalue()  # type: ignore[attr-defined]
+    assert "Of the rounds that made a first" in report(record)
+
+
 def test_names_are_escaped_in_the_report(llm: LLM) -> None:
     record = made_record(llm)
     page = report(replace(record, model={"name": "<b>&"}))

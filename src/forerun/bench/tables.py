@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from rich.console import Console
 from rich.table import Table
@@ -67,7 +67,7 @@ def _row(cell: Cell, *, is_first: bool) -> Iterator[str | Text]:
     yield _number(cell.tokens_per_second, 1)
     yield _number(cell.tokens_per_pass, 2)
     yield "–" if cell.acceptance_rate is None else f"{cell.acceptance_rate:.0%}"
-    yield " ".join(f"{share:.2f}"[1:] if share < 1 else "1" for share in _few(cell))
+    yield " ".join(map(_share, cell.acceptance_by_position[:5]))
     yield _quantiles(cell.ttft_ms)
     yield _quantiles(cell.wait_ms)
     yield _quantiles(cell.answer_ms)
@@ -77,8 +77,10 @@ def _row(cell: Cell, *, is_first: bool) -> Iterator[str | Text]:
     yield "–" if cell.prediction is None else f"{cell.prediction.predicted:.2f}"
 
 
-def _few(cell: Cell) -> Sequence[float]:
-    return cell.acceptance_by_position[:5]
+def _share(value: float) -> str:
+    """.53, or 1 where it rounds to that."""
+    text = f"{value:.2f}"
+    return "1" if text == "1.00" else text.removeprefix("0")
 
 
 def _number(value: float | None, digits: int) -> str:
