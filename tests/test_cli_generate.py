@@ -84,6 +84,19 @@ def test_trace_has_a_line_per_round(run: Any) -> None:
     assert all("→" in line or "✓" in line for line in lines)
 
 
+def test_trace_and_stats_say_what_was_chosen_and_why(run: Any) -> None:
+    fixed = '{"method": "suffix", "num_speculative_tokens": 3, "adaptive": false}'
+    for config in ((), ("--speculative-config", fixed)):
+        options = ("--max-tokens", "60", "--ignore-eos", *config)
+        stats = json.loads(run("generate", "ababab", *options, "--json").stdout)["stats"]
+        assert sum(stats["choices"].values()) == stats["target_passes"] - 1  # all but the prompt's
+        lines = run("generate", "ababab", *options, "--trace").stdout.splitlines()
+        assert all(line.endswith(")") for line in lines[1:])
+    assert stats["choices"].keys() <= {f"fixed: suffix to {n}" for n in (1, 2, 3)} | {"no room"}
+    assert stats["choices"]["fixed: suffix to 3"] > 0
+    assert any("(fixed: suffix to 3)" in line for line in lines)
+
+
 def test_stdin_chat_and_n(run: Any) -> None:
     options = ("--max-tokens", "4", "--temperature", "1", "--json")
     assert run("generate", "-", *options, stdin="abc").exit_code == 0

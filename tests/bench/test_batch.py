@@ -19,8 +19,13 @@ from forerun.bench.offline import OURS, measure_offline, offline_record, offline
 from forerun.bench.sharing import admission, prefix_use
 from forerun.bench.together import Round, measure_together, together_record, together_verdict
 from forerun.cli.bench import bench
+from forerun.cli.bench_batch import _Plan
+from forerun.cli.bench_options import bench_options, peer_options
+from forerun.cli.engine_options import engine_options
 from forerun.cli.group import OneSentenceGroup
+from forerun.cli.series_options import series_options
 from forerun.engine import LLM
+from forerun.models.opening import load_tokenizer, open_checkpoint
 from forerun.types import SamplingParams
 from tests.tiny_model import write_tiny_model
 
@@ -162,6 +167,19 @@ def test_the_command_records_every_part(path: Path, tmp_path: Path) -> None:
     assert found["load"]["same_tokens"] is True
     assert found["sharing"]["prefix"]["num_computed_second"] == 8
     assert "in flight" in shown
+
+
+def test_there_is_room_for_the_longest_prompt_of_every_part(path: Path) -> None:
+    """--in-flight 1 needs one story; the second of --prompts is longer."""
+    plan = _Plan(
+        engine_options(model=str(path)),
+        bench_options(classes="story,extract", pairs=1, max_tokens=4),
+        series_options(parts="offline", in_flight="1", num_prompts=2),
+        peer_options(peers="llamacpp"),
+    )
+    story, extract = plan.prompts("offline", load_tokenizer(open_checkpoint(path)))
+    assert len(story) < len(extract)
+    assert plan.max_len() == len(extract) + 4
 
 
 def test_an_interrupted_part_keeps_what_it_measured(

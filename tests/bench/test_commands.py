@@ -43,6 +43,8 @@ def test_bench_measures_and_records(record_path: Path) -> None:
     assert record.machine["cpu"]
     assert record.model["sha256"]
     assert record.settings["seed"] == 0
+    assert record.settings["max_model_len"] > 8
+    assert {"quantization", "chat_template", "threads", "kernels"} <= record.settings.keys()
 
 
 def test_bench_shows_a_record_again(record_path: Path, tmp_path: Path) -> None:
@@ -74,6 +76,18 @@ def test_gate_says_yes_no_or_that_it_cannot_tell(record_path: Path, tmp_path: Pa
     assert "another model" in refused.stderr
 
 
+def test_only_what_ran_is_recorded(tiny_path: Path, tmp_path: Path) -> None:
+    path = tmp_path / "plain.json"
+    result = run(
+        *("bench", "--model", tiny_path, "--classes", "story", "--pairs", "1", "--max-tokens", "4"),
+        *("--no-speculation", "--methods", "suffix", "--json", path),
+    )
+    assert result.exit_code == 0, result.output
+    record = read_record(path)
+    assert list(record.contenders) == ["plain"]
+    assert record.settings["methods"] == "none"
+
+
 def test_alpha_in_the_form_of_the_papers_tables(tiny_path: Path, tiny_draft_path: Path) -> None:
     result = run(
         *("alpha", "--model", tiny_path, "--draft-model", tiny_draft_path, "--class", "story"),
@@ -100,6 +114,27 @@ def test_alpha_in_the_form_of_the_papers_tables(tiny_path: Path, tiny_draft_path
     ("args", "part"),
     [
         ("bench --pairs 0", "--pairs must be at least 1"),
+        ("bench kernels --model {model}", "bench kernels does not take --model; drop it"),
+        ("bench kernels --show x.json", "bench kernels does not take --show"),
+        ("bench passes --strict", "bench passes does not take --strict"),
+        ("bench startup --speculative-config {{}}", "does not take --speculative-config"),
+        ("bench startup --html x.html", "bench startup does not take --html"),
+        ("bench batch --plot x.svg", "bench batch does not take --plot"),
+        ("bench batch --depths 3", "bench batch does not take --depths"),
+        ("bench parity --show x.json", "bench parity does not take --show"),
+        ("bench --show x.json --json y.json", "bench --show does not take --json"),
+        ("bench --repeats 3", "bench speculation does not take --repeats"),
+        ("bench kernel", "did you mean 'kernels'"),
+        ("bench --seed -1", "--seed -1 is not allowed; give 0 or more"),
+        ("bench --classes=", "--classes names no class"),
+        ("bench --model absent --plot x.gif", "cannot draw to 'x.gif'; end it in .png"),
+        ("bench batch --in-flight=", "--in-flight must not be empty"),
+        ("bench batch --parts ,", "--parts and --in-flight must not be empty"),
+        ("alpha --seed -1", "--seed -1 is not allowed"),
+        ("alpha --lenience 1,0", "--lenience 0 is not allowed; give more than 0, up to 1"),
+        ("alpha --lenience -1", "--lenience -1 is not allowed"),
+        ("alpha --lenience 2", "--lenience 2 is not allowed"),
+        ("alpha --lenience nan", "--lenience nan is not allowed"),
         ("bench --model {model} --classes storey", "did you mean 'story'"),
         ("bench --model {model} --depths 2,x", "--depths holds 'x'"),
         ("bench --model {model} --methods prompt_lokup", "did you mean 'prompt_lookup'"),

@@ -16,7 +16,7 @@ from forerun.bench.prediction import Costs, observed_alpha, predict
 from forerun.bench.side_by_side import Measurement
 from forerun.bench.timed_run import Pass, time_stream
 from forerun.bench.workloads import build_workloads
-from forerun.engine import LLM
+from forerun.engine import LLM, SpeculativeConfig
 from forerun.planning.closed_forms import speedup
 from forerun.planning.verify_cost import LinearVerifyCost
 from forerun.types import SamplingParams
@@ -191,3 +191,8 @@ def test_costs_are_relative_to_a_plain_pass(llm: LLM) -> None:
     assert list(costs) == ["bigram:2", "own_layers:2"]
     assert costs["own_layers:2"].verify.at(2) == pytest.approx(1)  # on a clock of ticks
     assert costs["own_layers:2"].draft_step == pytest.approx(0.5)
+
+
+def test_a_choice_among_drafters_has_no_one_cost(llm: LLM) -> None:
+    choice = SpeculativeConfig.from_dict({"method": "choice", "methods": ["bigram", "suffix"]})
+    assert costs_by_contender(llm, {DEFAULT: choice}, [1, 2, 3], Ticks(), None) == {}

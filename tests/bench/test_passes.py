@@ -1,3 +1,5 @@
+import pytest
+
 from forerun.bench.passes import PassReport, measure_passes, pass_table
 from forerun.kernels import ReferenceKernels
 from forerun.models.llama import LlamaModel
@@ -9,6 +11,29 @@ def test_every_size_is_measured_in_every_round() -> None:
     report = measure_passes(model, sizes=(1, 3), num_rounds=4)
     assert {size: len(times) for size, times in report.seconds.items()} == {1: 4, 3: 4}
     assert pass_table(report).row_count == 2
+
+
+@pytest.mark.parametrize(("num_passes", "num_rounds"), [(5, None), (6, 2), (7, 2)])
+def test_whole_rounds_are_kept_after_an_interrupt(
+    monkeypatch: pytest.MonkeyPatch, num_passes: int, num_rounds: int | None
+) -> None:
+    """A warm-up of two passes comes first."""
+    times = iter(range(1, num_passes + 1))
+
+    def measure(_: int) -> float:
+        for took in times:
+            return took
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("forerun.bench.passes.pass_timer", lambda *_: measure)
+    model = LlamaModel.load(TinyCheckpoint(FAMILIES["smollm2"]), ReferenceKernels())
+    if num_rounds is None:
+        with pytest.raises(KeyboardInterrupt):
+            measure_passes(model, sizes=(1, 3), num_rounds=4)
+        return
+    report = measure_passes(model, sizes=(1, 3), num_rounds=4)
+    assert report.seconds == {1: [3, 5], 3: [4, 6]}
+    assert report.as_dict()["is_complete"] is False
 
 
 def test_ratios_are_taken_within_a_round() -> None:

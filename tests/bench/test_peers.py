@@ -14,6 +14,7 @@ from forerun.bench.peers.divergence import first_difference, margin_at
 from forerun.bench.peers.peer import PeerFailed
 from forerun.bench.session import Session
 from forerun.bench.timed_run import TimedRun
+from forerun.cli.bench_options import peer_modes
 from forerun.engine import LLM
 from forerun.errors import InvalidOption
 from forerun.types import SamplingParams
@@ -73,6 +74,20 @@ def test_a_missing_peer_is_one_sentence_with_its_command(
     )
 
 
+def test_modes_are_chosen_by_name(tmp_path: Path) -> None:
+    python = stand_in(tmp_path, ABOUT)
+    peer = open_peer("llamacpp", model_file(tmp_path), threads=1, max_len=8, python=python)
+    try:
+        assert peer_modes([peer], "all") == [(peer, "plain"), (peer, "guess")]
+        assert peer_modes([peer], "guess") == [(peer, "guess")]
+        with pytest.raises(InvalidOption, match="unknown peer mode 'gues'; did you mean 'guess'"):
+            peer_modes([peer], "plain,gues")
+        with pytest.raises(InvalidOption, match="names none of llamacpp's: plain, guess"):
+            peer_modes([peer], ",")
+    finally:
+        peer.close()
+
+
 def test_what_a_peer_cannot_do_is_told(tmp_path: Path) -> None:
     python = stand_in(tmp_path, '{"error": "ValueError: no such layer"}')
     with pytest.raises(PeerFailed, match="no such layer"):
@@ -81,6 +96,12 @@ def test_what_a_peer_cannot_do_is_told(tmp_path: Path) -> None:
         open_peer("llama.cpp", model_file(tmp_path), threads=1, max_len=8, python=python)
     with pytest.raises(InvalidOption, match="GGUF files only"):
         open_peer("llamacpp", tmp_path, threads=1, max_len=8, python=python)
+
+
+def test_a_python_that_is_none_is_told(tmp_path: Path) -> None:
+    for python in (tmp_path / "absent", tmp_path):
+        with pytest.raises(MissingPeer, match="give --peer-python a Python that has llamacpp"):
+            open_peer("llamacpp", model_file(tmp_path), threads=1, max_len=8, python=python)
 
 
 def test_a_worker_names_what_it_lacks(tmp_path: Path) -> None:
@@ -96,6 +117,22 @@ def test_a_worker_names_what_it_lacks(tmp_path: Path) -> None:
 def test_the_first_difference() -> None:
     assert first_difference([1, 2, 3], [1, 2, 4]) == 2
     assert first_difference([1, 2, 3], [1, 2]) is None
+
+
+def test_where_we_end_a_peer_does_not_leave_our_text(llm: LLM) -> None:
+    end = llm.tokenizer.eos_ids[0]
+
+    class Ending(Scripted):
+        def answer(self, prompt: Sequence[int], max_tokens: int) -> TimedRun:
+            return super().answer([*prompt[:3], end], max_tokens)
+
+    class Banned(Scripted):
+        def answer(self, prompt: Sequence[int], max_tokens: int) -> TimedRun:
+            return super().answer([*prompt[:3], end + 1], max_tokens)
+
+    side = side_by_side(llm, Ending(PLAIN), peers=[Banned("llamacpp/plain")])
+    record = Session(side, FACTS, {}).run(llm, lambda _: None)
+    assert record.divergences == []
 
 
 def test_the_margin_is_the_targets_own(llm: LLM) -> None:

@@ -61,13 +61,23 @@ def test_forgetting_what_is_still_held_changes_no_answer(tiny_path: Path) -> Non
     assert cache.pool.num_free == cache.pool.num_pages
 
 
-def peer_cell(llm: LLM, slower: float) -> list[Cell]:
-    record = made_record(llm, peers=[Scripted("llamacpp/plain")])
+def peer_cell(llm: LLM, slower: float, num_pairs: int = 20) -> list[Cell]:
+    record = made_record(llm, peers=[Scripted("llamacpp/plain")], num_pairs=num_pairs)
     ratio = next(c.ratio_ttft for c in record.cells if c.contender == "llamacpp/plain")
     assert ratio is not None
     assert ratio.median == 1
     slow = replace(ratio, median=1 / slower, low=0.9 / slower, high=1.1 / slower)
     return [replace(c, ratio_ttft=slow) if c.contender != PLAIN else c for c in record.cells]
+
+
+@pytest.mark.parametrize(("slower", "word"), [(2.5, "NOT MEASURED"), (1.5, "FAIL")])
+def test_the_promise_about_prompts_passes_with_enough_pairs_only(
+    llm: LLM, slower: float, word: str
+) -> None:
+    cells = peer_cell(llm, slower, num_pairs=2)
+    (found,) = (v for v in judge_record(cells, "toy", 512) if "512" in v.requirement)
+    assert found.word == word
+    assert "2 pairs" in found.found
 
 
 @pytest.mark.parametrize(("slower", "passed"), [(2.5, True), (1.5, False)])

@@ -17,7 +17,7 @@ from forerun.bench.gate import Side, check_rollout
 from forerun.bench.html_report import report, write_report
 from forerun.bench.identity import commit_of, model_identity, versions
 from forerun.bench.plots import save_plot
-from forerun.bench.record import InvalidRecord, Record, read_record, write_record
+from forerun.bench.record import SCHEMA, InvalidRecord, Record, read_record, write_record
 from forerun.bench.session import Session
 from forerun.bench.tables import print_record
 from forerun.bench.verdicts import judge_record
@@ -25,6 +25,8 @@ from forerun.bench.workloads import WORKLOADS
 from forerun.engine import LLM
 from forerun.errors import InvalidOption
 from tests.bench.fakes import COSTS, FACTS, Scripted, made_record, side_by_side
+
+RECORDS = Path(__file__).parents[2] / "bench" / "records"
 
 
 def test_a_record_survives_the_disk(llm: LLM, tmp_path: Path) -> None:
@@ -77,6 +79,8 @@ def test_the_file_is_whole_after_every_pair(llm: LLM, tmp_path: Path) -> None:
             "has the schema 'forerun-bench/0', not 'forerun-bench/1'",
         ),
         ('{"schema": "forerun-bench/1"}', "is damaged"),
+        ("[" * 200_000, "cannot be read as a bench record"),
+        ("1" * 5000, "cannot be read as a bench record"),
     ],
 )
 def test_what_is_no_record_is_refused(tmp_path: Path, content: str, sentence: str) -> None:
@@ -86,6 +90,46 @@ def test_what_is_no_record_is_refused(tmp_path: Path, content: str, sentence: st
         read_record(path)
     with pytest.raises(InvalidRecord, match="cannot be read"):
         read_record(tmp_path / "absent.json")
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ("machine", None),
+        ("cells", ["x"]),
+        ("cells.0.answer_ms", {}),
+        ("cells.1.ratio", {"median": "fast"}),
+        ("cells.1.prediction", {}),
+        ("workloads", []),
+        ("workloads.chat", {}),
+        ("contenders", {"plain": 1}),
+        ("runs", [1]),
+        ("runs.0.digest", None),
+        ("divergences", [{}]),
+        ("verdicts", "PASS"),
+        ("is_complete", "yes"),
+    ],
+)
+def test_a_record_with_wrong_types_is_refused(
+    llm: LLM, tmp_path: Path, place: str, value: Any
+) -> None:
+    path = tmp_path / "record.json"
+    made_record(llm, path)
+    values = json.loads(path.read_text())
+    *outer, last = place.split(".")
+    inside = values
+    for name in outer:
+        inside = inside[int(name) if name.isdecimal() else name]
+    inside[last] = value
+    path.write_text(json.dumps(values))
+    with pytest.raises(InvalidRecord, match=rf"is damaged: {place}[\w.]* is missing or wrong"):
+        read_record(path)
+
+
+@pytest.mark.parametrize("path", sorted(RECORDS.glob("*.json")), ids=lambda path: path.stem)
+def test_the_records_in_the_repository_are_sound(path: Path) -> None:
+    if json.loads(path.read_text()).get("schema") == SCHEMA:
+        assert read_record(path).cells
 
 
 def test_a_place_that_cannot_be_written_is_told(llm: LLM, tmp_path: Path) -> None:
@@ -148,7 +192,12 @@ def test_single_waits_can_be_asked_for(llm: LLM) -> None:
     [
         ("model", "sha256", "cd", "new.json was measured with another model than old.json"),
         ("machine", "cpu", "Slide rule", "another machine than old.json: cpu is 'Slide rule'"),
+        ("machine", "features", ["neon"], "features is ['neon'], not 'not recorded'"),
+        ("machine", "memory_bytes", 8, "memory_bytes is 8, not 'not recorded'"),
         ("settings", "temperature", 1.0, "another settings than old.json: temperature is 1.0"),
+        ("settings", "threads", 1, "threads is 1, not 'not recorded'"),
+        ("settings", "kernels", "ReferenceKernels", "kernels is 'ReferenceKernels'"),
+        ("settings", "quantization", None, "quantization is None, not 'not recorded'"),
     ],
 )
 def test_what_does_not_compare_is_refused_by_name(
@@ -169,6 +218,28 @@ def test_other_prompts_and_contenders_are_refused(llm: LLM) -> None:
         gated(record, made_record(llm, num_pairs=2))
     with pytest.raises(InvalidOption, match="did you mean 'default'"):
         Side("new.json", record, "defualt")
+
+
+def test_an_interrupted_record_is_refused_on_either_side(llm: LLM) -> None:
+    record = made_record(llm)
+    stopped = replace(record, is_complete=False)
+    with pytest.raises(InvalidRecord, match=re.escape("new.json was interrupted")):
+        gated(record, stopped)
+    with pytest.raises(InvalidRecord, match=re.escape("old.json was interrupted")):
+        gated(stopped, record)
+
+
+def test_records_that_answer_other_prompts_are_refused(llm: LLM) -> None:
+    record = made_record(llm)
+    fewer = replace(record, runs=[run for run in record.runs if run["pair"] != 1])
+    sentence = "only old.json has an answer to prompt 1 of class chat"
+    with pytest.raises(InvalidRecord, match=re.escape(sentence)):
+        gated(record, fewer)
+    with pytest.raises(InvalidRecord, match=re.escape("only new.json has an answer to prompt 1")):
+        gated(fewer, record)
+    nothing = replace(record, runs=[], cells=[], workloads={})
+    with pytest.raises(InvalidRecord, match=re.escape("old.json has no answer of plain")):
+        gated(nothing, nothing)
 
 
 # ------------------------------------------------------------------------------- the verdicts
@@ -195,6 +266,41 @@ def test_qwen_has_a_promise_of_its_own(llm: LLM) -> None:
     assert not any("Qwen" in v.requirement for v in record.verdicts)
 
 
+@pytest.mark.parametrize(("num_pairs", "word"), [(3, "NOT MEASURED"), (20, "PASS")])
+def test_no_comparison_with_llamacpp_passes_on_few_pairs(
+    llm: LLM, num_pairs: int, word: str
+) -> None:
+    record = made_record(
+        llm,
+        default=Scripted(DEFAULT, per_pass=4, seconds=0.012),
+        peers=[Scripted("llamacpp/plain", seconds=0.01)],
+        names=["edit-code"],
+        num_pairs=num_pairs,
+    )
+    judged = judge_record(record.cells, "qwen2.5-coder-1.5b")
+    (found,) = (v for v in judged if "Qwen" in v.requirement)
+    assert found.word == word
+    assert f"{num_pairs} pairs" in found.found
+
+
+def test_plain_alone_proves_nothing_about_speculation(llm: LLM) -> None:
+    record = made_record(llm)
+    alone = [cell for cell in record.cells if cell.contender == PLAIN]
+    assert alone
+    assert judge_record(alone, "toy")[0].word == "NOT MEASURED"
+    assert judge_record(record.cells, "toy")[0].word == "PASS"
+
+
+def test_a_draft_models_prediction_passes_with_enough_pairs_only(llm: LLM) -> None:
+    record = made_record(llm, names=["story"])
+    cells = [replace(c, contender="draft_model:3") for c in record.cells if c.contender == DEFAULT]
+    (cell,) = cells
+    assert cell.prediction is not None
+    exact = replace(cell, prediction=replace(cell.prediction, predicted=cell.prediction.measured))
+    assert judge_record([exact], "toy")[-1].word == "NOT MEASURED"
+    assert judge_record([replace(exact, num_pairs=20)], "toy")[-1].word == "PASS"
+
+
 # ------------------------------------------------------------------------------ presentations
 
 
@@ -207,11 +313,22 @@ def test_the_table_and_the_report_show_every_class(llm: LLM, tmp_path: Path) -> 
     for words in ("chat", "story", "default", "llamacpp/plain", "2.00"):
         assert words in shown
         assert words in page
-    assert shown.count("PASS") + shown.count("FAIL") + shown.count("NOT MEASURED") == 8
+    assert shown.count("PASS") + shown.count("FAIL") + shown.count("NOT MEASURED") == 7
+    assert "predictions: " in shown
     assert page.count("<svg") == page.count("</svg>") == 5
     assert not re.search(r"https?://|<script|src=|@import", page)
     write_report(record, tmp_path / "report.html")
     assert (tmp_path / "report.html").read_text().strip() == page.strip()
+
+
+def test_shares_that_round_to_one_are_shown_as_one(llm: LLM) -> None:
+    record = made_record(llm)
+    shares = [1.0, 0.997, 0.994, 0.5, 0.0]
+    cells = [replace(cell, acceptance_by_position=shares) for cell in record.cells]
+    console = Console(file=StringIO(), width=200)
+    print_record(console, replace(record, cells=cells))
+    assert " 1 1 .99 .50 .00 " in console.file.getvalue()  # type: ignore[attr-defined]
+    assert "Of the rounds that made a first" in report(record)
 
 
 def test_names_are_escaped_in_the_report(llm: LLM) -> None:

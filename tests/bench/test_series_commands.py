@@ -10,6 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 from forerun.bench.proof import SAMPLING
+from forerun.bench.startup import Start
 from forerun.cli.bench import bench
 from forerun.cli.group import OneSentenceGroup
 from forerun.cli.proof import proof
@@ -50,6 +51,39 @@ def test_startup(path: Path, tmp_path: Path) -> None:
     assert len(found["starts"]) == 2
     assert found["torch"] is False
     assert found["model"]["num_bytes"] == found["weight_bytes"] > 0
+
+
+def test_startup_passes_on_what_it_takes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[str]()
+
+    def start_once(_python: str, arguments: list[str], _clock: object) -> Start:
+        asked[:] = arguments
+        return Start(1.0, 2.0, 9, torch=False)
+
+    monkeypatch.setattr("forerun.bench.startup.start_once", start_once)
+    options = ("--quantization", "int8", "--max-model-len", "99", "--no-speculation")
+    run("bench", "startup", "--model", path, "--repeats", "1", *options)
+    assert "--quantization int8 --max-model-len 99" in " ".join(asked)
+    assert asked[-1] == "--no-speculation"
+
+
+def test_an_interrupted_startup_keeps_its_starts(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starts = iter([Start(1.0, 2.0, 9, torch=False)] * 3)
+
+    def start_once(*_: object) -> Start:
+        for start in starts:
+            return start
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("forerun.bench.startup.start_once", start_once)
+    record = tmp_path / "startup.json"
+    arguments = ("bench", "startup", "--model", path, "--json", record)
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == 130, result.output
+    found = json.loads(record.read_text())
+    assert (found["is_complete"], len(found["starts"])) == (False, 2)
 
 
 def test_proof(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,6 +29,20 @@ def test_every_format_and_row_count_is_measured(report: bench.KernelReport) -> N
     json.dumps(report.as_dict())
 
 
+def test_whole_repeats_are_kept_after_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "MATRIX_BYTES", 1 << 20)
+
+    def stop_in(last: int, what: str) -> None:
+        if what.startswith(f"measuring, round {last}"):
+            raise KeyboardInterrupt
+
+    report = bench.measure_kernels(kernels(), ("Q8_0",), (1, 5), 4, lambda what: stop_in(3, what))
+    assert {rows: len(times) for rows, times in report.products[0].seconds.items()} == {1: 2, 5: 2}
+    assert report.as_dict()["is_complete"] is False
+    with pytest.raises(KeyboardInterrupt):
+        bench.measure_kernels(kernels(), ("Q8_0",), (1,), 4, lambda what: stop_in(1, what))
+
+
 def test_the_table_has_a_row_per_format(report: bench.KernelReport) -> None:
     console = Console(width=120, record=True)
     console.print(kernel_table(report))

@@ -73,7 +73,10 @@ def costs_by_contender(
     clock: Clock,
     cache_dir: Path | None,
 ) -> dict[str, Costs]:
-    """For each contender that speculates, what its guesses and its passes cost."""
+    """For each contender that speculates, what its guesses and its passes cost.
+
+    `choice` is left out: its drafters cost what they cost, so it has no one c to predict from.
+    """
     deepest = max((c.depth * c.num_branches for c in configs.values()), default=0)
     passes = measure_passes(llm, prompt, _points(deepest), clock)
     plain = passes[0]
@@ -86,6 +89,7 @@ def costs_by_contender(
             measure_draft_step(llm, config, prompt, output, clock, cache_dir) / plain, verify, plain
         )
         for name, config in configs.items()
+        if config.method != "choice"
     }
 
 

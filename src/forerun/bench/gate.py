@@ -24,9 +24,13 @@ LATENCIES: Final[Mapping[str, Callable[[Cell], Quantiles | None]]] = {
     "answer": lambda cell: cell.answer_ms,
     "wait": lambda cell: cell.wait_ms,
 }
-_MACHINE: Final = ("cpu", "num_cores", "architecture")
+_MACHINE: Final = ("cpu", "num_cores", "architecture", "features", "memory_bytes")
 _MODEL: Final = ("num_bytes", "sha256")
-_SETTINGS: Final = ("max_tokens", "temperature", "seed", "acceptance")
+_SETTINGS: Final = (
+    *("max_tokens", "temperature", "seed", "acceptance", "prompt_tokens"),
+    *("threads", "kernels", "quantization", "chat_template", "max_model_len"),
+)
+_NOT_RECORDED: Final = "not recorded"  # as older records have it: equal to its like alone
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,9 @@ def check_rollout(baseline: Side, canary: Side, latency: str = "answer") -> list
 def _check_comparable(baseline: Side, canary: Side) -> None:
     """Refuse, by name, what cannot be compared."""
     one, other = baseline.record, canary.record
+    for side in (baseline, canary):
+        if not side.record.is_complete:
+            raise InvalidRecord(f"{side.label} was interrupted; measure it again, to its end.")
     _same("model", one.model, other.model, _MODEL, baseline, canary)
     _same("machine", one.machine, other.machine, _MACHINE, baseline, canary)
     _same("settings", one.settings, other.settings, _SETTINGS, baseline, canary)
@@ -92,6 +99,23 @@ def _check_comparable(baseline: Side, canary: Side) -> None:
     for name, workload in one.workloads.items():
         if workload["digest"] != other.workloads[name]["digest"]:
             raise InvalidRecord(f"class {name} has other prompts in {canary.label}; use one seed.")
+    _check_answers(baseline, canary)
+
+
+def _check_answers(baseline: Side, canary: Side) -> None:
+    """Both answered the same prompts, and some at all."""
+    if not baseline.digests:
+        raise InvalidRecord(
+            f"{baseline.label} has no answer of {baseline.contender}; measure it again."
+        )
+    odd = baseline.digests.keys() ^ canary.digests.keys()
+    if odd:
+        workload, pair = min(odd)
+        has_it = baseline if (workload, pair) in baseline.digests else canary
+        raise InvalidRecord(
+            f"only {has_it.label} has an answer to prompt {pair} of class {workload}; "
+            f"measure both with the same --pairs."
+        )
 
 
 def _same(
@@ -103,10 +127,11 @@ def _same(
     canary: Side,
 ) -> None:
     for key in keys:
-        if one.get(key) != other.get(key):
+        before, after = one.get(key, _NOT_RECORDED), other.get(key, _NOT_RECORDED)
+        if before != after:
             raise InvalidRecord(
                 f"{canary.label} was measured with another {what} than {baseline.label}: "
-                f"{key} is {other.get(key)!r}, not {one.get(key)!r}; measure both alike."
+                f"{key} is {after!r}, not {before!r}; measure both alike."
             )
 
 

@@ -100,7 +100,7 @@ def _sections(record: Record) -> Iterator[str]:
     )
     yield _section(
         "How far guesses hold",
-        "The share of rounds in which the first, second, third … guess held.",
+        "Of the rounds that made a first, second, third … guess, the share that kept it.",
         charts.acceptance_chart(cells, DEFAULT),
     )
     yield _section(

@@ -51,6 +51,7 @@ class KernelReport:
     num_threads: int
     read_seconds: Sequence[float]  # for MATRIX_BYTES
     products: Sequence[Product]
+    is_complete: bool = True  # False after ^C
 
     @property
     def read_bytes_per_second(self) -> float:
@@ -62,6 +63,7 @@ class KernelReport:
     def as_dict(self) -> dict[str, Any]:
         """For a JSON record."""
         return {
+            "is_complete": self.is_complete,
             "num_threads": self.num_threads,
             "matrix_bytes": MATRIX_BYTES,
             "read_bytes_per_second": self.read_bytes_per_second,
@@ -97,7 +99,10 @@ def measure_kernels(
     num_repeats: int = 5,
     progress: Callable[[str], None] = lambda _: None,
 ) -> KernelReport:
-    """`rows` must hold 1. The first repeat warms up and is not counted."""
+    """`rows` must hold 1. The first repeat warms up and is not counted.
+
+    After ^C, the whole repeats that there are, if one of them counts.
+    """
     assert 1 in rows, rows
     cases = []
     for name in formats:
@@ -105,13 +110,20 @@ def measure_kernels(
         cases.append(_case(kernels, name))
     memory = np.ones(MATRIX_BYTES // 8, np.int64)
     reads: list[float] = []
-    for repeat in range(num_repeats + 1):
-        progress(f"measuring, round {repeat} of {num_repeats}")
-        reads.append(_seconds(lambda: kernels.read(memory)))
-        for case, num_rows, seconds in _round(kernels, cases, rows):
-            case.seconds.setdefault(num_rows, []).append(seconds)
+    try:
+        for repeat in range(num_repeats + 1):
+            progress(f"measuring, round {repeat} of {num_repeats}")
+            read = _seconds(lambda: kernels.read(memory))
+            found = list(_round(kernels, cases, rows))
+            reads.append(read)
+            for case, num_rows, seconds in found:
+                case.seconds.setdefault(num_rows, []).append(seconds)
+    except KeyboardInterrupt:
+        if len(reads) < 2:
+            raise
     products = [_product(case) for case in cases]
-    return KernelReport(kernels.num_threads, reads[1:], products)
+    is_complete = len(reads) == num_repeats + 1
+    return KernelReport(kernels.num_threads, reads[1:], products, is_complete)
 
 
 def _product(case: _Case) -> Product:

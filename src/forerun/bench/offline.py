@@ -99,7 +99,7 @@ def offline_record(repeats: Sequence[Repeat], seed: int) -> dict[str, Any]:
 
 
 def offline_verdict(repeats: Sequence[Repeat], seed: int) -> Outcome:
-    requirement = f"offline throughput ≥ {OFFLINE_AT_LEAST} × llama.cpp's server"
+    requirement = f"offline throughput ≥ {OFFLINE_AT_LEAST} × llama.cpp's server, its best mode"
     found = _ratios(repeats, seed)
     if not found:
         return Outcome(requirement, "run with --peers llamacpp", None)

@@ -13,6 +13,7 @@ from forerun.engine.building import pass_timer
 from forerun.models.llama import LlamaModel
 
 SIZES: Final = (1, 2, 3, 4, 5, 6, 8, 12, 16)
+_MIN_ROUNDS: Final = 2  # for quartiles
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,7 @@ class PassReport:
     """Seconds of each pass, by number of tokens."""
 
     seconds: Mapping[int, Sequence[float]]
+    is_complete: bool = True  # False after ^C
 
     def ratio(self, num_tokens: int) -> float:
         """In plain passes: the median of ratios taken within a round."""
@@ -32,21 +34,27 @@ class PassReport:
             low, middle, high = quantiles(seconds, n=4)
             rows[str(size)] = {"median_s": middle, "quartiles_s": [low, high]}
             rows[str(size)] |= {"ratio": self.ratio(size), "num": len(seconds)}
-        return {"passes": rows}
+        return {"is_complete": self.is_complete, "passes": rows}
 
 
 def measure_passes(
     model: LlamaModel, sizes: Sequence[int] = SIZES, num_rounds: int = 15
 ) -> PassReport:
-    """Every size once per round, so that what disturbs the machine disturbs all of them."""
+    """Every size once per round, so that what disturbs the machine disturbs all of them.
+
+    After ^C, the whole rounds that there are, if they are enough for quartiles.
+    """
     measure = pass_timer(model, max(sizes))
-    seconds: dict[int, list[float]] = {size: [] for size in sizes}
-    for round_idx in range(num_rounds + 1):
-        for size in sizes:
-            took = measure(size)
-            if round_idx:  # the first round warms up
-                seconds[size].append(took)
-    return PassReport(seconds)
+    rounds: list[list[float]] = []
+    try:
+        for _ in range(num_rounds + 1):
+            rounds.append([measure(size) for size in sizes])  # noqa: PERF401  kept after ^C
+    except KeyboardInterrupt:
+        if len(rounds) < _MIN_ROUNDS + 1:
+            raise
+    counted = rounds[1:]  # the first round warms up
+    seconds = {size: [took[idx] for took in counted] for idx, size in enumerate(sizes)}
+    return PassReport(seconds, is_complete=len(counted) == num_rounds)
 
 
 def pass_table(report: PassReport) -> Table:

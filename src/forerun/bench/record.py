@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from forerun.bench.cells import Cell
+from forerun.bench.record_shape import RECORD, misfit
 from forerun.bench.side_by_side import Measurement
 from forerun.bench.verdicts import Outcome
 from forerun.errors import ForerunError
@@ -94,19 +95,30 @@ def read_record(path: Path) -> Record:
     """A record of this schema; anything else is refused by name."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InvalidRecord(f"{path} cannot be read as a bench record: {error}.") from None
     schema = values.get("schema") if isinstance(values, dict) else None
     if schema != SCHEMA:
         raise InvalidRecord(
             f"{path} has the schema {schema!r}, not {SCHEMA!r}; measure again with forerun bench."
         )
+    place = misfit(values, RECORD)
+    if place is not None:
+        raise InvalidRecord(
+            f"{path} is damaged: {place} is missing or wrong; measure again with forerun bench."
+        )
     try:
-        given = {name: values[name] for name in Record.__dataclass_fields__}
-        given["cells"] = [Cell.from_dict(cell) for cell in given["cells"]]
-        given["verdicts"] = [
-            Outcome(v["requirement"], v["found"], v["passed"]) for v in given["verdicts"]
-        ]
-        return Record(**given)
-    except (KeyError, TypeError) as error:
-        raise InvalidRecord(f"{path} is damaged: {error} is missing or wrong.") from None
+        return _record(values)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidRecord(
+            f"{path} is damaged ({error}); measure again with forerun bench."
+        ) from None
+
+
+def _record(values: Mapping[str, Any]) -> Record:
+    given = {name: values[name] for name in Record.__dataclass_fields__}
+    given["cells"] = [Cell.from_dict(cell) for cell in given["cells"]]
+    given["verdicts"] = [
+        Outcome(v["requirement"], v["found"], v["passed"]) for v in given["verdicts"]
+    ]
+    return Record(**given)

@@ -10,7 +10,7 @@ from typing import Any
 
 from forerun.bench.cells import sum_up
 from forerun.bench.contenders import PLAIN
-from forerun.bench.peers.divergence import Divergence, first_difference, margin_at
+from forerun.bench.peers.divergence import Divergence, before_end, first_difference, margin_at
 from forerun.bench.prediction import Costs
 from forerun.bench.record import Record, run_as_dict, write_record
 from forerun.bench.side_by_side import Measurement, SideBySide
@@ -98,7 +98,7 @@ class Session:
     def _find_divergences(self, llm: LLM) -> None:
         """The first answer of each peer in each class that leaves ours, with its margin."""
         plain = {
-            (m.workload, m.pair_idx): m.run.tokens
+            (m.workload, m.pair_idx): before_end(m.run.tokens, self.side.tokenizer.eos_ids)
             for m in self.measurements
             if m.contender == PLAIN
         }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from rich.console import Console
 from rich.table import Table
@@ -10,6 +10,7 @@ from rich.text import Text
 
 from forerun.bench.bootstrap import Interval
 from forerun.bench.cells import Cell, Quantiles
+from forerun.bench.prediction import TOLERANCE
 from forerun.bench.record import Record
 from forerun.bench.verdicts import Outcome
 
@@ -66,7 +67,7 @@ def _row(cell: Cell, *, is_first: bool) -> Iterator[str | Text]:
     yield _number(cell.tokens_per_second, 1)
     yield _number(cell.tokens_per_pass, 2)
     yield "–" if cell.acceptance_rate is None else f"{cell.acceptance_rate:.0%}"
-    yield " ".join(f"{share:.2f}"[1:] if share < 1 else "1" for share in _few(cell))
+    yield " ".join(map(_share, cell.acceptance_by_position[:5]))
     yield _quantiles(cell.ttft_ms)
     yield _quantiles(cell.wait_ms)
     yield _quantiles(cell.answer_ms)
@@ -76,8 +77,10 @@ def _row(cell: Cell, *, is_first: bool) -> Iterator[str | Text]:
     yield "–" if cell.prediction is None else f"{cell.prediction.predicted:.2f}"
 
 
-def _few(cell: Cell) -> Sequence[float]:
-    return cell.acceptance_by_position[:5]
+def _share(value: float) -> str:
+    """.53, or 1 where it rounds to that."""
+    text = f"{value:.2f}"
+    return "1" if text == "1.00" else text.removeprefix("0")
 
 
 def _number(value: float | None, digits: int) -> str:
@@ -103,6 +106,7 @@ def verdict_line(outcome: Outcome) -> Text:
 
 
 def _notes(record: Record) -> Iterator[str]:
+    yield from _prediction_note(record)
     for cell in record.cells:
         if cell.prediction is not None and cell.prediction.reason:
             place = f"{cell.workload} × {cell.contender}"
@@ -115,4 +119,16 @@ def _notes(record: Record) -> Iterator[str]:
         yield (
             f"{d['contender']} leaves our text in {d['workload']} ({d['prompt']}) at token "
             f"{d['at']}: ours {d['ours']!r}, theirs {d['theirs']!r}, {margin}"
+        )
+
+
+def _prediction_note(record: Record) -> Iterator[str]:
+    """Information, no promise: whatever the error is, a reason follows."""
+    errors = [(abs(c.prediction.error), c) for c in record.cells if c.prediction]
+    if errors:
+        beyond = sum(error > TOLERANCE for error, _ in errors)
+        worst, cell = max(errors, key=lambda pair: pair[0])
+        yield (
+            f"predictions: {beyond} of {len(errors)} cells more than {TOLERANCE:.0%} off; "
+            f"largest {worst:.0%}, in {cell.workload} × {cell.contender}"
         )

@@ -12,7 +12,7 @@ from typing import Final
 
 from forerun.bench.bootstrap import geometric_mean
 from forerun.bench.cells import Cell
-from forerun.bench.contenders import DEFAULT
+from forerun.bench.contenders import DEFAULT, PLAIN
 from forerun.bench.prediction import TOLERANCE
 from forerun.bench.workloads import KINDS, Kind
 
@@ -57,14 +57,18 @@ def judge_record(
         outcomes.append(_qwen_edits_code(cells, ours))
     if prompt_tokens is not None:
         outcomes.append(_prompts_over_llamacpp(cells, model, prompt_tokens))
-    return [*outcomes, _draft_model_as_predicted(cells), _predictions(cells)]
+    return [*outcomes, _draft_model_as_predicted(cells)]
 
 
 def _same_tokens(cells: Sequence[Cell]) -> Outcome:
-    speculative = [c for c in cells if not _is_peer(c) and c.same_tokens is not None]
+    requirement = "the same tokens as plain decoding"
+    own = [c for c in cells if not _is_peer(c) and c.contender != PLAIN]
+    speculative = [c for c in own if c.same_tokens is not None]
+    if not speculative:
+        return Outcome(requirement, "nothing speculated", None)
     wrong = [_place(c) for c in speculative if c.same_tokens != 1]
     found = f"different in {', '.join(wrong)}" if wrong else "identical in every cell"
-    return Outcome("the same tokens as plain decoding", found, not wrong if speculative else None)
+    return Outcome(requirement, found, not wrong)
 
 
 def _enough_pairs(ours: Sequence[Cell]) -> Outcome:
@@ -100,33 +104,37 @@ def _mean_at_least(ours: Sequence[Cell], kind: Kind, wanted: float) -> Outcome:
 def _over_llamacpp(cells: Sequence[Cell], ours: Sequence[Cell]) -> Outcome:
     copying = [cell for cell in ours if cell.kind == Kind.COPY]
     requirement = f"copy-heavy ≥ {OVER_LLAMACPP:g} × llama.cpp's best mode"
-    found = _against_best_mode(cells, copying, requirement, OVER_LLAMACPP)
-    if found.passed is None:
-        return found
-    return _settled(requirement, found.found, found.passed, copying, _names(Kind.COPY))
+    return _against_best_mode(cells, copying, requirement, OVER_LLAMACPP, _names(Kind.COPY))
 
 
 def _qwen_edits_code(cells: Sequence[Cell], ours: Sequence[Cell]) -> Outcome:
     editing = [cell for cell in ours if cell.workload == "edit-code"]
     requirement = f"Qwen2.5-Coder edits code ≥ {QWEN_OVER_LLAMACPP:g} × llama.cpp's best mode"
-    return _against_best_mode(cells, editing, requirement, QWEN_OVER_LLAMACPP)
+    return _against_best_mode(cells, editing, requirement, QWEN_OVER_LLAMACPP, ("edit-code",))
 
 
 def _against_best_mode(
-    cells: Sequence[Cell], ours: Sequence[Cell], requirement: str, wanted: float
+    cells: Sequence[Cell],
+    ours: Sequence[Cell],
+    requirement: str,
+    wanted: float,
+    classes: Sequence[str],
 ) -> Outcome:
     """Tokens per second against the fastest of the peer's modes, class by class."""
-    ratios, modes = [], set[str]()
+    ratios, modes, compared = [], set[str](), list[Cell]()
     for cell in ours:
         modes_here = [c for c in cells if c.workload == cell.workload and _is_llamacpp(c)]
         best = max(modes_here, key=lambda c: c.tokens_per_second or 0.0, default=None)
         if best and best.tokens_per_second and cell.tokens_per_second:
             ratios.append(cell.tokens_per_second / best.tokens_per_second)
             modes.add(best.contender)
+            compared += [cell, best]
     mean = geometric_mean(ratios)
     if mean is None:
         return Outcome(requirement, "run with --peers llamacpp", None)
-    return Outcome(requirement, f"{mean:.2f} × ({', '.join(sorted(modes))})", mean >= wanted)
+    fewest = min(cell.num_pairs for cell in compared)
+    found = f"{mean:.2f} × ({', '.join(sorted(modes))}), {fewest} pairs"
+    return _settled(requirement, found, mean >= wanted, compared, classes)
 
 
 def _prompts_over_llamacpp(cells: Sequence[Cell], model: str, prompt_tokens: int) -> Outcome:
@@ -141,7 +149,8 @@ def _prompts_over_llamacpp(cells: Sequence[Cell], model: str, prompt_tokens: int
     assert cell.ratio_ttft is not None
     bounds = f"[{1 / cell.ratio_ttft.high:.2f}, {1 / cell.ratio_ttft.low:.2f}]"
     text = f"{ratio:.2f} {bounds} in {cell.workload}, {cell.num_pairs} pairs"
-    return Outcome(requirement, text, ratio >= wanted)
+    classes = [peer.workload for _, peer in found]
+    return _settled(requirement, text, ratio >= wanted, peers, classes)
 
 
 def _draft_model_as_predicted(cells: Sequence[Cell]) -> Outcome:
@@ -156,35 +165,23 @@ def _draft_model_as_predicted(cells: Sequence[Cell]) -> Outcome:
     error, cell = max(found, key=lambda pair: pair[0])
     p = cell.prediction
     assert p is not None
-    return Outcome(
-        requirement,
+    text = (
         f"{cell.contender}: α {p.alpha:.2f}, c {p.draft_step:.3f}, predicted {p.predicted:.2f}, "
-        f"measured {p.measured:.2f}: off by {error:.0%} at most",
-        error <= TOLERANCE,
+        f"measured {p.measured:.2f}: off by {error:.0%} at most, {cell.num_pairs} pairs"
     )
-
-
-def _predictions(cells: Sequence[Cell]) -> Outcome:
-    """Known where it exceeds the tolerance: a cell's prediction carries its reason."""
-    requirement = f"the prediction's error is known, with a reason above {TOLERANCE:.0%}"
-    errors = [(abs(c.prediction.error), _place(c)) for c in cells if c.prediction]
-    if not errors:
-        return Outcome(requirement, "nothing guessed", None)
-    beyond = sum(error > TOLERANCE for error, _ in errors)
-    unexplained = [c for c in cells if c.prediction and _is_unexplained(c)]
-    worst, place = max(errors)
-    found = f"{beyond} of {len(errors)} cells beyond it; largest {worst:.0%}, in {place}"
-    return Outcome(requirement, found, not unexplained)
+    return _settled(requirement, text, error <= TOLERANCE, [c for _, c in found], ("story",))
 
 
 def _settled(
     requirement: str, found: str, passed: bool, cells: Sequence[Cell], classes: Sequence[str]
 ) -> Outcome:
-    """A failure stands; a pass waits until every class has its pairs."""
-    done = {cell.workload for cell in cells if cell.num_pairs >= ENOUGH_PAIRS}
+    """A failure stands; a pass waits until all cells of every class have their pairs."""
+    short = {cell.workload for cell in cells if cell.num_pairs < ENOUGH_PAIRS}
+    done = {cell.workload for cell in cells} - short
     missing = [name for name in classes if name not in done]
     if passed and missing:
-        return Outcome(requirement, f"{found}; so far without {', '.join(missing)}", None)
+        too_few = f"fewer than {ENOUGH_PAIRS} pairs in {', '.join(missing)}"
+        return Outcome(requirement, f"{found}; {too_few}", None)
     return Outcome(requirement, found, passed)
 
 
@@ -194,11 +191,6 @@ def _names(kind: Kind) -> tuple[str, ...]:
 
 def _is_large(model: str) -> bool:
     return "qwen2.5-coder" in model.lower()
-
-
-def _is_unexplained(cell: Cell) -> bool:
-    p = cell.prediction
-    return p is not None and abs(p.error) > TOLERANCE and not p.reason
 
 
 def _is_peer(cell: Cell) -> bool:

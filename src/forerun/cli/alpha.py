@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from forerun.cli.bench_options import load_with_room, split
+from forerun.cli.bench_options import check_seed, load_with_room, split
 from forerun.cli.cache_dir import cache_dir
 from forerun.cli.engine_options import EngineOptions, engine_options
 from forerun.cli.shared_options import takes
@@ -51,7 +51,8 @@ def alpha(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """Measure α = E[Σ min(p, q)], and its coupled form, over text of the target's own."""
-    factors = _numbers(lenience, "--lenience")
+    check_seed(seed)
+    factors = _factors(lenience)
     llm = load_with_room(replace(engine, speculative_config=None), max_tokens)
     configs = _configs(engine, split(drafters), num_layers)
     rows: list[Row] = []
@@ -173,6 +174,15 @@ def _numbers(text: str, option: str) -> list[float]:
         return [float(part) for part in split(text)]
     except ValueError:
         raise InvalidOption(f"{option} {text!r} is not a list of numbers; write 1,0.5.") from None
+
+
+def _factors(text: str) -> list[float]:
+    """Lenience divides: 1 changes nothing, and 0 has no meaning."""
+    factors = _numbers(text, "--lenience")
+    for factor in factors:
+        if not 0 < factor <= 1:
+            raise InvalidOption(f"--lenience {factor:g} is not allowed; give more than 0, up to 1.")
+    return factors
 
 
 def _status(text: str) -> Any:

@@ -21,11 +21,13 @@ from forerun.cli.bench_options import (
     load_with_room,
     max_len_for,
     output_options,
+    peer_modes,
     peer_options,
     split,
 )
 from forerun.cli.bench_parity import bench_parity
 from forerun.cli.bench_startup import bench_startup
+from forerun.cli.bench_subjects import check_options
 from forerun.cli.cache_dir import cache_dir
 from forerun.cli.circumstances import machine_facts, model_facts, model_path, own_commit
 from forerun.cli.engine_options import EngineOptions, engine_options
@@ -33,7 +35,7 @@ from forerun.cli.group import INTERRUPTED
 from forerun.cli.progress import progress
 from forerun.cli.series_options import SeriesOptions, series_options
 from forerun.cli.shared_options import takes
-from forerun.errors import InvalidOption, unknown_name
+from forerun.errors import InvalidOption
 
 if TYPE_CHECKING:
     from forerun.bench.peers import Peer, PeerContender
@@ -42,7 +44,6 @@ if TYPE_CHECKING:
     from forerun.engine import LLM, SpeculativeConfig
 
 
-_SUBJECTS: Final = ("speculation", "kernels", "passes", "startup", "batch", "parity")
 _START_TOKENS: Final = 32
 _PARITY_PROMPTS: Final = 40
 
@@ -55,6 +56,7 @@ _PARITY_PROMPTS: Final = 40
     output=output_options,
 )
 def bench(
+    context: typer.Context,
     engine: EngineOptions,
     options: BenchOptions,
     series: SeriesOptions,
@@ -71,6 +73,7 @@ def bench(
     ] = False,
 ) -> None:
     """Measure speculation side by side with plain decoding, class by class; or something else."""
+    check_options(context, what)
     match what:
         case "kernels":
             return bench_kernels(engine.num_threads, output.json, output.plot)
@@ -84,9 +87,8 @@ def bench(
         case "parity":
             num_prompts = series.num_prompts or _PARITY_PROMPTS
             return bench_parity(engine, num_prompts, options.max_tokens, output.json, strict=strict)
-        case "speculation":
+        case _:
             return _bench_speculation(engine, options, peers, output, show, strict=strict)
-    raise unknown_name("bench", what, _SUBJECTS)
 
 
 def _bench_speculation(
@@ -182,11 +184,17 @@ def _configs(engine: EngineOptions, options: BenchOptions) -> dict[str, Speculat
     given = engine.speculative_config
     if given is None:
         return {}
-    methods = options.method_list
-    if given.model is not None and "draft_model" not in methods:
-        methods.append("draft_model")
     keys = {"model": given.model, "num_layers": options.num_layers}
-    return {DEFAULT: given, **sweep(methods, options.depth_list, keys)}
+    return {DEFAULT: given, **sweep(_methods(engine, options), options.depth_list, keys)}
+
+
+def _methods(engine: EngineOptions, options: BenchOptions) -> list[str]:
+    """What is swept: nothing without speculation, and a draft model wherever there is one."""
+    given = engine.speculative_config
+    if given is None:
+        return []
+    methods = options.method_list
+    return methods if given.model is None else list(dict.fromkeys([*methods, "draft_model"]))
 
 
 def _open_peers(
@@ -202,7 +210,7 @@ def _open_peers(
     try:
         for name in names:
             opened.append(_open(name, engine, options, wanted))  # noqa: PERF401
-        return [PeerContender(p, mode) for p in opened for mode in _modes(p, wanted.peer_modes)]
+        return [PeerContender(peer, mode) for peer, mode in peer_modes(opened, wanted.peer_modes)]
     except BaseException:
         for peer in opened:
             peer.close()
@@ -221,15 +229,6 @@ def _open(name: str, engine: EngineOptions, options: BenchOptions, wanted: PeerO
     )
 
 
-def _modes(peer: Peer, wanted: str) -> list[str]:
-    if wanted == ALL:
-        return peer.modes
-    chosen = [mode for mode in peer.modes if mode in split(wanted)]
-    if not chosen:
-        raise InvalidOption(f"--peer-modes names none of {peer.name}'s: {', '.join(peer.modes)}.")
-    return chosen
-
-
 def _facts(
     engine: EngineOptions, options: BenchOptions, llm: LLM, peers: list[PeerContender]
 ) -> Facts:
@@ -244,8 +243,12 @@ def _facts(
         model=model_facts(engine.model),
         settings={
             **asdict(options),
+            "methods": ",".join(_methods(engine, options)) or "none",
             "threads": engine.num_threads or _num_cores(),
             "kernels": type(llm.model.kernels).__name__,
+            "quantization": engine.quantization,
+            "chat_template": engine.chat_template_digest,
+            "max_model_len": llm.max_model_len,
             "acceptance": "coupled",
             "batch_size": 1,
         },

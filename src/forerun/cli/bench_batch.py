@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import typer
 
-from forerun.cli.bench_options import ALL, BenchOptions, PeerOptions, split
+from forerun.cli.bench_options import ALL, BenchOptions, PeerOptions, peer_modes, split
 from forerun.cli.cache_dir import cache_dir
 from forerun.cli.circumstances import model_path
 from forerun.cli.conclusion import head, show_verdicts, write_report
@@ -108,20 +108,32 @@ class _Plan:
     def num_seats(self) -> int:
         return max(self.series.together, *self.series.in_flight_list)
 
-    def prompts(self, num: int, tokenizer: Tokenizer, classes: list[str]) -> list[list[int]]:
+    def prompts(self, part: str, tokenizer: Tokenizer) -> list[list[int]]:
+        """All that a part asks; `sharing` makes its own."""
+        match part:
+            case "together":  # one round more, which warms up
+                num = self.series.together * (self.series.repeats + 1)
+                return self.mixed(num, tokenizer, self.short_classes)
+            case "load":
+                num = self.options.pairs * sum(self.series.in_flight_list)
+                return self.mixed(num, tokenizer, self.classes)
+            case "offline":
+                return self.mixed(self.series.num_prompts or _NUM_OFFLINE, tokenizer, self.classes)
+        return []
+
+    def mixed(self, num: int, tokenizer: Tokenizer, classes: list[str]) -> list[list[int]]:
         from forerun.bench.in_flight import mixed_prompts
 
         return mixed_prompts(classes, num, self.options.seed, tokenizer)
 
     def max_len(self) -> int:
-        """For the longest prompt that may come and its answer."""
+        """For the longest prompt of any part and its answer."""
         from forerun.models.opening import load_tokenizer, open_checkpoint
 
         checkpoint = open_checkpoint(self.engine.model, cache_dir(os.environ))
         tokenizer, trained = load_tokenizer(checkpoint), checkpoint.config.max_len
-        num = self.options.pairs * sum(self.series.in_flight_list)
-        longest = max(map(len, self.prompts(max(num, 1), tokenizer, self.classes)))
-        wanted = longest + self.options.max_tokens
+        lengths = [len(prompt) for part in self.parts for prompt in self.prompts(part, tokenizer)]
+        wanted = max(lengths, default=0) + self.options.max_tokens
         if "sharing" in self.parts:
             wanted = max(wanted, _NUM_ADMITTED + _ANSWER_ROOM)
         return self.engine.max_model_len or min(trained, wanted)
@@ -148,8 +160,8 @@ class _Plan:
             python=self.peers.peer_python,
         )
         stack.callback(peer.close)
-        modes = ["plain"] if self.peers.peer_modes == ALL else split(self.peers.peer_modes)
-        return [PeerServer(PeerContender(peer, mode)) for mode in modes]
+        modes = peer_modes([peer], self.peers.peer_modes)
+        return [PeerServer(PeerContender(peer, mode)) for peer, mode in modes]
 
 
 @dataclass
@@ -191,14 +203,11 @@ class _Bench:
             temperature=options.temperature, max_tokens=options.max_tokens, seed=options.seed
         )
 
-    def _prompts(self, num: int, classes: list[str]) -> list[list[int]]:
-        return self.plan.prompts(num, self.llm.tokenizer, classes)
-
     def together(self) -> None:
         from forerun.bench.together import measure_together, together_record, together_verdict
 
-        num, repeats, seed = self.plan.series.together, self._repeats, self._seed
-        prompts = self._prompts(num * (repeats + 1), self.plan.short_classes)
+        num, seed = self.plan.series.together, self._seed
+        prompts = self.plan.prompts("together", self.llm.tokenizer)
         rounds = [prompts[first : first + num] for first in range(0, len(prompts), num)]
         params = self._params.with_(ignore_eos=True)
         measured = measure_together(self._plain, rounds, params, time.perf_counter, seed)
@@ -214,7 +223,7 @@ class _Bench:
         from forerun.bench.load import load_record, load_verdicts, measure_load
 
         wanted, num_pairs = self.plan.series.in_flight_list, self.plan.options.pairs
-        prompts = iter(self._prompts(num_pairs * sum(wanted), self.plan.classes))
+        prompts = iter(self.plan.prompts("load", self.llm.tokenizer))
         # All sizes in turn, so that a machine that slows down slows all of them.
         lists = [[next(prompts) for _ in range(num)] for _ in range(num_pairs) for num in wanted]
         llms = {PLAIN: self._plain, DEFAULT: self.llm}
@@ -227,7 +236,7 @@ class _Bench:
     def offline(self) -> None:
         from forerun.bench.offline import measure_offline, offline_record, offline_verdict
 
-        prompts = self._prompts(self.plan.series.num_prompts or _NUM_OFFLINE, self.plan.classes)
+        prompts = self.plan.prompts("offline", self.llm.tokenizer)
         measured = measure_offline(
             self.llm,
             self.servers,
@@ -268,7 +277,8 @@ class _Bench:
         num = 1
         while len(text) < num_tokens:
             num *= 2
-            text = [token for prompt in self._prompts(num, ["story"]) for token in prompt]
+            prompts = self.plan.mixed(num, self.llm.tokenizer, ["story"])
+            text = [token for prompt in prompts for token in prompt]
         return text[:num_tokens]
 
     @property

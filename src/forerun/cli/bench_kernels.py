@@ -7,13 +7,16 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+import typer
+
 from forerun.cli.cache_dir import cache_dir
 from forerun.cli.circumstances import circumstances, model_facts
 from forerun.cli.engine_options import EngineOptions
+from forerun.cli.group import INTERRUPTED
 
 
 def bench_kernels(num_threads: int | None, record: Path | None, plot: Path | None) -> None:
-    """Measure, show a table, and write what was asked for."""
+    """Measure, show a table, and write what was asked for; after ^C, what there is."""
     from rich.console import Console
 
     from forerun.bench.kernel_views import kernel_table, save_kernel_plot
@@ -36,10 +39,12 @@ def bench_kernels(num_threads: int | None, record: Path | None, plot: Path | Non
         write_whole(record, json.dumps(circumstances() | report.as_dict(), indent=1))
     if plot is not None:
         save_kernel_plot(report, plot)
+    if not report.is_complete:
+        raise typer.Exit(INTERRUPTED)
 
 
 def bench_passes(engine: EngineOptions, record: Path | None) -> None:
-    """Measure whole passes of a model by their number of tokens."""
+    """Measure whole passes of a model by their number of tokens; after ^C, what there is."""
     from rich.console import Console
 
     from forerun.bench.passes import measure_passes, pass_table
@@ -56,3 +61,5 @@ def bench_passes(engine: EngineOptions, record: Path | None) -> None:
             "kernels": model.kernels.name,
         }
         write_whole(record, json.dumps(described | report.as_dict(), indent=1))
+    if not report.is_complete:
+        raise typer.Exit(INTERRUPTED)

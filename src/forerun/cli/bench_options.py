@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -11,9 +12,10 @@ import typer
 
 from forerun.cli.cache_dir import cache_dir
 from forerun.cli.engine_options import EngineOptions
-from forerun.errors import InvalidOption
+from forerun.errors import InvalidOption, MissingExtra, unknown_name
 
 if TYPE_CHECKING:
+    from forerun.bench.peers import Peer
     from forerun.engine import LLM
 
 ALL: Final = "all"
@@ -87,6 +89,9 @@ def bench_options(
 ) -> BenchOptions:
     if prompt_tokens is not None and prompt_tokens < 1:
         raise InvalidOption(f"--prompt-tokens {prompt_tokens} is not allowed; give 1 or more.")
+    check_seed(seed)
+    if not split(classes):
+        raise InvalidOption("--classes names no class; give some by comma, or all.")
     if pairs < 1 or max_tokens < 2:
         raise InvalidOption("--pairs must be at least 1 and --max-tokens at least 2.")
     return BenchOptions(
@@ -109,6 +114,22 @@ def peer_options(
     return PeerOptions(peers, peer_modes, peer_python)
 
 
+def peer_modes(peers: list[Peer], wanted: str) -> list[tuple[Peer, str]]:
+    """Each peer with each of its modes that is wanted."""
+    known = [(peer, mode) for peer in peers for mode in peer.modes]
+    if wanted == ALL:
+        return known
+    names = split(wanted)
+    for name in names:
+        if name not in (mode for _, mode in known):
+            raise unknown_name("peer mode", name, (mode for _, mode in known))
+    for peer in peers:
+        if not set(peer.modes) & set(names):
+            valid = ", ".join(peer.modes)
+            raise InvalidOption(f"--peer-modes names none of {peer.name}'s: {valid}.")
+    return [(peer, mode) for peer, mode in known if mode in names]
+
+
 def output_options(
     json_path: Annotated[
         Path | None, _option("Output", "--json", text="Write the record here, pair by pair.")
@@ -120,7 +141,24 @@ def output_options(
         Path | None, _option("Output", "--html", text="Write a report for people.")
     ] = None,
 ) -> OutputOptions:
+    if plot is not None:
+        _check_drawable(plot)
     return OutputOptions(json_path, plot, html)
+
+
+def _check_drawable(path: Path) -> None:
+    """Told before anything is measured, not after."""
+    from forerun.planning.canvas import FORMATS
+
+    if path.suffix.lower() not in FORMATS:
+        raise InvalidOption(f"cannot draw to {path.name!r}; end it in {', '.join(FORMATS)}.")
+    if find_spec("matplotlib") is None:
+        raise MissingExtra("drawing figures", "plot")
+
+
+def check_seed(seed: int) -> None:
+    if seed < 0:
+        raise InvalidOption(f"--seed {seed} is not allowed; give 0 or more.")
 
 
 def split(text: str) -> list[str]:

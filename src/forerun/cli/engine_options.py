@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,13 @@ class EngineOptions:
     kernels: str
     num_threads: int | None
     quantization: str | None
+
+    @property
+    def chat_template_digest(self) -> str | None:
+        """For records: which template took the place of the model's own, if one did."""
+        if self.chat_template is None:
+            return None
+        return hashlib.sha256(self.chat_template.encode()).hexdigest()[:16]
 
     def load(self, num_seats: int = 1) -> LLM:
         """Load the model; a line on stderr follows what takes long."""

@@ -37,7 +37,7 @@ def generate(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     trace: Annotated[
-        bool, typer.Option("--trace", help="Print a line per round: held, refused, corrected.")
+        bool, typer.Option("--trace", help="Print a line per round: held, refused, why.")
     ] = False,
 ) -> None:
     """Continue a text, with speculation, and say what it saved."""

@@ -58,6 +58,8 @@ def series_options(
 ) -> SeriesOptions:
     if repeats < 1 or together < 2:
         raise InvalidOption("--repeats must be at least 1 and --together at least 2.")
+    if not split(parts) or not split(in_flight):
+        raise InvalidOption("--parts and --in-flight must not be empty; drop the option.")
     if num_prompts is not None and num_prompts < 1:
         raise InvalidOption(f"--prompts {num_prompts} is not allowed; give 1 or more.")
     return SeriesOptions(repeats, parts, together, in_flight, num_prompts)

@@ -57,6 +57,7 @@ class Ask:
 
 
 NO_ASK: Final = Ask()
+_NOT_LOOKED: Final = Ask(choice=Choice(None, 0, 1, 0.0, 0.0, Reason.NOT_LOOKED))  # shared: free
 
 
 class Planner(Protocol):
@@ -96,10 +97,14 @@ class FixedDepth:
 
     def plan(self, requests: Sequence[Request], company: Company) -> list[Ask]:  # noqa: ARG002
         ceiling = Budget(self.depth, self.num_branches)
-        return [
-            Ask(request.options.speculation.drafter or self.drafter, budget_for(request, ceiling))
-            for request in requests
-        ]
+        return [self._ask(request, budget_for(request, ceiling)) for request in requests]
+
+    def _ask(self, request: Request, budget: Budget) -> Ask:
+        """Nobody expects anything here, so the choice says who, how deep and why."""
+        drafter = request.options.speculation.drafter or self.drafter
+        reason = Reason.FIXED if budget.depth else Reason.NO_ROOM
+        choice = Choice(drafter, budget.depth, budget.num_branches, 0.0, 0.0, reason)
+        return Ask(drafter, budget, choice=choice)
 
     def observe_draft(self, drafter: str, proposals: Sequence[Proposal], seconds: float) -> None:
         """Costs change nothing here."""
@@ -139,7 +144,7 @@ class Adaptive:
         due = [request for request in requests if self._lookout.is_due(request.id)]
         self._is_looking = bool(due)
         if not due:
-            return [NO_ASK] * len(requests)
+            return [_NOT_LOOKED] * len(requests)
         began = time.perf_counter()
         company = company.with_idle(len(requests) - len(due))
         asks = dict(zip((request.id for request in due), self._look(due, company), strict=True))
@@ -148,7 +153,7 @@ class Adaptive:
         for request_id, ask in asks.items():
             if ask.choice and ask.choice.reason is not Reason.BASELINE:
                 self._lookout.looked(request_id, ask.choice.gain, cost)
-        return [asks.get(request.id, NO_ASK) for request in requests]
+        return [asks.get(request.id, _NOT_LOOKED) for request in requests]
 
     def _look(self, requests: Sequence[Request], company: Company) -> list[Ask]:
         budgets = [budget_for(request, self._ceiling) for request in requests]

@@ -16,6 +16,7 @@ class Reason(StrEnum):
     PROBE = "probe"  # to see whether a costly drafter pays by now
     BASELINE = "baseline"  # to see what a plain pass costs by now
     FIXED = "fixed"  # the depth is not for the controller to choose
+    NOT_LOOKED = "not looked"  # looks found nothing lately; this round is plain without one
 
 
 class Candidate(NamedTuple):

@@ -34,6 +34,11 @@ def first_difference(ours: Sequence[int], theirs: Sequence[int]) -> int | None:
     return next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), None)
 
 
+def before_end(tokens: Sequence[int], ends: Sequence[int]) -> Sequence[int]:
+    """Without a final end token: peers write on where we stop, and llama.cpp never says one."""
+    return tokens[:-1] if tokens and tokens[-1] in ends else tokens
+
+
 def margin_at(llm: LLM, prefix: Sequence[int], ours: int, theirs: int) -> float | None:
     """From the target's own logits after `prefix`; one token of plain decoding."""
     params = SamplingParams(temperature=0, max_tokens=1, logprobs=_NUM_SHOWN)

@@ -35,13 +35,19 @@ class Peer:
     def __init__(self, name: str, python: Path, setup: Mapping[str, Any]) -> None:
         self.name = name
         worker = Path(__file__).with_name(f"{name}_worker.py")
-        self._process = subprocess.Popen(
-            [str(python), str(worker)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
+        try:
+            self._process = subprocess.Popen(
+                [str(python), str(worker)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+            )
+        except OSError as error:
+            raise MissingPeer(
+                f"{python} cannot be run ({error.strerror}); "
+                f"give --peer-python a Python that has {name} installed."
+            ) from None
         try:
             self.about = self.ask(setup)
         except BaseException:
