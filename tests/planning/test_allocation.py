@@ -94,3 +94,22 @@ def test_the_tokens_of_idle_requests_count() -> None:
     assert beside_requests.best([[even]]).num_nodes == 0
     found = beside_requests.evaluate([Share(even, 1)])
     assert (found.tokens, found.seconds) == pytest.approx((16.5, 4.2))
+
+
+def test_silence_halves_gains_and_time_alike() -> None:
+    """Where the drafter has no guess, the round is plain but for the asking."""
+    costs = CostModel(CostCurve(((1, 1.0), (2, 1.4))))
+    costs.calibrate_drafter("draft", lambda depth: 0.02 + 0.08 * depth, 2, num_repeats=1)
+    allocator = Allocator(costs, 1)
+    line = Line("draft", 1, [0.8], is_costly=True)
+    said, half = (allocator.evaluate([Share(line._replace(speaking=s), 1)]) for s in (1.0, 0.5))
+    assert (said.tokens, said.seconds) == pytest.approx((1.8, 1.5))
+    assert (half.tokens, half.seconds) == pytest.approx((1.4, 1.02 + 0.24))
+
+
+def test_who_speaks_more_often_is_asked() -> None:
+    costs = _costs(CURVES[0], 0.0)
+    rare = Line("draft", 1, [0.95, 0.9], is_costly=True, speaking=0.1)
+    steady = Line("lookup", 1, [0.8, 0.6], is_costly=False)
+    (share,) = Allocator(costs, 1).best([[rare, steady]]).shares
+    assert share.line == steady

@@ -30,6 +30,7 @@ class Line(NamedTuple):
     gains: Sequence[float]  # never rising
     is_costly: bool  # asking costs time; a cheap drafter was asked already
     num_parts: int = 1  # chains in each branch
+    speaking: float = 1.0  # the chance that it has a guess at all; otherwise the round is plain
 
     @property
     def width(self) -> int:
@@ -39,7 +40,7 @@ class Line(NamedTuple):
     def surplus(self, price: float) -> float:
         """What is left of the gains, at best, when every guess costs `price` tokens."""
         price *= self.width
-        return sum(max(0.0, gain - price) for gain in self.gains)
+        return self.speaking * sum(max(0.0, gain - price) for gain in self.gains)
 
 
 class Share(NamedTuple):
@@ -50,7 +51,9 @@ class Share(NamedTuple):
 
     @property
     def tokens(self) -> float:
-        return 1 + (sum(self.line.gains[: self.depth]) if self.line else 0.0)
+        if self.line is None:
+            return 1.0
+        return 1 + self.line.speaking * sum(self.line.gains[: self.depth])
 
     @property
     def num_nodes(self) -> int:
@@ -116,10 +119,15 @@ class Allocator:
         """What these shares yield and cost together."""
         num_nodes = sum(share.num_nodes for share in shares)
         seconds = self._round_seconds(num_nodes)
+        asking = 0.0
         costly = [share for share in shares if share.line and share.line.is_costly]
         for drafter in {share.line.drafter for share in costly if share.line}:
             mine = [share for share in costly if share.line and share.line.drafter == drafter]
             seconds += self._costs.draft_seconds(drafter, len(mine), _level_sizes(mine))
+            asking += self._costs.draft_seconds(drafter, len(mine), ())
+        if (speaking := _speaking(shares)) < 1:
+            silent = self.plain.seconds + asking
+            seconds = silent + speaking * (seconds - silent)
         tokens = self._num_idle + sum(share.tokens for share in shares)
         return Allocation(tuple(shares), tokens, seconds)
 
@@ -200,6 +208,14 @@ _LEVEL: Final = 1
 _IDX: Final = 2
 _WIDTH: Final = 4
 _IS_COSTLY: Final = 5
+
+
+def _speaking(shares: Sequence[Share]) -> float:
+    """The part of the guesses that will be made, where drafters may be silent."""
+    lines = [(share.num_nodes, share.line.speaking) for share in shares if share.line]
+    if all(speaking == 1 for _, speaking in lines):
+        return 1.0
+    return sum(num * speaking for num, speaking in lines) / sum(num for num, _ in lines)
 
 
 def _level_sizes(shares: Sequence[Share]) -> list[int]:

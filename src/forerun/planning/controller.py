@@ -171,9 +171,8 @@ class Controller:
             least = 0.0 if is_costly else least_gain
             for width in self._widths(standing):
                 gains = estimate.gains(depth, width, words, least)
-                if is_costly and estimate.speaking < 1:
-                    gains = [gain * estimate.speaking for gain in gains]
-                lines.append(Line(name, width, gains, is_costly, candidate.num_parts))
+                speaking = estimate.speaking if is_costly else 1.0
+                lines.append(Line(name, width, gains, is_costly, candidate.num_parts, speaking))
         return lines
 
     def _widths(self, standing: Standing) -> range:
