@@ -44,7 +44,7 @@ test: $(VENV)/.test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 soak: $(VENV)/.test
-	$(BIN)/python -m pytest -m soak
+	$(BIN)/python -m pytest -m soak -n $(WORKERS) --dist worksteal
 
 lint: $(VENV)/.check
 	$(BIN)/ruff check .
