@@ -186,7 +186,7 @@ def test_on_smollm2(smollm2_path: Path, tell: Tell) -> None:
     config = {"method": "hybrid", "methods": ["suffix", "bigram", "own_layers"], "num_layers": 3}
     crowded = LLM(
         smollm2_path,
-        max_model_len=512,
+        max_model_len=12 * 16,
         speculative_config={**config, "num_speculative_tokens": 4, "num_branches": 2},
         kv_cache_memory=12 * 16 * plain.model.row_bytes * (30 + 3) // 30,  # layers: target, own
         kernels=plain.model.kernels,
