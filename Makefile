@@ -15,7 +15,7 @@ help:
 	@sed -n '2,3s/^# *//p' Makefile
 	@echo "  make check   lint, types and import rules"
 	@echo "  make proof   the promise of bits, 2,000 runs on SmolLM2 (about 50 minutes)"
-	@echo "  make soak    the tests that take minutes: a crowd of requests, each equal to itself alone"
+	@echo "  make soak    crowds of requests, each equal to itself alone (about half an hour)"
 	@echo "  make oracle  compare with the transformers library (installs torch)"
 
 $(BIN)/python:
