@@ -77,13 +77,13 @@ def test_silent_scoring_turns_a_cheap_drafter_on_again() -> None:
     assert depths[-1] > 0
 
 
-def test_observe_silent_is_the_same_by_hand() -> None:
+def test_beliefs_decide() -> None:
     controller = _controller()
     for _ in range(100):
-        controller.observe_silent(0, "lookup", 8, 0)
+        controller.beliefs.observe(0, "lookup", 8, 0)
     assert controller.plan([_standing(CHEAP)])[0].depth == 0
     for _ in range(10):
-        controller.observe_silent(0, "lookup", 8, 8)
+        controller.beliefs.observe(0, "lookup", 8, 8)
     assert controller.plan([_standing(CHEAP)])[0].depth > 0
 
 
@@ -130,33 +130,27 @@ def test_plain_passes_are_looked_at_now_and_then() -> None:
     assert all(choice.depth == 0 for choice in baselines)
 
 
-def test_a_pass_with_prompts_is_no_baseline() -> None:
-    controller = _controller()
-    reasons = set()
+@pytest.mark.parametrize(
+    ("company", "is_compared"), [(Company(num_prompt_tokens=64), False), (Company(2), True)]
+)
+def test_a_pass_with_prompts_is_no_baseline(company: Company, is_compared: bool) -> None:
+    """One with requests that do not guess may be."""
+    controller, reasons = _controller(level=0.05), set()
+    num_others = sum(company)
     for _ in range(100):
-        (choice,) = controller.plan([_standing(COSTLY)], Company(num_prompt_tokens=64))
+        (choice,) = controller.plan([_standing(COSTLY)], company)
         reasons.add(choice.reason)
         controller.observe_verified(0, "draft", choice.depth, choice.depth)
-        controller.observe_pass(65 + choice.depth, 1, 7.4 + 0.1 * choice.depth)
+        num_tokens = 1 + num_others + choice.depth
+        controller.observe_pass(num_tokens, 1 + company.num_idle, 0.9 + 0.1 * num_tokens)
     assert Reason.PAYS in reasons
-    assert Reason.BASELINE not in reasons
-
-
-def test_a_pass_with_idle_requests_may_be_a_baseline() -> None:
-    controller = _controller(level=0.05)
-    reasons = set()
-    for _ in range(100):
-        (choice,) = controller.plan([_standing(COSTLY)], Company(num_idle=2))
-        reasons.add(choice.reason)
-        controller.observe_verified(0, "draft", choice.depth, choice.depth)
-        controller.observe_pass(3 + choice.depth, 3, 1.2 + 0.1 * choice.depth)
-    assert Reason.BASELINE in reasons
+    assert (Reason.BASELINE in reasons) is is_compared
 
 
 def test_the_better_drafter_is_chosen() -> None:
     controller = _controller(level=0.05)
     for _ in range(20):
-        controller.observe_silent(0, "lookup", 8, 1)
+        controller.beliefs.observe(0, "lookup", 8, 1)
         controller.observe_verified(0, "draft", 8, 8)
     assert controller.plan([_standing(CHEAP, COSTLY)])[0].drafter == "draft"
     silent = _standing(Candidate("lookup", 0), COSTLY)
@@ -166,7 +160,7 @@ def test_the_better_drafter_is_chosen() -> None:
 def test_a_new_request_starts_from_the_others() -> None:
     controller = _controller()
     for _ in range(50):
-        controller.observe_silent(0, "lookup", 8, 0)
+        controller.beliefs.observe(0, "lookup", 8, 0)
     controller.end(0)
     assert controller.plan([_standing(CHEAP, request=1)])[0].depth == 0
 
@@ -178,7 +172,7 @@ def test_branches_are_used_where_siblings_hold() -> None:
         controller.beliefs.observe(0, "lookup", 1, 1, branch=1)
     choice = controller.plan([_standing(CHEAP)])[0]
     assert choice.num_branches == 2
-    assert "in 2 branches" in str(choice)
+    assert "to 2 × 2, " in str(choice)
 
 
 @pytest.mark.parametrize("is_adaptive", [True, False])
@@ -202,13 +196,13 @@ def test_a_request_may_allow_fewer_branches(is_adaptive: bool) -> None:
 def test_why_nothing_is_guessed(standing: Standing, reason: Reason) -> None:
     choice = _controller().plan([standing])[0]
     assert (choice.depth, choice.reason) == (0, reason)
-    assert str(choice).startswith(f"plain ({reason})")
+    assert str(choice).startswith(f"{reason}, 1.00 tokens expected in ")
 
 
 def test_not_adaptive_means_the_first_drafter_that_speaks_to_the_full_depth() -> None:
     controller = _controller(Limits(6, is_adaptive=False))
     for _ in range(50):
-        controller.observe_silent(0, "draft", 6, 0)
+        controller.beliefs.observe(0, "draft", 6, 0)
     choice = controller.plan([_standing(Candidate("lookup", 0), COSTLY)])[0]
     assert (choice.drafter, choice.depth, choice.reason) == ("draft", 6, Reason.FIXED)
     assert controller.plan([_standing(COSTLY, max_depth=2)])[0].depth == 2
@@ -284,7 +278,7 @@ def test_the_drafters_word_decides_which_guess_is_made() -> None:
 def test_where_all_guesses_hold_the_ceiling_is_reached_within_a_few_rounds() -> None:
     controller = _controller()
     for _ in range(100):
-        controller.observe_silent(0, "lookup", 8, 0)  # what was before
+        controller.beliefs.observe(0, "lookup", 8, 0)  # what was before
     controller.end(0)
     depths = []
     for _ in range(12):

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from forerun.planning.controller import Controller, Limits
+from forerun.planning.cost_model import CostModel
 from forerun.planning.simulation import FixedDepth, SimulatedDrafter, World, simulate
 from tests.planning.recorded_worlds import (
     HELD_OUT,
@@ -22,6 +24,7 @@ from tests.planning.recorded_worlds import (
     controller_for,
     every_cell,
     figures,
+    steady,
     stutter,
     world,
 )
@@ -113,6 +116,15 @@ def test_a_calibration_that_was_wrong_is_found_out() -> None:
     cell = world("row by row", 0.0, (TEXTS["α = 0.8"],))
     misled = controller_for(replace(cell, pass_costs=lambda n: 1 + 0.01 * n))
     assert figures(replace(cell, num_tokens=3000), misled).to_plain > 0.9
+
+
+@pytest.mark.parametrize("alpha", [0.4, 0.8])
+def test_costs_beyond_the_calibrated_sizes_are_learnt(alpha: float) -> None:
+    """Sixteen requests fill the pass; up to eight tokens, where it was measured, all are free."""
+    drafter = world("gpu flat", 0.0, (steady(alpha),), 16).drafters[0]
+    cell = World(lambda n: max(1.0, n / 16), [drafter], 8, num_slots=16, num_tokens=300)
+    costs = CostModel.calibrate(cell.pass_costs, (1, 2, 4, 8))
+    assert figures(cell, Controller(Limits(8), costs)).to_plain > 0.96
 
 
 def test_probes_cost_about_a_hundredth() -> None:

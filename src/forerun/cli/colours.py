@@ -5,10 +5,8 @@ from __future__ import annotations
 from rich.text import Text
 
 from forerun.engine import StreamEvent
-from forerun.engine.stats import chosen_text
 from forerun.engine.step import Round
 from forerun.models.tokenizer import Tokenizer
-from forerun.planning.choice import Choice
 from forerun.types import ROOT, Origin
 
 STYLES = {
@@ -55,14 +53,5 @@ def trace_line(tokenizer: Tokenizer, done: Round, number: int, *, colour: bool) 
         add_refused(node, None)
         add("→", verdict.tokens[-1], STYLES[verdict.final])
     if done.ask.choice is not None:
-        line.append(f"  ({_reasoned(done.ask.choice)})", "dim")
+        line.append(f"  ({done.ask.choice})", "dim")
     return line
-
-
-def _reasoned(choice: Choice) -> str:
-    """The words of `stats`, and what was expected where somebody expected something."""
-    text = chosen_text(choice.reason, choice.drafter, choice.depth, choice.num_branches)
-    if choice.expected_seconds <= 0:
-        return text
-    milliseconds = choice.expected_seconds * 1e3
-    return f"{text}, {choice.expected_tokens:.2f} tokens expected in {milliseconds:.1f} ms"

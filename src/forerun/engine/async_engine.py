@@ -187,12 +187,7 @@ class Answer(AsyncIterator[StreamEvent]):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self.cancel()
 
     def __del__(self) -> None:

@@ -5,16 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from forerun.planning.choice import Choice, Reason
-
-Chosen = tuple[Reason, str | None, int, int]  # why, who, how deep, in how many branches
-
-
-def chosen_text(reason: Reason, drafter: str | None, depth: int, num_branches: int) -> str:
-    """Like "pays: suffix to 4", or "nothing pays"."""
-    if drafter is None or depth == 0:
-        return str(reason)
-    return f"{reason}: {drafter} to {depth}" + (f" × {num_branches}" if num_branches > 1 else "")
+from forerun.planning.choice import Choice
 
 
 @dataclass
@@ -28,7 +19,7 @@ class Stats:
     accepted_tokens: int = 0  # guesses that held and were kept
     accepted_per_position: list[int] = field(default_factory=list)
     drafter_failures: int = 0
-    choices: dict[Chosen, int] = field(default_factory=dict)  # how often the planner said what
+    choices: dict[str, int] = field(default_factory=dict)  # how often the planner said what
     seconds: float = 0.0
 
     def observe(
@@ -36,8 +27,8 @@ class Stats:
     ) -> None:
         self.target_passes += 1
         if choice is not None:
-            chosen = choice.reason, choice.drafter, choice.depth, choice.num_branches
-            self.choices[chosen] = self.choices.get(chosen, 0) + 1
+            words = choice.words
+            self.choices[words] = self.choices.get(words, 0) + 1
         self.emitted_tokens += num_emitted
         self.draft_tokens += num_guesses
         self.accepted_tokens += num_accepted
@@ -71,7 +62,7 @@ class Stats:
             "accepted_per_position": list(self.accepted_per_position),
             "mean_acceptance_length": self.mean_acceptance_length,
             "drafter_failures": self.drafter_failures,
-            "choices": {chosen_text(*chosen): num for chosen, num in self.choices.items()},
+            "choices": dict(self.choices),
             "seconds": self.seconds,
             "tokens_per_second": self.tokens_per_second,
         }

@@ -64,11 +64,16 @@ class Choice(NamedTuple):
     reason: Reason
     gain: float = 0.0  # tokens expected beyond what the time of the guesses would bring
 
+    @property
+    def words(self) -> str:
+        """Like "pays: suffix to 4 × 2", or "nothing pays"."""
+        if self.drafter is None or self.depth == 0:
+            return str(self.reason)
+        branches = f" × {self.num_branches}" if self.num_branches > 1 else ""
+        return f"{self.reason}: {self.drafter} to {self.depth}{branches}"
+
     def __str__(self) -> str:
-        what = f"{self.drafter} to depth {self.depth}" if self.drafter else "plain"
-        if self.num_branches > 1:
-            what += f" in {self.num_branches} branches"
-        return (
-            f"{what} ({self.reason}): {self.expected_tokens:.2f} tokens expected, "
-            f"the round takes {self.expected_seconds * 1e3:.1f} ms"
-        )
+        if self.expected_seconds <= 0:  # nobody expected anything
+            return self.words
+        milliseconds = self.expected_seconds * 1e3
+        return f"{self.words}, {self.expected_tokens:.2f} tokens expected in {milliseconds:.1f} ms"

@@ -139,12 +139,6 @@ class Controller:
         self.beliefs.of(request, drafter).heard(spoke=False)
         self._bought.pop(request, None)
 
-    def observe_silent(
-        self, request: int, drafter: str, num_guessed: int, num_matched: int
-    ) -> None:
-        """Guesses that nobody verified, compared with the text by someone else."""
-        self.beliefs.observe(request, drafter, num_guessed, num_matched)
-
     def emitted(self, request: int, tokens: Sequence[int]) -> None:
         """The request's text went on with `tokens`."""
         choice = self._choices.get(request)
