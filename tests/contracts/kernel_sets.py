@@ -13,6 +13,7 @@ import pytest
 from forerun.kernels import Kernels, ReferenceKernels
 from forerun.kernels.base import Array
 from forerun.kernels.cpu import CpuKernels
+from forerun.kernels.cpu.lanes import Machine
 from forerun.kernels.cpu.workers import num_usable_cores
 from tests.kernels.sources import F32
 
@@ -27,15 +28,19 @@ class KernelSet:
     get: Callable[[Array], F32]
 
 
-def cpu(num_threads: int) -> KernelSet:
+def cpu(num_threads: int, activations: str | None = None) -> KernelSet:
     if num_threads > num_usable_cores():
         pytest.skip(f"needs {num_threads} cores")
-    kernels = CpuKernels(num_threads, cache_dir=CACHE_DIR)
+    if activations is not None and Machine.host().num_digits == 0:
+        pytest.skip("needs integer dot products")
+    kernels = CpuKernels(num_threads, activations=activations, cache_dir=CACHE_DIR)
     return KernelSet(kernels, put=kernels.rows, get=np.asarray)
 
 
+INT8 = "cpu-2-int8"  # activations of 8 bits
 KERNEL_SETS: dict[str, Callable[[], KernelSet]] = {
     "reference": lambda: KernelSet(ReferenceKernels(), put=np.copy, get=np.asarray),
     "cpu-1": lambda: cpu(1),
     "cpu-2": lambda: cpu(2),
+    INT8: lambda: cpu(2, "int8"),
 }

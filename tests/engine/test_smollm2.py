@@ -9,6 +9,7 @@ import pytest
 from forerun.bench.named_prompts import named_prompts
 from forerun.bench.proof import Proof, proof_methods
 from forerun.engine import LLM
+from forerun.kernels.cpu.lanes import Machine
 from forerun.types import SamplingParams
 
 TEXT = (
@@ -23,13 +24,16 @@ TEXT = (
 )
 
 
-@pytest.fixture(scope="module")
-def smollm2(smollm2_path: Path) -> LLM:
+def load(path: Path, activations: str | None = None) -> LLM:
     """With a fixed depth: what the controller spends depends on the clock, and tests must not."""
-    return LLM(smollm2_path, max_model_len=512, speculative_config={"adaptive": False})
+    if activations is not None and Machine.host().num_digits == 0:
+        pytest.skip("needs integer dot products")
+    fixed = {"adaptive": False}
+    return LLM(path, max_model_len=512, speculative_config=fixed, activations=activations)
 
 
-def test_a_repeated_text_needs_few_passes(smollm2: LLM) -> None:
+def test_a_repeated_text_needs_few_passes(smollm2_path: Path) -> None:
+    smollm2 = load(smollm2_path)
     messages = [{"role": "user", "content": f"Please repeat this text exactly:\n\n{TEXT}"}]
     assert len(smollm2.tokenizer.encode(TEXT)) >= 150
     params = SamplingParams(temperature=0, max_tokens=160)
@@ -38,11 +42,13 @@ def test_a_repeated_text_needs_few_passes(smollm2: LLM) -> None:
     assert output.stats["target_passes"] <= 0.35 * output.stats["emitted_tokens"]
 
 
-def test_a_sample_of_the_proof(smollm2: LLM, smollm2_path: Path) -> None:
+@pytest.mark.parametrize("activations", [None, "int8"])
+def test_a_sample_of_the_proof(smollm2_path: Path, activations: str | None) -> None:
     """What `make proof` runs by the thousand: here 3 prompts, 10 tokens, depths 1 to 3."""
+    llm = load(smollm2_path, activations)
     methods = proof_methods(str(smollm2_path), num_layers=4)
     light = {name: methods[name] for name in ("suffix", "own_layers", "merge", "random")}
-    proof = Proof(smollm2, named_prompts(3), light, max_depth=3, num_tokens=10, seed=1)
+    proof = Proof(llm, named_prompts(3), light, max_depth=3, num_tokens=10, seed=1)
     cells = list(proof.run())
     assert len(cells) >= 12
     assert [cell for cell in cells if cell.first_difference is not None] == []

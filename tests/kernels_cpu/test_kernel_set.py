@@ -13,6 +13,7 @@ from forerun.errors import InvalidOption, InvalidWeights
 from forerun.kernels import AttentionShape, Norm, Plan, PlanRow
 from forerun.kernels.cpu import CpuKernels
 from forerun.kernels.cpu.batch import CpuBatch
+from forerun.kernels.cpu.lanes import AVX2_OUTPUTS, Machine
 from forerun.kernels.cpu.program import Rows
 from forerun.kernels.cpu.quantize import quantize_rows
 from forerun.kernels.cpu.store import KVStore
@@ -41,6 +42,29 @@ def test_threads_default_to_the_cores_of_this_process() -> None:
 def test_an_unknown_quantization_is_refused_by_name() -> None:
     with pytest.raises(InvalidOption, match="did you mean 'int8'"):
         CpuKernels(quantization="int9", cache_dir=CACHE_DIR)
+
+
+def test_unknown_activations_are_refused_by_name() -> None:
+    with pytest.raises(InvalidOption, match="did you mean 'int8'"):
+        CpuKernels(activations="int4", cache_dir=CACHE_DIR)
+
+
+def test_eight_bits_are_refused_where_activations_stay_floats() -> None:
+    with pytest.raises(InvalidOption, match="for ARM processors with SDOT; drop them"):
+        CpuKernels(activations="int8", cache_dir=CACHE_DIR, machine=Machine(16, AVX2_OUTPUTS))
+
+
+@pytest.mark.skipif(Machine.host().num_digits == 0, reason="needs integer dot products")
+def test_int8_activations_are_what_256_steps_can_say() -> None:
+    """All values of a block that are whole steps are met exactly; halves are rounded."""
+    k = CpuKernels(activations="int8", cache_dir=CACHE_DIR)
+    block = np.frombuffer(np.float16(1).tobytes() + bytes([1, *[0] * 31]), np.uint8)
+    source = PackedSource("Q8_0", np.tile(block, (4, 1)))
+    x = np.zeros((255, 32), np.float32)
+    x[:, 0], x[:, 1] = np.arange(-127, 128), 127
+    np.testing.assert_array_equal(product(k, source, x), np.repeat(x[:, :1], 4, axis=1))
+    x[1:-1, 0] += 0.4
+    np.testing.assert_array_equal(product(k, source, x), np.repeat(np.rint(x[:, :1]), 4, axis=1))
 
 
 @pytest.mark.parametrize(

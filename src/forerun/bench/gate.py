@@ -28,7 +28,8 @@ _MACHINE: Final = ("cpu", "num_cores", "architecture", "features", "memory_bytes
 _MODEL: Final = ("num_bytes", "sha256")
 _SETTINGS: Final = (
     *("max_tokens", "temperature", "seed", "acceptance", "prompt_tokens"),
-    *("threads", "kernels", "quantization", "chat_template", "max_model_len"),
+    *("threads", "kernels", "quantization", "activations"),
+    *("chat_template", "max_model_len"),
 )
 _NOT_RECORDED: Final = "not recorded"  # as older records have it: equal to its like alone
 

@@ -76,7 +76,7 @@ def bench(
     check_options(context, what)
     match what:
         case "kernels":
-            return bench_kernels(engine.num_threads, output.json, output.plot)
+            return bench_kernels(engine, output.json, output.plot)
         case "passes":
             return bench_passes(engine, output.json)
         case "startup":
@@ -246,7 +246,7 @@ def _facts(
             "methods": ",".join(_methods(engine, options)) or "none",
             "threads": engine.num_threads or _num_cores(),
             "kernels": type(llm.model.kernels).__name__,
-            "quantization": engine.quantization,
+            **engine.rounding,
             "chat_template": engine.chat_template_digest,
             "max_model_len": llm.max_model_len,
             "acceptance": "coupled",

@@ -56,9 +56,10 @@ def bench_batch(
         plan = _Plan(engine, options, series, peers)
         servers = plan.open_servers(stack)
         bench = _Bench(plan, plan.load(), servers)
-        settings = {**asdict(options), **asdict(series), "max_num_seqs": plan.num_seats}
+        settings = {**asdict(options), **asdict(series), **engine.rounding}
+        settings |= {"max_num_seqs": plan.num_seats, "kernels": bench.kernels}
         others = {k: v for s in servers for k, v in s.contender.peer.about["versions"].items()}
-        described = head("batch", engine.model, settings | {"kernels": bench.kernels}, others)
+        described = head("batch", engine.model, settings, others)
         for number, part in enumerate(plan.parts, start=1):
             getattr(bench, part)()
             is_complete = number == len(plan.parts) and not bench.is_interrupted

@@ -15,7 +15,7 @@ from forerun.cli.engine_options import EngineOptions
 from forerun.cli.group import INTERRUPTED
 
 
-def bench_kernels(num_threads: int | None, record: Path | None, plot: Path | None) -> None:
+def bench_kernels(engine: EngineOptions, record: Path | None, plot: Path | None) -> None:
     """Measure, show a table, and write what was asked for; after ^C, what there is."""
     from rich.console import Console
 
@@ -27,7 +27,8 @@ def bench_kernels(num_threads: int | None, record: Path | None, plot: Path | Non
     console = Console(highlight=False)
     with console.status("preparing …") as status:
         kernels = CpuKernels(
-            num_threads,
+            engine.num_threads,
+            activations=engine.activations,
             cache_dir=cache_dir(os.environ),
             progress=lambda what, *_count: status.update(f"{what} …"),
         )
@@ -36,7 +37,8 @@ def bench_kernels(num_threads: int | None, record: Path | None, plot: Path | Non
         )
     console.print(kernel_table(report))
     if record is not None:
-        write_whole(record, json.dumps(circumstances() | report.as_dict(), indent=1))
+        described = circumstances() | {"activations": engine.activations}
+        write_whole(record, json.dumps(described | report.as_dict(), indent=1))
     if plot is not None:
         save_kernel_plot(report, plot)
     if not report.is_complete:
@@ -59,6 +61,7 @@ def bench_passes(engine: EngineOptions, record: Path | None) -> None:
         described = circumstances() | {
             "model": model_facts(engine.model),
             "kernels": model.kernels.name,
+            **engine.rounding,
         }
         write_whole(record, json.dumps(described | report.as_dict(), indent=1))
     if not report.is_complete:

@@ -33,8 +33,8 @@ def bench_parity(
     checkpoint = open_checkpoint(engine.model, cache_dir(os.environ))
     theirs = LlamaModel.load(checkpoint, ReferenceKernels())
     names = {"kernels": ours.model.kernels.name, "against": theirs.kernels.name}
-    settings = {"prompts": num_prompts, "tokens": max_tokens, "temperature": 0, **names}
-    described = head("parity", engine.model, settings)
+    settings = {"prompts": num_prompts, "tokens": max_tokens, "temperature": 0}
+    described = head("parity", engine.model, settings | names | engine.rounding)
     found, began = [], time.monotonic()
     try:
         with progress("prompts", num_prompts) as advance:

@@ -62,6 +62,7 @@ def _passed_on(engine: EngineOptions) -> dict[str, object]:
         "--kernels": engine.kernels,
         "--threads": engine.num_threads,
         "--quantization": engine.quantization,
+        "--activations": engine.activations,
         "--max-model-len": engine.max_model_len,
         "--kv-cache-memory": engine.kv_cache_memory,
         "--kv-cache-backend": engine.kv_cache_backend,

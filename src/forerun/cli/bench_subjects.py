@@ -15,6 +15,7 @@ _LOADING: Final = frozenset(
         "kernels",
         "num_threads",
         "quantization",
+        "activations",
         "no_speculation",
         "max_model_len",
         "kv_cache_memory",
@@ -34,7 +35,7 @@ SHOW: Final = "--show"
 # By the names of the command's parameters.
 TAKES: Final[Mapping[str, frozenset[str]]] = {
     "speculation": _ENGINE | _PROMPTS | _SWEEP | _PEERS | _JUDGED | {"plot", "html"},
-    "kernels": frozenset({"num_threads", "json_path", "plot"}),
+    "kernels": frozenset({"num_threads", "activations", "json_path", "plot"}),
     "passes": _LOADING | {"json_path"},
     "startup": _LOADING | _JUDGED | {"max_tokens", "repeats"},
     "batch": _ENGINE | _PROMPTS | _PEERS | _SERIES | _JUDGED,

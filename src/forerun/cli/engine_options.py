@@ -35,6 +35,7 @@ class EngineOptions:
     kernels: str
     num_threads: int | None
     quantization: str | None
+    activations: str | None
 
     @property
     def chat_template_digest(self) -> str | None:
@@ -42,6 +43,11 @@ class EngineOptions:
         if self.chat_template is None:
             return None
         return hashlib.sha256(self.chat_template.encode()).hexdigest()[:16]
+
+    @property
+    def rounding(self) -> dict[str, str | None]:
+        """For records: what was rounded beyond what the file and the machine ask for."""
+        return {"quantization": self.quantization, "activations": self.activations}
 
     def load(self, num_seats: int = 1) -> LLM:
         """Load the model; a line on stderr follows what takes long."""
@@ -60,6 +66,7 @@ class EngineOptions:
                 kernels=self.kernels,
                 num_threads=self.num_threads,
                 quantization=self.quantization,
+                activations=self.activations,
                 cache_dir=cache_dir(os.environ),
                 progress=progress,
             )
@@ -103,6 +110,9 @@ def engine_options(
     quantization: Annotated[
         str | None, _option("--quantization", text="Pack float weights on load: int8 or int4.")
     ] = None,
+    activations: Annotated[
+        str | None, _option("--activations", text="int8: faster, less exact products (ARM).")
+    ] = None,
 ) -> EngineOptions:
     config = _speculation(
         speculative_config, speculative_decoding, draft_model, spec_length, no_speculation
@@ -118,6 +128,7 @@ def engine_options(
         kernels,
         num_threads,
         quantization,
+        activations,
     )
 
 

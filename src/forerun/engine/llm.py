@@ -12,7 +12,7 @@ from forerun.engine.building import Target, build_core
 from forerun.engine.engine import Engine
 from forerun.engine.events import Narration, StreamEvent
 from forerun.engine.intake import Intake, params_for
-from forerun.engine.kernel_choice import Progress, choose_kernels
+from forerun.engine.kernel_choice import CpuOptions, Progress, choose_kernels
 from forerun.engine.memory import CacheMemory, parse_bytes
 from forerun.engine.outputs import RequestOutput
 from forerun.engine.prompt import Prompt, TextOrIds, as_batch
@@ -34,7 +34,8 @@ class LLM:
 
     `model` is a GGUF file, a Hugging Face directory, or the name of a pulled model. `kernels` is
     "auto", "cpu", "reference" or a kernel set; `quantization` ("int8", "int4") packs float weights
-    on load; `progress` hears what is being compiled or packed, and how far it is.
+    on load, and `activations` "int8" multiplies them faster and less exactly (docs/cpu-kernels.md);
+    `progress` hears what is being compiled or packed, and how far it is.
 
     `kv_cache_memory` (bytes, or like "512MB") is never exceeded by the caches of target and draft
     models together; without it there is room for `max_num_seqs` texts of `max_model_len` tokens.
@@ -54,6 +55,7 @@ class LLM:
         kernels: str | Kernels = "auto",
         num_threads: int | None = None,
         quantization: str | None = None,
+        activations: str | None = None,
         cache_dir: Path | None = None,
         progress: Progress | None = None,
     ) -> None:
@@ -65,7 +67,8 @@ class LLM:
         if chat_template is not None:
             self.tokenizer = self.tokenizer.with_chat_template(chat_template)
         if isinstance(kernels, str):
-            kernels = choose_kernels(kernels, num_threads, quantization, cache_dir, progress)
+            options = CpuOptions(num_threads, quantization, activations)
+            kernels = choose_kernels(kernels, options, cache_dir, progress)
         self.model = LlamaModel.load(checkpoint, kernels)
         max_len = _checked_len(max_model_len, self.model.config.max_len)
         self._target = Target(self.model, self.tokenizer, max_len, memory, cache_dir)

@@ -15,15 +15,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from llvmlite import ir
+
 from forerun.kernels.cpu.decoders import BYTES16, Decoder
-from forerun.kernels.cpu.digits import BLOCK_LEN, DIGIT_BITS, NUM_DIGITS, RECORD_BYTES, SCALE_AT
-from forerun.kernels.cpu.lanes import F32, I32, Emitter, Value, constant, i64, vector
+from forerun.kernels.cpu.digits import BLOCK_LEN, DIGIT_BITS, RecordShape
+from forerun.kernels.cpu.lanes import F32, I32, I64, Emitter, Value, constant, i64, vector
 from forerun.kernels.cpu.loops import loop
 from forerun.kernels.cpu.operands import Operands, row_of
 from forerun.kernels.cpu.quads import NUM_OUTPUTS, ChunkOfFour, Run, by_output, turned
 
+MAX_ROWS: Final = {1: 16, 2: 8}  # of a tile, by the digits: their sums stay in registers
 _OUTPUTS_AHEAD: Final = 8
 _TURNED_FROM: Final = 3  # rows: turning costs as much as it saves in one or two
+# Rows that the code generator may mix; mixing more of them spills sums to memory.
+_MAX_MIXED: Final = 6
+_MIXED: Final = 4  # of a tile with more rows
 _INT4: Final = vector(I32, 4)
 _ZERO: Final = _INT4([0] * 4)
 
@@ -37,6 +43,10 @@ class DigitTile:
     num_rows: int
     e: Emitter
     o: Operands
+
+    @property
+    def shape(self) -> RecordShape:
+        return RecordShape(self.e.machine.num_digits)
 
     @property
     def is_turned(self) -> bool:
@@ -56,8 +66,8 @@ class DigitTile:
         for output in outputs:
             e.prefetch(b.add(output, b.mul(self.o.w_stride, i64(_OUTPUTS_AHEAD))))
         records = d.block_len // BLOCK_LEN
-        x = b.add(self.o.x, b.mul(block, i64(RECORD_BYTES * records)))
-        step = i64(RECORD_BYTES * records // d.num_chunks)
+        x = b.add(self.o.x, b.mul(block, i64(self.shape.num_bytes * records)))
+        step = i64(self.shape.num_bytes * records // d.num_chunks)
 
         def body(idx: Value, acc: list[Value]) -> list[Value]:
             return self._chunk(outputs, b.add(x, b.mul(idx, step)), idx, acc)
@@ -68,25 +78,28 @@ class DigitTile:
         start = 0  # the first weight of the run
         arrange = turned if self.is_turned else by_output
         for run in self.chunk_of_four(self.e, outputs, idx, arrange):
-            record, at = divmod(start, BLOCK_LEN)
-            here = self.e.offset(x, RECORD_BYTES * record)
-            acc = [self._row(run, here, at, row, total) for row, total in enumerate(acc)]
+            block, at = divmod(start, BLOCK_LEN)
+            here = self.e.offset(x, self.shape.num_bytes * block)
+            for row, total in enumerate(acc):
+                record = row_of(self.e, here, self.o.x_stride, row)
+                if self.num_rows > _MAX_MIXED and row >= _MIXED:
+                    record = _after(self.e, record, acc[row // _MIXED * _MIXED - 1])
+                acc[row] = self._row(run, record, at, total)
             start += 16 * len(run.quants[0])
         return acc
 
-    def _row(self, run: Run, record: Value, at: int, row: int, acc: Value) -> Value:
+    def _row(self, run: Run, record: Value, at: int, acc: Value) -> Value:
         e, b = self.e, self.e.builder
-        mine = row_of(e, record, self.o.x_stride, row)
         digits = [
             [
-                e.load(e.offset(mine, BLOCK_LEN * digit + at + 16 * piece), BYTES16)
+                e.load(e.offset(record, BLOCK_LEN * digit + at + 16 * piece), BYTES16)
                 for piece in range(len(run.quants[0]))
             ]
-            for digit in range(NUM_DIGITS)
+            for digit in range(self.shape.num_digits)
         ]
         sums = self._turned_sums(run, digits) if self.is_turned else self._sums(run, digits)
         total = b.sitofp(sums, vector(F32, NUM_OUTPUTS))
-        scale_and_sum = e.load(e.offset(mine, SCALE_AT), vector(F32, 2))
+        scale_and_sum = e.load(e.offset(record, self.shape.scale_at), vector(F32, 2))
         scale, block_sum = (
             e.shuffle(scale_and_sum, scale_and_sum, [i] * NUM_OUTPUTS) for i in (0, 1)
         )
@@ -129,3 +142,9 @@ class DigitTile:
 
     def _pairwise(self, left: Value, right: Value) -> Value:
         return self.e.intrinsic("aarch64.neon.addp.v4i32", _INT4, [left, right])
+
+
+def _after(e: Emitter, address: Value, done: Value) -> Value:
+    """The same address, of which the code generator believes that it needs `done`."""
+    kind = ir.FunctionType(I64, [I64, done.type])
+    return e.builder.call(ir.InlineAsm(kind, "", "=r,0,w"), [address, done])

@@ -1,6 +1,6 @@
 """The CPU kernel set: weights as the file has them, compiled by Numba.
 
-Activations are float32; on ARM they meet packed weights as 16 bits (`digits.py`).
+Activations are float32; on ARM they meet packed weights as 16 bits, or as 8 (`digits.py`).
 
 Operations are recorded, and run together when logits are asked for.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Final
@@ -17,12 +18,12 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from forerun.errors import unknown_name
+from forerun.errors import InvalidOption, unknown_name
 from forerun.kernels.base import AttentionShape, Body, Norm, WeightSource
 from forerun.kernels.cpu.batch import CpuBatch, RopeTable
 from forerun.kernels.cpu.compiled import cache_folder, check_processor
 from forerun.kernels.cpu.coupled_draw import CoupledDraw
-from forerun.kernels.cpu.digits import BLOCK_LEN, RECORD_BYTES
+from forerun.kernels.cpu.digits import BLOCK_LEN, RecordShape
 from forerun.kernels.cpu.lanes import Machine
 from forerun.kernels.cpu.library import Library, Operations
 from forerun.kernels.cpu.load_report import LoadReport, Progress
@@ -38,11 +39,15 @@ from forerun.types import FloatArray, IntArray
 
 F32 = npt.NDArray[np.float32]
 
+ACTIVATIONS: Final = {"int8": 1}  # how many digits
 _BLOCKS_PER_CHUNK: Final = 12
 
 
 class CpuKernels:
-    """`cache_dir` keeps compiled code between runs; `progress` hears what is being prepared."""
+    """`activations="int8"` asks for 8 bits of them where they meet packed weights (ARM only).
+
+    `cache_dir` keeps compiled code between runs; `progress` hears what is being prepared.
+    """
 
     name: Final = "cpu"
 
@@ -51,6 +56,7 @@ class CpuKernels:
         num_threads: int | None = None,
         *,
         quantization: str | None = None,
+        activations: str | None = None,
         cache_dir: Path | None = None,
         progress: Progress | None = None,
         machine: Machine | None = None,
@@ -59,7 +65,7 @@ class CpuKernels:
             raise unknown_name("quantization", quantization, QUANTIZATIONS)
         num_threads = resolved_num_threads(num_threads)
         check_processor()
-        self._machine = machine or Machine.host()
+        self._machine = _with_activations(machine or Machine.host(), activations)
         folder = None if cache_dir is None else cache_folder(cache_dir, self._machine)
         self._library = Library(self._machine, folder, progress)
         run, join = self._library.entry("run_pass"), self._library.entry("join_pass")
@@ -194,9 +200,10 @@ class CpuKernels:
         """x as records of digits: made once for all products of x."""
         if x.digits is None:
             num_blocks = x.width // BLOCK_LEN
-            x.digits = digits = Rows(x.program, x.num_rows, num_blocks * RECORD_BYTES // 4)
+            record = RecordShape(self._machine.num_digits)
+            x.digits = digits = Rows(x.program, x.num_rows, num_blocks * record.num_bytes // 4)
             x.program.add(
-                self._operations.write_digits,
+                self._library.write_digits,
                 x.num_rows * -(-num_blocks // _BLOCKS_PER_CHUNK),
                 num_blocks,
                 _BLOCKS_PER_CHUNK,
@@ -313,6 +320,18 @@ class CpuKernels:
     @cached_property
     def _coupled_draw(self) -> CoupledDraw:
         return CoupledDraw(self._library)
+
+
+def _with_activations(machine: Machine, activations: str | None) -> Machine:
+    if activations is None:
+        return machine
+    if activations not in ACTIVATIONS:
+        raise unknown_name("activations", activations, ACTIVATIONS)
+    if machine.num_digits == 0:
+        raise InvalidOption(
+            f"activations {activations!r} are for ARM processors with SDOT; drop them here."
+        )
+    return replace(machine, num_digits=ACTIVATIONS[activations])
 
 
 @cache

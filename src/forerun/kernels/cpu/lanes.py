@@ -28,17 +28,17 @@ AVX512_OUTPUTS: Final = (4, 4, 2, 2, 2, 2, 2, 2)
 
 @dataclass(frozen=True)
 class Machine:
-    """What the code generator wants to know about the processor."""
+    """What code is generated for: a processor, and how exact it is to be."""
 
     num_lanes: int
     tile_outputs: tuple[int, ...]  # of tiles of 1, 2, 3 … rows; chosen so that sums fit registers
-    has_dot: bool = False  # integer dot products of bytes, see `digits.py`
+    num_digits: int = 0  # of an activation that meets packed weights; 0: a float (`digits.py`)
 
     @classmethod
     def host(cls) -> Machine:
         triple: str = binding.get_process_triple()
         if triple.startswith(("aarch64", "arm64")):
-            return cls(4, (4, 4, 4, 4, 2, 2, 2, 2), _has_dot())
+            return cls(4, (4, 4, 4, 4, 2, 2, 2, 2), 2 if _has_dot() else 0)
         wide = binding.get_host_cpu_features().get("avx512f", False)
         return cls(16, AVX512_OUTPUTS if wide else AVX2_OUTPUTS)
 

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from forerun.kernels.cpu import interpreter, operations
 from forerun.kernels.cpu.compiled import Compiled, is_kept
+from forerun.kernels.cpu.digits import RecordShape, make_write_record
 from forerun.kernels.cpu.expand import make_expand
 from forerun.kernels.cpu.lanes import Machine
 from forerun.kernels.cpu.load_report import Progress
-from forerun.kernels.cpu.sweep import DECODERS, make_sweep
+from forerun.kernels.cpu.sweep import DECODERS, make_sweep, max_rows
 
 
 class Operations(NamedTuple):
-    """Addresses of the operations that know no weight format."""
+    """Addresses of the operations that are the same for all weights and activations."""
 
     add_norm: int
     silu_mul: int
     select: int
-    write_digits: int
     rope_write: int
     attend: int
 
@@ -41,6 +41,11 @@ class Library:
     def operation(self, name: str) -> int:
         """The address of a function of `operations`."""
         return self._compiled(name, getattr(operations, name), 3)
+
+    @cached_property
+    def write_digits(self) -> int:
+        """The address of the operation that writes activations as digits."""
+        return self._compiled("write_digits", _write_digits_source(self._machine), 3)
 
     def linear(self, weight_format: str) -> int:
         """The address of the product with weights of a format."""
@@ -76,7 +81,14 @@ class Library:
 
 @cache
 def _linear_source(weight_format: str, machine: Machine) -> Any:
-    return operations.make_linear(make_sweep(weight_format, machine), len(machine.tile_outputs))
+    widest = max_rows(weight_format, machine)
+    return operations.make_linear(make_sweep(weight_format, machine), widest)
+
+
+@cache
+def _write_digits_source(machine: Machine) -> Any:
+    record_bytes = RecordShape(machine.num_digits).num_bytes
+    return operations.make_write_digits(make_write_record(machine), record_bytes)
 
 
 @cache

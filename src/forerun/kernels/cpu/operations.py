@@ -15,7 +15,7 @@ from typing import Any
 
 from numba import float32, int32, int64, njit
 
-from forerun.kernels.cpu.digits import BLOCK_LEN, RECORD_BYTES, write_record
+from forerun.kernels.cpu.digits import BLOCK_LEN
 from forerun.kernels.cpu.head_group import (
     KEYS_PER_TURN,
     MAX_HEADS,
@@ -88,17 +88,6 @@ def select(step, chunk, _scratch):
     target = floats(arg(step, 4) + chunk * stride)
     for i in range(width):
         target[i] = source[i]
-
-
-def write_digits(step, chunk, _scratch):
-    """A few blocks of one row as records of digits."""
-    num_blocks, per_chunk = arg(step, 0), arg(step, 1)
-    chunks_per_row = (num_blocks + per_chunk - 1) // per_chunk
-    row, first = chunk // chunks_per_row, chunk % chunks_per_row * per_chunk
-    x = arg(step, 2) + row * arg(step, 3)
-    records = arg(step, 4) + row * arg(step, 5)
-    for block in range(first, min(first + per_chunk, num_blocks)):
-        write_record(x + 4 * BLOCK_LEN * block, records + RECORD_BYTES * block)
 
 
 @njit(inline="always")
@@ -232,6 +221,21 @@ def make_linear(sweep: Any, max_width: int) -> Any:
                     totals[i] = totals[i] + terms[i]
 
     return linear
+
+
+def make_write_digits(write_record: Any, record_bytes: int) -> Any:
+    """A few blocks of one row as records of digits."""
+
+    def write_digits(step, chunk, _scratch):
+        num_blocks, per_chunk = arg(step, 0), arg(step, 1)
+        chunks_per_row = (num_blocks + per_chunk - 1) // per_chunk
+        row, first = chunk // chunks_per_row, chunk % chunks_per_row * per_chunk
+        x = arg(step, 2) + row * arg(step, 3)
+        records = arg(step, 4) + row * arg(step, 5)
+        for block in range(first, min(first + per_chunk, num_blocks)):
+            write_record(x + 4 * BLOCK_LEN * block, records + record_bytes * block)
+
+    return write_digits
 
 
 def make_embed(expand: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from numba import int64, void
 
 from forerun.kernels.cpu.decoders import BLOCK_DECODERS, FLOAT_DECODERS, Decoder
-from forerun.kernels.cpu.digit_tile import DigitTile
+from forerun.kernels.cpu.digit_tile import MAX_ROWS, DigitTile
 from forerun.kernels.cpu.emitted import emitted
 from forerun.kernels.cpu.k_decoders import K_DECODERS
 from forerun.kernels.cpu.lanes import Emitter, Machine, Value, i64
@@ -22,13 +22,20 @@ DECODERS: Final[dict[str, Decoder]] = {**FLOAT_DECODERS, **BLOCK_DECODERS, **K_D
 
 def takes_digits(weight_format: str, machine: Machine) -> bool:
     """Whether products with weights of a format read x as records of digits."""
-    return machine.has_dot and weight_format in CHUNKS_OF_FOUR
+    return machine.num_digits > 0 and weight_format in CHUNKS_OF_FOUR
+
+
+def max_rows(weight_format: str, machine: Machine) -> int:
+    """Of a tile."""
+    if takes_digits(weight_format, machine):
+        return MAX_ROWS[machine.num_digits]
+    return len(machine.tile_outputs)
 
 
 def make_sweep(weight_format: str, machine: Machine) -> Any:
     """An intrinsic sweep(num_rows, num_outputs, *operands): y[row, output] = w · x.
 
-    `num_rows` is 1 … len(machine.tile_outputs): each width is a tile of its own. The outputs are
+    `num_rows` is 1 … max_rows: each width is a tile of its own. The outputs are
     walked in steps of the tile; a last step that does not fit is moved back over its neighbours,
     so `num_outputs` must be at least the tile's.
     """
@@ -47,7 +54,7 @@ def _emit_widths(
     b = e.builder
     done = b.append_basic_block("done")
     switch = b.switch(num_rows, done)
-    for width in range(1, len(e.machine.tile_outputs) + 1):
+    for width in range(1, max_rows(weight_format, e.machine) + 1):
         case = b.append_basic_block(f"rows{width}")
         switch.add_case(i64(width), case)
         b.position_at_end(case)
