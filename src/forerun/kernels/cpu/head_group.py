@@ -18,6 +18,9 @@ from forerun.kernels.cpu.loops import loop
 
 MAX_HEADS: Final = 4  # together; more are taken in turns
 KEYS_PER_TURN: Final = 4
+_TURNS_AHEAD: Final = 2  # rows are asked for so long before they are read
+_KEYS_AHEAD: Final = 16
+_MAX_PAIRED: Final = 3  # heads whose sums of two groups fit the registers
 _HOST: Final = Machine.host()
 _GROUP: Final = vector(F32, GROUP_LEN)
 
@@ -53,20 +56,22 @@ def score_keys(
     e = Emitter(b, _HOST)
     last = b.sub(num_keys, i64(1))
 
+    def row(j: Value) -> Value:
+        j = b.select(b.icmp_signed("<", j, last), j, last)
+        return b.add(keys, b.mul(e.load(b.add(slots, b.mul(j, i64(8))), I64), stride))
+
     def emit(width: int) -> None:
         def turn(idx: Value, _carried: list[Value]) -> list[Value]:
             first = b.mul(idx, i64(KEYS_PER_TURN))
-            rows = []
-            for i in range(KEYS_PER_TURN):
-                j = b.add(first, i64(i))
-                j = b.select(b.icmp_signed("<", j, last), j, last)
-                slot = e.load(b.add(slots, b.mul(j, i64(8))), I64)
-                rows.append(b.add(keys, b.mul(slot, stride)))
-            for at, total in enumerate(_products(e, q, rows, num_groups, width)):
-                key, head = divmod(at, width)
-                place = b.add(out, b.mul(out_stride, i64(head)))
-                place = b.add(place, b.mul(b.add(first, i64(key)), i64(4)))
-                e.store(b.fmul(e.fold(total), scale), place)
+            rows, ahead = (
+                [row(b.add(first, i64(start + i))) for i in range(KEYS_PER_TURN)]
+                for start in (0, KEYS_PER_TURN * _TURNS_AHEAD)
+            )
+            totals = _products(e, q, rows, ahead, num_groups, width)
+            for head in range(width):
+                scores = e.fold_four(totals[head::width])
+                place = b.add(b.add(out, b.mul(out_stride, i64(head))), b.mul(first, i64(4)))
+                e.store(b.fmul(scores, e.splat(scale, KEYS_PER_TURN)), place)
             return []
 
         loop(b, b.sdiv(b.add(num_keys, i64(KEYS_PER_TURN - 1)), i64(KEYS_PER_TURN)), [], turn)
@@ -75,7 +80,7 @@ def score_keys(
 
 
 def _products(
-    e: Emitter, q: Value, rows: list[Value], num_groups: Value, width: int
+    e: Emitter, q: Value, rows: list[Value], ahead: list[Value], num_groups: Value, width: int
 ) -> list[Value]:
     """Partial sums of every row with every head: [row · width + head]."""
     b, num_lanes = e.builder, e.machine.num_lanes
@@ -84,6 +89,8 @@ def _products(
 
     def body(idx: Value, acc: list[Value]) -> list[Value]:
         group = b.mul(idx, i64(4 * GROUP_LEN))
+        for row in ahead:
+            e.prefetch(b.add(row, group))
         for lane in range(0, GROUP_LEN, num_lanes):
             at = e.offset(group, 4 * lane)
             queries = [e.load(b.add(head, at), e.lanes) for head in heads]
@@ -113,24 +120,46 @@ def mix_values(
     e = Emitter(b, _HOST)
     head_bytes = b.mul(num_groups, i64(4 * GROUP_LEN))
 
-    def emit(width: int) -> None:
-        def group(idx: Value, _carried: list[Value]) -> list[Value]:
-            start = b.add(values, b.mul(idx, i64(4 * GROUP_LEN)))
+    def emit_turns(width: int, count: int) -> None:
+        """`count` groups in a turn, of which there must be a whole number."""
+
+        def turn(idx: Value, _carried: list[Value]) -> list[Value]:
+            at = b.mul(idx, i64(4 * GROUP_LEN * count))
+            start = b.add(values, at)
+
+            def row(j: Value) -> Value:
+                return b.add(start, b.mul(e.load(b.add(slots, b.mul(j, i64(8))), I64), stride))
 
             def key(j: Value, acc: list[Value]) -> list[Value]:
-                slot = e.load(b.add(slots, b.mul(j, i64(8))), I64)
-                value = e.load(b.add(start, b.mul(slot, stride)), _GROUP)
+                later = b.add(j, i64(_KEYS_AHEAD))
+                ahead = row(b.select(b.icmp_signed("<", later, num_keys), later, j))
                 first = b.add(weights, b.mul(j, i64(4)))
                 places = [b.add(first, b.mul(weights_stride, i64(h))) for h in range(width)]
                 shares = [e.splat(e.load(place, F32), GROUP_LEN) for place in places]
-                return [e.fma(share, value, acc[h]) for h, share in enumerate(shares)]
+                for g in range(count):
+                    e.prefetch(e.offset(ahead, 4 * GROUP_LEN * g))
+                    value = e.load(e.offset(row(j), 4 * GROUP_LEN * g), _GROUP)
+                    for h, share in enumerate(shares):
+                        acc[g * width + h] = e.fma(share, value, acc[g * width + h])
+                return acc
 
-            mixed = loop(b, num_keys, [_GROUP([0.0] * GROUP_LEN)] * width, key)
-            for h, total in enumerate(mixed):
-                at = b.add(b.mul(head_bytes, i64(h)), b.mul(idx, i64(4 * GROUP_LEN)))
-                e.store(total, b.add(out, at))
+            mixed = loop(b, num_keys, [_GROUP([0.0] * GROUP_LEN)] * (count * width), key)
+            for place, total in enumerate(mixed):
+                g, h = divmod(place, width)
+                here = b.add(out, b.add(b.mul(head_bytes, i64(h)), at))
+                e.store(total, e.offset(here, 4 * GROUP_LEN * g))
             return []
 
-        loop(b, num_groups, [], group)
+        loop(b, b.sdiv(num_groups, i64(count)), [], turn)
+
+    def emit(width: int) -> None:
+        if width > _MAX_PAIRED:
+            return emit_turns(width, 1)
+        is_even = b.icmp_signed("==", b.and_(num_groups, i64(1)), i64(0))
+        with b.if_else(is_even) as (even, odd):
+            with even:
+                emit_turns(width, 2)
+            with odd:
+                emit_turns(width, 1)
 
     _for_each_width(b, num_heads, emit)

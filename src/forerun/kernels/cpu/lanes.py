@@ -142,6 +142,25 @@ class Emitter:
             value, half = self.builder.fadd(low, high), half // 2
         return self.builder.extract_element(value, I32(0))
 
+    def fold_four(self, values: list[Value]) -> Value:
+        """What `fold` makes of each of four vectors, as one vector."""
+        b, (first, second, third, fourth) = self.builder, (self._quarter(v) for v in values)
+        low, high = [0, 1, 4, 5], [2, 3, 6, 7]
+        pairs = [
+            b.fadd(self.shuffle(x, y, low), self.shuffle(x, y, high))
+            for x, y in ((first, second), (third, fourth))
+        ]
+        even, odd = [0, 2, 4, 6], [1, 3, 5, 7]
+        return b.fadd(self.shuffle(*pairs, even), self.shuffle(*pairs, odd))
+
+    def _quarter(self, value: Value) -> Value:
+        """Four lanes: halves are added until so many are left."""
+        half = value.type.count // 2
+        while half >= 4:
+            value = self.builder.fadd(self.part(value, 0, half), self.part(value, half, half))
+            half //= 2
+        return value
+
     def times(self, factor: float, values: Value) -> Value:
         return self.builder.fmul(constant(F32, [factor] * values.type.count), values)
 

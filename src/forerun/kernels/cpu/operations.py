@@ -174,7 +174,8 @@ def attend(step, chunk, scratch):
     """The heads of one token that share a key/value head, a few at a time."""
     num_heads, num_kv_heads, head_dim = arg(step, 0), arg(step, 1), arg(step, 2)
     group_len, groups = num_heads // num_kv_heads, _num_groups(head_dim)
-    token, kv_head = chunk // num_kv_heads, chunk % num_kv_heads
+    num_tokens = int_at(step, 1) // num_kv_heads
+    kv_head, token = chunk // num_tokens, chunk % num_tokens  # neighbours read the same keys
     keys, values = arg(step, 5) + kv_head * arg(step, 10), arg(step, 6) + kv_head * arg(step, 10)
     stride = 64 * groups
     slots, num_keys = int_at(arg(step, 7), 2 * token), int_at(arg(step, 7), 2 * token + 1)
