@@ -153,12 +153,10 @@ def mix_values(
         loop(b, b.sdiv(num_groups, i64(count)), [], turn)
 
     def emit(width: int) -> None:
-        if width > _MAX_PAIRED:
-            return emit_turns(width, 1)
         is_even = b.icmp_signed("==", b.and_(num_groups, i64(1)), i64(0))
         with b.if_else(is_even) as (even, odd):
             with even:
-                emit_turns(width, 2)
+                emit_turns(width, 2 if width <= _MAX_PAIRED else 1)
             with odd:
                 emit_turns(width, 1)
 

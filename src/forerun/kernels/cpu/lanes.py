@@ -144,17 +144,17 @@ class Emitter:
 
     def fold_four(self, values: list[Value]) -> Value:
         """What `fold` makes of each of four vectors, as one vector."""
-        b, (first, second, third, fourth) = self.builder, (self._quarter(v) for v in values)
+        b, (first, second, third, fourth) = self.builder, (self._four_lanes(v) for v in values)
         low, high = [0, 1, 4, 5], [2, 3, 6, 7]
-        pairs = [
+        left, right = (
             b.fadd(self.shuffle(x, y, low), self.shuffle(x, y, high))
             for x, y in ((first, second), (third, fourth))
-        ]
+        )
         even, odd = [0, 2, 4, 6], [1, 3, 5, 7]
-        return b.fadd(self.shuffle(*pairs, even), self.shuffle(*pairs, odd))
+        return b.fadd(self.shuffle(left, right, even), self.shuffle(left, right, odd))
 
-    def _quarter(self, value: Value) -> Value:
-        """Four lanes: halves are added until so many are left."""
+    def _four_lanes(self, value: Value) -> Value:
+        """Halves are added until four lanes are left."""
         half = value.type.count // 2
         while half >= 4:
             value = self.builder.fadd(self.part(value, 0, half), self.part(value, half, half))
