@@ -33,6 +33,7 @@ from forerun.cli.circumstances import machine_facts, model_facts, model_path, ow
 from forerun.cli.engine_options import EngineOptions, engine_options
 from forerun.cli.group import INTERRUPTED
 from forerun.cli.progress import progress
+from forerun.cli.screen import screen
 from forerun.cli.series_options import SeriesOptions, series_options
 from forerun.cli.shared_options import takes
 from forerun.errors import InvalidOption
@@ -111,11 +112,9 @@ def _bench_speculation(
 
 
 def _present(record: Record, output: OutputOptions) -> None:
-    from rich.console import Console
-
     from forerun.bench.tables import print_record
 
-    console = Console(highlight=False)
+    console = screen()
     print_record(console, record)
     if output.html is not None:
         from forerun.bench.html_report import write_report

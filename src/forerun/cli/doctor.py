@@ -12,6 +12,7 @@ import typer
 
 from forerun.cli import machine
 from forerun.cli.cache_dir import cache_dir
+from forerun.cli.screen import screen
 from forerun.version import VERSION
 
 GIB: Final = 2**30
@@ -92,7 +93,6 @@ def _extra_finding(extra: str, missing: tuple[str, ...]) -> Finding:
 
 
 def _print(findings: list[Finding]) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -104,4 +104,4 @@ def _print(findings: list[Finding]) -> None:
         if finding.remedy is not None:
             found.append(f"  →  {finding.remedy}", style="yellow")
         table.add_row(Text(finding.subject), found)
-    Console().print(table)
+    screen().print(table)
