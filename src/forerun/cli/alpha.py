@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from forerun.cli.bench_options import check_seed, load_with_room, split
+from forerun.cli.bench_options import at_least, load_with_room, split
 from forerun.cli.cache_dir import cache_dir
 from forerun.cli.engine_options import EngineOptions, engine_options
 from forerun.cli.screen import screen
@@ -57,12 +57,17 @@ def alpha(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """Measure α = E[Σ min(p, q)], and its coupled form, over text of the target's own."""
-    check_seed(seed)
+    at_least("--seed", seed, 0)
+    at_least("--num-tokens", num_tokens, 1)
+    at_least("--max-tokens", max_tokens, 1)
     factors = _factors(lenience)
-    llm = load_with_room(replace(engine, speculative_config=None), max_tokens)
+    warmth = _numbers(temperatures, "--temperatures")
     configs = _configs(engine, split(drafters), num_layers)
+    if not configs or not warmth:
+        raise InvalidOption("--drafters and --temperatures must not be empty; drop the option.")
+    llm = load_with_room(replace(engine, speculative_config=None), max_tokens)
     rows: list[Row] = []
-    for temperature in _numbers(temperatures, "--temperatures"):
+    for temperature in warmth:
         params = SamplingParams(temperature=temperature, max_tokens=max_tokens, seed=seed)
         texts = _texts(llm, workload, num_tokens, params)
         for name, config in configs.items():
@@ -92,8 +97,6 @@ def _texts(llm: LLM, workload: str, num_tokens: int, params: SamplingParams) -> 
     from forerun.bench.alpha import target_text
     from forerun.bench.workloads import build_workloads
 
-    if num_tokens < 1:
-        raise InvalidOption(f"--num-tokens {num_tokens} is not allowed; give at least 1.")
     assert params.max_tokens is not None
     assert params.seed is not None
     # An answer may be as short as one token.
