@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
@@ -14,8 +15,9 @@ from typer.testing import CliRunner
 
 from forerun.bench.bootstrap import Interval
 from forerun.bench.contenders import PLAIN
-from forerun.bench.record import SCHEMA, Record, read_record
+from forerun.bench.record import SCHEMA, InvalidRecord, Record, read_record
 from forerun.bench.remark import Remark
+from forerun.bench.series_record import read_series
 from forerun.bench.sheet import Sheet
 from forerun.cli.bench import bench
 from forerun.cli.gate import gate
@@ -82,6 +84,26 @@ def test_a_pipe_gets_a_line_for_each_cell_and_verdict(path: Path) -> None:
     assert len([row for row in rows if "·" not in row]) >= len(record.cells)
     for outcome in record.verdicts:
         assert any(line.endswith(f"{outcome.requirement}: {outcome.found}") for line in lines)
+
+
+@pytest.mark.parametrize("columns", ["80", None])
+@pytest.mark.parametrize("name", ["batch-load", "batch-offline", "batch-together", "startup"])
+def test_the_records_of_other_benches_show_their_verdicts(name: str, columns: str | None) -> None:
+    path = RECORDS / f"{name}.json"
+    shown = printed("bench", "--show", path, columns=columns)
+    found = json.loads(path.read_text())
+    assert shown.startswith(found["measured"])
+    for verdict in found["verdicts"]:
+        assert verdict["found"] in " ".join(shown.split())
+        assert all(number in shown for number in re.findall(r"\S+ \[.*?\]", verdict["found"]))
+
+
+def test_a_damaged_record_of_another_bench_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "startup.json"
+    for values in ({"measured": "startup"}, {"measured": 1}, {"measured": "x", "verdicts": [1]}):
+        path.write_text(json.dumps(values))
+        with pytest.raises(InvalidRecord, match="is damaged"):
+            read_series(path)
 
 
 @pytest.mark.parametrize("columns", ["80", None])

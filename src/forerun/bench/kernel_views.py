@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from forerun.bench.kernels import KernelReport, Product
 from forerun.bench.sheet import Sheet
 from forerun.planning.canvas import canvas
+
+_LEGEND: Final = (
+    "ms and GB/s: one row times all weights; of read: of the speed at which memory is read; "
+    "×n: the time of n rows in units of one"
+)
 
 
 def kernel_sheet(report: KernelReport) -> Sheet:
     """A row per format: size, speed for one row, and what more rows cost."""
     more = [f"×{num_rows}" for num_rows in report.products[0].seconds][1:]
     rows = [_cells(report, product) for product in report.products]
-    return Sheet(_title(report), ["format"], [["MB", "ms", "GB/s", "of read"], more], rows)
+    groups = [["MB", "ms", "GB/s", "of read"], more]
+    return Sheet(_title(report), ["format"], groups, rows, legend=[_LEGEND])
 
 
 def _title(report: KernelReport) -> str:

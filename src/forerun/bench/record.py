@@ -97,7 +97,7 @@ def read_record(path: Path) -> Record:
     schema = values.get("schema") if isinstance(values, dict) else None
     if schema != SCHEMA:
         raise InvalidRecord(
-            f"{path} has the schema {schema!r}, not {SCHEMA!r}; "
+            f"{path} is no record of speculation: it has the schema {schema!r}, not {SCHEMA!r}; "
             "give a file that `forerun bench --json` wrote."
         )
     place = misfit(values, RECORD)

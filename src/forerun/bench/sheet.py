@@ -10,6 +10,8 @@ from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from forerun.bench.remark import Remark
+
 _GAP: Final = 2  # between two columns
 
 
@@ -17,7 +19,8 @@ _GAP: Final = 2  # between two columns
 class Sheet:
     """`names` head the columns that every table repeats; `groups` those that belong together.
 
-    Figures stand to the right, names and what `words` heads to the left.
+    Figures stand to the right, names and what `words` heads to the left. `legend` are sentences
+    below.
     """
 
     title: str
@@ -25,6 +28,7 @@ class Sheet:
     groups: Sequence[Sequence[str]]
     rows: Sequence[Sequence[str | Text]]
     words: Sequence[str] = ()
+    legend: Sequence[str] = ()
 
     @property
     def headings(self) -> list[str]:
@@ -39,6 +43,10 @@ class Sheet:
             if number:
                 yield ""
             yield self._table(columns)
+        if self.legend:
+            yield ""
+        for line in self.legend:
+            yield Remark(line, mark="· ", mark_style="dim", style="dim")
 
     def strips(self, width: int) -> list[list[int]]:
         """The columns of each table: groups are whole wherever a table can hold them."""

@@ -38,9 +38,6 @@ _WORD_LEN: Final = len("NOT MEASURED")
 def print_record(console: Console, record: Record) -> None:
     console.print(_sheet(record))
     console.print()
-    for line in (*_LEGEND, *_notes(record)):
-        console.print(Remark(line, mark="· ", mark_style="dim", style="dim"))
-    console.print()
     for outcome in record.verdicts:
         console.print(verdict_line(outcome))
 
@@ -54,7 +51,7 @@ def _sheet(record: Record) -> Sheet:
         for last, cell in zip(before, record.cells, strict=False)
     ]
     groups = (_SPEED, _GUESSES, _POSITIONS, _WAITS, _FIRST)
-    return Sheet(title, _NAMES, groups, rows, words=_POSITIONS)
+    return Sheet(title, _NAMES, groups, rows, _POSITIONS, (*_LEGEND, *_notes(record)))
 
 
 def _row(cell: Cell, *, is_first: bool) -> Iterator[str | Text]:

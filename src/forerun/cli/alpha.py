@@ -148,16 +148,13 @@ def _row(target: str, drafter: str, temperature: float, sums: AlphaSums, seed: i
 
 
 def _print(rows: list[Row], factors: list[float], workload: str) -> None:
-    from forerun.bench.remark import Remark
     from forerun.bench.sheet import Sheet
 
-    console = screen()
     groups = [["α [95 %]", "coupled α", "guessed"], [f"l = {factor:g}" for factor in factors]]
     names = ["M_p", "M_q", "smpl"]
-    console.print(Sheet(f"α on {workload}", names, groups, [_cells(row) for row in rows]))
-    console.print()
-    for line in _LEGEND[: 2 if factors else 1]:
-        console.print(Remark(line, mark="· ", mark_style="dim", style="dim"))
+    legend = _LEGEND if factors else _LEGEND[:1]
+    cells = [_cells(row) for row in rows]
+    screen().print(Sheet(f"α on {workload}", names, groups, cells, legend=legend))
 
 
 def _cells(row: Row) -> list[str]:

@@ -102,6 +102,6 @@ def _print(findings: list[Finding]) -> None:
     for finding in findings:
         found = Text(finding.found)
         if finding.remedy is not None:
-            found.append(f"  →  {finding.remedy}", style="yellow")
+            found.append(f"\n→ {finding.remedy}", style="yellow")  # whole, to be copied
         table.add_row(Text(finding.subject), found)
     screen().print(table)

@@ -40,11 +40,13 @@ def _rows() -> list[dict[str, Any]]:
 
 
 def _print(rows: list[dict[str, Any]]) -> None:
+    from rich.console import JustifyMethod
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
     for heading in ("name", "size", "here", "what it is"):
-        table.add_column(heading, justify="right" if heading == "size" else "left")
+        justify: JustifyMethod = "right" if heading == "size" else "left"
+        table.add_column(heading, justify=justify, overflow="fold")
     for row in rows:
         size = f"{row['bytes'] / 1e6:,.0f} MB"
         table.add_row(row["name"], size, "yes" if row["path"] else "no", row["summary"])
