@@ -145,3 +145,4 @@ def test_a_remark_hangs_below_its_mark_and_keeps_intervals_whole() -> None:
         "      3.18 [1.69, 3.19] in long",
     ]
     assert rendered(remark, 80) == [f"PASS  {remark.text}"]
+    assert Remark("it says ' fight'").lines(12) == ["it says", "' fight'"]

@@ -1,4 +1,4 @@
-"""A sentence beside a table, folded between words but never inside an interval."""
+"""A sentence beside a table, folded between words but never inside an interval or a token."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final
 from rich.console import Console, ConsoleOptions
 from rich.text import Text
 
-_INTERVAL: Final = re.compile(r"\S+ \[[^\[\] ]+, [^\[\] ]+\]")  # 1.37 [1.28, 1.46]
+_WHOLE: Final = re.compile(r"\S+ \[[^\[\] ]+, [^\[\] ]+\]|' \S*'")  # 1.37 [1.28, 1.46], ' word'
 _HELD: Final = "\N{NO-BREAK SPACE}"
 
 
@@ -31,7 +31,7 @@ class Remark:
             yield Text(" " * len(self.mark) + line, self.style)
 
     def lines(self, width: int) -> list[str]:
-        held = _INTERVAL.sub(lambda found: found[0].replace(" ", _HELD), self.text)
+        held = _WHOLE.sub(lambda found: found[0].replace(" ", _HELD), self.text)
         folded = textwrap.wrap(
             held, max(width - len(self.mark), 1), break_long_words=False, break_on_hyphens=False
         )
