@@ -114,6 +114,14 @@ def test_the_gate_cuts_nothing(columns: str | None) -> None:
     assert shown.count("20 of 20 answers") == 9
 
 
+def test_a_path_that_looks_like_markup_is_printed(tmp_path: Path) -> None:
+    folder = tmp_path / "["
+    folder.mkdir()
+    path = folder / "b].html"  # [/b] would close what was never opened
+    shown = printed("bench", "--show", RECORDS / "qwen-plain.json", "--html", path)
+    assert f"written: {path}" in shown
+
+
 # ------------------------------------------------------------------------------- their parts
 
 

@@ -122,7 +122,7 @@ def _show_series(series: SeriesRecord, output: OutputOptions, *, strict: bool) -
     if output.html is not None or output.plot is not None:
         raise InvalidOption("--html and --plot draw records of speculation only; drop them.")
     console = screen()
-    console.print(series.title, style="italic", markup=False)
+    console.print(series.title, style="italic")
     show_verdicts(console, series.verdicts, strict=strict)
 
 

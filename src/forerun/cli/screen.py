@@ -16,4 +16,5 @@ def screen() -> Console:
     from rich.console import Console
 
     is_bounded = Console().is_terminal or "COLUMNS" in os.environ
-    return Console(highlight=False, width=None if is_bounded else _UNBOUNDED)
+    width = None if is_bounded else _UNBOUNDED
+    return Console(highlight=False, markup=False, width=width)
