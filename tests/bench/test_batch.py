@@ -204,7 +204,7 @@ def test_an_interrupted_part_keeps_what_it_measured(
         ("--parts offline", "needs --peers llamacpp"),
         ("--in-flight 1,x", "--in-flight holds 'x'"),
         ("--peers transformers", "--peers llamacpp alone"),
-        ("--repeats 0", "--repeats must be at least 1"),
+        ("--repeats 0", "--repeats 0 is not allowed"),
     ],
 )
 def test_mistakes_are_one_sentence(path: Path, args: str, part: str) -> None:

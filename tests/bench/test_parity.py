@@ -13,7 +13,7 @@ from forerun.bench.parity import (
     compare,
     margins_of,
     parity_record,
-    parity_table,
+    parity_sheet,
     parity_verdict,
     text_logits,
 )
@@ -42,7 +42,7 @@ def test_both_sets_choose_the_same_tokens(
     assert [(one.prompt, one.num_tokens) for one in found] == [("one", 12), ("two", 12)]
     assert [one.parting for one in found] == [None, None]
     assert parity_verdict(found).word == "PASS"
-    assert parity_table(found).row_count == 0
+    assert parity_sheet(found).rows == []
 
 
 def test_another_model_parts_and_the_place_is_told(
@@ -56,7 +56,7 @@ def test_another_model_parts_and_the_place_is_told(
     assert parting.their_margin > 0
     assert 1 <= found[0].num_different <= 12
     assert parity_verdict(found).word == "FAIL"
-    assert parity_table(found).row_count == sum(one.parting is not None for one in found)
+    assert len(parity_sheet(found).rows) == sum(one.parting is not None for one in found)
     record = parity_record(found)
     assert record["num_prompts"] == 2
     assert record["num_same"] == sum(one.parting is None for one in found)

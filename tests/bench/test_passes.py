@@ -1,6 +1,6 @@
 import pytest
 
-from forerun.bench.passes import PassReport, measure_passes, pass_table
+from forerun.bench.passes import PassReport, measure_passes, pass_sheet
 from forerun.kernels import ReferenceKernels
 from forerun.models.llama import LlamaModel
 from tests.models_llama.tiny import FAMILIES, TinyCheckpoint
@@ -10,7 +10,7 @@ def test_every_size_is_measured_in_every_round() -> None:
     model = LlamaModel.load(TinyCheckpoint(FAMILIES["smollm2"]), ReferenceKernels())
     report = measure_passes(model, sizes=(1, 3), num_rounds=4)
     assert {size: len(times) for size, times in report.seconds.items()} == {1: 4, 3: 4}
-    assert pass_table(report).row_count == 2
+    assert len(pass_sheet(report).rows) == 2
 
 
 @pytest.mark.parametrize(("num_passes", "num_rounds"), [(5, None), (6, 2), (7, 2)])

@@ -24,7 +24,7 @@ def test_there_are_200_named_prompts_and_the_first_40_are_short_and_diverse() ->
 
 @pytest.mark.parametrize("num", [0, 201, -1])
 def test_more_named_prompts_than_there_are_is_refused(num: int) -> None:
-    with pytest.raises(InvalidOption, match="there are 200"):
+    with pytest.raises(InvalidOption, match="give 1 to 200"):
         named_prompts(num)
 
 

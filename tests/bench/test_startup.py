@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from forerun.bench.startup import Start, StartFailed, StartReport, start_once, start_table
+from forerun.bench.startup import Start, StartFailed, StartReport, start_once, start_sheet
 from forerun.cli.start_probe import peak_bytes
 
 
@@ -59,7 +59,7 @@ def test_what_is_promised_of_a_start(
 ) -> None:
     report = StartReport([Start(seconds, seconds + 1, peak, torch)] * 3, 100_000_000, seed=0)
     assert [outcome.word for outcome in report.verdicts()] == words
-    assert start_table(report).row_count == 3
+    assert len(start_sheet(report).rows) == 3
     record = report.as_dict()
     assert record["first_token_s"]["median"] == seconds
     assert record["torch"] is torch

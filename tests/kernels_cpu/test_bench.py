@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from forerun.bench import kernels as bench
-from forerun.bench.kernel_views import kernel_table, save_kernel_plot
+from forerun.bench.kernel_views import kernel_sheet, save_kernel_plot
 from forerun.errors import InvalidOption
 from tests.kernels_cpu.test_formats import kernels
 
@@ -45,7 +45,7 @@ def test_whole_repeats_are_kept_after_an_interrupt(monkeypatch: pytest.MonkeyPat
 
 def test_the_table_has_a_row_per_format(report: bench.KernelReport) -> None:
     console = Console(width=120, record=True)
-    console.print(kernel_table(report))
+    console.print(kernel_sheet(report))
     text = console.export_text()
     assert "Q4_1" in text
     assert "Q8_0" in text

@@ -1,28 +1,26 @@
-"""A kernel report as a table and as a figure."""
+"""A kernel report as a sheet and as a figure."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
-
-from rich.table import Table
+from typing import Any, Final
 
 from forerun.bench.kernels import KernelReport, Product
+from forerun.bench.sheet import Sheet
 from forerun.planning.canvas import canvas
 
+_LEGEND: Final = (
+    "ms and GB/s: one row times all weights; of read: of the speed at which memory is read; "
+    "×n: the time of n rows in units of one"
+)
 
-def kernel_table(report: KernelReport) -> Table:
+
+def kernel_sheet(report: KernelReport) -> Sheet:
     """A row per format: size, speed for one row, and what more rows cost."""
-    rows = list(report.products[0].seconds)
-    table = Table(title=_title(report), box=None, pad_edge=False, title_justify="left")
-    table.add_column("format")
-    for heading in ("MB", "ms", "GB/s", "of read"):
-        table.add_column(heading, justify="right")
-    for num_rows in rows[1:]:
-        table.add_column(f"×{num_rows}", justify="right", no_wrap=True)
-    for product in report.products:
-        table.add_row(*_cells(report, product))
-    return table
+    more = [f"×{num_rows}" for num_rows in report.products[0].seconds][1:]
+    rows = [_cells(report, product) for product in report.products]
+    groups = [["MB", "ms", "GB/s", "of read"], more]
+    return Sheet(_title(report), ["format"], groups, rows, legend=[_LEGEND])
 
 
 def _title(report: KernelReport) -> str:

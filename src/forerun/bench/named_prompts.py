@@ -27,5 +27,5 @@ class NamedPrompt:
 def named_prompts(num: int = NUM_PROMPTS) -> list[NamedPrompt]:
     """The first `num` of them, always in the same order."""
     if not 1 <= num <= NUM_PROMPTS:
-        raise InvalidOption(f"num={num} is not allowed; there are {NUM_PROMPTS} named prompts.")
+        raise InvalidOption(f"{num} named prompts are not to be had; give 1 to {NUM_PROMPTS}.")
     return [NamedPrompt(**row) for row in read_rows("named_prompts")[:num]]

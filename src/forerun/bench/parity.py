@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import numpy as np
-from rich.table import Table
 
 from forerun.bench.named_prompts import NamedPrompt
+from forerun.bench.sheet import Sheet
 from forerun.bench.verdicts import Outcome
 from forerun.cache.cache_size import CacheSize
 from forerun.engine import LLM
@@ -128,15 +128,16 @@ def parity_verdict(found: Sequence[Compared]) -> Outcome:
     return Outcome("the same greedy text as the reference kernels", text, num_same == len(found))
 
 
-def parity_table(found: Sequence[Compared]) -> Table:
+def parity_sheet(found: Sequence[Compared]) -> Sheet:
     """The prompts whose texts part."""
-    table = Table(title="first places that differ", box=None, pad_edge=False, title_justify="left")
-    for heading in ("prompt", "at", "ours", "reference", "our margin", "its margin", "of tokens"):
-        table.add_column(heading)
+    rows = []
     for one in found:
         if one.parting is not None:
             p = one.parting
             margins = (f"{p.our_margin:.5f}", f"{p.their_margin:.5f}")
             share = f"{one.num_different} of {one.num_tokens}"
-            table.add_row(one.prompt, str(p.at), repr(p.ours), repr(p.theirs), *margins, share)
-    return table
+            rows.append([one.prompt, str(p.at), repr(p.ours), repr(p.theirs), *margins, share])
+    words = ("ours", "reference")
+    groups = [["at", *words], ["our margin", "its margin"], ["different"]]
+    title = "first places that differ" if rows else "no place differs"
+    return Sheet(title, ["prompt"], groups if rows else [], rows, words)

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from statistics import median, quantiles
 from typing import Any, Final
 
-from rich.table import Table
-
+from forerun.bench.sheet import Sheet
 from forerun.engine.building import pass_timer
 from forerun.models.llama import LlamaModel
 
@@ -57,10 +56,9 @@ def measure_passes(
     return PassReport(seconds, is_complete=len(counted) == num_rounds)
 
 
-def pass_table(report: PassReport) -> Table:
-    table = Table(title="one target pass, empty context", box=None, pad_edge=False)
-    for heading in ("tokens", "ms", "of a plain pass"):
-        table.add_column(heading, justify="right")
-    for size, seconds in report.seconds.items():
-        table.add_row(str(size), f"{median(seconds) * 1e3:.1f}", f"{report.ratio(size):.2f}")
-    return table
+def pass_sheet(report: PassReport) -> Sheet:
+    rows = [
+        [str(size), f"{median(seconds) * 1e3:.1f}", f"{report.ratio(size):.2f}"]
+        for size, seconds in report.seconds.items()
+    ]
+    return Sheet("one target pass, empty context", [], [["tokens", "ms", "plain passes"]], rows)

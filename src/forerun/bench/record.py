@@ -93,14 +93,12 @@ def write_whole(path: Path, text: str) -> None:
 
 def read_record(path: Path) -> Record:
     """A record of this schema; anything else is refused by name."""
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise InvalidRecord(f"{path} cannot be read as a bench record: {error}.") from None
+    values = read_json(path)
     schema = values.get("schema") if isinstance(values, dict) else None
     if schema != SCHEMA:
         raise InvalidRecord(
-            f"{path} has the schema {schema!r}, not {SCHEMA!r}; measure again with forerun bench."
+            f"{path} is no record of speculation: it has the schema {schema!r}, not {SCHEMA!r}; "
+            "give a file that `forerun bench --json` wrote."
         )
     place = misfit(values, RECORD)
     if place is not None:
@@ -113,6 +111,19 @@ def read_record(path: Path) -> Record:
         raise InvalidRecord(
             f"{path} is damaged ({error}); measure again with forerun bench."
         ) from None
+
+
+def read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        reason = error.strerror or "the file cannot be opened"
+    except (ValueError, RecursionError):
+        reason = "it is not JSON"
+    raise InvalidRecord(
+        f"{path} cannot be read as a bench record: {reason}; "
+        "give a file that `forerun bench --json` wrote."
+    )
 
 
 def _record(values: Mapping[str, Any]) -> Record:

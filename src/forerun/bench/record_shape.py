@@ -46,6 +46,8 @@ _DIVERGENCE: Final = {
     "at": int,
     "margin": Maybe(_NUMBER),
 }
+_VERDICT: Final = {"requirement": str, "found": str, "passed": Maybe(bool)}
+VERDICTS: Final = {"verdicts": Each(list, _VERDICT)}
 RECORD: Final = {
     "created": str,
     "commit": Maybe(str),
@@ -54,7 +56,7 @@ RECORD: Final = {
     "contenders": Each(dict, dict),
     "runs": Each(list, {"workload": str, "pair": int, "contender": str, "digest": str}),
     "cells": Each(list, _CELL),
-    "verdicts": Each(list, {"requirement": str, "found": str, "passed": Maybe(bool)}),
+    **VERDICTS,
     "divergences": Each(list, _DIVERGENCE),
     "is_complete": bool,
 }

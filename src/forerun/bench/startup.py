@@ -11,9 +11,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from rich.table import Table
-
 from forerun.bench.bootstrap import median_interval
+from forerun.bench.sheet import Sheet
 from forerun.bench.timed_run import Clock
 from forerun.bench.verdicts import Outcome
 from forerun.errors import ForerunError
@@ -97,17 +96,15 @@ def start_once(python: str, arguments: Sequence[str], clock: Clock) -> Start:
         return Start(first_token_s, clock() - began, found["peak_bytes"], found["torch"])
 
 
-def start_table(report: StartReport) -> Table:
-    table = Table(title="from the command to the first token", box=None, pad_edge=False)
-    for heading in ("start", "first token s", "whole s", "peak MB", "beyond weights MB"):
-        table.add_column(heading, justify="right")
-    for number, start in enumerate(report.starts, start=1):
-        peak = start.peak_bytes
-        table.add_row(
-            str(number),
-            f"{start.first_token_s:.2f}",
-            f"{start.whole_s:.2f}",
-            "–" if peak is None else f"{peak / 1e6:.0f}",
-            "–" if peak is None else f"{(peak - report.weight_bytes) / 1e6:.0f}",
-        )
-    return table
+def start_sheet(report: StartReport) -> Sheet:
+    rows = [
+        [str(number), f"{start.first_token_s:.2f}", f"{start.whole_s:.2f}"]
+        + [_megabytes(start.peak_bytes, less) for less in (0, report.weight_bytes)]
+        for number, start in enumerate(report.starts, start=1)
+    ]
+    headings = ["start", "first token s", "whole s", "peak MB", "beyond weights MB"]
+    return Sheet("from the command to the first token", [], [headings], rows)
+
+
+def _megabytes(num_bytes: int | None, less: int) -> str:
+    return "–" if num_bytes is None else f"{(num_bytes - less) / 1e6:.0f}"

@@ -6,13 +6,14 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from forerun.cli.bench_options import check_seed, load_with_room, split
+from forerun.cli.bench_options import at_least, load_with_room, split
 from forerun.cli.cache_dir import cache_dir
 from forerun.cli.engine_options import EngineOptions, engine_options
+from forerun.cli.screen import screen
 from forerun.cli.shared_options import takes
 from forerun.errors import InvalidOption
 from forerun.types import SamplingParams
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
 
 DEFAULT_DRAFTERS = "unigram,bigram,ngram_tables,prompt_lookup"
 Row = dict[str, Any]
+_LEGEND: Final = (
+    "M_p: the target; M_q: the drafter; smpl: temperature; α: mean of Σ min(p, q) where the "
+    "drafter guessed; coupled: under coupled noise; guessed: share of tokens with a guess",
+    "l: α under that lenience; LOSSY, no token above p/l",
+)
 
 
 @takes(engine=engine_options)
@@ -51,12 +57,17 @@ def alpha(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """Measure α = E[Σ min(p, q)], and its coupled form, over text of the target's own."""
-    check_seed(seed)
+    at_least("--seed", seed, 0)
+    at_least("--num-tokens", num_tokens, 1)
+    at_least("--max-tokens", max_tokens, 1)
     factors = _factors(lenience)
-    llm = load_with_room(replace(engine, speculative_config=None), max_tokens)
+    warmth = _numbers(temperatures, "--temperatures")
     configs = _configs(engine, split(drafters), num_layers)
+    if not configs or not warmth:
+        raise InvalidOption("--drafters and --temperatures must not be empty; drop the option.")
+    llm = load_with_room(replace(engine, speculative_config=None), max_tokens)
     rows: list[Row] = []
-    for temperature in _numbers(temperatures, "--temperatures"):
+    for temperature in warmth:
         params = SamplingParams(temperature=temperature, max_tokens=max_tokens, seed=seed)
         texts = _texts(llm, workload, num_tokens, params)
         for name, config in configs.items():
@@ -86,8 +97,6 @@ def _texts(llm: LLM, workload: str, num_tokens: int, params: SamplingParams) -> 
     from forerun.bench.alpha import target_text
     from forerun.bench.workloads import build_workloads
 
-    if num_tokens < 1:
-        raise InvalidOption(f"--num-tokens {num_tokens} is not allowed; give at least 1.")
     assert params.max_tokens is not None
     assert params.seed is not None
     # An answer may be as short as one token.
@@ -139,30 +148,21 @@ def _row(target: str, drafter: str, temperature: float, sums: AlphaSums, seed: i
 
 
 def _print(rows: list[Row], factors: list[float], workload: str) -> None:
-    from rich.console import Console
-    from rich.table import Table
+    from forerun.bench.sheet import Sheet
 
-    console = Console(highlight=False)
-    table = Table(box=None, pad_edge=False, title=f"α on {workload}", title_justify="left")
-    columns = ("M_p", "M_q", "smpl", "α", "95 %", "coupled α", "guessed")
-    for heading in (*columns, *(f"l = {factor:g}" for factor in factors)):
-        table.add_column(heading, justify="left" if heading in columns[:3] else "right")
-    for row in rows:
-        table.add_row(*_cells(row))
-    console.print(table)
-    console.print(
-        "α: mean of Σ min(p, q) where the drafter guessed · coupled: under coupled noise · "
-        "guessed: share of tokens with a guess · l: lossy, no token above p/l",
-        style="dim",
-    )
+    groups = [["α [95 %]", "coupled α", "guessed"], [f"l = {factor:g}" for factor in factors]]
+    names = ["M_p", "M_q", "smpl"]
+    legend = _LEGEND if factors else _LEGEND[:1]
+    cells = [_cells(row) for row in rows]
+    screen().print(Sheet(f"α on {workload}", names, groups, cells, legend=legend))
 
 
 def _cells(row: Row) -> list[str]:
     found, coupled = row["rejection"], row["coupled"]
-    spread = "–" if found is None else f"{found['low']:.2f} … {found['high']:.2f}"
+    spread = "" if found is None else f" [{found['low']:.2f}, {found['high']:.2f}]"
     lenient = [_two(value) for value in row["lenient"].values()]
     names = [row["target"], row["drafter"].upper(), f"T={row['temperature']:g}"]
-    return [*names, _two(found), spread, _two(coupled), f"{row['guessed']:.0%}", *lenient]
+    return [*names, _two(found) + spread, _two(coupled), f"{row['guessed']:.0%}", *lenient]
 
 
 def _two(found: Row | None) -> str:

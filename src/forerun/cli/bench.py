@@ -30,9 +30,11 @@ from forerun.cli.bench_startup import bench_startup
 from forerun.cli.bench_subjects import check_options
 from forerun.cli.cache_dir import cache_dir
 from forerun.cli.circumstances import machine_facts, model_facts, model_path, own_commit
+from forerun.cli.conclusion import show_verdicts
 from forerun.cli.engine_options import EngineOptions, engine_options
 from forerun.cli.group import INTERRUPTED
 from forerun.cli.progress import progress
+from forerun.cli.screen import screen
 from forerun.cli.series_options import SeriesOptions, series_options
 from forerun.cli.shared_options import takes
 from forerun.errors import InvalidOption
@@ -40,6 +42,7 @@ from forerun.errors import InvalidOption
 if TYPE_CHECKING:
     from forerun.bench.peers import Peer, PeerContender
     from forerun.bench.record import Record
+    from forerun.bench.series_record import SeriesRecord
     from forerun.bench.session import Facts, Session
     from forerun.engine import LLM, SpeculativeConfig
 
@@ -101,21 +104,32 @@ def _bench_speculation(
     strict: bool,
 ) -> None:
     from forerun.bench.record import read_record
+    from forerun.bench.series_record import read_series
 
+    series = read_series(show) if show else None
+    if series is not None:
+        return _show_series(series, output, strict=strict)
     record = read_record(show) if show else _measure(engine, options, peers, output.json)
     _present(record, output)
     if not record.is_complete and show is None:
         raise typer.Exit(INTERRUPTED)
     if strict and any(outcome.passed is False for outcome in record.verdicts):
         raise typer.Exit(1)
+    return None
+
+
+def _show_series(series: SeriesRecord, output: OutputOptions, *, strict: bool) -> None:
+    if output.html is not None or output.plot is not None:
+        raise InvalidOption("--html and --plot draw records of speculation only; drop them.")
+    console = screen()
+    console.print(series.title, style="italic")
+    show_verdicts(console, series.verdicts, strict=strict)
 
 
 def _present(record: Record, output: OutputOptions) -> None:
-    from rich.console import Console
-
     from forerun.bench.tables import print_record
 
-    console = Console(highlight=False)
+    console = screen()
     print_record(console, record)
     if output.html is not None:
         from forerun.bench.html_report import write_report

@@ -20,6 +20,7 @@ from forerun.cli.conclusion import head, show_verdicts, write_report
 from forerun.cli.engine_options import EngineOptions
 from forerun.cli.group import INTERRUPTED
 from forerun.cli.progress import progress
+from forerun.cli.screen import screen
 from forerun.cli.series_options import SeriesOptions
 from forerun.errors import InvalidOption
 
@@ -49,9 +50,7 @@ def bench_batch(
     strict: bool,
 ) -> None:
     """Each part's figures are in the record as soon as it ends, or is stopped."""
-    from rich.console import Console
-
-    console = Console(highlight=False)
+    console = screen()
     with ExitStack() as stack:
         plan = _Plan(engine, options, series, peers)
         servers = plan.open_servers(stack)

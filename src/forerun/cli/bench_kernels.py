@@ -13,18 +13,17 @@ from forerun.cli.cache_dir import cache_dir
 from forerun.cli.circumstances import circumstances, model_facts
 from forerun.cli.engine_options import EngineOptions
 from forerun.cli.group import INTERRUPTED
+from forerun.cli.screen import screen
 
 
 def bench_kernels(engine: EngineOptions, record: Path | None, plot: Path | None) -> None:
     """Measure, show a table, and write what was asked for; after ^C, what there is."""
-    from rich.console import Console
-
-    from forerun.bench.kernel_views import kernel_table, save_kernel_plot
+    from forerun.bench.kernel_views import kernel_sheet, save_kernel_plot
     from forerun.bench.kernels import measure_kernels
     from forerun.bench.record import write_whole
     from forerun.kernels.cpu import CpuKernels
 
-    console = Console(highlight=False)
+    console = screen()
     with console.status("preparing …") as status:
         kernels = CpuKernels(
             engine.num_threads,
@@ -35,7 +34,7 @@ def bench_kernels(engine: EngineOptions, record: Path | None, plot: Path | None)
         report = measure_kernels(
             kernels, progress=lambda what: status.update(f"measuring {what} …")
         )
-    console.print(kernel_table(report))
+    console.print(kernel_sheet(report))
     if record is not None:
         described = circumstances() | {"activations": engine.activations}
         write_whole(record, json.dumps(described | report.as_dict(), indent=1))
@@ -47,16 +46,14 @@ def bench_kernels(engine: EngineOptions, record: Path | None, plot: Path | None)
 
 def bench_passes(engine: EngineOptions, record: Path | None) -> None:
     """Measure whole passes of a model by their number of tokens; after ^C, what there is."""
-    from rich.console import Console
-
-    from forerun.bench.passes import measure_passes, pass_table
+    from forerun.bench.passes import measure_passes, pass_sheet
     from forerun.bench.record import write_whole
 
-    console = Console(highlight=False)
+    console = screen()
     model = replace(engine, speculative_config=None).load().model
     with console.status("measuring …"):
         report = measure_passes(model)
-    console.print(pass_table(report))
+    console.print(pass_sheet(report))
     if record is not None:
         described = circumstances() | {
             "model": model_facts(engine.model),

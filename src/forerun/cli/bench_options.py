@@ -39,7 +39,8 @@ class BenchOptions:
         for text in split(self.depths):
             if not text.isdecimal() or int(text) < 1:
                 raise InvalidOption(
-                    f"--depths holds {text!r}; give whole numbers from 1 on, by comma."
+                    f"--depths holds {text!r}; give whole numbers from 1 on, by comma; "
+                    "to sweep nothing, use --methods none."
                 )
         return [int(text) for text in split(self.depths)]
 
@@ -79,7 +80,9 @@ def bench_options(
     methods: Annotated[
         str, _option("Bench", "--methods", text="Methods to sweep, by comma; or none.")
     ] = "prompt_lookup,suffix",
-    depths: Annotated[str, _option("Bench", "--depths", text="Fixed depths to sweep.")] = "3,7",
+    depths: Annotated[
+        str, _option("Bench", "--depths", text="Fixed depths to sweep, by comma.")
+    ] = "3,7",
     num_layers: Annotated[
         int | None, _option("Bench", "--num-layers", text="For the method own_layers.")
     ] = None,
@@ -87,13 +90,16 @@ def bench_options(
         int | None, _option("Bench", "--prompt-tokens", text="Cut every prompt to so many tokens.")
     ] = None,
 ) -> BenchOptions:
-    if prompt_tokens is not None and prompt_tokens < 1:
-        raise InvalidOption(f"--prompt-tokens {prompt_tokens} is not allowed; give 1 or more.")
-    check_seed(seed)
+    at_least("--prompt-tokens", prompt_tokens, 1)
+    at_least("--seed", seed, 0)
+    at_least("--pairs", pairs, 1)
+    at_least("--max-tokens", max_tokens, 2)
     if not split(classes):
         raise InvalidOption("--classes names no class; give some by comma, or all.")
-    if pairs < 1 or max_tokens < 2:
-        raise InvalidOption("--pairs must be at least 1 and --max-tokens at least 2.")
+    if not split(methods):
+        raise InvalidOption("--methods names no method; give some by comma, or none.")
+    if not split(depths):
+        raise InvalidOption("--depths is empty; give some like 3,7, or use --methods none.")
     return BenchOptions(
         classes, pairs, max_tokens, temperature, seed, methods, depths, num_layers, prompt_tokens
     )
@@ -111,6 +117,8 @@ def peer_options(
         _option("Peers", "--peer-python", text="A Python that has them; this one by default."),
     ] = None,
 ) -> PeerOptions:
+    if not split(peers) and (peers or peer_modes != ALL or peer_python is not None):
+        raise InvalidOption("--peers names nobody; give transformers, llamacpp, or both by comma.")
     return PeerOptions(peers, peer_modes, peer_python)
 
 
@@ -156,9 +164,9 @@ def _check_drawable(path: Path) -> None:
         raise MissingExtra("drawing figures", "plot")
 
 
-def check_seed(seed: int) -> None:
-    if seed < 0:
-        raise InvalidOption(f"--seed {seed} is not allowed; give 0 or more.")
+def at_least(option: str, value: int | None, least: int) -> None:
+    if value is not None and value < least:
+        raise InvalidOption(f"{option} {value} is not allowed; give {least} or more.")
 
 
 def split(text: str) -> list[str]:

@@ -14,16 +14,15 @@ from forerun.cli.conclusion import head, show_verdicts, write_report
 from forerun.cli.engine_options import EngineOptions
 from forerun.cli.group import INTERRUPTED
 from forerun.cli.progress import progress
+from forerun.cli.screen import screen
 
 
 def bench_parity(
     engine: EngineOptions, num_prompts: int, max_tokens: int, record: Path | None, *, strict: bool
 ) -> None:
     """After ^C, what was compared so far is shown and kept."""
-    from rich.console import Console
-
     from forerun.bench.named_prompts import named_prompts
-    from forerun.bench.parity import compare, parity_record, parity_table, parity_verdict
+    from forerun.bench.parity import compare, parity_record, parity_sheet, parity_verdict
     from forerun.kernels import ReferenceKernels
     from forerun.models.llama import LlamaModel
     from forerun.models.opening import open_checkpoint
@@ -47,8 +46,8 @@ def bench_parity(
         "is_complete": len(found) == num_prompts,
         "seconds": round(time.monotonic() - began, 1),
     }
-    console, verdicts = Console(highlight=False), [parity_verdict(found)]
-    console.print(parity_table(found))
+    console, verdicts = screen(), [parity_verdict(found)]
+    console.print(parity_sheet(found))
     write_report(record, described, so_far | parity_record(found), verdicts)
     show_verdicts(console, verdicts, strict=strict)
     if not so_far["is_complete"]:

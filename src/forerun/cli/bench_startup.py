@@ -13,6 +13,7 @@ from forerun.cli.conclusion import head, show_verdicts, write_report
 from forerun.cli.engine_options import EngineOptions
 from forerun.cli.group import INTERRUPTED
 from forerun.cli.progress import progress
+from forerun.cli.screen import screen
 
 _PROMPT: Final = "Once upon a time there was"
 
@@ -24,9 +25,7 @@ def bench_startup(
 
     After ^C, the starts that there are.
     """
-    from rich.console import Console
-
-    from forerun.bench.startup import StartReport, start_once, start_table
+    from forerun.bench.startup import StartReport, start_once, start_sheet
 
     arguments = ["generate", _PROMPT, "--model", engine.model, "--max-tokens", str(max_tokens)]
     for option, value in _passed_on(engine).items():
@@ -48,8 +47,8 @@ def bench_startup(
         if not starts:
             raise
     report = StartReport(starts, described["model"]["num_bytes"], seed=0)
-    console, is_complete = Console(highlight=False), len(starts) == repeats
-    console.print(start_table(report))
+    console, is_complete = screen(), len(starts) == repeats
+    console.print(start_sheet(report))
     found = {"is_complete": is_complete, **report.as_dict()}
     write_report(record, described, found, report.verdicts())
     show_verdicts(console, report.verdicts(), strict=strict)

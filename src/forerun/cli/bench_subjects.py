@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 import typer
 
 from forerun.errors import InvalidOption, unknown_name
+from forerun.models.sources import SOURCES
 
 _LOADING: Final = frozenset(
     [
@@ -48,6 +50,8 @@ SUBJECTS: Final = tuple(name for name in TAKES if name != SHOW)
 def check_options(context: typer.Context, subject: str) -> None:
     """What was given on the command line must mean something to the subject."""
     if subject not in SUBJECTS:
+        if subject in SOURCES or Path(subject).exists():
+            raise InvalidOption(f"there is no bench {subject!r}; to name a model, use --model.")
         raise unknown_name("bench", subject, SUBJECTS)
     given = {
         parameter.name: parameter.opts[0]

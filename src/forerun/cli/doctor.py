@@ -12,6 +12,7 @@ import typer
 
 from forerun.cli import machine
 from forerun.cli.cache_dir import cache_dir
+from forerun.cli.screen import screen
 from forerun.version import VERSION
 
 GIB: Final = 2**30
@@ -92,7 +93,6 @@ def _extra_finding(extra: str, missing: tuple[str, ...]) -> Finding:
 
 
 def _print(findings: list[Finding]) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -102,6 +102,6 @@ def _print(findings: list[Finding]) -> None:
     for finding in findings:
         found = Text(finding.found)
         if finding.remedy is not None:
-            found.append(f"  →  {finding.remedy}", style="yellow")
+            found.append(f"\n→ {finding.remedy}", style="yellow")  # whole, to be copied
         table.add_row(Text(finding.subject), found)
-    Console().print(table)
+    screen().print(table)

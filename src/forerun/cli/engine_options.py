@@ -150,7 +150,7 @@ def _speculation(
     options: dict[str, Any] = {} if draft_model is None else {"model": draft_model}
     if depth is not None:
         if depth < 1:
-            raise InvalidOption(f"--spec-length {depth} is not allowed; it must be 1 or more.")
+            raise InvalidOption(f"--spec-length {depth} is not allowed; give 1 or more.")
         options["num_speculative_tokens"] = depth
     return SpeculativeConfig.from_dict(options)
 
@@ -159,4 +159,7 @@ def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidOption(f"--chat-template {path} cannot be read: {error}.") from None
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise InvalidOption(
+            f"--chat-template {path} cannot be read: {reason}; give a jinja2 file."
+        ) from None

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from forerun.cli.screen import screen
+
 if TYPE_CHECKING:
     from forerun.bench.gate import Check
 
@@ -53,17 +55,17 @@ def gate(
 
 
 def _print(checks: list[Check], is_promoted: bool) -> None:
-    from rich.console import Console
-    from rich.table import Table
+    from rich.text import Text
 
-    table = Table(box=None, pad_edge=False)
-    for heading in ("class", "check", "baseline", "canary", ""):
-        table.add_column(heading, justify="left" if heading in ("class", "check") else "right")
-    for check in checks:
-        word = "[green]pass[/]" if check.passed else "[bold red]fail[/]"
-        table.add_row(check.workload, check.what, check.baseline, check.canary, word)
-    console = Console(highlight=False)
-    console.print(table)
+    from forerun.bench.sheet import Sheet
+
+    words = {True: Text("pass", "green"), False: Text("fail", "bold red")}
+    rows: list[list[str | Text]] = [
+        [check.workload, check.what, check.baseline, check.canary, words[check.passed]]
+        for check in checks
+    ]
+    console = screen()
+    console.print(Sheet("", ["class", "check"], [["baseline", "canary", ""]], rows))
     failed = sum(not check.passed for check in checks)
     verdict = "promote the canary" if is_promoted else f"hold it back: {failed} checks failed"
     console.print(verdict, style="bold green" if is_promoted else "bold red")

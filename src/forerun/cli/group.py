@@ -9,6 +9,7 @@ from typing import Any, Final, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from forerun.cli.misuse import sentence
 from forerun.errors import ForerunError
 
 MISUSE: Final = 2
@@ -30,7 +31,7 @@ class OneSentenceGroup(TyperGroup):
         try:
             code = super().main(args, prog_name, complete_var, False, windows_expand_args, **extra)
         except typer.TyperException as error:
-            code = _complain(error.format_message(), error.exit_code)
+            code = _complain(sentence(error), error.exit_code)
         except ForerunError as error:
             code = _complain(str(error), MISUSE)
         except typer.Abort:

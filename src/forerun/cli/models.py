@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from forerun.cli.cache_dir import cache_dir
+from forerun.cli.screen import screen
 
 
 def models(
@@ -39,13 +40,14 @@ def _rows() -> list[dict[str, Any]]:
 
 
 def _print(rows: list[dict[str, Any]]) -> None:
-    from rich.console import Console
+    from rich.console import JustifyMethod
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
     for heading in ("name", "size", "here", "what it is"):
-        table.add_column(heading, justify="right" if heading == "size" else "left")
+        justify: JustifyMethod = "right" if heading == "size" else "left"
+        table.add_column(heading, justify=justify, overflow="fold")
     for row in rows:
         size = f"{row['bytes'] / 1e6:,.0f} MB"
         table.add_row(row["name"], size, "yes" if row["path"] else "no", row["summary"])
-    Console().print(table)
+    screen().print(table)

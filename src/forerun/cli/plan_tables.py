@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
+from forerun.cli.screen import screen
 from forerun.planning.closed_forms import oracle_speedup
 from forerun.planning.depth_table import DepthTable
 from forerun.planning.memory_budget import MemoryBudget, ModelMemory
@@ -34,9 +34,9 @@ def print_depths(depths: DepthTable) -> None:
             "◀ best" if is_best else "",
             style="bold green" if is_best else "",
         )
-    console = Console()
+    console = screen()
     console.print(table)
-    console.print(depths.meaning(), highlight=False)
+    console.print(depths.meaning())
     if depths.best_depth and depths.verify_cost == FREE:
         bound = oracle_speedup(depths.alpha, depths.cost)
         console.print(
@@ -57,12 +57,11 @@ def print_budget(budget: MemoryBudget, names: tuple[str, str]) -> None:
         strict=True,
     ):
         table.add_row(title, *cells, style="bold" if title == "together" else "")
-    console = Console()
+    console = screen()
     console.print(table)
     console.print(
         f"Both take {_size(budget.total_bytes)}, before activations; the draft model adds "
         f"{budget.draft.total_bytes / budget.target.total_bytes:.0%} to the target alone.",
-        highlight=False,
     )
 
 

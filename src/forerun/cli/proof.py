@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from forerun.cli.bench_options import at_least
 from forerun.cli.cache_dir import cache_dir
 from forerun.cli.circumstances import circumstances
 from forerun.cli.engine_options import DEFAULT_MODEL
@@ -48,6 +49,11 @@ def proof(
     from forerun.bench.named_prompts import named_prompts
     from forerun.bench.proof import Proof, proof_methods
 
+    at_least("--tokens", num_tokens, 1)
+    at_least("--max-depth", max_depth, 1)
+    at_least("--min-cells", min_cells, 0)
+    at_least("--draft-layers", draft_layers, 1)
+    at_least("--seed", seed, 0)
     prompts = named_prompts(num_prompts)
     llm, path = _load(model, prompts, num_tokens)
     methods = proof_methods(str(path), draft_layers)
@@ -75,9 +81,10 @@ def _load(model: str, prompts: Sequence[NamedPrompt], num_tokens: int) -> tuple[
     from forerun.engine import LLM
     from forerun.models.opening import load_tokenizer, open_checkpoint
     from forerun.models.sources import SOURCES
+    from forerun.models.store import find_model
 
     folder = cache_dir(os.environ)
-    path = pull_with_progress(model, folder) if model in SOURCES else Path(model)
+    path = pull_with_progress(model, folder) if model in SOURCES else find_model(model, folder)
     tokenizer = load_tokenizer(open_checkpoint(path, folder))
     max_len = max(len(prompt.encode(tokenizer)) for prompt in prompts) + num_tokens
     llm = LLM(

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from forerun.cli.bench_options import ALL, split
+from forerun.cli.bench_options import ALL, at_least, split
 from forerun.errors import InvalidOption, unknown_name
 
 PARTS: Final = ("together", "load", "offline", "sharing")
@@ -56,10 +56,9 @@ def series_options(
         int | None, _option("--prompts", text="Of the part offline (64) or of parity (40).")
     ] = None,
 ) -> SeriesOptions:
-    if repeats < 1 or together < 2:
-        raise InvalidOption("--repeats must be at least 1 and --together at least 2.")
+    at_least("--repeats", repeats, 1)
+    at_least("--together", together, 2)
+    at_least("--prompts", num_prompts, 1)
     if not split(parts) or not split(in_flight):
         raise InvalidOption("--parts and --in-flight must not be empty; drop the option.")
-    if num_prompts is not None and num_prompts < 1:
-        raise InvalidOption(f"--prompts {num_prompts} is not allowed; give 1 or more.")
     return SeriesOptions(repeats, parts, together, in_flight, num_prompts)

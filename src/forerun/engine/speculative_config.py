@@ -76,7 +76,8 @@ class SpeculativeConfig:
             _require(_is_count(self.num_layers), self, "num_layers", "a whole number ≥ 1")
         if self.model is not None:
             _require(isinstance(self.model, str), self, "model", "a name or a path")
-        good = all(isinstance(name, str) for name in (self.method, *_listed(self.methods)))
+        _require(isinstance(self.method, str), self, "method", "a name")
+        good = all(isinstance(name, str) for name in _listed(self.methods))
         _require(good and isinstance(self.methods, tuple), self, "methods", "a list of names")
         chance = self.suffix_min_chance
         good = isinstance(chance, int | float) and 0 <= chance < 1
@@ -96,13 +97,13 @@ class SpeculativeConfig:
         if any(name in (*_COMBINED, "auto") for name in self.methods):
             raise InvalidOption('"methods" cannot hold a combination; name single methods.')
         if "draft_model" in used and self.model is None:
-            raise InvalidOption('method "draft_model" needs a model; give it as "model".')
+            raise InvalidOption('method "draft_model" needs "model", or --draft-model.')
         if self.model is not None and "draft_model" not in used:
             raise InvalidOption(
                 f'"model" is for method "draft_model", not "{self.method}"; drop it.'
             )
         if "own_layers" in used and self.num_layers is None:
-            raise InvalidOption('method "own_layers" needs "num_layers": how many to draft with.')
+            raise InvalidOption('method "own_layers" needs "num_layers", or --num-layers.')
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -147,7 +148,9 @@ class SpeculativeConfig:
         try:
             options = json.loads(text)
         except (json.JSONDecodeError, RecursionError) as error:
-            raise InvalidOption(f"--speculative-config is not JSON: {error}.") from None
+            raise InvalidOption(
+                f'--speculative-config is not JSON ({error}); write it like {{"method": "auto"}}.'
+            ) from None
         if not isinstance(options, dict):
             raise InvalidOption('--speculative-config must be an object, like {"method": "auto"}.')
         return cls.from_dict(options)

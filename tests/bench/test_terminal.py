@@ -1,0 +1,156 @@
+"""What is printed can be read: nothing is cut at 80 columns, nothing is folded in a pipe."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
+
+import pytest
+import typer
+from rich.console import Console, RenderableType
+from typer.testing import CliRunner
+
+from forerun.bench.bootstrap import Interval
+from forerun.bench.contenders import PLAIN
+from forerun.bench.record import SCHEMA, InvalidRecord, Record, read_record
+from forerun.bench.remark import Remark
+from forerun.bench.series_record import read_series
+from forerun.bench.sheet import Sheet
+from forerun.cli.bench import bench
+from forerun.cli.gate import gate
+from forerun.cli.group import OneSentenceGroup
+
+RECORDS = Path(__file__).parents[2] / "bench" / "records"
+SHOWN = [
+    path
+    for path in sorted(RECORDS.glob("*.json"))
+    if json.loads(path.read_text()).get("schema") == SCHEMA
+]
+
+app = typer.Typer(cls=OneSentenceGroup)
+for command in (bench, gate):
+    app.command()(command)
+
+
+def printed(*args: str | Path, columns: str | None = None) -> str:
+    env = {"COLUMNS": columns}
+    result = CliRunner().invoke(app, [str(arg) for arg in args], env=env)
+    assert result.exit_code in (0, 1), result.output
+    return result.stdout
+
+
+def rendered(what: RenderableType, width: int) -> list[str]:
+    console = Console(file=StringIO(), width=width)
+    console.print(what)
+    found = console.file.getvalue()  # type: ignore[attr-defined]
+    return [line.rstrip() for line in found.splitlines()]
+
+
+def ratios(record: Record) -> Iterator[str]:
+    """Each figure that a reader came for, as it must stand on one line."""
+    for cell in record.cells:
+        if cell.contender != PLAIN:
+            yield from map(interval, filter(None, (cell.ratio, cell.ratio_ttft)))
+        if cell.tokens_per_second is not None:
+            yield f" {cell.tokens_per_second:.1f}"
+        for times in filter(None, (cell.ttft_ms, cell.wait_ms, cell.answer_ms)):
+            yield "/".join(f"{time:.0f}" for time in times.values())
+
+
+def interval(found: Interval) -> str:
+    return f"{found.median:.2f} [{found.low:.2f}, {found.high:.2f}]"
+
+
+@pytest.mark.parametrize("columns", ["80", "120", None])
+@pytest.mark.parametrize("path", SHOWN, ids=lambda path: path.stem)
+def test_every_figure_of_a_record_is_whole(path: Path, columns: str | None) -> None:
+    record, shown = read_record(path), printed("bench", "--show", path, columns=columns)
+    assert "…" not in shown
+    for figure in ratios(record):
+        assert figure in shown
+    for cell in record.cells:
+        assert f" {cell.contender} " in shown
+    if columns is not None:
+        assert max(map(len, shown.splitlines())) <= int(columns)
+
+
+@pytest.mark.parametrize("path", SHOWN, ids=lambda path: path.stem)
+def test_a_pipe_gets_a_line_for_each_cell_and_verdict(path: Path) -> None:
+    record, lines = read_record(path), printed("bench", "--show", path).splitlines()
+    rows = [line for line in lines if any(f" {cell.contender} " in line for cell in record.cells)]
+    assert len([row for row in rows if "·" not in row]) >= len(record.cells)
+    for outcome in record.verdicts:
+        assert any(line.endswith(f"{outcome.requirement}: {outcome.found}") for line in lines)
+
+
+@pytest.mark.parametrize("columns", ["80", None])
+@pytest.mark.parametrize("name", ["batch-load", "batch-offline", "batch-together", "startup"])
+def test_the_records_of_other_benches_show_their_verdicts(name: str, columns: str | None) -> None:
+    path = RECORDS / f"{name}.json"
+    shown = printed("bench", "--show", path, columns=columns)
+    found = json.loads(path.read_text())
+    assert shown.startswith(found["measured"])
+    for verdict in found["verdicts"]:
+        assert verdict["found"] in " ".join(shown.split())
+        assert all(number in shown for number in re.findall(r"\S+ \[.*?\]", verdict["found"]))
+
+
+def test_a_damaged_record_of_another_bench_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "startup.json"
+    for values in ({"measured": "startup"}, {"measured": 1}, {"measured": "x", "verdicts": [1]}):
+        path.write_text(json.dumps(values))
+        with pytest.raises(InvalidRecord, match="is damaged"):
+            read_series(path)
+
+
+@pytest.mark.parametrize("columns", ["80", None])
+def test_the_gate_cuts_nothing(columns: str | None) -> None:
+    path = RECORDS / "smollm2-side-by-side.json"
+    shown = printed("gate", path, path, columns=columns)
+    assert "…" not in shown
+    assert shown.count("20 of 20 answers") == 9
+
+
+def test_a_path_that_looks_like_markup_is_printed(tmp_path: Path) -> None:
+    folder = tmp_path / "["
+    folder.mkdir()
+    path = folder / "b].html"  # [/b] would close what was never opened
+    shown = printed("bench", "--show", RECORDS / "qwen-plain.json", "--html", path)
+    assert f"written: {path}" in shown
+
+
+# ------------------------------------------------------------------------------- their parts
+
+
+def test_a_sheet_is_split_between_groups() -> None:
+    sheet = Sheet("speeds", ["who"], [["a", "b"], ["c"]], [["plain", "1111", "2222", "3333"]])
+    assert rendered(sheet, 23) == ["speeds", "who       a     b     c", "plain  1111  2222  3333"]
+    assert rendered(sheet, 22) == [
+        *("speeds", "who       a     b", "plain  1111  2222", ""),
+        *("who       c", "plain  3333"),
+    ]
+
+
+def test_a_group_that_fits_nowhere_is_split_too() -> None:
+    sheet = Sheet("", ["who"], [["a"], ["b", "c"]], [["plain", "1", "2" * 9, "3" * 9]])
+    assert sheet.strips(20) == [[0, 1], [0, 2], [0, 3]]
+    assert sheet.strips(28) == [[0, 1], [0, 2, 3]]
+
+
+def test_a_token_that_looks_like_markup_is_shown_as_it_is() -> None:
+    sheet = Sheet("[/b]", ["token"], [["[i]"]], [["[/INST]", "[b]"]])
+    assert rendered(sheet, 40) == ["[/b]", "token    [i]", "[/INST]  [b]"]
+    assert rendered(Remark("[/INST] is a token"), 40) == ["[/INST] is a token"]
+
+
+def test_a_remark_hangs_below_its_mark_and_keeps_intervals_whole() -> None:
+    remark = Remark("prompts of 512 tokens: 3.18 [1.69, 3.19] in long", mark="PASS  ")
+    assert rendered(remark, 44) == [
+        "PASS  prompts of 512 tokens:",
+        "      3.18 [1.69, 3.19] in long",
+    ]
+    assert rendered(remark, 80) == [f"PASS  {remark.text}"]
+    assert Remark("it says ' fight'").lines(12) == ["it says", "' fight'"]
