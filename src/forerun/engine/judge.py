@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
-
-import numpy as np
 
 from forerun.engine.request import Request
 from forerun.kernels import Kernels
-from forerun.sampling import log_probs, ranked_logits, served_logits, served_probs
+from forerun.sampling import largest, log_probs, ranked_logits, served_logits, served_probs
 from forerun.types import Acceptance, FloatArray, Proposal, SamplingParams, Verdict
 from forerun.verify import coupled, greedy, lenient, lenient_greedy, rejection
 
@@ -38,16 +37,15 @@ def judge(
         return greedy(proposal, served(ranked_logits))
     if params.acceptance is Acceptance.COUPLED:
         position = len(request.tokens)
-        logits_at = served(served_logits)
+        logits_at = served(partial(served_logits, weight_sum=kernels.weight_sum))
         return coupled(proposal, logits_at, request.noise, position, kernels.gumbel_argmax)
+    probs = partial(served_probs, weight_sum=kernels.weight_sum)
     if params.acceptance is Acceptance.REJECTION:
-        return rejection(proposal, served(served_probs), request.noise, request.round_idx)
+        return rejection(proposal, served(probs), request.noise, request.round_idx)
     if params.temperature == 0:
-        before_argmax = served(served_probs, params.before_argmax)
+        before_argmax = served(probs, params.before_argmax)
         return lenient_greedy(proposal, before_argmax, params.lenience)
-    return lenient(
-        proposal, served(served_probs), request.noise, request.round_idx, params.lenience
-    )
+    return lenient(proposal, served(probs), request.noise, request.round_idx, params.lenience)
 
 
 def shown_log_probs(
@@ -58,6 +56,6 @@ def shown_log_probs(
     shown = []
     for row, token in zip(rows, verdict.tokens, strict=False):  # a cut verdict needs fewer rows
         logp = log_probs(raw_logits[row])
-        best = np.argsort(-logp, kind="stable")[:num_top]
+        best = largest(logp, num_top)
         shown.append({int(t): float(logp[t]) for t in (*best, token)})
     return shown

@@ -130,6 +130,10 @@ class Kernels(Protocol):
         """`sampling.gumbel_argmax`, bit for bit, as fast as the hardware likes."""
         ...
 
+    def weight_sum(self, logits: FloatArray, top: float, temperature: float) -> tuple[float, float]:
+        """Bounds as those of `sampling.weight_sum`, as close as the hardware likes."""
+        ...
+
     def run(self, body: Body, batch: Batch, store: Store) -> npt.NDArray[np.float32]:
         """body(batch, store): a pass, from `embed` to `logits`.
 

@@ -20,7 +20,7 @@ from forerun.kernels import one_row
 from forerun.kernels.base import AttentionShape, Body, Norm, WeightSource
 from forerun.kernels.key_walk import Query, queries_of
 from forerun.kernels.plan import Plan
-from forerun.sampling import Logits, Noise, gumbel_argmax
+from forerun.sampling import Logits, Noise, gumbel_argmax, weight_sum
 from forerun.types import FloatArray, IntArray
 
 ALIGNMENT: Final = 64
@@ -130,6 +130,9 @@ class ReferenceKernels:
 
     def gumbel_argmax(self, logits: Logits, noise: Noise, position: int) -> int:
         return gumbel_argmax(logits, noise, position)
+
+    def weight_sum(self, logits: FloatArray, top: float, temperature: float) -> tuple[float, float]:
+        return weight_sum(logits, top, temperature)
 
     def run(self, body: Body, batch: ReferenceBatch, store: KVStore) -> npt.NDArray[np.float32]:
         return body(batch, store)

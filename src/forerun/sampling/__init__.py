@@ -1,16 +1,15 @@
 """The served distribution: transforms, noise, draws. In numpy, as the oracle for every kernel."""
 
 from forerun.sampling.draws import draw, draw_siblings, gumbel_argmax, gumbel_top
+from forerun.sampling.largest import largest
 from forerun.sampling.noise import GumbelNoise, Noise, Stream, UniformNoise, fresh_seed
+from forerun.sampling.softmax import Logits, Probs, WeightSum, softmax, weight_sum
 from forerun.sampling.transforms import (
     Context,
-    Logits,
-    Probs,
     log_probs,
     ranked_logits,
     served_logits,
     served_probs,
-    softmax,
 )
 
 __all__ = [
@@ -21,14 +20,17 @@ __all__ = [
     "Probs",
     "Stream",
     "UniformNoise",
+    "WeightSum",
     "draw",
     "draw_siblings",
     "fresh_seed",
     "gumbel_argmax",
     "gumbel_top",
+    "largest",
     "log_probs",
     "ranked_logits",
     "served_logits",
     "served_probs",
     "softmax",
+    "weight_sum",
 ]

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from forerun.sampling.noise import GumbelNoise
-from forerun.sampling.transforms import Logits, Probs
+from forerun.sampling.softmax import Logits, Probs
 from forerun.types import IntArray
 
 

@@ -11,21 +11,15 @@ at the edge of top-k and top-p, go to the lowest id.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from forerun.errors import InvalidDistribution, InvalidOption
+from forerun.sampling.softmax import Logits, Probs, WeightSum, softmax, weight_sum
+from forerun.sampling.truncation import is_truncating, truncated
 from forerun.types import FloatArray, IntArray, SamplingParams
-
-# Sorting takes time, so top-p looks at the likeliest tokens first: these nearly always are enough.
-_LEAST_PROBS: Final = (1e-3, 1e-5, 0.0)
-
-Logits = npt.NDArray[np.float64]
-Probs = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -48,20 +42,29 @@ def served_logits(
     params: SamplingParams,
     context: Context,
     eos_token_ids: Sequence[int] = (),
+    weight_sum: WeightSum = weight_sum,
 ) -> Logits:
-    """The served distribution [V] as logits. `eos_token_ids` end the request: see `min_tokens`."""
-    logits = _checked(raw_logits)
-    logits = _mask(logits, params, context, eos_token_ids)
-    with np.errstate(over="ignore", invalid="ignore"):  # `_max` refuses what overflowed
-        logits = _penalise(logits, params, context)
-    logits -= _max(logits)
+    """The served distribution [V] as logits. `eos_token_ids` end the request: see `min_tokens`.
+
+    `weight_sum` is the one of `sampling`, or a kernel's.
+    """
+    logits, top = raw_logits, _check(raw_logits)
+    if params.changes_logits or len(context.output) < params.min_tokens:
+        logits = _mask(logits.astype(np.float64), params, context, eos_token_ids)
+        with np.errstate(over="ignore", invalid="ignore"):  # `_max` refuses what overflowed
+            logits = _penalise(logits, params, context)
+        top = _max(logits)
+    elif logits.dtype != np.float32:
+        logits = logits.astype(np.float64)
     if params.temperature == 0:
         return _only(logits, int(np.argmax(logits)))
+    if is_truncating(params):
+        return truncated(logits, top, params, weight_sum)
+    served: Logits = logits.astype(np.float64, copy=logits is raw_logits)
+    served -= top
     if params.temperature != 1:
-        logits /= params.temperature
-    for keep in _truncations(params):
-        logits[~keep(logits)] = -np.inf
-    return logits
+        served /= params.temperature
+    return served
 
 
 def ranked_logits(
@@ -83,21 +86,15 @@ def served_probs(
     params: SamplingParams,
     context: Context,
     eos_token_ids: Sequence[int] = (),
+    weight_sum: WeightSum = weight_sum,
 ) -> Probs:
     """The served distribution [V] as probabilities: p of the papers."""
-    return softmax(served_logits(raw_logits, params, context, eos_token_ids))
-
-
-def softmax(logits: Logits) -> Probs:
-    weights = np.exp(logits - logits.max())
-    probs: Probs = weights / weights.sum()
-    return probs
+    return softmax(served_logits(raw_logits, params, context, eos_token_ids, weight_sum))
 
 
 def log_probs(raw_logits: FloatArray) -> Logits:
     """What users see as log-probabilities: the target's own, before any transform."""
-    logits = _checked(raw_logits)
-    shifted = logits - logits.max()
+    shifted = raw_logits.astype(np.float64) - _check(raw_logits)
     normalised: Logits = shifted - np.log(np.exp(shifted).sum())
     return normalised
 
@@ -105,12 +102,8 @@ def log_probs(raw_logits: FloatArray) -> Logits:
 # ------------------------------------------------------------------------ masks and penalties
 
 
-def _checked(raw_logits: FloatArray) -> Logits:
-    _check(raw_logits)
-    return raw_logits.astype(np.float64)
-
-
-def _check(raw_logits: FloatArray) -> None:
+def _check(raw_logits: FloatArray) -> float:
+    """The largest logit of a row that is fit to be served."""
     if raw_logits.ndim != 1 or raw_logits.size == 0:
         raise InvalidDistribution(f"logits have shape {raw_logits.shape}; give one row [V].")
     top = float(raw_logits.max())  # NaN propagates
@@ -118,6 +111,7 @@ def _check(raw_logits: FloatArray) -> None:
         raise InvalidDistribution(
             f"the largest logit is {top}; the model's output is broken, check its weights."
         )
+    return top
 
 
 def _max(logits: Logits) -> float:
@@ -171,49 +165,7 @@ def _tokens(tokens: Sequence[int]) -> IntArray:
     return np.array(tokens, dtype=np.int64)
 
 
-# -------------------------------------------------------------------------------- truncations
-
-
-def _truncations(params: SamplingParams) -> list[Callable[[Logits], npt.NDArray[np.bool_]]]:
-    """The steps that are switched on, in order; each says which tokens stay."""
-    steps: list[Callable[[Logits], npt.NDArray[np.bool_]]] = []
-    if params.top_k:
-        steps.append(lambda logits: _top_k(logits, params.top_k))
-    if params.top_p < 1:
-        steps.append(lambda logits: _top_p(logits, params.top_p))
-    if params.min_p > 0:
-        steps.append(lambda logits: logits >= np.log(params.min_p))  # the largest logit is 0
-    return steps
-
-
-def _top_k(logits: Logits, k: int) -> npt.NDArray[np.bool_]:
-    if k >= len(logits):
-        return np.ones(len(logits), np.bool_)
-    edge = np.partition(logits, -k)[-k]
-    keep: npt.NDArray[np.bool_] = logits > edge
-    ties = np.flatnonzero(logits == edge)
-    keep[ties[: k - int(keep.sum())]] = True
-    return keep
-
-
-def _top_p(logits: Logits, top_p: float) -> npt.NDArray[np.bool_]:
-    """The shortest run of most probable tokens whose probabilities reach `top_p`."""
-    alive = np.flatnonzero(logits > -np.inf)
-    logits_alive = logits[alive]
-    probs = softmax(logits_alive)
-    keep = np.zeros(len(logits), np.bool_)
-    for least in _LEAST_PROBS:
-        likely = np.flatnonzero(probs >= least)
-        order = likely[np.argsort(-logits_alive[likely], kind="stable")]  # ties: lowest id first
-        reached = np.cumsum(probs[order])
-        num_kept = int(np.searchsorted(reached, top_p, side="left")) + 1
-        if num_kept <= len(order) or len(order) == len(alive):
-            keep[alive[order[:num_kept]]] = True
-            break
-    return keep
-
-
-def _only(logits: Logits, token: int) -> Logits:
-    chosen = np.full_like(logits, -np.inf)
+def _only(logits: FloatArray, token: int) -> Logits:
+    chosen = np.full(len(logits), -np.inf)
     chosen[token] = 0.0
     return chosen

@@ -4,67 +4,98 @@ The noise of a token is −log(−log(1 − u)), and u's leading zero bits z bou
 
     2^-(z+1) ≤ u < 2^-z   gives   (z − 1)·log 2 ≤ noise ≤ (z + 1)·log 2      for z ≥ 1
 
-and noise ≥ −3.8 always. So integers decide for all but a handful of tokens, and `sampling` draws
-among those: the result is the oracle's, bit for bit.
+and noise ≥ −3.8 always. So integers decide for all but a handful of tokens. Logarithms decide
+among those, and where they differ by less than the libraries' rounding `sampling` does: the result
+is the oracle's, bit for bit.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 from numba import float64, int64, njit, uint64
 
 from forerun.kernels.cpu.library import Library
 from forerun.kernels.cpu.native import doubles, ints, leading_zeros
-from forerun.sampling import Noise
-from forerun.sampling.transforms import Logits
+from forerun.kernels.cpu.noise_words import RUN_LEN, first_word, second_word, word_at, write_words
+from forerun.sampling import Logits, Noise
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
 _LOG_2 = 0.6931471805599453
-_LOWEST = -3.8
-_HIGHEST = 45.1  # u is 2^-65 or more
-_SLACK = 1e-9  # more than the rounding of the oracle's float64 logarithms
-_MASK = uint64(0xFFFFFFFF)
-_SHIFT = uint64(32)
-_MULTIPLIERS = uint64(0xD2511F53), uint64(0xCD9E8D57)
-_WEYL = uint64(0x9E3779B9), uint64(0xBB67AE85)
-_NUM_ROUNDS = 10
+_SLACK = 1e-9  # more than the logarithms of two libraries differ by
+# Noise by the first word's leading zero bits; after 32 of them the second decides, u ≥ 2^-65.
+_LEAST = np.array([-3.8, *((zeros - 1) * _LOG_2 - _SLACK for zeros in range(1, 33))])
+_MOST = np.array([*((zeros + 1) * _LOG_2 + _SLACK for zeros in range(32)), 45.1])
+_LEAST_FLOAT = float(np.finfo(np.float64).min)
+_BELOW_ONE = 1 - 2.0**-53
+_FEW = 32  # survivors in a run, up to which their words are cheaper one by one
 
 
 @njit(inline="always")
-def _first_word(key, position, token):
-    """Philox4x32-10's first word for counter (position, token, 0, 0), see `sampling.philox`."""
-    x0, x1, x2, x3 = position, token, uint64(0), uint64(0)
-    k0, k1 = key & _MASK, key >> _SHIFT
-    for _ in range(_NUM_ROUNDS):
-        product0, product1 = x0 * _MULTIPLIERS[0], x2 * _MULTIPLIERS[1]
-        x0, x1 = (product1 >> _SHIFT) ^ x1 ^ k0, product1 & _MASK
-        x2, x3 = (product0 >> _SHIFT) ^ x3 ^ k1, product0 & _MASK
-        k0, k1 = (k0 + _WEYL[0]) & _MASK, (k1 + _WEYL[1]) & _MASK
-    return x0
-
-
-def gumbel_candidates(logits, num_tokens, key, position, highest, out):
-    """Write the ids of all tokens that may win to `out`, after their number.
-
-    `highest` is room for a float64 per token: the most that its logit and noise can come to.
-    """
-    values, bounds, ids = doubles(logits), doubles(highest), ints(out)
-    best = float64(-np.inf)
-    for token in range(num_tokens):
-        bounds[token] = values[token]
-        if values[token] > -np.inf:
-            zeros = leading_zeros(_first_word(uint64(key), uint64(position), uint64(token))) - 32
-            lowest = (zeros - 1) * _LOG_2 if zeros > 0 else _LOWEST
-            best = max(best, values[token] + lowest)
-            most = (zeros + 1) * _LOG_2 if zeros < 32 else _HIGHEST  # the second word decides
-            bounds[token] = values[token] + most + _SLACK
+def _num_alive(values, first, last):
     count = int64(0)
-    for token in range(num_tokens):
-        if bounds[token] >= best and bounds[token] > -np.inf:
-            count += 1
-            ids[count] = token
-    ids[0] = count
+    for token in range(first, last):
+        count += int64(values[token] > -np.inf)
+    return count
+
+
+@njit(inline="always")
+def _noise(key, position, token):
+    """`Noise.gumbel` but for the last bits of its logarithms."""
+    high, low = first_word(key, position, token), second_word(key, position, token)
+    u = float64(high) * 2.0**-32 + (float64(low) + 0.5) * 2.0**-64
+    return -math.log(-math.log1p(-min(u, _BELOW_ONE)))
+
+
+@njit(inline="always")
+def _still(values, ids, count, best, key, position):
+    """Of the `count` candidates in `ids`, those whose own noise may win; returns their number."""
+    for idx in range(1, count + 1):
+        token = ids[idx]
+        best = max(best, values[token] + (_noise(key, position, token) - _SLACK))
+    kept = int64(0)
+    for idx in range(1, count + 1):
+        token = ids[idx]
+        if values[token] + (_noise(key, position, token) + _SLACK) >= best:
+            kept += 1
+            ids[kept] = token
+    return kept
+
+
+@njit(inline="always")
+def _noted(values, ids, count, best, token, word):
+    """Note a token that may win by its first random word: (how many are noted, what wins)."""
+    zeros = leading_zeros(uint64(word)) - 32
+    if values[token] + _MOST[zeros] >= best:
+        count += 1
+        ids[count] = token
+        best = max(best, values[token] + _LEAST[zeros])
+    return count, best
+
+
+def gumbel_candidates(logits, num_tokens, key, position, words, out):
+    """Write the ids of all tokens that may win to `out`, after their number: nearly always one.
+
+    `words` is room for RUN_LEN random words.
+    """
+    values, ids = doubles(logits), ints(out)
+    best, count = _LEAST_FLOAT, int64(0)  # an excluded token does not reach it
+    for first in range(0, num_tokens, RUN_LEN):
+        last = min(first + RUN_LEN, num_tokens)
+        num_alive = _num_alive(values, first, last)
+        if num_alive > _FEW:
+            write_words(key, position, first, words)
+            for token in range(first, last):
+                word = word_at(words, token - first)
+                count, best = _noted(values, ids, count, best, token, word)
+        elif num_alive > 0:
+            for token in range(first, last):
+                if values[token] > -np.inf:
+                    word = first_word(key, position, token)
+                    count, best = _noted(values, ids, count, best, token, word)
+    ids[0] = _still(values, ids, count, best, key, position) if count > 1 else count
 
 
 class CoupledDraw:
@@ -76,9 +107,9 @@ class CoupledDraw:
     def gumbel_argmax(self, logits: Logits, noise: Noise, position: int) -> int:
         """What `sampling.gumbel_argmax` returns."""
         values = np.ascontiguousarray(logits, np.float64)
-        bounds, out = np.empty_like(values), np.empty(len(values) + 1, np.int64)
+        words, out = np.empty(RUN_LEN, np.uint32), np.empty(len(values) + 1, np.int64)
         key = noise.key - (noise.key >> 63 << 64)  # the same 64 bits, signed
-        addresses = (bounds.ctypes.data, out.ctypes.data)
+        addresses = (words.ctypes.data, out.ctypes.data)
         self._candidates.call(values.ctypes.data, len(values), key, position, *addresses)
         tokens = out[1 : 1 + out[0]]
         if len(tokens) == 1:

@@ -31,6 +31,7 @@ from forerun.kernels.cpu.program import Buffers, KeptProgram, Program, Rows
 from forerun.kernels.cpu.replay import MAX_TOKENS, Replays
 from forerun.kernels.cpu.store import KVStore
 from forerun.kernels.cpu.sweep import takes_digits
+from forerun.kernels.cpu.weight_sum import WeightSum
 from forerun.kernels.cpu.weights import QUANTIZATIONS, Loader, Matrix, Vector
 from forerun.kernels.cpu.workers import Workers, resolved_num_threads
 from forerun.kernels.plan import Plan
@@ -316,6 +317,14 @@ class CpuKernels:
     def gumbel_argmax(self, logits: Logits, noise: Noise, position: int) -> int:
         """What `sampling.gumbel_argmax` returns, bit for bit, in a fraction of its time."""
         return self._coupled_draw.gumbel_argmax(logits, noise, position)
+
+    def weight_sum(self, logits: FloatArray, top: float, temperature: float) -> tuple[float, float]:
+        """Bounds as those of `sampling.weight_sum`, not as close."""
+        return self._weight_sum(logits, top, temperature)
+
+    @cached_property
+    def _weight_sum(self) -> WeightSum:
+        return WeightSum(self._library)
 
     @cached_property
     def _coupled_draw(self) -> CoupledDraw:

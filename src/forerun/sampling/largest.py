@@ -1,0 +1,32 @@
+"""The largest numbers of a long row, found without sorting it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from forerun.types import IntArray
+
+_COLUMN_LEN: Final = 64
+
+
+def largest(values: npt.NDArray[np.floating[Any]], count: int) -> IntArray:
+    """The ids of the `count` largest, best first; among equals the lowest id is first."""
+    ids = np.flatnonzero(values >= largest_bound(values, count))
+    order = np.argsort(-values[ids], kind="stable")[:count]
+    return ids[order]
+
+
+def largest_bound(values: npt.NDArray[np.floating[Any]], count: int) -> float:
+    """At least `count` numbers of a row are this large, and few are where they are scattered.
+
+    The row is laid out in columns; `count` columns whose largest reach a bound hold as many
+    numbers that do.
+    """
+    num_columns = len(values) // _COLUMN_LEN
+    if not 0 < count <= num_columns // 2:
+        return -np.inf
+    columns = values[: num_columns * _COLUMN_LEN].reshape(_COLUMN_LEN, num_columns)
+    return float(np.partition(columns.max(axis=0), -count)[-count])

@@ -1,0 +1,29 @@
+"""From logits to probabilities, and bounds on what these are shares of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from forerun.types import FloatArray
+
+Logits = npt.NDArray[np.float64]
+Probs = npt.NDArray[np.float64]
+WeightSum = Callable[[FloatArray, float, float], tuple[float, float]]
+
+_SLACK: Final = 1e-9  # more than a sum of float64 is off by rounding
+
+
+def softmax(logits: Logits) -> Probs:
+    weights = np.exp(logits - logits.max())
+    probs: Probs = weights / weights.sum()
+    return probs
+
+
+def weight_sum(logits: FloatArray, top: float, temperature: float) -> tuple[float, float]:
+    """Bounds on Σ e^((logit − top) / temperature) over a row whose largest is `top`."""
+    total = float(np.exp((logits.astype(np.float64) - top) / temperature).sum())
+    return total * (1 - _SLACK), total * (1 + _SLACK)

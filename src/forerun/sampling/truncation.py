@@ -1,0 +1,132 @@
+"""Temperature, then top-k, top-p and min-p, which leave a few tokens of a row.
+
+Each step keeps a run of the best tokens, so a bound proves most of them out before anything is
+computed for them. What is served is what the definition gives on the whole row, bit for bit, ties
+at every edge included.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from forerun.sampling.largest import largest_bound
+from forerun.sampling.softmax import Logits, WeightSum, softmax
+from forerun.types import FloatArray, IntArray, SamplingParams
+
+# Nats under the best token, down to which tokens are looked at, then sorted: the first that
+# reaches far enough is taken.
+_DEPTHS: Final = (9.0, 14.0)
+_SORTED: Final = (5.0, 8.0, 11.0, math.inf)
+_SLACK: Final = 1e-9  # more than float64 sums and quotients of a row are off by rounding
+
+
+def is_truncating(params: SamplingParams) -> bool:
+    return params.top_k > 0 or params.top_p < 1 or params.min_p > 0
+
+
+def truncated(
+    logits: FloatArray, top: float, params: SamplingParams, weight_sum: WeightSum
+) -> Logits:
+    """(logits − top) / temperature [V] of what is kept, −inf elsewhere; `top` is the largest."""
+    row = _Row(logits, top, params.temperature)
+    least = math.log(params.min_p) if params.min_p else -math.inf
+    kept = _first_step(row, params, least, weight_sum)
+    if params.top_k and params.top_p < 1:
+        kept = kept.only(_nucleus(kept.logits, params.top_p))
+    if params.min_p:
+        kept = kept.only(np.flatnonzero(kept.logits >= least))  # the largest is 0
+    served = np.full(len(logits), -np.inf)
+    served[kept.tokens] = kept.logits
+    return served
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """Tokens by ascending id with their logits, the best of which is 0; none is −inf."""
+
+    tokens: IntArray
+    logits: Logits
+
+    def only(self, chosen: IntArray) -> _Kept:
+        return _Kept(self.tokens[chosen], self.logits[chosen])
+
+
+@dataclass(frozen=True)
+class _Row:
+    """Logits as they came, float32 or float64."""
+
+    logits: FloatArray
+    top: float
+    temperature: float
+
+    def reaching(self, bound: float) -> _Kept:
+        """All tokens whose logit reaches `bound`, or might not be told from it once served."""
+        tokens = np.flatnonzero(self.logits >= self.cut(bound))
+        kept = (self.logits[tokens].astype(np.float64) - self.top) / self.temperature
+        return _Kept(tokens, kept).only(np.flatnonzero(kept > -np.inf))
+
+    def cut(self, bound: float) -> np.floating[Any]:
+        """A little under `bound`, by more than rounding, of float32 too, brings together."""
+        rounding = 1e-6 * (abs(self.top) + abs(bound)) + 1e-300 * self.temperature
+        kind = self.logits.dtype
+        lowest: np.floating[Any] = kind.type(max(bound - rounding, float(np.finfo(kind).min)))
+        return lowest
+
+    def within(self, depth: float) -> _Kept:
+        """All tokens whose served logit is −depth or more, and perhaps some others."""
+        return self.reaching(self.top - depth * self.temperature)
+
+
+def _first_step(row: _Row, params: SamplingParams, least: float, weight_sum: WeightSum) -> _Kept:
+    if params.top_k:
+        kept = row.reaching(largest_bound(row.logits, params.top_k))
+        return kept.only(_top_k(kept.logits, params.top_k))
+    if params.top_p < 1:
+        return _top_p(row, params.top_p, weight_sum)
+    return row.within(-least)
+
+
+def _top_k(logits: Logits, k: int) -> IntArray:
+    if k >= len(logits):
+        return np.arange(len(logits))
+    edge = np.partition(logits, -k)[-k]
+    above, ties = np.flatnonzero(logits > edge), np.flatnonzero(logits == edge)
+    return np.sort(np.concatenate((above, ties[: k - len(above)])))
+
+
+def _top_p(row: _Row, top_p: float, weight_sum: WeightSum) -> _Kept:
+    """The nucleus of a row, by bounds on its sum of weights where these decide."""
+    least, most = weight_sum(row.logits, row.top, row.temperature)
+    least, most = top_p * least * (1 - _SLACK), top_p * most * (1 + _SLACK)
+    for depth in _DEPTHS:
+        kept = row.within(depth)
+        order, reached = _ranked(kept.logits, np.exp(kept.logits), most)
+        fewest, last = np.searchsorted(reached, (least, most))
+        if last == len(order) or kept.logits[order[last]] < -depth:
+            continue  # a deeper token may come before
+        if fewest == last:
+            return kept.only(np.sort(order[: last + 1]))
+        break
+    kept = row.reaching(-math.inf)
+    return kept.only(_nucleus(kept.logits, top_p))
+
+
+def _nucleus(logits: Logits, top_p: float) -> IntArray:
+    """The shortest run of most probable tokens whose probabilities reach `top_p`."""
+    order, reached = _ranked(logits, softmax(logits), top_p)
+    return np.sort(order[: np.searchsorted(reached, top_p) + 1])
+
+
+def _ranked(logits: Logits, weights: Logits, needed: float) -> tuple[IntArray, Logits]:
+    """The best first, ties by id, with what they add up to; enough for `needed` if all are."""
+    for depth in _SORTED:
+        likely = np.flatnonzero(logits >= -depth)
+        order = likely[np.argsort(-logits[likely], kind="stable")]
+        reached = np.cumsum(weights[order])
+        if reached[-1] >= needed:
+            break
+    return order, reached

@@ -1,0 +1,34 @@
+"""Temperature and truncation on whole rows, without short cuts: the specification of their bits.
+
+`plain_pipeline` says what the law is; this says in which order float64 is rounded on the way.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from forerun.sampling import Logits, softmax
+from forerun.types import FloatArray, IntArray, SamplingParams
+
+
+def dense_truncated(raw_logits: FloatArray, params: SamplingParams) -> Logits:
+    logits: Logits = raw_logits.astype(np.float64)
+    logits -= logits.max()
+    logits /= params.temperature
+    if params.top_k:
+        _keep(logits, np.argsort(-logits, kind="stable")[: params.top_k])
+    if params.top_p < 1:
+        alive = np.flatnonzero(logits > -np.inf)
+        probs = softmax(logits[alive])
+        order = np.argsort(-logits[alive], kind="stable")
+        num_kept = int(np.searchsorted(np.cumsum(probs[order]), params.top_p)) + 1
+        _keep(logits, alive[order[:num_kept]])
+    if params.min_p > 0:
+        _keep(logits, np.flatnonzero(logits >= np.log(params.min_p)))
+    return logits
+
+
+def _keep(logits: Logits, tokens: IntArray) -> None:
+    others = np.ones(len(logits), np.bool_)
+    others[tokens] = False
+    logits[others] = -np.inf
