@@ -10,7 +10,7 @@ import pytest
 from forerun.kernels.cpu import CpuKernels
 from forerun.kernels.cpu.digits import BLOCK_LEN
 from forerun.kernels.cpu.lanes import AVX2_OUTPUTS, AVX512_OUTPUTS, Machine
-from forerun.kernels.cpu.sweep import takes_digits
+from forerun.kernels.cpu.sweep import DECODERS, takes_digits
 from forerun.kernels.cpu.workers import num_usable_cores
 from tests.contracts.kernel_sets import CACHE_DIR
 from tests.kernels.sources import F32, ArraySource, normal
@@ -23,10 +23,14 @@ EPS = float(np.finfo(np.float32).eps)
 
 HOST = Machine.host()
 INT8 = replace(HOST, num_digits=min(HOST.num_digits, 1))  # activations of 8 bits, where there are
-MACHINES = [pytest.param(HOST, id="usual"), pytest.param(INT8, id="int8")]
-CASES = [pytest.param(name, HOST, id=name) for name in FORMATS] + [
-    pytest.param(name, INT8, id=f"{name}-int8") for name in FORMATS if takes_digits(name, INT8)
+MACHINES = [HOST, INT8]
+CASES = [(name, HOST) for name in FORMATS] + [
+    (name, INT8) for name in FORMATS if takes_digits(name, INT8)
 ]
+
+
+def named(value: object) -> str | None:
+    return f"{value.num_digits}-digits" if isinstance(value, Machine) else None
 
 
 def kernels(num_threads: int = 2, machine: Machine = HOST) -> CpuKernels:
@@ -38,7 +42,7 @@ def product(kernels: CpuKernels, source: PackedSource, x: np.ndarray) -> np.ndar
     return np.asarray(kernels.linear(kernels.rows(x), kernels.load_matrix(source, ["w"])))
 
 
-@pytest.mark.parametrize(("weight_format", "machine"), CASES)
+@pytest.mark.parametrize(("weight_format", "machine"), CASES, ids=named)
 @pytest.mark.parametrize("num_out", [4, 97])
 def test_a_product_has_the_same_bits_for_any_rows_and_threads(
     weight_format: str, num_out: int, machine: Machine
@@ -54,9 +58,17 @@ def test_a_product_has_the_same_bits_for_any_rows_and_threads(
             np.testing.assert_array_equal(got, alone[:num_rows])
 
 
-@pytest.mark.parametrize(("weight_format", "machine"), CASES)
-@pytest.mark.parametrize("num_in", [256, NUM_IN])
-def test_a_product_is_near_float64(weight_format: str, num_in: int, machine: Machine) -> None:
+@pytest.mark.parametrize(
+    ("weight_format", "machine", "num_in"),
+    [
+        (name, machine, num_in)
+        for name, machine in CASES
+        for num_in in (32, 64, 96, 256, NUM_IN)
+        if num_in % DECODERS[name].block_len == 0
+    ],
+    ids=named,
+)
+def test_a_product_is_near_float64(weight_format: str, machine: Machine, num_in: int) -> None:
     """Within 64 roundings of |W||x|; where x becomes digits, half a step of each block besides."""
     source = PackedSource(weight_format, packed(weight_format, 33, num_in, seed=3))
     x = normal(4, 5, num_in)
@@ -68,13 +80,16 @@ def test_a_product_is_near_float64(weight_format: str, num_in: int, machine: Mac
         steps = blocks.max(axis=-1, keepdims=True) / (127 << 8 * (machine.num_digits - 1))
         slack = slack + np.broadcast_to(steps / 2, blocks.shape).reshape(size.shape)
     bound = slack @ np.abs(weight).T
-    assert np.all(np.abs(product(kernels(2, machine), source, x) - exact) <= bound)
+    ours = kernels(2, machine)
+    got = product(ours, source, x)
+    assert np.all(np.abs(got - exact) <= bound)
+    np.testing.assert_array_equal(product(ours, source, x[:1]), got[:1])
 
 
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("num_rows", [1, 2, 5, 8, 16])
 @pytest.mark.parametrize("quant", [127, -128])
-@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("machine", MACHINES, ids=named)
 def test_the_largest_sums_fit(quant: int, num_rows: int, sign: int, machine: Machine) -> None:
     """All weights and activations of a block at their ends, with one sign."""
     block = np.frombuffer(np.float16(1).tobytes() + np.int8(quant).tobytes() * 32, np.uint8)
@@ -153,7 +168,7 @@ def test_other_formats_are_held_as_q8_0(weight_format: str) -> None:
     )
 
 
-@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("machine", MACHINES, ids=named)
 def test_an_infinite_or_missing_activation_shows(machine: Machine) -> None:
     """A NaN is not lost on the way into digits."""
     source = PackedSource("Q8_0", packed("Q8_0", 8, 64))
@@ -164,7 +179,7 @@ def test_an_infinite_or_missing_activation_shows(machine: Machine) -> None:
     assert np.isfinite(got[1]).all()
 
 
-@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("machine", MACHINES, ids=named)
 def test_zero_activations_give_zero(machine: Machine) -> None:
     source = PackedSource("Q4_1", packed("Q4_1", 8, 64))
     assert not product(kernels(2, machine), source, np.zeros((3, 64), np.float32)).any()
@@ -172,7 +187,7 @@ def test_zero_activations_give_zero(machine: Machine) -> None:
 
 @pytest.mark.parametrize("weight_format", ["Q8_0", "Q4_1", "Q4_K", "Q6_K"])
 @pytest.mark.parametrize("size", [2.0**-99, 1e-33, 1e-36])
-@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("machine", MACHINES, ids=named)
 def test_tiny_activations_give_next_to_nothing(
     weight_format: str, size: float, machine: Machine
 ) -> None:
@@ -190,7 +205,7 @@ def test_tiny_activations_give_next_to_nothing(
     assert np.all((got[1] == 0) | (error <= slack * size_of))
 
 
-@pytest.mark.parametrize(("weight_format", "machine"), CASES)
+@pytest.mark.parametrize(("weight_format", "machine"), CASES, ids=named)
 def test_a_product_has_the_same_bits_in_any_order(weight_format: str, machine: Machine) -> None:
     source = PackedSource(weight_format, packed(weight_format, 97, 512))
     x, order = normal(7, 16, 512), np.random.default_rng(8).permutation(16)

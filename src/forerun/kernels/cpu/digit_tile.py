@@ -20,7 +20,7 @@ from llvmlite import ir
 from forerun.kernels.cpu.decoders import BYTES16, Decoder
 from forerun.kernels.cpu.digits import BLOCK_LEN, DIGIT_BITS, RecordShape
 from forerun.kernels.cpu.lanes import F32, I32, I64, Emitter, Value, constant, i64, vector
-from forerun.kernels.cpu.loops import loop
+from forerun.kernels.cpu.loops import loop, when
 from forerun.kernels.cpu.operands import Operands, row_of
 from forerun.kernels.cpu.quads import NUM_OUTPUTS, ChunkOfFour, Run, by_output, turned
 
@@ -30,6 +30,7 @@ _TURNED_FROM: Final = 3  # rows: turning costs as much as it saves in one or two
 # Rows that the code generator may mix; mixing more of them spills sums to memory.
 _MAX_MIXED: Final = 6
 _MIXED: Final = 4  # of a tile with more rows
+_MAX_PAIRED: Final = 2  # rows of a tile that has registers for two blocks at once
 _INT4: Final = vector(I32, 4)
 _ZERO: Final = _INT4([0] * 4)
 
@@ -55,15 +56,32 @@ class DigitTile:
     def emit(self) -> None:
         e = self.e
         zero = vector(F32, NUM_OUTPUTS)([0.0] * NUM_OUTPUTS)
-        acc = loop(e.builder, self.o.num_blocks, [zero] * self.num_rows, self._block)
+        acc = self._blocks([zero] * self.num_rows)
         for row, total in enumerate(acc):
             e.store(total, row_of(e, self.o.y, self.o.y_stride, row))
 
-    def _block(self, block: Value, acc: list[Value]) -> list[Value]:
+    def _blocks(self, acc: list[Value]) -> list[Value]:
+        """All blocks in ascending order; of few rows two in a turn, which wait less."""
+        b, num_blocks = self.e.builder, self.o.num_blocks
+        if self.num_rows > _MAX_PAIRED or self.decoder.num_chunks > 1:
+            return loop(b, num_blocks, acc, self._block)
+        num_pairs, last = b.sdiv(num_blocks, i64(2)), b.sub(num_blocks, i64(1))
+
+        def pair(idx: Value, acc: list[Value]) -> list[Value]:
+            first = b.mul(idx, i64(2))
+            acc = self._block(first, acc)
+            return self._block(b.add(first, i64(1)), acc, prefetch=False)
+
+        is_long = b.icmp_signed(">", num_blocks, i64(1))
+        is_odd = b.icmp_signed("==", b.and_(num_blocks, i64(1)), i64(1))
+        acc = when(b, is_long, acc, lambda acc: loop(b, num_pairs, acc, pair))
+        return when(b, is_odd, acc, lambda acc: self._block(last, acc))
+
+    def _block(self, block: Value, acc: list[Value], *, prefetch: bool = True) -> list[Value]:
         e, b, d = self.e, self.e.builder, self.decoder
         first = b.add(self.o.w, b.mul(block, i64(d.block_bytes)))
         outputs = [row_of(e, first, self.o.w_stride, r) for r in range(NUM_OUTPUTS)]
-        for output in outputs:
+        for output in outputs if prefetch else ():
             e.prefetch(b.add(output, b.mul(self.o.w_stride, i64(_OUTPUTS_AHEAD))))
         records = d.block_len // BLOCK_LEN
         x = b.add(self.o.x, b.mul(block, i64(self.shape.num_bytes * records)))

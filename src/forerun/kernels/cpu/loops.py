@@ -36,3 +36,25 @@ def loop(
     builder.cbranch(builder.icmp_signed("<", following, count), inside, after)
     builder.position_at_end(after)
     return new
+
+
+def when(
+    builder: Any,
+    condition: Value,
+    start: list[Value],
+    body: Callable[[list[Value]], list[Value]],
+) -> list[Value]:
+    """carried = start; if condition: carried = body(carried)."""
+    before = builder.basic_block
+    inside, after = builder.append_basic_block("inside"), builder.append_basic_block("after")
+    builder.cbranch(condition, inside, after)
+    builder.position_at_end(inside)
+    new = body(list(start))
+    end = builder.basic_block
+    builder.branch(after)
+    builder.position_at_end(after)
+    carried = [builder.phi(value.type) for value in start]
+    for phi, old, value in zip(carried, start, new, strict=True):
+        phi.add_incoming(old, before)
+        phi.add_incoming(value, end)
+    return carried
