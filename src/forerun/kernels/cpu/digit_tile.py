@@ -82,7 +82,9 @@ class DigitTile:
         first = b.add(self.o.w, b.mul(block, i64(d.block_bytes)))
         outputs = [row_of(e, first, self.o.w_stride, r) for r in range(NUM_OUTPUTS)]
         for output in outputs if prefetch else ():
-            e.prefetch(b.add(output, b.mul(self.o.w_stride, i64(_OUTPUTS_AHEAD))))
+            ahead = b.add(output, b.mul(self.o.w_stride, i64(_OUTPUTS_AHEAD)))
+            for line in range(0, d.block_bytes, 64):
+                e.prefetch(e.offset(ahead, line))
         records = d.block_len // BLOCK_LEN
         x = b.add(self.o.x, b.mul(block, i64(self.shape.num_bytes * records)))
         step = i64(self.shape.num_bytes * records // d.num_chunks)
