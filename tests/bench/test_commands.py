@@ -14,6 +14,7 @@ from forerun.cli.alpha import alpha
 from forerun.cli.bench import bench
 from forerun.cli.gate import gate
 from forerun.cli.group import OneSentenceGroup
+from forerun.kernels.cpu.lanes import Machine
 
 app = typer.Typer(cls=OneSentenceGroup)
 for command in (bench, alpha, gate):
@@ -45,6 +46,35 @@ def test_bench_measures_and_records(record_path: Path) -> None:
     assert record.settings["seed"] == 0
     assert record.settings["max_model_len"] > 8
     assert {"quantization", "chat_template", "threads", "kernels"} <= record.settings.keys()
+
+
+@pytest.mark.skipif(Machine.host().num_digits == 0, reason="needs integer dot products")
+def test_what_was_rounded_is_in_the_record_and_its_title(
+    smollm2_path: Path, tmp_path: Path
+) -> None:
+    path, size = tmp_path / "int8.json", ("--classes", "story", "--pairs", "1", "--max-tokens", "4")
+    options = (*size, "--methods", "none", "--activations", "int8", "--json", path)
+    result = run("bench", "--model", smollm2_path, *options)
+    assert result.exit_code == 0, result.output
+    settings = read_record(path).settings
+    assert (settings["quantization"], settings["activations"]) == (None, "int8")
+    assert run("bench", "--show", path).stdout.splitlines()[0].endswith(", activations int8")
+
+
+@pytest.mark.skipif(Machine.host().num_digits == 0, reason="needs integer dot products")
+@pytest.mark.parametrize("command", [("alpha",), ("bench", "passes")])
+def test_rounding_that_would_change_nothing_is_refused(
+    tiny_path: Path, command: tuple[str, ...]
+) -> None:
+    result = run(*command, "--model", tiny_path, "--activations", "int8")
+    assert result.exit_code == 2
+    assert "change nothing where all weights are floats" in result.output
+
+
+def test_unknown_activations_are_refused_by_bench_kernels() -> None:
+    result = run("bench", "kernels", "--activations", "int7")
+    assert result.exit_code == 2
+    assert "unknown activations 'int7'; did you mean 'int8'?" in result.output
 
 
 def test_bench_shows_a_record_again(record_path: Path, tmp_path: Path) -> None:

@@ -194,10 +194,11 @@ def test_single_waits_can_be_asked_for(llm: LLM) -> None:
         ("machine", "cpu", "Slide rule", "another machine than old.json: cpu is 'Slide rule'"),
         ("machine", "features", ["neon"], "features is ['neon'], not 'not recorded'"),
         ("machine", "memory_bytes", 8, "memory_bytes is 8, not 'not recorded'"),
-        ("settings", "temperature", 1.0, "another settings than old.json: temperature is 1.0"),
+        ("settings", "temperature", 1.0, "another setting than old.json: temperature is 1.0"),
         ("settings", "threads", 1, "threads is 1, not 'not recorded'"),
         ("settings", "kernels", "ReferenceKernels", "kernels is 'ReferenceKernels'"),
         ("settings", "quantization", None, "quantization is None, not 'not recorded'"),
+        ("settings", "activations", "int8", "activations is 'int8', not None"),
     ],
 )
 def test_what_does_not_compare_is_refused_by_name(

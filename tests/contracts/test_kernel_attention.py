@@ -15,7 +15,16 @@ from tests.kernels.sources import F32, ArraySource, normal
 F64 = npt.NDArray[np.float64]
 
 # [heads, key/value heads, head_dim]: Llama 2, 3 and 3.2, SmolLM2, Qwen2.5, one shared head, odd.
-HEADS = ((4, 4, 128), (8, 2, 128), (6, 2, 128), (9, 3, 64), (12, 2, 128), (5, 1, 6), (3, 3, 2))
+HEADS = (
+    (4, 4, 128),
+    (8, 2, 128),
+    (6, 2, 128),
+    (9, 3, 64),
+    (12, 2, 128),
+    (5, 1, 6),
+    (3, 3, 2),
+    (4, 2, 48),
+)
 NUM_KEYS = (1, 2, 15, 63, 64, 65, 255, 256, 257, 600)
 
 

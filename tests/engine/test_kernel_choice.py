@@ -8,6 +8,7 @@ import pytest
 
 from forerun.engine.kernel_choice import CpuOptions, choose_kernels
 from forerun.errors import CannotCompile, InvalidOption
+from forerun.kernels import ReferenceKernels
 
 
 @pytest.fixture
@@ -42,3 +43,10 @@ def test_without_numba_what_needs_it_is_refused(name: str, options: CpuOptions) 
 def test_the_reference_kernels_take_no_options_of_the_cpu_kernels(options: CpuOptions) -> None:
     with pytest.raises(InvalidOption, match="are for the cpu kernels; drop them"):
         choose_kernels("reference", options, None, None)
+    with pytest.raises(InvalidOption, match="are set in the kernel set that you give; drop them"):
+        choose_kernels(ReferenceKernels(), options, None, None)
+
+
+def test_a_kernel_set_is_itself() -> None:
+    given = ReferenceKernels()
+    assert choose_kernels(given, CpuOptions(), None, None) is given

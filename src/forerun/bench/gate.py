@@ -32,6 +32,7 @@ _SETTINGS: Final = (
     *("chat_template", "max_model_len"),
 )
 _NOT_RECORDED: Final = "not recorded"  # as older records have it: equal to its like alone
+_ALWAYS: Final = {"activations": None}  # what it was before there was a choice
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ def _check_comparable(baseline: Side, canary: Side) -> None:
             raise InvalidRecord(f"{side.label} was interrupted; measure it again, to its end.")
     _same("model", one.model, other.model, _MODEL, baseline, canary)
     _same("machine", one.machine, other.machine, _MACHINE, baseline, canary)
-    _same("settings", one.settings, other.settings, _SETTINGS, baseline, canary)
+    _same("setting", one.settings, other.settings, _SETTINGS, baseline, canary)
     if set(one.workloads) != set(other.workloads):
         raise InvalidRecord(
             f"{baseline.label} and {canary.label} hold different classes; measure the same."
@@ -128,7 +129,8 @@ def _same(
     canary: Side,
 ) -> None:
     for key in keys:
-        before, after = one.get(key, _NOT_RECORDED), other.get(key, _NOT_RECORDED)
+        absent = _ALWAYS.get(key, _NOT_RECORDED)
+        before, after = one.get(key, absent), other.get(key, absent)
         if before != after:
             raise InvalidRecord(
                 f"{canary.label} was measured with another {what} than {baseline.label}: "

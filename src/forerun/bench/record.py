@@ -98,7 +98,7 @@ def read_record(path: Path) -> Record:
     if schema != SCHEMA:
         raise InvalidRecord(
             f"{path} is no record of speculation: it has the schema {schema!r}, not {SCHEMA!r}; "
-            "give a file that `forerun bench --json` wrote."
+            "give a file that `forerun bench speculation --json` wrote."
         )
     place = misfit(values, RECORD)
     if place is not None:

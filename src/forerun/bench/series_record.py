@@ -9,9 +9,16 @@ from typing import Final
 
 from forerun.bench.record import InvalidRecord, read_json
 from forerun.bench.record_shape import VERDICTS, misfit
+from forerun.bench.rounding import rounding
 from forerun.bench.verdicts import Outcome
 
-_SERIES: Final = {"measured": str, "machine": dict, "model": dict, "is_complete": bool} | VERDICTS
+_SERIES: Final = {
+    "measured": str,
+    "machine": dict,
+    "model": dict,
+    "settings": dict,
+    "is_complete": bool,
+} | VERDICTS
 
 
 @dataclass(frozen=True)
@@ -31,6 +38,6 @@ def read_series(path: Path) -> SeriesRecord | None:
     unfinished = "" if values["is_complete"] else " (interrupted)"
     return SeriesRecord(
         f"{values['measured']}: {values['model'].get('name')} on "
-        f"{values['machine'].get('cpu')}{unfinished}",
+        f"{values['machine'].get('cpu')}{rounding(values['settings'])}{unfinished}",
         [Outcome(v["requirement"], v["found"], v["passed"]) for v in values["verdicts"]],
     )

@@ -14,6 +14,7 @@ from forerun.bench.contenders import PLAIN
 from forerun.bench.prediction import TOLERANCE
 from forerun.bench.record import Record
 from forerun.bench.remark import Remark
+from forerun.bench.rounding import rounding
 from forerun.bench.sheet import Sheet
 from forerun.bench.verdicts import Outcome
 
@@ -44,7 +45,8 @@ def print_record(console: Console, record: Record) -> None:
 
 def _sheet(record: Record) -> Sheet:
     unfinished = "" if record.is_complete else " (interrupted)"
-    title = f"{record.model.get('name')} on {record.machine.get('cpu')}{unfinished}"
+    where = f"{record.model.get('name')} on {record.machine.get('cpu')}"
+    title = f"{where}{rounding(record.settings)}{unfinished}"
     before = [None, *(cell.workload for cell in record.cells)]
     rows = [
         [*_row(cell, is_first=cell.workload != last)]

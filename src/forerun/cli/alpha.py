@@ -57,6 +57,8 @@ def alpha(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """Measure α = E[Σ min(p, q)], and its coupled form, over text of the target's own."""
+    from forerun.bench.rounding import rounding
+
     at_least("--seed", seed, 0)
     at_least("--num-tokens", num_tokens, 1)
     at_least("--max-tokens", max_tokens, 1)
@@ -74,9 +76,11 @@ def alpha(
             sums = _along(llm, config, texts, factors)
             rows.append(_row(Path(engine.model).name, name, temperature, sums, seed))
     if as_json:
-        typer.echo(json.dumps({"class": workload, "seed": seed, "rows": rows}, indent=2))
+        typer.echo(
+            json.dumps({"class": workload, "seed": seed, **engine.rounding, "rows": rows}, indent=2)
+        )
     else:
-        _print(rows, factors, workload)
+        _print(rows, factors, f"{workload}{rounding(engine.rounding)}")
 
 
 def _configs(

@@ -33,7 +33,7 @@ def bench_startup(
             arguments += [option, str(value)]
     if engine.speculative_config is None:
         arguments.append("--no-speculation")
-    settings = {"repeats": repeats, "arguments": arguments, "seed": 0}
+    settings = {"repeats": repeats, "arguments": arguments, "seed": 0, **engine.rounding}
     described = head("startup", engine.model, settings)
     starts = []
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -15,6 +16,9 @@ def screen() -> Console:
     """As wide as the terminal, or as COLUMNS says; a pipe or a file has no edge to fold at."""
     from rich.console import Console
 
-    is_bounded = Console().is_terminal or "COLUMNS" in os.environ
-    width = None if is_bounded else _UNBOUNDED
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns) > 0:
+        width: int | None = int(columns)
+    else:
+        width = None if sys.stdout.isatty() else _UNBOUNDED
     return Console(highlight=False, markup=False, width=width)

@@ -31,9 +31,17 @@ class CpuOptions:
 
 
 def choose_kernels(
-    name: str, options: CpuOptions, cache_dir: Path | None, progress: Progress | None
+    name: str | Kernels, options: CpuOptions, cache_dir: Path | None, progress: Progress | None
 ) -> Kernels:
-    """`auto` is `cpu`, or `reference` where Numba cannot compile; then it warns of what is lost."""
+    """A kernel set is itself. `auto` is `cpu`, or `reference` where Numba cannot compile; then it
+    warns of what is lost."""
+    if not isinstance(name, str):
+        if options != CpuOptions():
+            raise InvalidOption(
+                "threads, quantization and activations are set in the kernel set that you give; "
+                "drop them."
+            )
+        return name
     if name not in KERNEL_SETS:
         raise unknown_name("kernel set", name, KERNEL_SETS)
     if name == "reference":

@@ -66,9 +66,8 @@ class LLM:
         self.tokenizer = load_tokenizer(checkpoint)
         if chat_template is not None:
             self.tokenizer = self.tokenizer.with_chat_template(chat_template)
-        if isinstance(kernels, str):
-            options = CpuOptions(num_threads, quantization, activations)
-            kernels = choose_kernels(kernels, options, cache_dir, progress)
+        options = CpuOptions(num_threads, quantization, activations)
+        kernels = choose_kernels(kernels, options, cache_dir, progress)
         self.model = LlamaModel.load(checkpoint, kernels)
         max_len = _checked_len(max_model_len, self.model.config.max_len)
         self._target = Target(self.model, self.tokenizer, max_len, memory, cache_dir)

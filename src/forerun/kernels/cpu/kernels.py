@@ -8,8 +8,8 @@ Operations are recorded, and run together when logits are asked for.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -66,6 +66,8 @@ class CpuKernels:
             raise unknown_name("quantization", quantization, QUANTIZATIONS)
         num_threads = resolved_num_threads(num_threads)
         check_processor()
+        self._activations = activations
+        self._has_packed = False  # any weights that meet activations as digits
         self._machine = _with_activations(machine or Machine.host(), activations)
         folder = None if cache_dir is None else cache_folder(cache_dir, self._machine)
         self._library = Library(self._machine, folder, progress)
@@ -83,8 +85,15 @@ class CpuKernels:
     def num_threads(self) -> int:
         return self._workers.num_threads
 
-    def loading(self, num_tensors: int) -> AbstractContextManager[None]:
-        return self._report.of(num_tensors)
+    @contextmanager
+    def loading(self, num_tensors: int) -> Iterator[None]:
+        with self._report.of(num_tensors):
+            yield
+        if self._activations is not None and not self._has_packed:
+            raise InvalidOption(
+                f"activations {self._activations!r} change nothing where all weights are floats; "
+                "drop them, or pack the weights with quantization."
+            )
 
     def load_vector(self, source: WeightSource, name: str) -> Vector:
         return self._loader.vector(source, name)
@@ -94,6 +103,7 @@ class CpuKernels:
     ) -> Matrix:
         matrix = self._loader.matrix(source, names, biases)
         for part in matrix.parts:
+            self._has_packed |= takes_digits(part.weight_format, self._machine)
             self._library.linear(part.weight_format)  # compile now, while someone watches
         return matrix
 

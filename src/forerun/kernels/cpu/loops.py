@@ -1,4 +1,4 @@
-"""A counted loop in IR, with values carried from turn to turn."""
+"""Loops and branches in IR, with values carried through them."""
 
 from __future__ import annotations
 
