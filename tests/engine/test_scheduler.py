@@ -97,12 +97,12 @@ def test_a_promise_replaces_the_one_before() -> None:
     for idx in (1, 2):
         world.requests[idx] = FakeRequest(idx, (idx,), 1, world.cache.new_table())
     promises = PagePromises(TargetPool(world.cache, world.requests))
-    promises.promise(1, 4)
-    assert promises.num_fitting(1, 0, 99) == 8
-    promises.promise(1, 6)
-    assert [promises.num_fitting(2, 0, 99), promises.num_fitting(2, 4, 5)] == [2, -1]
-    promises.promise(1, 2)
-    assert promises.num_fitting(2, 1, 99) == 5
+    assert promises.promise(1, 0, 4) == 4
+    assert promises.promise(1, 0, 99) == 8
+    assert promises.promise(1, 0, 6) == 6
+    assert [promises.promise(2, 4, 5), promises.promise(2, 0, 99)] == [0, 2]
+    assert promises.promise(1, 1, 1) == 1
+    assert promises.promise(2, 1, 99) == 5
 
 
 def test_the_last_in_rank_is_preempted_and_ends_as_if_alone() -> None:

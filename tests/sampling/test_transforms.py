@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forerun.errors import InvalidDistribution, InvalidOption
-from forerun.sampling import Context, log_probs, ranked_logits, served_logits, served_probs
+from forerun.sampling import (
+    Context,
+    checked_argmax,
+    log_probs,
+    ranked_logits,
+    served_logits,
+    served_probs,
+)
 from forerun.types import SamplingParams
 from tests.plain_pipeline import plain_probs
 
@@ -58,7 +65,7 @@ def test_the_best_ranked_is_what_temperature_0_serves(
     logits, context = np.array(row, np.float32), Context(prompt, output)
     ranked = ranked_logits(logits, params, context, EOS)
     probs = served_probs(logits, params, context, EOS)
-    assert np.argmax(ranked) == np.argmax(probs)
+    assert checked_argmax(ranked) == np.argmax(probs)
 
 
 def test_logits_that_nothing_changes_are_not_copied() -> None:
@@ -151,7 +158,7 @@ def test_broken_logits_are_refused(row: list[Any]) -> None:
     with pytest.raises(InvalidDistribution):
         served_logits(np.array(row), SamplingParams(), Context())
     with pytest.raises(InvalidDistribution):
-        ranked_logits(np.array(row), SamplingParams(), Context())
+        checked_argmax(ranked_logits(np.array(row), SamplingParams(), Context()))
 
 
 def test_masking_everything_is_refused() -> None:

@@ -39,6 +39,7 @@ class BlockTable:
     def __init__(self, pool: PagePool, mover: RowMover) -> None:
         self._pool = pool
         self._mover = mover
+        self._lanes = np.arange(pool.page_size, dtype=np.int64)
         self._pages: list[int] = []
         self._length = 0
         self._num_sealed = 0
@@ -101,10 +102,10 @@ class BlockTable:
         `path` are indices into the span that was written at `start`, from the root down: the
         last emitted token is 0, node n of its proposal is n + 1.
         """
-        assert all(a < b for a, b in pairwise(path)), path
-        assert not path or (path[0] >= 0 and start + path[-1] < self._length), (start, path)
         moves = [(offset, to) for to, offset in enumerate(path) if offset != to]
         if moves:
+            assert all(a < b for a, b in pairwise((-1, *path))), path
+            assert start + path[-1] < self._length, (start, path)
             first, end = start + moves[0][1], start + len(path)
             self._make_private(first, end)
             sources, targets = np.array(moves, dtype=np.int64).T + start
@@ -150,8 +151,7 @@ class BlockTable:
         """The slots of rows 0 … length-1."""
         assert length <= self._length, (length, self._length)
         pages = np.array(self._pages, dtype=np.int64)
-        lanes = np.arange(self._pool.page_size, dtype=np.int64)
-        return (pages[:, None] * self._pool.page_size + lanes).reshape(-1)[:length]
+        return (pages[:, None] * self._pool.page_size + self._lanes).reshape(-1)[:length]
 
     def _make_private(self, first_row: int, end_row: int) -> None:
         """Copies of the shared pages among those of rows first_row … end_row-1."""
@@ -164,7 +164,7 @@ class BlockTable:
         """Put `fresh` in the place of page `idx`, with its rows."""
         page_size = self._pool.page_size
         num_rows = min(page_size, self._length - idx * page_size)
-        lanes = np.arange(num_rows, dtype=np.int64)
+        lanes = self._lanes[:num_rows]
         old, self._pages[idx] = self._pages[idx], fresh
         self._mover.move_rows(old * page_size + lanes, fresh * page_size + lanes)
         self._pool.release([old])

@@ -91,15 +91,16 @@ class Engine:
             self._fail_all(RequestFailed("the step was interrupted; ask again."))
             raise
         took = time.perf_counter() - began
-        for request in self._running():
+        running = self._running()
+        for request in running:
             request.stats.seconds += took
-        return Stepped(rounds, self._end_those_done())
+        return Stepped(rounds, self._end_those_done(running))
 
     def _running(self) -> list[Request]:
         return [self.core.requests[request_id] for request_id in self.core.scheduler.running]
 
-    def _end_those_done(self) -> list[Request]:
-        done = [request for request in self._running() if request.is_over]
+    def _end_those_done(self, running: Sequence[Request]) -> list[Request]:
+        done = [request for request in running if request.is_over]
         for request in done:
             if request.error is not None:
                 request.error = failure(request.error)

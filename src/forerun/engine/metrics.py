@@ -73,7 +73,8 @@ class Metrics:
 
     def _add(self, **counts: int) -> None:
         with self._lock:
-            self._counts.update(counts)
+            for name, num in counts.items():
+                self._counts[name] += num
 
     def snapshot(self) -> dict[str, Any]:
         """Plain numbers: one moment, for programs."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from forerun.engine.page_promises import PagePromises
 from forerun.engine.pool import Pool
@@ -27,32 +27,25 @@ class NextPass:
         self.grants: dict[int, Grant] = {}
         self._target = PagePromises(target)
 
-    def has_page_for_next(self, request: Schedulable) -> bool:
-        return self._target.num_fitting(request.id, request.num_rows, 1) == 1
-
     def grant(self, request: Schedulable, num_tokens: int) -> int:
-        """`num_tokens` known tokens, or as many as there are pages for."""
-        num_tokens = self._target.num_fitting(request.id, request.num_rows, num_tokens)
+        """`num_tokens` known tokens, or as many as there are pages for; 0: nothing is granted."""
         assert 0 < num_tokens <= self.num_tokens, (request.id, num_tokens, self.num_tokens)
-        self._target.promise(request.id, request.num_rows + num_tokens)
-        self.grants[request.id] = Grant(request.id, num_tokens)
-        self.num_tokens -= num_tokens
-        return num_tokens
+        num_granted = self._target.promise(request.id, request.num_rows, num_tokens)
+        if num_granted:
+            self.grants[request.id] = Grant(request.id, num_granted)
+            self.num_tokens -= num_granted
+        return num_granted
 
     def share_guesses(self, running: Sequence[Schedulable], wanted: Mapping[int, int]) -> None:
         """Evenly, and only behind the last known token."""
-        guessing = [r for r in running if r.id in self.grants and num_behind(r) == 1]
-        shares = share_evenly(self.num_tokens, [wanted.get(r.id, 0) for r in guessing])
+        asking = [r for r in running if wanted.get(r.id) and r.id in self.grants]
+        guessing = [r for r in asking if num_behind(r) == 1]
+        shares = share_evenly(self.num_tokens, [wanted[r.id] for r in guessing])
         for request, share in zip(guessing, shares, strict=True):
-            num_guesses = self._target.num_fitting(request.id, request.num_rows + 1, share)
-            if num_guesses > 0:
-                self._grant_guesses(request, num_guesses)
-
-    def _grant_guesses(self, request: Schedulable, num_guesses: int) -> None:
-        grant = replace(self.grants[request.id], num_guesses=num_guesses)
-        self.grants[request.id] = grant
-        self.num_tokens -= num_guesses
-        self._target.promise(request.id, request.num_rows + 1 + num_guesses)
+            num_guesses = self._target.promise(request.id, request.num_rows + 1, share)
+            if num_guesses:
+                self.grants[request.id] = Grant(request.id, 1, num_guesses)
+                self.num_tokens -= num_guesses
 
 
 def num_behind(request: Schedulable) -> int:

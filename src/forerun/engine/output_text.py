@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from forerun.models.text_stream import TextStream
+from forerun.models.text_stream import whole_characters
 from forerun.models.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class TextRules:
+    """How tokens become text, and what ends it."""
+
+    tokenizer: Tokenizer
+    skip_special: bool
+    stops: tuple[str, ...]
+    include_stop: bool
 
 
 @dataclass(frozen=True)
@@ -17,10 +27,9 @@ class OutputText:
     where the caller wants it to.
     """
 
-    stream: TextStream
-    stops: tuple[str, ...]
-    include_stop: bool
+    rules: TextRules
     text: str = ""
+    rest: bytes = b""  # of a character that is not complete
     stop: str | None = None
     num_exempt: int = 0  # characters in which no stop string counts: see `min_tokens`
 
@@ -28,32 +37,31 @@ class OutputText:
     def start(
         cls, tokenizer: Tokenizer, stops: Sequence[str], *, include_stop: bool, skip_special: bool
     ) -> OutputText:
-        return cls(TextStream(tokenizer, skip_special), tuple(stops), include_stop)
+        return cls(TextRules(tokenizer, skip_special, tuple(stops), include_stop))
 
     def push(self, token: int, *, may_stop: bool = True) -> OutputText:
-        stream = self.stream.fork()
-        new = stream.push(token).text
-        if not may_stop:
-            text = self.text + new
-            return replace(self, stream=stream, text=text, num_exempt=len(text))
-        return self._grown(stream, new)
+        rules = self.rules
+        spelled = self.rest + rules.tokenizer.token_bytes(token, rules.skip_special)
+        new, rest = whole_characters(spelled)
+        if may_stop:
+            return self._grown(new, rest)
+        text = self.text + new
+        return OutputText(rules, text, rest, None, len(text))
 
     def finish(self) -> OutputText:
         """The end: a character that was never completed shows as U+FFFD."""
         if self.stop is not None:
             return self
-        stream = self.stream.fork()
-        return self._grown(stream, stream.finish().text)
+        return self._grown(*whole_characters(self.rest, final=True))
 
-    def _grown(self, stream: TextStream, new: str) -> OutputText:
-        text = self.text + new
-        hits = [(text.find(stop, self._search_from(stop)), stop) for stop in self.stops]
+    def _grown(self, new: str, rest: bytes) -> OutputText:
+        text, met = self.text + new, None
+        hits = [(text.find(stop, self._search_from(stop)), stop) for stop in self.rules.stops]
         begun = [(at, stop) for at, stop in hits if at >= 0]
-        if not begun:
-            return replace(self, stream=stream, text=text)
-        at, stop = min(begun)
-        end = at + len(stop) if self.include_stop else at
-        return replace(self, stream=stream, text=text[:end], stop=stop)
+        if begun:
+            at, met = min(begun)
+            text = text[: at + len(met) if self.rules.include_stop else at]
+        return OutputText(self.rules, text, rest, met, self.num_exempt)
 
     def _search_from(self, stop: str) -> int:
         """A stop string that was not there before ends in the new text."""
@@ -64,7 +72,8 @@ class OutputText:
         """Characters that no later token can cut off: all but a stop string's possible start."""
         if self.stop is not None:
             return len(self.text)
-        return len(self.text) - max((_overlap(self.text, stop) for stop in self.stops), default=0)
+        stops = self.rules.stops
+        return len(self.text) - max((_overlap(self.text, stop) for stop in stops), default=0)
 
 
 def _overlap(text: str, stop: str) -> int:

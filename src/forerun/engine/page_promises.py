@@ -15,19 +15,21 @@ class PagePromises:
         self._promised: dict[int, int] = {}
         self._num_promised = 0
 
-    def num_fitting(self, request_id: int, num_rows: int, most: int) -> int:
-        """How many more rows than `num_rows` there are pages for, up to `most`; -1: not even 0."""
-        left = self._pool.num_free - self._num_promised + self._promised.get(request_id, 0)
+    def promise(self, request_id: int, num_rows: int, most: int) -> int:
+        """Pages for up to `most` more rows than `num_rows`, in the place of what it was promised
+        before; returns how many rows. Where not even one fits, nothing changes."""
+        before = self._promised.get(request_id, 0)
+        left = self._pool.num_free - self._num_promised + before
 
         def num_missing(num: int) -> int:
             return self._pool.num_missing(request_id, num_rows + num)
 
-        if num_missing(most) <= left:
-            return most
-        return bisect_right(range(most), left, key=num_missing) - 1
-
-    def promise(self, request_id: int, num_rows: int) -> None:
-        """The pages for `num_rows` rows, in the place of what it was promised before."""
-        self._num_promised -= self._promised.get(request_id, 0)
-        self._promised[request_id] = self._pool.num_missing(request_id, num_rows)
-        self._num_promised += self._promised[request_id]
+        num_fitting, num_pages = most, num_missing(most)
+        if num_pages > left:
+            num_fitting = bisect_right(range(most), left, key=num_missing) - 1
+            if num_fitting < 1:
+                return 0
+            num_pages = num_missing(num_fitting)
+        self._promised[request_id] = num_pages
+        self._num_promised += num_pages - before
+        return num_fitting

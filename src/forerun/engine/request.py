@@ -57,7 +57,7 @@ class Request:
 
     @property
     def context(self) -> Context:
-        return Context(self.prompt, tuple(self.output))
+        return Context(self.prompt, self.output)
 
     @property
     def num_tokens(self) -> int:

@@ -108,21 +108,20 @@ class Scheduler:
                 break
             is_decode = num_behind(request) == 1
             num_tokens = 1 if is_decode else min(num_behind(request), num_prompt_tokens)
-            if num_tokens == 0 or not self._make_room(request, batch, preempted):
+            if num_tokens == 0:
                 continue
-            num_granted = batch.grant(request, num_tokens)
+            while not (num_granted := batch.grant(request, num_tokens)):
+                preempted.append(self._preempt_last())
+                if request.id in preempted:
+                    break
             num_prompt_tokens -= 0 if is_decode else num_granted
         return preempted
 
-    def _make_room(self, request: Schedulable, batch: NextPass, preempted: list[int]) -> bool:
-        """Preempt from the last in rank until `request` has a page for its next row."""
-        while not batch.has_page_for_next(request):
-            victim = self._running.last
-            self._waiting.add(self._leave(victim.id))
-            preempted.append(victim.id)
-            if victim is request:
-                return False
-        return True
+    def _preempt_last(self) -> int:
+        """The last in rank gives up its pages; returns who that is."""
+        victim = self._running.last
+        self._waiting.add(self._leave(victim.id))
+        return victim.id
 
     def _leave(self, request_id: int) -> Ticket:
         ticket = self._running.remove(request_id)
@@ -135,7 +134,9 @@ class Scheduler:
             ticket = self._waiting.remove(self._waiting.first.id)
             self._running.add(ticket)
             self._target.seat(ticket.request.id)
-            batch.grant(ticket.request, min(num_behind(ticket.request), batch.num_tokens))
+            num_tokens = min(num_behind(ticket.request), batch.num_tokens)
+            num_granted = batch.grant(ticket.request, num_tokens)
+            assert num_granted, (ticket.request.id, num_tokens)
             admitted.append(ticket.request.id)
         return admitted
 

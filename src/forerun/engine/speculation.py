@@ -69,7 +69,7 @@ class Speculation:
 
     def commit(self, request: Request, ask: Ask, proposal: Proposal, emitted: Verdict) -> None:
         """Tell every drafter what was emitted, and the one that guessed how far it held."""
-        unheard = replace(emitted, path=())
+        unheard = Verdict((), emitted.tokens, emitted.final)
         guesser = ask.drafter if ask.offered is None else None
         names = list(self.drafters.names_for(request))
         self.drafters.commit(request, {n: emitted if n == guesser else unheard for n in names})

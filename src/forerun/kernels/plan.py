@@ -44,7 +44,7 @@ class PlanRow:
         rows = self.span.start + len(self.span)
         assert len(self.slots) == rows, (len(self.slots), rows)
         assert 0 <= self.num_written < len(self.span), (self.num_written, len(self.span))
-        assert all(idx >= self.num_written for idx in self.span.wanted), self.span.wanted
+        assert min(self.span.wanted, default=rows) >= self.num_written, self.span.wanted
 
     @classmethod
     def of(cls, span: Span, table: SlotTable, num_written: int = 0) -> PlanRow:
@@ -57,6 +57,11 @@ class PlanRow:
     def context(self) -> IntArray:
         """The slots of the committed rows, in logical order."""
         return self.slots[: self.span.start]
+
+    @property
+    def write_slots(self) -> IntArray:
+        """The slots of the tokens that run."""
+        return self.slots[self.span.start + self.num_written :]
 
     def ancestors(self, idx: int) -> IntArray:
         """The slots of token `idx`'s ancestors in the span, from the root down, itself last."""
@@ -71,8 +76,8 @@ class Plan:
     rows: tuple[PlanRow, ...]
 
     def __post_init__(self) -> None:
-        slots = self.write_slots
-        assert len(np.unique(slots)) == len(slots), "two tokens of a pass share a cache slot"
+        slots = self.write_slots.tolist()
+        assert len(set(slots)) == len(slots), "two tokens of a pass share a cache slot"
 
     @classmethod
     def build(cls, pairs: Iterable[tuple[Span, SlotTable]]) -> Plan:
@@ -91,7 +96,7 @@ class Plan:
 
     @cached_property
     def write_slots(self) -> IntArray:
-        return _flat(row.slots[row.span.start + row.num_written :] for row in self.rows)  # [T]
+        return _flat(row.write_slots.tolist() for row in self.rows)  # [T]
 
     @cached_property
     def wanted(self) -> IntArray:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import copy
 from dataclasses import dataclass
 
 from forerun.models.tokenizer import Tokenizer
@@ -30,21 +29,13 @@ class TextStream:
         self._tokenizer = tokenizer
         self._skip_special = skip_special
         self._strip_next = tokenizer.strips_space and not continuing
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._rest = b""  # of a character that is not complete
         self._waiting: list[int] = []
 
     def push(self, token: int) -> Chunk:
         """The text that is certain now; empty while a character is incomplete."""
         self._waiting.append(token)
         return self._emit(self._tokenizer.token_bytes(token, self._skip_special), final=False)
-
-    def fork(self) -> TextStream:
-        """An independent stream in the same state: push to one, and the other stays."""
-        twin = copy.copy(self)
-        twin._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        twin._decoder.setstate(self._decoder.getstate())
-        twin._waiting = list(self._waiting)
-        return twin
 
     def finish(self) -> Chunk:
         """What is left: an incomplete character becomes U+FFFD."""
@@ -54,8 +45,17 @@ class TextStream:
         if self._strip_next and new_bytes:
             self._strip_next = False
             new_bytes = new_bytes.removeprefix(b" ")
-        text = self._decoder.decode(new_bytes, final)
+        text, self._rest = whole_characters(self._rest + new_bytes, final)
         if not text and not final:
             return Chunk("", ())
         tokens, self._waiting = tuple(self._waiting), []
         return Chunk(text, tokens)
+
+
+def whole_characters(spelled: bytes, final: bool = False) -> tuple[str, bytes]:
+    """The text of `spelled`, and the bytes of an incomplete character at its end.
+
+    At the end of a text (`final`) nothing is left: such a character becomes U+FFFD.
+    """
+    text, num_used = codecs.utf_8_decode(spelled, "replace", final)
+    return text, spelled[num_used:]

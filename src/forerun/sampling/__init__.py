@@ -6,6 +6,7 @@ from forerun.sampling.noise import GumbelNoise, Noise, Stream, UniformNoise, fre
 from forerun.sampling.softmax import Logits, Probs, WeightSum, softmax, weight_sum
 from forerun.sampling.transforms import (
     Context,
+    checked_argmax,
     log_probs,
     ranked_logits,
     served_logits,
@@ -21,6 +22,7 @@ __all__ = [
     "Stream",
     "UniformNoise",
     "WeightSum",
+    "checked_argmax",
     "draw",
     "draw_siblings",
     "fresh_seed",

@@ -74,11 +74,18 @@ def ranked_logits(
     eos_token_ids: Sequence[int] = (),
 ) -> FloatArray:
     """Logits [V] of which the largest is what temperature 0 serves: the raw ones, not even
-    copied, where the options leave them alone."""
+    copied, where the options leave them alone. `checked_argmax` refuses broken ones."""
     if params.changes_logits or len(context.output) < params.min_tokens:
         return served_logits(raw_logits, params.before_argmax, context, eos_token_ids)
-    _check(raw_logits)
     return raw_logits
+
+
+def checked_argmax(logits: FloatArray) -> int:
+    """The lowest id among the best. To argmax NaN is the largest, so one look finds that too."""
+    _check_shape(logits)
+    best = int(logits.argmax())
+    _check_top(float(logits[best]))
+    return best
 
 
 def served_probs(
@@ -104,14 +111,22 @@ def log_probs(raw_logits: FloatArray) -> Logits:
 
 def _check(raw_logits: FloatArray) -> float:
     """The largest logit of a row that is fit to be served."""
+    _check_shape(raw_logits)
+    top = float(raw_logits.max())  # NaN propagates
+    _check_top(top)
+    return top
+
+
+def _check_shape(raw_logits: FloatArray) -> None:
     if raw_logits.ndim != 1 or raw_logits.size == 0:
         raise InvalidDistribution(f"logits have shape {raw_logits.shape}; give one row [V].")
-    top = float(raw_logits.max())  # NaN propagates
+
+
+def _check_top(top: float) -> None:
     if not math.isfinite(top):
         raise InvalidDistribution(
             f"the largest logit is {top}; the model's output is broken, check its weights."
         )
-    return top
 
 
 def _max(logits: Logits) -> float:

@@ -46,8 +46,10 @@ class Span:
     @classmethod
     def verification(cls, start: int, last_token: int, proposal: Proposal) -> Span:
         """The last emitted token, then the guesses; with no guesses, a plain decode step."""
-        parents = (ROOT, *(parent + 1 for parent in proposal.tree.parents))
         tokens = (last_token, *proposal.tokens)
+        if proposal.tree.is_chain:
+            return cls.all_wanted(start, tokens)
+        parents = (ROOT, *(parent + 1 for parent in proposal.tree.parents))
         return cls(start, tokens, Tree(parents), tuple(range(len(tokens))))
 
     def __len__(self) -> int:

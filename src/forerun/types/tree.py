@@ -46,7 +46,7 @@ class Tree:
     def depth(self) -> int:
         return max(self.depths, default=0)
 
-    @property
+    @cached_property
     def is_chain(self) -> bool:
         return all(parent == node - 1 for node, parent in enumerate(self.parents))
 

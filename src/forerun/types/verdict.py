@@ -39,7 +39,7 @@ class Verdict:
             final = Origin.RECOVERED
         else:
             final = Origin.BONUS
-        return cls(path, (*proposal.path_tokens(node), int(final_token)), final)
+        return cls(path, (*(proposal.tokens[n] for n in path), int(final_token)), final)
 
     def first(self, num_tokens: int) -> Verdict:
         """The same verdict, ended after `num_tokens` emitted tokens."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-
+from forerun.sampling import checked_argmax
 from forerun.types import FloatArray, Proposal, Verdict
 from forerun.verify.matching import match
 
 
 def greedy(proposal: Proposal, logits_at: Callable[[int], FloatArray]) -> Verdict:
     """Temperature 0 by itself: the lowest id among equals, no noise, no q."""
-    return match(proposal, lambda node: int(np.argmax(logits_at(node))))
+    return match(proposal, lambda node: checked_argmax(logits_at(node)))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,12 +27,13 @@ class RopeTable:
 
     def turns(self, positions: IntArray) -> F32:
         """[T, 2, head_dim / 2]: cos, then sin."""
-        return np.stack([self._turn(int(position)) for position in positions])
+        return np.concatenate([self._turn(position) for position in positions.tolist()])
 
     def _turn(self, position: int) -> F32:
+        """[1, 2, head_dim / 2]"""
         if position not in self._turns:
             angles = position * self._inv_freq
-            self._turns[position] = np.stack((np.cos(angles), np.sin(angles))).astype(np.float32)
+            self._turns[position] = np.array([[np.cos(angles), np.sin(angles)]], np.float32)
         return self._turns[position]
 
 
@@ -48,12 +51,12 @@ class CpuBatch:
         self.write_slots = plan.write_slots.copy()  # [T]
         self.wanted = plan.wanted.copy()  # [R]
         self.turns = rope.turns(plan.positions)  # [T, 2, head_dim / 2]
-        self._slots: list[IntArray] = []  # what the addresses in `keys` point into
+        runs = [run for row in plan.rows for run in _runs(row)]
+        self._slots = np.concatenate([run.slots for run in runs])  # `keys` has addresses in it
         # [T, 2]: where each token's slots lie in logical order, and how many they are
-        self.keys = self._seen(
-            np.array([p for row in plan.rows for p in self._keys(row)], np.int64)
-        )
-        self.max_keys = int(self.keys[:, 1].max())
+        self.keys = self._seen(_keys(runs, self._slots.ctypes.data))
+        longest = max(run.lengths[-1] for run in runs)
+        self.max_keys = min(longest, shape.window or longest)
 
     def check(self, tokens: IntArray) -> None:
         ids = tokens.tolist()  # of a few tokens, a list is looked through faster than an array
@@ -97,19 +100,29 @@ class CpuBatch:
             np.stack((keys[:, 0] + 8 * hidden, keys[:, 1] - hidden), axis=1)
         )
 
-    def _keys(self, row: PlanRow) -> list[tuple[int, int]]:
-        """(address, number) of the key slots of each token that runs.
 
-        In a chain a token's keys are a run of the row's slots from the first on; in a tree each
-        token has a list of its own.
-        """
-        chosen = range(row.num_written, len(row.span))
-        if row.span.tree.is_chain:
-            address = self._held(row.slots)
-            return [(address, row.span.start + idx + 1) for idx in chosen]
-        paths = [np.concatenate((row.context, row.ancestors(idx))) for idx in chosen]
-        return [(self._held(path), len(path)) for path in paths]
+class Run(NamedTuple):
+    """Key slots in logical order; each of one or more tokens sees so many of them."""
 
-    def _held(self, slots: IntArray) -> int:
-        self._slots.append(np.ascontiguousarray(slots, np.int64))
-        return int(self._slots[-1].ctypes.data)
+    slots: IntArray
+    lengths: Sequence[int]
+
+
+def _runs(row: PlanRow) -> list[Run]:
+    """Of the tokens that run: one for all in a chain, where each sees one key more than the token
+    before it; one each in a tree."""
+    chosen = range(row.num_written, len(row.span))
+    if row.span.tree.is_chain:
+        first = row.span.start + 1
+        return [Run(row.slots, range(first + chosen.start, first + chosen.stop))]
+    paths = [np.concatenate((row.context, row.ancestors(idx))) for idx in chosen]
+    return [Run(path, (len(path),)) for path in paths]
+
+
+def _keys(runs: Sequence[Run], address: int) -> IntArray:
+    """(address, number) of each token's key slots, where the runs lie one behind the other."""
+    keys: list[tuple[int, int]] = []
+    for run in runs:
+        keys += [(address, length) for length in run.lengths]
+        address += run.slots.nbytes
+    return np.array(keys, np.int64)

@@ -59,6 +59,7 @@ class Workers:
         self._control = np.zeros(SCRATCHES + num_threads, np.int64)
         self._control[CLOSED] = 1
         self._control[NUM_THREADS] = num_threads
+        self._address: int = self._control.ctypes.data
         self._counters = np.zeros(0, np.int64)
         self._scratch = np.empty((num_threads, 0), np.uint8)
         self._lock = threading.Lock()
@@ -74,20 +75,20 @@ class Workers:
             self._prepare(steps, scratch_bytes)
             for calls in self._calls:
                 calls.put(True)
-            self._run.call(self._control.ctypes.data, 0)
+            self._run.call(self._address, 0)
 
     def _prepare(self, steps: npt.NDArray[np.int64], scratch_bytes: int) -> None:
         assert steps.shape[1] == STEP_FIELDS, steps.shape
         num_counters = len(steps) * COUNTER_BYTES // 8
         if len(self._counters) < num_counters:
             self._counters = np.zeros(num_counters, np.int64)
+            self._control[COUNTERS] = self._counters.ctypes.data
         self._counters[:num_counters] = 0
         if self._scratch.shape[1] < scratch_bytes:
             self._scratch = np.empty((self.num_threads, 2 * scratch_bytes), np.uint8)
             self._control[SCRATCHES:] = [row.ctypes.data for row in self._scratch]
         self._control[STEPS] = steps.ctypes.data
         self._control[NUM_STEPS] = len(steps)
-        self._control[COUNTERS] = self._counters.ctypes.data
 
 
 def _serve(join: Compiled, control: npt.NDArray[np.int64], thread: int, calls: Calls) -> None:
