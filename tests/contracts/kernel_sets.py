@@ -37,10 +37,10 @@ def cpu(num_threads: int, activations: str | None = None) -> KernelSet:
     return KernelSet(kernels, put=kernels.rows, get=np.asarray)
 
 
-INT8 = "cpu-2-int8"  # activations of 8 bits
 KERNEL_SETS: dict[str, Callable[[], KernelSet]] = {
     "reference": lambda: KernelSet(ReferenceKernels(), put=np.copy, get=np.asarray),
     "cpu-1": lambda: cpu(1),
     "cpu-2": lambda: cpu(2),
-    INT8: lambda: cpu(2, "int8"),
 }
+INT8 = "cpu-2-int8"  # activations of 8 bits, which only packed weights meet
+FOR_PACKED = KERNEL_SETS | {INT8: lambda: cpu(2, "int8")}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from forerun.kernels import Plan, PlanRow
 from forerun.models.llama import LlamaModel
 from forerun.types import ROOT, Tree
-from tests.contracts.kernel_sets import INT8, KERNEL_SETS
+from tests.contracts.kernel_sets import FOR_PACKED, INT8, KERNEL_SETS
 from tests.kernels_cpu.packed import MIXED_CONFIG, MixedCheckpoint
 from tests.models_llama.naive import naive_logits
 from tests.models_llama.runs import Logits, all_wanted, chain_logits, extend
@@ -41,7 +41,16 @@ def checkpoint_of(family: str) -> TinyCheckpoint:
 @memoize
 def model_of(kernel_set: str, family: str, poisoned: bool = False) -> LlamaModel:
     checkpoint = Poisoned(FAMILIES[family]) if poisoned else checkpoint_of(family)
-    return LlamaModel.load(checkpoint, KERNEL_SETS[kernel_set]().kernels)
+    return LlamaModel.load(checkpoint, FOR_PACKED[kernel_set]().kernels)
+
+
+def with_every_set(*families: str) -> list[tuple[str, str]]:
+    """(kernel set, family) for all that go together."""
+    return [
+        (name, family)
+        for family in families
+        for name in (FOR_PACKED if family == MIXED else KERNEL_SETS)
+    ]
 
 
 @pytest.fixture(params=KERNEL_SETS)
@@ -49,9 +58,9 @@ def kernel_set(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture(params=[*FAMILIES, MIXED])
-def model(request: pytest.FixtureRequest, kernel_set: str) -> LlamaModel:
-    return model_of(kernel_set, request.param)
+@pytest.fixture(params=with_every_set(*FAMILIES, MIXED), ids=str)
+def model(request: pytest.FixtureRequest) -> LlamaModel:
+    return model_of(*request.param)
 
 
 def tokens_for(tree: Tree, seed: int = 9) -> tuple[int, ...]:
@@ -64,7 +73,7 @@ def path_logits(model: LlamaModel, tree: Tree, tokens: tuple[int, ...], node: in
     return chain_logits(model, (*PROMPT, *chain), chunk_len=1)[-1:]
 
 
-@pytest.mark.parametrize("family", [*FAMILIES, MIXED])
+@pytest.mark.parametrize(("kernel_set", "family"), with_every_set(*FAMILIES, MIXED))
 def test_logits_are_near_float64(kernel_set: str, family: str) -> None:
     """Where packed weights meet 16 or 8 bits of each activation, that many."""
     exact = naive_logits(checkpoint_of(family), PROMPT)
@@ -99,8 +108,7 @@ def trees(draw: st.DrawFn) -> Tree:
     return Tree(tuple(draw(st.integers(ROOT, node - 1)) for node in range(num_nodes)))
 
 
-@pytest.mark.parametrize("family", ["smollm2", MIXED])
-@pytest.mark.parametrize("kernel_set", KERNEL_SETS)
+@pytest.mark.parametrize(("kernel_set", "family"), with_every_set("smollm2", MIXED))
 @settings(max_examples=30, deadline=None, derandomize=True)
 @given(tree=trees(), page_size=st.integers(1, 7), num_written=st.integers(0, 11))
 def test_any_tree_in_one_pass_or_two(
