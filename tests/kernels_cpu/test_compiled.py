@@ -27,6 +27,10 @@ def test_the_cache_folder_is_named_by_sources_and_machine(monkeypatch: pytest.Mo
     here = compiled.cache_folder(Path("x"), host)
     assert here == compiled.cache_folder(Path("x"), host)
     assert here != compiled.cache_folder(Path("x"), wide)
+    for name in ("philox", "Stream"):  # code from other rooms
+        with monkeypatch.context() as patch:
+            patch.setattr(compiled, name, Machine)
+            assert here != compiled.cache_folder(Path("x"), host)
     monkeypatch.setattr("numba.__version__", "another")
     assert here != compiled.cache_folder(Path("x"), host)
 

@@ -81,3 +81,18 @@ def test_extreme_logits(size: float) -> None:
         lowest = np.full(700, -size)
         lowest[:3] = -np.inf
         assert draw(lowest, Noise(seed), 1) == gumbel_argmax(lowest, Noise(seed), 1)
+
+
+@pytest.mark.parametrize(
+    ("position", "token"),
+    [(61681, 8135), (83890, 21853), (141546, 38519), (146775, 30183), (62420, 4107)],
+)
+def test_the_rarest_words(position: int, token: int) -> None:
+    """A first word of all zeros or all ones: once in 2^32, with the largest and least noise."""
+    noise, draw = Noise(0), kernels().gumbel_argmax
+    mine, other = noise.gumbel(position, np.array([token, 7]))
+    assert not -3.1 < mine < 22
+    for nudge in (-1.0, -1e-6, 1e-6, 1.0):
+        logits = np.full(40_000, -np.inf)
+        logits[token], logits[7] = 0.0, mine + nudge - other
+        assert draw(logits, noise, position) == (7 if nudge > 0 else token)

@@ -146,3 +146,47 @@ def test_bounds_on_the_sum_never_show(slack: float) -> None:
             params = SamplingParams(top_p=top_p, temperature=0.8)
             got = served_logits(row, params, Context(), (), wide)
             np.testing.assert_array_equal(got, dense_truncated(row, params))
+
+
+def test_min_p_at_its_edge() -> None:
+    """A logit at numpy's logarithm of min_p, which is not every library's, and its neighbours."""
+    for min_p in np.random.default_rng(5).uniform(0.01, 1, 300):
+        edge = np.log(min_p)
+        row = np.array([0.0, np.nextafter(edge, -9), edge, np.nextafter(edge, 9)])
+        check(np.minimum(row, 0.0), min_p=float(min_p))
+
+
+@pytest.mark.parametrize("offset", [-1e6, 1e4])
+def test_rows_far_from_zero(offset: float) -> None:
+    for seed in range(20):
+        row = np.random.default_rng(seed).normal(offset, 3, 3000)
+        for chosen in ({"top_p": 0.9}, {"top_k": 40}, {"min_p": 0.05}):
+            check(row, **chosen)
+
+
+@pytest.mark.parametrize("temperature", [1.3, 2.0])
+def test_a_nucleus_of_many_tokens_is_sorted_once(
+    temperature: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bounds too wide to decide cost a closer look at the sum, not another order of the row."""
+    row = np.random.default_rng(1).normal(0, 2.5, 20_000).astype(np.float32)
+    params = SamplingParams(top_p=0.95, temperature=temperature)
+    sizes, argsort = [], np.argsort
+
+    def spied(values: FloatArray, **options: Any) -> Any:
+        sizes.append(len(values))
+        return argsort(values, **options)
+
+    def wide(logits: FloatArray, top: float, warmth: float) -> tuple[float, float]:
+        least, most = weight_sum(logits, top, warmth)
+        return least * (1 - 2e-5), most * (1 + 2e-5)
+
+    monkeypatch.setattr(np, "argsort", spied)
+    got = served_logits(row, params, Context(), weight_sum=wide)
+    monkeypatch.undo()
+    np.testing.assert_array_equal(got, dense_truncated(row, params))
+    assert sum(sizes) < 1.1 * len(row)
+
+
+def test_none_of_the_largest() -> None:
+    assert largest(np.arange(1000.0), 0).size == 0

@@ -14,6 +14,14 @@ def test_defaults_are_plain_sampling() -> None:
     assert params.acceptance is Acceptance.COUPLED
 
 
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64, int])
+def test_numbers_of_any_kind_become_floats(kind: type) -> None:
+    """One narrow number would make all that is computed with it narrow."""
+    names = ("temperature", "top_p", "min_p", "repetition_penalty", "lenience")
+    params = SamplingParams.from_dict({"acceptance": "lenient"} | {name: kind(1) for name in names})
+    assert {type(getattr(params, name)) for name in names} == {float}
+
+
 def test_callers_habits_are_met() -> None:
     assert SamplingParams.from_dict({"temperature": np.float32(0.5)}).temperature == 0.5
     params = SamplingParams.from_dict(

@@ -14,6 +14,8 @@ _COLUMN_LEN: Final = 64
 
 def largest(values: npt.NDArray[np.floating[Any]], count: int) -> IntArray:
     """The ids of the `count` largest, best first; among equals the lowest id is first."""
+    if count <= 0:
+        return np.empty(0, np.int64)
     ids = np.flatnonzero(values >= largest_bound(values, count))
     order = np.argsort(-values[ids], kind="stable")[:count]
     return ids[order]

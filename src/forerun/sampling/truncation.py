@@ -15,12 +15,13 @@ import numpy as np
 
 from forerun.sampling.largest import largest_bound
 from forerun.sampling.softmax import Logits, WeightSum, softmax
+from forerun.sampling.softmax import weight_sum as closest_weight_sum
 from forerun.types import FloatArray, IntArray, SamplingParams
 
 # Nats under the best token, down to which tokens are looked at, then sorted: the first that
 # reaches far enough is taken.
 _DEPTHS: Final = (9.0, 14.0)
-_SORTED: Final = (5.0, 8.0, 11.0, math.inf)
+_SORTED: Final = (5.0, 8.0, 11.0, math.inf)  # depths
 _SLACK: Final = 1e-9  # more than float64 sums and quotients of a row are off by rounding
 
 
@@ -33,7 +34,7 @@ def truncated(
 ) -> Logits:
     """(logits − top) / temperature [V] of what is kept, −inf elsewhere; `top` is the largest."""
     row = _Row(logits, top, params.temperature)
-    least = math.log(params.min_p) if params.min_p else -math.inf
+    least = float(np.log(params.min_p)) if params.min_p else -math.inf
     kept = _first_step(row, params, least, weight_sum)
     if params.top_k and params.top_p < 1:
         kept = kept.only(_nucleus(kept.logits, params.top_p))
@@ -100,12 +101,14 @@ def _top_k(logits: Logits, k: int) -> IntArray:
 
 def _top_p(row: _Row, top_p: float, weight_sum: WeightSum) -> _Kept:
     """The nucleus of a row, by bounds on its sum of weights where these decide."""
-    least, most = weight_sum(row.logits, row.top, row.temperature)
-    least, most = top_p * least * (1 - _SLACK), top_p * most * (1 + _SLACK)
+    bounds = _bounds(row, top_p, weight_sum)
     for depth in _DEPTHS:
         kept = row.within(depth)
-        order, reached = _ranked(kept.logits, np.exp(kept.logits), most)
-        fewest, last = np.searchsorted(reached, (least, most))
+        order, reached = _ranked(kept.logits, np.exp(kept.logits), bounds[1])
+        fewest, last = np.searchsorted(reached, bounds)
+        if fewest != last:
+            bounds = _bounds(row, top_p, closest_weight_sum)
+            fewest, last = np.searchsorted(reached, bounds)
         if last == len(order) or kept.logits[order[last]] < -depth:
             continue  # a deeper token may come before
         if fewest == last:
@@ -113,6 +116,12 @@ def _top_p(row: _Row, top_p: float, weight_sum: WeightSum) -> _Kept:
         break
     kept = row.reaching(-math.inf)
     return kept.only(_nucleus(kept.logits, top_p))
+
+
+def _bounds(row: _Row, top_p: float, weight_sum: WeightSum) -> tuple[float, float]:
+    """On what the weights of the nucleus must reach."""
+    least, most = weight_sum(row.logits, row.top, row.temperature)
+    return top_p * least * (1 - _SLACK), top_p * most * (1 + _SLACK)
 
 
 def _nucleus(logits: Logits, top_p: float) -> IntArray:
@@ -125,6 +134,8 @@ def _ranked(logits: Logits, weights: Logits, needed: float) -> tuple[IntArray, L
     """The best first, ties by id, with what they add up to; enough for `needed` if all are."""
     for depth in _SORTED:
         likely = np.flatnonzero(logits >= -depth)
+        if depth < math.inf and weights[likely].sum() < needed:
+            continue
         order = likely[np.argsort(-logits[likely], kind="stable")]
         reached = np.cumsum(weights[order])
         if reached[-1] >= needed:

@@ -13,6 +13,10 @@ import numpy as np
 
 from forerun.errors import InvalidOption, unknown_name
 
+_REALS: Final = (
+    *("temperature", "top_p", "min_p", "lenience"),
+    *("repetition_penalty", "presence_penalty", "frequency_penalty"),
+)
 MAX_N: Final = 128  # answers per prompt, as in OpenAI's API
 
 
@@ -59,10 +63,16 @@ class SamplingParams:
         self._check_law()
         self._check_lengths()
         self._check_acceptance()
+        self._widen()
+
+    def _widen(self) -> None:
+        """Numbers of numpy's narrow kinds would narrow all that is computed with them."""
+        for name in _REALS:
+            object.__setattr__(self, name, float(getattr(self, name)))
 
     def _normalise(self) -> None:
         """Accept the habits of callers: one stop string, lists, string keys from JSON, top_k -1."""
-        put = object.__setattr__  # the only place where a frozen value is completed
+        put = object.__setattr__  # a frozen value is completed
         stop: Any = self.stop
         try:
             put(self, "stop", (stop,) if isinstance(stop, str) else tuple(stop or ()))

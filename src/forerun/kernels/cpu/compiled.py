@@ -2,7 +2,7 @@
 
 Numba's own cache looks at the file of the function alone and misses edits in what it calls. Here
 the directory is named by a hash of all that could change the machine code: every source file of
-this package, that of `philox`, the versions of Numba, llvmlite and Python, and the processor.
+this package, those of the noise, the versions of Numba, llvmlite and Python, and the processor.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from numba.core.registry import cpu_target
 from forerun.errors import CannotCompile
 from forerun.kernels.cpu.kept_code import KeptCode
 from forerun.kernels.cpu.lanes import Machine
+from forerun.sampling.noise import Stream
 from forerun.sampling.philox import philox
 
 _OPTIONS: Final = {"nopython": True, "boundscheck": False, "error_model": "numpy"}
@@ -75,7 +76,8 @@ def cache_folder(cache_dir: Path, machine: Machine) -> Path:
     """Where this version of the kernels is kept for this processor."""
     digest = hashlib.sha256()
     sources = sorted(Path(__file__).parent.glob("*.py"))
-    for path in (*sources, Path(inspect.getfile(philox))):
+    noise = (Path(inspect.getfile(source)) for source in (philox, Stream))
+    for path in (*sources, *noise):
         digest.update(path.read_bytes())
     versions = (numba.__version__, llvmlite.__version__, sys.version)
     processor = cpu_target.target_context.codegen().magic_tuple()  # or what NUMBA_CPU_NAME says

@@ -106,6 +106,7 @@ class CoupledDraw:
 
     def gumbel_argmax(self, logits: Logits, noise: Noise, position: int) -> int:
         """What `sampling.gumbel_argmax` returns."""
+        assert 0 <= position < 1 << 32, position  # a counter word
         values = np.ascontiguousarray(logits, np.float64)
         words, out = np.empty(RUN_LEN, np.uint32), np.empty(len(values) + 1, np.int64)
         key = noise.key - (noise.key >> 63 << 64)  # the same 64 bits, signed

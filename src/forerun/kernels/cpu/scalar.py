@@ -9,7 +9,8 @@ from forerun.kernels.cpu.native import bits_of_float, float_of_bits, fma
 _LOG2_E = float32(1.4426950408889634)
 _LN2_HIGH = float32(0.693359375)  # few bits, so that n · _LN2_HIGH is exact
 _LN2_LOW = float32(-2.12194440e-4)
-_ROUND = float32(12582912.0)  # 1.5 · 2^23: adding it leaves the nearest integer in the low bits
+ROUND = 12582912.0  # 1.5 · 2^23: adding it leaves the nearest integer in the low bits
+_ROUND = float32(ROUND)
 _ROUND_BITS = int32(0x4B400000)
 _LOWEST, _HIGHEST = float32(-87.0), float32(88.0)
 

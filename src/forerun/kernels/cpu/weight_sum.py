@@ -13,7 +13,7 @@ from forerun.kernels.cpu.lanes import F32, GROUP_LEN, I32, Emitter, Machine, Val
 from forerun.kernels.cpu.library import Library
 from forerun.kernels.cpu.loops import loop
 from forerun.kernels.cpu.native import doubles, floats
-from forerun.kernels.cpu.scalar import exp32
+from forerun.kernels.cpu.scalar import ROUND, exp32
 from forerun.sampling.softmax import weight_sum
 from forerun.types import FloatArray
 
@@ -26,7 +26,6 @@ _SLACK: Final = 2e-5
 _TEMPERATURES: Final = 1e-6, 1e6  # beyond them, float32 knows no such exponents
 _HOST: Final = Machine.host()
 _LOWEST: Final = -80.0  # e^-80 is all that is left under it
-_ROUND: Final = 12582912.0  # 1.5 · 2^23: adding it leaves the nearest integer in the low bits
 
 
 @emitted(float32, int64, int64, float32, float32)
@@ -39,13 +38,13 @@ def _group_sum(b: Any, address: Value, num_groups: Value, top: Value, factor: Va
         group = e.load(b.add(address, b.mul(idx, i64(4 * GROUP_LEN))), tops.type)
         x = b.fmul(b.fsub(group, tops), factors)
         x = b.select(b.fcmp_ordered(">", x, _all(_LOWEST)), x, _all(_LOWEST))
-        shifted = e.fma(x, _all(1 / math.log(2)), _all(_ROUND))
-        rest = e.fma(b.fsub(shifted, _all(_ROUND)), _all(-math.log(2)), x)
+        shifted = e.fma(x, _all(1 / math.log(2)), _all(ROUND))
+        rest = e.fma(b.fsub(shifted, _all(ROUND)), _all(-math.log(2)), x)
         weight = _all(1 / math.factorial(6))
         for power in range(5, -1, -1):
             weight = e.fma(weight, rest, _all(1 / math.factorial(power)))
         lanes = constant(I32, [23] * GROUP_LEN)
-        exponent = b.shl(b.bitcast(shifted, lanes.type), lanes)  # what _ROUND holds is shifted out
+        exponent = b.shl(b.bitcast(shifted, lanes.type), lanes)  # what ROUND holds is shifted out
         scaled = b.add(b.bitcast(weight, lanes.type), exponent)
         return [b.fadd(sums[0], b.bitcast(scaled, group.type))]
 
