@@ -16,15 +16,15 @@ def looks(lookout: Lookout, num_rounds: int, gain: float) -> list[bool]:
     return due
 
 
-def test_every_round_at_first_and_every_fourth_in_the_end() -> None:
-    due = looks(Lookout(), 100, gain=0.0)
-    assert all(due[:4])
-    assert sum(due[-40:]) == 10
-
-
-def test_never_more_than_three_rounds_are_missed() -> None:
+def test_every_round_at_first_and_every_eighth_in_the_end() -> None:
     due = looks(Lookout(), 300, gain=0.0)
-    assert "FFFF" not in "".join("T" if look else "F" for look in due)
+    assert all(due[:4])
+    assert sum(due[-40:]) == 5
+
+
+def test_never_more_than_seven_rounds_are_missed() -> None:
+    due = looks(Lookout(), 300, gain=0.0)
+    assert "FFFFFFFF" not in "".join("T" if look else "F" for look in due)
 
 
 def test_what_pays_is_followed() -> None:

@@ -7,7 +7,7 @@ from typing import Final
 
 # Tokens whose time may be looked away before a round is skipped, then as many again before two are.
 _PATIENCE: Final = 0.1
-_MAX_PAUSE: Final = 3  # rounds
+_MAX_PAUSE: Final = 7  # rounds
 
 
 @dataclass
@@ -22,11 +22,11 @@ class _Watch:
 
 
 class Lookout:
-    """Every round at first, and every fourth where nothing has paid for long.
+    """Every round at first, and every eighth where nothing has paid for long.
 
     Asking takes time, which a large model does not feel and a small one does: in a text that
     hardly repeats itself, guesses would not pay for it. What comes in between is found at most
-    three rounds late.
+    seven rounds late.
     """
 
     def __init__(self) -> None:
