@@ -8,7 +8,7 @@ from typing import Any, Final
 _OPTIONS: Final = ("quantization", "activations")
 
 
-def rounding(settings: Mapping[str, Any]) -> str:
+def rounding_words(settings: Mapping[str, Any]) -> str:
     """For titles: like ", activations int8"; nothing where nothing was."""
     asked = [f", {name} {settings[name]}" for name in _OPTIONS if settings.get(name) is not None]
     return "".join(asked)

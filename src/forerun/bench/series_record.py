@@ -9,7 +9,7 @@ from typing import Final
 
 from forerun.bench.record import InvalidRecord, read_json
 from forerun.bench.record_shape import VERDICTS, misfit
-from forerun.bench.rounding import rounding
+from forerun.bench.rounding import rounding_words
 from forerun.bench.verdicts import Outcome
 
 _SERIES: Final = {
@@ -38,6 +38,6 @@ def read_series(path: Path) -> SeriesRecord | None:
     unfinished = "" if values["is_complete"] else " (interrupted)"
     return SeriesRecord(
         f"{values['measured']}: {values['model'].get('name')} on "
-        f"{values['machine'].get('cpu')}{rounding(values['settings'])}{unfinished}",
+        f"{values['machine'].get('cpu')}{rounding_words(values['settings'])}{unfinished}",
         [Outcome(v["requirement"], v["found"], v["passed"]) for v in values["verdicts"]],
     )

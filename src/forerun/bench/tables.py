@@ -14,7 +14,7 @@ from forerun.bench.contenders import PLAIN
 from forerun.bench.prediction import TOLERANCE
 from forerun.bench.record import Record
 from forerun.bench.remark import Remark
-from forerun.bench.rounding import rounding
+from forerun.bench.rounding import rounding_words
 from forerun.bench.sheet import Sheet
 from forerun.bench.verdicts import Outcome
 
@@ -46,7 +46,7 @@ def print_record(console: Console, record: Record) -> None:
 def _sheet(record: Record) -> Sheet:
     unfinished = "" if record.is_complete else " (interrupted)"
     where = f"{record.model.get('name')} on {record.machine.get('cpu')}"
-    title = f"{where}{rounding(record.settings)}{unfinished}"
+    title = f"{where}{rounding_words(record.settings)}{unfinished}"
     before = [None, *(cell.workload for cell in record.cells)]
     rows = [
         [*_row(cell, is_first=cell.workload != last)]
