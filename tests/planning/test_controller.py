@@ -196,7 +196,7 @@ def test_a_request_may_allow_fewer_branches(is_adaptive: bool) -> None:
 def test_why_nothing_is_guessed(standing: Standing, reason: Reason) -> None:
     choice = _controller().plan([standing])[0]
     assert (choice.depth, choice.reason) == (0, reason)
-    assert str(choice).startswith(f"{reason}, 1.00 tokens expected in ")
+    assert str(choice) == reason
 
 
 def test_not_adaptive_means_the_first_drafter_that_speaks_to_the_full_depth() -> None:

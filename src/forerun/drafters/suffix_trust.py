@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
-# Context lengths up to 1, 2, 4, 8, 16, and more.
-_LENGTHS: Final = (1, 2, 4, 8, 16)
-
-
-class _Class(NamedTuple):
-    """Contexts that are judged together."""
-
-    is_copying: bool  # the output repeats the text just now
-    is_unanimous: bool  # the same token followed every time
-
-
-# By class and length: how often the best follower came next, measured on code edits, repeated
-# passages, quotes and free text. A short context says much more while the output is copying.
-_PRIOR: Final[Mapping[_Class, tuple[float, ...]]] = {
-    _Class(False, False): (0.12, 0.15, 0.25, 0.25, 0.25, 0.25),
-    _Class(False, True): (0.27, 0.47, 0.57, 0.68, 0.78, 0.85),
-    _Class(True, False): (0.10, 0.12, 0.20, 0.30, 0.30, 0.30),
-    _Class(True, True): (0.85, 0.95, 0.95, 0.90, 0.94, 0.98),
-}
+# How often the best follower came next, measured on code edits, repeated passages, quotes and
+# free text, for context lengths up to 1, 2, 4, 8, 16 and more. A short context says much more
+# while the output is copying.
+_PRIOR: Final = (
+    *(0.12, 0.15, 0.25, 0.25, 0.25, 0.25),
+    *(0.27, 0.47, 0.57, 0.68, 0.78, 0.85),  # unanimous: the same token followed every time
+    *(0.10, 0.12, 0.20, 0.30, 0.30, 0.30),  # copying: the output repeats the text just now
+    *(0.85, 0.95, 0.95, 0.90, 0.94, 0.98),  # both
+)
+_UNANIMOUS: Final = 6
+_COPYING: Final = 12
+_LONGEST: Final = 5
 _PRIOR_WEIGHT: Final = 8.0  # observations that the prior counts for
 _DECAY: Final = 0.95  # of a class's older observations with each new one
 _RUN_DECAY: Final = 0.85  # of the recent share of hits with each token
@@ -40,21 +31,27 @@ class Trust:
     """
 
     def __init__(self) -> None:
-        self._hits = {key: [c * _PRIOR_WEIGHT for c in row] for key, row in _PRIOR.items()}
-        self._trials = {key: [_PRIOR_WEIGHT] * len(row) for key, row in _PRIOR.items()}
+        self._hits = [chance * _PRIOR_WEIGHT for chance in _PRIOR]
+        self._trials = [_PRIOR_WEIGHT] * len(_PRIOR)
         self._run = _FIRST_RUN  # the share of recent tokens that were foretold
 
     def chance(self, length: int, is_unanimous: bool, num_held: int = 0) -> float:
         """After `num_held` guesses that are taken to have held."""
-        run = 1 - (1 - self._run) * _RUN_DECAY**num_held
-        key, idx = _Class(run >= _COPYING_FROM, is_unanimous), bisect_left(_LENGTHS, length)
-        return self._hits[key][idx] / self._trials[key][idx]
+        idx = _kind(length, is_unanimous, 1 - (1 - self._run) * _RUN_DECAY**num_held)
+        return self._hits[idx] / self._trials[idx]
 
     def observe(self, length: int, is_unanimous: bool, is_hit: bool) -> None:
         """A context of length 0 foretold nothing."""
         if length:
-            key = _Class(self._run >= _COPYING_FROM, is_unanimous)
-            idx = bisect_left(_LENGTHS, length)
-            self._hits[key][idx] = self._hits[key][idx] * _DECAY + is_hit
-            self._trials[key][idx] = self._trials[key][idx] * _DECAY + 1
+            idx = _kind(length, is_unanimous, self._run)
+            self._hits[idx] = self._hits[idx] * _DECAY + is_hit
+            self._trials[idx] = self._trials[idx] * _DECAY + 1
         self._run = self._run * _RUN_DECAY + is_hit * (1 - _RUN_DECAY)
+
+
+def _kind(length: int, is_unanimous: bool, run: float) -> int:
+    """Contexts that are judged together have one number, into `_PRIOR`."""
+    kind = min(_LONGEST, (length - 1).bit_length())
+    if is_unanimous:
+        kind += _UNANIMOUS
+    return kind + _COPYING if run >= _COPYING_FROM else kind

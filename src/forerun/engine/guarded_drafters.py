@@ -80,12 +80,15 @@ class GuardedDrafters:
             for request, budget, answer in zip(requests, budgets, answers, strict=True)
         ]
 
-    def commit(self, request: Request, verdicts: Mapping[str, Verdict]) -> None:
-        """`verdicts` by drafter: what was emitted, and how far its own guesses held."""
-        for name in self.names_for(request):
-            self.attempt(
-                name, request, partial(self.drafters[name].commit, request, verdicts[name])
-            )
+    def commit(self, request: Request, guesser: str | None, emitted: Verdict) -> bool:
+        """All hear what was emitted, and `guesser` how far its guesses held; False if nobody may
+        guess for the request."""
+        unheard = Verdict((), emitted.tokens, emitted.final) if emitted.path else emitted
+        names = list(self.names_for(request))
+        for name in names:
+            verdict = emitted if name == guesser else unheard
+            self.attempt(name, request, partial(self.drafters[name].commit, request, verdict))
+        return bool(names)
 
     def end(self, request: Request) -> None:
         """Forgotten by all that may ever have heard of it."""

@@ -13,12 +13,12 @@ _MAX_PAUSE: Final = 7  # rounds
 @dataclass
 class _Watch:
     credit: float = _PATIENCE  # tokens that may be spent on looking
-    num_skipped: int = 0
+    num_to_skip: int = 0  # rounds before the next look
 
-    @property
-    def pause(self) -> int:
-        """Rounds to skip before the next look."""
-        return 0 if self.credit > 0 else min(_MAX_PAUSE, 1 + int(-self.credit / _PATIENCE))
+    def spend(self, cost: float) -> None:
+        self.credit -= cost
+        if self.credit <= 0:
+            self.num_to_skip = min(_MAX_PAUSE, 1 + int(-self.credit / _PATIENCE))
 
 
 class Lookout:
@@ -34,21 +34,20 @@ class Lookout:
 
     def is_due(self, request: int) -> bool:
         """Whether to look this round; a round that is not due counts as skipped."""
-        watch = self._watches.setdefault(request, _Watch())
-        if watch.num_skipped < watch.pause:
-            watch.num_skipped += 1
-            return False
-        watch.num_skipped = 0
-        return True
+        watch = self._watches.get(request)
+        if watch is None or watch.num_to_skip == 0:
+            return True
+        watch.num_to_skip -= 1
+        return False
 
     def looked(self, request: int, gain: float, cost: float) -> None:
         """A look found guesses that are expected to bring `gain` tokens more than they take; in
         the time of the look itself, plain decoding would have brought `cost` tokens."""
-        watch = self._watches[request]
+        watch = self._watches.setdefault(request, _Watch())
         if gain > cost:
             watch.credit = min(_PATIENCE, max(0.0, watch.credit) + gain)
         else:
-            watch.credit -= cost
+            watch.spend(cost)
 
     def end(self, request: int) -> None:
         self._watches.pop(request, None)

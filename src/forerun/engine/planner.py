@@ -13,7 +13,7 @@ from forerun.drafters import Budget
 from forerun.engine.guarded_drafters import GuardedDrafters
 from forerun.engine.lookout import Lookout
 from forerun.engine.request import Request
-from forerun.planning.choice import Candidate, Choice, Company, Reason, Standing
+from forerun.planning.choice import NOT_LOOKED, Candidate, Choice, Company, Reason, Standing
 from forerun.planning.controller import Controller
 from forerun.types import ROOT, Proposal, Verdict
 
@@ -57,7 +57,8 @@ class Ask:
 
 
 NO_ASK: Final = Ask()
-_NOT_LOOKED: Final = Ask(choice=Choice(None, 0, 1, 0.0, 0.0, Reason.NOT_LOOKED))  # shared: free
+_NOT_LOOKED: Final = Ask(choice=NOT_LOOKED)  # shared: free
+_UNWEIGHED: Final = (Reason.SILENT, Reason.NO_ROOM)
 
 
 class Planner(Protocol):
@@ -137,12 +138,12 @@ class Adaptive:
         self._ceiling = budget
         self._lookout = Lookout()
         self._seconds = 0.0  # of this step's pass and drafters
-        self._is_looking = False
+        self._is_watching = False
 
     def plan(self, requests: Sequence[Request], company: Company) -> list[Ask]:
         self._seconds = 0.0
         due = [request for request in requests if self._lookout.is_due(request.id)]
-        self._is_looking = bool(due)
+        self._is_watching = False
         if not due:
             return [_NOT_LOOKED] * len(requests)
         began = time.perf_counter()
@@ -153,6 +154,9 @@ class Adaptive:
         for request_id, ask in asks.items():
             if ask.choice and ask.choice.reason is not Reason.BASELINE:
                 self._lookout.looked(request_id, ask.choice.gain, cost)
+        self._is_watching = self._controller.is_plain_pass_due or any(
+            ask.choice and ask.choice.reason not in _UNWEIGHED for ask in asks.values()
+        )
         return [asks.get(request.id, _NOT_LOOKED) for request in requests]
 
     def _look(self, requests: Sequence[Request], company: Company) -> list[Ask]:
@@ -195,22 +199,24 @@ class Adaptive:
         return offers
 
     def observe_draft(self, drafter: str, proposals: Sequence[Proposal], seconds: float) -> None:
-        sizes = Counter(chain.from_iterable(proposal.tree.depths for proposal in proposals))
-        level_sizes = [sizes[depth] for depth in range(1, len(sizes) + 1)]
+        level_sizes: list[int] = []
+        if any(map(len, proposals)):
+            sizes = Counter(chain.from_iterable(proposal.tree.depths for proposal in proposals))
+            level_sizes = [sizes[depth] for depth in range(1, len(sizes) + 1)]
         self._seconds += seconds
         if level_sizes or drafter in self._drafters.offering:  # else it only read known text
             self._controller.observe_draft(drafter, len(proposals), level_sizes, seconds)
 
     def observe_pass(self, num_tokens: int, num_requests: int, seconds: float) -> None:
-        """Rounds that nobody looks at are to take no time of ours."""
-        if self._is_looking:
+        """Rounds that nobody weighed are to take no time of ours."""
+        if self._is_watching:
             self._seconds += seconds
             self._controller.observe_pass(num_tokens, num_requests, seconds)
 
     def observe_step(self, num_requests: int, num_guesses: int, seconds: float) -> None:
-        if self._is_looking:
+        if self._is_watching:
             self._controller.observe_rest(num_requests, num_guesses, seconds - self._seconds)
-            self._is_looking = False
+            self._is_watching = False
 
     def observe_round(
         self, request: Request, ask: Ask, proposal: Proposal, emitted: Verdict
@@ -242,12 +248,13 @@ def room(request: Request) -> int:
 
 def budget_for(request: Request, ceiling: Budget) -> Budget:
     """The engine's ceiling, or less: what the request allows, and what its answer has room for."""
-    own = request.options.speculation
-    depths = [ceiling.depth, room(request)]
+    own, depth = request.options.speculation, min(ceiling.depth, room(request))
     if own.num_speculative_tokens is not None:
-        depths.append(own.num_speculative_tokens)
+        depth = min(depth, own.num_speculative_tokens)
     num_branches = min(ceiling.num_branches, own.num_branches or ceiling.num_branches)
-    return Budget(min(depths), num_branches)
+    if (depth, num_branches) == (ceiling.depth, ceiling.num_branches):
+        return ceiling
+    return Budget(depth, num_branches)
 
 
 def _ask(choice: Choice, offer: Proposal | None) -> Ask:

@@ -38,20 +38,22 @@ class Speculation:
     def plan(self, requests: Sequence[Request], company: Company) -> list[Ask]:
         """What each request spends; nothing where nobody may guess."""
         able = [request for request in requests if any(self.drafters.names_for(request))]
-        company = company.with_idle(len(requests) - len(able))
-        asks = self._plan(able, company) if able else []
-        if self.drafters.num_parts > 1:
-            asks = [replace(ask, num_parts=self.drafters.num_parts) for ask in asks]
+        if len(able) == len(requests):
+            return self._plan(able, company) if able else []
+        asks = self._plan(able, company.with_idle(len(requests) - len(able))) if able else []
         found = dict(zip((request.id for request in able), asks, strict=True))
         return [found.get(request.id, NO_ASK) for request in requests]
 
     def _plan(self, requests: Sequence[Request], company: Company) -> list[Ask]:
         try:
-            return self.planner.plan(requests, company)
+            asks = self.planner.plan(requests, company)
         except Exception as error:
             for request in requests:
                 self.drafters.give_up(_PLANNER, request, error)
             return [NO_ASK for _ in requests]
+        if self.drafters.num_parts > 1:
+            return [replace(ask, num_parts=self.drafters.num_parts) for ask in asks]
+        return asks
 
     def propose(self, requests: Sequence[Request], asks: Sequence[Ask]) -> list[Proposal]:
         """One proposal per request; drafters are asked once for all who chose them."""
@@ -69,11 +71,8 @@ class Speculation:
 
     def commit(self, request: Request, ask: Ask, proposal: Proposal, emitted: Verdict) -> None:
         """Tell every drafter what was emitted, and the one that guessed how far it held."""
-        unheard = Verdict((), emitted.tokens, emitted.final)
         guesser = ask.drafter if ask.offered is None else None
-        names = list(self.drafters.names_for(request))
-        self.drafters.commit(request, {n: emitted if n == guesser else unheard for n in names})
-        if names:
+        if self.drafters.commit(request, guesser, emitted):
             observe = partial(self.planner.observe_round, request, ask, proposal, emitted)
             self.drafters.attempt(_PLANNER, request, observe)
 

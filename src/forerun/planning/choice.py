@@ -39,6 +39,10 @@ class Standing(NamedTuple):
     candidates: tuple[Candidate, ...]
     max_branches: int | None = None  # fewer than the user's limit, where the request says so
 
+    @property
+    def may_guess(self) -> bool:
+        return self.max_depth > 0 and any(c.num_offered != 0 for c in self.candidates)
+
 
 class Company(NamedTuple):
     """Who else is in the pass, whatever is chosen."""
@@ -77,3 +81,9 @@ class Choice(NamedTuple):
             return self.words
         milliseconds = self.expected_seconds * 1e3
         return f"{self.words}, {self.expected_tokens:.2f} tokens expected in {milliseconds:.1f} ms"
+
+
+# Choices that nobody weighed.
+SILENT: Final = Choice(None, 0, 1, 0.0, 0.0, Reason.SILENT)
+NO_ROOM: Final = Choice(None, 0, 1, 0.0, 0.0, Reason.NO_ROOM)
+NOT_LOOKED: Final = Choice(None, 0, 1, 0.0, 0.0, Reason.NOT_LOOKED)

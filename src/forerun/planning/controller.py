@@ -21,11 +21,11 @@ from typing import Final
 
 from forerun.planning.allocation import PLAIN, Allocation, Allocator, Line, Share, replaced
 from forerun.planning.beliefs import Beliefs
-from forerun.planning.choice import ALONE, Choice, Company, Reason, Standing
+from forerun.planning.choice import ALONE, NO_ROOM, SILENT, Choice, Company, Reason, Standing
 from forerun.planning.cost_model import CostModel
 from forerun.planning.probing import Allowance, BaselineClock, Probe, find_probe
 
-_CHEAP: Final = 0.02  # of a plain pass: what asking may cost and still be done every round
+_CHEAP: Final = 0.05  # of a plain pass: what asking may cost and still be done at every look
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,24 @@ class Controller:
         self.beliefs.offer(request, drafter, branches, words)
 
     def plan(self, standings: Sequence[Standing], company: Company = ALONE) -> list[Choice]:
-        """One choice per standing."""
+        """One choice per standing; those who cannot guess this round are company for the rest."""
+        for standing in standings:
+            self._begin_round(standing)
+        able = [standing for standing in standings if standing.may_guess]
+        if len(able) == len(standings):
+            return self._plan(able, company)
+        found = {}
+        if able:
+            choices = self._plan(able, company.with_idle(len(standings) - len(able)))
+            found = dict(zip((standing.request for standing in able), choices, strict=True))
+        return [found.get(standing.request) or _idle(standing) for standing in standings]
+
+    def _begin_round(self, standing: Standing) -> None:
+        self._choices.pop(standing.request, None)
+        for candidate in standing.candidates:
+            self.beliefs.of(standing.request, candidate.drafter).begin_round()
+
+    def _plan(self, standings: Sequence[Standing], company: Company) -> list[Choice]:
         allocator = Allocator(self.costs, len(standings), company)
         least = allocator.least_gain if self._limits.is_adaptive else 0.0
         lines = [self._lines(standing, least) for standing in standings]
@@ -91,9 +108,14 @@ class Controller:
         self._buy_probe(probe, standings[probe.idx].request, 1 / best.rate)
         return self._chosen(standings, allocator, probing, Reason.PAYS, probe.idx)
 
+    @property
+    def is_plain_pass_due(self) -> bool:
+        """Whether it has been long since a pass without guesses was observed."""
+        return self._baseline.is_due
+
     def _is_baseline_due(self, company: Company) -> bool:
         is_plain = company.num_prompt_tokens == 0
-        return is_plain and self._baseline.is_due and not self.allowance.is_in_debt
+        return is_plain and self.is_plain_pass_due and not self.allowance.is_in_debt
 
     def plain_tokens_in(self, seconds: float, num_requests: int) -> float:
         """What plain decoding of so many requests brings in this time."""
@@ -156,7 +178,6 @@ class Controller:
         for candidate in standing.candidates:
             name, offered = candidate.drafter, candidate.num_offered
             estimate = self.beliefs.of(standing.request, name)
-            estimate.begin_round()
             depth = room if offered is None else min(room, offered)
             if depth < 1:
                 continue
@@ -207,7 +228,7 @@ class Controller:
         choices = []
         for idx, (standing, share) in enumerate(zip(standings, allocation.shares, strict=True)):
             line = share.line
-            why = reason if line or reason is Reason.BASELINE else _why_plain(standing)
+            why = reason if line or reason is Reason.BASELINE else Reason.NOTHING_PAYS
             choice = Choice(
                 line.drafter if line else None,
                 share.depth,
@@ -222,9 +243,5 @@ class Controller:
         return choices
 
 
-def _why_plain(standing: Standing) -> Reason:
-    if standing.max_depth < 1:
-        return Reason.NO_ROOM
-    if all(candidate.num_offered == 0 for candidate in standing.candidates):
-        return Reason.SILENT
-    return Reason.NOTHING_PAYS
+def _idle(standing: Standing) -> Choice:
+    return NO_ROOM if standing.max_depth < 1 else SILENT

@@ -171,6 +171,8 @@ class ProposalBuilder:
         return len(self._tokens)
 
     def build(self) -> Proposal:
+        if not self._tokens:
+            return Proposal.empty()
         tree = Tree.chain(len(self._parents))
         if tree.parents != (parents := tuple(self._parents)):
             tree = Tree(parents)
