@@ -20,6 +20,7 @@ from forerun.planning.cost_model import CostModel
 # A pass's cost may go up in steps, so no single slope prices a guess; each of these is tried.
 _PRICE_SPANS: Final = (4, 1, 16)
 _BETTER: Final = 1 + 1e-12  # beyond what rounding can pretend
+_FEW: Final = 4  # guesses: rounds with up to so many are priced at once
 
 
 class Line(NamedTuple):
@@ -99,12 +100,10 @@ class Allocator:
         self._num_idle, self._num_prompt_tokens = company
         self._num_requests = num_asking + company.num_idle
         self._seconds: list[float] = []  # of a round, by its guesses
-        self.plain = Allocation((PLAIN,) * num_asking, self._num_requests, self._round_seconds(0))
-
-    @property
-    def least_gain(self) -> float:
-        """A guess that brings less is never worth its time, whatever else is in the pass."""
-        return self.plain.rate * self._costs.least_seconds_per_guess
+        self._round_seconds(_FEW)
+        self.plain = Allocation((PLAIN,) * num_asking, self._num_requests, self._seconds[0])
+        # A guess that brings less is never worth its time, whatever else is in the pass.
+        self.least_gain = self.plain.rate * costs.least_seconds_per_guess
 
     def best(self, lines: Sequence[Sequence[Line]]) -> Allocation:
         """At equal rates, the fewest guesses."""
