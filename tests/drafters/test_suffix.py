@@ -200,3 +200,13 @@ def test_each_guess_carries_its_chance_given_those_before_it() -> None:
     assert all(chance is not None and 0 < chance < 1 for chance in chances)
     careful = guesses(SuffixLookup(min_chance=0.6), View((1, 2, 3, 4, 5, 6, 1, 2, 3, 4)))
     assert math.prod(draw.chance or 0 for draw in careful.draws) >= 0.6
+
+
+def test_guesses_below_the_least_chance_that_pays_are_left_out() -> None:
+    view, drafter = View((1, 2, 3, 4, 5, 6, 1, 2, 3, 4)), SuffixLookup(min_chance=0.0)
+    drafter.begin(view)
+    lengths = [
+        len(drafter.propose([view], [Budget(4, least_chance=least)])[0]) for least in (0, 0.6, 0.99)
+    ]
+    assert lengths[0] == 4
+    assert lengths[0] > lengths[1] > lengths[2] == 0

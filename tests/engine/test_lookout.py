@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from forerun.engine.lookout import Lookout
 
-COST = 0.02
+COST = 0.006
 
 
 def looks(lookout: Lookout, num_rounds: int, gain: float) -> list[bool]:
@@ -39,7 +39,7 @@ def test_what_pays_is_followed() -> None:
 def test_what_pays_little_is_not_waited_for_long() -> None:
     """A guess that brings as much as two looks cost is no reason for many."""
     little, much = Lookout(), Lookout()
-    for lookout, gain in ((little, 0.04), (much, 1.0)):
+    for lookout, gain in ((little, 0.012), (much, 1.0)):
         looks(lookout, 100, gain=0.0)
         while not lookout.is_due(7):
             pass

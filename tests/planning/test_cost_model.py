@@ -81,4 +81,5 @@ def test_the_rest_of_a_round_counts_by_requests_and_guesses() -> None:
     rest = [whole - alone for whole, alone in zip(seconds, passes, strict=True)]
     assert rest == pytest.approx([0.2, 0.25, 0.3, 0.35], rel=0.03)
     costs.observe_rest(0, 0, 1.0)  # nobody ran
-    assert costs.least_seconds_per_guess == pytest.approx(1 / 7 + 0.05, rel=0.03)
+    (plain,) = costs.round_seconds(2, 3, range(1))
+    assert costs.least_price(2, 3) == pytest.approx(2 * (1 / 7 + 0.05) / plain, rel=0.03)

@@ -48,12 +48,14 @@ class Budget:
 
     A tree has up to `num_branches` children at the root, each continued as a chain, so it holds
     at most depth · num_branches nodes. `first_draw` keeps the draws of drafters that guess for
-    the same round apart in the random stream.
+    the same round apart in the random stream. A guess that holds, with all before it, less often
+    than `least_chance` takes more time than it brings: a drafter that knows may leave it out.
     """
 
     depth: int
     num_branches: int = 1
     first_draw: int = 0
+    least_chance: float = 0.0
 
 
 class Drafter(Protocol):

@@ -20,9 +20,10 @@ from forerun.types import ROOT, Acceptance, Proposal, ProposalBuilder, Verdict
 class SuffixLookup:
     """Copies on from the longest match: as often followed, then as last followed.
 
-    A guess is made while the chance that it and all before it hold is at least `min_chance`, so
-    a short match guesses little and a long one much. `max_shared_tokens` bounds what is kept of
-    finished outputs, over all tenants; 0 turns sharing off.
+    A guess is made while the chance that it and all before it hold is at least `min_chance` and
+    what the budget asks for, so a short match guesses little and a long one much.
+    `max_shared_tokens` bounds what is kept of finished outputs, over all tenants; 0 turns sharing
+    off.
     """
 
     offers = True
@@ -92,7 +93,7 @@ class SuffixLookup:
             elif len(branches) == 1:
                 chance = 1 - chance
             branches.add(token)
-            self._add_branch(builder, found, token, budget.depth, text.trust, chance)
+            self._add_branch(builder, found, token, budget, text.trust, chance)
         return builder.build()
 
     def _openings(self, request: RequestView, text: _OwnText) -> Iterator[tuple[_Found, int]]:
@@ -122,14 +123,15 @@ class SuffixLookup:
         builder: ProposalBuilder,
         found: _Found,
         token: int,
-        depth: int,
+        budget: Budget,
         trust: Trust,
         chance: float,
     ) -> None:
         """Guess `token`, which holds with `chance`, and then the best of each longer context."""
         node, chance_of_all = ROOT, chance
-        for num_guesses in range(1, depth + 1):
-            if chance_of_all < self._min_chance or token == END:
+        least_chance = max(self._min_chance, budget.least_chance)
+        for num_guesses in range(1, budget.depth + 1):
+            if chance_of_all < least_chance or token == END:
                 return
             node = builder.add(node, token, chance=chance)
             found = found.after(token)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 # Tokens whose time may be looked away before a round is skipped, then as many again before two are.
-_PATIENCE: Final = 0.1
+_PATIENCE: Final = 0.03
 _MAX_PAUSE: Final = 7  # rounds
 
 

@@ -160,7 +160,9 @@ class Adaptive:
         return [asks.get(request.id, _NOT_LOOKED) for request in requests]
 
     def _look(self, requests: Sequence[Request], company: Company) -> list[Ask]:
-        budgets = [budget_for(request, self._ceiling) for request in requests]
+        least_chance = self._controller.least_chance(len(requests), company)
+        ceiling = replace(self._ceiling, least_chance=least_chance)
+        budgets = [budget_for(request, ceiling) for request in requests]
         offers = self._offers(requests, budgets)
         standings = [
             Standing(
@@ -254,7 +256,7 @@ def budget_for(request: Request, ceiling: Budget) -> Budget:
     num_branches = min(ceiling.num_branches, own.num_branches or ceiling.num_branches)
     if (depth, num_branches) == (ceiling.depth, ceiling.num_branches):
         return ceiling
-    return Budget(depth, num_branches)
+    return replace(ceiling, depth=depth, num_branches=num_branches)
 
 
 def _ask(choice: Choice, offer: Proposal | None) -> Ask:

@@ -102,8 +102,7 @@ class Allocator:
         self._seconds: list[float] = []  # of a round, by its guesses
         self._round_seconds(_FEW)
         self.plain = Allocation((PLAIN,) * num_asking, self._num_requests, self._seconds[0])
-        # A guess that brings less is never worth its time, whatever else is in the pass.
-        self.least_gain = self.plain.rate * costs.least_seconds_per_guess
+        self.least_gain = costs.least_price(self._num_requests, self._num_prompt_tokens)
 
     def best(self, lines: Sequence[Sequence[Line]]) -> Allocation:
         """At equal rates, the fewest guesses."""

@@ -58,6 +58,11 @@ class Controller:
         asking = self.costs.usual_draft_seconds(drafter, num_requests)
         return asking <= _CHEAP * self.costs.pass_seconds(num_requests)
 
+    def least_chance(self, num_asking: int, company: Company) -> float:
+        """Guesses that hold less often are not worth offering: no round has room for them."""
+        num_requests = num_asking + company.num_idle
+        return self.costs.least_price(num_requests, company.num_prompt_tokens)
+
     def offered(
         self,
         request: int,

@@ -60,6 +60,7 @@ class CostCurve:
         self._log_speed, self._speed = 0.0, 1.0
         self._raw_shape = seconds
         self._shape: list[float] = []
+        self._least_slope: float | None = None  # of the shape
         self._refresh(range(len(ordered)))
 
     @classmethod
@@ -123,9 +124,11 @@ class CostCurve:
     @property
     def least_slope(self) -> float:
         """Seconds that one more token adds, where it adds least."""
-        runs = pairwise(zip(self._sizes, self._shape, strict=True))
-        slopes = ((high - low) / (after - before) for (before, low), (after, high) in runs)
-        return self._speed * min(slopes, default=0.0)
+        if self._least_slope is None:
+            runs = pairwise(zip(self._sizes, self._shape, strict=True))
+            slopes = ((high - low) / (after - before) for (before, low), (after, high) in runs)
+            self._least_slope = min(slopes, default=0.0)
+        return self._speed * self._least_slope
 
     def observe(self, num_tokens: int, seconds: float) -> float:
         """A pass over `num_tokens` took `seconds`; returns the surprise in log seconds."""
@@ -201,3 +204,4 @@ class CostCurve:
         for idx in changed:
             self._raw_shape[idx] = math.exp(self._log_shape[idx])
         self._shape = list(accumulate(self._raw_shape, max))
+        self._least_slope = None

@@ -58,10 +58,13 @@ class CostModel:
         certain, each = certain * self.target.speed, each * self.target.speed
         return [s + certain + each * num for s, num in zip(passes, guesses, strict=True)]
 
-    @property
-    def least_seconds_per_guess(self) -> float:
-        """What one more guess adds to a round, where it adds least."""
-        return self.target.least_slope + self._rest.per_level * self.target.speed
+    def least_price(self, num_requests: int, num_others: int) -> float:
+        """What one more guess adds to a round where it adds least, in tokens that a plain round
+        brings in that time. A guess that brings less is never worth it."""
+        speed, rest = self.target.speed, self._rest
+        plain = self.target.seconds(num_requests + num_others)
+        plain += speed * rest.seconds(num_requests, 0)
+        return num_requests * (self.target.least_slope + speed * rest.per_level) / plain
 
     def draft_seconds(self, drafter: str, num_requests: int, level_sizes: Sequence[int]) -> float:
         """One answer for `num_requests` at once; `level_sizes` counts its guesses by depth."""
