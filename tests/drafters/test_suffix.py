@@ -210,3 +210,16 @@ def test_guesses_below_the_least_chance_that_pays_are_left_out() -> None:
     ]
     assert lengths[0] == 4
     assert lengths[0] > lengths[1] > lengths[2] == 0
+
+
+def test_what_others_wrote_is_trusted_more_while_it_is_repeated() -> None:
+    drafter, output = SuffixLookup(), tuple(range(50, 90))
+    guesses(drafter, View((0,), output=output, id=1, cache_salt="a"))
+    depths = []
+    drafter.begin(View((7, 50, 51), id=2, cache_salt="a"))
+    for end in range(2, 14, 2):
+        view = View((7, 50, 51), output=output[2:end], id=2, cache_salt="a")
+        depths.append(len(drafter.propose([view], [Budget(16, least_chance=0.4)])[0]))
+    assert depths[0] < 8
+    assert depths[-1] > 10
+    assert depths == sorted(depths)

@@ -44,16 +44,22 @@ def test_a_context_that_leads_astray_is_trusted_less_than_others() -> None:
     assert trust.chance(8, is_unanimous=True) > other
 
 
-def test_no_context_is_no_trial_but_ends_a_run() -> None:
-    trust = Trust()
-    chances(trust, [True] * 6)
-    copying = trust.chance(2, is_unanimous=True)
-    trust.observe(0, is_unanimous=False, is_hit=False)
-    assert trust.chance(2, is_unanimous=True) < copying
+@pytest.mark.parametrize("is_unanimous", [False, True])
+def test_no_context_is_no_trial_but_ends_a_run(is_unanimous: bool) -> None:
+    """Other contexts are trusted less after it, and exactly as after a miss of any of them."""
+    none, missed = Trust(), Trust()
+    copying = chances(none, [True] * 6)[-1]
+    chances(missed, [True] * 6)
+    none.observe(0, is_unanimous, is_hit=False)
+    missed.observe(64, is_unanimous, is_hit=False)
+    assert none.chance(2, is_unanimous=True) < copying
+    for length in (1, 2, 4, 8, 16):
+        for other in (False, True):
+            assert none.chance(length, other) == missed.chance(length, other)
 
 
 @pytest.mark.parametrize("is_unanimous", [False, True])
-def test_a_chance_is_one(is_unanimous: bool) -> None:
+def test_chances_stay_between_0_and_1(is_unanimous: bool) -> None:
     trust = Trust()
     for step in range(200):
         trust.observe(1 + step % 40, is_unanimous, is_hit=step % 7 > 0)

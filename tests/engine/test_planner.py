@@ -16,7 +16,7 @@ from forerun.planning.controller import Controller, Limits
 from forerun.planning.cost_model import CostModel
 from forerun.types import Proposal, SamplingParams, Verdict
 
-PARAMS = SamplingParams(temperature=0, max_tokens=40, ignore_eos=True)
+PARAMS = SamplingParams(temperature=0, max_tokens=60, ignore_eos=True)
 
 
 class Offering:
@@ -66,9 +66,9 @@ def test_silent_rounds_take_no_time_of_the_controller(
     plain: LLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     num_heard, choices = passes_heard(plain, Offering(()), monkeypatch)
-    assert num_heard == 0
     assert choices["silent"] > 1
     assert set(choices) <= {"silent", "not looked", "no room"}
+    assert 0 < num_heard < sum(choices.values()) / 3  # a plain pass is due now and then
 
 
 def test_rounds_that_were_weighed_are_timed(plain: LLM, monkeypatch: pytest.MonkeyPatch) -> None:

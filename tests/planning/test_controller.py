@@ -199,6 +199,18 @@ def test_why_nothing_is_guessed(standing: Standing, reason: Reason) -> None:
     assert str(choice) == reason
 
 
+def test_those_who_cannot_guess_are_company_for_the_others() -> None:
+    silent, full = _standing(Candidate("lookup", 0)), _standing(CHEAP, max_depth=0)
+    able = _standing(CHEAP)
+    together = _controller().plan(
+        [silent._replace(request=1), able._replace(request=2), full._replace(request=3)]
+    )
+    (alone,) = _controller().plan([able._replace(request=2)], Company(num_idle=2))
+    assert [choice.reason for choice in together] == [Reason.SILENT, alone.reason, Reason.NO_ROOM]
+    assert together[1] == alone
+    assert alone.expected_seconds > _controller().plan([able])[0].expected_seconds
+
+
 def test_not_adaptive_means_the_first_drafter_that_speaks_to_the_full_depth() -> None:
     controller = _controller(Limits(6, is_adaptive=False))
     for _ in range(50):

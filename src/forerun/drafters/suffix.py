@@ -6,6 +6,7 @@ outputs of that tenant.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -77,6 +78,7 @@ class SuffixLookup:
     def _propose(self, request: RequestView, budget: Budget) -> Proposal:
         text = self._texts[request.id]
         text.extend(request.tokens)
+        text.foretold.clear()
         builder = ProposalBuilder()
         if budget.depth == 0:
             return builder.build()
@@ -93,7 +95,7 @@ class SuffixLookup:
             elif len(branches) == 1:
                 chance = 1 - chance
             branches.add(token)
-            self._add_branch(builder, found, token, budget, text.trust, chance)
+            self._add_branch(builder, found, token, budget, text, chance)
         return builder.build()
 
     def _openings(self, request: RequestView, text: _OwnText) -> Iterator[tuple[_Found, int]]:
@@ -124,20 +126,25 @@ class SuffixLookup:
         found: _Found,
         token: int,
         budget: Budget,
-        trust: Trust,
+        text: _OwnText,
         chance: float,
     ) -> None:
         """Guess `token`, which holds with `chance`, and then the best of each longer context."""
         node, chance_of_all = ROOT, chance
         least_chance = max(self._min_chance, budget.least_chance)
+        is_others = len(builder) == 0 and found.source is not text.automaton
         for num_guesses in range(1, budget.depth + 1):
-            if chance_of_all < least_chance or token == END:
+            if token == END:
+                return
+            if is_others:
+                text.foretold.append((found, token))
+            if chance_of_all < least_chance:
                 return
             node = builder.add(node, token, chance=chance)
             found = found.after(token)
             if found.match.length < self._min_match:
                 return
-            chance = found.chance(trust, num_guesses)
+            chance = found.chance(text.trust, num_guesses)
             chance_of_all *= chance
             token = found.source.best(found.match)
 
@@ -157,12 +164,14 @@ class _Found(NamedTuple):
 
 
 class _OwnText:
-    """A request's text, and how well it foretold its own output so far."""
+    """A request's text, and how well its output was foretold so far: by what others wrote, as far
+    as that was asked, else by itself."""
 
     def __init__(self, prompt_len: int, max_match: int) -> None:
         self._prompt_len = prompt_len
         self.automaton = SuffixAutomaton(max_match)
         self.trust = Trust()
+        self.foretold: deque[tuple[_Found, int]] = deque()  # others' contexts, and what they say
 
     def extend(self, tokens: Sequence[int]) -> None:
         for idx in range(len(self.automaton), len(tokens)):
@@ -171,9 +180,15 @@ class _OwnText:
             self.automaton.append(tokens[idx])
 
     def _observe(self, token: int) -> None:
-        match = self.automaton.repeated_tail()
-        is_hit = match.length > 0 and self.automaton.best(match) == token
-        self.trust.observe(match.length, self.automaton.is_unanimous(match), is_hit)
+        if self.foretold:
+            (source, match), foretold = self.foretold.popleft()
+            is_hit = foretold == token
+            if not is_hit:
+                self.foretold.clear()
+        else:
+            source, match = self.automaton, self.automaton.repeated_tail()
+            is_hit = match.length > 0 and source.best(match) == token
+        self.trust.observe(match.length, source.is_unanimous(match), is_hit)
 
 
 def may_share(request: RequestView) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-# Tokens whose time may be looked away before a round is skipped, then as many again before two are.
+# Tokens whose time may be looked away before a round is skipped, and as many again for each more.
 _PATIENCE: Final = 0.03
+_SHARE: Final = 0.002  # of a token's time comes back with every round
 _MAX_PAUSE: Final = 7  # rounds
 
 
@@ -16,13 +17,13 @@ class _Watch:
     num_to_skip: int = 0  # rounds before the next look
 
     def spend(self, cost: float) -> None:
-        self.credit -= cost
+        self.credit = min(_PATIENCE, self.credit) - cost
         if self.credit <= 0:
             self.num_to_skip = min(_MAX_PAUSE, 1 + int(-self.credit / _PATIENCE))
 
 
 class Lookout:
-    """Every round at first, and every eighth where nothing has paid for long.
+    """Every round where that is next to nothing, else ever more rarely until something pays.
 
     Asking takes time, which a large model does not feel and a small one does: in a text that
     hardly repeats itself, guesses would not pay for it. What comes in between is found at most
@@ -35,7 +36,10 @@ class Lookout:
     def is_due(self, request: int) -> bool:
         """Whether to look this round; a round that is not due counts as skipped."""
         watch = self._watches.get(request)
-        if watch is None or watch.num_to_skip == 0:
+        if watch is None:
+            return True
+        watch.credit += _SHARE
+        if watch.num_to_skip == 0:
             return True
         watch.num_to_skip -= 1
         return False
@@ -45,7 +49,7 @@ class Lookout:
         the time of the look itself, plain decoding would have brought `cost` tokens."""
         watch = self._watches.setdefault(request, _Watch())
         if gain > cost:
-            watch.credit = min(_PATIENCE, max(0.0, watch.credit) + gain)
+            watch.credit = max(0.0, watch.credit) + gain
         else:
             watch.spend(cost)
 

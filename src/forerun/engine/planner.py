@@ -126,7 +126,7 @@ class FixedDepth:
 
 
 class Adaptive:
-    """Asks the controller, and tells it everything that was measured.
+    """Asks the controller, and tells it what was measured in the rounds that it weighed.
 
     A drafter that `offers` is heard in every round that is looked at while that is cheap, so what
     it would have guessed is scored even when nothing is spent on it.
@@ -214,6 +214,8 @@ class Adaptive:
         if self._is_watching:
             self._seconds += seconds
             self._controller.observe_pass(num_tokens, num_requests, seconds)
+        else:
+            self._controller.skip_pass()
 
     def observe_step(self, num_requests: int, num_guesses: int, seconds: float) -> None:
         if self._is_watching:

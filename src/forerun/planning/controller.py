@@ -6,7 +6,7 @@ answers the same to the same observations. A round, as the engine calls it:
     is_cheap, offered     cheap drafters say what they would guess, used or not
     plan                  a Choice for every request
     observe_draft         what a drafter's answer took
-    observe_pass          what the target's pass took
+    observe_pass          what the target's pass took; or skip_pass, where nobody weighed the round
     observe_rest          what the round took besides
     observe_verified      how far a costly drafter's guesses held
     observe_silence       a costly drafter had none
@@ -51,7 +51,7 @@ class Controller:
         self._bought: dict[int, tuple[float, float]] = {}  # a probe, and what a token is worth
 
     def is_cheap(self, drafter: str, num_requests: int) -> bool:
-        """Whether to ask this drafter every round: its guesses are then scored for nothing. One
+        """Whether to ask this drafter at every look: its guesses are then scored for nothing. One
         that nobody has heard often is asked, to find out."""
         if not self.costs.is_known(drafter):
             return True
@@ -140,6 +140,10 @@ class Controller:
         self.allowance.earn(seconds)
         self.allowance.spend(self._baseline_loss * seconds)
         self._baseline_loss = 0.0
+
+    def skip_pass(self) -> None:
+        """A target pass that nobody timed: its round was plain without being weighed."""
+        self._baseline.skip()
 
     def observe_rest(self, num_requests: int, num_guesses: int, seconds: float) -> None:
         """The rest of the round: planning, verdicts, commit."""

@@ -39,8 +39,8 @@ def clipped(surprise: float) -> float:
 class CostCurve:
     """Seconds of a pass over n tokens = speed · shape(n).
 
-    `speed` is the machine's, here and now: every pass corrects it quickly. `shape` is what
-    decisions rest on: straight lines between sizes, never falling. A size corrects its own
+    `speed` is the machine's, here and now: every pass observed corrects it quickly. `shape` is
+    what decisions rest on: straight lines between sizes, never falling. A size corrects its own
     point only as far as it is *not* the size that nearly all passes have: a machine that
     slows down under passes of one size says nothing about how sizes compare.
     """

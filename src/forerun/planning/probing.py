@@ -45,8 +45,8 @@ class Allowance:
 
 
 class BaselineClock:
-    """Counts passes since the last plain one. Where every pass carries guesses, nothing else would
-    show that plain passes have become cheaper than was measured at start.
+    """Counts passes since a plain one was observed. Where every pass carries guesses, or none is
+    observed, nothing else would show that plain passes do not cost what they did.
 
     Agreement doubles the wait, a surprise takes it back to the shortest.
     """
@@ -58,6 +58,10 @@ class BaselineClock:
     @property
     def is_due(self) -> bool:
         return self._num_passes >= self._wait
+
+    def skip(self) -> None:
+        """A pass went by unobserved."""
+        self._num_passes += 1
 
     def observe(self, is_plain: bool, surprise: float) -> None:
         self._num_passes += 1

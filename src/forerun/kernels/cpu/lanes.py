@@ -90,10 +90,9 @@ class Emitter:
         self.builder.store(value, self.pointer(address, value.type)).align = 1
 
     def prefetch(self, address: Value) -> None:
-        """Ask for memory that will be read soon, and once: what others have in the caches may
-        stay there. An address outside of it does no harm."""
-        to_read, not_to_keep, data = I32(0), I32(0), I32(1)
-        args = [self.pointer(address, I8), to_read, not_to_keep, data]
+        """Ask for memory that will be read soon; an address outside of it does no harm."""
+        to_read, to_keep, data = I32(0), I32(3), I32(1)
+        args = [self.pointer(address, I8), to_read, to_keep, data]
         self.intrinsic("prefetch.p0", ir.VoidType(), args)
 
     def offset(self, address: Value, num_bytes: int) -> Value:
