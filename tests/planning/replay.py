@@ -14,16 +14,16 @@ import gzip
 import json
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any, Final, NamedTuple, cast
+from typing import Final, NamedTuple, cast
+from unittest.mock import patch
 
 from forerun.bench.workloads import KINDS, WORKLOADS, Kind, build_workloads
 from forerun.drafters import Budget, SuffixLookup
-from forerun.engine import LLM, planner
+from forerun.engine import LLM
 from forerun.engine.guarded_drafters import GuardedDrafters
 from forerun.engine.planner import Adaptive
 from forerun.engine.request import Request
@@ -95,15 +95,6 @@ class _Clock:
         return self._now
 
 
-@contextmanager
-def simulated_clock() -> Iterator[None]:
-    real, planner.time = planner.time, cast(Any, _Clock())
-    try:
-        yield
-    finally:
-        planner.time = real
-
-
 def recorded_texts() -> dict[str, list[Text]]:
     with gzip.open(_TEXTS, "rt", encoding="utf-8") as file:
         record = json.load(file)
@@ -127,7 +118,7 @@ def ratios(texts: Mapping[str, Sequence[Text]]) -> dict[str, list[float]]:
     adaptive = Adaptive(Controller(Limits(_DEPTH), known), drafters, Budget(_DEPTH))
     speculation = Speculation(drafters, adaptive)
     found: dict[str, list[float]] = {name: [] for name in texts}
-    with simulated_clock():
+    with patch("forerun.engine.planner.time", _Clock()):
         turns = zip(*texts.values(), strict=True)
         in_turns = (pair for turn in turns for pair in zip(texts, turn, strict=True))
         for number, (name, text) in enumerate(in_turns):
