@@ -111,7 +111,8 @@ def test_the_gate_cuts_nothing(columns: str | None) -> None:
     path = RECORDS / "smollm2-side-by-side.json"
     shown = printed("gate", path, path, columns=columns)
     assert "…" not in shown
-    assert shown.count("20 of 20 answers") == 9
+    pairs = json.loads(path.read_text("utf-8"))["settings"]["pairs"]
+    assert shown.count(f"{pairs} of {pairs} answers") == 9
 
 
 def test_a_path_that_looks_like_markup_is_printed(tmp_path: Path) -> None:
