@@ -82,4 +82,5 @@ def test_drafters_hear_what_a_guess_must_be_worth(
 ) -> None:
     drafter = Offering((1, 2, 3))
     passes_heard(plain, drafter, monkeypatch)
+    assert drafter.budgets[0].least_chance == pytest.approx(0.5)  # of n tokens a pass costs 1 + n
     assert all(budget.least_chance > 0 for budget in drafter.budgets)

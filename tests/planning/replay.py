@@ -2,7 +2,7 @@
 
 Greedy texts do not depend on what was guessed, so they can be recorded once; what guessing earns on
 them follows from the costs of passes. Everything that decides is real, only the clock is simulated:
-a quick and exact stand-in for `forerun bench` when a rule changes.
+a quick and repeatable stand-in for `forerun bench` when a rule changes.
 
 python -m tests.planning.replay write    # asks SmolLM2 for the texts: minutes
 python -m tests.planning.replay table
@@ -47,7 +47,7 @@ _CALIBRATED: Final = (1, 2, 4, 8, 16)  # sizes that an engine times at start
 # Seconds of a step beside its pass on two cores of a Neoverse-N1, timed by hand: what a plain
 # engine takes, and what speculation adds.
 _REST: Final = 0.25e-3
-_LOOK: Final = 0.24e-3  # finds nothing
+_LOOK: Final = 0.24e-3  # what the planner's clock shows of a look
 _NOT_LOOKED: Final = 0.06e-3
 _IDLE_LOOK: Final = 0.28e-3
 _WEIGHED: Final = 0.6e-3

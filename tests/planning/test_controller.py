@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from forerun.planning.choice import Candidate, Choice, Company, Reason, Standing
+from forerun.planning.choice import ALONE, Candidate, Choice, Company, Reason, Standing
 from forerun.planning.controller import Controller, Limits
 from forerun.planning.cost_curve import CostCurve
 from forerun.planning.cost_model import CostModel
@@ -197,6 +197,14 @@ def test_why_nothing_is_guessed(standing: Standing, reason: Reason) -> None:
     choice = _controller().plan([standing])[0]
     assert (choice.depth, choice.reason) == (0, reason)
     assert str(choice) == reason
+
+
+def test_a_guess_must_hold_more_often_the_more_requests_share_the_pass() -> None:
+    controller = _controller()
+    alone, crowded = controller.least_chance(1, ALONE), controller.least_chance(8, ALONE)
+    assert 0 < alone < crowded
+    assert controller.least_chance(3, Company(num_idle=5)) == crowded
+    assert controller.least_chance(8, Company(num_prompt_tokens=50)) < crowded
 
 
 def test_those_who_cannot_guess_are_company_for_the_others() -> None:
