@@ -77,6 +77,19 @@ def test_a_path_that_is_not_one_is_refused(path: tuple[int, ...]) -> None:
         table.keep(0, path)
 
 
+def test_a_fork_is_sealed_as_far_as_what_it_was_forked_from() -> None:
+    """Rows of a pass under way are nobody's to share: neither the table's nor its twin's."""
+    _, log, table = new_table()
+    log.write(table, table.reserve(5), list("abcde"))
+    table.seal()
+    log.write(table, table.reserve(3), list("fgh"))
+    twin = table.fork()
+    assert (twin.length, twin.num_sealed, twin.pages) == (8, 5, table.pages)
+    assert log.read(twin) == list("abcdefgh")
+    table.seal()
+    assert (table.num_sealed, twin.num_sealed) == (8, 5)
+
+
 def test_free_gives_back_every_page() -> None:
     pool, _, table = new_table()
     table.reserve(13)

@@ -12,7 +12,7 @@ from forerun.sampling import Noise, UniformNoise
 from forerun.types import ROOT, Draw, Proposal, Tree
 from forerun.verify import bound, greedy, lenient, lenient_greedy, rejection
 from tests.verify.test_law_rejection import Verify, emitted_law, worst_error
-from tests.worlds import Drafter, TableModel, drawn_tree, merged_chains
+from tests.worlds import Drafter, TableModel, drawn_tree, merged_chains, picked
 
 
 def verify_lenient(lenience: float) -> Verify:
@@ -72,6 +72,20 @@ def test_acceptance_rate_is_a5s_closed_form() -> None:
         law = emitted_law(drawn_tree([draft], [1]), target, verify_lenient(lenience))
         accepted = sum(prob for head, prob in law.items() if len(head) == 2)
         assert accepted == pytest.approx(np.minimum(p / lenience, q).sum(), abs=1e-12)
+
+
+def test_a_q_in_float32_is_worked_with_in_float64() -> None:
+    """l·q rounded to float32 would move the test by 1e-8."""
+    target, draft = TableModel(4, 7, zeros=0.0), TableModel(4, 8, zeros=0.0)
+    p, q = target.probs(()), draft.probs(()).astype(np.float32)
+    for lenience in (1.0, 0.7, 0.3):
+        for token in range(4):
+            law = emitted_law(
+                picked(Proposal.chain([token], [q])), target, verify_lenient(lenience)
+            )
+            accepted = sum(prob for head, prob in law.items() if len(head) == 2)
+            exact = min(1.0, p[token] / (lenience * float(q[token])))
+            assert accepted == pytest.approx(exact, abs=1e-12)
 
 
 def two_siblings(first: int, second: int) -> Proposal:
