@@ -9,13 +9,14 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c const
 FILES := pyproject.toml constraints.txt
 WORKERS ?= 2
 
-.PHONY: demo test lint types imports check oracle soak proof clean help
+.PHONY: demo test lint types imports check oracle soak mutants proof clean help
 
 help:
 	@sed -n '2,3s/^# *//p' Makefile
 	@echo "  make check   lint, types and import rules"
 	@echo "  make proof   the promise of bits, 2,000 runs on SmolLM2 (about 50 minutes)"
 	@echo "  make soak    crowds of requests, each equal to itself alone (about half an hour)"
+	@echo "  make mutants plant mistakes in a copy; which does no test see? (about 20 minutes)"
 	@echo "  make oracle  compare with the transformers library (installs torch)"
 
 $(BIN)/python:
@@ -45,6 +46,9 @@ test: $(VENV)/.test
 
 soak: $(VENV)/.test
 	$(BIN)/python -m pytest -m soak -n $(WORKERS) --dist worksteal
+
+mutants: $(VENV)/.test
+	nice -n 10 $(BIN)/python tools/mutants.py --workers $(WORKERS)
 
 lint: $(VENV)/.check
 	$(BIN)/ruff check .

@@ -16,6 +16,7 @@ import argparse
 import hashlib
 import json
 import random
+import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -23,37 +24,48 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from mutation.operators import mutants_of
-from mutation.server import Copy, Outcome, import_what_is_slow
-from mutation.table import written_table
+from tools.mutation.operators import mutants_of
+from tools.mutation.server import Copy, Outcome, import_what_is_slow
+from tools.mutation.table import written_table
 
 ROOT: Final = Path(__file__).parents[1]
 FOLDER: Final = Path(__file__).parent / "mutation"
 SEED: Final = 13
-SAMPLE: Final = 400
+SAMPLE: Final = 320
 
 # What is mutated, and by which tests it should be seen: those that are likeliest to see it first.
-LAWS: Final = ("tests/verify/test_rounds.py", "tests/verify/test_refusals.py")
-ENGINE: Final = ("tests/engine/test_rounds.py", "tests/engine/test_judge.py")
 TARGETS: Final[dict[str, tuple[str, ...]]] = {
-    "src/forerun/verify/*.py": (
-        *LAWS,
+    "src/forerun/verify/**/*.py": (
+        *("tests/verify/test_refusals.py", "tests/verify/test_rounds.py"),
         *("tests/verify/test_lenient.py", "tests/verify/test_law_rejection.py"),
-        *("tests/verify/test_coupled.py", "tests/verify/test_planted_mistakes.py"),
+        "tests/verify/test_coupled.py::test_any_guesses_any_noise_same_tokens",
+        "tests/verify/test_coupled.py::test_greedy_is_the_special_case_of_both",
+        "tests/verify/test_coupled.py::test_origins",
     ),
-    "src/forerun/sampling/*.py": (
-        *("tests/sampling/test_noise.py", "tests/sampling/test_draws.py"),
-        *("tests/sampling/test_transforms.py", "tests/sampling/test_penalties.py"),
-        *("tests/sampling/test_truncation.py", "tests/sampling/test_bounds.py"),
+    "src/forerun/sampling/**/noise.py": ("tests/sampling/test_noise.py",),
+    "src/forerun/sampling/**/philox.py": ("tests/sampling/test_noise.py",),
+    "src/forerun/sampling/**/draws.py": (
+        *("tests/sampling/test_draws.py", "tests/verify/test_refusals.py"),
+        "tests/verify/test_rounds.py",
     ),
-    "src/forerun/engine/**/judge.py": (*ENGINE, "tests/engine/test_ends.py"),
-    "src/forerun/engine/**/cut.py": (*("tests/engine/test_cut.py", "tests/engine/test_ends.py"),),
+    "src/forerun/sampling/**/transforms.py": (
+        *("tests/sampling/test_penalties.py", "tests/sampling/test_transforms.py"),
+        "tests/sampling/test_truncation.py",
+    ),
+    **dict.fromkeys(
+        (f"src/forerun/sampling/**/{name}.py" for name in ("truncation", "largest", "softmax")),
+        ("tests/sampling/test_bounds.py", "tests/sampling/test_truncation.py"),
+    ),
+    "src/forerun/engine/**/judge.py": (
+        *("tests/engine/test_judge.py", "tests/engine/test_rounds.py", "tests/engine/test_ends.py"),
+    ),
+    "src/forerun/engine/**/cut.py": ("tests/engine/test_cut.py", "tests/engine/test_ends.py"),
     "src/forerun/engine/**/step.py": (
-        *ENGINE,
-        *("tests/engine/test_step.py", "tests/engine/test_ends.py", "tests/engine/test_bits.py"),
-        *("tests/engine/test_metrics.py", "tests/engine/test_failing_drafters.py"),
+        *("tests/engine/test_step.py", "tests/engine/test_judge.py", "tests/engine/test_ends.py"),
+        *("tests/engine/test_rounds.py", "tests/engine/test_metrics.py"),
+        *("tests/engine/test_failing_drafters.py", "tests/engine/test_bits.py"),
     ),
     "src/forerun/cache/**/block_table.py": (
         *("tests/cache/test_block_table.py", "tests/cache/test_shared_prefixes.py"),
@@ -87,7 +99,7 @@ def planted() -> Iterator[Job]:
     for one in json.loads((FOLDER / "planted.json").read_text()):
         path = place_of(one)
         source = (ROOT / path).read_text().replace(one["old"], one["new"]).encode()
-        tests = tests_of(path)
+        tests = relevant_tests(path)
         text = {"path": path, "operator": "planted", "name": one["name"], "new": one["new"].strip()}
         yield Job(key_of(path, one["name"], source), path, source, tests, text)
 
@@ -136,7 +148,7 @@ def files_of(pattern: str) -> list[Path]:
     return files
 
 
-def tests_of(path: str) -> tuple[str, ...]:
+def relevant_tests(path: str) -> tuple[str, ...]:
     for pattern, tests in (TARGETS | PLANTED).items():
         if ROOT / path in files_of(pattern):
             return tests
@@ -173,10 +185,11 @@ def run(jobs: Sequence[Job], record: dict[str, Any], file: Path, num_workers: in
     if not todo:
         return
     import_what_is_slow()
-    copies = [Copy(ROOT) for _ in range(min(num_workers, len(todo)))]
+    copies = [Copy(ROOT)]
     busy: dict[int, Job] = {}
     try:
         seconds = measured(copies[0], todo)
+        copies += [Copy(copies[0].folder) for _ in range(min(num_workers, len(todo)) - 1)]
         waiting, num_done = todo[::-1], 0
         while waiting or busy:
             for idx, copy in enumerate(copies):
@@ -225,6 +238,7 @@ def main() -> None:
     parser.add_argument("--record", type=Path, default=FOLDER / "record.json")
     parser.add_argument("--table", action="store_true", help="print the table, run nothing")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that copies are removed
 
     every = mutants()
     sample = random.Random(options.seed).sample(every, min(options.sample, len(every)))

@@ -16,6 +16,7 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,7 @@ _SLOW: Final = (
     *("typer", "huggingface_hub", "filelock", "asyncio"),
 )
 _COPIED: Final = ("src", "tests", "tools", "docs", "bench", "pyproject.toml", "README.md")
+_PREFIX: Final = "forerun-mutants-"
 _MAX_BYTES: Final = 16 << 30  # of address space: a mistake may ask for any amount
 
 
@@ -52,11 +54,12 @@ class Copy:
     """A copy of the tree in a temporary folder; the checkout is never edited."""
 
     def __init__(self, root: Path) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="forerun-mutants-"))
+        """What git ignores stays behind, but for code that an earlier copy has compiled."""
+        self.folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        ignored = None if root.name.startswith(_PREFIX) else shutil.ignore_patterns("__pycache__")
         for name in _COPIED:
             source = root / name
             if source.is_dir():
-                ignored = shutil.ignore_patterns("__pycache__")
                 shutil.copytree(source, self.folder / name, ignore=ignored)
             elif source.exists():
                 shutil.copy2(source, self.folder / name)
@@ -144,6 +147,7 @@ def _run_and_exit(
             os.dup2(output.fileno(), 2)
         listener = _Listener()
         options = ["-x", "-q", "-p", "no:randomly", "-p", "no:cacheprovider", "-p", "no:xdist"]
+        options += ["-W", "ignore:Module already imported:pytest.PytestAssertRewriteWarning"]
         code = pytest.main([*options, "--hypothesis-seed=0", *tests], plugins=[listener])
         if code == pytest.ExitCode.OK and _is_ours(folder):
             status = 0
@@ -151,6 +155,9 @@ def _run_and_exit(
         if status and listener.killer is None:
             told["killer"] = f"pytest ended with {code!s}"
         report.write_text(json.dumps(told))
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
     finally:
         os._exit(status)
 
