@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
 from forerun.drafters import Budget
 from forerun.engine import LLM
-from forerun.engine.planner import budget_for, room
-from forerun.types import SamplingParams
+from forerun.engine.planner import Ask, FixedDepth, budget_for, room
+from forerun.engine.request import Request
+from forerun.engine.scheduler import Scheduler
+from forerun.engine.scheduler_limits import SchedulerLimits
+from forerun.engine.speculation import Speculation
+from forerun.engine.target_pool import TargetPool
+from forerun.planning.choice import Company
+from forerun.types import Proposal, SamplingParams, Verdict
 from tests.engine.known_answer import knowing, new_request
 
 PARAMS = SamplingParams(temperature=0.9, seed=5, max_tokens=20, ignore_eos=True)
@@ -60,3 +68,85 @@ def test_room(plain: LLM, num_left: int) -> None:
     request = new_request(plain.tokenizer, params, output=(1, 2))
     assert room(request) == num_left - 1
     assert budget_for(request, Budget(4)).depth == min(4, num_left - 1)
+
+
+# --------------------------------------------------------- what those who plan and count hear
+
+
+@dataclass(frozen=True)
+class Heard(FixedDepth):
+    """Plans as it does, and remembers what it was told."""
+
+    plans: list[tuple[int, int]] = field(default_factory=list)  # who may guess, others' prompts
+    passes: list[tuple[int, int, float]] = field(default_factory=list)
+    steps: list[tuple[int, int, float]] = field(default_factory=list)
+    rounds: list[tuple[Ask, Proposal, Verdict]] = field(default_factory=list)
+
+    def plan(self, requests: Sequence[Request], company: Company) -> list[Ask]:
+        self.plans.append((len(requests), company.num_prompt_tokens))
+        return super().plan(requests, company)
+
+    def observe_pass(self, num_tokens: int, num_requests: int, seconds: float) -> None:
+        self.passes.append((num_tokens, num_requests, seconds))
+
+    def observe_step(self, num_requests: int, num_guesses: int, seconds: float) -> None:
+        self.steps.append((num_requests, num_guesses, seconds))
+
+    def observe_round(
+        self, request: Request, ask: Ask, proposal: Proposal, emitted: Verdict
+    ) -> None:
+        assert request.output[-len(emitted.tokens) :] == list(emitted.tokens)
+        self.rounds.append((ask, proposal, emitted))
+
+
+def test_who_plans_hears_of_every_pass(plain: LLM) -> None:
+    """A prompt of 40 tokens is read 16 at a time while another answer is written."""
+    first = PARAMS.with_(max_tokens=6)
+    answer = answer_of(plain, first)
+    llm, drafter = knowing(plain, answer, depth=2)
+    core = llm.engine.core
+    assert core.speculation is not None
+    planner = Heard("known", 2, 1)
+    limits = SchedulerLimits(core.max_len, 4, max_num_batched_tokens=16)
+    llm.engine.core = replace(
+        core,
+        scheduler=Scheduler(limits, TargetPool(core.cache, core.requests)),
+        speculation=Speculation(core.speculation.drafters, planner),
+    )
+    second = SamplingParams(temperature=0, max_tokens=1, ignore_eos=True)
+    results = llm.generate(["abc", [5] * 40], [first, second])
+    assert tuple(results[0].outputs[0].token_ids) == answer
+    alone = plain.generate([5] * 40, second)[0].outputs[0].token_ids
+    assert results[1].outputs[0].token_ids == alone
+    # Prompts of 3 + 13, then 1 + 15 with no place for guesses, then 1 + 12 with two.
+    assert [told[:2] for told in planner.passes] == [(16, 2), (16, 2), (15, 2), (1, 1)]
+    assert [told[:2] for told in planner.steps] == [(2, 0), (2, 0), (2, 2), (1, 0)]
+    assert planner.plans == [(1, 27), (1, 12), (1, 0)]
+    for whole, part in zip(planner.steps, planner.passes, strict=True):
+        assert whole[2] >= part[2] > 0
+    guessed = [told for told in planner.rounds if len(told[1])]
+    assert [(ask.drafter, proposal.tokens) for ask, proposal, _ in guessed] == [
+        ("known", answer[2:4])
+    ]
+    assert guessed[0][2].tokens == answer[2:5]
+    assert [verdict.path for verdict in drafter.told if verdict.path] == [(0, 1)]
+    assert llm.metrics()["pass_tokens"] == 16 + 16 + 15 + 1
+    assert llm.metrics()["passes"] == 4
+
+
+def test_a_round_says_what_was_asked_guessed_and_kept(plain: LLM) -> None:
+    whole = answer_of(plain)
+    llm, drafter = knowing(plain, whole)
+    events = list(llm.stream("abc", PARAMS.with_(stop_token_ids=(whole[3],))))
+    kept = whole[: whole.index(whole[3]) + 1]
+    assert sum((event.tokens for event in events), ()) == kept
+    emitted: tuple[int, ...] = ()
+    for event in events:
+        done = event.round
+        assert done.verdict.tokens == event.tokens
+        assert done.cut.num_tokens == len(event.tokens)
+        assert done.ask.num_nodes in (0, 4)
+        assert done.proposal.tokens == whole[len(emitted) :][: done.ask.num_nodes]
+        emitted += event.tokens
+    assert drafter.begun
+    assert drafter.begun == drafter.ended
