@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from forerun.bench.contenders import DEFAULT, PLAIN
-from forerun.bench.prediction import Costs
-from forerun.bench.record import Record
+from forerun.bench.measure.contenders import DEFAULT, PLAIN
+from forerun.bench.measure.prediction import Costs
+from forerun.bench.records.record import Record
 from forerun.bench.session import Facts, Session
-from forerun.bench.side_by_side import SideBySide
-from forerun.bench.timed_run import Pass, TimedRun
-from forerun.bench.workloads import build_workloads
+from forerun.bench.measure.side_by_side import SideBySide
+from forerun.bench.measure.timed_run import Pass, TimedRun
+from forerun.bench.prompts.workloads import build_workloads
 from forerun.engine import LLM
 from forerun.planning.verify_cost import LinearVerifyCost
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from forerun.bench.alpha import AlphaSums, TargetText, add_text, interval, target_text
-from forerun.bench.contenders import fixed_depth
-from forerun.bench.teacher_forcing import KnownText, drafter_for, proposals_along
+from forerun.bench.measure.alpha import AlphaSums, TargetText, add_text, interval, target_text
+from forerun.bench.measure.contenders import fixed_depth
+from forerun.bench.measure.teacher_forcing import KnownText, drafter_for, proposals_along
 from forerun.drafters import NgramTables, PromptLookup
 from forerun.engine import LLM
 from forerun.sampling import softmax

@@ -12,18 +12,18 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from forerun.bench.contenders import DEFAULT, PLAIN
-from forerun.bench.in_flight import Answered, Prompts, answer_together, mixed_prompts
-from forerun.bench.load import Pair, load_record, load_verdicts, measure_load
-from forerun.bench.offline import OURS, measure_offline, offline_record, offline_verdict
-from forerun.bench.sharing import admission, prefix_use
-from forerun.bench.together import Round, measure_together, together_record, together_verdict
-from forerun.cli.bench import bench
-from forerun.cli.bench_batch import _Plan
-from forerun.cli.bench_options import bench_options, peer_options
+from forerun.bench.measure.contenders import DEFAULT, PLAIN
+from forerun.bench.batch.in_flight import Answered, Prompts, answer_together, mixed_prompts
+from forerun.bench.batch.load import Pair, load_record, load_verdicts, measure_load
+from forerun.bench.batch.offline import OURS, measure_offline, offline_record, offline_verdict
+from forerun.bench.batch.sharing import admission, prefix_use
+from forerun.bench.batch.together import Round, measure_together, together_record, together_verdict
+from forerun.cli.bench.speculation import bench
+from forerun.cli.bench.batch import _Plan
+from forerun.cli.bench.options import bench_options, peer_options
 from forerun.cli.engine_options import engine_options
 from forerun.cli.group import OneSentenceGroup
-from forerun.cli.series_options import series_options
+from forerun.cli.bench.series_options import series_options
 from forerun.engine import LLM
 from forerun.models.opening import load_tokenizer, open_checkpoint
 from forerun.types import SamplingParams
@@ -189,7 +189,7 @@ def test_an_interrupted_part_keeps_what_it_measured(
         yield Pair(1, 9, 1.0, 1.0, same_tokens=True)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("forerun.bench.load.measure_load", stopping)
+    monkeypatch.setattr("forerun.bench.batch.load.measure_load", stopping)
     record = tmp_path / "batch.json"
     code, _ = run("batch", "--model", path, "--parts", "load,sharing", "--json", record)
     found = json.loads(record.read_text())

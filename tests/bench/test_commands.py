@@ -9,9 +9,9 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from forerun.bench.record import read_record
+from forerun.bench.records.record import read_record
 from forerun.cli.alpha import alpha
-from forerun.cli.bench import bench
+from forerun.cli.bench.speculation import bench
 from forerun.cli.gate import gate
 from forerun.cli.group import OneSentenceGroup
 from forerun.kernels.cpu.lanes import Machine

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from forerun.bench.named_prompts import NamedPrompt, named_prompts
-from forerun.bench.parity import (
+from forerun.bench.prompts.named_prompts import NamedPrompt, named_prompts
+from forerun.bench.measure.parity import (
     compare,
     margins_of,
     parity_record,

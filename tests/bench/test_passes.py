@@ -1,6 +1,6 @@
 import pytest
 
-from forerun.bench.passes import PassReport, measure_passes, pass_sheet
+from forerun.bench.measure.passes import PassReport, measure_passes, pass_sheet
 from forerun.kernels import ReferenceKernels
 from forerun.models.llama import LlamaModel
 from tests.models_llama.tiny import FAMILIES, TinyCheckpoint
@@ -25,7 +25,7 @@ def test_whole_rounds_are_kept_after_an_interrupt(
             return took
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("forerun.bench.passes.pass_timer", lambda *_: measure)
+    monkeypatch.setattr("forerun.bench.measure.passes.pass_timer", lambda *_: measure)
     model = LlamaModel.load(TinyCheckpoint(FAMILIES["smollm2"]), ReferenceKernels())
     if num_rounds is None:
         with pytest.raises(KeyboardInterrupt):

@@ -7,8 +7,8 @@ from importlib import resources
 
 import pytest
 
-from forerun.bench.named_prompts import named_prompts
-from forerun.bench.workloads import WORKLOADS, Kind, build_workloads
+from forerun.bench.prompts.named_prompts import named_prompts
+from forerun.bench.prompts.workloads import WORKLOADS, Kind, build_workloads
 from forerun.errors import InvalidOption
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import typer
 
-from forerun.bench.named_prompts import NamedPrompt, named_prompts
-from forerun.bench.proof import SAMPLING, Cell, Method, Proof, proof_methods
-from forerun.bench.proof_record import as_json
-from forerun.bench.proof_sample import BRANCHES, Choices, sample_runs
+from forerun.bench.prompts.named_prompts import NamedPrompt, named_prompts
+from forerun.bench.proof.proof import SAMPLING, Cell, Method, Proof, proof_methods
+from forerun.bench.proof.record import as_json
+from forerun.bench.proof.sample import BRANCHES, Choices, sample_runs
 from forerun.cli.progress import Lines
 from forerun.cli.proof import Report, conclude
 from forerun.engine import LLM

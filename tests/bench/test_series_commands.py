@@ -9,9 +9,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from forerun.bench.proof import SAMPLING
-from forerun.bench.startup import Start
-from forerun.cli.bench import bench
+from forerun.bench.proof.proof import SAMPLING
+from forerun.bench.measure.startup import Start
+from forerun.cli.bench.speculation import bench
 from forerun.cli.group import OneSentenceGroup
 from forerun.cli.proof import proof
 from tests.tiny_model import write_tiny_model
@@ -60,7 +60,7 @@ def test_startup_passes_on_what_it_takes(path: Path, monkeypatch: pytest.MonkeyP
         asked[:] = arguments
         return Start(1.0, 2.0, 9, torch=False)
 
-    monkeypatch.setattr("forerun.bench.startup.start_once", start_once)
+    monkeypatch.setattr("forerun.bench.measure.startup.start_once", start_once)
     packing = ("--quantization", "int8", "--activations", "int8")
     options = (*packing, "--max-model-len", "99", "--no-speculation")
     run("bench", "startup", "--model", path, "--repeats", "1", *options)
@@ -78,7 +78,7 @@ def test_an_interrupted_startup_keeps_its_starts(
             return start
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("forerun.bench.startup.start_once", start_once)
+    monkeypatch.setattr("forerun.bench.measure.startup.start_once", start_once)
     record = tmp_path / "startup.json"
     arguments = ("bench", "startup", "--model", path, "--json", record)
     result = CliRunner().invoke(app, [str(argument) for argument in arguments])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from forerun.bench.startup import Start, StartFailed, StartReport, start_once, start_sheet
+from forerun.bench.measure.startup import Start, StartFailed, StartReport, start_once, start_sheet
 from forerun.cli.start_probe import peak_bytes
 
 

@@ -13,13 +13,13 @@ import typer
 from rich.console import Console, RenderableType
 from typer.testing import CliRunner
 
-from forerun.bench.bootstrap import Interval
-from forerun.bench.contenders import PLAIN
-from forerun.bench.record import SCHEMA, InvalidRecord, Record, read_record
-from forerun.bench.remark import Remark
-from forerun.bench.series_record import read_series
-from forerun.bench.sheet import Sheet
-from forerun.cli.bench import bench
+from forerun.bench.measure.bootstrap import Interval
+from forerun.bench.measure.contenders import PLAIN
+from forerun.bench.records.record import SCHEMA, InvalidRecord, Record, read_record
+from forerun.bench.views.note import Remark
+from forerun.bench.records.series_record import read_series
+from forerun.bench.views.sheet import Sheet
+from forerun.cli.bench.speculation import bench
 from forerun.cli.gate import gate
 from forerun.cli.group import OneSentenceGroup
 

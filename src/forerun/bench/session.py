@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from forerun.bench.cells import sum_up
-from forerun.bench.contenders import PLAIN
+from forerun.bench.records.cells import sum_up
+from forerun.bench.measure.contenders import PLAIN
 from forerun.bench.peers.divergence import Divergence, before_end, first_difference, margin_at
-from forerun.bench.prediction import Costs
-from forerun.bench.record import Record, run_as_dict, write_record
-from forerun.bench.side_by_side import Measurement, SideBySide
+from forerun.bench.measure.prediction import Costs
+from forerun.bench.records.record import Record, run_as_dict, write_record
+from forerun.bench.measure.side_by_side import Measurement, SideBySide
 from forerun.bench.verdicts import judge_record
 from forerun.engine import LLM
 

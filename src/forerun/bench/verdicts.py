@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from forerun.bench.bootstrap import geometric_mean
-from forerun.bench.cells import Cell
-from forerun.bench.contenders import DEFAULT, PLAIN
-from forerun.bench.prediction import TOLERANCE
-from forerun.bench.workloads import KINDS, Kind
+from forerun.bench.measure.bootstrap import geometric_mean
+from forerun.bench.records.cells import Cell
+from forerun.bench.measure.contenders import DEFAULT, PLAIN
+from forerun.bench.measure.prediction import TOLERANCE
+from forerun.bench.prompts.workloads import KINDS, Kind
 
 NEVER_SLOWER: Final = 0.95
 FREE_AT_LEAST: Final = 1.0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from forerun.cli.bench_options import at_least, load_with_room, split
+from forerun.cli.bench.options import at_least, load_with_room, split
 from forerun.cli.cache_dir import cache_dir
 from forerun.cli.engine_options import EngineOptions, engine_options
 from forerun.cli.screen import screen
@@ -19,7 +19,7 @@ from forerun.errors import InvalidOption
 from forerun.types import SamplingParams
 
 if TYPE_CHECKING:
-    from forerun.bench.alpha import AlphaSums, TargetText
+    from forerun.bench.measure.alpha import AlphaSums, TargetText
     from forerun.engine import LLM, SpeculativeConfig
 
 DEFAULT_DRAFTERS = "unigram,bigram,ngram_tables,prompt_lookup"
@@ -86,7 +86,7 @@ def alpha(
 def _configs(
     engine: EngineOptions, methods: list[str], num_layers: int | None
 ) -> dict[str, SpeculativeConfig]:
-    from forerun.bench.contenders import fixed_depth
+    from forerun.bench.measure.contenders import fixed_depth
 
     model = None if engine.speculative_config is None else engine.speculative_config.model
     if model is not None and "draft_model" not in methods:
@@ -98,8 +98,8 @@ def _configs(
 
 def _texts(llm: LLM, workload: str, num_tokens: int, params: SamplingParams) -> list[TargetText]:
     """Answers of the target until there are enough tokens; the last one is cut to fit."""
-    from forerun.bench.alpha import target_text
-    from forerun.bench.workloads import build_workloads
+    from forerun.bench.measure.alpha import target_text
+    from forerun.bench.prompts.workloads import build_workloads
 
     assert params.max_tokens is not None
     assert params.seed is not None
@@ -119,8 +119,8 @@ def _texts(llm: LLM, workload: str, num_tokens: int, params: SamplingParams) -> 
 def _along(
     llm: LLM, config: SpeculativeConfig, texts: list[TargetText], factors: list[float]
 ) -> AlphaSums:
-    from forerun.bench.alpha import AlphaSums, add_text
-    from forerun.bench.teacher_forcing import drafter_for
+    from forerun.bench.measure.alpha import AlphaSums, add_text
+    from forerun.bench.measure.teacher_forcing import drafter_for
 
     drafter = drafter_for(llm, config, cache_dir(os.environ))
     sums = AlphaSums()
@@ -131,7 +131,7 @@ def _along(
 
 
 def _row(target: str, drafter: str, temperature: float, sums: AlphaSums, seed: int) -> Row:
-    from forerun.bench.alpha import interval
+    from forerun.bench.measure.alpha import interval
 
     def shown(betas: list[list[float]]) -> Row | None:
         found = interval(betas, seed)
@@ -152,7 +152,7 @@ def _row(target: str, drafter: str, temperature: float, sums: AlphaSums, seed: i
 
 
 def _print(rows: list[Row], factors: list[float], workload: str) -> None:
-    from forerun.bench.sheet import Sheet
+    from forerun.bench.views.sheet import Sheet
 
     groups = [["α [95 %]", "coupled α", "guessed"], [f"l = {factor:g}" for factor in factors]]
     names = ["M_p", "M_q", "smpl"]

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from forerun.cli.bench_options import at_least
+from forerun.cli.bench.options import at_least
 from forerun.cli.cache_dir import cache_dir
-from forerun.cli.circumstances import circumstances
+from forerun.cli.bench.record_head import circumstances
 from forerun.cli.engine_options import DEFAULT_MODEL
 from forerun.cli.group import INTERRUPTED
 from forerun.cli.progress import progress
 
 if TYPE_CHECKING:
-    from forerun.bench.named_prompts import NamedPrompt
-    from forerun.bench.proof import Cell
+    from forerun.bench.prompts.named_prompts import NamedPrompt
+    from forerun.bench.proof.proof import Cell
     from forerun.engine import LLM
 
 _WRITE_EVERY_SECONDS: Final = 30.0
@@ -46,8 +46,8 @@ def proof(
 
     Every pair of choices appears together at least once. Exit code 1 if one token differs.
     """
-    from forerun.bench.named_prompts import named_prompts
-    from forerun.bench.proof import Proof, proof_methods
+    from forerun.bench.prompts.named_prompts import named_prompts
+    from forerun.bench.proof.proof import Proof, proof_methods
 
     at_least("--tokens", num_tokens, 1)
     at_least("--max-depth", max_depth, 1)
@@ -76,7 +76,7 @@ def proof(
 
 def _load(model: str, prompts: Sequence[NamedPrompt], num_tokens: int) -> tuple[LLM, Path]:
     """With a context for the longest of the prompts, and no longer."""
-    from forerun.bench.proof import BATCH
+    from forerun.bench.proof.proof import BATCH
     from forerun.cli.pull import pull_with_progress
     from forerun.engine import LLM
     from forerun.models.opening import load_tokenizer, open_checkpoint
@@ -98,7 +98,7 @@ def _load(model: str, prompts: Sequence[NamedPrompt], num_tokens: int) -> tuple[
 
 
 def _head(model: str, path: Path, llm: LLM, settings: dict[str, Any]) -> dict[str, Any]:
-    from forerun.bench.identity import model_identity
+    from forerun.bench.records.identity import model_identity
 
     identity = {"model": model_identity(model, path), "kernels": llm.model.kernels.name}
     return circumstances() | identity | {"settings": settings}
@@ -128,8 +128,8 @@ class Report:
         self.write()
 
     def write(self) -> None:
-        from forerun.bench.proof_record import as_json
-        from forerun.bench.record import write_whole
+        from forerun.bench.proof.record import as_json
+        from forerun.bench.records.record import write_whole
 
         if self.path is not None:
             seconds = round(time.monotonic() - self.began, 1)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from forerun.bench.timed_run import TimedRun
+from forerun.bench.measure.timed_run import TimedRun
 from forerun.errors import ForerunError, InvalidOption, unknown_name
 
 # Each peer, and what installs it.
