@@ -9,11 +9,11 @@ from typing import Any
 
 from forerun.bench.measure.contenders import DEFAULT, PLAIN
 from forerun.bench.measure.prediction import Costs
-from forerun.bench.records.record import Record
-from forerun.bench.session import Facts, Session
 from forerun.bench.measure.side_by_side import SideBySide
 from forerun.bench.measure.timed_run import Pass, TimedRun
 from forerun.bench.prompts.workloads import build_workloads
+from forerun.bench.records.record import Record
+from forerun.bench.session import Facts, Session
 from forerun.engine import LLM
 from forerun.planning.verify_cost import LinearVerifyCost
 

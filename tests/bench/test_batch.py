@@ -12,18 +12,18 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from forerun.bench.measure.contenders import DEFAULT, PLAIN
 from forerun.bench.batch.in_flight import Answered, Prompts, answer_together, mixed_prompts
 from forerun.bench.batch.load import Pair, load_record, load_verdicts, measure_load
 from forerun.bench.batch.offline import OURS, measure_offline, offline_record, offline_verdict
 from forerun.bench.batch.sharing import admission, prefix_use
 from forerun.bench.batch.together import Round, measure_together, together_record, together_verdict
-from forerun.cli.bench.speculation import bench
+from forerun.bench.measure.contenders import DEFAULT, PLAIN
 from forerun.cli.bench.batch import _Plan
 from forerun.cli.bench.options import bench_options, peer_options
+from forerun.cli.bench.series_options import series_options
+from forerun.cli.bench.speculation import bench
 from forerun.cli.engine_options import engine_options
 from forerun.cli.group import OneSentenceGroup
-from forerun.cli.bench.series_options import series_options
 from forerun.engine import LLM
 from forerun.models.opening import load_tokenizer, open_checkpoint
 from forerun.types import SamplingParams

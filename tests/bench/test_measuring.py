@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from forerun.bench.measure.bootstrap import geometric_mean, median_interval, quantiles_ms
-from forerun.bench.records.cells import Cell, by_position, sum_up
 from forerun.bench.measure.contenders import DEFAULT, PLAIN, engines, fixed_depth, sweep
 from forerun.bench.measure.costs import costs_by_contender, measure_passes
 from forerun.bench.measure.prediction import Costs, observed_alpha, predict
 from forerun.bench.measure.side_by_side import Measurement
 from forerun.bench.measure.timed_run import Pass, time_stream
 from forerun.bench.prompts.workloads import build_workloads
+from forerun.bench.records.cells import Cell, by_position, sum_up
 from forerun.engine import LLM, SpeculativeConfig
 from forerun.planning.closed_forms import speedup
 from forerun.planning.verify_cost import LinearVerifyCost

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from forerun.bench.prompts.named_prompts import NamedPrompt, named_prompts
 from forerun.bench.measure.parity import (
     compare,
     margins_of,
@@ -17,6 +16,7 @@ from forerun.bench.measure.parity import (
     parity_verdict,
     text_logits,
 )
+from forerun.bench.prompts.named_prompts import NamedPrompt, named_prompts
 from forerun.engine import LLM
 from forerun.kernels import ReferenceKernels
 from forerun.models.llama import LlamaModel

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from forerun.bench.measure.contenders import PLAIN
+from forerun.bench.measure.timed_run import TimedRun
 from forerun.bench.peers import MissingPeer, PeerContender, open_peer
 from forerun.bench.peers.divergence import first_difference, margin_at
 from forerun.bench.peers.peer import PeerFailed
 from forerun.bench.session import Session
-from forerun.bench.measure.timed_run import TimedRun
 from forerun.cli.bench.options import peer_modes
 from forerun.engine import LLM
 from forerun.errors import InvalidOption

@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
-from forerun.bench.records.cells import Cell
-from forerun.bench.measure.contenders import PLAIN, engines
 from forerun.bench.verdicts import judge_record
+
+from forerun.bench.measure.contenders import PLAIN, engines
 from forerun.bench.prompts.workloads import build_workloads, cut_prompts
+from forerun.bench.records.cells import Cell
 from forerun.cache import KVCache
 from forerun.engine import LLM
 from forerun.errors import InvalidOption

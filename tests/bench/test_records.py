@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forerun.bench.verdicts import judge_record
 from rich.console import Console
 
 from forerun.bench.measure.contenders import DEFAULT, PLAIN
+from forerun.bench.prompts.workloads import WORKLOADS
 from forerun.bench.records.gate import Side, check_rollout
-from forerun.bench.views.html_report import report, write_report
 from forerun.bench.records.identity import commit_of, model_identity, versions
-from forerun.bench.views.plots import save_plot
 from forerun.bench.records.record import SCHEMA, InvalidRecord, Record, read_record, write_record
 from forerun.bench.session import Session
+from forerun.bench.views.html_report import report, write_report
+from forerun.bench.views.plots import save_plot
 from forerun.bench.views.tables import print_record
-from forerun.bench.verdicts import judge_record
-from forerun.bench.prompts.workloads import WORKLOADS
 from forerun.engine import LLM
 from forerun.errors import InvalidOption
 from tests.bench.fakes import COSTS, FACTS, Scripted, made_record, side_by_side

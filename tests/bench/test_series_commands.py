@@ -9,8 +9,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from forerun.bench.proof.proof import SAMPLING
 from forerun.bench.measure.startup import Start
+from forerun.bench.proof.proof import SAMPLING
 from forerun.cli.bench.speculation import bench
 from forerun.cli.group import OneSentenceGroup
 from forerun.cli.proof import proof

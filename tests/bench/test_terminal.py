@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from forerun.bench.records.series_record import read_series
 from rich.console import Console, RenderableType
 from typer.testing import CliRunner
 
@@ -17,7 +18,6 @@ from forerun.bench.measure.bootstrap import Interval
 from forerun.bench.measure.contenders import PLAIN
 from forerun.bench.records.record import SCHEMA, InvalidRecord, Record, read_record
 from forerun.bench.views.note import Remark
-from forerun.bench.records.series_record import read_series
 from forerun.bench.views.sheet import Sheet
 from forerun.cli.bench.speculation import bench
 from forerun.cli.gate import gate

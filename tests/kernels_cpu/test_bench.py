@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
+from forerun.bench.views.kernel_views import kernel_sheet, save_kernel_plot
 from rich.console import Console
 
 from forerun.bench.measure import kernels as bench
-from forerun.bench.views.kernel_views import kernel_sheet, save_kernel_plot
 from forerun.errors import InvalidOption
 from tests.kernels_cpu.test_formats import kernels
 

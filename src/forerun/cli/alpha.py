@@ -57,7 +57,7 @@ def alpha(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """Measure α = E[Σ min(p, q)], and its coupled form, over text of the target's own."""
-    from forerun.bench.rounding import rounding_words
+    from forerun.bench.views.titles import rounding
 
     at_least("--seed", seed, 0)
     at_least("--num-tokens", num_tokens, 1)
@@ -80,7 +80,7 @@ def alpha(
             json.dumps({"class": workload, "seed": seed, **engine.rounding, "rows": rows}, indent=2)
         )
     else:
-        _print(rows, factors, f"{workload}{rounding_words(engine.rounding)}")
+        _print(rows, factors, f"{workload}{rounding(engine.rounding)}")
 
 
 def _configs(

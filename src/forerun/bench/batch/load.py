@@ -7,11 +7,10 @@ from dataclasses import asdict, dataclass
 from random import Random
 from typing import Any
 
+from forerun.bench.batch.in_flight import Prompts, answer_together
 from forerun.bench.measure.bootstrap import Interval, median_interval
 from forerun.bench.measure.contenders import DEFAULT, PLAIN
-from forerun.bench.batch.in_flight import Prompts, answer_together
 from forerun.bench.measure.timed_run import Clock
-from forerun.bench.verdicts import ENOUGH_PAIRS, NEVER_SLOWER, Outcome
 from forerun.engine import LLM
 from forerun.types import SamplingParams
 
@@ -67,19 +66,3 @@ def load_record(pairs: Sequence[Pair], seed: int) -> dict[str, Any]:
         "same_tokens": all(pair.same_tokens for pair in pairs),
         "pairs": [asdict(pair) for pair in pairs],
     }
-
-
-def load_verdicts(pairs: Sequence[Pair], wanted: Sequence[int], seed: int) -> list[Outcome]:
-    """One line for each number in flight; a pass waits for its pairs, a failure does not."""
-    found = intervals(pairs, seed)
-    return [_verdict(num, found.get(num)) for num in wanted]
-
-
-def _verdict(num_in_flight: int, found: Interval | None) -> Outcome:
-    requirement = f"{num_in_flight} in flight: 95 % lower bound of the ratio to plain"
-    requirement += f" ≥ {NEVER_SLOWER}"
-    if found is None:
-        return Outcome(requirement, "nothing measured", None)
-    text = f"median {found.median:.3f} [{found.low:.3f}, {found.high:.3f}] of {found.num} pairs"
-    passed = found.low >= NEVER_SLOWER
-    return Outcome(requirement, text, None if passed and found.num < ENOUGH_PAIRS else passed)

@@ -7,15 +7,13 @@ from dataclasses import asdict, dataclass
 from random import Random
 from typing import Any, Final, Protocol
 
-from forerun.bench.measure.bootstrap import Interval, median_interval
 from forerun.bench.batch.in_flight import Answered, Prompts, answer_together
-from forerun.bench.peers import PeerContender
+from forerun.bench.measure.bootstrap import Interval, median_interval
 from forerun.bench.measure.timed_run import Clock
-from forerun.bench.verdicts import Outcome
+from forerun.bench.peers import PeerContender
 from forerun.engine import LLM
 from forerun.types import SamplingParams
 
-OFFLINE_AT_LEAST: Final = 1.3
 OURS: Final = "forerun"
 
 
@@ -96,16 +94,6 @@ def offline_record(repeats: Sequence[Repeat], seed: int) -> dict[str, Any]:
         "ratio": {name: asdict(found) for name, found in _ratios(repeats, seed).items()},
         "repeats": [asdict(one) for one in repeats],
     }
-
-
-def offline_verdict(repeats: Sequence[Repeat], seed: int) -> Outcome:
-    requirement = f"offline throughput ≥ {OFFLINE_AT_LEAST} × llama.cpp's server, its best mode"
-    found = _ratios(repeats, seed)
-    if not found:
-        return Outcome(requirement, "run with --peers llamacpp", None)
-    name, ratio = min(found.items(), key=lambda pair: pair[1].median)
-    text = f"{ratio.median:.2f} [{ratio.low:.2f}, {ratio.high:.2f}] of {ratio.num} ({name})"
-    return Outcome(requirement, text, ratio.median >= OFFLINE_AT_LEAST)
 
 
 def _ratios(repeats: Sequence[Repeat], seed: int) -> dict[str, Interval]:

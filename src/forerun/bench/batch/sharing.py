@@ -1,17 +1,14 @@
-"""What a shared cache and chunked prompts promise, as counts: no clock is looked at."""
+"""What a shared cache and chunked prompts do, as counts: no clock is looked at."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any
 
-from forerun.bench.verdicts import Outcome
 from forerun.engine import LLM
 from forerun.engine.request_options import RequestOptions
 from forerun.types import SamplingParams
-
-COMPUTED_BELOW: Final = 32
 
 
 @dataclass(frozen=True)
@@ -22,15 +19,6 @@ class PrefixUse:
     num_computed_first: int
     num_computed_second: int
 
-    @property
-    def outcome(self) -> Outcome:
-        return Outcome(
-            f"a second request with the same {self.num_shared}-token prefix computes fewer than "
-            f"{COMPUTED_BELOW} prompt tokens",
-            f"{self.num_computed_second} after {self.num_computed_first}",
-            self.num_computed_second < COMPUTED_BELOW,
-        )
-
 
 @dataclass(frozen=True)
 class Admission:
@@ -39,15 +27,6 @@ class Admission:
     num_prompt_tokens: int
     num_steps: int
     num_steps_with_token: int
-
-    @property
-    def outcome(self) -> Outcome:
-        return Outcome(
-            f"a running stream gets a token in every step while {self.num_prompt_tokens} prompt "
-            f"tokens are admitted",
-            f"in {self.num_steps_with_token} of {self.num_steps} steps",
-            self.num_steps_with_token == self.num_steps if self.num_steps > 1 else None,
-        )
 
 
 def prefix_use(llm: LLM, prefix: Sequence[int], endings: Sequence[Sequence[int]]) -> PrefixUse:

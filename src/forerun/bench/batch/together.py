@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from random import Random
-from typing import Any, Final
+from typing import Any
 
-from forerun.bench.measure.bootstrap import median_interval
 from forerun.bench.batch.in_flight import Prompts, answer_together
+from forerun.bench.measure.bootstrap import median_interval
 from forerun.bench.measure.timed_run import Clock
-from forerun.bench.verdicts import Outcome
 from forerun.engine import LLM
 from forerun.types import SamplingParams
-
-TOGETHER_AT_MOST: Final = 0.4
 
 
 @dataclass(frozen=True)
@@ -55,13 +52,3 @@ def together_record(rounds: Sequence[Round], seed: int) -> dict[str, Any]:
         "same_tokens": all(one.same_tokens for one in rounds),
         "rounds": [asdict(one) for one in rounds],
     }
-
-
-def together_verdict(rounds: Sequence[Round], seed: int) -> Outcome:
-    num = max((len(one.alone_s) for one in rounds), default=8)
-    requirement = f"{num} requests together take ≤ {TOGETHER_AT_MOST} × the sum of their times"
-    ratio = median_interval([one.ratio for one in rounds], seed)
-    if ratio is None:
-        return Outcome(requirement, "nothing measured", None)
-    found = f"median {ratio.median:.3f} [{ratio.low:.3f}, {ratio.high:.3f}] of {ratio.num} rounds"
-    return Outcome(requirement, found, ratio.median <= TOGETHER_AT_MOST)

@@ -13,13 +13,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from forerun.bench.measure.bootstrap import Interval
-from forerun.bench.measure.teacher_forcing import KnownText, proposals_along
+from forerun.bench.measure.teacher_forcing import KnownText, proposals_along, text_logits
 from forerun.drafters import Drafter
 from forerun.engine import LLM
-from forerun.kernels import Plan
 from forerun.planning.acceptance import beta_coupled, beta_lenient, beta_rejection
 from forerun.sampling import Context, Logits, Probs, served_probs
-from forerun.types import Acceptance, Proposal, SamplingParams, Span, Tree
+from forerun.types import Acceptance, Proposal, SamplingParams
 
 Beta = Callable[[Probs, Probs], float]
 
@@ -60,22 +59,15 @@ class AlphaSums:
 def target_text(llm: LLM, prompt: Sequence[int], params: SamplingParams) -> TargetText:
     """Let the target answer, then score the answer once more, all positions at a time."""
     output = llm.generate(list(prompt), params)[0].outputs[0].token_ids
-    tokens = (*prompt, *output[:-1])
-    cache = llm.model.new_cache(-(-len(tokens) // 16), 16)
-    table = cache.new_table()
-    table.reserve(len(tokens))
-    wanted = tuple(range(len(prompt) - 1, len(tokens)))
-    span = Span(0, tokens, Tree.chain(len(tokens)), wanted)
-    logits = llm.model.forward(Plan.build([(span, table)]), cache)
-    table.free()
+    logits = text_logits(llm.model, prompt, output)
     assert params.seed is not None, "a text is reproducible"
-    return TargetText(tuple(prompt), tuple(output), np.asarray(logits), params, params.seed)
+    return TargetText(tuple(prompt), tuple(output), logits, params, params.seed)
 
 
 def add_text(
     sums: AlphaSums, text: TargetText, drafter: Drafter, lenience: Sequence[float], idx: int
 ) -> None:
-    """Ask the drafter at every prefix of `text`, and add up how often its guess would hold."""
+    """Ask the drafter at every prefix of `text`; add up how often its guess would be accepted."""
     for bucket in (sums.rejection, sums.coupled):
         bucket.append([])
     for factor in lenience:
@@ -115,12 +107,12 @@ def _law_q(proposal: Proposal, vocab_size: int) -> Probs | None:
 
 
 def _lenient(text: TargetText, position: int, law_p: Probs, law_q: Probs, factor: float) -> float:
-    """A.5. At temperature 0 a guess holds where p(x) ≥ l·max(p), before p is sharpened."""
+    """A.5. At temperature 0 a guess is accepted where p(x) ≥ l·max(p), before p is sharpened."""
     if text.params.temperature > 0:
         return beta_lenient(law_p, law_q, factor)
     soft = text.law(position, text.params.with_(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0))
-    holds = soft >= factor * soft.max()
-    return float(law_q[holds].sum())
+    accepted = soft >= factor * soft.max()
+    return float(law_q[accepted].sum())
 
 
 def interval(betas: Sequence[Sequence[float]], seed: int) -> Interval | None:

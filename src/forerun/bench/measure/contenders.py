@@ -61,7 +61,7 @@ def engines(
     ]
 
 
-def sweep(
+def fixed_depths(
     methods: Sequence[str], depths: Sequence[int], options: Mapping[str, Any]
 ) -> dict[str, SpeculativeConfig]:
     """Every method at every fixed depth; `options` are further keys, such as `model`."""

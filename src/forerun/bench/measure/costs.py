@@ -25,8 +25,8 @@ def measure_passes(
 ) -> dict[int, float]:
     """Seconds of a pass over γ guesses, γ = 0 among them.
 
-    Random guesses cost nothing to make and hardly ever hold, so a round is the pass alone, with
-    everything around it that a plain round has too.
+    Random guesses cost nothing to make and are hardly ever accepted, so a round is the pass alone,
+    with everything around it that a plain round has too.
     """
     depths = [depth for depth in depths if depth > 0]
     plain = llm.with_speculation(None)

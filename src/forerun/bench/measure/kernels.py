@@ -7,7 +7,6 @@ so that a busy moment of the machine does not fall on one of them alone.
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -15,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from forerun.bench.measure.timed_run import Clock
 from forerun.kernels.cpu import CpuKernels
 from forerun.models.checkpoint import Tensor
 from forerun.models.formats import FORMATS as PACKINGS
@@ -49,13 +49,14 @@ class Product:
 @dataclass(frozen=True)
 class KernelReport:
     num_threads: int
-    read_seconds: Sequence[float]  # for MATRIX_BYTES
+    matrix_bytes: int
+    read_seconds: Sequence[float]  # for that many bytes
     products: Sequence[Product]
     is_complete: bool = True  # False after ^C
 
     @property
     def read_bytes_per_second(self) -> float:
-        return MATRIX_BYTES / statistics.median(self.read_seconds)
+        return self.matrix_bytes / statistics.median(self.read_seconds)
 
     def share_of_bandwidth(self, product: Product) -> float:
         return product.bytes_per_second / self.read_bytes_per_second
@@ -65,7 +66,7 @@ class KernelReport:
         return {
             "is_complete": self.is_complete,
             "num_threads": self.num_threads,
-            "matrix_bytes": MATRIX_BYTES,
+            "matrix_bytes": self.matrix_bytes,
             "read_bytes_per_second": self.read_bytes_per_second,
             "read_seconds": list(self.read_seconds),
             "products": [self._product_as_dict(product) for product in self.products],
@@ -94,9 +95,11 @@ class _Case:
 
 def measure_kernels(
     kernels: CpuKernels,
+    clock: Clock,
     formats: Sequence[str] = FORMATS,
     rows: Sequence[int] = ROWS,
     num_repeats: int = 5,
+    matrix_bytes: int = MATRIX_BYTES,
     progress: Callable[[str], None] = lambda _: None,
 ) -> KernelReport:
     """`rows` must hold 1. The first repeat warms up and is not counted.
@@ -107,14 +110,14 @@ def measure_kernels(
     cases = []
     for name in formats:
         progress(f"preparing {name}")
-        cases.append(_case(kernels, name))
-    memory = np.ones(MATRIX_BYTES // 8, np.int64)
+        cases.append(_case(kernels, name, matrix_bytes))
+    memory = np.ones(matrix_bytes // 8, np.int64)
     reads: list[float] = []
     try:
         for repeat in range(num_repeats + 1):
             progress(f"measuring, round {repeat} of {num_repeats}")
-            read = _seconds(lambda: kernels.read(memory))
-            found = list(_round(kernels, cases, rows))
+            read = _seconds(lambda: kernels.read(memory), clock)
+            found = list(_round(kernels, cases, rows, clock))
             reads.append(read)
             for case, num_rows, seconds in found:
                 case.seconds.setdefault(num_rows, []).append(seconds)
@@ -123,7 +126,7 @@ def measure_kernels(
             raise
     products = [_product(case) for case in cases]
     is_complete = len(reads) == num_repeats + 1
-    return KernelReport(kernels.num_threads, reads[1:], products, is_complete)
+    return KernelReport(kernels.num_threads, matrix_bytes, reads[1:], products, is_complete)
 
 
 def _product(case: _Case) -> Product:
@@ -132,25 +135,25 @@ def _product(case: _Case) -> Product:
 
 
 def _round(
-    kernels: CpuKernels, cases: Sequence[_Case], rows: Sequence[int]
+    kernels: CpuKernels, cases: Sequence[_Case], rows: Sequence[int], clock: Clock
 ) -> Iterator[tuple[_Case, int, float]]:
     for num_rows in rows:
         x = np.random.default_rng(num_rows).standard_normal((num_rows, _NUM_IN))
         for case in cases:
             y = kernels.linear(kernels.rows(x), case.matrix)
-            yield case, num_rows, _seconds(y.program.run)
+            yield case, num_rows, _seconds(y.program.run, clock)
 
 
-def _seconds(work: Callable[[], None]) -> float:
-    start = time.perf_counter()
+def _seconds(work: Callable[[], None], clock: Clock) -> float:
+    began = clock()
     work()
-    return time.perf_counter() - start
+    return clock() - began
 
 
-def _case(kernels: CpuKernels, weight_format: str) -> _Case:
+def _case(kernels: CpuKernels, weight_format: str, matrix_bytes: int) -> _Case:
     packing = PACKINGS[weight_format]
     row_bytes = packing.row_bytes(_NUM_IN)
-    data = _random_blocks(weight_format, MATRIX_BYTES // row_bytes, row_bytes)
+    data = _random_blocks(weight_format, matrix_bytes // row_bytes, row_bytes)
     tensor = Tensor("w", (len(data), _NUM_IN), weight_format, data)
     return _Case(weight_format, kernels.load_matrix(_Only(tensor), ["w"]), data.nbytes)
 

@@ -8,20 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
+from forerun.bench.measure.teacher_forcing import text_logits
 from forerun.bench.prompts.named_prompts import NamedPrompt
-from forerun.bench.views.sheet import Sheet
-from forerun.bench.verdicts import Outcome
-from forerun.cache.cache_size import CacheSize
 from forerun.engine import LLM
-from forerun.kernels import Plan
 from forerun.models.llama import LlamaModel
-from forerun.types import FloatArray, SamplingParams, Span, Tree
-
-_PASS_TOKENS: Final = 256
+from forerun.types import FloatArray, SamplingParams
 
 
 @dataclass(frozen=True)
@@ -57,22 +52,6 @@ def compare(
         text = ours.generate(tokens, params)[0].outputs[0].token_ids
         logits = [text_logits(model, tokens, text) for model in (ours.model, theirs)]
         yield _compared(ours, prompt.name, len(tokens), text, *logits)
-
-
-def text_logits(model: LlamaModel, prompt: Sequence[int], text: Sequence[int]) -> FloatArray:
-    """What the model says before each token of `text`: [len(text), V]."""
-    tokens = [*prompt, *text[:-1]]
-    size = CacheSize.for_requests(1, len(tokens))
-    cache = model.new_cache(size.num_pages, size.page_size)
-    table, rows = cache.new_table(), []
-    first_wanted = len(prompt) - 1
-    for first in range(0, len(tokens), _PASS_TOKENS):
-        chunk = tuple(tokens[first : first + _PASS_TOKENS])
-        wanted = tuple(i for i in range(len(chunk)) if first + i >= first_wanted)
-        span = Span(table.reserve(len(chunk)), chunk, Tree.chain(len(chunk)), wanted)
-        rows.append(np.array(model.forward(Plan.build([(span, table)]), cache)))
-    table.free()
-    return np.concatenate(rows)
 
 
 def _compared(
@@ -117,27 +96,3 @@ def parity_record(found: Sequence[Compared]) -> dict[str, Any]:
         "smallest_margin": min((one.smallest_margin for one in found), default=None),
         "prompts": [asdict(one) for one in found],
     }
-
-
-def parity_verdict(found: Sequence[Compared]) -> Outcome:
-    num_same = sum(one.parting is None for one in found)
-    widest = max((one.parting.their_margin for one in found if one.parting), default=None)
-    text = f"{num_same} of {len(found)} the same"
-    if widest is not None:
-        text += f"; the widest margin that was decided otherwise is {widest:.5f}"
-    return Outcome("the same greedy text as the reference kernels", text, num_same == len(found))
-
-
-def parity_sheet(found: Sequence[Compared]) -> Sheet:
-    """The prompts whose texts part."""
-    rows = []
-    for one in found:
-        if one.parting is not None:
-            p = one.parting
-            margins = (f"{p.our_margin:.5f}", f"{p.their_margin:.5f}")
-            share = f"{one.num_different} of {one.num_tokens}"
-            rows.append([one.prompt, str(p.at), repr(p.ours), repr(p.theirs), *margins, share])
-    words = ("ours", "reference")
-    groups = [["at", *words], ["our margin", "its margin"], ["different"]]
-    title = "first places that differ" if rows else "no place differs"
-    return Sheet(title, ["prompt"], groups if rows else [], rows, words)

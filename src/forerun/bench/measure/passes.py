@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median, quantiles
 from typing import Any, Final
-
-from forerun.bench.views.sheet import Sheet
-from forerun.engine.building import pass_timer
-from forerun.models.llama import LlamaModel
 
 SIZES: Final = (1, 2, 3, 4, 5, 6, 8, 12, 16)
 _MIN_ROUNDS: Final = 2  # for quartiles
@@ -37,13 +33,14 @@ class PassReport:
 
 
 def measure_passes(
-    model: LlamaModel, sizes: Sequence[int] = SIZES, num_rounds: int = 15
+    measure: Callable[[int], float], sizes: Sequence[int] = SIZES, num_rounds: int = 15
 ) -> PassReport:
-    """Every size once per round, so that what disturbs the machine disturbs all of them.
+    """`measure` runs one pass over so many tokens and says how many seconds it took.
+
+    Every size once per round, so that what disturbs the machine disturbs all of them.
 
     After ^C, the whole rounds that there are, if they are enough for quartiles.
     """
-    measure = pass_timer(model, max(sizes))
     rounds: list[list[float]] = []
     try:
         for _ in range(num_rounds + 1):
@@ -54,11 +51,3 @@ def measure_passes(
     counted = rounds[1:]  # the first round warms up
     seconds = {size: [took[idx] for took in counted] for idx, size in enumerate(sizes)}
     return PassReport(seconds, is_complete=len(counted) == num_rounds)
-
-
-def pass_sheet(report: PassReport) -> Sheet:
-    rows = [
-        [str(size), f"{median(seconds) * 1e3:.1f}", f"{report.ratio(size):.2f}"]
-        for size, seconds in report.seconds.items()
-    ]
-    return Sheet("one target pass, empty context", [], [["tokens", "ms", "plain passes"]], rows)

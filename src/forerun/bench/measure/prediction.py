@@ -49,10 +49,10 @@ class Prediction:
 
 
 def observed_alpha(passes: Sequence[Pass]) -> float | None:
-    """Guesses that held ÷ guesses that were tested: those that held, and the first miss."""
-    held = sum(p.num_accepted for p in passes)
+    """Guesses accepted ÷ guesses tested: those accepted, and the first miss."""
+    accepted = sum(p.num_accepted for p in passes)
     missed = sum(p.num_accepted < p.depth for p in passes)
-    return held / (held + missed) if held + missed else None
+    return accepted / (accepted + missed) if accepted + missed else None
 
 
 def predict(
@@ -93,8 +93,8 @@ def _reason(
     plain_ms, costs_ms = _mean_ms(plain), costs.plain_seconds * 1000
     expected, counted = prediction.tokens_expected, prediction.tokens_counted
     reasons = {
-        f"guesses do not hold independently: α says {expected:.2f} tokens a pass, {counted:.2f} "
-        f"came": expected / counted,
+        f"guesses are not accepted independently: α says {expected:.2f} tokens a pass, "
+        f"{counted:.2f} came": expected / counted,
         f"a round took {round_ms:.1f} ms, and v and c say {said_ms:.1f}": round_ms / said_ms,
         f"a plain pass took {plain_ms:.1f} ms, and {costs_ms:.1f} when v and c were measured": (
             plain_ms / costs_ms

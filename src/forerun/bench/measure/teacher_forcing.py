@@ -1,17 +1,25 @@
-"""A request whose text is known already, so that a drafter can be asked at every prefix."""
+"""Texts that are known already: what a model says, and what a drafter guesses, at every prefix."""
 
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Final
 
+import numpy as np
+
+from forerun.cache.cache_size import CacheSize
 from forerun.drafters import Budget, Drafter
 from forerun.engine import LLM, SpeculativeConfig
 from forerun.engine.building import Target, build_core
 from forerun.engine.memory import CacheMemory
+from forerun.kernels import Plan
+from forerun.models.llama import LlamaModel
 from forerun.sampling import Noise
-from forerun.types import Origin, Proposal, SamplingParams, Verdict
+from forerun.types import FloatArray, Origin, Proposal, SamplingParams, Span, Tree, Verdict
+
+_PASS_TOKENS: Final = 256
 
 
 @dataclass
@@ -56,3 +64,19 @@ def proposals_along(
             drafter.commit(text, text.reveal(token))
     finally:
         drafter.end(text)
+
+
+def text_logits(model: LlamaModel, prompt: Sequence[int], text: Sequence[int]) -> FloatArray:
+    """What the model says before each token of `text`: [len(text), V]."""
+    tokens = [*prompt, *text[:-1]]
+    size = CacheSize.for_requests(1, len(tokens))
+    cache = model.new_cache(size.num_pages, size.page_size)
+    table, rows = cache.new_table(), []
+    first_wanted = len(prompt) - 1
+    for first in range(0, len(tokens), _PASS_TOKENS):
+        chunk = tuple(tokens[first : first + _PASS_TOKENS])
+        wanted = tuple(i for i in range(len(chunk)) if first + i >= first_wanted)
+        span = Span(table.reserve(len(chunk)), chunk, Tree.chain(len(chunk)), wanted)
+        rows.append(np.array(model.forward(Plan.build([(span, table)]), cache)))
+    table.free()
+    return np.concatenate(rows)

@@ -15,7 +15,7 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True)
 class Pass:
-    """One target pass that verified `num_guesses`, down to `depth`, of which a path held."""
+    """One target pass that verified `num_guesses`, down to `depth`, and accepted a path of them."""
 
     num_guesses: int
     depth: int
@@ -96,8 +96,8 @@ def time_stream(
         proposal = event.round.proposal
         if arrivals:
             wait = at - arrivals[-1][0]
-            held = event.round.verdict.num_accepted
-            passes.append(Pass(len(proposal), proposal.depth, held, wait))
+            accepted = event.round.verdict.num_accepted
+            passes.append(Pass(len(proposal), proposal.depth, accepted, wait))
         tokens += event.tokens
         arrivals.append((at, len(event.tokens)))
     del stream  # a request that is left early ends here

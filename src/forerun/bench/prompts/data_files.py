@@ -9,5 +9,5 @@ from typing import Any
 
 def read_rows(name: str) -> list[dict[str, Any]]:
     """The rows of data/<name>.jsonl, in order."""
-    file = resources.files("forerun.bench") / "data" / f"{name}.jsonl"
+    file = resources.files("forerun.bench.prompts") / "data" / f"{name}.jsonl"
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]

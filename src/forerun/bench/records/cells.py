@@ -111,7 +111,7 @@ class _Group:
     def cell(self, workload: Workload, name: str, costs: Costs | None, seed: int) -> Cell:
         runs, passes = self.runs, self.passes
         decoded, seconds = sum(r.num_decoded for r in runs), sum(r.decode_seconds for r in runs)
-        guessed, held = sum(r.num_guesses for r in runs), sum(r.num_accepted for r in runs)
+        guessed, accepted = sum(r.num_guesses for r in runs), sum(r.num_accepted for r in runs)
         ratio = median_interval(_ratios(self.pairs, _per_token), seed)
         return Cell(
             workload=workload.name,
@@ -121,7 +121,7 @@ class _Group:
             num_tokens=sum(len(run.tokens) for run in runs),
             tokens_per_second=decoded / seconds if seconds > 0 else None,
             tokens_per_pass=decoded / len(passes) if passes else None,
-            acceptance_rate=held / guessed if guessed else None,
+            acceptance_rate=accepted / guessed if guessed else None,
             acceptance_by_position=by_position(passes),
             ttft_ms=quantiles_ms([run.ttft for run in runs]),
             wait_ms=quantiles_ms([wait for run in runs for wait in run.waits]),
@@ -137,7 +137,7 @@ class _Group:
 
 
 def by_position(passes: Sequence[Pass]) -> list[float]:
-    """For each place in a proposal: of the rounds that guessed so far, how many held so far."""
+    """For each place in a proposal: of the rounds that guessed so far, the share accepted."""
     deepest = max((p.depth for p in passes), default=0)
     return [
         sum(p.num_accepted >= place for p in passes) / sum(p.depth >= place for p in passes)

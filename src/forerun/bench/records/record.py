@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from forerun.bench.measure.side_by_side import Measurement
 from forerun.bench.records.cells import Cell
 from forerun.bench.records.shape import RECORD, misfit
-from forerun.bench.measure.side_by_side import Measurement
-from forerun.bench.verdicts import Outcome
 from forerun.errors import ForerunError
 
 SCHEMA: Final = "forerun-bench/1"
@@ -37,7 +36,6 @@ class Record:
     costs: Mapping[str, Any]
     runs: Sequence[Mapping[str, Any]]
     cells: Sequence[Cell]
-    verdicts: Sequence[Outcome]
     divergences: Sequence[Mapping[str, Any]]
     is_complete: bool
 
@@ -47,7 +45,6 @@ class Record:
             "schema": SCHEMA,
             **plain,
             "cells": [cell.as_dict() for cell in self.cells],
-            "verdicts": [{**asdict(v), "word": v.word} for v in self.verdicts],
         }
 
     def cell(self, workload: str, contender: str) -> Cell | None:
@@ -56,7 +53,7 @@ class Record:
 
 
 def run_as_dict(m: Measurement) -> dict[str, Any]:
-    """One answer, small enough to keep them all: rounds as [guesses, depth, held, how often]."""
+    """One answer, small enough to keep: rounds as [guesses, depth, accepted, how often]."""
     run = m.run
     rounds: dict[tuple[int, int, int], int] = {}
     for p in run.passes:
@@ -75,12 +72,12 @@ def run_as_dict(m: Measurement) -> dict[str, Any]:
     }
 
 
-def write_record(record: Record, path: Path) -> None:
-    """In one step: a reader, or a run that is interrupted, never sees half a file."""
-    write_whole(path, json.dumps(record.as_dict(), indent=1, ensure_ascii=False, allow_nan=False))
+def write_json(path: Path, values: Mapping[str, Any]) -> None:
+    write_whole(path, json.dumps(values, indent=1, ensure_ascii=False, allow_nan=False))
 
 
 def write_whole(path: Path, text: str) -> None:
+    """In one step: a reader, or a run that is interrupted, never sees half a file."""
     part = path.with_name(f".{path.name}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -93,7 +90,10 @@ def write_whole(path: Path, text: str) -> None:
 
 def read_record(path: Path) -> Record:
     """A record of this schema; anything else is refused by name."""
-    values = read_json(path)
+    return parse_record(path, read_json(path))
+
+
+def parse_record(path: Path, values: Any) -> Record:
     schema = values.get("schema") if isinstance(values, dict) else None
     if schema != SCHEMA:
         raise InvalidRecord(
@@ -122,14 +122,11 @@ def read_json(path: Path) -> Any:
         reason = "it is not JSON"
     raise InvalidRecord(
         f"{path} cannot be read as a bench record: {reason}; "
-        "give a file that `forerun bench --json` wrote."
+        "give a file that `forerun bench … --json` wrote."
     )
 
 
 def _record(values: Mapping[str, Any]) -> Record:
     given = {name: values[name] for name in Record.__dataclass_fields__}
     given["cells"] = [Cell.from_dict(cell) for cell in given["cells"]]
-    given["verdicts"] = [
-        Outcome(v["requirement"], v["found"], v["passed"]) for v in given["verdicts"]
-    ]
     return Record(**given)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from forerun.bench.views import svg
 from forerun.bench.measure.bootstrap import Interval
-from forerun.bench.records.cells import Cell
 from forerun.bench.measure.contenders import DEFAULT, PLAIN
 from forerun.bench.measure.prediction import TOLERANCE
+from forerun.bench.records.cells import Cell
+from forerun.bench.views import svg
 
 WIDTH = 760.0
 _LEFT, _RIGHT = 170.0, 60.0
@@ -55,7 +55,7 @@ def _ratio_row(
 
 
 def acceptance_chart(cells: Sequence[Cell], contender: str) -> str:
-    """How far guesses hold, a small panel per class."""
+    """How far guesses are accepted, a small panel per class."""
     shown = [c for c in cells if c.contender == contender and c.acceptance_by_position]
     if not shown:
         return ""
@@ -77,7 +77,7 @@ def _acceptance_panel(cell: Cell, left: float, top: float, width: float) -> Iter
     yield svg.line(left, base, left + width, base, "grid")
     for place, share in enumerate(shares):
         x = left + place * step
-        tip = f"{cell.workload}, guess {place + 1}: holds in {share:.0%} of the rounds that made it"
+        tip = f"{cell.workload}, guess {place + 1}: accepted in {share:.0%} of its rounds"
         yield svg.bar(x + 2, base - share * tall, step - 4, share * tall, "ours bar", tip)
         yield svg.text(x + step / 2, base + 13, str(place + 1), "axis", "middle")
 

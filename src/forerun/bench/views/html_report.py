@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from html import escape
 from importlib import resources
 from pathlib import Path
 from string import Template
 
-from forerun.bench.views import charts
-from forerun.bench.measure.bootstrap import geometric_mean
-from forerun.bench.records.cells import Cell
 from forerun.bench.measure.contenders import DEFAULT
-from forerun.bench.records.record import Record, write_whole
 from forerun.bench.prompts.workloads import Kind
+from forerun.bench.records.record import Record, write_whole
+from forerun.bench.records.summary import mean_ratio
+from forerun.bench.views import charts
 
 
 def write_report(record: Record, path: Path) -> None:
@@ -21,28 +20,19 @@ def write_report(record: Record, path: Path) -> None:
 
 
 def report(record: Record) -> str:
-    page = resources.files("forerun.bench") / "data" / "report.html"
+    page = resources.files("forerun.bench.views") / "report.html"
     return Template(page.read_text(encoding="utf-8")).substitute(
         title=escape(f"{record.model.get('name')} with Forerun"),
         headline=escape(_headline(record)),
         where=escape(_where(record)),
         cards="".join(_cards(record)),
-        verdicts="".join(_verdicts(record)),
         sections="".join(_sections(record)),
         conditions="".join(_conditions(record)),
     )
 
 
-def _ours(record: Record) -> list[Cell]:
-    return [cell for cell in record.cells if cell.contender == DEFAULT and cell.ratio]
-
-
-def _mean(cells: Sequence[Cell], kind: Kind) -> float | None:
-    return geometric_mean([c.ratio.median for c in cells if c.kind == kind and c.ratio])
-
-
 def _headline(record: Record) -> str:
-    copying, free = _mean(_ours(record), Kind.COPY), _mean(_ours(record), Kind.FREE)
+    copying, free = mean_ratio(record.cells, Kind.COPY), mean_ratio(record.cells, Kind.FREE)
     if copying and free:
         return (
             f"{copying:.1f}× faster where answers repeat the prompt, {free:.2f}× where they don't"
@@ -61,11 +51,11 @@ def _where(record: Record) -> str:
 
 
 def _cards(record: Record) -> Iterator[str]:
-    ours = _ours(record)
+    ours = [cell for cell in record.cells if cell.contender == DEFAULT and cell.ratio]
     bounds = [(c.ratio.low, c.workload) for c in ours if c.ratio]
     figures = [
-        (_times(_mean(ours, Kind.COPY)), "copy-heavy classes, geometric mean"),
-        (_times(_mean(ours, Kind.FREE)), "free classes, geometric mean"),
+        (_times(mean_ratio(ours, Kind.COPY)), "copy-heavy classes, geometric mean"),
+        (_times(mean_ratio(ours, Kind.FREE)), "free classes, geometric mean"),
     ]
     if bounds:
         low, workload = min(bounds)
@@ -73,21 +63,12 @@ def _cards(record: Record) -> Iterator[str]:
     same = [c.same_tokens for c in ours if c.same_tokens is not None]
     if same:
         figures.append((f"{min(same):.0%}", "of the answers are the very same tokens"))
-    for number, words in figures:
-        yield f"<div class=card><b>{escape(number)}</b><span>{escape(words)}</span></div>"
+    for number, text in figures:
+        yield f"<div class=card><b>{escape(number)}</b><span>{escape(text)}</span></div>"
 
 
 def _times(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}×"
-
-
-def _verdicts(record: Record) -> Iterator[str]:
-    kinds = {True: "pass", False: "fail", None: "open"}
-    for outcome in record.verdicts:
-        yield (
-            f"<li><span class='chip {kinds[outcome.passed]}'>{outcome.word.lower()}</span>"
-            f"{escape(outcome.requirement)}<em>{escape(outcome.found)}</em></li>"
-        )
 
 
 def _sections(record: Record) -> Iterator[str]:
@@ -99,8 +80,8 @@ def _sections(record: Record) -> Iterator[str]:
         charts.ratio_chart(cells),
     )
     yield _section(
-        "How far guesses hold",
-        "Of the rounds that made a first, second, third … guess, the share that kept it.",
+        "How far guesses are accepted",
+        "Of the rounds that made a first, second, third … guess, the share that accepted it.",
         charts.acceptance_chart(cells, DEFAULT),
     )
     yield _section(
@@ -116,10 +97,10 @@ def _sections(record: Record) -> Iterator[str]:
     yield _section("Where peers leave our text", "", _divergences(record))
 
 
-def _section(title: str, words: str, body: str) -> str:
+def _section(title: str, text: str, body: str) -> str:
     if not body:
         return ""
-    return f"<section><h2>{escape(title)}</h2><p>{escape(words)}</p>{body}</section>"
+    return f"<section><h2>{escape(title)}</h2><p>{escape(text)}</p>{body}</section>"
 
 
 def _divergences(record: Record) -> str:

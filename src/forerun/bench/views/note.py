@@ -1,4 +1,4 @@
-"""A sentence beside a table, folded between words but never inside an interval or a token."""
+"""A sentence beside a table, folded between its words but never inside an interval or a token."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from rich.console import Console, ConsoleOptions
 from rich.text import Text
 
 _WHOLE: Final = re.compile(r"\S+ \[[^\[\] ]+, [^\[\] ]+\]|' \S*'")  # 1.37 [1.28, 1.46], ' word'
-_HELD: Final = "\N{NO-BREAK SPACE}"
+_NO_BREAK: Final = "\N{NO-BREAK SPACE}"
 
 
 @dataclass(frozen=True)
-class Remark:
+class Note:
     """`mark` stands before the first line; the others begin below the text."""
 
     text: str
@@ -31,8 +31,8 @@ class Remark:
             yield Text(" " * len(self.mark) + line, self.style)
 
     def lines(self, width: int) -> list[str]:
-        held = _WHOLE.sub(lambda found: found[0].replace(" ", _HELD), self.text)
+        whole = _WHOLE.sub(lambda found: found[0].replace(" ", _NO_BREAK), self.text)
         folded = textwrap.wrap(
-            held, max(width - len(self.mark), 1), break_long_words=False, break_on_hyphens=False
+            whole, max(width - len(self.mark), 1), break_long_words=False, break_on_hyphens=False
         )
-        return [line.replace(_HELD, " ") for line in folded] or [""]
+        return [line.replace(_NO_BREAK, " ") for line in folded] or [""]

@@ -59,7 +59,7 @@ def draw_predictions(axes: Any, record: Record) -> None:
 
 
 def draw_acceptance(axes: Any, record: Record) -> None:
-    axes.set_title("How far guesses hold")
+    axes.set_title("How far guesses are accepted")
     for number, workload in enumerate(record.workloads):
         cell = record.cell(workload, DEFAULT)
         if cell is not None and cell.acceptance_by_position:

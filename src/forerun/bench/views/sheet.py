@@ -10,7 +10,7 @@ from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from forerun.bench.views.note import Remark
+from forerun.bench.views.note import Note
 
 _GAP: Final = 2  # between two columns
 
@@ -19,15 +19,15 @@ _GAP: Final = 2  # between two columns
 class Sheet:
     """`names` head the columns that every table repeats; `groups` those that belong together.
 
-    Figures stand to the right, names and what `words` heads to the left. `legend` are sentences
-    below.
+    Figures stand to the right; names, and the columns in `left`, to the left. `legend` are
+    sentences below.
     """
 
     title: str
     names: Sequence[str]
     groups: Sequence[Sequence[str]]
     rows: Sequence[Sequence[str | Text]]
-    words: Sequence[str] = ()
+    left: Sequence[str] = ()
     legend: Sequence[str] = ()
 
     @property
@@ -46,7 +46,7 @@ class Sheet:
         if self.legend:
             yield ""
         for line in self.legend:
-            yield Remark(line, mark="· ", mark_style="dim", style="dim")
+            yield Note(line, mark="· ", mark_style="dim", style="dim")
 
     def strips(self, width: int) -> list[list[int]]:
         """The columns of each table: groups are whole wherever a table can hold them."""
@@ -72,7 +72,7 @@ class Sheet:
 
     def _table(self, columns: Sequence[int]) -> Table:
         table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
-        left = {*self.names, *self.words}
+        left = {*self.names, *self.left}
         for heading in (self.headings[idx] for idx in columns):
             justify: JustifyMethod = "left" if heading in left else "right"
             table.add_column(_text(heading), justify=justify, overflow="fold")

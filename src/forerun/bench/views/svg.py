@@ -52,10 +52,10 @@ def bar(x: float, y: float, width: float, height: float, kind: str, title: str =
     )
 
 
-def text(x: float, y: float, words: str, kind: str = "", anchor: str = "start") -> str:
+def text(x: float, y: float, label: str, kind: str = "", anchor: str = "start") -> str:
     return (
         f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" class="{kind}">'
-        f"{escape(words)}</text>"
+        f"{escape(label)}</text>"
     )
 
 
@@ -64,5 +64,5 @@ def polygon(points: Sequence[tuple[float, float]], kind: str) -> str:
     return f'<polygon points="{joined}" class="{kind}"/>'
 
 
-def _title(words: str) -> str:
-    return f"<title>{escape(words)}</title>" if words else ""
+def _title(text: str) -> str:
+    return f"<title>{escape(text)}</title>" if text else ""

@@ -9,51 +9,55 @@ from rich.console import Console
 from rich.text import Text
 
 from forerun.bench.measure.bootstrap import Interval
-from forerun.bench.records.cells import Cell, Quantiles
 from forerun.bench.measure.contenders import PLAIN
 from forerun.bench.measure.prediction import TOLERANCE
+from forerun.bench.prompts.workloads import Kind
+from forerun.bench.records.cells import Cell, Quantiles
 from forerun.bench.records.record import Record
-from forerun.bench.views.note import Remark
-from forerun.bench.rounding import rounding_words
+from forerun.bench.records.summary import (
+    differing_cells,
+    mean_ratio,
+    over_best_mode,
+    peer_of,
+    place,
+)
+from forerun.bench.views.note import Note
 from forerun.bench.views.sheet import Sheet
-from forerun.bench.verdicts import Outcome
+from forerun.bench.views.titles import title
 
 _NAMES: Final = ("class", "contender")
 _SPEED: Final = ("tok/s", "× plain [95 %]", "whole", "pred.")
-_GUESSES: Final = ("tok/pass", "held")
+_GUESSES: Final = ("tok/pass", "accepted")
 _POSITIONS: Final = ("by position",)
 _FIRST: Final = ("first token ms", "first ×")
 _WAITS: Final = ("wait ms", "ms/token")
 _LEGEND: Final = (
     "× plain: plain's time per token ÷ this one's, above 1 is faster; whole: with the prompt's "
     "time; pred.: what theory predicts of × plain",
-    "held: of all guesses; by position: of a round's first guesses, of its second ones and so on",
+    "accepted: of all guesses; by position: of a round's first guesses, its second ones and so on",
     "first ×: plain's time to the first token ÷ this one's",
     "times are p50/p95/p99; wait: before each token, 0 for those that come together; ms/token: "
     "mean of an answer",
 )
-_COLOURS: Final = {True: "bold green", False: "bold red", None: "yellow"}
-_WORD_LEN: Final = len("NOT MEASURED")
 
 
 def print_record(console: Console, record: Record) -> None:
     console.print(_sheet(record))
-    console.print()
-    for outcome in record.verdicts:
-        console.print(verdict_line(outcome))
+    wrong = differing_cells(record.cells)
+    if wrong:
+        text = f"tokens DIFFER from plain decoding's in {', '.join(wrong)}"
+        console.print(Note(text, style="bold red"))
 
 
 def _sheet(record: Record) -> Sheet:
-    unfinished = "" if record.is_complete else " (interrupted)"
-    where = f"{record.model.get('name')} on {record.machine.get('cpu')}"
-    title = f"{where}{rounding_words(record.settings)}{unfinished}"
+    where = title("", record.model, record.machine, record.settings, is_complete=record.is_complete)
     before = [None, *(cell.workload for cell in record.cells)]
     rows = [
         [*_row(cell, is_first=cell.workload != last)]
         for last, cell in zip(before, record.cells, strict=False)
     ]
     groups = (_SPEED, _GUESSES, _POSITIONS, _WAITS, _FIRST)
-    return Sheet(title, _NAMES, groups, rows, _POSITIONS, (*_LEGEND, *_notes(record)))
+    return Sheet(where, _NAMES, groups, rows, _POSITIONS, (*_LEGEND, *_notes(record)))
 
 
 def _row(cell: Cell, *, is_first: bool) -> Iterator[str | Text]:
@@ -103,26 +107,37 @@ def _ratio(interval: Interval | None) -> Text:
     return Text(f"{interval.median:.2f} [{interval.low:.2f}, {interval.high:.2f}]", style)
 
 
-def verdict_line(outcome: Outcome) -> Remark:
-    return Remark(
-        f"{outcome.requirement}: {outcome.found}",
-        mark=f"{outcome.word:<{_WORD_LEN}}  ",
-        mark_style=_COLOURS[outcome.passed],
-    )
-
-
 def _notes(record: Record) -> Iterator[str]:
+    yield from _summary(record)
     yield from _prediction_note(record)
     for cell in record.cells:
         if cell.prediction is not None and cell.prediction.reason:
-            place = f"{cell.workload} × {cell.contender}"
-            yield f"prediction {cell.prediction.error:+.0%} in {place}: {cell.prediction.reason}"
+            error = f"{cell.prediction.error:+.0%}"
+            yield f"prediction {error} in {place(cell)}: {cell.prediction.reason}"
     about = record.contenders.items()
     precisions = [(name, one["precision"]) for name, one in about if "precision" in one]
     for names, precision in _alike(precisions):
         yield f"{names}: {precision}"
-    for names, place in _alike((d["contender"], _parting(d)) for d in record.divergences):
-        yield f"{place}: {names}"
+    for names, parting in _alike((d["contender"], _parting(d)) for d in record.divergences):
+        yield f"{parting}: {names}"
+
+
+def _summary(record: Record) -> Iterator[str]:
+    """Our default over the classes of a kind: against plain, and against each peer's best mode."""
+    kinds = {str(cell.kind): None for cell in record.cells}
+    for kind in map(Kind, kinds):
+        mean = mean_ratio(record.cells, kind)
+        if mean is not None:
+            yield f"{kind} classes, geometric mean: {mean:.2f} × plain"
+        classes = {cell.workload for cell in record.cells if cell.kind == kind}
+        for peer in dict.fromkeys(filter(None, map(peer_of, record.cells))):
+            found = over_best_mode(record.cells, peer, classes)
+            if found is not None:
+                modes = ", ".join(found.modes)
+                yield (
+                    f"{kind} classes: {found.ratio:.2f} × the tokens per second of {peer}'s best "
+                    f"mode ({modes}), {found.num_pairs} pairs"
+                )
 
 
 def _alike(named: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
@@ -143,12 +158,11 @@ def _parting(d: Mapping[str, Any]) -> str:
 
 
 def _prediction_note(record: Record) -> Iterator[str]:
-    """Information, no promise: whatever the error is, a reason follows."""
     errors = [(abs(c.prediction.error), c) for c in record.cells if c.prediction]
     if errors:
         beyond = sum(error > TOLERANCE for error, _ in errors)
         worst, cell = max(errors, key=lambda pair: pair[0])
         yield (
             f"predictions: {beyond} of {len(errors)} cells more than {TOLERANCE:.0%} off; "
-            f"largest {worst:.0%}, in {cell.workload} × {cell.contender}"
+            f"largest {worst:.0%}, in {place(cell)}"
         )

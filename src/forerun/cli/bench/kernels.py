@@ -1,65 +1,41 @@
-"""`forerun bench kernels` and `forerun bench passes`: what products and whole passes cost here."""
+"""`forerun bench kernels`: what products of each weight format cost, by their rows."""
 
 from __future__ import annotations
 
-import json
 import os
-from dataclasses import replace
-from pathlib import Path
+import time
 
-import typer
-
+from forerun.cli.bench.options import OutputOptions, output_options
+from forerun.cli.bench.outcome import finish
+from forerun.cli.bench.record_head import record_head
 from forerun.cli.cache_dir import cache_dir
-from forerun.cli.bench.record_head import circumstances, model_facts
-from forerun.cli.engine_options import EngineOptions
-from forerun.cli.group import INTERRUPTED
+from forerun.cli.engine_options import EngineOptions, engine_options
 from forerun.cli.screen import screen
+from forerun.cli.shared_options import only, takes
 
 
-def bench_kernels(engine: EngineOptions, record: Path | None, plot: Path | None) -> None:
-    """Measure, show a table, and write what was asked for; after ^C, what there is."""
-    from forerun.bench.views.kernel_views import kernel_sheet, save_kernel_plot
+@takes(
+    engine=only(engine_options, "num_threads", "activations"),
+    output=only(output_options, "json_path", "plot"),
+)
+def kernels(engine: EngineOptions, output: OutputOptions) -> None:
+    """Time matrix products of every weight format for 1 to 16 rows, beside the memory's speed."""
     from forerun.bench.measure.kernels import measure_kernels
-    from forerun.bench.records.record import write_whole
+    from forerun.bench.views.reports import save_kernel_plot
     from forerun.kernels.cpu import CpuKernels
 
-    console = screen()
-    with console.status("preparing …") as status:
-        kernels = CpuKernels(
+    with screen().status("preparing …") as status:
+        products = CpuKernels(
             engine.num_threads,
             activations=engine.activations,
             cache_dir=cache_dir(os.environ),
             progress=lambda what, *_count: status.update(f"{what} …"),
         )
-        report = measure_kernels(
-            kernels, progress=lambda what: status.update(f"measuring {what} …")
+        found = measure_kernels(
+            products, time.perf_counter, progress=lambda what: status.update(f"{what} …")
         )
-    console.print(kernel_sheet(report))
-    if record is not None:
-        described = circumstances() | {"activations": engine.activations}
-        write_whole(record, json.dumps(described | report.as_dict(), indent=1))
-    if plot is not None:
-        save_kernel_plot(report, plot)
-    if not report.is_complete:
-        raise typer.Exit(INTERRUPTED)
-
-
-def bench_passes(engine: EngineOptions, record: Path | None) -> None:
-    """Measure whole passes of a model by their number of tokens; after ^C, what there is."""
-    from forerun.bench.measure.passes import measure_passes, pass_sheet
-    from forerun.bench.records.record import write_whole
-
-    console = screen()
-    model = replace(engine, speculative_config=None).load().model
-    with console.status("measuring …"):
-        report = measure_passes(model)
-    console.print(pass_sheet(report))
-    if record is not None:
-        described = circumstances() | {
-            "model": model_facts(engine.model),
-            "kernels": model.kernels.name,
-            **engine.rounding,
-        }
-        write_whole(record, json.dumps(described | report.as_dict(), indent=1))
-    if not report.is_complete:
-        raise typer.Exit(INTERRUPTED)
+    head = record_head(None, {"activations": engine.activations})
+    report = {**head, "measured": "kernels", **found.as_dict()}
+    if output.plot is not None:
+        save_kernel_plot(report, output.plot)
+    finish(report, output.json)

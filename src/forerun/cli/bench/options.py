@@ -1,4 +1,4 @@
-"""The options of `forerun bench`."""
+"""Options that several benches share."""
 
 from __future__ import annotations
 
@@ -12,13 +12,17 @@ import typer
 
 from forerun.cli.cache_dir import cache_dir
 from forerun.cli.engine_options import EngineOptions
-from forerun.errors import InvalidOption, MissingExtra, unknown_name
+from forerun.errors import InvalidOption, MissingExtra
 
 if TYPE_CHECKING:
-    from forerun.bench.peers import Peer
     from forerun.engine import LLM
 
 ALL: Final = "all"
+# What a model is loaded with, by the names of the parameters of `engine_options`.
+LOADING: Final = (
+    *("model", "no_speculation", "max_model_len", "kv_cache_memory", "kv_cache_backend"),
+    *("kernels", "num_threads", "quantization", "activations"),
+)
 _LONGEST_PROMPT: Final = 2048  # tokens; other tokenizers may need more than SmolLM2's 1466
 
 
@@ -40,7 +44,7 @@ class BenchOptions:
             if not text.isdecimal() or int(text) < 1:
                 raise InvalidOption(
                     f"--depths holds {text!r}; give whole numbers from 1 on, by comma; "
-                    "to sweep nothing, use --methods none."
+                    "to run no method at a fixed depth, use --methods none."
                 )
         return [int(text) for text in split(self.depths)]
 
@@ -50,44 +54,39 @@ class BenchOptions:
 
 
 @dataclass(frozen=True)
-class PeerOptions:
-    peers: str
-    peer_modes: str
-    peer_python: Path | None
-
-
-@dataclass(frozen=True)
 class OutputOptions:
     json: Path | None
     plot: Path | None
     html: Path | None
 
 
-def _option(panel: str, *names: str, text: str) -> Any:
+def strict_option() -> Any:
+    return typer.Option("--strict", help="Exit with 1 if a token differs.")
+
+
+def option(panel: str, *names: str, text: str) -> Any:
     return typer.Option(*names, help=text, rich_help_panel=panel)
 
 
 def bench_options(
     classes: Annotated[
-        str, _option("Bench", "--classes", text="Workload classes, by comma; or all.")
+        str, option("Bench", "--classes", text="Workload classes, by comma; or all.")
     ] = ALL,
-    pairs: Annotated[int, _option("Bench", "--pairs", text="Interleaved prompts per class.")] = 20,
+    pairs: Annotated[int, option("Bench", "--pairs", text="Interleaved prompts per class.")] = 20,
     max_tokens: Annotated[
-        int, _option("Bench", "--max-tokens", text="Tokens per answer at most.")
+        int, option("Bench", "--max-tokens", text="Tokens per answer at most.")
     ] = 64,
-    temperature: Annotated[float, _option("Bench", "--temperature", text="0 is argmax.")] = 0.0,
-    seed: Annotated[int, _option("Bench", "--seed", text="Of prompts, noise and order.")] = 0,
+    temperature: Annotated[float, option("Bench", "--temperature", text="0 is argmax.")] = 0.0,
+    seed: Annotated[int, option("Bench", "--seed", text="Of prompts, noise and order.")] = 0,
     methods: Annotated[
-        str, _option("Bench", "--methods", text="Methods to sweep, by comma; or none.")
+        str, option("Bench", "--methods", text="Methods to run at fixed depths, by comma; or none.")
     ] = "prompt_lookup,suffix",
-    depths: Annotated[
-        str, _option("Bench", "--depths", text="Fixed depths to sweep, by comma.")
-    ] = "3,7",
+    depths: Annotated[str, option("Bench", "--depths", text="Their depths, by comma.")] = "3,7",
     num_layers: Annotated[
-        int | None, _option("Bench", "--num-layers", text="For the method own_layers.")
+        int | None, option("Bench", "--num-layers", text="For the method own_layers.")
     ] = None,
     prompt_tokens: Annotated[
-        int | None, _option("Bench", "--prompt-tokens", text="Cut every prompt to so many tokens.")
+        int | None, option("Bench", "--prompt-tokens", text="Cut every prompt to so many tokens.")
     ] = None,
 ) -> BenchOptions:
     at_least("--prompt-tokens", prompt_tokens, 1)
@@ -105,48 +104,15 @@ def bench_options(
     )
 
 
-def peer_options(
-    peers: Annotated[
-        str, _option("Peers", "--peers", text="transformers, llamacpp, or both by comma.")
-    ] = "",
-    peer_modes: Annotated[
-        str, _option("Peers", "--peer-modes", text="Their modes, by comma; or all.")
-    ] = ALL,
-    peer_python: Annotated[
-        Path | None,
-        _option("Peers", "--peer-python", text="A Python that has them; this one by default."),
-    ] = None,
-) -> PeerOptions:
-    if not split(peers) and (peers or peer_modes != ALL or peer_python is not None):
-        raise InvalidOption("--peers names nobody; give transformers, llamacpp, or both by comma.")
-    return PeerOptions(peers, peer_modes, peer_python)
-
-
-def peer_modes(peers: list[Peer], wanted: str) -> list[tuple[Peer, str]]:
-    """Each peer with each of its modes that is wanted."""
-    known = [(peer, mode) for peer in peers for mode in peer.modes]
-    if wanted == ALL:
-        return known
-    names = split(wanted)
-    for name in names:
-        if name not in (mode for _, mode in known):
-            raise unknown_name("peer mode", name, (mode for _, mode in known))
-    for peer in peers:
-        if not set(peer.modes) & set(names):
-            valid = ", ".join(peer.modes)
-            raise InvalidOption(f"--peer-modes names none of {peer.name}'s: {valid}.")
-    return [(peer, mode) for peer, mode in known if mode in names]
-
-
 def output_options(
     json_path: Annotated[
-        Path | None, _option("Output", "--json", text="Write the record here, pair by pair.")
+        Path | None, option("Output", "--json", text="Write a record here.")
     ] = None,
     plot: Annotated[
-        Path | None, _option("Output", "--plot", text="Draw to .png, .pdf or .svg.")
+        Path | None, option("Output", "--plot", text="Draw to .png, .pdf or .svg.")
     ] = None,
     html: Annotated[
-        Path | None, _option("Output", "--html", text="Write a report for people.")
+        Path | None, option("Output", "--html", text="Write a report for people.")
     ] = None,
 ) -> OutputOptions:
     if plot is not None:

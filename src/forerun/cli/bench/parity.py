@@ -5,50 +5,55 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import replace
-from pathlib import Path
+from typing import Annotated
 
 import typer
 
+from forerun.cli.bench.options import (
+    LOADING,
+    OutputOptions,
+    at_least,
+    output_options,
+    strict_option,
+)
+from forerun.cli.bench.outcome import collect, finish
+from forerun.cli.bench.record_head import record_head
 from forerun.cli.cache_dir import cache_dir
-from forerun.cli.bench.conclusion import head, show_verdicts, write_report
-from forerun.cli.engine_options import EngineOptions
-from forerun.cli.group import INTERRUPTED
-from forerun.cli.progress import progress
-from forerun.cli.screen import screen
+from forerun.cli.engine_options import EngineOptions, engine_options
+from forerun.cli.shared_options import only, takes
 
 
-def bench_parity(
-    engine: EngineOptions, num_prompts: int, max_tokens: int, record: Path | None, *, strict: bool
+@takes(engine=only(engine_options, *LOADING), output=only(output_options, "json_path"))
+def parity(
+    engine: EngineOptions,
+    output: OutputOptions,
+    num_prompts: Annotated[int, typer.Option("--prompts", help="Named prompts to use.")] = 40,
+    max_tokens: Annotated[int, typer.Option("--max-tokens", help="Tokens per text.")] = 64,
+    strict: Annotated[bool, strict_option()] = False,
 ) -> None:
-    """After ^C, what was compared so far is shown and kept."""
+    """Let the cpu kernels write, and find where the reference kernels would choose otherwise."""
+    from forerun.bench.measure.parity import compare, parity_record
     from forerun.bench.prompts.named_prompts import named_prompts
-    from forerun.bench.measure.parity import compare, parity_record, parity_sheet, parity_verdict
     from forerun.kernels import ReferenceKernels
     from forerun.models.llama import LlamaModel
     from forerun.models.opening import open_checkpoint
 
+    at_least("--max-tokens", max_tokens, 2)
     prompts = named_prompts(num_prompts)
     ours = replace(engine, speculative_config=None).load()
     checkpoint = open_checkpoint(engine.model, cache_dir(os.environ))
     theirs = LlamaModel.load(checkpoint, ReferenceKernels())
     names = {"kernels": ours.model.kernels.name, "against": theirs.kernels.name}
     settings = {"prompts": num_prompts, "tokens": max_tokens, "temperature": 0}
-    described = head("parity", engine.model, settings | names | engine.rounding)
-    found, began = [], time.monotonic()
-    try:
-        with progress("prompts", num_prompts) as advance:
-            for one in compare(ours, theirs, prompts, max_tokens):
-                found.append(one)
-                advance(1, one.prompt)
-    except KeyboardInterrupt:
-        pass
-    so_far = {
+    head = record_head(engine.model, settings | names | engine.rounding)
+    began = time.monotonic()
+    texts = compare(ours, theirs, prompts, max_tokens)
+    found = collect("prompts", num_prompts, texts, lambda one: one.prompt)
+    report = {
+        **head,
+        "measured": "parity",
         "is_complete": len(found) == num_prompts,
         "seconds": round(time.monotonic() - began, 1),
+        **parity_record(found),
     }
-    console, verdicts = screen(), [parity_verdict(found)]
-    console.print(parity_sheet(found))
-    write_report(record, described, so_far | parity_record(found), verdicts)
-    show_verdicts(console, verdicts, strict=strict)
-    if not so_far["is_complete"]:
-        raise typer.Exit(INTERRUPTED)
+    finish(report, output.json, strict=strict)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,26 +12,33 @@ from forerun.cli.cache_dir import cache_dir
 from forerun.cli.machine import read_cpu, read_memory
 
 
-def circumstances() -> dict[str, Any]:
+def record_head(
+    model: str | None, settings: Mapping[str, Any], peers: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """`peers` are the versions of other libraries that take part."""
     from datetime import UTC, datetime
 
-    from forerun.bench.records.identity import versions
+    from forerun.bench.records.identity import commit_of, model_identity, versions
 
-    return {
+    head = {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": own_commit(),
-        "machine": machine_facts(),
-        "versions": versions({}),
+        "commit": commit_of(Path(__file__).parent),
+        "machine": _machine(),
+        "versions": versions(peers or {}),
+        "settings": dict(settings),
     }
+    if model is not None:
+        head["model"] = model_identity(Path(model).name, model_path(model))
+    return head
 
 
-def own_commit() -> str | None:
-    from forerun.bench.records.identity import commit_of
+def model_path(model: str) -> Path:
+    from forerun.models.store import find_model
 
-    return commit_of(Path(__file__).parent)
+    return find_model(model, cache_dir(os.environ)).resolve()
 
 
-def machine_facts() -> dict[str, Any]:
+def _machine() -> dict[str, Any]:
     cpu = read_cpu()
     return {
         "cpu": cpu.name,
@@ -39,16 +47,3 @@ def machine_facts() -> dict[str, Any]:
         "architecture": platform.machine(),
         "memory_bytes": read_memory().total_bytes,
     }
-
-
-def model_facts(model: str) -> dict[str, Any]:
-    """Name, file, size and SHA-256 of a model given by name or path."""
-    from forerun.bench.records.identity import model_identity
-
-    return model_identity(Path(model).name, model_path(model))
-
-
-def model_path(model: str) -> Path:
-    from forerun.models.store import find_model
-
-    return find_model(model, cache_dir(os.environ)).resolve()
