@@ -17,7 +17,7 @@ from forerun.engine.prompt import Prompt, as_prompt
 from forerun.engine.request import Request
 from forerun.engine.request_options import RequestOptions, SpeculationLike, is_whole
 from forerun.errors import InvalidOption
-from forerun.models.tokenizer import Tokenizer
+from forerun.models.text.tokenizer import Tokenizer
 from forerun.types import SamplingParams
 
 
