@@ -280,5 +280,5 @@ def test_the_scheduler_knows_neither_arrays_nor_models(module: str) -> None:
         a.name for node in ast.walk(tree) if isinstance(node, ast.Import) for a in node.names
     }
     ours = {name for name in imported if name and name.startswith("forerun")}
-    assert ours <= allowed | {"forerun.errors"}
+    assert ours <= allowed | {"forerun.errors", "forerun.option_checks"}
     assert not imported & {"numpy", "numba", "torch"}

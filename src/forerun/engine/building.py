@@ -34,10 +34,10 @@ from forerun.engine.step import Core
 from forerun.engine.target_pool import TargetPool
 from forerun.errors import InvalidOption
 from forerun.kernels import Plan
-from forerun.models.compatibility import check_compatible
 from forerun.models.llama import LlamaModel
 from forerun.models.opening import load_tokenizer, open_checkpoint
-from forerun.models.tokenizer import Tokenizer
+from forerun.models.text.compatibility import check_compatible
+from forerun.models.text.tokenizer import Tokenizer
 from forerun.planning.controller import Controller, Limits
 from forerun.planning.cost_model import CostModel
 from forerun.types import Span

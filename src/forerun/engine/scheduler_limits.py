@@ -7,6 +7,7 @@ from typing import Final, Protocol
 
 from forerun.engine.pool import Pool
 from forerun.errors import InvalidOption, RequestTooLarge
+from forerun.option_checks import require_whole
 
 MAX_PRIORITY: Final = 100  # either way, so that ageing always catches up
 
@@ -55,11 +56,8 @@ class SchedulerLimits:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            value, least = getattr(self, field.name), 0 if field.name == "headroom" else 1
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise InvalidOption(
-                    f"{field.name}={value!r} is not allowed; it must be a whole number ≥ {least}."
-                )
+            least = 0 if field.name == "headroom" else 1
+            require_whole(field.name, getattr(self, field.name), least)
         if self.max_num_batched_tokens < self.max_num_seqs:
             raise InvalidOption(
                 f"max_num_batched_tokens={self.max_num_batched_tokens} leaves no token for some "

@@ -32,7 +32,7 @@ from forerun.errors import InvalidOption, unknown_name
 if TYPE_CHECKING:
     from forerun.bench.peers import PeerContender
     from forerun.engine import LLM
-    from forerun.models.tokenizer import Tokenizer
+    from forerun.models.text.tokenizer import Tokenizer
     from forerun.types import SamplingParams
 
 Item = TypeVar("Item")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from forerun.models.llama2c import convert_llama2c
+from forerun.models.download.llama2c import convert_llama2c
 
 
 @dataclass(frozen=True)

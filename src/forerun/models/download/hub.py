@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 
 from forerun.errors import DownloadFailed
-from forerun.models.packages import Progress
-from forerun.models.store import publish
+from forerun.models.download.packages import Progress
+from forerun.models.download.store import publish
 
 _DIRECTORY_FILES = ["*.safetensors", "*.json", "*.jinja"]
 _DEFAULT_VARIANT = "Q4_K_M"

@@ -24,8 +24,8 @@ import numpy.typing as npt
 from safetensors.numpy import save_file
 
 from forerun.errors import InvalidWeights
-from forerun.models.gguf_tokenizer import tokenizer_from_gguf
-from forerun.models.mapped_file import map_file
+from forerun.models.gguf.tokenizer import tokenizer_from_gguf
+from forerun.models.weights.mapped_file import map_file
 
 Floats = npt.NDArray[np.float32]
 

@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from forerun.errors import InvalidWeights
-from forerun.models.checkpoint import Tensor
-from forerun.models.dequantize import dequantize
-from forerun.models.hf_config import read_hf_config
-from forerun.models.json_file import read_json, read_json_if_there
-from forerun.models.layout import check_config, check_tensors
-from forerun.models.safetensors_file import SafetensorsFile
+from forerun.models.hf.config import read_hf_config
+from forerun.models.hf.json_file import read_json, read_json_if_there
+from forerun.models.hf.safetensors_file import SafetensorsFile
+from forerun.models.weights.checkpoint import Tensor
+from forerun.models.weights.dequantize import dequantize
+from forerun.models.weights.layout import check_config, check_tensors
 
 _SINGLE: Final = "model.safetensors"
 _INDEX: Final = "model.safetensors.index.json"

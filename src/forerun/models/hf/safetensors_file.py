@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from forerun.errors import InvalidWeights, UnsupportedModel
-from forerun.models.checkpoint import Tensor
-from forerun.models.formats import FORMATS
-from forerun.models.mapped_file import map_file
+from forerun.models.weights.checkpoint import Tensor
+from forerun.models.weights.formats import FORMATS
+from forerun.models.weights.mapped_file import map_file
 
 _SUPPORTED: Final = ("F32", "F16", "BF16")
 _MAX_HEADER_BYTES: Final = 100_000_000  # as the format's own library has it

@@ -10,7 +10,7 @@ import numpy as np
 
 from forerun.errors import InvalidWeights, UnsupportedModel
 from forerun.models.config import SUPPORTED_ARCHITECTURES, ModelConfig, RopeScaling
-from forerun.models.gguf_header import GgufHeader
+from forerun.models.gguf.header import GgufHeader
 
 # Mistral files say "llama": the converter writes one architecture for both.
 _ARCHITECTURES = ("llama", "qwen2", "qwen3")

@@ -10,7 +10,7 @@ from typing import Any, NoReturn, TypeVar
 from jinja2.exceptions import SecurityError, TemplateError, TemplateSyntaxError
 
 from forerun.errors import InvalidTemplate
-from forerun.models.template_sandbox import MAX_CHARS, TemplateSandbox
+from forerun.models.text.template_sandbox import MAX_CHARS, TemplateSandbox
 
 Messages = Sequence[Mapping[str, Any]]
 T = TypeVar("T")

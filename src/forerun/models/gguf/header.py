@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from forerun.errors import InvalidWeights, UnsupportedModel
-from forerun.models.formats import FORMATS_BY_GGUF_ID, Format
+from forerun.models.weights.formats import FORMATS_BY_GGUF_ID, Format
 
 _SCALARS: Final[dict[int, str]] = {
     0: "<u1", 1: "<i1", 2: "<u2", 3: "<i2", 4: "<u4", 5: "<i4",

@@ -10,9 +10,9 @@ import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers, processors
 
 from forerun.errors import InvalidTokenizer
-from forerun.models.pre_tokenizers import PRE_TOKENIZERS, PreTokenizer
-from forerun.models.token_bytes import Spelling
-from forerun.models.tokenizer import Tokenizer, TokenizerTraits
+from forerun.models.gguf.pre_tokenizers import PRE_TOKENIZERS, PreTokenizer
+from forerun.models.text.token_bytes import Spelling
+from forerun.models.text.tokenizer import Tokenizer, TokenizerTraits
 
 _UNKNOWN: Final = 2
 _CONTROL: Final = 3

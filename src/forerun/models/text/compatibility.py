@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from forerun.errors import TokenizerMismatch
-from forerun.models.tokenizer import Tokenizer
+from forerun.models.text.tokenizer import Tokenizer
 
 
 def check_compatible(target: Tokenizer, draft: Tokenizer) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import tokenizers
 
 from forerun.errors import InvalidTokenizer
-from forerun.models.json_file import read_json_if_there
-from forerun.models.token_bytes import Spelling
-from forerun.models.tokenizer import Tokenizer, TokenizerTraits
+from forerun.models.hf.json_file import read_json_if_there
+from forerun.models.text.token_bytes import Spelling
+from forerun.models.text.tokenizer import Tokenizer, TokenizerTraits
 
 
 def tokenizer_from_directory(

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from forerun.errors import UnsupportedModel
-from forerun.models.formats import FORMATS, Format
+from forerun.models.weights.formats import FORMATS, Format
 
 Bytes = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float32]

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from forerun.models.config import ModelConfig
-from forerun.models.dequantize import dequantize
+from forerun.models.weights.dequantize import dequantize
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ import tempfile
 from pathlib import Path
 
 from forerun.errors import DownloadFailed, unknown_name
-from forerun.models.hub import pull_from_hub
-from forerun.models.packages import Progress, fetch_part
-from forerun.models.sources import SOURCES, Source
-from forerun.models.store import default_cache_dir, find_model, model_dir, publish
+from forerun.models.download.hub import pull_from_hub
+from forerun.models.download.packages import Progress, fetch_part
+from forerun.models.download.sources import SOURCES, Source
+from forerun.models.download.store import default_cache_dir, find_model, model_dir, publish
 
 
 def _silent(what: str, done: int, total: int) -> None:

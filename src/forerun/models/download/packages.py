@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from forerun.errors import DownloadFailed
-from forerun.models.sources import Part
+from forerun.models.download.sources import Part
 
 # What is being done, bytes so far, bytes in all (0 when unknown).
 Progress = Callable[[str, int, int], None]

@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from forerun.errors import InvalidWeights
-from forerun.models.checkpoint import Tensor
-from forerun.models.dequantize import dequantize
-from forerun.models.gguf_config import read_gguf_config
-from forerun.models.gguf_header import TensorEntry, read_gguf_header
-from forerun.models.layout import check_config, check_tensors
-from forerun.models.mapped_file import map_file
+from forerun.models.gguf.config import read_gguf_config
+from forerun.models.gguf.header import TensorEntry, read_gguf_header
+from forerun.models.weights.checkpoint import Tensor
+from forerun.models.weights.dequantize import dequantize
+from forerun.models.weights.layout import check_config, check_tensors
+from forerun.models.weights.mapped_file import map_file
 
 _WHOLE: Final = {
     "token_embd": "model.embed_tokens",

@@ -12,8 +12,8 @@ from typing import Any, Final
 import tokenizers
 
 from forerun.errors import InvalidTemplate, InvalidTokenizer
-from forerun.models.chat_template import ChatTemplate, Messages
-from forerun.models.token_bytes import Spelling, token_bytes
+from forerun.models.text.chat_template import ChatTemplate, Messages
+from forerun.models.text.token_bytes import Spelling, token_bytes
 
 _PADDING: Final = re.compile(r"\[PAD\d+\]|[<\[]\|?(?:unused|dummy)_?\d+\|?[>\]]")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from forerun.errors import UnknownModel
-from forerun.models.sources import SOURCES
+from forerun.models.download.sources import SOURCES
 
 _WORD: Final = r"[A-Za-z0-9_][A-Za-z0-9._-]*"
 _NAME: Final = re.compile(rf"{_WORD}(/{_WORD})?(:{_WORD})?")
