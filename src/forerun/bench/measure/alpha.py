@@ -59,7 +59,7 @@ class AlphaSums:
 def target_text(llm: LLM, prompt: Sequence[int], params: SamplingParams) -> TargetText:
     """Let the target answer, then score the answer once more, all positions at a time."""
     output = llm.generate(list(prompt), params)[0].outputs[0].token_ids
-    logits = text_logits(llm.model, prompt, output)
+    logits = text_logits(llm.model, prompt, output).astype(np.float64)
     assert params.seed is not None, "a text is reproducible"
     return TargetText(tuple(prompt), tuple(output), logits, params, params.seed)
 

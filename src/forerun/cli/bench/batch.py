@@ -120,7 +120,7 @@ def batch(
     prompts = Prompts(asked, options)
     with ExitStack() as stack:
         max_len = room_for(parts, prompts, engine)
-        servers = list[PeerContender]()
+        servers: list[PeerContender] = []
         if "offline" in parts:
             servers = open_peers(stack, engine, peers, max_len, slots=options.max_num_seqs)
         llm = replace(engine, max_model_len=max_len).load(options.max_num_seqs)

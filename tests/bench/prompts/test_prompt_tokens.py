@@ -6,16 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from forerun.bench.verdicts import judge_record
 
-from forerun.bench.measure.contenders import PLAIN, engines
+from forerun.bench.measure.contenders import engines
 from forerun.bench.prompts.workloads import build_workloads, cut_prompts
-from forerun.bench.records.cells import Cell
 from forerun.cache import KVCache
 from forerun.engine import LLM
 from forerun.errors import InvalidOption
 from forerun.types import SamplingParams
-from tests.bench.fakes import Scripted, made_record
 
 
 def test_every_prompt_has_exactly_so_many_tokens(llm: LLM) -> None:
@@ -59,33 +56,3 @@ def test_forgetting_what_is_still_held_changes_no_answer(tiny_path: Path) -> Non
     )
     cache: KVCache = llm.engine.core.cache
     assert cache.pool.num_free == cache.pool.num_pages
-
-
-def peer_cell(llm: LLM, slower: float, num_pairs: int = 20) -> list[Cell]:
-    record = made_record(llm, peers=[Scripted("llamacpp/plain")], num_pairs=num_pairs)
-    ratio = next(c.ratio_ttft for c in record.cells if c.contender == "llamacpp/plain")
-    assert ratio is not None
-    assert ratio.median == 1
-    slow = replace(ratio, median=1 / slower, low=0.9 / slower, high=1.1 / slower)
-    return [replace(c, ratio_ttft=slow) if c.contender != PLAIN else c for c in record.cells]
-
-
-@pytest.mark.parametrize(("slower", "word"), [(2.5, "NOT MEASURED"), (1.5, "FAIL")])
-def test_the_promise_about_prompts_passes_with_enough_pairs_only(
-    llm: LLM, slower: float, word: str
-) -> None:
-    cells = peer_cell(llm, slower, num_pairs=2)
-    (found,) = (v for v in judge_record(cells, "toy", 512) if "512" in v.requirement)
-    assert found.word == word
-    assert "2 pairs" in found.found
-
-
-@pytest.mark.parametrize(("slower", "passed"), [(2.5, True), (1.5, False)])
-def test_the_promise_about_prompts(llm: LLM, slower: float, passed: bool) -> None:
-    cells = peer_cell(llm, slower)
-    found = [v for v in judge_record(cells, "toy", 512) if "prompts of 512" in v.requirement]
-    assert [v.passed for v in found] == [passed]
-    assert f"{slower:.2f} [" in found[0].found
-    assert not any("prompts of" in v.requirement for v in judge_record(cells, "toy"))
-    (large,) = (v for v in judge_record(cells, "qwen2.5-coder-1.5b", 512) if "512" in v.requirement)
-    assert large.passed  # at least as fast

@@ -8,14 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from forerun.bench.measure.parity import (
-    compare,
-    margins_of,
-    parity_record,
-    parity_sheet,
-    parity_verdict,
-    text_logits,
-)
+from forerun.bench.measure.parity import compare, margins_of, parity_record
+from forerun.bench.measure.teacher_forcing import text_logits
 from forerun.bench.prompts.named_prompts import NamedPrompt, named_prompts
 from forerun.engine import LLM
 from forerun.kernels import ReferenceKernels
@@ -41,8 +35,7 @@ def test_both_sets_choose_the_same_tokens(
     found = list(compare(llm, reference(tiny_path), prompts, num_tokens=12))
     assert [(one.prompt, one.num_tokens) for one in found] == [("one", 12), ("two", 12)]
     assert [one.parting for one in found] == [None, None]
-    assert parity_verdict(found).word == "PASS"
-    assert parity_sheet(found).rows == []
+    assert parity_record(found)["num_same"] == 2
 
 
 def test_another_model_parts_and_the_place_is_told(
@@ -55,8 +48,6 @@ def test_another_model_parts_and_the_place_is_told(
     assert parting.our_margin > 0
     assert parting.their_margin > 0
     assert 1 <= found[0].num_different <= 12
-    assert parity_verdict(found).word == "FAIL"
-    assert len(parity_sheet(found).rows) == sum(one.parting is not None for one in found)
     record = parity_record(found)
     assert record["num_prompts"] == 2
     assert record["num_same"] == sum(one.parting is None for one in found)

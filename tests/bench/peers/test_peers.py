@@ -14,11 +14,11 @@ from forerun.bench.peers import MissingPeer, PeerContender, open_peer
 from forerun.bench.peers.divergence import first_difference, margin_at
 from forerun.bench.peers.peer import PeerFailed
 from forerun.bench.session import Session
-from forerun.cli.bench.options import peer_modes
+from forerun.cli.bench.peer_options import peer_modes
 from forerun.engine import LLM
 from forerun.errors import InvalidOption
 from forerun.types import SamplingParams
-from tests.bench.fakes import FACTS, Scripted, side_by_side
+from tests.bench.fakes import HEAD, Scripted, side_by_side
 
 ABOUT = '{"versions": {"toy": "1"}, "precision": "exact", "modes": ["plain", "guess"]}'
 
@@ -131,7 +131,7 @@ def test_where_we_end_a_peer_does_not_leave_our_text(llm: LLM) -> None:
             return super().answer([*prompt[:3], end + 1], max_tokens)
 
     side = side_by_side(llm, Ending(PLAIN), peers=[Banned("llamacpp/plain")])
-    record = Session(side, FACTS, {}).run(llm, lambda _: None)
+    record = Session(side, HEAD, {}).run(llm, lambda _: None)
     assert record.divergences == []
 
 
@@ -154,6 +154,6 @@ def test_a_peers_own_way_is_recorded_once_per_class(llm: LLM) -> None:
             return super().answer([*prompt[:2], 0, 0, 0], max_tokens)
 
     side = side_by_side(llm, Scripted(PLAIN), peers=[Stubborn("llamacpp/plain")])
-    record = Session(side, FACTS, {}).run(llm, lambda _: None)
+    record = Session(side, HEAD, {}).run(llm, lambda _: None)
     assert [d["workload"] for d in record.divergences] == ["chat", "story"]
     assert {d["at"] for d in record.divergences} <= {2, 3, 4}

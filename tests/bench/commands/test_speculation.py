@@ -1,4 +1,4 @@
-"""`forerun bench`, `alpha` and `gate`, from the outside."""
+"""`forerun bench speculation` and `show`, `alpha` and `gate`, from the outside."""
 
 from __future__ import annotations
 
@@ -6,19 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
-import typer
 from typer.testing import CliRunner, Result
 
 from forerun.bench.records.record import read_record
-from forerun.cli.alpha import alpha
-from forerun.cli.bench.speculation import bench
-from forerun.cli.gate import gate
-from forerun.cli.group import OneSentenceGroup
+from forerun.cli import app
 from forerun.kernels.cpu.lanes import Machine
-
-app = typer.Typer(cls=OneSentenceGroup)
-for command in (bench, alpha, gate):
-    app.command()(command)
 
 
 def run(*args: str | Path) -> Result:
@@ -29,7 +21,7 @@ def run(*args: str | Path) -> Result:
 def record_path(tiny_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("records") / "tiny.json"
     result = run(
-        *("bench", "--model", tiny_path, "--classes", "story", "--pairs", "2"),
+        *("bench", "speculation", "--model", tiny_path, "--classes", "story", "--pairs", "2"),
         *("--max-tokens", "8", "--methods", "prompt_lookup", "--depths", "2", "--json", path),
     )
     assert result.exit_code == 0, result.output
@@ -54,11 +46,11 @@ def test_what_was_rounded_is_in_the_record_and_its_title(
 ) -> None:
     path, size = tmp_path / "int8.json", ("--classes", "story", "--pairs", "1", "--max-tokens", "4")
     options = (*size, "--methods", "none", "--activations", "int8", "--json", path)
-    result = run("bench", "--model", smollm2_path, *options)
+    result = run("bench", "speculation", "--model", smollm2_path, *options)
     assert result.exit_code == 0, result.output
     settings = read_record(path).settings
     assert (settings["quantization"], settings["activations"]) == (None, "int8")
-    assert run("bench", "--show", path).stdout.splitlines()[0].endswith(", activations int8")
+    assert run("bench", "show", path).stdout.splitlines()[0].endswith(", activations int8")
 
 
 @pytest.mark.skipif(Machine.host().num_digits == 0, reason="needs integer dot products")
@@ -78,11 +70,41 @@ def test_unknown_activations_are_refused_by_bench_kernels() -> None:
 
 
 def test_bench_shows_a_record_again(record_path: Path, tmp_path: Path) -> None:
-    result = run("bench", "--show", record_path, "--html", tmp_path / "report.html")
+    result = run("bench", "show", record_path, "--html", tmp_path / "report.html")
     assert result.exit_code == 0
     assert "prompt_lookup:2" in result.stdout
     assert (tmp_path / "report.html").read_text().startswith("<!doctype html>")
-    assert run("bench", "--show", record_path, "--strict").exit_code == 1  # 2 pairs are too few
+    assert run("bench", "show", record_path, "--strict").exit_code == 0
+    values = json.loads(record_path.read_text())
+    values["cells"][-1]["same_tokens"] = 0.5
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps(values))
+    assert run("bench", "show", other).exit_code == 0
+    assert run("bench", "show", other, "--strict").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("bench --pairs 0", "forerun bench speculation …"),
+        ("bench --show {record} --pairs 0", "forerun bench show FILE"),
+        ("bench --show={record} --pairs 0", "forerun bench show FILE"),
+        ("bench speculation --pairs 0 --show {record}", "forerun bench show FILE"),
+    ],
+)
+def test_the_old_spelling_works_and_says_the_new_one(record_path: Path, old: str, new: str) -> None:
+    """Up to the mistake, which shows that the options arrived where they belong."""
+    result = run(*old.format(record=record_path).split())
+    note, mistake = result.stderr.splitlines()
+    assert f"is now `{new}`" in note
+    takes_pairs = "speculation" in new
+    assert mistake.startswith("forerun: --pairs 0" if takes_pairs else "forerun: No such option")
+
+
+def test_an_old_spelling_without_mistake_shows_the_record(record_path: Path) -> None:
+    old, new = run("bench", "--show", record_path), run("bench", "show", record_path)
+    assert (old.exit_code, old.stdout) == (0, new.stdout)
+    assert new.stderr == ""
 
 
 def test_gate_says_yes_no_or_that_it_cannot_tell(record_path: Path, tmp_path: Path) -> None:
@@ -94,9 +116,9 @@ def test_gate_says_yes_no_or_that_it_cannot_tell(record_path: Path, tmp_path: Pa
     good = tmp_path / "good.json"
     good.write_text(json.dumps(values))
     assert run("gate", good, good).exit_code == 0
-    held = run("gate", good, good, "--canary-contender", "plain")
-    assert held.exit_code == 1
-    assert "hold it back" in held.stdout
+    refused = run("gate", good, good, "--canary-contender", "plain")
+    assert refused.exit_code == 1
+    assert "hold it back" in refused.stdout
     promoted = json.loads(run("gate", good, good, "--json").stdout)["promoted"]
     assert promoted is True
     values["model"]["sha256"] = "other"
@@ -109,7 +131,18 @@ def test_gate_says_yes_no_or_that_it_cannot_tell(record_path: Path, tmp_path: Pa
 def test_only_what_ran_is_recorded(tiny_path: Path, tmp_path: Path) -> None:
     path = tmp_path / "plain.json"
     result = run(
-        *("bench", "--model", tiny_path, "--classes", "story", "--pairs", "1", "--max-tokens", "4"),
+        *(
+            "bench",
+            "speculation",
+            "--model",
+            tiny_path,
+            "--classes",
+            "story",
+            "--pairs",
+            "1",
+            "--max-tokens",
+            "4",
+        ),
         *("--no-speculation", "--methods", "suffix", "--json", path),
     )
     assert result.exit_code == 0, result.output
@@ -143,38 +176,41 @@ def test_alpha_in_the_form_of_the_papers_tables(tiny_path: Path, tiny_draft_path
 @pytest.mark.parametrize(
     ("args", "part"),
     [
-        ("bench --pairs 0", "--pairs 0 is not allowed; give 1 or more."),
-        ("bench --max-tokens 1", "--max-tokens 1 is not allowed; give 2 or more."),
-        ("bench --depths=", "--depths is empty; give some like 3,7, or use --methods none"),
-        ("bench --depths none", "to sweep nothing, use --methods none"),
-        ("bench --methods=", "--methods names no method; give some by comma, or none"),
-        ("bench --peers ,", "--peers names nobody"),
-        ("bench --peer-modes plain", "--peers names nobody"),
+        ("bench speculation --pairs 0", "--pairs 0 is not allowed; give 1 or more."),
+        ("bench speculation --max-tokens 1", "--max-tokens 1 is not allowed; give 2 or more."),
+        (
+            "bench speculation --depths=",
+            "--depths is empty; give some like 3,7, or use --methods none",
+        ),
+        ("bench speculation --depths none", "use --methods none"),
+        ("bench speculation --methods=", "--methods names no method; give some by comma, or none"),
+        ("bench speculation --peers ,", "--peers names nobody"),
+        ("bench speculation --peer-modes plain", "--peers names nobody"),
         ("bench passes smollm2-135m", "no place for 'smollm2-135m'; to name a model, use --model."),
-        ("bench smollm2-135m", "no bench 'smollm2-135m'; to name a model, use --model."),
+        ("bench smollm2-135m", "No such command 'smollm2-135m'; see "),
         ("gate one.json", "Missing argument 'canary'; see "),
         ("gate 1.json 2.json 3.json", "no place for '3.json'; drop it, or see "),
-        ("bench --pairs many", "Invalid value for '--pairs'"),
+        ("bench speculation --pairs many", "Invalid value for '--pairs'"),
         ("bench startup --repeats 0", "--repeats 0 is not allowed; give 1 or more."),
         ("bench batch --together 1", "--together 1 is not allowed; give 2 or more."),
         ("bench parity --prompts 900 --model {model}", "900 named prompts are not to be had"),
         ("alpha --drafters=", "--drafters and --temperatures must not be empty"),
         ("alpha --temperatures ,", "--drafters and --temperatures must not be empty"),
         ("alpha --max-tokens 0", "--max-tokens 0 is not allowed; give 1 or more."),
-        ("bench kernels --model {model}", "bench kernels does not take --model; drop it"),
-        ("bench kernels --show x.json", "bench kernels does not take --show"),
-        ("bench passes --strict", "bench passes does not take --strict"),
-        ("bench startup --speculative-config {{}}", "does not take --speculative-config"),
-        ("bench startup --html x.html", "bench startup does not take --html"),
-        ("bench batch --plot x.svg", "bench batch does not take --plot"),
-        ("bench batch --depths 3", "bench batch does not take --depths"),
-        ("bench parity --show x.json", "bench parity does not take --show"),
-        ("bench --show x.json --json y.json", "bench --show does not take --json"),
-        ("bench --repeats 3", "bench speculation does not take --repeats"),
-        ("bench kernel", "did you mean 'kernels'"),
-        ("bench --seed -1", "--seed -1 is not allowed; give 0 or more"),
-        ("bench --classes=", "--classes names no class"),
-        ("bench --model absent --plot x.gif", "cannot draw to 'x.gif'; end it in .png"),
+        ("bench kernels --model {model}", "No such option: --model"),
+        ("bench kernels --show x.json", "No such option: --show"),
+        ("bench passes --strict", "No such option: --strict"),
+        ("bench startup --speculative-config {{}}", "No such option: --speculative-config"),
+        ("bench startup --html x.html", "No such option: --html"),
+        ("bench batch --plot x.svg", "No such option: --plot"),
+        ("bench batch --depths 3", "No such option: --depths"),
+        ("bench parity --show x.json", "No such option: --show"),
+        ("bench show x.json --json y.json", "No such option: --json"),
+        ("bench speculation --repeats 3", "No such option: --repeats"),
+        ("bench kernel", "Did you mean 'kernels'?"),
+        ("bench speculation --seed -1", "--seed -1 is not allowed; give 0 or more"),
+        ("bench speculation --classes=", "--classes names no class"),
+        ("bench speculation --model absent --plot x.gif", "cannot draw to 'x.gif'; end it in .png"),
         ("bench batch --in-flight=", "--in-flight must not be empty"),
         ("bench batch --parts ,", "--parts and --in-flight must not be empty"),
         ("alpha --seed -1", "--seed -1 is not allowed"),
@@ -182,12 +218,18 @@ def test_alpha_in_the_form_of_the_papers_tables(tiny_path: Path, tiny_draft_path
         ("alpha --lenience -1", "--lenience -1 is not allowed"),
         ("alpha --lenience 2", "--lenience 2 is not allowed"),
         ("alpha --lenience nan", "--lenience nan is not allowed"),
-        ("bench --model {model} --classes storey", "did you mean 'story'"),
-        ("bench --model {model} --depths 2,x", "--depths holds 'x'"),
-        ("bench --model {model} --methods prompt_lokup", "did you mean 'prompt_lookup'"),
-        ("bench --model {model} --peers transformers --temperature 1", "answer greedily"),
-        ("bench --model {model} --peers lamacpp", "did you mean 'llamacpp'"),
-        ("bench --show absent.json", "cannot be read as a bench record"),
+        ("bench speculation --model {model} --classes storey", "did you mean 'story'"),
+        ("bench speculation --model {model} --depths 2,x", "--depths holds 'x'"),
+        (
+            "bench speculation --model {model} --methods prompt_lokup",
+            "did you mean 'prompt_lookup'",
+        ),
+        (
+            "bench speculation --model {model} --peers transformers --temperature 1",
+            "answer greedily",
+        ),
+        ("bench speculation --model {model} --peers lamacpp", "did you mean 'llamacpp'"),
+        ("bench show absent.json", "cannot be read as a bench record"),
         ("alpha --model {model} --temperatures hot", "--temperatures 'hot' is not a list"),
         (
             "alpha --model {model} --num-tokens 0 --class story",

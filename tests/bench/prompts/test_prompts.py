@@ -29,7 +29,7 @@ def test_more_named_prompts_than_there_are_is_refused(num: int) -> None:
 
 
 def test_the_data_stay_small_and_say_where_they_come_from() -> None:
-    folder = resources.files("forerun.bench") / "data"
+    folder = resources.files("forerun.bench.prompts") / "data"
     assert sum(len(file.read_bytes()) for file in folder.iterdir()) < 200_000
     note = (folder / "README.md").read_text()
     for word in ("Spec-Bench", "Apache-2.0", "HumanEval", "GSM8K", "MIT"):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from forerun.bench.measure.bootstrap import geometric_mean, median_interval, quantiles_ms
-from forerun.bench.measure.contenders import DEFAULT, PLAIN, engines, fixed_depth, sweep
+from forerun.bench.measure.contenders import DEFAULT, PLAIN, engines, fixed_depth, fixed_depths
 from forerun.bench.measure.costs import costs_by_contender, measure_passes
 from forerun.bench.measure.prediction import Costs, observed_alpha, predict
 from forerun.bench.measure.side_by_side import Measurement
@@ -98,7 +98,7 @@ def test_acceptance_by_position_counts_only_rounds_that_guessed_so_far() -> None
     assert by_position([]) == []
 
 
-def test_alpha_is_held_over_tested() -> None:
+def test_alpha_is_accepted_over_tested() -> None:
     passes = [Pass(3, 3, 3, 1), Pass(3, 3, 1, 1), Pass(1, 1, 0, 1)]
     assert observed_alpha(passes) == pytest.approx(4 / 6)
     assert observed_alpha([Pass(0, 0, 0, 1)]) is None
@@ -117,7 +117,7 @@ def test_with_one_depth_the_prediction_is_the_papers_formula() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "plain_seconds", "held", "reason"),
+    ("seconds", "plain_seconds", "accepted", "reason"),
     [
         (0.010, 0.01, (4, 4, 0, 0), "independently"),
         (0.030, 0.01, (1, 1, 1, 1), "a round took 30.0 ms"),
@@ -125,9 +125,9 @@ def test_with_one_depth_the_prediction_is_the_papers_formula() -> None:
     ],
 )
 def test_a_prediction_that_is_off_says_why(
-    seconds: float, plain_seconds: float, held: tuple[int, ...], reason: str
+    seconds: float, plain_seconds: float, accepted: tuple[int, ...], reason: str
 ) -> None:
-    passes = [Pass(4, 4, num, seconds) for num in held]
+    passes = [Pass(4, 4, num, seconds) for num in accepted]
     found = predict(passes, [Pass(0, 0, 0, plain_seconds)], COSTS, measured=9.0)
     assert found is not None
     assert reason in str(found.reason)
@@ -186,7 +186,7 @@ def test_contenders_alternate_and_peers_write_as_much_as_plain(llm: LLM) -> None
 
 def test_costs_are_relative_to_a_plain_pass(llm: LLM) -> None:
     assert set(measure_passes(llm, [1, 2, 3], [1, 3], Ticks())) == {0, 1, 3}
-    configs = sweep(["bigram", "own_layers"], [2], {"num_layers": 1, "model": None})
+    configs = fixed_depths(["bigram", "own_layers"], [2], {"num_layers": 1, "model": None})
     costs = costs_by_contender(llm, configs, [1, 2, 3], Ticks(), None)
     assert list(costs) == ["bigram:2", "own_layers:2"]
     assert costs["own_layers:2"].verify.at(2) == pytest.approx(1)  # on a clock of ticks
