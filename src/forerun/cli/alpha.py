@@ -1,4 +1,4 @@
-"""`forerun alpha`: how often a drafter's guesses hold, from the distributions themselves."""
+"""`forerun alpha`: how often guesses are accepted, from the distributions themselves."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from forerun.types import SamplingParams
 
 if TYPE_CHECKING:
     from forerun.bench.measure.alpha import AlphaSums, TargetText
+    from forerun.bench.views.sheet import Sheet
     from forerun.engine import LLM, SpeculativeConfig
 
 DEFAULT_DRAFTERS = "unigram,bigram,ngram_tables,prompt_lookup"
@@ -80,7 +81,7 @@ def alpha(
             json.dumps({"class": workload, "seed": seed, **engine.rounding, "rows": rows}, indent=2)
         )
     else:
-        _print(rows, factors, f"{workload}{rounding(engine.rounding)}")
+        screen().print(_sheet(rows, factors, f"{workload}{rounding(engine.rounding)}"))
 
 
 def _configs(
@@ -135,9 +136,7 @@ def _row(target: str, drafter: str, temperature: float, sums: AlphaSums, seed: i
 
     def shown(betas: list[list[float]]) -> Row | None:
         found = interval(betas, seed)
-        if found is None:
-            return None
-        return {"alpha": found.median, "low": found.low, "high": found.high}
+        return found and {"alpha": found.median, "low": found.low, "high": found.high}
 
     return {
         "target": target,
@@ -151,26 +150,22 @@ def _row(target: str, drafter: str, temperature: float, sums: AlphaSums, seed: i
     }
 
 
-def _print(rows: list[Row], factors: list[float], workload: str) -> None:
+def _sheet(rows: list[Row], factors: list[float], workload: str) -> Sheet:
     from forerun.bench.views.sheet import Sheet
 
+    def two(found: Row | None) -> str:
+        return "–" if found is None else f"{found['alpha']:.2f}"
+
+    cells = []
+    for row in rows:
+        found = row["rejection"]
+        spread = "" if found is None else f" [{found['low']:.2f}, {found['high']:.2f}]"
+        names = [row["target"], row["drafter"].upper(), f"T={row['temperature']:g}"]
+        figures = [two(found) + spread, two(row["coupled"]), f"{row['guessed']:.0%}"]
+        cells.append([*names, *figures, *map(two, row["lenient"].values())])
     groups = [["α [95 %]", "coupled α", "guessed"], [f"l = {factor:g}" for factor in factors]]
-    names = ["M_p", "M_q", "smpl"]
     legend = _LEGEND if factors else _LEGEND[:1]
-    cells = [_cells(row) for row in rows]
-    screen().print(Sheet(f"α on {workload}", names, groups, cells, legend=legend))
-
-
-def _cells(row: Row) -> list[str]:
-    found, coupled = row["rejection"], row["coupled"]
-    spread = "" if found is None else f" [{found['low']:.2f}, {found['high']:.2f}]"
-    lenient = [_two(value) for value in row["lenient"].values()]
-    names = [row["target"], row["drafter"].upper(), f"T={row['temperature']:g}"]
-    return [*names, _two(found) + spread, _two(coupled), f"{row['guessed']:.0%}", *lenient]
-
-
-def _two(found: Row | None) -> str:
-    return "–" if found is None else f"{found['alpha']:.2f}"
+    return Sheet(f"α on {workload}", ["M_p", "M_q", "smpl"], groups, cells, legend=legend)
 
 
 def _numbers(text: str, option: str) -> list[float]:

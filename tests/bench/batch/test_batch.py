@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from forerun.bench.batch.in_flight import Answered, Prompts, answer_together, mixed_prompts
+from forerun.bench.batch.in_flight import Prompts, answer_together, mixed_prompts
 from forerun.bench.batch.load import load_record, measure_load
 from forerun.bench.batch.offline import OURS, measure_offline, offline_record
 from forerun.bench.batch.sharing import admission, prefix_use
@@ -84,9 +84,11 @@ class Slow:
     def __init__(self) -> None:
         self.asked: list[Sequence[int]] = []
 
-    def answer_all(self, prompts: Prompts, num_tokens: Sequence[int]) -> Answered:
+    def answer_all(
+        self, prompts: Prompts, num_tokens: Sequence[int]
+    ) -> tuple[float, list[list[int]]]:
         self.asked.append(num_tokens)
-        return Answered(2.0, tuple((0,) * num for num in num_tokens[: len(prompts)]))
+        return 2.0, [[0] * num for num in num_tokens[: len(prompts)]]
 
 
 def test_offline_asks_a_server_for_as_many_tokens(llm: LLM) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -11,6 +12,8 @@ from typer.testing import CliRunner, Result
 from forerun.bench.records.record import read_record
 from forerun.cli import app
 from forerun.kernels.cpu.lanes import Machine
+
+RECORDS = Path(__file__).parents[3] / "bench" / "records"
 
 
 def run(*args: str | Path) -> Result:
@@ -99,6 +102,40 @@ def test_the_old_spelling_works_and_says_the_new_one(record_path: Path, old: str
     assert f"is now `{new}`" in note
     takes_pairs = "speculation" in new
     assert mistake.startswith("forerun: --pairs 0" if takes_pairs else "forerun: No such option")
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "value"),
+    [
+        ("startup", "starts", [{}]),
+        ("startup", "is_complete", None),
+        ("batch-load", "load.ratio.4", {"median": 1}),
+        ("batch-load", "sharing.prefix", None),
+        ("parity", "prompts.0.parting", 7),
+        ("parity", "measured", "charity"),
+        ("kernels", "products", []),
+        ("smollm2-passes", "passes.5", {}),
+        ("smollm2-passes", "machine", "abacus"),
+        ("proof", "num_different", None),
+    ],
+)
+def test_a_damaged_report_of_another_bench_is_refused(
+    tmp_path: Path, name: str, place: str, value: Any
+) -> None:
+    values = json.loads((RECORDS / f"{name}.json").read_text())
+    *outer, last = place.split(".")
+    inside = values
+    for key in outer:
+        inside = inside[int(key) if isinstance(inside, list) else key]
+    if value is None:
+        del inside[last]
+    else:
+        inside[last] = value
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps(values))
+    result = run("bench", "show", path)
+    assert result.exit_code == 2, result.output
+    assert "report.json is damaged" in result.stderr or "is no record" in result.stderr
 
 
 def test_an_old_spelling_without_mistake_shows_the_record(record_path: Path) -> None:

@@ -133,35 +133,6 @@ def test_a_place_that_cannot_be_written_is_told(llm: LLM, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("name", "place", "value"),
-    [
-        ("startup", "starts", [{}]),
-        ("batch-load", "load.ratio.4", {"median": 1}),
-        ("batch-load", "sharing.prefix", None),
-        ("parity", "prompts.0.prompt", 7),
-        ("parity", "measured", "charity"),
-        ("kernels", "products", {}),
-        ("smollm2-passes", "passes.5", {}),
-        ("proof", "num_cells", "many"),
-        ("startup", "is_complete", None),
-    ],
-)
-def test_a_damaged_report_of_another_bench_is_refused(
-    tmp_path: Path, name: str, place: str, value: Any
-) -> None:
-    values = json.loads((RECORDS / f"{name}.json").read_text())
-    *outer, last = place.split(".")
-    inside = values
-    for key in outer:
-        inside = inside[int(key) if key.isdecimal() and isinstance(inside, list) else key]
-    inside[last] = value
-    path = tmp_path / "report.json"
-    path.write_text(json.dumps(values))
-    with pytest.raises(InvalidRecord, match=rf"is damaged: {place}[\w.]* is missing or wrong"):
-        read_any(path)
-
-
-@pytest.mark.parametrize(
     ("name", "is_other"), [("parity", True), ("batch-load", False), ("proof", False)]
 )
 def test_other_tokens_are_seen_in_every_bench_that_compares_them(name: str, is_other: bool) -> None:

@@ -10,7 +10,6 @@ from typing import Any, Final, Protocol
 from forerun.bench.batch.in_flight import Answered, Prompts, answer_together
 from forerun.bench.measure.bootstrap import Interval, median_interval
 from forerun.bench.measure.timed_run import Clock
-from forerun.bench.peers import PeerContender
 from forerun.engine import LLM
 from forerun.types import SamplingParams
 
@@ -23,26 +22,10 @@ class Server(Protocol):
     @property
     def name(self) -> str: ...
 
-    def answer_all(self, prompts: Prompts, num_tokens: Sequence[int]) -> Answered: ...
-
-
-@dataclass(frozen=True)
-class PeerServer:
-    contender: PeerContender
-
-    @property
-    def name(self) -> str:
-        return self.contender.name
-
-    def answer_all(self, prompts: Prompts, num_tokens: Sequence[int]) -> Answered:
-        """Exactly as many tokens of each as asked for, all requests under way at once."""
-        question = {
-            "mode": self.contender.mode,
-            "prompts": [list(prompt) for prompt in prompts],
-            "num_tokens": list(num_tokens),
-        }
-        reply = self.contender.peer.ask(question)
-        return Answered(reply["seconds"], tuple(tuple(tokens) for tokens in reply["tokens"]))
+    def answer_all(
+        self, prompts: Prompts, num_tokens: Sequence[int]
+    ) -> tuple[float, Sequence[Sequence[int]]]:
+        """Seconds, and the tokens of each."""
 
 
 @dataclass(frozen=True)
@@ -77,12 +60,12 @@ def measure_offline(
         server.answer_all(prompts[:1], [8])  # loads the model
     for _ in range(num_repeats):
         found: dict[str, Answered] = {}
-        for name in random.sample([OURS, *(s.name for s in servers)], len(servers) + 1):
-            if name == OURS:
-                found[name] = answer_together(llm, prompts, params, clock)
+        for server in random.sample([None, *servers], len(servers) + 1):
+            if server is None:
+                found[OURS] = answer_together(llm, prompts, params, clock)
             else:
-                server = next(s for s in servers if s.name == name)
-                found[name] = server.answer_all(prompts, counts)
+                seconds, tokens = server.answer_all(prompts, counts)
+                found[server.name] = Answered(seconds, tuple(map(tuple, tokens)))
         yield Repeat(
             {name: answered.seconds for name, answered in found.items()},
             {name: answered.num_tokens for name, answered in found.items()},

@@ -7,7 +7,7 @@ so that a busy moment of the machine does not fall on one of them alone.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -25,72 +25,28 @@ MATRIX_BYTES: Final = 64 << 20
 _NUM_IN: Final = 2048
 
 
-@dataclass(frozen=True)
-class Product:
-    """One format's seconds by number of rows."""
-
-    weight_format: str
-    num_bytes: int
-    seconds: Mapping[int, Sequence[float]]
-
-    def median(self, num_rows: int) -> float:
-        return statistics.median(self.seconds[num_rows])
-
-    def ratio(self, num_rows: int) -> float:
-        """The cost of `num_rows` rows ÷ that of one."""
-        return self.median(num_rows) / self.median(1)
-
-    @property
-    def bytes_per_second(self) -> float:
-        """Of weights, for one row."""
-        return self.num_bytes / self.median(1)
-
-
-@dataclass(frozen=True)
-class KernelReport:
-    num_threads: int
-    matrix_bytes: int
-    read_seconds: Sequence[float]  # for that many bytes
-    products: Sequence[Product]
-    is_complete: bool = True  # False after ^C
-
-    @property
-    def read_bytes_per_second(self) -> float:
-        return self.matrix_bytes / statistics.median(self.read_seconds)
-
-    def share_of_bandwidth(self, product: Product) -> float:
-        return product.bytes_per_second / self.read_bytes_per_second
-
-    def as_dict(self) -> dict[str, Any]:
-        """For a JSON record."""
-        return {
-            "is_complete": self.is_complete,
-            "num_threads": self.num_threads,
-            "matrix_bytes": self.matrix_bytes,
-            "read_bytes_per_second": self.read_bytes_per_second,
-            "read_seconds": list(self.read_seconds),
-            "products": [self._product_as_dict(product) for product in self.products],
-        }
-
-    def _product_as_dict(self, product: Product) -> dict[str, Any]:
-        return {
-            "format": product.weight_format,
-            "bytes": product.num_bytes,
-            "bytes_per_second": product.bytes_per_second,
-            "share_of_bandwidth": self.share_of_bandwidth(product),
-            "seconds": {str(rows): list(times) for rows, times in product.seconds.items()},
-            "ratios": {str(rows): product.ratio(rows) for rows in product.seconds},
-        }
-
-
 @dataclass
 class _Case:
-    """A matrix under test, and what was measured of it."""
+    """A matrix under test, and its seconds by number of rows."""
 
     weight_format: str
     matrix: Any
     num_bytes: int
     seconds: dict[int, list[float]] = field(default_factory=dict)
+
+    def as_dict(self, read_bytes_per_second: float) -> dict[str, Any]:
+        """Without the first repeat, which warmed up."""
+        counted = {num_rows: times[1:] for num_rows, times in self.seconds.items()}
+        medians = {num_rows: statistics.median(times) for num_rows, times in counted.items()}
+        bytes_per_second = self.num_bytes / medians[1]
+        return {
+            "format": self.weight_format,
+            "bytes": self.num_bytes,
+            "bytes_per_second": bytes_per_second,
+            "share_of_bandwidth": bytes_per_second / read_bytes_per_second,
+            "seconds": {str(num_rows): times for num_rows, times in counted.items()},
+            "ratios": {str(num): median / medians[1] for num, median in medians.items()},
+        }
 
 
 def measure_kernels(
@@ -101,7 +57,7 @@ def measure_kernels(
     num_repeats: int = 5,
     matrix_bytes: int = MATRIX_BYTES,
     progress: Callable[[str], None] = lambda _: None,
-) -> KernelReport:
+) -> dict[str, Any]:
     """`rows` must hold 1. The first repeat warms up and is not counted.
 
     After ^C, the whole repeats that there are, if one of them counts.
@@ -124,14 +80,16 @@ def measure_kernels(
     except KeyboardInterrupt:
         if len(reads) < 2:
             raise
-    products = [_product(case) for case in cases]
-    is_complete = len(reads) == num_repeats + 1
-    return KernelReport(kernels.num_threads, matrix_bytes, reads[1:], products, is_complete)
-
-
-def _product(case: _Case) -> Product:
-    counted = {num_rows: times[1:] for num_rows, times in case.seconds.items()}
-    return Product(case.weight_format, case.num_bytes, counted)
+    counted = reads[1:]
+    read_bytes_per_second = matrix_bytes / statistics.median(counted)
+    return {
+        "is_complete": len(counted) == num_repeats,
+        "num_threads": kernels.num_threads,
+        "matrix_bytes": matrix_bytes,
+        "read_bytes_per_second": read_bytes_per_second,
+        "read_seconds": counted,
+        "products": [case.as_dict(read_bytes_per_second) for case in cases],
+    }
 
 
 def _round(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from statistics import median, quantiles
 from typing import Any, Final
 
@@ -11,33 +10,13 @@ SIZES: Final = (1, 2, 3, 4, 5, 6, 8, 12, 16)
 _MIN_ROUNDS: Final = 2  # for quartiles
 
 
-@dataclass(frozen=True)
-class PassReport:
-    """Seconds of each pass, by number of tokens."""
-
-    seconds: Mapping[int, Sequence[float]]
-    is_complete: bool = True  # False after ^C
-
-    def ratio(self, num_tokens: int) -> float:
-        """In plain passes: the median of ratios taken within a round."""
-        pairs = zip(self.seconds[num_tokens], self.seconds[1], strict=True)
-        return median(longer / one for longer, one in pairs)
-
-    def as_dict(self) -> dict[str, Any]:
-        rows = {}
-        for size, seconds in self.seconds.items():
-            low, middle, high = quantiles(seconds, n=4)
-            rows[str(size)] = {"median_s": middle, "quartiles_s": [low, high]}
-            rows[str(size)] |= {"ratio": self.ratio(size), "num": len(seconds)}
-        return {"is_complete": self.is_complete, "passes": rows}
-
-
 def measure_passes(
     measure: Callable[[int], float], sizes: Sequence[int] = SIZES, num_rounds: int = 15
-) -> PassReport:
+) -> dict[str, Any]:
     """`measure` runs one pass over so many tokens and says how many seconds it took.
 
-    Every size once per round, so that what disturbs the machine disturbs all of them.
+    `sizes` begin with 1. Every size has its turn in each round, so that what disturbs the machine
+    disturbs all of them.
 
     After ^C, the whole rounds that there are, if they are enough for quartiles.
     """
@@ -49,5 +28,15 @@ def measure_passes(
         if len(rounds) < _MIN_ROUNDS + 1:
             raise
     counted = rounds[1:]  # the first round warms up
-    seconds = {size: [took[idx] for took in counted] for idx, size in enumerate(sizes)}
-    return PassReport(seconds, is_complete=len(counted) == num_rounds)
+    rows = {
+        str(size): _row([took[idx] for took in counted], [took[0] for took in counted])
+        for idx, size in enumerate(sizes)
+    }
+    return {"is_complete": len(counted) == num_rounds, "passes": rows}
+
+
+def _row(seconds: Sequence[float], plain: Sequence[float]) -> dict[str, Any]:
+    """`ratio` is the median of ratios taken within a round."""
+    low, middle, high = quantiles(seconds, n=4)
+    ratio = median(longer / one for longer, one in zip(seconds, plain, strict=True))
+    return {"median_s": middle, "quartiles_s": [low, high], "ratio": ratio, "num": len(seconds)}

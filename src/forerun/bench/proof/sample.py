@@ -8,10 +8,10 @@ often (weight 1/(depth² · branches)): a big one costs many rows of a pass and 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from forerun.bench.proof.covering import covering_cells
 
@@ -61,32 +61,27 @@ def sample_runs(choices: Choices, seed: int, min_runs: int = 0) -> list[Run]:
     return runs
 
 
-@dataclass(frozen=True)
-class _PairCell:
-    method: str
-    num_branches: int
-    sampling: str
-    depth: int
-
-
-def _pair_cells(choices: Choices, seed: int) -> Iterator[_PairCell]:
+def _pair_cells(choices: Choices, seed: int) -> list[dict[str, Any]]:
     factors = {
         "method": choices.methods,
         "num_branches": BRANCHES,
         "sampling": choices.samplings,
         "depth": choices.depths,
     }
-    return (_PairCell(**cell) for cell in covering_cells(factors, seed))
+    return covering_cells(factors, seed)
 
 
-def _placed(cell: _PairCell, choices: Choices, unmet: dict[str, list[str]], rng: Random) -> Run:
+def _placed(
+    cell: dict[str, Any], choices: Choices, unmet: dict[str, list[str]], rng: Random
+) -> Run:
     """On a prompt that this drafter has not met yet, if one uses this sampling."""
-    fitting = [p for p in choices.prompts if cell.sampling in choices.samplings_of(p)]
-    waiting = [p for p in unmet[cell.method] if p in set(fitting)]
-    prompt = waiting[0] if waiting else rng.choice(fitting)
-    if waiting:
-        unmet[cell.method].remove(prompt)
-    return Run(prompt, cell.method, cell.num_branches, cell.sampling, cell.depth)
+    fitting = [p for p in choices.prompts if cell["sampling"] in choices.samplings_of(p)]
+    unmet_here = unmet[cell["method"]]
+    prompt = next((p for p in unmet_here if p in fitting), None)
+    if prompt is None:
+        return Run(rng.choice(fitting), **cell)
+    unmet_here.remove(prompt)
+    return Run(prompt, **cell)
 
 
 def _drawn(prompt: str, method: str, choices: Choices, rng: Random) -> Run:

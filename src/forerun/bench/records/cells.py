@@ -112,7 +112,7 @@ class _Group:
         runs, passes = self.runs, self.passes
         decoded, seconds = sum(r.num_decoded for r in runs), sum(r.decode_seconds for r in runs)
         guessed, accepted = sum(r.num_guesses for r in runs), sum(r.num_accepted for r in runs)
-        ratio = median_interval(_ratios(self.pairs, _per_token), seed)
+        ratio = median_interval(_ratios(self.pairs, lambda run: run.seconds_per_token), seed)
         return Cell(
             workload=workload.name,
             kind=str(workload.kind),
@@ -128,7 +128,7 @@ class _Group:
             answer_ms=quantiles_ms([s for run in runs if (s := run.seconds_per_token)]),
             ratio=ratio,
             ratio_whole=median_interval(_ratios(self.pairs, _whole), seed),
-            ratio_ttft=median_interval(_ratios(self.pairs, _first_token), seed),
+            ratio_ttft=median_interval(_ratios(self.pairs, lambda run: run.ttft), seed),
             same_tokens=_share_same(self.pairs),
             prediction=(
                 predict(passes, self.plain_passes, costs, ratio.median) if costs and ratio else None
@@ -143,14 +143,6 @@ def by_position(passes: Sequence[Pass]) -> list[float]:
         sum(p.num_accepted >= place for p in passes) / sum(p.depth >= place for p in passes)
         for place in range(1, deepest + 1)
     ]
-
-
-def _per_token(run: TimedRun) -> float | None:
-    return run.seconds_per_token
-
-
-def _first_token(run: TimedRun) -> float | None:
-    return run.ttft
 
 
 def _whole(run: TimedRun) -> float | None:

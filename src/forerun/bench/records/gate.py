@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from forerun.bench.records.cells import Cell, Quantiles
 from forerun.bench.records.record import InvalidRecord, Record
@@ -24,13 +24,16 @@ LATENCIES: Final[Mapping[str, Callable[[Cell], Quantiles | None]]] = {
     "answer": lambda cell: cell.answer_ms,
     "wait": lambda cell: cell.wait_ms,
 }
-_MACHINE: Final = ("cpu", "num_cores", "architecture", "features", "memory_bytes")
-_MODEL: Final = ("num_bytes", "sha256")
-_SETTINGS: Final = (
-    *("max_tokens", "temperature", "seed", "acceptance", "prompt_tokens"),
-    *("threads", "kernels", "quantization", "activations"),
-    *("chat_template", "max_model_len"),
-)
+# What must agree, by the parts of a record.
+_SAME: Final[Mapping[str, Sequence[str]]] = {
+    "model": ("num_bytes", "sha256"),
+    "machine": ("cpu", "num_cores", "architecture", "features", "memory_bytes"),
+    "settings": (
+        *("max_tokens", "temperature", "seed", "acceptance", "prompt_tokens"),
+        *("threads", "kernels", "quantization", "activations"),
+        *("chat_template", "max_model_len"),
+    ),
+}
 _NOT_RECORDED: Final = "not recorded"  # as older records have it: equal to its like alone
 _ALWAYS: Final = {"activations": None}  # what it was before there was a choice
 
@@ -91,9 +94,15 @@ def _check_comparable(baseline: Side, canary: Side) -> None:
     for side in (baseline, canary):
         if not side.record.is_complete:
             raise InvalidRecord(f"{side.label} was interrupted; measure it again, to its end.")
-    _same("model", one.model, other.model, _MODEL, baseline, canary)
-    _same("machine", one.machine, other.machine, _MACHINE, baseline, canary)
-    _same("setting", one.settings, other.settings, _SETTINGS, baseline, canary)
+    for part, keys in _SAME.items():
+        for key in keys:
+            absent = _ALWAYS.get(key, _NOT_RECORDED)
+            before, after = (getattr(record, part).get(key, absent) for record in (one, other))
+            if before != after:
+                raise InvalidRecord(
+                    f"{canary.label} was measured with another {part.removesuffix('s')} than "
+                    f"{baseline.label}: {key} is {after!r}, not {before!r}; measure both alike."
+                )
     if set(one.workloads) != set(other.workloads):
         raise InvalidRecord(
             f"{baseline.label} and {canary.label} hold different classes; measure the same."
@@ -118,24 +127,6 @@ def _check_answers(baseline: Side, canary: Side) -> None:
             f"only {has_it.label} has an answer to prompt {pair} of class {workload}; "
             f"measure both with the same --pairs."
         )
-
-
-def _same(
-    what: str,
-    one: Mapping[str, Any],
-    other: Mapping[str, Any],
-    keys: Sequence[str],
-    baseline: Side,
-    canary: Side,
-) -> None:
-    for key in keys:
-        absent = _ALWAYS.get(key, _NOT_RECORDED)
-        before, after = one.get(key, absent), other.get(key, absent)
-        if before != after:
-            raise InvalidRecord(
-                f"{canary.label} was measured with another {what} than {baseline.label}: "
-                f"{key} is {after!r}, not {before!r}; measure both alike."
-            )
 
 
 def _parity(workload: str, baseline: Side, canary: Side) -> Check:

@@ -6,7 +6,7 @@ import hashlib
 import importlib.metadata
 import platform
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,28 +18,14 @@ _BLOCK: Final = 1 << 20
 
 def model_identity(name: str, path: Path) -> dict[str, Any]:
     """Name, size and SHA-256 of a model's file; of a folder's weight files, in order."""
-    files = _weight_files(path)
-    return {
-        "name": name,
-        "file": path.name,
-        "num_bytes": sum(file.stat().st_size for file in files),
-        "sha256": _sha256(files),
-    }
-
-
-def _weight_files(path: Path) -> list[Path]:
-    if path.is_file():
-        return [path]
-    return sorted([*path.glob("*.safetensors"), *path.glob("*.gguf")])
-
-
-def _sha256(files: Sequence[Path]) -> str:
-    digest = hashlib.sha256()
-    for path in files:
-        with path.open("rb") as file:
+    inside = sorted([*path.glob("*.safetensors"), *path.glob("*.gguf")])
+    digest, num_bytes = hashlib.sha256(), 0
+    for weights in [path] if path.is_file() else inside:
+        with weights.open("rb") as file:
             while block := file.read(_BLOCK):
                 digest.update(block)
-    return digest.hexdigest()
+                num_bytes += len(block)
+    return {"name": name, "file": path.name, "num_bytes": num_bytes, "sha256": digest.hexdigest()}
 
 
 def versions(others: Mapping[str, str]) -> dict[str, str]:

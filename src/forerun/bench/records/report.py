@@ -7,27 +7,31 @@ from pathlib import Path
 from typing import Any, Final
 
 from forerun.bench.records.record import InvalidRecord, Record, parse_record, read_json
-from forerun.bench.records.shape import REPORTS, misfit
+from forerun.bench.records.shape import misfit
 
-_HEAD: Final = {"machine": dict, "is_complete": bool}
+Report = Mapping[str, Any]
+
+_HEAD: Final = {"measured": str, "machine": dict, "is_complete": bool}
 # Records that do not say what was measured are known by what they hold.
 _KNOWN_BY: Final = {"products": "kernels", "passes": "passes", "num_different": "proof"}
 
 
-def read_any(path: Path) -> Record | Mapping[str, Any]:
+def read_any(path: Path) -> Record | Report:
     """A record of speculation, or a report of another bench, which says what was `measured`."""
     values = read_json(path)
-    kind = _kind(values)
-    if kind is None:
+    if not isinstance(values, dict) or "schema" in values:
         return parse_record(path, values)
-    shape = REPORTS.get(kind)
-    place = "measured" if shape is None else misfit(values, {**_HEAD, **shape})
-    if place is not None:
+    for key, kind in _KNOWN_BY.items():
+        if key in values:
+            values.setdefault("measured", kind)
+    if "measured" not in values:
+        return parse_record(path, values)
+    if place := misfit(values, _HEAD):
         raise InvalidRecord(f"{path} is damaged: {place} is missing or wrong; measure again.")
-    return {"measured": kind, **values}
+    return values
 
 
-def has_other_tokens(report: Mapping[str, Any]) -> bool:
+def has_other_tokens(report: Report) -> bool:
     """Whether a token came out otherwise than it must; benches that compare none have none."""
     match report["measured"]:
         case "parity":
@@ -38,11 +42,3 @@ def has_other_tokens(report: Mapping[str, Any]) -> bool:
         case "proof":
             return bool(report["num_different"])
     return False
-
-
-def _kind(values: Any) -> str | None:
-    if not isinstance(values, dict) or "schema" in values:
-        return None
-    if "measured" in values:
-        return str(values["measured"])
-    return next((kind for key, kind in _KNOWN_BY.items() if key in values), None)

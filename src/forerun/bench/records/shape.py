@@ -58,65 +58,6 @@ RECORD: Final = {
     "is_complete": bool,
 }
 
-# What the other benches write, by their names, as far as it is shown again.
-REPORTS: Final[Mapping[str, Mapping[str, Any]]] = {
-    "kernels": {
-        "num_threads": int,
-        "read_bytes_per_second": _NUMBER,
-        "products": Each(
-            list,
-            {
-                "format": str,
-                **dict.fromkeys(("bytes", "bytes_per_second", "share_of_bandwidth"), _NUMBER),
-                "ratios": Each(dict, _NUMBER),
-            },
-        ),
-    },
-    "passes": {"passes": Each(dict, {"median_s": _NUMBER, "ratio": _NUMBER})},
-    "startup": {
-        "weight_bytes": int,
-        "starts": Each(
-            list, {"first_token_s": _NUMBER, "whole_s": _NUMBER, "peak_bytes": Maybe(int)}
-        ),
-        "torch": bool,
-    },
-    "batch": {
-        "together": Maybe({"ratio": _INTERVAL, "same_tokens": bool}),
-        "load": Maybe({"ratio": Each(dict, _INTERVAL), "same_tokens": bool}),
-        "offline": Maybe({"ratio": Each(dict, _INTERVAL)}),
-        "sharing": Maybe(
-            {
-                "prefix": dict.fromkeys(
-                    ("num_shared", "num_computed_first", "num_computed_second"), int
-                ),
-                "admission": dict.fromkeys(
-                    ("num_prompt_tokens", "num_steps", "num_steps_with_token"), int
-                ),
-            }
-        ),
-    },
-    "parity": {
-        **dict.fromkeys(("num_prompts", "num_same"), int),
-        "prompts": Each(
-            list,
-            {
-                "prompt": str,
-                **dict.fromkeys(("num_tokens", "num_different"), int),
-                "parting": Maybe(
-                    {
-                        "at": int,
-                        **dict.fromkeys(("ours", "theirs"), str),
-                        **dict.fromkeys(("our_margin", "their_margin"), _NUMBER),
-                    }
-                ),
-            },
-        ),
-    },
-    "proof": dict.fromkeys(
-        ("num_cells", "num_different", "num_tokens", "target_passes", "accepted_tokens"), int
-    ),
-}
-
 
 def misfit(value: Any, shape: Any, place: str = "") -> str | None:
     """Where the value is not what the shape asks for, like `runs.0.digest`; None if it is."""

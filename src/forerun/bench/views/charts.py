@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import groupby
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 from forerun.bench.measure.bootstrap import Interval
 from forerun.bench.measure.contenders import DEFAULT, PLAIN
 from forerun.bench.measure.prediction import TOLERANCE
-from forerun.bench.records.cells import Cell
+from forerun.bench.records.cells import Cell, Quantiles
+from forerun.bench.records.summary import peer_of
 from forerun.bench.views import svg
 
 WIDTH = 760.0
 _LEFT, _RIGHT = 170.0, 60.0
-_ROW = 17.0
+_ROW, _GAP = 17.0, 9.0
+
+Value = TypeVar("Value")
 
 
 def ratio_chart(cells: Sequence[Cell]) -> str:
@@ -24,13 +27,34 @@ def ratio_chart(cells: Sequence[Cell]) -> str:
     low = min(0.8, *(ratio.low for _, ratio in shown))
     high = max(1.25, *(ratio.high for _, ratio in shown)) * 1.05
     at = svg.logarithmic(low, high, _LEFT, WIDTH - _RIGHT)
-    y, rows = 26.0, list[str]()
-    for _, group in groupby(shown, key=lambda pair: pair[0].workload):
-        for number, (cell, ratio) in enumerate(group):
-            rows += _ratio_row(cell, ratio, at, y, is_first=number == 0)
-            y += _ROW
-        y += 9
-    return svg.drawing(WIDTH, y + 4, [*_ratio_axis(at, low, high, y), *rows], "speed against plain")
+    parts, height = _by_class(shown, 26.0, lambda cell, ratio, y: _ratio_marks(cell, ratio, at, y))
+    axis = _ratio_axis(at, low, high, height)
+    return svg.drawing(WIDTH, height + 4, [*axis, *parts], "speed against plain")
+
+
+def _by_class(
+    shown: Sequence[tuple[Cell, Value]],
+    y: float,
+    marks: Callable[[Cell, Value, float], Iterator[str]],
+) -> tuple[list[str], float]:
+    """A row per contender, a gap between classes; the parts, and where they end."""
+    parts, last = list[str](), shown[0][0].workload
+    for number, (cell, value) in enumerate(shown):
+        if cell.workload != last:
+            y += _GAP
+        if number == 0 or cell.workload != last:
+            parts.append(svg.text(0, y + 4, cell.workload, "class"))
+        parts.append(svg.text(_LEFT - 8, y + 4, cell.contender, f"name {_kind(cell)}", "end"))
+        parts += marks(cell, value, y)
+        y, last = y + _ROW, cell.workload
+    return parts, y + _GAP
+
+
+def _kind(cell: Cell) -> str:
+    """Its class in the style sheet."""
+    if peer_of(cell) is not None:
+        return "peer"
+    return {DEFAULT: "ours", PLAIN: "plain"}.get(cell.contender, "other")
 
 
 def _ratio_axis(at: svg.Scale, low: float, high: float, height: float) -> Iterator[str]:
@@ -40,15 +64,10 @@ def _ratio_axis(at: svg.Scale, low: float, high: float, height: float) -> Iterat
         yield svg.text(at(tick), 10, f"{tick:g}×", "axis", "middle")
 
 
-def _ratio_row(
-    cell: Cell, ratio: Interval, at: svg.Scale, y: float, *, is_first: bool
-) -> Iterator[str]:
-    kind = "ours" if cell.contender == DEFAULT else "peer" if "/" in cell.contender else "other"
+def _ratio_marks(cell: Cell, ratio: Interval, at: svg.Scale, y: float) -> Iterator[str]:
+    kind = _kind(cell)
     tip = f"{cell.workload}, {cell.contender}: {ratio.median:.2f} × plain, "
     tip += f"95 % between {ratio.low:.2f} and {ratio.high:.2f}, {ratio.num} pairs"
-    if is_first:
-        yield svg.text(0, y + 4, cell.workload, "class")
-    yield svg.text(_LEFT - 8, y + 4, cell.contender, f"name {kind}", "end")
     yield svg.line(at(ratio.low), y, at(ratio.high), y, f"range {kind}", tip)
     yield svg.dot(at(ratio.median), y, 5 if kind == "ours" else 3.5, f"mark {kind}", tip)
     yield svg.text(WIDTH - _RIGHT + 8, y + 4, f"{ratio.median:.2f}×", f"name {kind}")
@@ -96,10 +115,9 @@ def prediction_chart(cells: Sequence[Cell]) -> str:
         parts.append(svg.text(x(tick), size + 18, f"{tick:g}×", "axis", "middle"))
         parts.append(svg.text(left - 8, y(tick) + 4, f"{tick:g}×", "axis", "end"))
     for cell, p in found:
-        kind = "ours" if cell.contender == DEFAULT else "other"
         tip = f"{cell.workload}, {cell.contender}: predicted {p.predicted:.2f}, "
         tip += f"measured {p.measured:.2f}. {p.reason or ''}"
-        parts.append(svg.dot(x(p.measured), y(p.predicted), 5, f"mark {kind}", tip))
+        parts.append(svg.dot(x(p.measured), y(p.predicted), 5, f"mark {_kind(cell)}", tip))
     parts.append(svg.text(left + size, size + 36, "measured", "axis", "end"))
     parts.append(svg.text(left + 6, 22, "predicted", "axis"))
     return svg.drawing(WIDTH, size + 44, parts, "predicted against measured speedup")
@@ -118,19 +136,13 @@ def speed_chart(cells: Sequence[Cell]) -> str:
         return ""
     fastest = max(speed for _, speed in shown)
     at = svg.linear(0, fastest, 0, WIDTH - _LEFT - _RIGHT)
-    y, parts = 8.0, list[str]()
-    for _, group in groupby(shown, key=lambda pair: pair[0].workload):
-        for number, (cell, speed) in enumerate(group):
-            kind = {DEFAULT: "ours", PLAIN: "plain"}.get(cell.contender, "other")
-            kind = "peer" if "/" in cell.contender else kind
-            if number == 0:
-                parts.append(svg.text(0, y + 11, cell.workload, "class"))
-            parts.append(svg.text(_LEFT - 8, y + 11, cell.contender, f"name {kind}", "end"))
-            parts.append(svg.bar(_LEFT, y + 2, at(speed), _ROW - 5, f"{kind} bar"))
-            parts.append(svg.text(_LEFT + at(speed) + 6, y + 11, f"{speed:.1f}", "axis"))
-            y += _ROW
-        y += 9
-    return svg.drawing(WIDTH, y, parts, "tokens per second")
+
+    def marks(cell: Cell, speed: float, y: float) -> Iterator[str]:
+        yield svg.bar(_LEFT, y - 5, at(speed), _ROW - 5, f"{_kind(cell)} bar")
+        yield svg.text(_LEFT + at(speed) + 6, y + 4, f"{speed:.1f}", "axis")
+
+    parts, height = _by_class(shown, 15.0, marks)
+    return svg.drawing(WIDTH, height - 7, parts, "tokens per second")
 
 
 def latency_chart(cells: Sequence[Cell]) -> str:
@@ -139,18 +151,13 @@ def latency_chart(cells: Sequence[Cell]) -> str:
     if not shown:
         return ""
     at = svg.linear(0, max(q["p99"] for _, q in shown), _LEFT, WIDTH - _RIGHT)
-    y, parts = 14.0, list[str]()
-    for _, group in groupby(shown, key=lambda pair: pair[0].workload):
-        for number, (cell, q) in enumerate(group):
-            kind = "ours" if cell.contender == DEFAULT else "plain"
-            tip = f"{cell.workload}, {cell.contender}: p50 {q['p50']:.1f}, p95 {q['p95']:.1f}, "
-            tip += f"p99 {q['p99']:.1f} ms a token"
-            if number == 0:
-                parts.append(svg.text(0, y + 4, cell.workload, "class"))
-            parts.append(svg.text(_LEFT - 8, y + 4, cell.contender, f"name {kind}", "end"))
-            parts.append(svg.line(at(q["p50"]), y, at(q["p99"]), y, f"range {kind}", tip))
-            parts.append(svg.dot(at(q["p50"]), y, 4.5, f"mark {kind}", tip))
-            parts.append(svg.text(at(q["p99"]) + 6, y + 4, f"{q['p50']:.1f}", "axis"))
-            y += _ROW
-        y += 9
-    return svg.drawing(WIDTH, y, parts, "latency per token")
+
+    def marks(cell: Cell, q: Quantiles, y: float) -> Iterator[str]:
+        tip = f"{cell.workload}, {cell.contender}: p50 {q['p50']:.1f}, p95 {q['p95']:.1f}, "
+        tip += f"p99 {q['p99']:.1f} ms a token"
+        yield svg.line(at(q["p50"]), y, at(q["p99"]), y, f"range {_kind(cell)}", tip)
+        yield svg.dot(at(q["p50"]), y, 4.5, f"mark {_kind(cell)}", tip)
+        yield svg.text(at(q["p99"]) + 6, y + 4, f"{q['p50']:.1f}", "axis")
+
+    parts, height = _by_class(shown, 14.0, marks)
+    return svg.drawing(WIDTH, height, parts, "latency per token")

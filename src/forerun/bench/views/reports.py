@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from statistics import median
-from typing import Any, Final
+from typing import Final
 
+from forerun.bench.records.report import Report
 from forerun.bench.views.sheet import Sheet
 from forerun.bench.views.titles import title
 from forerun.planning.canvas import canvas
-
-Report = Mapping[str, Any]
 
 _KERNELS: Final = (
     "ms and GB/s: one row times all weights; of read: of the speed at which memory is read; "

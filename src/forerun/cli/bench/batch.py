@@ -149,18 +149,12 @@ class Prompts:
         return {**asdict(self.asked), **asdict(self.options)}
 
     @property
-    def classes(self) -> list[str]:
-        from forerun.bench.prompts.workloads import WORKLOADS
-
-        return list(WORKLOADS) if self.asked.classes == ALL else split(self.asked.classes)
-
-    @property
     def short_classes(self) -> list[str]:
         """Free classes have short prompts: there decoding counts, which is what passes share."""
         from forerun.bench.prompts.workloads import KINDS, Kind
 
-        free = [name for name in self.classes if KINDS.get(name) is Kind.FREE]
-        return free or self.classes
+        classes = self.asked.class_list
+        return [name for name in classes if KINDS.get(name) is Kind.FREE] or classes
 
     def of(self, part: str, tokenizer: Tokenizer) -> list[list[int]]:
         """All that a part asks; `sharing` makes its own."""
@@ -170,9 +164,9 @@ class Prompts:
                 return self.mixed(num, tokenizer, self.short_classes)
             case "load":
                 num = self.asked.pairs * sum(self.options.in_flight_list)
-                return self.mixed(num, tokenizer, self.classes)
+                return self.mixed(num, tokenizer, self.asked.class_list)
             case "offline":
-                return self.mixed(self.options.num_prompts, tokenizer, self.classes)
+                return self.mixed(self.options.num_prompts, tokenizer, self.asked.class_list)
         return []
 
     def mixed(self, num: int, tokenizer: Tokenizer, classes: list[str]) -> list[list[int]]:
@@ -243,15 +237,15 @@ class _Bench:
         llms = {PLAIN: self._plain, DEFAULT: self.llm}
         measured = measure_load(llms, lists, self._params, time.perf_counter, Random(self._seed))
         found = self._collect("pairs of load", len(lists), measured)
-        return {"classes": self.prompts.classes, **load_record(found, self._seed)}
+        return {"classes": self.prompts.asked.class_list, **load_record(found, self._seed)}
 
     def offline(self) -> dict[str, Any]:
-        from forerun.bench.batch.offline import PeerServer, measure_offline, offline_record
+        from forerun.bench.batch.offline import measure_offline, offline_record
 
         prompts = self.prompts.of("offline", self._tokenizer)
         measured = measure_offline(
             self.llm,
-            [PeerServer(contender) for contender in self.servers],
+            self.servers,
             prompts,
             self._repeats,
             self._params,

@@ -35,7 +35,7 @@ def kernels(engine: EngineOptions, output: OutputOptions) -> None:
             products, time.perf_counter, progress=lambda what: status.update(f"{what} …")
         )
     head = record_head(None, {"activations": engine.activations})
-    report = {**head, "measured": "kernels", **found.as_dict()}
+    report = {**head, "measured": "kernels", **found}
     if output.plot is not None:
         save_kernel_plot(report, output.plot)
     finish(report, output.json)

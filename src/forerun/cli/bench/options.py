@@ -39,6 +39,12 @@ class BenchOptions:
     prompt_tokens: int | None
 
     @property
+    def class_list(self) -> list[str]:
+        from forerun.bench.prompts.workloads import WORKLOADS
+
+        return list(WORKLOADS) if self.classes == ALL else split(self.classes)
+
+    @property
     def depth_list(self) -> list[int]:
         for text in split(self.depths):
             if not text.isdecimal() or int(text) < 1:

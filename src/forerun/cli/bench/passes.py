@@ -22,4 +22,4 @@ def passes(engine: EngineOptions, output: OutputOptions) -> None:
     with screen().status("measuring …"):
         found = measure_passes(pass_timer(model, max(SIZES)))
     head = record_head(engine.model, {"kernels": model.kernels.name, **engine.rounding})
-    finish({**head, "measured": "passes", **found.as_dict()}, output.json)
+    finish({**head, "measured": "passes", **found}, output.json)

@@ -24,18 +24,21 @@ def show(
     strict: Annotated[bool, strict_option()] = False,
 ) -> None:
     """Print what a record holds; draw it, if asked to. Nothing is measured."""
-    from forerun.bench.records.record import Record
+    from forerun.bench.records.record import InvalidRecord, Record
     from forerun.bench.records.report import has_other_tokens, read_any
     from forerun.bench.views.reports import report_sheet
 
     found = read_any(path)
     if isinstance(found, Record):
-        show_record(found, output, strict=strict)
-    elif output.html is not None or output.plot is not None:
+        return show_record(found, output, strict=strict)
+    if output.html is not None or output.plot is not None:
         raise InvalidOption("--html and --plot draw records of speculation only; drop them.")
-    else:
-        screen().print(report_sheet(found))
-        leave(is_different=strict and has_other_tokens(found))
+    try:
+        sheet, is_different = report_sheet(found), has_other_tokens(found)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise InvalidRecord(f"{path} is damaged ({error!r}); measure again.") from None
+    screen().print(sheet)
+    return leave(is_different=strict and is_different)
 
 
 def show_record(record: Record, output: OutputOptions, *, strict: bool) -> None:

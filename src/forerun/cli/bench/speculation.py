@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from forerun.cli.bench.options import (
-    ALL,
     BenchOptions,
     OutputOptions,
     bench_options,
@@ -82,12 +81,11 @@ def _session(
     from forerun.bench.measure.contenders import engines
     from forerun.bench.measure.costs import costs_by_contender
     from forerun.bench.measure.side_by_side import SideBySide
-    from forerun.bench.prompts.workloads import WORKLOADS, build_workloads, cut_prompts
+    from forerun.bench.prompts.workloads import build_workloads, cut_prompts
     from forerun.bench.session import Session
     from forerun.types import SamplingParams
 
-    names = WORKLOADS if options.classes == ALL else split(options.classes)
-    workloads = build_workloads(names, options.pairs, options.seed)
+    workloads = build_workloads(options.class_list, options.pairs, options.seed)
     if options.prompt_tokens is not None:
         workloads = cut_prompts(workloads, options.prompt_tokens, llm.tokenizer)
     configs = _configs(engine, options)
