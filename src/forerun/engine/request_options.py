@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from forerun.engine.scheduler_limits import MAX_PRIORITY
+from forerun.engine.scheduling.limits import MAX_PRIORITY
 from forerun.errors import InvalidOption, unknown_name
 from forerun.option_checks import is_whole, require, require_whole
 

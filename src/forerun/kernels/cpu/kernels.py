@@ -21,7 +21,8 @@ import numpy.typing as npt
 from forerun.errors import InvalidOption, unknown_name
 from forerun.kernels.base import AttentionShape, Body, Norm, WeightSource
 from forerun.kernels.cpu.batch import CpuBatch, RopeTable
-from forerun.kernels.cpu.compiled import cache_folder, check_processor
+from forerun.kernels.cpu.code_cache import CodeCache
+from forerun.kernels.cpu.compiled import check_processor, code_key
 from forerun.kernels.cpu.coupled_draw import CoupledDraw
 from forerun.kernels.cpu.digits import BLOCK_LEN, RecordShape
 from forerun.kernels.cpu.lanes import Machine
@@ -69,8 +70,9 @@ class CpuKernels:
         self._activations = activations
         self._has_packed = False  # any weights that meet activations as digits
         self._machine = _with_activations(machine or Machine.host(), activations)
-        folder = None if cache_dir is None else cache_folder(cache_dir, self._machine)
-        self._library = Library(self._machine, folder, progress)
+        key = code_key(self._machine)
+        kept = None if cache_dir is None else CodeCache.open(cache_dir, key)
+        self._library = Library(self._machine, kept, progress)
         run, join = self._library.entry("run_pass"), self._library.entry("join_pass")
         self._operations: Operations = self._library.operations()
         self._workers = Workers(run, join, num_threads)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, cached_property
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from forerun.kernels.cpu import interpreter, operations
-from forerun.kernels.cpu.compiled import Compiled, is_kept
+from forerun.kernels.cpu.code_cache import CodeCache
+from forerun.kernels.cpu.compiled import Compiled
 from forerun.kernels.cpu.digits import RecordShape, make_write_record
 from forerun.kernels.cpu.expand import make_expand
 from forerun.kernels.cpu.lanes import Machine
@@ -29,9 +29,11 @@ class Operations(NamedTuple):
 class Library:
     """Compiles on first use; `progress` hears of each function that is not on disk."""
 
-    def __init__(self, machine: Machine, folder: Path | None, progress: Progress | None) -> None:
+    def __init__(
+        self, machine: Machine, cache: CodeCache | None, progress: Progress | None
+    ) -> None:
         self._machine = machine
-        self._folder = folder
+        self._cache = cache
         self._progress = progress
         self._formats: dict[tuple[str, str], int] = {}
 
@@ -65,9 +67,10 @@ class Library:
 
     def function(self, name: str, source: Callable[..., None], num_args: int) -> Compiled:
         """Any function of int64 arguments."""
-        if self._progress is not None and not is_kept(name, self._folder):
+        is_kept = self._cache is not None and self._cache.has(name)
+        if self._progress is not None and not is_kept:
             self._progress(f"compiling {name}, once for this machine", 0, 0)
-        return _compiled(name, source, num_args, self._folder)
+        return _compiled(name, source, num_args, self._cache)
 
     def _add(self, kind: str, weight_format: str, make: Callable[[str, Machine], Any]) -> int:
         source = make(weight_format, self._machine)
@@ -97,6 +100,6 @@ def _embed_source(weight_format: str, machine: Machine) -> Any:
 
 
 @cache
-def _compiled(name: str, source: Any, num_args: int, folder: Path | None) -> Compiled:
+def _compiled(name: str, source: Any, num_args: int, kept: CodeCache | None) -> Compiled:
     """Machine code is the same for all who ask, so it is made once per process."""
-    return Compiled(name, source, num_args, folder)
+    return Compiled(name, source, num_args, kept)

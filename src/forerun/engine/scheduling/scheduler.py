@@ -21,10 +21,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import count
 
-from forerun.engine.next_pass import Grant, NextPass, num_behind
-from forerun.engine.pool import Pool
-from forerun.engine.ranked_queue import RankedQueue, Ticket
-from forerun.engine.scheduler_limits import Schedulable, SchedulerLimits
+from forerun.engine.scheduling.limits import Schedulable, SchedulerLimits
+from forerun.engine.scheduling.next_pass import Grant, NextPass, num_behind
+from forerun.engine.scheduling.pool import Pool
+from forerun.engine.scheduling.ranked_queue import RankedQueue, Ticket
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Schedule:
 
 class Scheduler:
     """Looks at the target's cache alone: a draft model lets requests into its own cache itself,
-    where a lack of room costs guesses and never a seat."""
+    where a lack of room costs guesses and stops nobody."""
 
     def __init__(self, limits: SchedulerLimits, target: Pool) -> None:
         self._limits = limits
@@ -66,14 +66,14 @@ class Scheduler:
         return not self._waiting and not self._running
 
     def check(self, request: Schedulable) -> None:
-        """`RequestTooLarge` if its turn would never come; nothing changes."""
+        """`RequestTooLarge` if it could never run; nothing changes."""
         self._limits.check(request, self._target)
 
     def add(self, request: Schedulable) -> None:
-        """Let it wait for its turn; refuses what `check` refuses."""
+        """Let it wait; refuses what `check` refuses."""
         self.check(request)
-        turn = self._step_idx + request.priority * self._limits.ageing
-        self._waiting.add(Ticket(turn, next(self._arrivals), request))
+        rank = self._step_idx + request.priority * self._limits.ageing
+        self._waiting.add(Ticket(rank, next(self._arrivals), request))
 
     def remove(self, request_id: int) -> bool:
         """Finished or cancelled, running or waiting; False if it is not here."""
@@ -86,7 +86,7 @@ class Scheduler:
         return True
 
     def schedule(self, wanted: Mapping[int, int]) -> Schedule:
-        """The next pass; `wanted` guesses by request id. Seats and unseats requests in the pool.
+        """The next pass; `wanted` guesses by request id. Attaches and releases rows in the pool.
 
         The rows of its grants can be reserved: the pages are there as long as nothing else
         takes any.
@@ -125,7 +125,7 @@ class Scheduler:
 
     def _leave(self, request_id: int) -> Ticket:
         ticket = self._running.remove(request_id)
-        self._target.unseat(request_id)
+        self._target.release(request_id)
         return ticket
 
     def _admit(self, batch: NextPass) -> list[int]:
@@ -133,7 +133,7 @@ class Scheduler:
         while self._waiting and batch.num_tokens and self._has_room(self._waiting.first):
             ticket = self._waiting.remove(self._waiting.first.id)
             self._running.add(ticket)
-            self._target.seat(ticket.request.id)
+            self._target.attach(ticket.request.id)
             num_tokens = min(num_behind(ticket.request), batch.num_tokens)
             num_granted = batch.grant(ticket.request, num_tokens)
             assert num_granted, (ticket.request.id, num_tokens)

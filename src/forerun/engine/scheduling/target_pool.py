@@ -8,7 +8,7 @@ from typing import Protocol
 from forerun.cache import BlockTable, KVCache
 
 
-class Tenant(Protocol):
+class CachedRequest(Protocol):
     """A request as its cache sees it."""
 
     @property
@@ -24,7 +24,7 @@ class Tenant(Protocol):
 class TargetPool:
     """Prefixes are shared among requests of the same salt."""
 
-    def __init__(self, cache: KVCache, requests: Mapping[int, Tenant]) -> None:
+    def __init__(self, cache: KVCache, requests: Mapping[int, CachedRequest]) -> None:
         self._pool = cache.pool
         self._prefixes = cache.prefixes
         self._requests = requests
@@ -46,10 +46,10 @@ class TargetPool:
             return request.table.num_missing(num_rows)
         return self._prefixes.num_missing(request.tokens, request.cache_salt, num_rows)
 
-    def seat(self, request_id: int) -> None:
+    def attach(self, request_id: int) -> None:
         request = self._requests[request_id]
         self._prefixes.attach(request.table, request.tokens, request.cache_salt)
 
-    def unseat(self, request_id: int) -> None:
+    def release(self, request_id: int) -> None:
         request = self._requests[request_id]
         self._prefixes.retire(request.table, request.tokens, request.cache_salt)

@@ -6,14 +6,14 @@ from bisect import bisect_left, insort
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from forerun.engine.scheduler_limits import Schedulable
+from forerun.engine.scheduling.limits import Schedulable
 
 
 @dataclass(frozen=True, order=True)
 class Ticket:
     """A request's place, given once and kept through preemption; smaller is sooner."""
 
-    turn: int  # the step it came in, moved by its priority
+    rank: int  # the step it came in, moved by its priority
     arrival_idx: int  # unique
     request: Schedulable = field(compare=False)
 

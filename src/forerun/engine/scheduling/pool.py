@@ -1,4 +1,4 @@
-"""What the scheduler asks of a cache: counts of pages, and seats for requests."""
+"""What the scheduler asks of a cache: counts of pages, and rows for requests."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Pool(Protocol):
         """
         ...
 
-    def seat(self, request_id: int) -> None:
+    def attach(self, request_id: int) -> None:
         """It runs from now on; rows that are known already are attached."""
         ...
 
-    def unseat(self, request_id: int) -> None:
+    def release(self, request_id: int) -> None:
         """It runs no more, or not now: all its pages are given up."""
         ...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from forerun.engine.pool import Pool
+from forerun.engine.scheduling.pool import Pool
 
 
 class PagePromises:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from forerun.engine.page_promises import PagePromises
-from forerun.engine.pool import Pool
-from forerun.engine.scheduler_limits import Schedulable
+from forerun.engine.scheduling.limits import Schedulable
+from forerun.engine.scheduling.page_promises import PagePromises
+from forerun.engine.scheduling.pool import Pool
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Final, Protocol
 
-from forerun.engine.pool import Pool
+from forerun.engine.scheduling.pool import Pool
 from forerun.errors import InvalidOption, RequestTooLarge
 from forerun.option_checks import require_whole
 
