@@ -136,7 +136,9 @@ def _row(target: str, drafter: str, temperature: float, sums: AlphaSums, seed: i
 
     def shown(betas: list[list[float]]) -> Row | None:
         found = interval(betas, seed)
-        return found and {"alpha": found.median, "low": found.low, "high": found.high}
+        if found is None:
+            return None
+        return {"alpha": found.median, "low": found.low, "high": found.high}
 
     return {
         "target": target,

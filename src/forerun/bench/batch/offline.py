@@ -60,12 +60,12 @@ def measure_offline(
         server.answer_all(prompts[:1], [8])  # loads the model
     for _ in range(num_repeats):
         found: dict[str, Answered] = {}
-        for server in random.sample([None, *servers], len(servers) + 1):
-            if server is None:
+        for one in random.sample([None, *servers], len(servers) + 1):
+            if one is None:
                 found[OURS] = answer_together(llm, prompts, params, clock)
             else:
-                seconds, tokens = server.answer_all(prompts, counts)
-                found[server.name] = Answered(seconds, tuple(map(tuple, tokens)))
+                seconds, tokens = one.answer_all(prompts, counts)
+                found[one.name] = Answered(seconds, tuple(map(tuple, tokens)))
         yield Repeat(
             {name: answered.seconds for name, answered in found.items()},
             {name: answered.num_tokens for name, answered in found.items()},

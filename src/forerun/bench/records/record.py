@@ -102,15 +102,11 @@ def parse_record(path: Path, values: Any) -> Record:
         )
     place = misfit(values, RECORD)
     if place is not None:
-        raise InvalidRecord(
-            f"{path} is damaged: {place} is missing or wrong; measure again with forerun bench."
-        )
+        raise InvalidRecord(f"{path} is damaged: {place} is missing or wrong; measure again.")
     try:
         return _record(values)
     except (KeyError, TypeError, ValueError) as error:
-        raise InvalidRecord(
-            f"{path} is damaged ({error}); measure again with forerun bench."
-        ) from None
+        raise InvalidRecord(f"{path} is damaged ({error}); measure again.") from None
 
 
 def read_json(path: Path) -> Any:
