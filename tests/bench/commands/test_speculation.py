@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from forerun.bench.records.record import read_record
 from forerun.cli import app
-from forerun.kernels.cpu.lanes import Machine
+from forerun.kernels.cpu.codegen.machine import Machine
 
 RECORDS = Path(__file__).parents[3] / "bench" / "records"
 

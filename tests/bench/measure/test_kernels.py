@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from forerun.bench.measure import kernels as bench
-from tests.kernels_cpu.test_formats import kernels
+from tests.kernels_cpu.products.test_formats import kernels
 
 
 def test_every_format_and_row_count_is_measured() -> None:

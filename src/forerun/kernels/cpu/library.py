@@ -4,16 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, cached_property
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from forerun.kernels.cpu import interpreter, operations
-from forerun.kernels.cpu.code_cache import CodeCache
-from forerun.kernels.cpu.compiled import Compiled
-from forerun.kernels.cpu.digits import RecordShape, make_write_record
-from forerun.kernels.cpu.expand import make_expand
-from forerun.kernels.cpu.lanes import Machine
-from forerun.kernels.cpu.load_report import Progress
-from forerun.kernels.cpu.sweep import DECODERS, make_sweep, max_rows
+from forerun.kernels.cpu import operations
+from forerun.kernels.cpu.attention.attend import attend
+from forerun.kernels.cpu.attention.rope import rope_write
+from forerun.kernels.cpu.codegen.code_cache import CodeCache
+from forerun.kernels.cpu.codegen.compiled import Compiled
+from forerun.kernels.cpu.codegen.machine import Machine
+from forerun.kernels.cpu.products.digits import RecordShape, make_write_record
+from forerun.kernels.cpu.products.expand import make_expand
+from forerun.kernels.cpu.products.formats import DECODERS
+from forerun.kernels.cpu.products.product import make_product, max_rows
+from forerun.kernels.cpu.runtime import interpreter
+from forerun.kernels.cpu.weights.load_report import Progress
+
+_OPERATIONS: Final = {
+    "add_norm": operations.add_norm,
+    "silu_mul": operations.silu_mul,
+    "select": operations.select,
+    "read": operations.read,
+    "rope_write": rope_write,
+    "attend": attend,
+}
 
 
 class Operations(NamedTuple):
@@ -41,8 +54,8 @@ class Library:
         return Operations(*map(self.operation, Operations._fields))
 
     def operation(self, name: str) -> int:
-        """The address of a function of `operations`."""
-        return self._compiled(name, getattr(operations, name), 3)
+        """The address of an operation by its name."""
+        return self._compiled(name, _OPERATIONS[name], 3)
 
     @cached_property
     def write_digits(self) -> int:
@@ -85,7 +98,7 @@ class Library:
 @cache
 def _linear_source(weight_format: str, machine: Machine) -> Any:
     widest = max_rows(weight_format, machine)
-    return operations.make_linear(make_sweep(weight_format, machine), widest)
+    return operations.make_linear(make_product(weight_format, machine), widest)
 
 
 @cache
