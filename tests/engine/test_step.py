@@ -12,10 +12,10 @@ from forerun.drafters import Budget
 from forerun.engine import LLM
 from forerun.engine.planner import Ask, FixedDepth, budget_for, room
 from forerun.engine.request import Request
-from forerun.engine.scheduler import Scheduler
-from forerun.engine.scheduler_limits import SchedulerLimits
+from forerun.engine.scheduling.scheduler import Scheduler
+from forerun.engine.scheduling.limits import SchedulerLimits
 from forerun.engine.speculation import Speculation
-from forerun.engine.target_pool import TargetPool
+from forerun.engine.scheduling.target_pool import TargetPool
 from forerun.planning.choice import Company
 from forerun.types import Proposal, SamplingParams, Verdict
 from tests.engine.known_answer import knowing, new_request
