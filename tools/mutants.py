@@ -15,10 +15,10 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import random
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +26,7 @@ from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tools.mutation.operators import mutants_of
+from tools.mutation.operators import fingerprint, mutants_of
 from tools.mutation.server import Copy, Outcome, import_what_is_slow
 from tools.mutation.table import written_table
 
@@ -98,10 +98,11 @@ def planted() -> Iterator[Job]:
     """The mistakes of `planted.json`, found by their text wherever the file is now."""
     for one in json.loads((FOLDER / "planted.json").read_text()):
         path = place_of(one)
-        source = (ROOT / path).read_text().replace(one["old"], one["new"]).encode()
-        tests = relevant_tests(path)
+        before = (ROOT / path).read_text()
+        source = before.replace(one["old"], one["new"]).encode()
+        key = key_of(fingerprint(before), one["name"], one["old"], one["new"])
         text = {"path": path, "operator": "planted", "name": one["name"], "new": one["new"].strip()}
-        yield Job(key_of(path, one["name"], source), path, source, tests, text)
+        yield Job(key, path, source, relevant_tests(path), text)
 
 
 def place_of(one: dict[str, str]) -> str:
@@ -121,24 +122,26 @@ def mutants() -> list[Job]:
     jobs = []
     for pattern, tests in TARGETS.items():
         for file in files_of(pattern):
-            path, source = str(file.relative_to(ROOT)), file.read_bytes()
-            for one in mutants_of(path, source.decode()):
-                text = {
-                    "path": path,
-                    "line": one.line,
-                    "code": one.code,
-                    "operator": one.operator,
-                    "old": one.old,
-                    "new": one.new,
-                }
-                changed = one.applied(source)
-                jobs.append(Job(key_of(path, one.name, changed), path, changed, tests, text))
+            path, source = str(file.relative_to(ROOT)), file.read_text()
+            before, num_alike = fingerprint(source), Counter[tuple[str, ...]]()
+            for one in mutants_of(path, source):
+                alike = (one.operator, one.code, one.old, one.new)
+                num_alike[alike] += 1
+                fields = ("path", "line", "code", "operator", "old", "new")
+                text = {name: getattr(one, name) for name in fields}
+                key = key_of(file.name, before, *alike, str(num_alike[alike]))
+                jobs.append(Job(key, path, one.applied(source.encode()), tests, text))
     return jobs
 
 
-def key_of(path: str, name: str, source: bytes) -> str:
-    """Changes with the file, so that a record says nothing about code that is no more."""
-    return hashlib.blake2b(f"{path} {name} ".encode() + source, digest_size=8).hexdigest()
+def sampled(jobs: Sequence[Job], num: int, seed: int) -> list[Job]:
+    """By the hash of each, so that a change to one file leaves the sample of the others alone."""
+    return sorted(jobs, key=lambda job: key_of(str(seed), job.key))[:num]
+
+
+def key_of(*parts: str) -> str:
+    """Changes with the code of the file: a record says nothing about code that is no more."""
+    return hashlib.blake2b("\n".join(parts).encode(), digest_size=8).hexdigest()
 
 
 def files_of(pattern: str) -> list[Path]:
@@ -241,8 +244,8 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that copies are removed
 
     every = mutants()
-    sample = random.Random(options.seed).sample(every, min(options.sample, len(every)))
-    chosen = [*planted(), *([] if options.planted else sample)]
+    sample = [] if options.planted else sampled(every, options.sample, options.seed)
+    chosen = [*planted(), *sample]
     jobs = [job for job in chosen if job.path.startswith(options.only)]
     record = json.loads(options.record.read_text()) if options.record.exists() else {}
     known = {job.key for job in (*every, *planted())}

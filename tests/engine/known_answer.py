@@ -13,7 +13,7 @@ from forerun.engine.output_text import OutputText
 from forerun.engine.planner import FixedDepth
 from forerun.engine.request import Request
 from forerun.engine.speculation import Speculation
-from forerun.models.tokenizer import Tokenizer
+from forerun.models.text.tokenizer import Tokenizer
 from forerun.types import Proposal, SamplingParams, Verdict
 from tests.cache.rows import new_table
 

@@ -12,10 +12,10 @@ from forerun.drafters import Budget
 from forerun.engine import LLM
 from forerun.engine.planner import Ask, FixedDepth, budget_for, room
 from forerun.engine.request import Request
-from forerun.engine.scheduling.scheduler import Scheduler
 from forerun.engine.scheduling.limits import SchedulerLimits
-from forerun.engine.speculation import Speculation
+from forerun.engine.scheduling.scheduler import Scheduler
 from forerun.engine.scheduling.target_pool import TargetPool
+from forerun.engine.speculation import Speculation
 from forerun.planning.choice import Company
 from forerun.types import Proposal, SamplingParams, Verdict
 from tests.engine.known_answer import knowing, new_request
@@ -99,6 +99,18 @@ class Heard(FixedDepth):
         self.rounds.append((ask, proposal, emitted))
 
 
+def chunked(llm: LLM, speculation: Speculation | None = None) -> LLM:
+    """The same, with at most 16 tokens in a pass."""
+    core = llm.engine.core
+    limits = SchedulerLimits(core.max_len, 4, max_num_batched_tokens=16)
+    llm.engine.core = replace(
+        core,
+        scheduler=Scheduler(limits, TargetPool(core.cache, core.requests)),
+        speculation=speculation or core.speculation,
+    )
+    return llm
+
+
 def test_who_plans_hears_of_every_pass(plain: LLM) -> None:
     """A prompt of 40 tokens is read 16 at a time while another answer is written."""
     first = PARAMS.with_(max_tokens=6)
@@ -107,12 +119,7 @@ def test_who_plans_hears_of_every_pass(plain: LLM) -> None:
     core = llm.engine.core
     assert core.speculation is not None
     planner = Heard("known", 2, 1)
-    limits = SchedulerLimits(core.max_len, 4, max_num_batched_tokens=16)
-    llm.engine.core = replace(
-        core,
-        scheduler=Scheduler(limits, TargetPool(core.cache, core.requests)),
-        speculation=Speculation(core.speculation.drafters, planner),
-    )
+    chunked(llm, Speculation(core.speculation.drafters, planner))
     second = SamplingParams(temperature=0, max_tokens=1, ignore_eos=True)
     results = llm.generate(["abc", [5] * 40], [first, second])
     assert tuple(results[0].outputs[0].token_ids) == answer
@@ -150,3 +157,41 @@ def test_a_round_says_what_was_asked_guessed_and_kept(plain: LLM) -> None:
         emitted += event.tokens
     assert drafter.begun
     assert drafter.begun == drafter.ended
+
+
+def begun(llm: LLM, prompt: Sequence[int]) -> Request:
+    """A request that the engine has taken in."""
+    params = SamplingParams(temperature=0, max_tokens=5)
+    table = llm.engine.core.cache.new_table()
+    request = new_request(llm.tokenizer, params, prompt, table=table)
+    llm.engine.add([request])
+    return request
+
+
+def test_a_prompt_that_is_half_read_is_kept_for_the_next(plain: LLM) -> None:
+    llm = chunked(plain.with_speculation(None))
+    prompt = list(range(20)) * 3
+    request = begun(llm, prompt)
+    llm.engine.step()
+    assert request.num_rows == 16
+    llm.engine.abort(request)
+    assert llm.generate(prompt, PARAMS)[0].num_cached_tokens == 16
+
+
+def test_a_pass_that_fails_ends_its_request_with_the_reason(
+    plain: LLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    llm = plain.with_speculation(None)
+    request = begun(llm, [1, 2, 3])
+    broken = RuntimeError("a broken pass")
+
+    def fail(*_: object) -> None:
+        raise broken
+
+    monkeypatch.setattr(type(llm.model), "forward", fail)
+    stepped = llm.engine.step()
+    assert (stepped.rounds, stepped.ended) == ([], [request])
+    assert request.error is not None
+    assert request.error.__cause__ is broken
+    assert llm.engine.is_idle
+    assert llm.metrics()["requests"] == {"error": 1}

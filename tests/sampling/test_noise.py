@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import fractions
 import functools
+import hashlib
 import itertools
 import math
 import operator
+import struct
 
 import numpy as np
 import numpy.typing as npt
@@ -155,6 +157,20 @@ def test_uniforms_have_53_bits(stream: Stream) -> None:
     assert all(value == int(value) for value in drawn)
     counts = np.bincount([int(value) % 16 for value in drawn], minlength=16)
     assert chi2_p_value(counts, np.full(16, 2000 / 16)) > FALSE_ALARM_RATE
+
+
+def test_where_a_value_comes_from() -> None:
+    """Key and counter as the docstring has them, and the first two words: kernels that make the
+    same noise elsewhere, and answers that were kept with their seed, depend on it."""
+    packed = struct.pack("<QQ", 77, 3)
+    digest = hashlib.blake2b(packed, digest_size=8, person=b"forerun.noise").digest()
+    noise = Noise(77, choice=3)
+    assert noise.key == derive_key(77, 3) == int.from_bytes(digest, "little")
+    assert Noise(77).key == Noise(77, 0).key == derive_key(77) == derive_key(77, 0)
+    high, low, _, _ = philox(noise.key, (5, 9, int(Stream.FINAL), 0))
+    assert noise.uniform(Stream.FINAL, 5, 9) == (high * 2**21 + low // 2**11) / 2**53
+    high, low, _, _ = philox(noise.key, (5, words(9), int(Stream.TARGET), 0))
+    assert noise.gumbel(5, np.array([9])) == gumbel_from_words(high, low)
 
 
 def test_words_become_the_numbers_they_stand_for() -> None:

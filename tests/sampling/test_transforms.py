@@ -136,6 +136,12 @@ def test_eos_waits_for_min_tokens_unless_ignored() -> None:
     assert served_probs(row, ignoring, Context(), (2,)).tolist() == [1 / 3] * 3
 
 
+@pytest.mark.parametrize("end", [3, 4, 99])
+def test_an_end_outside_the_vocabulary_needs_no_mask(end: int) -> None:
+    params = SamplingParams(min_tokens=2, stop_token_ids=(end,))
+    assert served_probs(np.zeros(3), params, Context(), (end, 1)).tolist() == [0.5, 0, 0.5]
+
+
 def test_penalties_see_a_nodes_own_ancestors() -> None:
     params = SamplingParams(temperature=0, frequency_penalty=0.6)
     row = np.array([1.0, 0.5])
