@@ -61,6 +61,20 @@ def test_keep_gathers_the_path_behind_the_committed_rows(path: tuple[int, ...], 
     assert pool.num_free == 4 - pool.pages_for(len(kept))
 
 
+@pytest.mark.parametrize(
+    ("start", "path", "num_sealed"), [(5, (0, 2, 5), 5), (5, (1, 2), 5), (3, (0, 2, 3), 4)]
+)
+def test_what_was_sealed_stays_so_up_to_the_first_row_that_moved(
+    start: int, path: tuple[int, ...], num_sealed: int
+) -> None:
+    _, _, table = new_table()
+    table.reserve(5)
+    table.seal()
+    table.reserve(6)
+    table.keep(start, path)
+    assert table.num_sealed == num_sealed
+
+
 def test_an_accepted_chain_moves_no_row() -> None:
     _, log, table = new_table()
     log.write(table, table.reserve(6), list("abcdef"))

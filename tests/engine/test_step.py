@@ -195,3 +195,14 @@ def test_a_pass_that_fails_ends_its_request_with_the_reason(
     assert request.error.__cause__ is broken
     assert llm.engine.is_idle
     assert llm.metrics()["requests"] == {"error": 1}
+
+
+def test_a_stream_says_of_every_letter_how_it_came_about(plain: LLM) -> None:
+    params = PARAMS.with_(allowed_token_ids=tuple(range(26)))
+    llm, _ = knowing(plain, answer_of(plain, params))
+    events = list(llm.stream("abc", params))
+    output = events[-1].output
+    assert output is not None
+    pieces = [piece for event in events for piece in event.pieces]
+    assert pieces == list(zip(output.text, output.origins, strict=True))
+    assert len(set(output.origins)) > 1

@@ -122,6 +122,8 @@ def test_bad_lenience(lenience: float) -> None:
         lenient(Proposal.empty(), lambda _: np.array([1.0]), Noise(0), 0, lenience)
     with pytest.raises(InvalidOption, match="lenience"):
         lenient_greedy(Proposal.empty(), lambda _: np.array([1.0]), lenience)
+    with pytest.raises(InvalidOption, match="lenience"):
+        bound(lenience)
 
 
 def test_rejection_is_lenient_with_l_1() -> None:
