@@ -151,6 +151,17 @@ def test_penalties_see_a_nodes_own_ancestors() -> None:
     assert served_probs(row, params, context.extended((1, 1))).tolist() == [1, 0]
 
 
+def test_temperature_0_serves_one_token_at_0() -> None:
+    served = served_logits(np.array([1.0, 3.0, 2.0]), SamplingParams(temperature=0), Context())
+    assert served.tolist() == [-np.inf, 0.0, -np.inf]
+
+
+@pytest.mark.parametrize("offset", [-2000.0, 0.0, 2000.0])
+def test_log_probabilities_do_not_overflow(offset: float) -> None:
+    found = np.exp(log_probs(np.log([0.25, 0.75]) + offset))
+    np.testing.assert_allclose(found, [0.25, 0.75], rtol=1e-9)
+
+
 def test_shown_log_probabilities_are_the_raw_ones() -> None:
     row = np.array([1.0, 2.0, 3.0])
     assert np.exp(log_probs(row)).sum() == pytest.approx(1)

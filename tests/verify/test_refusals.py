@@ -10,7 +10,7 @@ import pytest
 
 from forerun.errors import InvalidDistribution, InvalidProposal
 from forerun.sampling import Noise, Probs, Stream
-from forerun.types import Origin, Proposal, Verdict
+from forerun.types import ROOT, Origin, Proposal, ProposalBuilder, Verdict
 from forerun.verify import coupled, greedy, lenient, lenient_greedy, rejection, residual
 from forerun.verify.rejection import law_of
 
@@ -101,6 +101,23 @@ def test_a_guess_holds_iff_u_is_under_the_quotient(u: float) -> None:
     assert rejection(Proposal.chain([0], [probs_q]), lambda _: probs_p, edge, 0).path == ()
     under = FixedNoise(test=np.nextafter(0.5, 0), final=0.0)
     assert rejection(Proposal.chain([0], [probs_q]), lambda _: probs_p, under, 0).path == (0,)
+
+
+@pytest.mark.parametrize("lenience", [1.0, 0.5])
+def test_which_uniforms_are_asked_for(lenience: float) -> None:
+    """Of this round alone: one for each draw that is tried, by its place, and one for the end."""
+    asked: list[tuple[Stream, int, int]] = []
+
+    class Heard:
+        def uniform(self, stream: Stream, round_idx: int, draw_idx: int) -> float:
+            asked.append((stream, round_idx, draw_idx))
+            return 0.99
+
+    builder, probs = ProposalBuilder(), np.array([0.0, 0.2, 0.4, 0.4])
+    for token in (0, 1, 1, 2):
+        builder.add(ROOT, token)
+    lenient(builder.build(), lambda _: probs, Heard(), 7, lenience)
+    assert asked == [*((Stream.TEST, 7, idx) for idx in range(4)), (Stream.FINAL, 7, 0)]
 
 
 def test_positions_of_a_tree_are_depths() -> None:
