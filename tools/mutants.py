@@ -5,6 +5,7 @@
     python tools/mutants.py --only src/forerun/verify/rejection.py --sample 20
     python tools/mutants.py --again survivors   after writing a test
     python tools/mutants.py --table             docs/mutants.md from the record, nothing is run
+    python tools/mutants.py --seed 99 --record other.json      another sample; the page stays
 
 Run it with the interpreter that runs the tests. What was done is written to the record after every
 mutant, so a run that was interrupted goes on where it stood.
@@ -32,6 +33,7 @@ from tools.mutation.table import written_table
 
 ROOT: Final = Path(__file__).parents[1]
 FOLDER: Final = Path(__file__).parent / "mutation"
+RECORD: Final = FOLDER / "record.json"
 SEED: Final = 13
 SAMPLE: Final = 320
 
@@ -238,7 +240,7 @@ def main() -> None:
     parser.add_argument("--planted", action="store_true", help="no mutants but the planted")
     parser.add_argument("--again", choices=("survivors", "all"), help="forget these results")
     parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--record", type=Path, default=FOLDER / "record.json")
+    parser.add_argument("--record", type=Path, default=RECORD)
     parser.add_argument("--table", action="store_true", help="print the table, run nothing")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that copies are removed
@@ -257,7 +259,8 @@ def main() -> None:
         run(jobs, record, options.record, options.workers)
     reasons = json.loads((FOLDER / "survivors.json").read_text())
     page, is_good = written_table(record, reasons, len(every), options.seed)
-    (ROOT / "docs" / "mutants.md").write_text(page)
+    if options.record == RECORD:
+        (ROOT / "docs" / "mutants.md").write_text(page)
     print(page.split("## ")[1])
     if not is_good:
         raise SystemExit("Too many live, or one that lives is not explained in survivors.json.")

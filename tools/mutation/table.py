@@ -40,8 +40,9 @@ def written_table(
     alive = [one for one in mutants if not one["killer"]]
     lines, num_open = [], 0
     for one in by_hand:
-        told = f"`{_short(one['killer'])}`" if one["killer"] else _reason(one, reasons)
-        num_open += told is None
+        seen, note = one["killer"] and f"`{_short(one['killer'])}`", _reason(one, reasons)
+        num_open += not (seen or note)
+        told = "; ".join(word for word in (seen, note) if word)
         page += f"| {one['name']} | {told or '**nothing, and not explained**'} |\n"
     for one in alive:
         why = _reason(one, reasons)
