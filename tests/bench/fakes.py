@@ -15,7 +15,7 @@ from forerun.bench.side_by_side import SideBySide
 from forerun.bench.timed_run import Pass, TimedRun
 from forerun.bench.workloads import build_workloads
 from forerun.engine import LLM
-from forerun.planning.verify_cost import LinearVerifyCost
+from forerun.theory.verify_cost import LinearVerifyCost
 
 FACTS = Facts(
     commit="c0ffee",

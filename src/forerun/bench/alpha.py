@@ -17,8 +17,8 @@ from forerun.bench.teacher_forcing import KnownText, proposals_along
 from forerun.drafters import Drafter
 from forerun.engine import LLM
 from forerun.kernels import Plan
-from forerun.planning.acceptance import beta_coupled, beta_lenient, beta_rejection
 from forerun.sampling import Context, Logits, Probs, served_probs
+from forerun.theory.acceptance import beta_coupled, beta_lenient, beta_rejection
 from forerun.types import Acceptance, Proposal, SamplingParams, Span, Tree
 
 Beta = Callable[[Probs, Probs], float]

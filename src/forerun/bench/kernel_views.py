@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from forerun.bench.kernels import KernelReport, Product
 from forerun.bench.sheet import Sheet
-from forerun.planning.canvas import canvas
+from forerun.theory.canvas import canvas
 
 _LEGEND: Final = (
     "ms and GB/s: one row times all weights; of read: of the speed at which memory is read; "

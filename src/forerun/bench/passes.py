@@ -8,8 +8,8 @@ from statistics import median, quantiles
 from typing import Any, Final
 
 from forerun.bench.sheet import Sheet
-from forerun.engine.building import pass_timer
 from forerun.models.llama import LlamaModel
+from forerun.speculation.calibration import pass_timer
 
 SIZES: Final = (1, 2, 3, 4, 5, 6, 8, 12, 16)
 _MIN_ROUNDS: Final = 2  # for quartiles

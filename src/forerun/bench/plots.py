@@ -8,7 +8,7 @@ from typing import Any
 from forerun.bench.contenders import DEFAULT, PLAIN
 from forerun.bench.record import Record
 from forerun.bench.svg import ticks
-from forerun.planning.canvas import INK, SHADES, canvas
+from forerun.theory.canvas import INK, SHADES, canvas
 
 
 def save_plot(record: Record, path: Path) -> None:

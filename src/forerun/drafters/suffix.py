@@ -27,7 +27,7 @@ class SuffixLookup:
     off.
     """
 
-    offers = True
+    picks = True
 
     def __init__(
         self,

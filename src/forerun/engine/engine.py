@@ -125,11 +125,11 @@ class Engine:
         """The target's pool looks its requests up, so the seat goes before the name."""
         try:
             self.core.scheduler.remove(request.id)
-            if self.core.speculation is not None:
-                self.core.speculation.end(request)
+            speculation = self.core.speculation
+            num_failures = speculation.end(request) if speculation else 0
         finally:
             del self.core.requests[request.id]
-        self.core.metrics.ended(outcome, request.stats.drafter_failures)
+        self.core.metrics.ended(outcome, num_failures)
 
     def reset_prefix_cache(self) -> None:
         """From any thread, between two steps: whoever holds a page keeps it."""
