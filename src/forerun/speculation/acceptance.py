@@ -57,10 +57,10 @@ class Acceptance:
     """
 
     def __init__(self, shared: Acceptance | None = None) -> None:
-        self._after_miss = Rate(shared._after_miss if shared else 0.5)
-        self._after_accept = Rate(shared._after_accept if shared else 0.7)
-        self._speaking = Rate(shared._speaking if shared else 1.0)  # when it was asked
-        self._siblings = shared._siblings if shared else Rate(0.15)  # where those before missed
+        self._after_miss: Rate = Rate(shared._after_miss if shared else 0.5)
+        self._after_accept: Rate = Rate(shared._after_accept if shared else 0.7)
+        self._speaking: Rate = Rate(shared._speaking if shared else 1.0)  # when it was asked
+        self._siblings: Rate = shared._siblings if shared else Rate(0.15)  # once all before missed
         self._is_accepting = 0.0  # the chance that the latest guess was accepted, or would have
         self.num_unseen = 0  # rounds since a guess was tried
 

@@ -77,7 +77,7 @@ class Allocator:
         plain = self._seconds[0]
         return (seconds - plain) / max(1, num_guesses) * self._num_requests / plain
 
-    def _teams(self, ways: Sequence[Sequence[Way]]) -> Iterator[list[Way | None]]:
+    def _teams(self, ways: Sequence[Sequence[Way]]) -> Iterator[Sequence[Way | None]]:
         """A way for each request, with one costly drafter among them at most: every way there is
         for a single request, and in a batch those with the largest surplus at some price."""
         if len(ways) == 1:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import Final
+from typing import Final, TypeAlias
 
 from forerun.drafters import Budget
-from forerun.speculation.choice import NO_ROOM, NOT_LOOKED, Choice, Reason
+from forerun.speculation.choice import NO_ROOM, NOT_LOOKED, Choice, Reason, Way
 from forerun.speculation.controller import Controller
 from forerun.speculation.guarded_drafters import GuardedDrafters
 from forerun.speculation.looks import Looks
@@ -20,7 +20,7 @@ from forerun.types import Proposal, Verdict
 
 _CONTROLLER: Final = "controller"  # among those that may fail
 
-Picks = dict[tuple[int, str], Proposal]  # by request id and drafter
+Batch: TypeAlias = tuple[int, int]  # requests that the pass decodes, and tokens of prompts
 
 
 class Speculation:
@@ -48,56 +48,16 @@ class Speculation:
         """
         able = [request for request in requests if any(self.drafters.names_for(request))]
         try:
-            chosen = self._choose(able, len(requests), num_prompt_tokens, times)
+            if self.controller is None:
+                chosen = {request.id: self._fixed(request) for request in able}
+            else:
+                batch = len(requests), num_prompt_tokens
+                chosen = self._weighed(self.controller, able, batch, times)
         except Exception as error:
             chosen = {}
             for request in able:
                 self.drafters.give_up(_CONTROLLER, request, error)
         return [chosen.get(request.id) for request in requests]
-
-    def _choose(
-        self,
-        requests: Sequence[SpeculativeRequest],
-        num_requests: int,
-        num_prompt_tokens: int,
-        times: StepTimes,
-    ) -> dict[int, Choice]:
-        if self.controller is None:
-            return {request.id: self._fixed(request) for request in requests}
-        chosen = {request.id: NOT_LOOKED for request in requests}
-        due = [request for request in requests if self.looks.is_due(request.id)]
-        if not due:
-            return chosen
-        began = times.clock()
-        least_chance = self.controller.costs.least_price(num_requests, num_prompt_tokens)
-        ceiling = replace(self.ceiling, least_chance=least_chance)
-        budgets = {request.id: budget_for(request, ceiling) for request in due}
-        chosen |= {request.id: NO_ROOM for request in due}
-        able = [request for request in due if budgets[request.id].depth]
-        picks = self._pick(able, budgets, times)
-        ways = [
-            [
-                way
-                for name in self.drafters.ready_for(request)
-                for way in self.controller.ways(
-                    request.id,
-                    name,
-                    budgets[request.id],
-                    picks.get((request.id, name)),
-                    self.drafters.num_trees,
-                )
-            ]
-            for request in able
-        ]
-        choices = self.controller.choose(ways, num_requests - len(able), num_prompt_tokens)
-        chosen |= {request.id: choice for request, choice in zip(able, choices, strict=True)}
-        seconds = (times.clock() - began) / len(due)
-        cost = seconds * num_requests / self.controller.costs.target.seconds(num_requests)
-        for request in due:
-            choice = chosen[request.id]
-            if choice.reason is not Reason.BASELINE:
-                self.looks.looked(request.id, choice.gain, cost)
-        return chosen
 
     def _fixed(self, request: SpeculativeRequest) -> Choice:
         """Nobody expects anything here, so the choice says who, how deep and why."""
@@ -108,18 +68,69 @@ class Speculation:
         num_trees = self.drafters.num_trees
         return Choice(Reason.FIXED, drafter, budget.depth, budget.num_branches, num_trees)
 
+    def _weighed(
+        self,
+        controller: Controller,
+        requests: Sequence[SpeculativeRequest],
+        batch: Batch,
+        times: StepTimes,
+    ) -> dict[int, Choice]:
+        """Those that are due for a look; the others go on without one."""
+        chosen = {request.id: NOT_LOOKED for request in requests}
+        due = [request for request in requests if self.looks.is_due(request.id)]
+        if not due:
+            return chosen
+        began = times.clock()
+        looked = self._look(controller, due, batch, times)
+        seconds = (times.clock() - began) / len(due)
+        cost = seconds * batch[0] / controller.costs.target.seconds(batch[0])
+        for request_id, choice in looked.items():
+            if choice.reason is not Reason.BASELINE:
+                self.looks.looked(request_id, choice.gain, cost)
+        return chosen | looked
+
+    def _look(
+        self,
+        controller: Controller,
+        requests: Sequence[SpeculativeRequest],
+        batch: Batch,
+        times: StepTimes,
+    ) -> dict[int, Choice]:
+        """Drafters that pick are asked, then all ways to guess are weighed against each other."""
+        ceiling = replace(self.ceiling, least_chance=controller.costs.least_price(*batch))
+        budgets = {request.id: budget_for(request, ceiling) for request in requests}
+        able = [request for request in requests if budgets[request.id].depth]
+        picks = self._pick(controller, able, budgets, times)
+
+        def ways(request: SpeculativeRequest, name: str) -> list[Way]:
+            pick = picks.get((request.id, name))
+            num_trees = self.drafters.num_trees
+            return controller.ways(request.id, name, budgets[request.id], pick, num_trees)
+
+        choices = controller.choose(
+            [
+                [way for name in self.drafters.ready_for(request) for way in ways(request, name)]
+                for request in able
+            ],
+            num_idle=batch[0] - len(able),
+            num_prompt_tokens=batch[1],
+        )
+        found = {request.id: choice for request, choice in zip(able, choices, strict=True)}
+        return {request.id: found.get(request.id, NO_ROOM) for request in requests}
+
     def _pick(
         self,
+        controller: Controller,
         requests: Sequence[SpeculativeRequest],
-        budgets: dict[int, Budget],
+        budgets: Mapping[int, Budget],
         times: StepTimes,
-    ) -> Picks:
-        """What cheap drafters that pick would guess: to be weighed, and scored even if unused."""
-        assert self.controller is not None
-        picks: Picks = {}
+    ) -> dict[tuple[int, str], Proposal]:
+        """What cheap drafters that pick would guess, by request id and drafter: to be weighed, and
+        scored by the text even if unused."""
+        picks: dict[tuple[int, str], Proposal] = {}
         for name in self.drafters.picking:
             asked = [r for r in requests if r.speculation.allows(name)]
-            if asked and self.controller.costs.is_cheap(name, len(asked)):
+            if asked and controller.costs.is_cheap(name, len(asked)):
                 answers = self._propose(name, asked, [budgets[r.id] for r in asked], times)
                 picks |= {(r.id, name): pick for r, pick in zip(asked, answers, strict=True)}
         return picks
