@@ -121,7 +121,7 @@ def test_a_draft_model_that_still_reads_is_not_taken_for_silent(
     assert isinstance(model, DraftModel)
     choice = Choice(Reason.PAYS, "own_layers", 2)
 
-    def choose(_: Controller, ways: list[Any], *__: Any) -> list[Choice]:
+    def choose(_: Controller, ways: list[Any], **__: Any) -> list[Choice]:
         nonlocal num_waiting
         num_waiting += sum(map(model.is_waiting, llm.engine.core.requests.values()))
         return [choice for _ in ways]

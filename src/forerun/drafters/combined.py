@@ -90,7 +90,7 @@ class Hybrid(_Several):
 
 
 class Merge(_Several):
-    """All at once: the chains of several drafters in one prefix tree ."""
+    """The chains of several drafters in one prefix tree (Miao et al. 2024, SpecInfer)."""
 
     def propose(self, requests: Sequence[RequestView], budgets: Sequence[Budget]) -> list[Proposal]:
         rows = []

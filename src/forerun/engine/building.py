@@ -13,13 +13,13 @@ from forerun.drafters import Budget, CachedDrafter, Drafter
 from forerun.engine.memory import CacheMemory
 from forerun.engine.metrics import Metrics
 from forerun.engine.request import Request
-from forerun.engine.scheduler import Scheduler
-from forerun.engine.scheduler_limits import SchedulerLimits
+from forerun.engine.scheduling.limits import SchedulerLimits
+from forerun.engine.scheduling.scheduler import Scheduler
+from forerun.engine.scheduling.target_pool import TargetPool
 from forerun.engine.step import Core
-from forerun.engine.target_pool import TargetPool
 from forerun.errors import InvalidOption
 from forerun.models.llama import LlamaModel
-from forerun.models.tokenizer import Tokenizer
+from forerun.models.text.tokenizer import Tokenizer
 from forerun.speculation.calibration import calibrate
 from forerun.speculation.config import SpeculativeConfig
 from forerun.speculation.controller import Controller

@@ -48,7 +48,7 @@ class Metrics:
         self._drafters: dict[str, DrafterCounts] = {}
 
     def admitted(self, num_prompt_tokens: int, num_cached_tokens: int) -> None:
-        """A request ran for the first time."""
+        """A request runs for the first time."""
         self._add(prompt_tokens=num_prompt_tokens, cached_prompt_tokens=num_cached_tokens)
 
     def preempted(self, num_requests: int) -> None:

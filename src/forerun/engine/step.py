@@ -25,7 +25,7 @@ from forerun.engine.cut import Cut, cut
 from forerun.engine.judge import judge, shown_log_probs
 from forerun.engine.metrics import Metrics
 from forerun.engine.request import Request
-from forerun.engine.scheduler import Schedule, Scheduler
+from forerun.engine.scheduling.scheduler import Schedule, Scheduler
 from forerun.engine.target_pass import score
 from forerun.models.llama import LlamaModel
 from forerun.speculation.choice import Choice

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from forerun.errors import InvalidOption, unknown_name
+from forerun.option_checks import is_whole, require, require_real, require_whole
 from forerun.speculation.methods import METHODS
 
 _COMBINED: Final = ("hybrid", "merge", "choice")
@@ -48,30 +49,25 @@ class SpeculativeConfig:
         self._check_parts()
 
     def _check_types(self) -> None:
-        if self.num_speculative_tokens is not None:
-            good = _is_count(self.num_speculative_tokens)
-            _require(good, self, "num_speculative_tokens", "a whole number ≥ 1")
+        for name in ("num_speculative_tokens", "num_layers"):
+            require_whole(name, getattr(self, name), 1, or_none=True)
         for name in ("num_branches", "ngram_window", "suffix_min_match", "suffix_max_match"):
-            _require(_is_count(getattr(self, name)), self, name, "a whole number ≥ 1")
+            require_whole(name, getattr(self, name), 1)
+        require_whole("suffix_max_shared_tokens", self.suffix_max_shared_tokens, 0)
         for name in ("prompt_lookup_min", "prompt_lookup_max"):
-            good = _is_count(getattr(self, name)) and getattr(self, name) <= MAX_ORDER
-            _require(good, self, name, f"a whole number from 1 to {MAX_ORDER}")
-        _require(isinstance(self.adaptive, bool), self, "adaptive", "true or false")
-        if self.num_layers is not None:
-            _require(_is_count(self.num_layers), self, "num_layers", "a whole number ≥ 1")
-        if self.model is not None:
-            _require(isinstance(self.model, str), self, "model", "a name or a path")
-        _require(isinstance(self.method, str), self, "method", "a name")
-        good = all(isinstance(name, str) for name in _listed(self.methods))
-        _require(good and isinstance(self.methods, tuple), self, "methods", "a list of names")
-        chance = self.suffix_min_chance
-        good = isinstance(chance, int | float) and 0 <= chance < 1
-        _require(good, self, "suffix_min_chance", "a number in [0, 1)")
-        good = self.suffix_max_shared_tokens == 0 or _is_count(self.suffix_max_shared_tokens)
-        _require(good, self, "suffix_max_shared_tokens", "a whole number ≥ 0; 0 shares nothing")
-        orders = _listed(self.ngram_orders)
-        good = bool(orders) and all(_is_count(n) and n <= MAX_ORDER for n in orders)
-        _require(good, self, "ngram_orders", f"a list of orders ≥ 1 and ≤ {MAX_ORDER}")
+            value = getattr(self, name)
+            require(_is_order(value), name, value, f"a whole number from 1 to {MAX_ORDER}")
+        orders = self.ngram_orders if isinstance(self.ngram_orders, tuple) else ()
+        good = bool(orders) and all(map(_is_order, orders))
+        require(good, "ngram_orders", self.ngram_orders, f"a list of orders ≥ 1 and ≤ {MAX_ORDER}")
+        require_real(
+            "suffix_min_chance", self.suffix_min_chance, "a number in [0, 1)", lambda x: 0 <= x < 1
+        )
+        require(isinstance(self.adaptive, bool), "adaptive", self.adaptive, "true or false")
+        require(isinstance(self.model, str | None), "model", self.model, "a name or a path")
+        require(isinstance(self.method, str), "method", self.method, "a name")
+        good = isinstance(self.methods, tuple) and all(isinstance(m, str) for m in self.methods)
+        require(good, "methods", self.methods, "a list of names")
 
     def _check_parts(self) -> None:
         used = self.methods if self.method in _COMBINED else (self.method,)
@@ -145,17 +141,8 @@ class SpeculativeConfig:
         return cls.from_dict(options)
 
 
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
-
-
-def _listed(value: object) -> tuple[Any, ...]:
-    return value if isinstance(value, tuple) else ()
-
-
-def _require(good: bool, config: SpeculativeConfig, name: str, rule: str) -> None:
-    if not good:
-        raise InvalidOption(f"{name}={getattr(config, name)!r} is not allowed; give {rule}.")
+def _is_order(value: Any) -> bool:
+    return is_whole(value) and 1 <= value <= MAX_ORDER
 
 
 AUTO: Final = SpeculativeConfig()

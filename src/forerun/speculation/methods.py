@@ -19,10 +19,10 @@ from forerun.drafters import (
     RandomTokens,
     SuffixLookup,
 )
-from forerun.models.compatibility import check_compatible
 from forerun.models.llama import LlamaModel
 from forerun.models.opening import load_tokenizer, open_checkpoint
-from forerun.models.tokenizer import Tokenizer
+from forerun.models.text.compatibility import check_compatible
+from forerun.models.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from forerun.speculation.config import SpeculativeConfig
