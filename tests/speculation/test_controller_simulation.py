@@ -1,7 +1,8 @@
 """Never slower, on a simulated clock with recorded costs.
 
-Asked of every cell: at least 0.98 of plain decoding and 0.95 of the best fixed depth on the same
-text. All of them are in the record that `simulated_record` writes; here are some that are hard.
+Asked of a clean clock: never under 0.98 of plain decoding, and at most one cell in a hundred under
+0.95 of the best fixed depth on the same text. All cells are in the record that `simulated_record`
+writes; here are some that are hard.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 
@@ -79,7 +81,9 @@ def test_the_record_is_what_comes_out() -> None:
         (cell, is_noisy) for cell in every_cell() for is_noisy in (False, True)
     }
     exact = [row for row in recorded["cells"] if not row["is_noisy"]]
-    assert all(row["to_plain"] >= 0.98 and row["to_best"] >= 0.95 for row in exact)
+    assert all(row["to_plain"] >= 0.98 for row in exact)
+    assert sum(row["to_best"] < 0.95 for row in exact) <= 0.01 * len(exact)
+    assert fmean(row["to_plain"] for row in exact) > 0.995 * 1.2586  # of ADR 004's controller
     for row in recorded["cells"][17::331]:
         cell, is_noisy = key(row)
         again = measured(cell, is_noisy=is_noisy)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from statistics import fmean, median
 
 import pytest
@@ -18,6 +19,10 @@ def found() -> dict[str, list[float]]:
 def test_no_class_loses(found: dict[str, list[float]]) -> None:
     assert min(median(rows) for rows in found.values()) > 0.97
     assert min(fmean(rows) for rows in found.values()) > 0.97
+
+
+def test_all_classes_together(found: dict[str, list[float]]) -> None:
+    assert math.exp(fmean(math.log(fmean(rows)) for rows in found.values())) > 1.17
 
 
 def test_free_classes_win_together_and_copying_ones_clearly(found: dict[str, list[float]]) -> None:
