@@ -1,4 +1,4 @@
-"""Answers that a model gave, once more through suffix lookup, planner and controller.
+"""Answers that a model gave, once more through suffix lookup and controller.
 
 Greedy texts do not depend on what was guessed, so they can be recorded once; what guessing earns on
 them follows from the costs of passes. Everything that decides is real, only the clock is simulated:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -82,7 +81,7 @@ class Engine:
             return self._step()
 
     def _step(self) -> Stepped:
-        began = time.perf_counter()
+        began = self.core.clock()
         try:
             rounds = step(self.core)
         except Exception as error:
@@ -90,7 +89,7 @@ class Engine:
         except BaseException:  # stopped half-way: what was under way cannot be trusted
             self._fail_all(RequestFailed("the step was interrupted; ask again."))
             raise
-        took = time.perf_counter() - began
+        took = self.core.clock() - began
         running = self._running()
         for request in running:
             request.stats.seconds += took
