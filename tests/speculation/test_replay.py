@@ -7,7 +7,7 @@ from statistics import fmean, median
 
 import pytest
 
-from forerun.bench.workloads import Kind
+from forerun.bench.prompts.workloads import Kind
 from replay import geometric_mean, ratios, recorded_texts
 
 
