@@ -9,9 +9,9 @@ verify    verdicts from logits, proposals and sampling options
 commit    the only place where a request changes, and where drafters, prefixes, metrics and the
           controller hear of it
 
-Before commit only two things change: the scheduler admits and preempts, with the pages that go
-with it, and drafters feed their own caches. What goes wrong for one request is written down in its
-round, and the others go on.
+A request changes in commit alone. Before it, only those who work for it note what they do: the
+scheduler admits, preempts and gives pages, drafters feed their own caches, the controller counts a
+round. What goes wrong for one request is written down in its round, and the others go on.
 """
 
 from __future__ import annotations
