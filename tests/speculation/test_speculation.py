@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -15,6 +16,7 @@ from forerun.speculation.costs import Costs
 from forerun.speculation.guarded_drafters import GuardedDrafters
 from forerun.speculation.pass_cost import PassCost
 from forerun.speculation.speculation import Speculation
+from forerun.speculation.step_times import StepTimes
 from forerun.types import Proposal, SamplingParams, Verdict
 
 PARAMS = SamplingParams(temperature=0, max_tokens=100, ignore_eos=True)
@@ -81,3 +83,28 @@ def test_drafters_hear_what_a_guess_must_be_worth(plain: LLM) -> None:
     passes_heard(plain, drafter)
     assert drafter.budgets[0].least_chance == pytest.approx(0.5)  # of n tokens a pass costs 1 + n
     assert all(budget.least_chance > 0 for budget in drafter.budgets)
+
+
+def test_a_step_tells_once_where_its_seconds_went(plain: LLM) -> None:
+    """On a clock that shows a second more at every glance."""
+    llm = plain.with_speculation({"method": "bigram", "adaptive": False})
+    core, told = llm.engine.core, list[StepTimes]()
+    assert core.speculation is not None
+
+    class Listening(Speculation):
+        def observe(self, times: StepTimes) -> None:
+            told.append(times)
+
+    speculation = Listening(core.speculation.drafters, None, Budget(3))
+    seconds = itertools.count()
+    llm.engine.core = replace(core, speculation=speculation, clock=lambda: float(next(seconds)))
+    output = llm.generate("abcabcabc", PARAMS)[0].outputs[0]
+    assert len(told) == llm.metrics()["passes"] == output.stats["target_passes"]
+    assert {times.pass_seconds for times in told} == {1.0}
+    guessing = [times for times in told if times.drafts]
+    assert len(guessing) > 3
+    for times in guessing:  # began, around the draft, around the pass, finished
+        assert [seconds for *_, seconds in times.drafts] == [1.0]
+        assert times.rest_seconds == 5 - 1 - 1
+        assert times.num_tokens == 1 + times.num_guesses
+    assert sum(times.num_guesses for times in told) == output.stats["draft_tokens"]
