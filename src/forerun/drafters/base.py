@@ -71,6 +71,11 @@ class Drafter(Protocol):
         be asked every round, and its answer be used in part or not at all."""
         ...
 
+    @property
+    def num_requests(self) -> int:
+        """Requests that it remembers something of; 0 once all have ended."""
+        ...
+
     def begin(self, request: RequestView) -> None:
         """A prompt arrived."""
         ...

@@ -23,6 +23,10 @@ class _Several:
         # For each request and part: node of the combined proposal -> node of the part's own.
         self._nodes: dict[int, list[dict[int, int]]] = {}
 
+    @property
+    def num_requests(self) -> int:
+        return max(len(self._nodes), *(drafter.num_requests for drafter in self._drafters))
+
     def begin(self, request: RequestView) -> None:
         for drafter in self._drafters:
             drafter.begin(request)

@@ -62,6 +62,10 @@ class DraftModel:
         self._vocab_size = vocab_size  # the target's
         self._rows: dict[int, _Row] = {}
 
+    @property
+    def num_requests(self) -> int:
+        return len(self._rows)
+
     def begin(self, request: RequestView) -> None:
         """A request that was preempted begins again; then its row is there, and empty."""
         if request.id not in self._rows:

@@ -53,5 +53,10 @@ class Lookout:
         else:
             watch.spend(cost)
 
+    @property
+    def requests(self) -> set[int]:
+        """Whom it remembers."""
+        return set(self._watches)
+
     def end(self, request: int) -> None:
         self._watches.pop(request, None)

@@ -82,6 +82,11 @@ class Planner(Protocol):
         self, request: Request, ask: Ask, proposal: Proposal, emitted: Verdict
     ) -> None: ...
 
+    @property
+    def num_requests(self) -> int:
+        """Requests that it remembers something of; 0 once all have ended."""
+        ...
+
     def end(self, request: Request) -> None: ...
 
 
@@ -120,6 +125,10 @@ class FixedDepth:
         self, request: Request, ask: Ask, proposal: Proposal, emitted: Verdict
     ) -> None:
         """Outcomes change nothing here."""
+
+    @property
+    def num_requests(self) -> int:
+        return 0
 
     def end(self, request: Request) -> None:
         """Nothing was kept."""
@@ -239,6 +248,10 @@ class Adaptive:
         ):
             self._controller.observe_silence(request.id, ask.drafter)
         self._controller.emitted(request.id, emitted.tokens)
+
+    @property
+    def num_requests(self) -> int:
+        return len(self._controller.requests | self._lookout.requests)
 
     def end(self, request: Request) -> None:
         self._controller.end(request.id)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
+from weakref import ref
 
 from forerun.cache import BlockTable
 from forerun.engine.output_text import OutputText
@@ -38,6 +40,7 @@ class Request:
     finish_reason: str | None = None
     stop_reason: str | int | None = None
     error: Exception | None = None  # why it cannot go on
+    asker: ref[Any] | None = None  # who reads the answer: a generator, or another iterator
 
     def __post_init__(self) -> None:
         self.tokens: list[int] = list(self.prompt)
@@ -87,6 +90,15 @@ class Request:
     @property
     def is_finished(self) -> bool:
         return self.finish_reason is not None
+
+    @property
+    def is_forsaken(self) -> bool:
+        """Nobody reads on: who asked is gone, or a generator that came to its end. Both are seen
+        from here, so an asker that was interrupted while it cleaned up has left all the same."""
+        if self.asker is None:
+            return False
+        asker = self.asker()
+        return asker is None or getattr(asker, "gi_frame", asker) is None
 
     @property
     def is_over(self) -> bool:

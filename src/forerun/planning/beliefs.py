@@ -61,6 +61,11 @@ class Beliefs:
                 for score in scores:
                     estimate.observe(*score)
 
+    @property
+    def requests(self) -> set[int]:
+        """Whom it remembers."""
+        return self._own.keys() | self._offers.requests
+
     def end(self, request: int) -> None:
         self._own.pop(request, None)
         self._offers.end(request)

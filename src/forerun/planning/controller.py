@@ -175,6 +175,11 @@ class Controller:
         choice = self._choices.get(request)
         self.beliefs.follow(request, tokens, choice.drafter if choice else None)
 
+    @property
+    def requests(self) -> set[int]:
+        """Whom it remembers."""
+        return self._choices.keys() | self._bought.keys() | self.beliefs.requests
+
     def end(self, request: int) -> None:
         self.beliefs.end(request)
         self._choices.pop(request, None)

@@ -111,6 +111,11 @@ class OpenOffers:
                 del still_open[drafter]
         return [score for score in found if score is not None]
 
+    @property
+    def requests(self) -> set[int]:
+        """Whom it remembers."""
+        return self._latest.keys() | self._open.keys()
+
     def end(self, request: int) -> None:
         self._latest.pop(request, None)
         self._open.pop(request, None)

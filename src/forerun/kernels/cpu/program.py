@@ -72,6 +72,9 @@ class Program:
 
     Steps run in the order they are recorded, so a buffer that nobody holds any more serves later
     steps of the same program at once. Others get it when the steps that use it have run.
+
+    Whatever is raised, and wherever: steps have the addresses of buffers, so these live as long as
+    the program or its recording, and none is given back twice. At worst one is lost to others.
     """
 
     def __init__(self, workers: Workers, buffers: Buffers) -> None:
@@ -80,6 +83,7 @@ class Program:
         self._workers = workers
         self._steps = array("q")
         self._held: list[Any] = []
+        self._used: dict[int, Buffer] = {}  # by address: all that its steps ever had
         self._scratch_bytes = 0
         self._was_run = False
 
@@ -99,7 +103,9 @@ class Program:
         """Of at least `num_rows` rows."""
         size = (1 << max(num_rows - 1, 0).bit_length(), width, num_parts)
         given_up = self._given_up.get(size)
-        return given_up.pop() if given_up else self._buffers.take(size)
+        buffer = given_up.pop() if given_up else self._buffers.take(size)
+        self._used[buffer.address] = buffer
+        return buffer
 
     def give_back(self, buffer: Buffer) -> None:
         if self._steps:
@@ -122,8 +128,8 @@ class Program:
     def _release(self) -> None:
         self._held.clear()
         for buffers in self._given_up.values():
-            for buffer in buffers:
-                self._buffers.give_back(buffer)
+            while buffers:
+                self._buffers.give_back(buffers.pop())
         self._given_up.clear()
 
     def _taken(self) -> npt.NDArray[np.int64]:
@@ -159,7 +165,8 @@ class KeptProgram(Program):
     def finish(self, result: Rows) -> F32:
         if self._was_run:
             return super().finish(result)
-        self._recording = Recording(self._taken(), result.view(), tuple(self._held))
+        held = (*self._held, *self._used.values())
+        self._recording = Recording(self._taken(), result.view(), held)
         values = self._recording.run(self._workers, self._scratch_bytes)
         self._release()
         return values
