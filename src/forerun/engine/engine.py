@@ -36,9 +36,9 @@ class Engine:
         add ──▶ step ──▶ … ──▶ finished or failed: it is gone
                   └── abort, at any moment: it is gone when the step is over
 
-    What is gone holds no page, no seat and no drafter's memory. Engines that share a kernel set
-    share the `turn`, too. All that changes the core happens in a turn, which ^C does not
-    interrupt.
+    What is gone holds no page, no running place and no drafter's memory. Engines that share a
+    kernel set share the `turn`, too. All that changes the core happens in a turn, which ^C does
+    not interrupt.
     """
 
     def __init__(self, core: Core, turn: Turn | None = None) -> None:
@@ -133,7 +133,7 @@ class Engine:
         return failed
 
     def _end(self, request: Request, outcome: str) -> None:
-        """The target's pool looks its requests up, so the seat goes before the name."""
+        """The target's pool looks its requests up, so its rows go before its name."""
         try:
             self.core.scheduler.remove(request.id)
             if self.core.speculation is not None:
