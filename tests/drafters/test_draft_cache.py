@@ -101,6 +101,7 @@ class Throws:
     """Has no idea about one of the requests."""
 
     offers = False
+    num_requests = 0
 
     def __init__(self, guilty: int) -> None:
         self._guilty = guilty

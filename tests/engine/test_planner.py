@@ -23,6 +23,7 @@ class Offering:
     """Always offers the same guesses."""
 
     offers = True
+    num_requests = 0
 
     def __init__(self, tokens: tuple[int, ...]) -> None:
         self.tokens = tokens

@@ -24,6 +24,10 @@ class Throwing:
     def offers(self) -> bool:
         return self._drafter.offers
 
+    @property
+    def num_requests(self) -> int:
+        return self._drafter.num_requests
+
     def _maybe_throw(self) -> None:
         if self._rng.random() < self._rate:
             raise RuntimeError("thrown at random")
@@ -49,6 +53,8 @@ class Throwing:
 
 class Garbage:
     """Guesses token 1 and now and then something that is no proposal for anybody."""
+
+    num_requests = 0
 
     def __init__(self, vocab_size: int, rng: Random, offers: bool, rate: float = 0.05) -> None:
         self.offers = offers

@@ -33,6 +33,7 @@ from forerun.engine.speculation import Speculation
 from forerun.engine.speculative_config import SpeculativeConfig
 from forerun.engine.step import Core
 from forerun.errors import InvalidOption
+from forerun.interrupts import safe_point
 from forerun.kernels import Plan
 from forerun.models.llama import LlamaModel
 from forerun.models.opening import load_tokenizer, open_checkpoint
@@ -150,6 +151,7 @@ def pass_timer(model: LlamaModel, max_tokens: int) -> Callable[[int], float]:
     cache = model.new_cache(size.num_pages, size.page_size)
 
     def measure(num_tokens: int) -> float:
+        safe_point()
         table = cache.new_table()
         span = Span.all_wanted(table.reserve(num_tokens), (0,) * num_tokens)
         began = time.perf_counter()

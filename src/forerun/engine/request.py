@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from forerun.cache import BlockTable
@@ -12,6 +13,9 @@ from forerun.engine.request_options import RequestOptions
 from forerun.engine.stats import Stats
 from forerun.sampling import Context, Noise
 from forerun.types import Origin, SamplingParams
+
+if TYPE_CHECKING:
+    from forerun.engine.step import Round
 
 
 @dataclass
@@ -41,6 +45,7 @@ class Request:
     stop_reason: str | int | None = None
     error: Exception | None = None  # why it cannot go on
     asker: ref[Any] | None = None  # who reads the answer: a generator, or another iterator
+    unread: deque[Round] = field(default_factory=deque)  # by an asker that runs steps itself
 
     def __post_init__(self) -> None:
         self.tokens: list[int] = list(self.prompt)

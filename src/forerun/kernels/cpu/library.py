@@ -7,6 +7,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from forerun.interrupts import safe_point
 from forerun.kernels.cpu import interpreter, operations
 from forerun.kernels.cpu.compiled import Compiled, is_kept
 from forerun.kernels.cpu.digits import RecordShape, make_write_record
@@ -36,7 +37,11 @@ class Library:
         self._formats: dict[tuple[str, str], int] = {}
 
     def operations(self) -> Operations:
-        return Operations(*map(self.operation, Operations._fields))
+        addresses = []
+        for name in Operations._fields:
+            safe_point()
+            addresses.append(self.operation(name))
+        return Operations(*addresses)
 
     def operation(self, name: str) -> int:
         """The address of a function of `operations`."""

@@ -205,7 +205,8 @@ class Rows:
         self.digits: Rows | None = None  # once a product has needed them
 
     def __del__(self) -> None:
-        self.program.give_back(self._buffer)
+        if hasattr(self, "_buffer"):  # or there was no memory for one
+            self.program.give_back(self._buffer)
 
     def fill(self, values: F32) -> None:
         self._buffer.data[: self.num_rows, : self.width] = values
