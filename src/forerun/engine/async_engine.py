@@ -15,7 +15,6 @@ from forerun.engine.llm import LLM
 from forerun.engine.mailbox import Mailbox
 from forerun.engine.outputs import RequestOutput
 from forerun.engine.prompt import Prompt, as_prompt
-from forerun.engine.request import Request
 from forerun.engine.request_options import RequestOptions, SpeculationLike
 from forerun.errors import InvalidOption
 from forerun.models.text.tokenizer import Tokenizer
