@@ -11,7 +11,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Final, NoReturn
+from typing import Final
+
+from forerun.interrupts import when_safe
 
 _INTERRUPTED: Final = 128 + int(signal.SIGINT)
 _TERMINATED: Final = 128 + int(signal.SIGTERM)
@@ -29,9 +31,12 @@ def ends_by_signals() -> Iterator[None]:
     """^C and SIGTERM end the process as shells expect it, in silence, with what is under way
     cleaned up: exit codes 130 and 143.
 
-    What a parent wants ignored stays ignored. Afterwards only the interpreter is left to end, and
-    another signal does that at once.
+    What a parent wants ignored stays ignored, ^C by a handler that does nothing: sections that
+    hold signals back put themselves in its place. Afterwards only the interpreter is left to end,
+    and another signal does that at once.
     """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, _ignore)
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _terminate)
     try:
@@ -44,5 +49,9 @@ def ends_by_signals() -> Iterator[None]:
                 signal.signal(number, signal.SIG_DFL)
 
 
-def _terminate(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001
-    sys.exit(_TERMINATED)
+def _terminate(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+    when_safe(lambda: sys.exit(_TERMINATED))
+
+
+def _ignore(number: int, frame: FrameType | None) -> None:
+    """As the parent wants it."""

@@ -10,88 +10,85 @@ one that raises (^C: KeyboardInterrupt) leaves what it hit as it was at that ins
 
 from __future__ import annotations
 
-import signal
+# What `signal` wraps: that looks every handler up among its names, which takes ten times as long.
+import _signal  # type: ignore[import-not-found]
 from collections import deque
 from collections.abc import Callable
-from inspect import currentframe, unwrap
+from functools import partial
 from threading import current_thread, main_thread
 from types import FrameType
 from typing import Any, Final, Self
 
-# SIGTERM too, where a program has a handler that raises: the command line's does.
-_NUMBERS: Final = (int(signal.SIGTERM), int(signal.SIGINT))
-
-# What the public functions wrap; they make names of numbers, which takes ten times as long.
-_set_handler: Final[Callable[[int, Any], Any]] = unwrap(signal.signal)
-_handler_of: Final[Callable[[int], Any]] = unwrap(signal.getsignal)
+_SIGINT: Final[int] = _signal.SIGINT
+_set_handler: Final[Callable[[int, Any], Any]] = _signal.signal
+_handler_of: Final[Callable[[int], Any]] = _signal.getsignal
 
 
 class Uninterrupted:
-    """A section that no signal's handler interrupts. It is as short as can be: at most a step.
+    """A section that ^C does not interrupt. It is as short as can be: at most a step.
 
-    On other threads, and inside another section, there is nothing to do. Signals that are
-    ignored, end the process, or are handled by C are left alone: none of these raises.
+    On other threads, and inside another section, there is nothing to do. A SIGINT that is
+    ignored, ends the process, or is handled by C is left alone: none of these raises.
 
-    No exception can come between the change of the handler and the section, at either end: until
-    the last handler is back, this one is there.
+    Nothing is raised between the change of the handler and the section, at either end: this
+    handler is there before the section begins, and the other one is back when it is over.
     """
 
     __slots__ = ("_noted", "_previous")
 
     def __init__(self) -> None:
-        self._previous: dict[int, Callable[[int, FrameType | None], Any]] = {}
-        self._noted: deque[int] = deque()
+        self._previous: Callable[[int, FrameType | None], Any] | None = None
+        self._noted: deque[Callable[[], Any]] = deque()
 
     def __enter__(self) -> Self:
         if current_thread() is main_thread():
-            try:
-                for number in _NUMBERS:
-                    handler = _handler_of(number)
-                    if callable(handler) and not isinstance(handler, Uninterrupted):
-                        self._previous[number] = handler
-                        _set_handler(number, self)
-            except BaseException:  # a signal's, before its handler was changed
-                self._restore()
-                raise
+            handler = _handler_of(_SIGINT)
+            if callable(handler) and not isinstance(handler, Uninterrupted):
+                self._previous = handler
+                _set_handler(_SIGINT, self)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._previous:
-            self._restore()
+        if self.is_on:
+            if _handler_of(_SIGINT) is self:  # else somebody else set one: that one stays
+                _set_handler(_SIGINT, self._previous)
             self.deliver()
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         """The handler: one note for each signal."""
-        self._noted.append(number)
+        assert self._previous is not None
+        self.note(partial(self._previous, number, frame))
 
     @property
     def is_on(self) -> bool:
         """Whether this is the section that holds signals back."""
-        return bool(self._previous)
+        return self._previous is not None
+
+    def note(self, call: Callable[[], Any]) -> None:
+        self._noted.append(call)
 
     def deliver(self) -> None:
-        """What was noted, to the handlers that were there before, until one of them raises."""
+        """What was noted, in order, until something is raised: that is what all of it is for."""
         while self._noted:
-            number = self._noted.popleft()
-            self._previous[number](number, currentframe())
-
-    def _restore(self) -> None:
-        """Unless somebody else has set a handler meanwhile: that one stays."""
-        first, last = _NUMBERS
-        try:
-            self._put_back(first)
-        finally:
-            self._put_back(last)
-
-    def _put_back(self, number: int) -> None:
-        if _handler_of(number) is self:
-            _set_handler(number, self._previous[number])
+            self._noted.popleft()()
 
 
 def safe_point() -> None:
-    """A signal that a section holds back comes now. Only for loading: a step has no such place."""
-    if current_thread() is main_thread():
-        for number in _NUMBERS:
-            holder = _handler_of(number)
-            if isinstance(holder, Uninterrupted):
-                holder.deliver()
+    """What a section holds back comes now. Only for loading: a step has no such place."""
+    holder = _holder()
+    if holder is not None and current_thread() is main_thread():
+        holder.deliver()
+
+
+def when_safe(call: Callable[[], Any]) -> None:
+    """Now, or when the section under way is over: for the handler of another signal that raises."""
+    holder = _holder()
+    if holder is None:
+        call()
+    else:
+        holder.note(call)
+
+
+def _holder() -> Uninterrupted | None:
+    handler = _handler_of(_SIGINT)
+    return handler if isinstance(handler, Uninterrupted) else None

@@ -102,6 +102,9 @@ class Engine:
         return Stepped(rounds, gone + self._end_those_done(running))
 
     def _end_forsaken(self) -> list[Request]:
+        """What another thread serves is left to that."""
+        if self.owner not in (None, get_ident()):
+            return []
         forsaken = [request for request in self.core.requests.values() if request.is_forsaken]
         for request in forsaken:
             self._end(request, "abort")
@@ -150,6 +153,7 @@ class Engine:
     def snapshot(self) -> dict[str, Any]:
         """The metrics, and how full the engine is."""
         core = self.core
+        self.turn.post(self._end_forsaken)
         with Uninterrupted():
             return {
                 **core.metrics.snapshot(),

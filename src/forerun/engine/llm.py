@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import closing
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 from weakref import ref
 
 from forerun.engine.building import Target, build_core
@@ -21,6 +20,7 @@ from forerun.engine.request import Request
 from forerun.engine.request_options import RequestOptions, SpeculationLike
 from forerun.engine.speculative_config import AUTO, SpeculativeConfig
 from forerun.engine.step import Round
+from forerun.engine.stream import Stream
 from forerun.engine.turn import Turn
 from forerun.errors import InvalidOption, RequestFailed
 from forerun.interrupts import Uninterrupted, safe_point
@@ -29,6 +29,8 @@ from forerun.models.llama import LlamaModel
 from forerun.models.opening import load_tokenizer, open_checkpoint
 from forerun.models.text.chat_template import Messages
 from forerun.types import SamplingParams
+
+Item = TypeVar("Item")
 
 
 class LLM:
@@ -112,9 +114,7 @@ class LLM:
         params = params_for(len(batch), sampling_params)
         options = RequestOptions.each(len(batch), priority, cache_salt, speculation)
         groups = [self.intake.requests(*row) for row in zip(batch, params, options, strict=True)]
-        with closing(self._run([request for group in groups for request in group])) as rounds:
-            for _ in rounds:
-                pass
+        self._finish([request for group in groups for request in group])
         return self._answers(batch, groups)
 
     def chat(
@@ -149,7 +149,7 @@ class LLM:
         priority: int = 0,
         cache_salt: str | None = None,
         speculation: SpeculationLike = None,
-    ) -> Generator[StreamEvent, None, None]:
+    ) -> Stream:
         """One answer as it grows, an event per round; `close()` ends it early."""
         (params,) = params_for(1, sampling_params)
         if params.n != 1:
@@ -157,7 +157,7 @@ class LLM:
         (options,) = RequestOptions.each(1, priority, cache_salt, speculation)
         requests = self.intake.requests(prompt, params, options)
         self.engine.check(requests)
-        return self._tell(requests)
+        return Stream(_read_by(self._tell(requests), requests), requests, self.engine)
 
     @property
     def max_num_seqs(self) -> int:
@@ -176,6 +176,15 @@ class LLM:
     def reset_prefix_cache(self) -> None:
         """Forget the rows of finished requests, so that the next prompt is computed whole."""
         self.engine.reset_prefix_cache()
+
+    def _finish(self, requests: Sequence[Request]) -> None:
+        try:
+            for _ in _read_by(self._run(requests), requests):
+                pass
+        finally:  # if ^C comes before this begins, they are forsaken
+            with Uninterrupted():
+                for request in requests:
+                    self.engine.abort(request)
 
     def _answers(
         self, prompts: Sequence[TextOrIds], groups: Sequence[Sequence[Request]]
@@ -199,39 +208,29 @@ class LLM:
 
     def _tell(self, requests: Sequence[Request]) -> Generator[StreamEvent, None, None]:
         narration = Narration()
-        with closing(self._run(requests)) as rounds:  # not every Python closes what a frame holds
-            for done in rounds:
-                yield narration.event(done)
+        for done in self._run(requests):
+            yield narration.event(done)
         for request in requests:
             if request.error is not None:
                 raise request.error
 
     def _run(self, requests: Sequence[Request]) -> Generator[Round, None, None]:
-        """Runs requests until all have finished or failed; a round of each as it comes.
+        """Run requests until all have finished or failed; a round of each as it comes.
 
         Several of these may be under way (interleaved streams, threads): whoever is asked runs a
         step for all, and the rounds of others wait until they are asked for.
-        """
-        rounds = self._rounds(requests)
-        for request in requests:
-            request.asker = ref(rounds)
-        return rounds
 
-    def _rounds(self, requests: Sequence[Request]) -> Generator[Round, None, None]:
-        try:
-            self.engine.add(requests)
-            while True:
-                for request in requests:
-                    while request.unread:
-                        yield request.unread.popleft()
-                if all(request.is_over for request in requests):
-                    return
-                self._step_for(requests)
-        finally:  # if ^C comes before this begins, the next step finds that nobody reads on
-            with Uninterrupted():
-                for request in requests:
-                    request.unread.clear()
-                    self.engine.abort(request)
+        Nothing is cleaned up here: what is dropped would do that in a finalizer, where ^C is
+        printed and forgotten. Its requests are forsaken, and end before the next step.
+        """
+        self.engine.add(requests)
+        while True:
+            for request in requests:
+                while request.unread:
+                    yield request.unread.popleft()
+            if all(request.is_over for request in requests):
+                return
+            self._step_for(requests)
 
     def _step_for(self, requests: Sequence[Request]) -> None:
         """A step, unless another thread's has brought news while this one waited for its turn."""
@@ -241,6 +240,15 @@ class LLM:
             for done in self.engine.step().rounds:
                 if done.request.asker is not None:
                     done.request.unread.append(done)
+
+
+def _read_by(
+    reader: Generator[Item, None, None], requests: Sequence[Request]
+) -> Generator[Item, None, None]:
+    """`reader`, without which nobody wants the answers to `requests`."""
+    for request in requests:
+        request.asker = ref(reader)
+    return reader
 
 
 def _as_config(

@@ -30,7 +30,7 @@ class Turn:
         self._owner: int | None = None
         self._depth = 0
         self._section = Uninterrupted()  # of who has the turn
-        self._errands: deque[Callable[[], None]] = deque()
+        self._errands: deque[Callable[[], object]] = deque()
 
     def __enter__(self) -> None:
         me = get_ident()
@@ -66,7 +66,7 @@ class Turn:
         finally:
             section.__exit__()
 
-    def post(self, errand: Callable[[], None]) -> None:
+    def post(self, errand: Callable[[], object]) -> None:
         """`errand` must not raise: whoever does it has nothing to do with it."""
         self._errands.append(errand)
         with Uninterrupted():
