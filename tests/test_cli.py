@@ -155,7 +155,7 @@ def test_plan_refuses_in_one_sentence(args: str, part: str) -> None:
         ),
         ("doctor x y", "has no place for 'x y'; drop it, or see forerun doctor --help."),
         ("generate hi --bogus", "No such option: --bogus; see forerun generate --help."),
-        ("bench --show", "requires an argument; see --help."),
+        ("bench show", "Missing argument 'path'; see forerun bench show --help."),
         ("proof --tokens 0", "--tokens 0 is not allowed; give 1 or more."),
         ("proof --seed -1", "--seed -1 is not allowed; give 0 or more."),
         ("proof --prompts 0", "0 named prompts are not to be had; give 1 to 200."),

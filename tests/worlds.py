@@ -85,7 +85,7 @@ def _siblings(
 
 
 def merged_chains(models: Sequence[TableModel], depth: int) -> Drafter:
-    """SpecInfer's tree (Miao et al. 2024): each model drafts its own chain; the chains share prefixes."""
+    """SpecInfer's tree: each model drafts its own chain; the chains share prefixes."""
 
     def propose(uniform: Callable[[int], float]) -> Proposal:
         builder = ProposalBuilder()

@@ -21,7 +21,7 @@ from statistics import median
 from typing import Final, NamedTuple, cast
 from unittest.mock import patch
 
-from forerun.bench.workloads import KINDS, WORKLOADS, Kind, build_workloads
+from forerun.bench.prompts.workloads import KINDS, WORKLOADS, Kind, build_workloads
 from forerun.drafters import Budget, SuffixLookup
 from forerun.engine import LLM
 from forerun.engine.guarded_drafters import GuardedDrafters

@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from forerun.bench.identity import commit_of, versions
+from forerun.bench.records.identity import commit_of, versions
 from tests.planning.recorded_worlds import HELD_OUT, Cell, every_cell, figures
 
 TO_PLAIN: Final = 0.98  # what every cell is asked for

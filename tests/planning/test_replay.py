@@ -6,7 +6,7 @@ from statistics import fmean, median
 
 import pytest
 
-from forerun.bench.workloads import Kind
+from forerun.bench.prompts.workloads import Kind
 from tests.planning.replay import geometric_mean, ratios, recorded_texts
 
 

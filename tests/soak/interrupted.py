@@ -18,7 +18,7 @@ from tests.interrupting import files, interrupted_after, interrupted_at, lines_o
 PROMPTS = ["abcabcabcabc", "the cat sat on the mat. the cat", "b"]
 PARAMS = SamplingParams(temperature=0.8, seed=7, max_tokens=8, ignore_eos=True)
 # Where ^C has broken something, or could: everything that keeps books about requests.
-BOOKS = files("engine", "cache", "kernels/cpu/program.py", "interrupts.py")
+BOOKS = files("engine", "cache", "kernels/cpu/runtime/program.py", "interrupts.py")
 
 Answers = list[tuple[int, ...]]
 

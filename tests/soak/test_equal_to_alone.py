@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from forerun.bench.named_prompts import named_prompts
+from forerun.bench.prompts.named_prompts import named_prompts
 from forerun.drafters import Budget
 from forerun.engine import LLM
 from forerun.engine.engine import Engine

@@ -1,7 +1,7 @@
 """Rejection acceptance: exact in law, with more guesses accepted than coupling allows.
 
 At each node the guesses drawn below it are tried in the order drawn, each against its own q:
-accept x with probability min(1, p(x)/q(x)); on a miss, what is left to sample is norm(max(0, p − q))
+accept x with probability min(1, p(x)/q(x)); on a miss, norm(max(0, p − q)) is left to sample
 (Leviathan et al. 2023; for siblings Miao et al. 2024, SpecInfer). A chain is one try per node; K
 siblings are K tries; a tree walks down.
 """
