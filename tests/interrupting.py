@@ -25,13 +25,14 @@ def files(*folders: str) -> frozenset[str]:
     found = [path for folder in folders for path in (PACKAGE / folder).rglob("*.py")]
     found += [PACKAGE / folder for folder in folders if folder.endswith(".py")]
     assert found, folders
+    assert all(path.is_file() for path in found), folders
     return frozenset(map(str, found))
 
 
 def lines_of(work: Callable[[], object], chosen: frozenset[str]) -> list[Place]:
     """Every line of the chosen files that `work` comes by, in order."""
     seen: list[Place] = []
-    with _at_every_line(chosen, lambda frame: seen.append(_place(frame))):
+    with at_every_line(chosen, lambda frame: seen.append(_place(frame))):
         work()
     return seen
 
@@ -49,7 +50,7 @@ def interrupted_at(work: Callable[[], object], chosen: frozenset[str], number: i
             signal.raise_signal(signal.SIGINT)
 
     try:
-        with _at_every_line(chosen, count):
+        with at_every_line(chosen, count):
             while not places:
                 work()
         raise AssertionError(f"^C was lost, {places}")
@@ -72,7 +73,9 @@ def interrupted_after(work: Callable[[], object], seconds: float) -> None:
 
 
 @contextmanager
-def _at_every_line(chosen: frozenset[str], call: Callable[[FrameType], None]) -> Iterator[None]:
+def at_every_line(chosen: frozenset[str], call: Callable[[FrameType], None]) -> Iterator[None]:
+    """What `call` raises is raised there, and is the last."""
+
     def inside(frame: FrameType, event: str, _arg: Any) -> Any:
         if event == "line":
             call(frame)

@@ -38,7 +38,7 @@ def test_what_arrives_in_a_section_comes_at_its_end() -> None:
 
 
 def test_an_error_of_the_section_is_the_context_of_the_interrupt() -> None:
-    with pytest.raises(KeyboardInterrupt) as raised, Uninterrupted():
+    with pytest.raises(KeyboardInterrupt) as raised, Uninterrupted():  # noqa: PT012
         signal.raise_signal(INT)
         raise KeyError
     assert isinstance(raised.value.__context__, KeyError)

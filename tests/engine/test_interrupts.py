@@ -56,7 +56,9 @@ def test_a_step_is_whole(plain: LLM) -> None:
     for number in range(0, num_lines, num_lines // 20):
         assert interrupted_at(work, here, number)
         after = llm.metrics()
-        assert after["rounds"] - before["rounds"] == after["emitted_tokens"] - before["emitted_tokens"]
+        assert (
+            after["rounds"] - before["rounds"] == after["emitted_tokens"] - before["emitted_tokens"]
+        )
         assert after["passes"] > before["passes"]
         before = after
     assert_nothing_is_held(llm)
@@ -183,7 +185,7 @@ async def _serve(llm: LLM, events: list[str]) -> None:
     async with AsyncEngine(llm) as engine:
         streams = [engine.stream(prompt, ENDLESS) for prompt in PROMPTS]
         while True:
-            for prompt, stream in zip(PROMPTS, streams, strict=True):
+            for stream in streams:
                 async for event in stream:
                     events.append(event.text)
                     break
