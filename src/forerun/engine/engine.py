@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -87,7 +86,7 @@ class Engine:
         gone = self._end_forsaken()
         if gone and self.is_idle:
             return Stepped([], gone)
-        began = time.perf_counter()
+        began = self.core.clock()
         try:
             rounds = step(self.core)
         except Exception as error:
@@ -95,7 +94,7 @@ class Engine:
         except BaseException:  # stopped half-way: what was under way cannot be trusted
             self._fail_all(RequestFailed("the step was interrupted; ask again."))
             raise
-        took = time.perf_counter() - began
+        took = self.core.clock() - began
         running = self._running()
         for request in running:
             request.stats.seconds += took
@@ -139,11 +138,11 @@ class Engine:
         """The target's pool looks its requests up, so its rows go before its name."""
         try:
             self.core.scheduler.remove(request.id)
-            if self.core.speculation is not None:
-                self.core.speculation.end(request)
+            speculation = self.core.speculation
+            num_failures = speculation.end(request) if speculation else 0
         finally:
             del self.core.requests[request.id]
-        self.core.metrics.ended(outcome, request.stats.drafter_failures)
+        self.core.metrics.ended(outcome, num_failures)
 
     def reset_prefix_cache(self) -> None:
         """From any thread, between two steps: whoever holds a page keeps it."""
@@ -171,18 +170,13 @@ class Engine:
             return self._in_use()
 
     def _in_use(self) -> dict[str, int]:
-        core, speculation = self.core, self.core.speculation
-        pool = core.cache.pool
-        models = () if speculation is None else speculation.models
-        drafters = {} if speculation is None else speculation.drafters.drafters
+        core, pool = self.core, self.core.cache.pool
         return {
             "requests": len(core.requests),
             "running": len(core.scheduler.running),
             "waiting": core.scheduler.num_waiting,
             "pages": pool.num_pages - pool.num_free,
-            "draft_pages": sum(model.num_pages - model.num_free for model in models),
-            "drafter_entries": sum(drafter.num_requests for drafter in drafters.values()),
-            "planner_entries": 0 if speculation is None else speculation.planner.num_requests,
+            **({} if core.speculation is None else core.speculation.in_use()),
         }
 
 

@@ -10,7 +10,7 @@ from typing import Final
 from forerun.bench.records.report import Report
 from forerun.bench.views.sheet import Sheet
 from forerun.bench.views.titles import title
-from forerun.planning.canvas import canvas
+from forerun.theory.canvas import canvas
 
 _KERNELS: Final = (
     "ms and GB/s: one row times all weights; of read: of the speed at which memory is read; "

@@ -16,7 +16,7 @@ from forerun.cli.shared_options import only, takes
 def passes(engine: EngineOptions, output: OutputOptions) -> None:
     """Time passes of the model over 1 to 16 tokens: v(γ), the cost of verifying γ guesses."""
     from forerun.bench.measure.passes import SIZES, measure_passes
-    from forerun.engine.building import pass_timer
+    from forerun.speculation.calibration import pass_timer
 
     model = replace(engine, speculative_config=None).load().model
     with screen().status("measuring …"):
