@@ -21,6 +21,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSI
 SIGNALS = pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["SIGINT", "SIGTERM"]
 )
+ENDLESS = ("--max-tokens", "16000", "--ignore-eos", "--trace")
 PATIENCE_S = 120.0
 Start = Callable[..., "subprocess.Popen[str]"]
 
@@ -29,7 +30,7 @@ Start = Callable[..., "subprocess.Popen[str]"]
 def talker(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A model with so long a context that it talks until somebody stops it."""
     folder = tmp_path_factory.mktemp("models") / "talker"
-    return str(write_tiny_model(folder, max_len=1 << 17))
+    return str(write_tiny_model(folder, max_len=1 << 14))
 
 
 @pytest.fixture
@@ -74,8 +75,7 @@ def assert_silent(err: str) -> None:
 def test_generate_ends_between_two_lines(
     start: Start, talker: str, number: signal.Signals, code: int
 ) -> None:
-    options = ("--max-tokens", "100000", "--ignore-eos", "--trace", "--kv-cache-memory", "200MB")
-    process = start("generate", "-m", talker, "abcabc", *options, "--max-model-len", "110000")
+    process = start("generate", "-m", talker, "abcabc", *ENDLESS)
     lines = wait_for_line(process.stdout) + wait_for_line(process.stdout)
     process.send_signal(number)
     returncode, out, err = ended(process)
@@ -86,11 +86,7 @@ def test_generate_ends_between_two_lines(
 
 def test_a_signal_ends_what_a_parent_made_deaf_to_interrupts(start: Start, talker: str) -> None:
     """As jobs in the background of a script are."""
-    options = ("--max-tokens", "100000", "--ignore-eos", "--trace", "--kv-cache-memory", "200MB")
-    process = start(
-        "generate", "-m", talker, "abcabc", *options, "--max-model-len", "110000",
-        shell='trap "" INT',
-    )  # fmt: skip
+    process = start("generate", "-m", talker, "abcabc", *ENDLESS, shell='trap "" INT')
     wait_for_line(process.stdout)
     process.send_signal(signal.SIGINT)
     for _ in range(50):
@@ -119,8 +115,9 @@ def test_a_bench_keeps_its_record(
 ) -> None:
     record = tmp_path / "record.json"
     process = start(
-        "bench", "-m", str(tiny_path), "--pairs", "200", "--max-tokens", "8", "--classes", "copy",
-        "--methods", "suffix", "--depths", "2", "--json", str(record),
+        "bench", "speculation", "-m", str(tiny_path), "--pairs", "200", "--max-tokens", "8",
+        "--classes", "repeat", "--prompt-tokens", "40", "--methods", "suffix", "--depths", "2",
+        "--json", str(record),
     )  # fmt: skip
     until = time.monotonic() + PATIENCE_S
     while not record.exists() and process.poll() is None and time.monotonic() < until:
@@ -132,5 +129,5 @@ def test_a_bench_keeps_its_record(
     found = json.loads(record.read_text())
     assert found["runs"]
     assert not found["is_complete"]
-    shown = start("bench", "--show", str(record))
+    shown = start("bench", "show", str(record))
     assert ended(shown)[0] == 0
