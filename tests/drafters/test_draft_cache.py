@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from forerun.drafters import Budget, DraftModel, Merge, NgramTables, RequestView
+from forerun.drafters import Budget, CachedDrafter, DraftModel, Merge, NgramTables, RequestView
 from forerun.kernels import ReferenceKernels
 from forerun.models.llama import LlamaModel
 from forerun.types import Origin, Proposal, Verdict
@@ -37,6 +37,10 @@ def depths(drafter: DraftModel, asked: Sequence[View], depth: int) -> list[int]:
 def begun(drafter: Any, asked: Sequence[View]) -> None:
     for view in asked:
         drafter.begin(view)
+
+
+def test_it_is_seen_to_have_a_cache_before_that_is_made() -> None:
+    assert isinstance(DraftModel(MODEL, V), CachedDrafter)
 
 
 def test_a_full_cache_lets_in_who_fits_and_guesses_as_deep_as_there_is_room() -> None:
