@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c const
 FILES := pyproject.toml constraints.txt
 WORKERS ?= 2
 
-.PHONY: demo test lint types imports check docs oracle soak proof aims clean help
+.PHONY: demo test lint types imports check docs oracle soak mutants proof aims clean help
 
 help:
 	@sed -n '2,3s/^# *//p' Makefile
@@ -18,6 +18,7 @@ help:
 	@echo "  make proof   the promise of bits, 2,000 runs on SmolLM2 (about 50 minutes)"
 	@echo "  make aims    what the project wants of its speed, held against the records"
 	@echo "  make soak    crowds of requests equal to themselves alone, 2,000 interrupts (about half an hour)"
+	@echo "  make mutants plant mistakes in a copy; which does no test see? (about 20 minutes)"
 	@echo "  make oracle  compare with the transformers library (installs torch)"
 
 $(BIN)/python:
@@ -47,6 +48,9 @@ test: $(VENV)/.test
 
 soak: $(VENV)/.test
 	$(BIN)/python -m pytest -m soak -n $(WORKERS) --dist worksteal
+
+mutants: $(VENV)/.test
+	nice -n 10 $(BIN)/python tools/mutants.py --workers $(WORKERS)
 
 lint: $(VENV)/.check
 	$(BIN)/ruff check .
