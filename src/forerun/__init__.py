@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from forerun.errors import (
+    DiskFull,
     DownloadFailed,
     EngineClosed,
     EngineHung,
@@ -72,6 +73,7 @@ __all__ = [
     "Acceptance",
     "AsyncEngine",
     "CompletionOutput",
+    "DiskFull",
     "DownloadFailed",
     "Draw",
     "EngineClosed",

@@ -51,6 +51,10 @@ class DownloadFailed(ForerunError, RuntimeError):
     """A model could not be downloaded whole; finished parts are kept for the next try."""
 
 
+class DiskFull(ForerunError, OSError):
+    """Something could not be written whole, since there is no space left for it."""
+
+
 class PromptTooLong(ForerunError, ValueError):
     """A prompt does not fit into the model's context."""
 

@@ -134,7 +134,7 @@ def test_the_records_in_the_repository_are_sound(path: Path) -> None:
 
 def test_a_place_that_cannot_be_written_is_told(llm: LLM, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(InvalidRecord, match="choose another place"):
+    with pytest.raises(InvalidOption, match="choose another place"):
         write_record(made_record(llm), tmp_path / "file" / "record.json")
 
 

@@ -12,8 +12,9 @@ from forerun.bench import charts
 from forerun.bench.bootstrap import geometric_mean
 from forerun.bench.cells import Cell
 from forerun.bench.contenders import DEFAULT
-from forerun.bench.record import Record, write_whole
+from forerun.bench.record import Record
 from forerun.bench.workloads import Kind
+from forerun.files import write_whole
 
 
 def write_report(record: Record, path: Path) -> None:

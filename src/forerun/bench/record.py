@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from forerun.bench.record_shape import RECORD, misfit
 from forerun.bench.side_by_side import Measurement
 from forerun.bench.verdicts import Outcome
 from forerun.errors import ForerunError
+from forerun.files import MAX_JSON_BYTES, read_text, write_whole
 
 SCHEMA: Final = "forerun-bench/1"
 
@@ -76,19 +76,7 @@ def run_as_dict(m: Measurement) -> dict[str, Any]:
 
 
 def write_record(record: Record, path: Path) -> None:
-    """In one step: a reader, or a run that is interrupted, never sees half a file."""
     write_whole(path, json.dumps(record.as_dict(), indent=1, ensure_ascii=False, allow_nan=False))
-
-
-def write_whole(path: Path, text: str) -> None:
-    part = path.with_name(f".{path.name}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text(text + "\n", encoding="utf-8")
-        os.replace(part, path)
-    except OSError as error:
-        reason = error.strerror or "the file cannot be written"
-        raise InvalidRecord(f"cannot write {path}: {reason}; choose another place.") from None
 
 
 def read_record(path: Path) -> Record:
@@ -115,7 +103,7 @@ def read_record(path: Path) -> Record:
 
 def read_json(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(read_text(path, MAX_JSON_BYTES))
     except OSError as error:
         reason = error.strerror or "the file cannot be opened"
     except (ValueError, RecursionError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ import typer
 from forerun.cli.bench_options import at_least, load_with_room, split
 from forerun.cli.cache_dir import cache_dir
 from forerun.cli.engine_options import EngineOptions, engine_options
+from forerun.cli.output import say_json
 from forerun.cli.screen import screen
 from forerun.cli.shared_options import takes
 from forerun.errors import InvalidOption
@@ -76,9 +76,7 @@ def alpha(
             sums = _along(llm, config, texts, factors)
             rows.append(_row(Path(engine.model).name, name, temperature, sums, seed))
     if as_json:
-        typer.echo(
-            json.dumps({"class": workload, "seed": seed, **engine.rounding, "rows": rows}, indent=2)
-        )
+        say_json({"class": workload, "seed": seed, **engine.rounding, "rows": rows}, indent=2)
     else:
         _print(rows, factors, f"{workload}{rounding_words(engine.rounding)}")
 

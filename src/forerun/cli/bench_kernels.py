@@ -20,7 +20,7 @@ def bench_kernels(engine: EngineOptions, record: Path | None, plot: Path | None)
     """Measure, show a table, and write what was asked for; after ^C, what there is."""
     from forerun.bench.kernel_views import kernel_sheet, save_kernel_plot
     from forerun.bench.kernels import measure_kernels
-    from forerun.bench.record import write_whole
+    from forerun.files import write_whole
     from forerun.kernels.cpu import CpuKernels
 
     console = screen()
@@ -47,7 +47,7 @@ def bench_kernels(engine: EngineOptions, record: Path | None, plot: Path | None)
 def bench_passes(engine: EngineOptions, record: Path | None) -> None:
     """Measure whole passes of a model by their number of tokens; after ^C, what there is."""
     from forerun.bench.passes import measure_passes, pass_sheet
-    from forerun.bench.record import write_whole
+    from forerun.files import write_whole
 
     console = screen()
     model = replace(engine, speculative_config=None).load().model

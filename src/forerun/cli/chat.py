@@ -8,6 +8,7 @@ import typer
 
 from forerun.cli.engine_options import EngineOptions, engine_options
 from forerun.cli.generate import bounded, show_stream
+from forerun.cli.output import say
 from forerun.cli.sampling_options import sampling_options
 from forerun.cli.shared_options import takes
 from forerun.errors import InvalidOption, PromptTooLong, RequestTooLarge
@@ -26,7 +27,7 @@ def chat(
     llm = engine.load()
     opening = [] if system is None else [{"role": "system", "content": system}]
     messages = list(opening)
-    typer.echo(f"{engine.model}: /reset starts over, /bye leaves", err=True)
+    say(f"{engine.model}: /reset starts over, /bye leaves", err=True)
     while (line := _ask()) not in (None, "/bye", "/exit"):
         if line == "/reset":
             messages = list(opening)
@@ -39,7 +40,7 @@ def chat(
             answer = show_stream(llm, tokens, bounded(params, llm, len(tokens)), trace=False)
         except (PromptTooLong, RequestTooLarge) as error:
             messages.pop()
-            typer.echo(f"forerun: {error} Or /reset.", err=True)
+            say(f"forerun: {error} Or /reset.", err=True)
             continue
         messages.append({"role": "assistant", "content": answer})
 

@@ -30,7 +30,7 @@ def head(
 def write_report(
     path: Path | None, head: Mapping[str, Any], report: Mapping[str, Any], found: Sequence[Outcome]
 ) -> None:
-    from forerun.bench.record import write_whole
+    from forerun.files import write_whole
 
     if path is not None:
         verdicts = [{**asdict(outcome), "word": outcome.word} for outcome in found]

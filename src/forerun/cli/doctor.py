@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 from dataclasses import asdict, dataclass
@@ -12,6 +11,7 @@ import typer
 
 from forerun.cli import machine
 from forerun.cli.cache_dir import cache_dir
+from forerun.cli.output import say_json
 from forerun.cli.screen import screen
 from forerun.version import VERSION
 
@@ -42,7 +42,7 @@ def doctor(
         *(_extra_finding(*item) for item in machine.missing_by_extra().items()),
     ]
     if as_json:
-        typer.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
+        say_json([asdict(finding) for finding in findings], indent=2)
     else:
         _print(findings)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from forerun.cli.engine_options import EngineOptions, engine_options
+from forerun.cli.output import say, say_json
 from forerun.cli.sampling_options import sampling_options
 from forerun.cli.shared_options import takes
 from forerun.errors import InvalidOption
@@ -56,10 +56,10 @@ def generate(
     )
     params = bounded(params, llm, len(tokens))
     if as_json:
-        typer.echo(json.dumps(_as_dict(llm.generate(tokens, params)[0]), ensure_ascii=False))
+        say_json(_as_dict(llm.generate(tokens, params)[0]))
     elif params.n > 1:
         for output in llm.generate(tokens, params)[0].outputs:
-            typer.echo(f"[{output.index}] {output.text}")
+            say(f"[{output.index}] {output.text}")
     else:
         show_stream(llm, tokens, params, trace=trace)
 

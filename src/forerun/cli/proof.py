@@ -16,6 +16,7 @@ from forerun.cli.cache_dir import cache_dir
 from forerun.cli.circumstances import circumstances
 from forerun.cli.engine_options import DEFAULT_MODEL
 from forerun.cli.group import INTERRUPTED
+from forerun.cli.output import say
 from forerun.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -124,12 +125,12 @@ class Report:
                     written = time.monotonic()
             self.is_complete = True
         except KeyboardInterrupt:
-            typer.echo("interrupted: what was run is kept", err=True)
+            say("interrupted: what was run is kept", err=True)
         self.write()
 
     def write(self) -> None:
         from forerun.bench.proof_record import as_json
-        from forerun.bench.record import write_whole
+        from forerun.files import write_whole
 
         if self.path is not None:
             seconds = round(time.monotonic() - self.began, 1)
@@ -142,9 +143,9 @@ def conclude(report: Report) -> None:
     cells = report.cells
     different = [cell for cell in cells if cell.first_difference is not None]
     for cell in different:
-        typer.echo(f"DIFFERENT: {cell}")
+        say(f"DIFFERENT: {cell}")
     num_passes = sum(cell.target_passes for cell in cells)
-    typer.echo(
+    say(
         f"{len(cells)} runs, {sum(cell.num_tokens for cell in cells)} tokens in {num_passes} "
         f"passes, {sum(cell.accepted_tokens for cell in cells)} guesses held: "
         f"{len(different)} runs differ from plain decoding"

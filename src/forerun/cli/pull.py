@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from forerun.cli.cache_dir import cache_dir
+from forerun.cli.output import say
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -23,7 +24,7 @@ def pull(
     ] = "smollm2-135m",
 ) -> None:
     """Download a model, check it, and keep it."""
-    typer.echo(str(pull_with_progress(model, cache_dir(os.environ))))
+    say(str(pull_with_progress(model, cache_dir(os.environ))))
 
 
 def pull_with_progress(model: str, folder: Path) -> Path:
