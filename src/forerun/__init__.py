@@ -23,16 +23,6 @@ from forerun.errors import (
     UnknownModel,
     UnsupportedModel,
 )
-from forerun.types import (
-    Acceptance,
-    Draw,
-    Origin,
-    Proposal,
-    SamplingParams,
-    Span,
-    Tree,
-    Verdict,
-)
 from forerun.version import VERSION
 
 if TYPE_CHECKING:
@@ -44,6 +34,16 @@ if TYPE_CHECKING:
         RequestSpeculation,
         SpeculativeConfig,
         StreamEvent,
+    )
+    from forerun.types import (
+        Acceptance,
+        Draw,
+        Origin,
+        Proposal,
+        SamplingParams,
+        Span,
+        Tree,
+        Verdict,
     )
 
 __version__ = VERSION
@@ -57,14 +57,28 @@ _FROM_ENGINE = {
     "SpeculativeConfig",
     "StreamEvent",
 }
+_FROM_TYPES = {
+    "Acceptance",
+    "Draw",
+    "Origin",
+    "Proposal",
+    "SamplingParams",
+    "Span",
+    "Tree",
+    "Verdict",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """The engine is loaded when it is first asked for, so that `forerun --help` is quick."""
+    """Loaded when first asked for: help is quick, and whoever starts us can say what is missing."""
     if name in _FROM_ENGINE:
         from forerun import engine
 
         return getattr(engine, name)
+    if name in _FROM_TYPES:
+        from forerun import types
+
+        return getattr(types, name)
     raise AttributeError(f"module 'forerun' has no attribute {name!r}")
 
 

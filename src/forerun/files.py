@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -49,30 +47,25 @@ def write_whole(path: Path, data: str | bytes) -> None:
     written to, never replaced.
     """
     whole = data if isinstance(data, bytes) else f"{data}\n".encode(errors="replace")
-    with full_disk_by_name(path):
-        try:
-            if _is_special(path):
-                _write_into(path, whole)
-            else:
-                _replace(Path(os.path.realpath(path)), whole)
-        except (OSError, ValueError) as error:
-            if getattr(error, "errno", None) in NO_SPACE:
-                raise
-            reason = getattr(error, "strerror", None) or "no file can have such a name"
-            raise InvalidOption(f"cannot write {path}: {reason}; choose another place.") from None
-
-
-@contextmanager
-def full_disk_by_name(where: Path | str) -> Iterator[None]:
-    """An error that means "no space left" becomes `DiskFull`; others stay what they are."""
     try:
-        yield
+        if _is_special(path):
+            _write_into(path, whole)
+        else:
+            _replace(Path(os.path.realpath(path)), whole)
+    except ValueError:
+        raise InvalidOption(f"no file can be called {str(path)!r}; choose another place.") from None
     except OSError as error:
-        if error.errno not in NO_SPACE:
-            raise
-        raise DiskFull(
-            f"cannot write {where}: {error.strerror}; free some space, or choose another place."
+        if error.errno in NO_SPACE:
+            raise full_disk(path, error) from None
+        raise InvalidOption(
+            f"cannot write {path}: {error.strerror}; choose another place."
         ) from None
+
+
+def full_disk(where: Path, error: OSError) -> DiskFull:
+    return DiskFull(
+        f"cannot write {where}: {error.strerror}; free some space, or choose another place."
+    )
 
 
 def _check_regular(mode: int) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from contextlib import closing
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from forerun.cli.engine_options import EngineOptions, engine_options
+from forerun.cli.input import checked_text, read_stdin
 from forerun.cli.output import say, say_json
 from forerun.cli.sampling_options import sampling_options
 from forerun.cli.shared_options import takes
@@ -80,17 +82,18 @@ def show_stream(llm: LLM, tokens: list[int], params: SamplingParams, *, trace: b
 
     console = Console(soft_wrap=True, highlight=False, markup=False)
     output = None
-    for number, event in enumerate(llm.stream(tokens, params), start=1):
-        if trace:
-            console.print(
-                trace_line(llm.tokenizer, event.round, number, colour=console.is_terminal)
-            )
-        elif console.is_terminal:
-            console.print(coloured(event), end="")
-        else:  # for programs: exactly the text
-            sys.stdout.write(event.text)
-            sys.stdout.flush()
-        output = event.output
+    with closing(llm.stream(tokens, params)) as events:
+        for number, event in enumerate(events, start=1):
+            if trace:
+                console.print(
+                    trace_line(llm.tokenizer, event.round, number, colour=console.is_terminal)
+                )
+            elif console.is_terminal:
+                console.print(coloured(event), end="")
+            else:  # for programs: exactly the text
+                sys.stdout.write(event.text)
+                sys.stdout.flush()
+            output = event.output
     assert output is not None, "a stream ends with its output"
     if not trace:
         console.print()
@@ -117,10 +120,10 @@ def _prompt_text(argument: str | None, option: str | None) -> str:
     given = [text for text in (argument, option) if text is not None]
     if len(given) != 1:
         raise InvalidOption("give one prompt: as an argument, with --prompt, or - for stdin.")
-    text = sys.stdin.read() if given[0] == "-" else given[0]
+    text = read_stdin() if given[0] == "-" else given[0]
     if not text:
         raise InvalidOption("the prompt is empty; write something.")
-    return text
+    return checked_text(text, "the prompt")
 
 
 def _as_dict(result: RequestOutput) -> dict[str, Any]:

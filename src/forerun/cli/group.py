@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -13,17 +12,13 @@ from typer.core import TyperGroup
 
 from forerun.cli.misuse import sentence
 from forerun.cli.output import CannotPrint, say
-from forerun.errors import DiskFull, ForerunError
+from forerun.errors import NO_MEMORY, DiskFull, ForerunError, is_lack_of_memory
 from forerun.files import NO_SPACE
 
 MISUSE: Final = 2
 DISK_FULL: Final = 74  # EX_IOERR of sysexits.h
 INTERRUPTED: Final = 130
 READER_LEFT: Final = 141  # as if SIGPIPE had ended us
-
-_NO_MEMORY: Final = "there is too little memory for this; free some, or take a smaller model."
-# What the loader of shared libraries, and Python's threads, say when there is none.
-_SIGNS_OF_NO_MEMORY: Final = ("cannot allocate memory", "failed to map segment", "new thread")
 
 
 class OneSentenceGroup(TyperGroup):
@@ -72,15 +67,11 @@ def _explain_output(error: CannotPrint) -> int:
 
 
 def _explain(error: Exception) -> int:
-    """What the system refused, by its own words; anything else is a bug and stays one."""
-    number = getattr(error, "errno", None)
-    said = str(error).lower()
-    if isinstance(error, MemoryError) or number == errno.ENOMEM:
-        return complain(_NO_MEMORY, MISUSE)
-    if not isinstance(error, OSError) and any(sign in said for sign in _SIGNS_OF_NO_MEMORY):
-        return complain(_NO_MEMORY, MISUSE)
-    if not isinstance(error, OSError) or number is None:
+    """What the system refused, in its own words; anything else is a bug and stays one."""
+    if is_lack_of_memory(error):
+        return complain(NO_MEMORY, MISUSE)
+    if not isinstance(error, OSError) or error.strerror is None:
         raise
     where = "" if error.filename is None else f" {error.filename}"
-    code = DISK_FULL if number in NO_SPACE else MISUSE
+    code = DISK_FULL if error.errno in NO_SPACE else MISUSE
     return complain(f"cannot use{where}: {error.strerror}; check the path and its rights.", code)

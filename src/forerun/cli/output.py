@@ -12,6 +12,7 @@ import errno
 import io
 import json
 import os
+import re
 import select
 import sys
 from typing import TYPE_CHECKING, Any, Final, TextIO
@@ -49,6 +50,9 @@ def open_output() -> bool:
     while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(fd)
+    for name in ("COLUMNS", "LINES"):  # rich takes any digits for a size
+        if not re.fullmatch(r"[1-9][0-9]{0,3}", os.environ.get(name, "1")):
+            del os.environ[name]
     codecs.register_error(_REPLACE, _replaced)
     is_open = sys.stdout is not None
     sys.stderr = _door(sys.stderr, "standard error")

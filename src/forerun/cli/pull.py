@@ -35,7 +35,9 @@ def pull_with_progress(model: str, folder: Path) -> Path:
     from forerun.models.pull import pull as pull_model
 
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), DownloadColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    console = Console(stderr=True)
+    is_seen = console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=not is_seen) as progress:
         return pull_model(model, folder, _Bar(progress).report)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
 
@@ -108,8 +109,9 @@ class LLM:
         params = params_for(len(batch), sampling_params)
         options = RequestOptions.each(len(batch), priority, cache_salt, speculation)
         groups = [self.intake.requests(*row) for row in zip(batch, params, options, strict=True)]
-        for _ in self._run([request for group in groups for request in group]):
-            pass
+        with closing(self._run([request for group in groups for request in group])) as rounds:
+            for _ in rounds:
+                pass
         return self._answers(batch, groups)
 
     def chat(
@@ -144,8 +146,8 @@ class LLM:
         priority: int = 0,
         cache_salt: str | None = None,
         speculation: SpeculationLike = None,
-    ) -> Iterator[StreamEvent]:
-        """One answer as it grows, an event per round."""
+    ) -> Generator[StreamEvent, None, None]:
+        """One answer as it grows, an event per round; `close()` ends it early."""
         (params,) = params_for(1, sampling_params)
         if params.n != 1:
             raise InvalidOption(f"n={params.n} is not allowed in a stream; ask for one answer.")
@@ -187,15 +189,16 @@ class LLM:
         failed.outputs = outputs
         raise failed from (first.__cause__ or first)
 
-    def _tell(self, requests: Sequence[Request]) -> Iterator[StreamEvent]:
+    def _tell(self, requests: Sequence[Request]) -> Generator[StreamEvent, None, None]:
         narration = Narration()
-        for done in self._run(requests):
-            yield narration.event(done)
+        with closing(self._run(requests)) as rounds:  # not every Python closes what a frame holds
+            for done in rounds:
+                yield narration.event(done)
         for request in requests:
             if request.error is not None:
                 raise request.error
 
-    def _run(self, requests: Sequence[Request]) -> Iterator[Round]:
+    def _run(self, requests: Sequence[Request]) -> Generator[Round, None, None]:
         """Run requests until all have finished or failed; a round of each as it comes.
 
         Several of these may be under way (interleaved streams, threads): whoever is asked runs a

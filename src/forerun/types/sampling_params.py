@@ -124,6 +124,8 @@ class SamplingParams:
             )
         if not all(isinstance(text, str) and text for text in self.stop):
             raise InvalidOption("stop must be a non-empty string or a list of them.")
+        if not all(map(is_unicode, self.stop)):
+            raise InvalidOption("stop holds a lone surrogate, which no text has; give valid text.")
         if self.logprobs is not None:
             good = _whole(self.logprobs) and self.logprobs >= 0
             _require(good, self, "logprobs", "a whole number ≥ 0, or None")
@@ -158,6 +160,15 @@ class SamplingParams:
     def before_argmax(self) -> SamplingParams:
         """The same bias, masks and penalties, with all that narrows the distribution left out."""
         return self.with_(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
+
+
+def is_unicode(text: str) -> bool:
+    """Half of a surrogate pair is no character."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _finite(value: Any) -> bool:

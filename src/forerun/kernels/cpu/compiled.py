@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import inspect
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -87,7 +88,7 @@ def cache_folder(cache_dir: Path, machine: Machine) -> Path:
 
 def is_kept(name: str, folder: Path | None) -> bool:
     """Whether a function of this name need not be compiled again."""
-    return folder is not None and _path(name, folder).exists()
+    return folder is not None and os.path.exists(_path(name, folder))  # False if unreadable
 
 
 def _path(name: str, folder: Path) -> Path:
