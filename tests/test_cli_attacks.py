@@ -29,8 +29,9 @@ SECONDS = 60  # far more than any of them takes; a file that blocks would take f
 # $model: a tiny one, with options that start soon; $checks: one that writes nothing but ✓.
 PRELUDE = """
 forerun() { exec "$PYTHON" -m forerun "$@"; }
-model="-m model --kernels reference --max-tokens 9 --ignore-eos"
-checks="-m checks --kernels reference --max-tokens 9 --ignore-eos --keep-special --allowed-token-id 30"
+options="--kernels reference --max-tokens 9 --ignore-eos"
+model="-m model $options"
+checks="-m checks $options --keep-special --allowed-token-id 30"
 """
 
 
@@ -58,10 +59,8 @@ def refused(line: str, said: str) -> Attack:
 UNPRINTABLE = [
     replaced("ascii", "--help", "generate"),
     replaced("ascii", "plan --alpha 0.8 --cost 0.1", "2.47x |      1.92x |        0.25x | < best"),
-    replaced("cp437", "plan --alpha 0.8 --cost 0.1 --verify-cost 1.04,1.10", "2 is best"),
     replaced("cp1252", "doctor", "cache folder"),
     replaced("latin-1", "bench --show record.json", "× plain [95 %]"),
-    replaced("ascii", "bench --show record.json", "x plain [95 %]"),
     replaced("ascii", "generate abcabc $model --trace 2>&1", " >'"),
     replaced("cp437", "generate abc $checks", "+++"),
     replaced("ascii", "generate abc $checks --json", r'"text": "\u2713\u2713'),
@@ -73,8 +72,6 @@ UNPRINTABLE = [
 
 NOT_WRITTEN = [
     Attack("forerun doctor > /dev/full", DISK_FULL, "No space left on device"),
-    Attack("forerun --version > /dev/full", DISK_FULL, "No space left on device"),
-    Attack("forerun generate abc $model > /dev/full", DISK_FULL, "No space left on device"),
     Attack("forerun generate abc $model 2> /dev/full", DISK_FULL),
     Attack("forerun plan --plot full.svg", DISK_FULL, "cannot write full.svg: No space left"),
     Attack("forerun bench --show record.json --html /dev/full", DISK_FULL, "/dev/full: No space"),
@@ -82,7 +79,6 @@ NOT_WRITTEN = [
     Attack("forerun doctor >&$LEFT", READER_LEFT),
     Attack("forerun --help >&$LEFT", READER_LEFT),
     Attack("forerun generate abc $model --trace >&$LEFT", READER_LEFT),
-    Attack("forerun generate abc $model --json >&$LEFT", READER_LEFT),
     Attack("set -o pipefail; yes abc | forerun chat $model 2> /dev/null | head -1", READER_LEFT),
     Attack("forerun models 2>&$LEFT", OK, out="smollm2-135m"),
     Attack("forerun plan 2>&$LEFT", MISUSE),
@@ -91,7 +87,6 @@ NOT_WRITTEN = [
     Attack("forerun generate abc $model 2>&- <&-", OK),
     Attack("forerun plan >&- 2>&- <&-", MISUSE),
     refused("bench --show record.json --html fifo", "cannot write fifo"),
-    refused("bench --show record.json --html .", "cannot write .: Is a directory"),
     refused("bench --show record.json --html $LONG", "File name too long"),
     Attack("forerun bench --show record.json --html /dev/stdout", OK, out="<html"),
 ]
@@ -103,17 +98,13 @@ UNREADABLE = [
     refused(r"chat $model <<< $'a\xff' > /dev/null", "standard input is not text in utf-8"),
     refused("generate - $model < /dev/zero", "longer than 16 MiB"),
     refused("chat $model < /dev/zero > /dev/null", "longer than 16 MiB"),
-    refused("generate abc --chat-template /dev/zero", "a pipe or a device"),
     refused("generate abc --chat-template fifo", "a pipe or a device"),
     refused("generate abc --chat-template big.json", "larger than 16 MiB"),
     refused("gate fifo record.json", "a pipe or a device"),
-    refused("gate record.json .", "Is a directory"),
     refused("gate record.json big.json", "larger than 256 MiB"),
     refused("bench --show /dev/zero", "a pipe or a device"),
-    refused("plan --budget /dev/zero smollm2-135m", "a pipe or a device"),
     refused("plan --budget fifo smollm2-135m", "a pipe or a device"),
     refused("plan --budget $LONG smollm2-135m", "File name too long"),
-    refused("generate abc -m fifo", "fifo does not exist"),
     refused("generate abc -m /dev/zero", "/dev/zero does not exist"),
     refused("generate abc -m pipes", "pipes has no config.json"),
     refused("generate abc -m $LONG", "neither a path nor a pulled model"),
@@ -122,7 +113,6 @@ UNREADABLE = [
 HOMELESS = [
     Attack("FORERUN_CACHE='~nobody-at-all/x' forerun doctor", OK, out="set FORERUN_CACHE"),
     Attack("FORERUN_CACHE='~nobody-at-all/x' forerun models", MISUSE, "home folder"),
-    Attack("FORERUN_CACHE=/dev/null/x forerun doctor", OK, out="may not be written"),
     Attack("FORERUN_CACHE=/$LONG forerun doctor", OK, out="File name too long"),
     Attack("FORERUN_CACHE=/$LONG forerun models", MISUSE, "File name too long"),
     Attack("FORERUN_CACHE=/$LONG forerun pull", MISUSE, "File name too long"),

@@ -14,7 +14,7 @@ from forerun.cli.alpha import alpha
 from forerun.cli.bench import bench
 from forerun.cli.gate import gate
 from forerun.cli.group import OneSentenceGroup
-from forerun.kernels.cpu.lanes import Machine
+from forerun.kernels.cpu.codegen.machine import Machine
 
 app = typer.Typer(cls=OneSentenceGroup)
 for command in (bench, alpha, gate):

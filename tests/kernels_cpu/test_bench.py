@@ -11,7 +11,7 @@ from rich.console import Console
 from forerun.bench import kernels as bench
 from forerun.bench.kernel_views import kernel_sheet, save_kernel_plot
 from forerun.errors import InvalidOption
-from tests.kernels_cpu.test_formats import kernels
+from tests.kernels_cpu.products.test_formats import kernels
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from forerun.cli.bench_options import at_least, load_with_room, split
+from forerun.cli.bench_options import MOST_SEED, at_least, load_with_room, split
 from forerun.cli.cache_dir import cache_dir
 from forerun.cli.engine_options import EngineOptions, engine_options
 from forerun.cli.output import say_json
@@ -59,7 +59,7 @@ def alpha(
     """Measure α = E[Σ min(p, q)], and its coupled form, over text of the target's own."""
     from forerun.bench.rounding import rounding_words
 
-    at_least("--seed", seed, 0)
+    at_least("--seed", seed, 0, MOST_SEED)
     at_least("--num-tokens", num_tokens, 1)
     at_least("--max-tokens", max_tokens, 1)
     factors = _factors(lenience)

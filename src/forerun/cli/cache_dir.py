@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from forerun.models.store import default_cache_dir, home_known
+from forerun.models.download.store import default_cache_dir, home_known
 
 
 def cache_dir(environ: Mapping[str, str]) -> Path:

@@ -7,7 +7,7 @@ from typing import Final, TextIO
 
 from forerun.errors import InvalidOption
 from forerun.files import MAX_TEXT_BYTES, MIB
-from forerun.types.sampling_params import is_unicode
+from forerun.option_checks import is_unicode
 
 _TOO_LONG: Final = f"standard input is longer than {MAX_TEXT_BYTES // MIB} MiB; shorten it."
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from forerun.cli.bench_options import at_least
+from forerun.cli.bench_options import MOST_SEED, at_least
 from forerun.cli.cache_dir import cache_dir
 from forerun.cli.circumstances import circumstances
 from forerun.cli.engine_options import DEFAULT_MODEL
@@ -54,7 +54,7 @@ def proof(
     at_least("--max-depth", max_depth, 1)
     at_least("--min-cells", min_cells, 0)
     at_least("--draft-layers", draft_layers, 1)
-    at_least("--seed", seed, 0)
+    at_least("--seed", seed, 0, MOST_SEED)
     prompts = named_prompts(num_prompts)
     llm, path = _load(model, prompts, num_tokens)
     methods = proof_methods(str(path), draft_layers)
@@ -80,9 +80,9 @@ def _load(model: str, prompts: Sequence[NamedPrompt], num_tokens: int) -> tuple[
     from forerun.bench.proof import BATCH
     from forerun.cli.pull import pull_with_progress
     from forerun.engine import LLM
+    from forerun.models.download.sources import SOURCES
+    from forerun.models.download.store import find_model
     from forerun.models.opening import load_tokenizer, open_checkpoint
-    from forerun.models.sources import SOURCES
-    from forerun.models.store import find_model
 
     folder = cache_dir(os.environ)
     path = pull_with_progress(model, folder) if model in SOURCES else find_model(model, folder)

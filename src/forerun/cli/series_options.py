@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from forerun.cli.bench_options import ALL, at_least, split
+from forerun.cli.bench_options import ALL, at_least, split, whole_numbers
 from forerun.errors import InvalidOption, unknown_name
 
 PARTS: Final = ("together", "load", "offline", "sharing")
@@ -31,10 +31,7 @@ class SeriesOptions:
 
     @property
     def in_flight_list(self) -> list[int]:
-        for text in split(self.in_flight):
-            if not text.isdecimal() or int(text) < 1:
-                raise InvalidOption(f"--in-flight holds {text!r}; give whole numbers from 1 on.")
-        return [int(text) for text in split(self.in_flight)]
+        return whole_numbers("--in-flight", self.in_flight)
 
 
 def _option(*names: str, text: str) -> Any:
