@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from forerun.bench.proof import SAMPLING
 from forerun.bench.startup import Start
 from forerun.cli.bench import bench
+from forerun.cli.circumstances import own_commit
 from forerun.cli.group import OneSentenceGroup
 from forerun.cli.proof import proof
 from tests.tiny_model import write_tiny_model
@@ -39,7 +40,7 @@ def test_parity(path: Path, tmp_path: Path) -> None:
     found = json.loads(record.read_text())
     assert (found["is_complete"], found["num_same"], found["num_tokens"]) == (True, 3, 18)
     assert (found["settings"]["kernels"], found["settings"]["against"]) == ("cpu", "reference")
-    assert found["commit"]
+    assert found["commit"] == own_commit()  # None outside git
     assert found["machine"]["num_cores"] >= 1
 
 

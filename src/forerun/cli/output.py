@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 _REPLACE: Final = "forerun.replace"
 # One for one, so that tables stay tables; all of them ASCII, which every encoding has.
 _NEAREST: Final = str.maketrans(
-    "✓✗→←◀⏎…·–—×÷≥≤√∞αβγδτλΣ²³’‘“”⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏",
-    "+x><<|..--x/><v8abgdtlS23''\"\"-\\|/-\\|/-\\",
+    "✓✗→←◀▶▲▪−⏎…·–—×÷≥≤√∞αβγδτλΣ²³’‘“”⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏",
+    "+x><<>^*-|..--x/><v8abgdtlS23''\"\"-\\|/-\\|/-\\",
 )
 
 
