@@ -1,16 +1,20 @@
 """Output that cannot be printed, input that cannot be read, numbers without end: the real command.
 
-Each case is a line of bash. What must hold: it ends in time, with the code that docs/cli.md gives,
-and says one sentence or nothing; never a traceback.
+Each case is a line of bash; those without redirections share one start of Python, and fork. What
+must hold: it ends in time, with the code that docs/cli.md gives, and says one sentence or nothing;
+never a traceback.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from string import Template
 
 import pytest
 
@@ -27,11 +31,30 @@ OK, MISUSE, DISK_FULL, READER_LEFT = 0, 2, 74, 141
 SECONDS = 60  # far more than any of them takes; a file that blocks would take for ever
 
 # $model: a tiny one, with options that start soon; $checks: one that writes nothing but ✓.
-PRELUDE = """
-forerun() { exec "$PYTHON" -m forerun "$@"; }
-options="--kernels reference --max-tokens 9 --ignore-eos"
-model="-m model $options"
-checks="-m checks $options --keep-special --allowed-token-id 30"
+OPTIONS = "--kernels reference --max-tokens 9 --ignore-eos"
+MODELS = {
+    "$model": f"-m model {OPTIONS}",
+    "$checks": f"-m checks {OPTIONS} --keep-special --allowed-token-id 30",
+}
+VALUES = {"LONG": "x" * 5000, "DIGITS": "9" * 2000, "BYTE": "\udcff"}  # of BYTE, bash makes 0xff
+PRELUDE = 'forerun() { exec "$PYTHON" -m forerun "$@"; }\n'
+HOST = """
+import json, os, signal, sys
+import forerun.bench.record, forerun.cli, forerun.engine
+from forerun.__main__ import main
+
+with open(sys.argv[1]) as file:
+    lines = json.load(file)
+codes = []
+for idx, argv in enumerate(lines):
+    if not (child := os.fork()):
+        for fd in (1, 2):
+            os.dup2(os.open(f"{idx}.{fd}", os.O_CREAT | os.O_WRONLY), fd)
+        signal.alarm(60)
+        sys.argv = argv
+        main()
+    codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+print(json.dumps(codes))
 """
 
 
@@ -43,8 +66,21 @@ class Attack:
     out: str = ""  # part of what is on stdout
     encoding: str = "utf-8"
 
+    @property
+    def argv(self) -> list[str] | None:
+        """Its words; None where it takes a shell to understand it."""
+        if not self.line.startswith("forerun ") or set(self.line) & set("<>&|;"):
+            return None
+        return [Template(word).substitute(VALUES) for word in shlex.split(filled_in(self.line))]
+
     def __str__(self) -> str:
         return " ".join(self.line.split())[:70]
+
+
+def filled_in(line: str) -> str:
+    for name, words in MODELS.items():
+        line = line.replace(name, words)
+    return line
 
 
 def replaced(encoding: str, line: str, out: str) -> Attack:
@@ -94,8 +130,8 @@ NOT_WRITTEN = [
 UNREADABLE = [
     refused("generate - $model <&-", "standard input is closed"),
     refused("chat $model <&-", "standard input is closed"),
-    refused(r"generate - $model <<< $'a\xff'", "standard input is not text in utf-8"),
-    refused(r"chat $model <<< $'a\xff' > /dev/null", "standard input is not text in utf-8"),
+    refused("generate - $model <<< a$BYTE", "standard input is not text in utf-8"),
+    refused("chat $model <<< a$BYTE > /dev/null", "standard input is not text in utf-8"),
     refused("generate - $model < /dev/zero", "longer than 16 MiB"),
     refused("chat $model < /dev/zero > /dev/null", "longer than 16 MiB"),
     refused("generate abc --chat-template fifo", "a pipe or a device"),
@@ -134,11 +170,13 @@ LIMITS = [
 ]
 
 TEXTS = [
-    refused(r"generate abc $model --stop $'\xff'", "stop holds a lone surrogate"),
-    refused(r"generate $'a\xff' $model", "the prompt holds a lone surrogate"),
-    refused(r"chat $model --system $'a\xff'", "--system holds a lone surrogate"),
-    refused(r"generate abc -m $'\xff'", "neither a path nor a pulled model"),
+    refused("generate abc $model --stop $BYTE", "stop holds a lone surrogate"),
+    refused("generate a$BYTE $model", "the prompt holds a lone surrogate"),
+    refused("chat $model --system a$BYTE", "--system holds a lone surrogate"),
+    refused("generate abc -m $BYTE", "neither a path nor a pulled model"),
 ]
+
+ATTACKS = [*UNPRINTABLE, *NOT_WRITTEN, *UNREADABLE, *HOMELESS, *LIMITS, *TEXTS]
 
 
 @pytest.fixture(scope="module")
@@ -158,25 +196,40 @@ def folder(tmp_path_factory: pytest.TempPathFactory, plain: LLM) -> Path:
     return found
 
 
-@pytest.mark.parametrize(
-    "attack",
-    [*UNPRINTABLE, *NOT_WRITTEN, *UNREADABLE, *HOMELESS, *LIMITS, *TEXTS],
-    ids=str,
-)
-def test_one_sentence_and_never_a_traceback(folder: Path, attack: Attack) -> None:
-    left_reader, left = os.pipe()
-    os.close(left_reader)
-    unset = ("PYTHONIOENCODING", "PYTHONUTF8", "COLUMNS", "LINES", "XDG_CACHE_HOME")
-    environ = {name: value for name, value in os.environ.items() if name not in unset}
-    environ |= {
-        "PYTHON": sys.executable,
-        "LEFT": str(left),
-        "LONG": "x" * 5000,
-        "DIGITS": "9" * 2000,
+@dataclass(frozen=True)
+class Ending:
+    code: int
+    out: bytes
+    err: bytes
+
+
+@pytest.fixture(scope="module")
+def forked(folder: Path) -> dict[Attack, Ending]:
+    """How all of those ended that need no shell."""
+    attacks = [attack for attack in ATTACKS if attack.argv is not None]
+    (folder / "lines.json").write_text(json.dumps([attack.argv for attack in attacks]))
+    host = subprocess.run(
+        [sys.executable, "-c", HOST, "lines.json"],
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    return {
+        attack: Ending(code, *((folder / f"{idx}.{fd}").read_bytes() for fd in (1, 2)))
+        for idx, (attack, code) in enumerate(zip(attacks, json.loads(host.stdout), strict=True))
     }
+
+
+def in_bash(folder: Path, line: str) -> Ending:
+    unread, left = os.pipe()
+    os.close(unread)
+    unset = ("PYTHONIOENCODING", "PYTHONUTF8", "XDG_CACHE_HOME")
+    environ = {name: value for name, value in os.environ.items() if name not in unset}
+    environ |= {**VALUES, "PYTHON": sys.executable, "LEFT": str(left)}
     try:
         done = subprocess.run(
-            ["bash", "-c", PRELUDE + attack.line],
+            ["bash", "-c", PRELUDE + filled_in(line)],
             cwd=folder,
             env=environ,
             pass_fds=[left],
@@ -186,9 +239,17 @@ def test_one_sentence_and_never_a_traceback(folder: Path, attack: Attack) -> Non
         )
     finally:
         os.close(left)
-    errors = done.stderr.decode("utf-8", "replace")
+    return Ending(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=str)
+def test_one_sentence_and_never_a_traceback(
+    folder: Path, forked: dict[Attack, Ending], attack: Attack
+) -> None:
+    ending = forked.get(attack) or in_bash(folder, attack.line)
+    errors = ending.err.decode("utf-8", "replace")
     assert "Traceback" not in errors
-    assert done.returncode == attack.code, errors
+    assert ending.code == attack.code, errors
     if attack.said:
         *before, sentence = errors.splitlines()
         assert sentence.startswith("forerun: ")
@@ -196,4 +257,4 @@ def test_one_sentence_and_never_a_traceback(folder: Path, attack: Attack) -> Non
         assert before in ([], ["model: /reset starts over, /bye leaves"])
     elif attack.code != OK:
         assert errors == ""
-    assert attack.out in done.stdout.decode(attack.encoding)
+    assert attack.out in ending.out.decode(attack.encoding)
