@@ -18,7 +18,7 @@ from string import Template
 
 import pytest
 
-from forerun.bench.record import write_record
+from forerun.bench.records.record import write_json
 from forerun.engine import LLM
 from tests.bench.fakes import made_record
 from tests.tiny_model import EOS, write_tiny_model
@@ -40,8 +40,8 @@ VALUES = {"LONG": "x" * 5000, "DIGITS": "9" * 2000, "BYTE": "\udcff"}  # of BYTE
 PRELUDE = 'forerun() { exec "$PYTHON" -m forerun "$@"; }\n'
 HOST = """
 import json, os, signal, sys
-import forerun.bench.record, forerun.cli, forerun.engine
-from forerun.__main__ import main
+import forerun.bench.records.record, forerun.cli, forerun.engine
+from forerun.command import main
 
 with open(sys.argv[1]) as file:
     lines = json.load(file)
@@ -96,7 +96,7 @@ UNPRINTABLE = [
     replaced("ascii", "--help", "generate"),
     replaced("ascii", "plan --alpha 0.8 --cost 0.1", "2.47x |      1.92x |        0.25x | < best"),
     replaced("cp1252", "doctor", "cache folder"),
-    replaced("latin-1", "bench --show record.json", "× plain [95 %]"),
+    replaced("latin-1", "bench show record.json", "× plain [95 %]"),
     replaced("ascii", "generate abcabc $model --trace 2>&1", " >'"),
     replaced("cp437", "generate abc $checks", "+++"),
     replaced("ascii", "generate abc $checks --json", r'"text": "\u2713\u2713'),
@@ -110,8 +110,8 @@ NOT_WRITTEN = [
     Attack("forerun doctor > /dev/full", DISK_FULL, "No space left on device"),
     Attack("forerun generate abc $model 2> /dev/full", DISK_FULL),
     Attack("forerun plan --plot full.svg", DISK_FULL, "cannot write full.svg: No space left"),
-    Attack("forerun bench --show record.json --html /dev/full", DISK_FULL, "/dev/full: No space"),
-    Attack("ulimit -f 1; forerun bench --show record.json --html big.html", DISK_FULL, "too large"),
+    Attack("forerun bench show record.json --html /dev/full", DISK_FULL, "/dev/full: No space"),
+    Attack("ulimit -f 1; forerun bench show record.json --html big.html", DISK_FULL, "too large"),
     Attack("forerun doctor >&$LEFT", READER_LEFT),
     Attack("forerun --help >&$LEFT", READER_LEFT),
     Attack("forerun generate abc $model --trace >&$LEFT", READER_LEFT),
@@ -122,9 +122,9 @@ NOT_WRITTEN = [
     Attack("forerun doctor 1< /dev/null", MISUSE, "cannot write to standard output: Bad file"),
     Attack("forerun generate abc $model 2>&- <&-", OK),
     Attack("forerun plan >&- 2>&- <&-", MISUSE),
-    refused("bench --show record.json --html fifo", "cannot write fifo"),
-    refused("bench --show record.json --html $LONG", "File name too long"),
-    Attack("forerun bench --show record.json --html /dev/stdout", OK, out="<html"),
+    refused("bench show record.json --html fifo", "cannot write fifo"),
+    refused("bench show record.json --html $LONG", "File name too long"),
+    Attack("forerun bench show record.json --html /dev/stdout", OK, out="<html"),
 ]
 
 UNREADABLE = [
@@ -138,7 +138,7 @@ UNREADABLE = [
     refused("generate abc --chat-template big.json", "larger than 16 MiB"),
     refused("gate fifo record.json", "a pipe or a device"),
     refused("gate record.json big.json", "larger than 256 MiB"),
-    refused("bench --show /dev/zero", "a pipe or a device"),
+    refused("bench show /dev/zero", "a pipe or a device"),
     refused("plan --budget fifo smollm2-135m", "a pipe or a device"),
     refused("plan --budget $LONG smollm2-135m", "File name too long"),
     refused("generate abc -m /dev/zero", "/dev/zero does not exist"),
@@ -189,7 +189,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, plain: LLM) -> Path:
     (found / "pipes").mkdir()
     os.mkfifo(found / "pipes" / "config.json")
     os.mkfifo(found / "fifo")
-    write_record(made_record(plain), found / "record.json")
+    write_json(found / "record.json", made_record(plain).as_dict())
     (found / "full.svg").symlink_to("/dev/full")
     with (found / "big.json").open("wb") as big:
         big.truncate(2**28 + 1)

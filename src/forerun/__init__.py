@@ -70,15 +70,16 @@ _FROM_TYPES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Loaded when first asked for: help is quick, and whoever starts us can say what is missing."""
-    if name in _FROM_ENGINE:
-        from forerun import engine
-
-        return getattr(engine, name)
+    """What needs numpy, or the engine, is loaded when it is first asked for: `forerun --help` is
+    quick, and the command can take care of signals before it imports anything heavy."""
     if name in _FROM_TYPES:
         from forerun import types
 
         return getattr(types, name)
+    if name in _FROM_ENGINE:
+        from forerun import engine
+
+        return getattr(engine, name)
     raise AttributeError(f"module 'forerun' has no attribute {name!r}")
 
 

@@ -14,6 +14,7 @@ from forerun.cli.output import say, say_json
 from forerun.cli.sampling_options import sampling_options
 from forerun.cli.shared_options import takes
 from forerun.errors import InvalidOption
+from forerun.interrupts import Uninterrupted
 from forerun.types import SamplingParams
 
 if TYPE_CHECKING:
@@ -58,7 +59,9 @@ def generate(
     )
     params = bounded(params, llm, len(tokens))
     if as_json:
-        say_json(_as_dict(llm.generate(tokens, params)[0]))
+        result = _as_dict(llm.generate(tokens, params)[0])
+        with Uninterrupted():  # the whole line, or nothing of it
+            say_json(result)
     elif params.n > 1:
         for output in llm.generate(tokens, params)[0].outputs:
             say(f"[{output.index}] {output.text}")
