@@ -17,7 +17,7 @@ help:
 	@echo "  make docs    the documentation as a site, in build/docs"
 	@echo "  make proof   the promise of bits, 2,000 runs on SmolLM2 (about 50 minutes)"
 	@echo "  make aims    what the project wants of its speed, held against the records"
-	@echo "  make soak    crowds of requests, each equal to itself alone (about half an hour)"
+	@echo "  make soak    crowds of requests equal to themselves alone, 2,000 interrupts (about half an hour)"
 	@echo "  make oracle  compare with the transformers library (installs torch)"
 
 $(BIN)/python:

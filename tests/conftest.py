@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
@@ -29,6 +31,14 @@ def smollm2_path() -> Path:
     CACHE_DIR.mkdir(exist_ok=True)
     with FileLock(CACHE_DIR / "pull.lock"):  # one of the processes that share the tests
         return pull("smollm2-135m")
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """^C raises, as it does in a terminal; in the background, a shell has it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="session")

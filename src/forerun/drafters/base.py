@@ -111,7 +111,6 @@ class CachedDrafter(Drafter, Protocol):
         """What a token takes in its cache."""
         ...
 
-    @property
     def num_pages_in_use(self) -> int:
         """Of its cache; 0 once all requests have ended."""
         ...
