@@ -12,6 +12,7 @@ import typer
 
 from forerun.cli.cache_dir import cache_dir
 from forerun.errors import InvalidOption
+from forerun.files import MAX_TEXT_BYTES, read_text
 
 if TYPE_CHECKING:
     from forerun.engine import LLM, SpeculativeConfig
@@ -157,7 +158,7 @@ def _speculation(
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return read_text(path, MAX_TEXT_BYTES)
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not text"
         raise InvalidOption(

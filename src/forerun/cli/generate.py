@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import sys
+from contextlib import closing
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from forerun.cli.engine_options import EngineOptions, engine_options
+from forerun.cli.input import checked_text, read_stdin
+from forerun.cli.output import say, say_json
 from forerun.cli.sampling_options import sampling_options
 from forerun.cli.shared_options import takes
 from forerun.errors import InvalidOption
@@ -57,12 +59,12 @@ def generate(
     )
     params = bounded(params, llm, len(tokens))
     if as_json:
-        line = json.dumps(_as_dict(llm.generate(tokens, params)[0]), ensure_ascii=False)
+        result = _as_dict(llm.generate(tokens, params)[0])
         with Uninterrupted():  # the whole line, or nothing of it
-            typer.echo(line)
+            say_json(result)
     elif params.n > 1:
         for output in llm.generate(tokens, params)[0].outputs:
-            typer.echo(f"[{output.index}] {output.text}")
+            say(f"[{output.index}] {output.text}")
     else:
         show_stream(llm, tokens, params, trace=trace)
 
@@ -83,17 +85,18 @@ def show_stream(llm: LLM, tokens: list[int], params: SamplingParams, *, trace: b
 
     console = Console(soft_wrap=True, highlight=False, markup=False)
     output = None
-    for number, event in enumerate(llm.stream(tokens, params), start=1):
-        if trace:
-            console.print(
-                trace_line(llm.tokenizer, event.round, number, colour=console.is_terminal)
-            )
-        elif console.is_terminal:
-            console.print(coloured(event), end="")
-        else:  # for programs: exactly the text
-            sys.stdout.write(event.text)
-            sys.stdout.flush()
-        output = event.output
+    with closing(llm.stream(tokens, params)) as events:
+        for number, event in enumerate(events, start=1):
+            if trace:
+                console.print(
+                    trace_line(llm.tokenizer, event.round, number, colour=console.is_terminal)
+                )
+            elif console.is_terminal:
+                console.print(coloured(event), end="")
+            else:  # for programs: exactly the text
+                sys.stdout.write(event.text)
+                sys.stdout.flush()
+            output = event.output
     assert output is not None, "a stream ends with its output"
     if not trace:
         console.print()
@@ -120,10 +123,10 @@ def _prompt_text(argument: str | None, option: str | None) -> str:
     given = [text for text in (argument, option) if text is not None]
     if len(given) != 1:
         raise InvalidOption("give one prompt: as an argument, with --prompt, or - for stdin.")
-    text = sys.stdin.read() if given[0] == "-" else given[0]
+    text = read_stdin() if given[0] == "-" else given[0]
     if not text:
         raise InvalidOption("the prompt is empty; write something.")
-    return text
+    return checked_text(text, "the prompt")
 
 
 def _as_dict(result: RequestOutput) -> dict[str, Any]:

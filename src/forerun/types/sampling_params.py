@@ -9,7 +9,14 @@ from functools import cached_property
 from typing import Any, Final
 
 from forerun.errors import InvalidOption, unknown_name
-from forerun.option_checks import is_finite, is_whole, require, require_real, require_whole
+from forerun.option_checks import (
+    is_finite,
+    is_unicode,
+    is_whole,
+    require,
+    require_real,
+    require_whole,
+)
 
 _REALS: Final = (
     *("temperature", "top_p", "min_p", "lenience"),
@@ -120,6 +127,8 @@ class SamplingParams:
             )
         if not all(isinstance(text, str) and text for text in self.stop):
             raise InvalidOption("stop must be a non-empty string or a list of them.")
+        if not all(map(is_unicode, self.stop)):
+            raise InvalidOption("stop holds a lone surrogate, which no text has; give valid text.")
         require_whole("logprobs", self.logprobs, least=0, or_none=True)
         if self.seed is not None:
             good = is_whole(self.seed) and -(2**63) <= self.seed < 2**64
