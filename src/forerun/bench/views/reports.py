@@ -8,6 +8,7 @@ from statistics import median
 from typing import Final
 
 from forerun.bench.records.report import Report
+from forerun.bench.records.summary import peer_label
 from forerun.bench.views.sheet import Sheet
 from forerun.bench.views.titles import title
 from forerun.planning.canvas import canvas
@@ -105,7 +106,8 @@ def _load(report: Report) -> Iterator[list[str]]:
 def _offline(report: Report) -> Iterator[list[str]]:
     if found := report.get("offline"):
         for name, ratio in found["ratio"].items():
-            yield ["offline", f"our tokens per second ÷ {name}'s", *_median(ratio)]
+            peer = peer_label(name, found["servers"][name])
+            yield ["offline", f"tokens/s ÷ {peer}'s", *_median(ratio)]
 
 
 def _sharing(report: Report) -> Iterator[list[str]]:
