@@ -18,6 +18,10 @@ _KERNELS: Final = (
     "×n: the time of n rows in units of one"
 )
 _PASSES: Final = "one target pass, empty context; ratio: in plain passes, taken within a round"
+_PROFILE: Final = (
+    "of read: of the {:.1f} GB/s at which memory is read; product, attention, norm (with SiLU) and "
+    "rows: all such steps of a pass in a row; Python: what pass and draw leave of a token"
+)
 _STARTUP: Final = "beyond weights: the peak less the size of the weight file, which is mapped"
 _PARITY: Final = (
     "the first place of each text at which the reference kernels would have chosen another token; "
@@ -66,6 +70,19 @@ def _passes(report: Report) -> Sheet:
         for size, row in report["passes"].items()
     ]
     return Sheet(_title(report), [], [["tokens", "ms", "ratio"]], rows, legend=[_PASSES])
+
+
+def _profile(report: Report) -> Sheet:
+    token, speed = report["token_s"], report["read_bytes_per_second"]
+    rows = []
+    for name, part in report["parts"].items():
+        seconds, num_bytes = part["seconds"], part["bytes"]
+        reads = f"{num_bytes / seconds / speed:.0%}" if num_bytes else "–"
+        gigabytes = f"{num_bytes / seconds / 1e9:.1f}" if num_bytes else "–"
+        rows.append([name, f"{seconds * 1e3:.2f}", f"{seconds / token:.1%}", gigabytes, reads])
+    where = f"{_title(report)} · a token takes {token * 1e3:.1f} ms after {report['num_context']}"
+    legend = _PROFILE.format(speed / 1e9)
+    return Sheet(where, ["part"], [["ms", "of token", "GB/s", "of read"]], rows, legend=[legend])
 
 
 def _startup(report: Report) -> Sheet:
@@ -157,6 +174,7 @@ def _proof(report: Report) -> Sheet:
 _SHEETS: Final[Mapping[str, Callable[[Report], Sheet]]] = {
     "kernels": _kernels,
     "passes": _passes,
+    "profile": _profile,
     "startup": _startup,
     "batch": _batch,
     "parity": _parity,
