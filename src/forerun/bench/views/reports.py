@@ -103,7 +103,7 @@ def _megabytes(num_bytes: int | None, less: int) -> str:
 
 
 def _batch(report: Report) -> Sheet:
-    rows = [*_together(report), *_load(report), *_offline(report), *_sharing(report)]
+    rows = [*_together(report), *_load(report), *_offline(report)]
     return Sheet(_title(report), ["part", "measured"], [["found", "of"]], rows)
 
 
@@ -125,17 +125,6 @@ def _offline(report: Report) -> Iterator[list[str]]:
         for name, ratio in found["ratio"].items():
             peer = peer_label(name, found["servers"][name])
             yield ["offline", f"tokens/s ÷ {peer}'s", *_median(ratio)]
-
-
-def _sharing(report: Report) -> Iterator[list[str]]:
-    if found := report.get("sharing"):
-        prefix, admission = found["prefix"], found["admission"]
-        computed = f"prompt tokens computed, {prefix['num_shared']} of them shared"
-        first, second = prefix["num_computed_first"], prefix["num_computed_second"]
-        yield ["sharing", computed, str(second), str(first)]
-        steps = f"steps with a token beside {admission['num_prompt_tokens']} being read"
-        num, num_all = admission["num_steps_with_token"], admission["num_steps"]
-        yield ["sharing", steps, str(num), str(num_all)]
 
 
 def _median(ratio: Report | None) -> list[str]:
