@@ -2,13 +2,17 @@
 
 The source comes from the package index, inside the source distribution of llama-cpp-python. The
 folder (.peers by default) receives llama-server, llama-bench and about.json, which says how they
-were built. JOBS=2 sets how many compilers run at once.
+were built. JOBS=2 sets how many compilers run at once; PEER_FLAGS adds flags for cmake, as where
+a virtual machine offers instructions that it then refuses:
+
+    PEER_FLAGS="-DCMAKE_C_FLAGS=-mno-amx-tile -DCMAKE_CXX_FLAGS=-mno-amx-tile" make peers
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -33,7 +37,7 @@ class BuildFailed(Exception):
     """One sentence that says what to do."""
 
 
-def build(folder: Path, jobs: int) -> None:
+def build(folder: Path, jobs: int, flags: Sequence[str]) -> None:
     for tool, remedy in (("cmake", "cmake"), ("c++", "a C++ compiler such as g++")):
         if shutil.which(tool) is None:
             raise BuildFailed(f"{tool} is not here; install {remedy}, then run `make peers` again.")
@@ -41,13 +45,13 @@ def build(folder: Path, jobs: int) -> None:
     work.mkdir(parents=True, exist_ok=True)
     source = fetch(work)
     objects = work / "objects"
-    run(["cmake", "-S", source, "-B", objects, *FLAGS], work / "configure.log")
+    run(["cmake", "-S", source, "-B", objects, *flags], work / "configure.log")
     print(f"compiling with {jobs} jobs: about an hour of one core", flush=True)
     targets = ["--target", *PROGRAMS, "--parallel", str(jobs)]
     run(["cmake", "--build", objects, *targets], work / "compile.log")
     for program in PROGRAMS:
         shutil.copy2(objects / "bin" / program, folder / program)
-    about = {"build": "native build", "from": {"llama-cpp-python": VERSION}, "flags": list(FLAGS)}
+    about = {"build": "native build", "from": {"llama-cpp-python": VERSION}, "flags": list(flags)}
     (folder / "about.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
     shutil.rmtree(work)
 
@@ -68,8 +72,12 @@ def fetch(work: Path) -> Path:
 
 
 def run(command: Sequence[str | Path], log: Path) -> None:
+    # The build asks git for its commit; without a ceiling, git would answer with this repository's.
+    outside = {**os.environ, "GIT_CEILING_DIRECTORIES": str(log.parent.resolve())}
     with log.open("wb") as file:
-        done = subprocess.run(list(map(str, command)), stdout=file, stderr=subprocess.STDOUT)
+        done = subprocess.run(
+            list(map(str, command)), stdout=file, stderr=subprocess.STDOUT, env=outside
+        )
     if done.returncode != 0:
         last = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
         raise BuildFailed(
@@ -80,7 +88,8 @@ def run(command: Sequence[str | Path], log: Path) -> None:
 
 def main(folder: str = ".peers") -> int:
     try:
-        build(Path(folder), int(os.environ.get("JOBS", "2")))
+        more = shlex.split(os.environ.get("PEER_FLAGS", ""))
+        build(Path(folder), int(os.environ.get("JOBS", "2")), [*FLAGS, *more])
     except BuildFailed as error:
         print(f"make peers: {error}", file=sys.stderr)
         return 2

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import sys
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
@@ -39,6 +40,8 @@ def main() -> None:
     elif "-lv" in arguments:
         print("0.00 I system_info: n_threads = 2 | CPU : ABACUS = 1 |", file=sys.stderr)
         sys.exit(1)  # no model
+    elif "crash" in arguments[arguments.index("--model") + 1]:
+        os.kill(os.getpid(), signal.SIGILL)
     elif os.path.getsize(arguments[arguments.index("--model") + 1]) == 0:
         print("loading\nthe model is empty", file=sys.stderr)
         sys.exit(1)

@@ -34,8 +34,8 @@ def server(tmp_path: Path) -> Path:
     return program
 
 
-def opened(server: Path, content: bytes = b"GGUF") -> Peer:
-    model = server.with_name("toy.gguf")
+def opened(server: Path, content: bytes = b"GGUF", name: str = "toy.gguf") -> Peer:
+    model = server.with_name(name)
     model.write_bytes(content)
     return open_peer("llamacpp", model, threads=1, max_len=64, llama_server=server)
 
@@ -78,6 +78,15 @@ def test_a_server_that_does_not_start_is_one_sentence(server: Path) -> None:
     peer = opened(server, content=b"")
     try:
         with pytest.raises(PeerFailed, match="llama-server ended: the model is empty; mend it, or"):
+            PeerContender(peer, "plain").answer([1], 1)
+    finally:
+        peer.close()
+
+
+def test_a_server_that_crashes_says_of_what(server: Path) -> None:
+    peer = opened(server, name="crash.gguf")
+    try:
+        with pytest.raises(PeerFailed, match="llama-server ended: Illegal instruction, with this"):
             PeerContender(peer, "plain").answer([1], 1)
     finally:
         peer.close()

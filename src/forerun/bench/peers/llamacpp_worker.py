@@ -10,6 +10,7 @@ import importlib.metadata
 import json
 import os
 import re
+import signal
 import subprocess
 import tempfile
 import time
@@ -111,13 +112,19 @@ def _ready_address(server: subprocess.Popen[bytes], log: int) -> str:
     while time.monotonic() < ends_at:
         text = os.pread(log, 1 << 20, 0).decode(errors="replace")
         if server.poll() is not None:
-            said = [line for line in text.splitlines() if line.strip()]
-            raise RuntimeError(f"llama-server ended: {said[-1] if said else 'without a word'}")
+            raise RuntimeError(f"llama-server ended: {_why(server.returncode, text)}")
         found = re.search(r"listening on (http://\S+)", text)
         if found and _is_ready(found[1]):
             return found[1]
         time.sleep(0.05)
     raise RuntimeError(f"llama-server was not ready after {START_SECONDS:.0f} s")
+
+
+def _why(code: int, log: str) -> str:
+    if code < 0:  # its log does not know
+        return f"{signal.strsignal(-code)}, with this build on this machine"
+    said = [line for line in log.splitlines() if line.strip()]
+    return said[-1] if said else "without a word"
 
 
 def _is_ready(address: str) -> bool:
