@@ -162,7 +162,10 @@ def test_plan_refuses_in_one_sentence(args: str, part: str) -> None:
         ("proof --prompts 1 --model absent", "neither a path nor a pulled model"),
         ("generate hi --chat-template /", "cannot be read: Is a directory; give a jinja2 file."),
         ("generate hi --speculative-config {", 'write it like {"method": "auto"}.'),
-        ('generate hi --speculative-config {"method":3}', "method=3 is not allowed; give a name."),
+        (
+            'generate hi --speculative-config {"method":3}',
+            "method=3 is not allowed; it must be a name.",
+        ),
     ],
 )
 def test_slips_are_answered_with_what_to_do(args: str, part: str) -> None:

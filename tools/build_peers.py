@@ -5,7 +5,7 @@ folder (.peers by default) receives llama-server, llama-bench and about.json, wh
 were built. JOBS=2 sets how many compilers run at once; PEER_FLAGS adds flags for cmake, as where
 a virtual machine offers instructions that it then refuses:
 
-    PEER_FLAGS="-DCMAKE_C_FLAGS=-mno-amx-tile -DCMAKE_CXX_FLAGS=-mno-amx-tile" make peers
+    PEER_FLAGS="'-DCMAKE_CXX_FLAGS=-mno-amx-tile -mno-amx-int8 -mno-amx-bf16'" make peers
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ from forerun.bench.measure.bootstrap import Interval
 from forerun.bench.measure.teacher_forcing import KnownText, proposals_along, text_logits
 from forerun.drafters import Drafter
 from forerun.engine import LLM
-from forerun.planning.acceptance import beta_coupled, beta_lenient, beta_rejection
 from forerun.sampling import Context, Logits, Probs, served_probs
+from forerun.theory.acceptance import beta_coupled, beta_lenient, beta_rejection
 from forerun.types import Acceptance, Proposal, SamplingParams
 
 Beta = Callable[[Probs, Probs], float]

@@ -9,7 +9,7 @@ from forerun.bench.measure.contenders import DEFAULT, PLAIN
 from forerun.bench.records.record import Record
 from forerun.bench.records.summary import labelled
 from forerun.bench.views.svg import ticks
-from forerun.planning.canvas import INK, SHADES, canvas
+from forerun.theory.canvas import INK, SHADES, canvas
 
 
 def save_plot(record: Record, path: Path) -> None:

@@ -11,7 +11,7 @@ from forerun.bench.records.report import Report
 from forerun.bench.records.summary import peer_label
 from forerun.bench.views.sheet import Sheet
 from forerun.bench.views.titles import title
-from forerun.planning.canvas import canvas
+from forerun.theory.canvas import canvas
 
 _KERNELS: Final = (
     "ms and GB/s: one row times all weights; of read: of the speed at which memory is read; "

@@ -128,7 +128,7 @@ def output_options(
 
 def _check_drawable(path: Path) -> None:
     """Told before anything is measured, not after."""
-    from forerun.planning.canvas import FORMATS
+    from forerun.theory.canvas import FORMATS
 
     if path.suffix.lower() not in FORMATS:
         raise InvalidOption(f"cannot draw to {path.name!r}; end it in {', '.join(FORMATS)}.")
