@@ -51,12 +51,12 @@ def test_a_full_cache_lets_in_who_fits_and_guesses_as_deep_as_there_is_room() ->
     assert depths(drafter, asked[1:2], depth=3) == [3]
 
 
-def test_one_that_lost_its_seat_is_let_in_again() -> None:
+def test_one_that_was_evicted_is_let_in_again() -> None:
     drafter, asked = draft_model(num_pages=3), views(10)
     begun(drafter, asked)
     (before,) = drafter.propose(asked, [Budget(2)])
     drafter.evict(asked[0])
-    assert drafter.num_free == drafter.num_pages
+    assert drafter.num_pages_in_use == 0
     assert drafter.propose(asked, [Budget(2)])[0].tokens == before.tokens
 
 
@@ -94,7 +94,7 @@ def test_what_was_promised_to_one_half_read_is_not_given_to_another() -> None:
     begun(drafter, asked)
     assert depths(drafter, asked[:1], depth=1) == [0]
     assert drafter.is_waiting(asked[0])
-    assert drafter.num_free == 11
+    assert drafter.num_pages_in_use == 64
     assert depths(drafter, asked[1:], depth=1) == [0]
     assert depths(drafter, asked[:1], depth=1) == [1]
 
@@ -103,6 +103,7 @@ class Throws:
     """Has no idea about one of the requests."""
 
     picks = False
+    num_requests = 0
 
     def __init__(self, guilty: int) -> None:
         self._guilty = guilty

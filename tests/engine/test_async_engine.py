@@ -390,7 +390,7 @@ def test_the_llm_is_not_to_be_used_beside_its_engine(llm: LLM) -> None:
     next(stream)
     with pytest.raises(InvalidOption, match="still answers somebody else"):
         AsyncEngine(llm)
-    stream.close()  # type: ignore[attr-defined]
+    stream.close()
 
 
 def test_a_loop_that_closes_takes_its_streams_along(llm: LLM, plain: LLM) -> None:

@@ -48,7 +48,7 @@ def test_a_stream_runs_while_others_come_and_go(plain: LLM) -> None:
     text = next(stream).text
     other = llm.stream("cab", params)
     next(other)
-    other.close()  # type: ignore[attr-defined]
+    other.close()
     llm.generate("bca", params)
     text += "".join(event.text for event in stream)
     assert text == expected

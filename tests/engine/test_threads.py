@@ -61,7 +61,7 @@ def test_a_stream_may_be_closed_while_another_thread_runs_it(llm: LLM) -> None:
     alone = tokens_of(llm, "abc")
     left = llm.stream("cab", PARAMS.with_(max_tokens=200))
     next(left)
-    found = in_threads([lambda: tokens_of(llm, "abc"), left.close])  # type: ignore[attr-defined]
+    found = in_threads([lambda: tokens_of(llm, "abc"), left.close])
     assert found == [alone, None]
     assert_nothing_is_held(llm)
 

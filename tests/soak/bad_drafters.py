@@ -24,6 +24,10 @@ class Throwing:
     def picks(self) -> bool:
         return self.drafter.picks
 
+    @property
+    def num_requests(self) -> int:
+        return self.drafter.num_requests
+
     def _maybe_throw(self) -> None:
         if self._rng.random() < self._rate:
             raise RuntimeError("thrown at random")
@@ -60,6 +64,10 @@ class ThrowingCached(Throwing):
     def row_bytes(self) -> int:
         return self.drafter.row_bytes
 
+    @property
+    def num_pages_in_use(self) -> int:
+        return self.drafter.num_pages_in_use
+
     def allocate(self, num_pages: int, page_size: int) -> None:
         self.drafter.allocate(num_pages, page_size)
 
@@ -81,6 +89,8 @@ def throwing(drafter: Drafter, rng: Random) -> Drafter:
 
 class Garbage:
     """Guesses token 1 and now and then something that is no proposal for anybody."""
+
+    num_requests = 0
 
     def __init__(self, vocab_size: int, rng: Random, picks: bool, rate: float = 0.05) -> None:
         self.picks = picks

@@ -29,6 +29,7 @@ class Broken:
     """Fails where `fails` says so; else guesses token 1."""
 
     picks = False
+    num_requests = 0
 
     def __init__(self, fails: str) -> None:
         self.fails = fails

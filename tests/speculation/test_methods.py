@@ -24,6 +24,8 @@ class Head:
     picks = False
     max_len = 1000
     row_bytes = 64
+    num_requests = 0
+    num_pages_in_use = 0
 
     def __init__(self) -> None:
         self.calls: list[str] = []

@@ -31,6 +31,8 @@ class Picking:
         self.tokens = tokens
         self.budgets: list[Budget] = []
 
+    num_requests = 0
+
     def begin(self, request: RequestView) -> None: ...
 
     def propose(self, _: Sequence[RequestView], budgets: Sequence[Budget]) -> list[Proposal]:

@@ -71,6 +71,11 @@ class Drafter(Protocol):
         be asked in every round, and its answer be used in part or not at all."""
         ...
 
+    @property
+    def num_requests(self) -> int:
+        """Requests that it remembers something of; 0 once all have ended."""
+        ...
+
     def begin(self, request: RequestView) -> None:
         """A prompt arrived."""
         ...
@@ -104,6 +109,11 @@ class CachedDrafter(Drafter, Protocol):
     @property
     def row_bytes(self) -> int:
         """What a token takes in its cache."""
+        ...
+
+    @property
+    def num_pages_in_use(self) -> int:
+        """Of its cache; 0 once all requests have ended."""
         ...
 
     def allocate(self, num_pages: int, page_size: int) -> None:

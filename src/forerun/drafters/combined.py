@@ -24,6 +24,10 @@ class _Several:
         # For each request and part: node of the combined proposal -> node of the part's own.
         self._nodes: dict[int, list[dict[int, int]]] = {}
 
+    @property
+    def num_requests(self) -> int:
+        return max(len(self._nodes), *(drafter.num_requests for drafter in self.parts))
+
     def begin(self, request: RequestView) -> None:
         for drafter in self.parts:
             drafter.begin(request)
@@ -49,6 +53,10 @@ class _Several:
     @property
     def row_bytes(self) -> int:
         return sum(drafter.row_bytes for drafter in self._cached)
+
+    @property
+    def num_pages_in_use(self) -> int:
+        return sum(drafter.num_pages_in_use for drafter in self._cached)
 
     def allocate(self, num_pages: int, page_size: int) -> None:
         for drafter in self._cached:

@@ -69,6 +69,10 @@ class DraftModel:
     def allocate(self, num_pages: int, page_size: int) -> None:
         self._cache = self._model.new_cache(num_pages, page_size)
 
+    @property
+    def num_requests(self) -> int:
+        return len(self._rows)
+
     def begin(self, request: RequestView) -> None:
         """A request that was preempted begins again; then its row is there, and empty."""
         if request.id not in self._rows:
@@ -91,20 +95,16 @@ class DraftModel:
         return self._model.config.max_len
 
     @property
-    def num_pages(self) -> int:
-        return self._cache.pool.num_pages
-
-    @property
-    def num_free(self) -> int:
-        return self._cache.pool.num_free
+    def num_pages_in_use(self) -> int:
+        return self._cache.pool.num_pages - self._cache.pool.num_free
 
     def has_room_for(self, request: RequestView) -> bool:
         """Whether it could guess for it now."""
         row = self._rows.get(request.id)
         num_tokens = len(request.tokens)
         if row is None:
-            return self._cache.pool.pages_for(num_tokens) <= self.num_free
-        return row.table.num_missing(num_tokens) <= self.num_free
+            return self._cache.pool.pages_for(num_tokens) <= self._cache.pool.num_free
+        return row.table.num_missing(num_tokens) <= self._cache.pool.num_free
 
     def is_waiting(self, request: RequestView) -> bool:
         row = self._rows.get(request.id)
@@ -161,7 +161,7 @@ class DraftModel:
 
     def _let_in(self, requests: Sequence[RequestView], budgets: Iterable[Budget]) -> list[Budget]:
         """First come, first served: as deep as there are pages for, beside what is promised."""
-        left = self.num_free - sum(row.num_missing for row in self._rows.values())
+        left = self._cache.pool.num_free - sum(row.num_missing for row in self._rows.values())
         within = []
         for request, budget in zip(requests, budgets, strict=True):
             row, num_tokens = self._rows[request.id], len(request.tokens)

@@ -40,6 +40,10 @@ class NgramTables:
         self._window = window
         self._tables: dict[int, _Counts] = {}
 
+    @property
+    def num_requests(self) -> int:
+        return len(self._tables)
+
     def begin(self, request: RequestView) -> None:
         self._tables[request.id] = _Counts(self._orders, self._window)
 

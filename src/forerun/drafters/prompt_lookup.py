@@ -29,6 +29,10 @@ class PromptLookup:
         self._lengths = range(max_ngram, min_ngram - 1, -1)
         self._texts: dict[int, _IndexedText] = {}
 
+    @property
+    def num_requests(self) -> int:
+        return len(self._texts)
+
     def begin(self, request: RequestView) -> None:
         self._texts[request.id] = _IndexedText(self._lengths)
 

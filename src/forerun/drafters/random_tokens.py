@@ -23,6 +23,10 @@ class RandomTokens:
         self._tokens = np.arange(vocab_size)
         self._uniform = np.zeros(vocab_size)
 
+    @property
+    def num_requests(self) -> int:
+        return 0
+
     def begin(self, request: RequestView) -> None:
         """Nothing to remember."""
 

@@ -58,6 +58,10 @@ class SuffixLookup:
         """Tokens of finished outputs that are kept now."""
         return len(self._history)
 
+    @property
+    def num_requests(self) -> int:
+        return len(self._texts)
+
     def begin(self, request: RequestView) -> None:
         text = self._texts[request.id] = _OwnText(len(request.prompt), self._max_match)
         text.extend(request.tokens)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from forerun.cache import BlockTable
 from forerun.engine.output_text import OutputText
@@ -10,6 +13,9 @@ from forerun.engine.request_options import RequestOptions, RequestSpeculation
 from forerun.engine.stats import Stats
 from forerun.sampling import Context, Noise
 from forerun.types import Origin, SamplingParams
+
+if TYPE_CHECKING:
+    from forerun.engine.step import Round
 
 
 @dataclass
@@ -37,6 +43,8 @@ class Request:
     finish_reason: str | None = None
     stop_reason: str | int | None = None
     error: Exception | None = None  # why it cannot go on
+    asker: ref[Any] | None = None  # who reads the answer: a generator, or another iterator
+    unread: deque[Round] = field(default_factory=deque)  # by an asker that runs steps itself
 
     def __post_init__(self) -> None:
         self.tokens: list[int] = list(self.prompt)
@@ -86,6 +94,15 @@ class Request:
     @property
     def is_finished(self) -> bool:
         return self.finish_reason is not None
+
+    @property
+    def is_forsaken(self) -> bool:
+        """Nobody reads on: who asked is gone, or a generator that came to its end. Both are seen
+        from here, so an asker that was interrupted while it cleaned up has left all the same."""
+        if self.asker is None:
+            return False
+        asker = self.asker()
+        return asker is None or getattr(asker, "gi_frame", asker) is None
 
     @property
     def is_over(self) -> bool:

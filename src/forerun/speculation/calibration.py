@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from forerun.cache.cache_size import CacheSize
+from forerun.interrupts import safe_point
 from forerun.kernels import Plan
 from forerun.models.llama import LlamaModel
 from forerun.speculation.pass_cost import PassCost
@@ -36,6 +37,7 @@ def pass_timer(model: LlamaModel, max_tokens: int) -> Callable[[int], float]:
     cache = model.new_cache(size.num_pages, size.page_size)
 
     def measure(num_tokens: int) -> float:
+        safe_point()
         table = cache.new_table()
         span = Span.all_wanted(table.reserve(num_tokens), (0,) * num_tokens)
         began = time.perf_counter()

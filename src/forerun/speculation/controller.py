@@ -178,6 +178,11 @@ class Controller:
     def _earn(self, seconds: float) -> None:
         self._credit = min(self._most_credit, self._credit + _PROBE_SHARE * seconds)
 
+    @property
+    def requests(self) -> set[int]:
+        """Whom it remembers."""
+        return self._own.keys() | self._picks.keys()
+
     def end(self, request: int) -> None:
         self._own.pop(request, None)
         self._picks.pop(request, None)

@@ -104,6 +104,13 @@ class GuardedDrafters:
             self.attempt(name, request, partial(self.drafters[name].commit, request, verdict))
         return bool(names)
 
+    def in_use(self) -> dict[str, int]:
+        return {
+            "draft_pages": sum(d.num_pages_in_use for d in self._cached.values()),
+            "drafter_entries": sum(d.num_requests for d in self.drafters.values()),
+            "failed_requests": len(self._failed),
+        }
+
     def end(self, request: SpeculativeRequest) -> int:
         """Forgotten by all that may ever have heard of it; returns how often they failed it."""
         for name, drafter in self.drafters.items():

@@ -45,6 +45,11 @@ class Looks:
             self._wasted[request] = wasted
             self._num_skips[request] = min(_MAX_SKIPS, int(wasted / _PATIENCE))
 
+    @property
+    def requests(self) -> set[int]:
+        """Whom it remembers."""
+        return set(self._wasted)
+
     def end(self, request: int) -> None:
         self._wasted.pop(request, None)
         self._num_skips.pop(request, None)

@@ -201,6 +201,11 @@ class Speculation:
         """How often drafters, or the controller, failed it."""
         return self.drafters.num_failures(request)
 
+    def in_use(self) -> dict[str, int]:
+        """What requests hold here; all 0 once they have ended."""
+        remembered = self.looks.requests | (self.controller.requests if self.controller else set())
+        return {**self.drafters.in_use(), "controller_entries": len(remembered)}
+
     def end(self, request: SpeculativeRequest) -> int:
         """It is gone; returns `num_failures`."""
         self.looks.end(request.id)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import cache, cached_property
 from typing import Any, Final, NamedTuple
 
+from forerun.interrupts import Uninterrupted, safe_point
 from forerun.kernels.cpu import operations
 from forerun.kernels.cpu.attention.attend import attend
 from forerun.kernels.cpu.attention.rope import rope_write
@@ -52,7 +53,11 @@ class Library:
         self._names: dict[int, str] = {}
 
     def operations(self) -> Operations:
-        return Operations(*map(self.operation, Operations._fields))
+        addresses = []
+        for name in Operations._fields:
+            safe_point()
+            addresses.append(self.operation(name))
+        return Operations(*addresses)
 
     def operation(self, name: str) -> int:
         """The address of an operation by its name."""
@@ -84,7 +89,8 @@ class Library:
         is_kept = self._cache is not None and self._cache.has(name)
         if self._progress is not None and not is_kept:
             self._progress(f"compiling {name}, once for this machine", 0, 0)
-        return _compiled(name, source, num_args, self._cache)
+        with Uninterrupted():  # Numba and LLVM keep books of their own
+            return _compiled(name, source, num_args, self._cache)
 
     def _add(self, kind: str, weight_format: str, make: Callable[[str, Machine], Any]) -> int:
         source = make(weight_format, self._machine)
