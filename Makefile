@@ -9,13 +9,14 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c const
 FILES := pyproject.toml constraints.txt
 WORKERS ?= 2
 
-.PHONY: demo test lint types imports check docs oracle soak mutants proof aims clean help
+.PHONY: demo test lint types imports check docs oracle soak mutants proof aims peers clean help
 
 help:
 	@sed -n '2,3s/^# *//p' Makefile
 	@echo "  make check   lint, types and import rules"
 	@echo "  make docs    the documentation as a site, in build/docs"
 	@echo "  make proof   the promise of bits, 2,000 runs on SmolLM2 (about 50 minutes)"
+	@echo "  make peers   llama.cpp built for this processor, for forerun bench (needs cmake, c++)"
 	@echo "  make aims    what the project wants of its speed, held against the records"
 	@echo "  make soak    crowds of requests equal to themselves alone, 2,000 interrupts (about half an hour)"
 	@echo "  make mutants plant mistakes in a copy; which does no test see? (about 20 minutes)"
@@ -66,6 +67,12 @@ check: lint types imports
 
 proof: $(VENV)/.run
 	$(BIN)/forerun proof --record bench/records/proof.json
+
+# Built once; `rm -r .peers` and make it again after a change of processor.
+.peers/llama-server: | $(BIN)/python
+	nice $(BIN)/python tools/build_peers.py .peers
+
+peers: .peers/llama-server
 
 aims: $(VENV)/.run
 	$(BIN)/python tools/aims.py
