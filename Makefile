@@ -30,7 +30,7 @@ $(VENV)/.run: $(BIN)/python $(FILES)
 
 $(VENV)/.test: $(VENV)/.run
 	@echo "installing what the tests need"
-	$(PIP) -e '.[test,plot]'
+	$(PIP) -e '.[test,plot,serve]'
 	@touch $@
 
 $(VENV)/.check: $(VENV)/.test

@@ -9,7 +9,20 @@ from typing import Annotated
 
 import typer
 
-from forerun.cli import alpha, bench, chat, demo, doctor, gate, generate, models, plan, proof, pull
+from forerun.cli import (
+    alpha,
+    bench,
+    chat,
+    demo,
+    doctor,
+    gate,
+    generate,
+    models,
+    plan,
+    proof,
+    pull,
+    serve,
+)
 from forerun.cli.group import OneSentenceGroup
 from forerun.version import VERSION
 
@@ -22,6 +35,7 @@ app = typer.Typer(
 )
 app.command()(generate.generate)
 app.command()(chat.chat)
+app.command(context_settings={"auto_envvar_prefix": "FORERUN_SERVE"})(serve.serve)
 app.command()(demo.demo)
 app.command()(pull.pull)
 app.command()(models.models)

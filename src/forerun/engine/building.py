@@ -14,6 +14,7 @@ from forerun.drafters import (
     Budget,
     Drafter,
     DraftModel,
+    GivenPrediction,
     Hybrid,
     Merge,
     NgramTables,
@@ -21,6 +22,7 @@ from forerun.drafters import (
     RandomTokens,
     SuffixLookup,
 )
+from forerun.drafters.prediction import PREDICTION
 from forerun.engine.guarded_drafters import GuardedDrafters
 from forerun.engine.memory import CacheMemory
 from forerun.engine.metrics import Metrics
@@ -116,6 +118,7 @@ def _build_speculation(
         drafters = {"merge": Merge(list(parts.values()))}
     elif config.method == "hybrid" and not config.adaptive:
         drafters = {"hybrid": Hybrid(list(parts.values()))}
+    drafters = {**drafters, PREDICTION: GivenPrediction()}
     own = {name: model for name, model in models.items() if name in drafters}
     guarded = GuardedDrafters(drafters, vocab_size, config.num_trees, own)
     return Speculation(guarded, _planner(config, target, guarded), tuple(models.values()))

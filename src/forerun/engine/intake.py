@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from forerun.cache import KVCache
+from forerun.drafters.prediction import PREDICTION
 from forerun.engine.output_text import OutputText
 from forerun.engine.prompt import Prompt, as_prompt
 from forerun.engine.request import Request
@@ -38,7 +39,8 @@ class Intake:
         tokens = tuple(self._tokenizer.encode(given)) if isinstance(given, str) else given
         self._check_prompt(tokens)
         self._check_params(params)
-        self._check_drafter(options.speculation.drafter)
+        self._check_drafter(options)
+        prediction = self._predicted(options.prediction)
         seed = fresh_seed() if params.seed is None else params.seed
         text = OutputText.start(
             self._tokenizer,
@@ -58,6 +60,7 @@ class Intake:
                 table=self._cache.new_table(),
                 text=text,
                 options=options,
+                prediction=prediction,
             )
             for choice in range(params.n)
         ]
@@ -80,7 +83,17 @@ class Intake:
                     last = self._vocab_size - 1
                     raise InvalidOption(f"{name} names token {token}; ids end at {last}.")
 
-    def _check_drafter(self, name: str | None) -> None:
+    def _predicted(self, text: str | None) -> tuple[int, ...]:
+        """A prediction's ids; what lies beyond the context can never come."""
+        if not text:
+            return ()
+        ids = self._tokenizer.encode(text, add_special=False, parse_special=False)
+        return tuple(ids[: self._max_len])
+
+    def _check_drafter(self, options: RequestOptions) -> None:
+        name = options.speculation.drafter
+        if name == PREDICTION and not options.prediction:
+            raise InvalidOption("the drafter 'prediction' needs a prediction; give one.")
         if name is None or name in self._drafters:
             return
         if not self._drafters:

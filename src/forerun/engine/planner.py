@@ -10,6 +10,7 @@ from itertools import chain
 from typing import Final, Protocol
 
 from forerun.drafters import Budget
+from forerun.drafters.prediction import PREDICTION
 from forerun.engine.guarded_drafters import GuardedDrafters
 from forerun.engine.lookout import Lookout
 from forerun.engine.request import Request
@@ -89,7 +90,7 @@ class Planner(Protocol):
 class FixedDepth:
     """Always the same depth, as far as the answer goes on and the request allows.
 
-    `drafter` guesses where a request names no other.
+    `drafter` guesses where a request names no other and brings no prediction.
     """
 
     drafter: str
@@ -102,7 +103,8 @@ class FixedDepth:
 
     def _ask(self, request: Request, budget: Budget) -> Ask:
         """Nobody expects anything here, so the choice says who, how deep and why."""
-        drafter = request.options.speculation.drafter or self.drafter
+        own = PREDICTION if request.may_ask(PREDICTION) else self.drafter
+        drafter = request.options.speculation.drafter or own
         reason = Reason.FIXED if budget.depth else Reason.NO_ROOM
         choice = Choice(drafter, budget.depth, budget.num_branches, 0.0, 0.0, reason)
         return Ask(drafter, budget, choice=choice)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from forerun.cache import BlockTable
+from forerun.drafters.prediction import PREDICTION
 from forerun.engine.output_text import OutputText
 from forerun.engine.request_options import RequestOptions
 from forerun.engine.stats import Stats
@@ -26,6 +27,7 @@ class Request:
     table: BlockTable
     text: OutputText
     options: RequestOptions = field(default_factory=RequestOptions)
+    prediction: tuple[int, ...] = ()  # what the caller expects the output to be
 
     output: list[int] = field(default_factory=list)
     origins: list[Origin] = field(default_factory=list)
@@ -53,6 +55,8 @@ class Request:
 
     def may_ask(self, drafter: str) -> bool:
         """Whether this drafter may guess for it."""
+        if drafter == PREDICTION and not self.prediction:
+            return False
         return not self.drafter_failed and self.options.speculation.allows(drafter)
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final
@@ -66,11 +67,15 @@ SpeculationLike = RequestSpeculation | Mapping[str, Any] | None
 
 @dataclass(frozen=True)
 class RequestOptions:
-    """`priority`: smaller runs sooner. Only requests of the same `cache_salt` share prefixes."""
+    """`priority`: smaller runs sooner. Only requests of the same `cache_salt` share prefixes.
+
+    `prediction` is the text that the caller expects, roughly: a drafter for this request alone.
+    """
 
     priority: int = 0
     cache_salt: str | None = None
     speculation: RequestSpeculation = AS_STARTED
+    prediction: str | None = None
 
     def __post_init__(self) -> None:
         if not is_whole(self.priority) or abs(self.priority) > MAX_PRIORITY:
@@ -82,6 +87,10 @@ class RequestOptions:
             raise InvalidOption(
                 f"cache_salt={self.cache_salt!r} is not allowed; give a text, or None."
             )
+        if self.prediction is not None and not isinstance(self.prediction, str):
+            raise InvalidOption(
+                f"prediction={reprlib.repr(self.prediction)} is not allowed; give a text, or None."
+            )
 
     @classmethod
     def each(
@@ -90,15 +99,20 @@ class RequestOptions:
         priority: int | Sequence[int],
         cache_salt: str | Sequence[str | None] | None,
         speculation: SpeculationLike | Sequence[SpeculationLike],
+        prediction: str | Sequence[str | None] | None = None,
     ) -> list[RequestOptions]:
         """For `num` requests; what is given once is meant for all."""
         columns = zip(
             spread(priority, num, "priority"),
             spread(cache_salt, num, "cache_salt"),
             spread(speculation, num, "speculation"),
+            spread(prediction, num, "prediction"),
             strict=True,
         )
-        return [cls(turn, salt, RequestSpeculation.of(guess)) for turn, salt, guess in columns]
+        return [
+            cls(turn, salt, RequestSpeculation.of(guess), text)
+            for turn, salt, guess, text in columns
+        ]
 
 
 def spread(given: Any, num: int, name: str) -> Sequence[Any]:

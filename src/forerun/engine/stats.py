@@ -18,12 +18,18 @@ class Stats:
     draft_tokens: int = 0  # guesses made
     accepted_tokens: int = 0  # guesses that held and were kept
     accepted_per_position: list[int] = field(default_factory=list)
+    drafters: dict[str, tuple[int, int]] = field(default_factory=dict)  # guesses made, held
     drafter_failures: int = 0
     choices: dict[str, int] = field(default_factory=dict)  # how often the planner said what
     seconds: float = 0.0
 
     def observe(
-        self, num_guesses: int, num_accepted: int, num_emitted: int, choice: Choice | None
+        self,
+        num_guesses: int,
+        num_accepted: int,
+        num_emitted: int,
+        choice: Choice | None,
+        drafter: str | None = None,
     ) -> None:
         self.target_passes += 1
         if choice is not None:
@@ -33,6 +39,9 @@ class Stats:
         self.draft_tokens += num_guesses
         self.accepted_tokens += num_accepted
         self.rounds_with_guesses += num_guesses > 0
+        if drafter is not None and num_guesses:
+            made, held = self.drafters.get(drafter, (0, 0))
+            self.drafters[drafter] = (made + num_guesses, held + num_accepted)
         missing = num_accepted - len(self.accepted_per_position)
         self.accepted_per_position += [0] * missing
         for position in range(num_accepted):
@@ -61,6 +70,10 @@ class Stats:
             "acceptance_rate": self.acceptance_rate,
             "accepted_per_position": list(self.accepted_per_position),
             "mean_acceptance_length": self.mean_acceptance_length,
+            "drafters": {
+                name: {"draft_tokens": made, "accepted_tokens": held}
+                for name, (made, held) in self.drafters.items()
+            },
             "drafter_failures": self.drafter_failures,
             "choices": dict(self.choices),
             "seconds": self.seconds,

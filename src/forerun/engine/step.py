@@ -198,7 +198,9 @@ def _commit_one(
     _commit_cache(request, span, proposal, emitted)
     _commit_request(request, emitted, ending)
     core.cache.prefixes.publish(request.table, request.tokens, request.cache_salt)
-    request.stats.observe(len(proposal), emitted.num_accepted, len(emitted.tokens), ask.choice)
+    request.stats.observe(
+        len(proposal), emitted.num_accepted, len(emitted.tokens), ask.choice, ask.drafter
+    )
     core.metrics.emitted(ask.drafter, proposal, emitted)
     if core.speculation is not None:
         core.speculation.commit(request, ask, proposal, emitted)

@@ -1,0 +1,80 @@
+"""`/v1/completions`: text_completion objects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from forerun.server.answers.delta import Delta
+from forerun.server.answers.form import Form
+from forerun.server.answers.group import Group
+from forerun.server.answers.logprobs import TokenLogprob, completion_logprobs, spelled
+from forerun.server.answers.trace import trace
+
+
+@dataclass(frozen=True)
+class Echo:
+    """A prompt that comes back before its answer."""
+
+    text: str
+    logprobs: tuple[TokenLogprob, ...] = ()
+
+
+@dataclass
+class CompletionForm(Form):
+    """`echoes` has one for each prompt, or nothing; `hides_output` where nothing was wanted."""
+
+    echoes: list[Echo] = field(default_factory=list)
+    hides_output: bool = False
+    _offsets: dict[int, int] = field(default_factory=dict)  # where each answer's next text begins
+
+    def whole(self, deltas: list[Delta], group: Group) -> dict[str, Any]:
+        choices = [self._choice(self._begun(delta, group), group) for delta in deltas]
+        return {**self._head("text_completion"), "choices": choices, "usage": self.usage(group)}
+
+    def chunks(self, delta: Delta, group: Group) -> Iterator[dict[str, Any]]:
+        if delta.num_before == 0:
+            delta = self._begun(delta, group)
+        if self.is_news(delta):
+            yield {
+                **self._head("text_completion"),
+                "choices": [self._choice(delta, group)],
+                **self.running_usage(group),
+            }
+
+    def closing(self, group: Group) -> Iterator[dict[str, Any]]:
+        if self.includes_usage:
+            yield {**self._head("text_completion"), "choices": [], "usage": self.usage(group)}
+
+    def _begun(self, delta: Delta, group: Group) -> Delta:
+        """The first delta of an answer, after the prompt that is to stand before it."""
+        if self.hides_output:
+            delta = delta.without_output()
+        if not self.echoes:
+            return delta
+        echo = self.echoes[delta.index // group.num_choices]
+        return delta.preceded_by(echo.text, echo.logprobs)
+
+    def _choice(self, delta: Delta, group: Group) -> dict[str, Any]:
+        choice: dict[str, Any] = {
+            "index": delta.index,
+            "text": delta.text,
+            "logprobs": self._logprobs(delta) if self.shows_logprobs else None,
+            "finish_reason": delta.finish_reason,
+            "stop_reason": delta.stop_reason,
+        }
+        if self.shows_token_ids:
+            choice["token_ids"] = list(delta.tokens)
+            if delta.num_before == 0:
+                choice["prompt_token_ids"] = list(group.requests[delta.index].prompt)
+        if self.shows_trace:
+            choice["forerun"] = {"trace": [trace(done, self.tokenizer) for done in delta.rounds]}
+        return choice
+
+    def _logprobs(self, delta: Delta) -> dict[str, Any]:
+        offset = self._offsets.get(delta.index, 0)
+        shown = completion_logprobs(self.tokenizer, delta.logprobs, offset)
+        length = sum(len(spelled(self.tokenizer, one.token)) for one in delta.logprobs)
+        self._offsets[delta.index] = offset + length
+        return shown

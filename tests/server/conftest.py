@@ -1,0 +1,23 @@
+"""One server for most tests: a tiny model, several drafters, four seats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.server.serving import Running
+
+SPECULATION = '{"method": "choice", "methods": ["suffix", "ngram_tables", "random"]}'
+
+
+@pytest.fixture(scope="session")
+def server(tiny_path: Path) -> Iterator[Running]:
+    from tests.server.serving import serving
+
+    options = ("--max-num-seqs", "4", "--kernels", "reference", "--max-num-waiting", "60")
+    with serving(tiny_path, "--speculative-config", SPECULATION, *options) as running:
+        yield running
