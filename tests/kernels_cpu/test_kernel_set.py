@@ -18,9 +18,9 @@ from forerun.kernels.cpu.program import Rows
 from forerun.kernels.cpu.quantize import quantize_rows
 from forerun.kernels.cpu.store import KVStore
 from forerun.kernels.cpu.workers import num_usable_cores
-from forerun.models.dequantize import dequantize
-from forerun.models.formats import FORMATS
 from forerun.models.llama import LlamaModel
+from forerun.models.weights.dequantize import dequantize
+from forerun.models.weights.formats import FORMATS
 from forerun.types import Span, Tree
 from tests.contracts.kernel_sets import CACHE_DIR
 from tests.kernels.sources import F32, ArraySource, normal

@@ -1,4 +1,4 @@
-"""Parameters, weights and KV caches against published counts and seed 001's figures."""
+"""Parameters, weights and KV caches against published counts and worked figures."""
 
 from __future__ import annotations
 

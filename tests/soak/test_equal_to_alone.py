@@ -23,7 +23,7 @@ from tests.soak.crowd import Alone, Tell, assert_equal_to_alone
 from tests.soak.questions import Asked, Questions, in_company
 
 CANCEL_RATE = 0.2
-NUM_PAGES = 14  # of 16 rows, for 8 seats that may need 10 pages each
+NUM_PAGES = 14  # of 16 rows, for 8 requests that may need 10 pages each
 CEILING = Budget(4, 2)
 
 

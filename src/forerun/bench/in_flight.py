@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from forerun.bench.timed_run import Clock
 from forerun.bench.workloads import build_workloads
 from forerun.engine import LLM
-from forerun.models.tokenizer import Tokenizer
+from forerun.models.text.tokenizer import Tokenizer
 from forerun.types import SamplingParams
 
 Prompts = Sequence[Sequence[int]]

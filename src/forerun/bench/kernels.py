@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from forerun.kernels.cpu import CpuKernels
-from forerun.models.checkpoint import Tensor
-from forerun.models.formats import FORMATS as PACKINGS
+from forerun.models.weights.checkpoint import Tensor
+from forerun.models.weights.formats import FORMATS as PACKINGS
 
 FORMATS: Final = ("Q4_0", "Q4_1", "Q4_K", "Q5_K", "Q6_K", "Q8_0", "BF16", "F16", "F32")
 ROWS: Final = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16)

@@ -7,7 +7,7 @@ from typing import Final
 
 from forerun.bench.data_files import read_rows
 from forerun.errors import InvalidOption
-from forerun.models.tokenizer import Tokenizer
+from forerun.models.text.tokenizer import Tokenizer
 
 NUM_PROMPTS: Final = 200
 

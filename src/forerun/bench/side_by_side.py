@@ -13,7 +13,7 @@ from typing import Final
 from forerun.bench.contenders import PLAIN, Contender
 from forerun.bench.timed_run import TimedRun
 from forerun.bench.workloads import BenchPrompt, Workload
-from forerun.models.tokenizer import Tokenizer
+from forerun.models.text.tokenizer import Tokenizer
 
 # None of the prompts that are timed: drafters may remember earlier answers.
 _WARM_UP: Final = BenchPrompt("warm-up", "Count from one to twenty, in words.")

@@ -13,7 +13,7 @@ from typing import Final
 from forerun.bench import copy_tasks, free_tasks
 from forerun.bench.copy_tasks import Task
 from forerun.errors import InvalidOption, unknown_name
-from forerun.models.tokenizer import Tokenizer
+from forerun.models.text.tokenizer import Tokenizer
 
 
 class Kind(StrEnum):

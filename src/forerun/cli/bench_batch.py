@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from forerun.bench.offline import PeerServer
     from forerun.bench.verdicts import Outcome
     from forerun.engine import LLM
-    from forerun.models.tokenizer import Tokenizer
+    from forerun.models.text.tokenizer import Tokenizer
     from forerun.types import SamplingParams
 
 Item = TypeVar("Item")

@@ -9,7 +9,7 @@ from typing import Final
 import typer
 
 from forerun.errors import InvalidOption, unknown_name
-from forerun.models.sources import SOURCES
+from forerun.models.download.sources import SOURCES
 
 _LOADING: Final = frozenset(
     [

@@ -49,6 +49,6 @@ def model_facts(model: str) -> dict[str, Any]:
 
 
 def model_path(model: str) -> Path:
-    from forerun.models.store import find_model
+    from forerun.models.download.store import find_model
 
     return find_model(model, cache_dir(os.environ)).resolve()

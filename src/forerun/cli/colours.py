@@ -6,7 +6,7 @@ from rich.text import Text
 
 from forerun.engine import StreamEvent
 from forerun.engine.step import Round
-from forerun.models.tokenizer import Tokenizer
+from forerun.models.text.tokenizer import Tokenizer
 from forerun.types import ROOT, Origin
 
 STYLES = {

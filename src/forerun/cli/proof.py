@@ -79,9 +79,9 @@ def _load(model: str, prompts: Sequence[NamedPrompt], num_tokens: int) -> tuple[
     from forerun.bench.proof import BATCH
     from forerun.cli.pull import pull_with_progress
     from forerun.engine import LLM
+    from forerun.models.download.sources import SOURCES
+    from forerun.models.download.store import find_model
     from forerun.models.opening import load_tokenizer, open_checkpoint
-    from forerun.models.sources import SOURCES
-    from forerun.models.store import find_model
 
     folder = cache_dir(os.environ)
     path = pull_with_progress(model, folder) if model in SOURCES else find_model(model, folder)

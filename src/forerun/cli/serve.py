@@ -69,7 +69,7 @@ def _model(argument: str | None, option: str) -> str:
 
 def _pull_if_known(model: str) -> None:
     """A name of our own list is fetched, so that a newcomer needs one command."""
-    from forerun.models.sources import SOURCES
+    from forerun.models.download.sources import SOURCES
 
     if model in SOURCES and not Path(model).exists():
         pull_with_progress(model, cache_dir(os.environ))

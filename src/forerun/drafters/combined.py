@@ -58,7 +58,7 @@ class Hybrid(_Several):
 
 
 class Merge(_Several):
-    """All at once: the chains of several drafters in one prefix tree (003 §2.1)."""
+    """The chains of several drafters in one prefix tree (Miao et al. 2024, SpecInfer)."""
 
     def propose(self, requests: Sequence[RequestView], budgets: Sequence[Budget]) -> list[Proposal]:
         rows = []

@@ -15,9 +15,10 @@ from forerun.engine.mailbox import Mailbox
 from forerun.engine.outputs import RequestOutput
 from forerun.engine.prompt import Prompt, as_prompt
 from forerun.engine.request import Request
-from forerun.engine.request_options import RequestOptions, SpeculationLike, is_whole
+from forerun.engine.request_options import RequestOptions, SpeculationLike
 from forerun.errors import InvalidOption
-from forerun.models.tokenizer import Tokenizer
+from forerun.models.text.tokenizer import Tokenizer
+from forerun.option_checks import require, require_whole
 from forerun.types import SamplingParams
 
 
@@ -36,12 +37,9 @@ class AsyncEngine:
     def __init__(
         self, llm: LLM, *, max_num_waiting: int = 256, step_timeout_s: float | None = 300.0
     ) -> None:
-        if not is_whole(max_num_waiting) or max_num_waiting < 0:
-            raise InvalidOption(
-                f"max_num_waiting={max_num_waiting!r} is not allowed; give a whole number ≥ 0."
-            )
-        if step_timeout_s is not None and not step_timeout_s > 0:
-            raise InvalidOption(f"step_timeout_s={step_timeout_s!r} is not allowed; give > 0.")
+        require_whole("max_num_waiting", max_num_waiting, least=0)
+        good = step_timeout_s is None or step_timeout_s > 0
+        require(good, "step_timeout_s", step_timeout_s, "> 0, or None")
         self._llm = llm
         with llm.engine.turn:  # nobody asks it between the look and the claim
             if llm.engine.owner is not None or not llm.engine.is_idle:

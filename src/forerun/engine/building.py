@@ -28,18 +28,18 @@ from forerun.engine.memory import CacheMemory
 from forerun.engine.metrics import Metrics
 from forerun.engine.planner import Adaptive, FixedDepth, Planner
 from forerun.engine.request import Request
-from forerun.engine.scheduler import Scheduler
-from forerun.engine.scheduler_limits import SchedulerLimits
+from forerun.engine.scheduling.limits import SchedulerLimits
+from forerun.engine.scheduling.scheduler import Scheduler
+from forerun.engine.scheduling.target_pool import TargetPool
 from forerun.engine.speculation import Speculation
 from forerun.engine.speculative_config import SpeculativeConfig
 from forerun.engine.step import Core
-from forerun.engine.target_pool import TargetPool
 from forerun.errors import InvalidOption
 from forerun.kernels import Plan
-from forerun.models.compatibility import check_compatible
 from forerun.models.llama import LlamaModel
 from forerun.models.opening import load_tokenizer, open_checkpoint
-from forerun.models.tokenizer import Tokenizer
+from forerun.models.text.compatibility import check_compatible
+from forerun.models.text.tokenizer import Tokenizer
 from forerun.planning.controller import Controller, Limits
 from forerun.planning.cost_model import CostModel
 from forerun.types import Span

@@ -35,8 +35,8 @@ class Engine:
         add ──▶ step ──▶ … ──▶ finished or failed: it is gone
                   └── abort, at any moment: it is gone when the step is over
 
-    What is gone holds no page, no seat and no drafter's memory. Engines that share a kernel set
-    share the `turn`, too.
+    What is gone holds no page, no running place and no drafter's memory. Engines that share a
+    kernel set share the `turn`, too.
     """
 
     def __init__(self, core: Core, turn: Turn | None = None) -> None:
@@ -122,7 +122,7 @@ class Engine:
         return failed
 
     def _end(self, request: Request, outcome: str) -> None:
-        """The target's pool looks its requests up, so the seat goes before the name."""
+        """The target's pool looks its requests up, so its rows go before its name."""
         try:
             self.core.scheduler.remove(request.id)
             if self.core.speculation is not None:

@@ -10,7 +10,7 @@ from typing import Final
 
 from forerun.errors import CannotCompile, InvalidOption, unknown_name
 from forerun.kernels import Kernels, ReferenceKernels
-from forerun.models.store import default_cache_dir
+from forerun.models.download.store import default_cache_dir
 
 KERNEL_SETS: Final = ("auto", "cpu", "reference")
 

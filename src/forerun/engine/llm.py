@@ -23,9 +23,9 @@ from forerun.engine.step import Round
 from forerun.engine.turn import Turn
 from forerun.errors import InvalidOption, RequestFailed
 from forerun.kernels import Kernels
-from forerun.models.chat_template import Messages
 from forerun.models.llama import LlamaModel
 from forerun.models.opening import load_tokenizer, open_checkpoint
+from forerun.models.text.chat_template import Messages
 from forerun.types import SamplingParams
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from forerun.cache.cache_size import BACKENDS, CacheSize
-from forerun.engine.request_options import is_whole
 from forerun.errors import InvalidOption, unknown_name
 from forerun.models.llama import LlamaModel
+from forerun.option_checks import is_whole, require_whole
 
 _UNITS: Final = {
     "": 1, "B": 1,
@@ -29,10 +29,7 @@ class CacheMemory:
     num_bytes: int | None = None
 
     def __post_init__(self) -> None:
-        if not is_whole(self.max_num_seqs) or self.max_num_seqs < 1:
-            raise InvalidOption(
-                f"max_num_seqs={self.max_num_seqs!r} is not allowed; give a whole number ≥ 1."
-            )
+        require_whole("max_num_seqs", self.max_num_seqs, least=1)
         if self.backend not in BACKENDS:
             raise unknown_name("kv_cache_backend", str(self.backend), BACKENDS)
 
@@ -48,7 +45,7 @@ def parse_bytes(given: int | str | None, name: str) -> int | None:
     """512000000, "512MB" and "0.5 GiB" are bytes; KB is 1000 and KiB 1024, as is usual."""
     if given is None:
         return None
-    if isinstance(given, int) and not isinstance(given, bool) and given > 0:
+    if isinstance(given, int) and is_whole(given) and given > 0:
         return given
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMG]?I?B?)\s*", str(given).upper())
     unit = None if found is None or not isinstance(given, str) else _UNITS.get(found[2])

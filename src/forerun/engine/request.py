@@ -35,7 +35,7 @@ class Request:
     logprobs: list[dict[int, float]] = field(default_factory=list)
     stats: Stats = field(default_factory=Stats)
     round_idx: int = 0
-    num_cached_tokens: int | None = None  # of the prompt, found in the cache at its first seat
+    num_cached_tokens: int | None = None  # of the prompt, found in the cache when first admitted
     drafter_failed: bool = False  # then it goes on without guesses
     finish_reason: str | None = None
     stop_reason: str | int | None = None

@@ -21,10 +21,10 @@ from forerun.cache import KVCache
 from forerun.engine.cut import Cut, cut
 from forerun.engine.judge import judge, shown_log_probs
 from forerun.engine.metrics import Metrics
-from forerun.engine.next_pass import Grant
 from forerun.engine.planner import NO_ASK, Ask
 from forerun.engine.request import Request
-from forerun.engine.scheduler import Scheduler
+from forerun.engine.scheduling.next_pass import Grant
+from forerun.engine.scheduling.scheduler import Scheduler
 from forerun.engine.speculation import Speculation
 from forerun.engine.target_pass import Scores, score
 from forerun.models.llama import LlamaModel
@@ -86,7 +86,7 @@ def plan(core: Core) -> dict[int, Ask]:
 
 
 def schedule(core: Core, wishes: Mapping[int, Ask]) -> Sequence[Grant]:
-    """Seat whoever fits; guesses are the first thing to shrink when room is short."""
+    """Admit whoever fits; guesses are the first thing to shrink when room is short."""
     chosen = core.scheduler.schedule({idx: ask.num_nodes for idx, ask in wishes.items()})
     core.metrics.preempted(len(chosen.preempted))
     if core.speculation is not None:
@@ -95,7 +95,7 @@ def schedule(core: Core, wishes: Mapping[int, Ask]) -> Sequence[Grant]:
     for request in (core.requests[request_id] for request_id in chosen.admitted):
         if request.num_cached_tokens is None:
             request.num_cached_tokens = request.table.length
-            core.metrics.seated(len(request.prompt), request.table.length)
+            core.metrics.admitted(len(request.prompt), request.table.length)
         if core.speculation is not None:
             core.speculation.begin(request)
     return chosen.grants

@@ -18,9 +18,9 @@ from forerun.cache import KVCache
 from forerun.errors import InvalidOption
 from forerun.kernels import AttentionShape, Kernels, Norm, Plan
 from forerun.kernels.base import Array, Batch, Store, Weight
-from forerun.models.checkpoint import Checkpoint
 from forerun.models.config import ModelConfig
 from forerun.models.rope import rope_frequencies
+from forerun.models.weights.checkpoint import Checkpoint
 
 EMBEDDING: Final = "model.embed_tokens.weight"
 HEAD: Final = "lm_head.weight"

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from forerun.engine.async_engine import AsyncEngine
 from forerun.errors import PromptTooLong
-from forerun.models.tokenizer import Tokenizer
+from forerun.models.text.tokenizer import Tokenizer
 from forerun.server.errors import bad_request
 
 Tokens = tuple[int, ...]

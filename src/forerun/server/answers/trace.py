@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from forerun.engine.step import Round
-from forerun.models.tokenizer import Tokenizer
+from forerun.models.text.tokenizer import Tokenizer
 from forerun.server.answers.logprobs import spelled
 
 

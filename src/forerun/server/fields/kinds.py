@@ -9,7 +9,7 @@ import math
 import re
 import reprlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from forerun.errors import unknown_name
