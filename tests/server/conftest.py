@@ -11,7 +11,11 @@ import pytest
 if TYPE_CHECKING:
     from tests.server.serving import Running
 
-SPECULATION = '{"method": "choice", "methods": ["suffix", "ngram_tables", "random"]}'
+# A fixed depth: what is guessed must not depend on how fast this machine is today.
+SPECULATION = (
+    '{"method": "choice", "methods": ["suffix", "ngram_tables", "random"], "adaptive": false, '
+    '"num_speculative_tokens": 4, "num_branches": 2}'
+)
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -35,6 +36,10 @@ def generate(
     chat: Annotated[
         bool, typer.Option("--chat", help="Treat the prompt as a user's message.")
     ] = False,
+    prediction: Annotated[
+        Path | None,
+        typer.Option("--prediction", help="A file with the text that you expect, roughly."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     trace: Annotated[
         bool, typer.Option("--trace", help="Print a line per round: held, refused, why.")
@@ -48,6 +53,7 @@ def generate(
         raise InvalidOption("--trace follows one answer; drop --n.")
     if params.logprobs is not None and not as_json:
         raise InvalidOption("--logprobs are shown with --json; add it.")
+    expected = None if prediction is None else _predicted(prediction)
     llm = engine.load(min(params.n, MAX_SEATS))
     tokens = (
         llm.tokenizer.encode_chat([{"role": "user", "content": text}])
@@ -56,12 +62,12 @@ def generate(
     )
     params = bounded(params, llm, len(tokens))
     if as_json:
-        typer.echo(json.dumps(_as_dict(llm.generate(tokens, params)[0]), ensure_ascii=False))
+        typer.echo(json.dumps(_as_dict(llm.generate(tokens, params, prediction=expected)[0]), ensure_ascii=False))
     elif params.n > 1:
-        for output in llm.generate(tokens, params)[0].outputs:
+        for output in llm.generate(tokens, params, prediction=expected)[0].outputs:
             typer.echo(f"[{output.index}] {output.text}")
     else:
-        show_stream(llm, tokens, params, trace=trace)
+        show_stream(llm, tokens, params, trace=trace, prediction=expected)
 
 
 def bounded(params: SamplingParams, llm: LLM, prompt_len: int) -> SamplingParams:
@@ -72,7 +78,14 @@ def bounded(params: SamplingParams, llm: LLM, prompt_len: int) -> SamplingParams
     return params.with_(max_tokens=min(usual, max(1, llm.max_model_len - prompt_len)))
 
 
-def show_stream(llm: LLM, tokens: list[int], params: SamplingParams, *, trace: bool) -> str:
+def show_stream(
+    llm: LLM,
+    tokens: list[int],
+    params: SamplingParams,
+    *,
+    trace: bool,
+    prediction: str | None = None,
+) -> str:
     """Stream one answer to the terminal; the summary goes to stderr. Returns the answer's text."""
     from rich.console import Console
 
@@ -80,7 +93,7 @@ def show_stream(llm: LLM, tokens: list[int], params: SamplingParams, *, trace: b
 
     console = Console(soft_wrap=True, highlight=False, markup=False)
     output = None
-    for number, event in enumerate(llm.stream(tokens, params), start=1):
+    for number, event in enumerate(llm.stream(tokens, params, prediction=prediction), 1):
         if trace:
             console.print(
                 trace_line(llm.tokenizer, event.round, number, colour=console.is_terminal)
@@ -121,6 +134,16 @@ def _prompt_text(argument: str | None, option: str | None) -> str:
     if not text:
         raise InvalidOption("the prompt is empty; write something.")
     return text
+
+
+def _predicted(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise InvalidOption(
+            f"--prediction {path} cannot be read: {reason}; give a text file."
+        ) from None
 
 
 def _as_dict(result: RequestOutput) -> dict[str, Any]:

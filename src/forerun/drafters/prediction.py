@@ -150,6 +150,8 @@ class Alignment:
         if is_hit:  # a long run elsewhere must be longer than this one to count for more
             self._runs[self.place + 1] = min(_LONGEST_RUN, max(1, self.run + 1))
         self.place = min(self.place + 1, len(self.prediction))
+        if is_hit:
+            self._earliest = self.place
         best = min(self._runs, key=self._rank, default=None)
         if best is None or self._distance(best) > _REACH * self._runs[best] ** 2:
             self.run = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
@@ -52,14 +53,14 @@ class Intake:
             Request(
                 id=next(self._ids),
                 prompt=tokens,
-                params=replace(params, n=1),
+                params=_params_of(choice, params),
                 seed=seed,
                 choice=choice,
                 end_ids=self._tokenizer.eos_ids,
                 max_len=self._max_len,
                 table=self._cache.new_table(),
                 text=text,
-                options=options,
+                options=_options_of(choice, params, options),
                 prediction=prediction,
             )
             for choice in range(params.n)
@@ -99,6 +100,18 @@ class Intake:
         if not self._drafters:
             raise InvalidOption(f"drafter {name!r} is not here: this engine does not speculate.")
         raise unknown_name("drafter", name, self._drafters)
+
+
+def _params_of(choice: int, params: SamplingParams) -> SamplingParams:
+    """The prompt is the same for all choices, so the first alone tells about it."""
+    return replace(params, n=1, prompt_logprobs=None if choice else params.prompt_logprobs)
+
+
+def _options_of(choice: int, params: SamplingParams, options: RequestOptions) -> RequestOptions:
+    """Whoever tells about its prompt computes all of it: rows that it shared have no logits."""
+    if choice or params.prompt_logprobs is None:
+        return options
+    return replace(options, cache_salt=f"{options.cache_salt or ''}\0{uuid.uuid4()}")
 
 
 def params_for(

@@ -33,6 +33,7 @@ class Request:
     origins: list[Origin] = field(default_factory=list)
     text_ends: list[int] = field(default_factory=list)  # the text's length after each token
     logprobs: list[dict[int, float]] = field(default_factory=list)
+    prompt_logprobs: list[dict[int, float] | None] = field(default_factory=list)
     stats: Stats = field(default_factory=Stats)
     round_idx: int = 0
     num_cached_tokens: int | None = None  # of the prompt, found in the cache when first admitted

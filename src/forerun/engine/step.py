@@ -22,6 +22,7 @@ from forerun.engine.cut import Cut, cut
 from forerun.engine.judge import judge, shown_log_probs
 from forerun.engine.metrics import Metrics
 from forerun.engine.planner import NO_ASK, Ask
+from forerun.engine.prompt_logprobs import chunk_of, keep_prompt_logprobs, rows_to_judge
 from forerun.engine.request import Request
 from forerun.engine.scheduling.next_pass import Grant
 from forerun.engine.scheduling.scheduler import Scheduler
@@ -66,7 +67,7 @@ def step(core: Core) -> list[Round]:
     proposals = propose(core, requests, asks)
     spans = spans_of(requests, grants, proposals)
     scores = forward(core, requests, spans)
-    verdicts = accept(core, requests, proposals, scores)
+    verdicts = accept(core, requests, spans, proposals, scores)
     rounds = commit(core, requests, asks, spans, proposals, verdicts, scores)
     if core.speculation is not None:
         num_guesses, seconds = sum(map(len, proposals)), time.perf_counter() - began
@@ -116,9 +117,7 @@ def spans_of(
         if request.num_waiting == 1:
             spans.append(Span.verification(start, request.tokens[-1], proposal))
         else:
-            chunk = request.tokens[start : start + grant.num_tokens]
-            is_last = len(chunk) == request.num_waiting
-            spans.append(Span.prompt_chunk(start, chunk, is_last=is_last))
+            spans.append(chunk_of(request, start, grant.num_tokens))
     return spans
 
 
@@ -137,19 +136,21 @@ def forward(core: Core, requests: Sequence[Request], spans: Sequence[Span]) -> l
 def accept(
     core: Core,
     requests: Sequence[Request],
+    spans: Sequence[Span],
     proposals: Sequence[Proposal],
     scores: Sequence[Scores],
 ) -> list[Verdict | Exception | None]:
     return [
-        rows if isinstance(rows, Exception) else _accept_one(core, request, proposal, rows)
-        for request, proposal, rows in zip(requests, proposals, scores, strict=True)
+        rows if isinstance(rows, Exception) else _accept_one(core, request, span, proposal, rows)
+        for request, span, proposal, rows in zip(requests, spans, proposals, scores, strict=True)
     ]
 
 
 def _accept_one(
-    core: Core, request: Request, proposal: Proposal, logits: FloatArray
+    core: Core, request: Request, span: Span, proposal: Proposal, rows: FloatArray
 ) -> Verdict | Exception | None:
     try:
+        logits = rows_to_judge(request, span, proposal, rows)
         return judge(request, proposal, logits, core.model.kernels) if len(logits) else None
     except Exception as error:
         return error
@@ -172,11 +173,13 @@ def commit(
         try:
             if isinstance(verdict, Exception):
                 raise verdict
+            assert not isinstance(rows, Exception)
+            keep_prompt_logprobs(request, span, rows)
             if verdict is None:  # a chunk inside the prompt: its rows simply stay
                 core.cache.prefixes.publish(request.table, request.tokens, request.cache_salt)
             else:
-                assert not isinstance(rows, Exception)
-                rounds.append(_commit_one(core, request, ask, span, proposal, verdict, rows))
+                logits = rows_to_judge(request, span, proposal, rows)
+                rounds.append(_commit_one(core, request, ask, span, proposal, verdict, logits))
         except Exception as error:
             request.error = error
     return rounds

@@ -41,6 +41,7 @@ class Question:
         prompts: Sequence[Tokens],
         max_tokens: int,
         num_logprobs: int | None,
+        num_prompt_logprobs: int | None = None,
     ) -> Question:
         """One seed serves all prompts of a request, so that one number repeats it."""
         speculation, acceptance = _speculation(given.get("speculative"))
@@ -52,6 +53,7 @@ class Question:
                 "seed": given.get("seed", fresh_seed()),
                 "max_tokens": max_tokens,
                 "logprobs": num_logprobs,
+                "prompt_logprobs": num_prompt_logprobs,
             }
         )
         return cls(

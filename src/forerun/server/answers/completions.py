@@ -9,23 +9,15 @@ from typing import Any
 from forerun.server.answers.delta import Delta
 from forerun.server.answers.form import Form
 from forerun.server.answers.group import Group
-from forerun.server.answers.logprobs import TokenLogprob, completion_logprobs, spelled
+from forerun.server.answers.logprobs import completion_logprobs, prompt_logprobs, spelled
 from forerun.server.answers.trace import trace
-
-
-@dataclass(frozen=True)
-class Echo:
-    """A prompt that comes back before its answer."""
-
-    text: str
-    logprobs: tuple[TokenLogprob, ...] = ()
 
 
 @dataclass
 class CompletionForm(Form):
-    """`echoes` has one for each prompt, or nothing; `hides_output` where nothing was wanted."""
+    """`echoes` puts the prompt before its answer; `hides_output` where no token was wanted."""
 
-    echoes: list[Echo] = field(default_factory=list)
+    echoes: bool = False
     hides_output: bool = False
     _offsets: dict[int, int] = field(default_factory=dict)  # where each answer's next text begins
 
@@ -53,8 +45,10 @@ class CompletionForm(Form):
             delta = delta.without_output()
         if not self.echoes:
             return delta
-        echo = self.echoes[delta.index // group.num_choices]
-        return delta.preceded_by(echo.text, echo.logprobs)
+        request = group.requests[delta.index - delta.index % group.num_choices]
+        skips = request.params.skip_special_tokens
+        text = self.tokenizer.decode(request.prompt, skip_special=skips)
+        return delta.preceded_by(text, prompt_logprobs(request))
 
     def _choice(self, delta: Delta, group: Group) -> dict[str, Any]:
         choice: dict[str, Any] = {

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from forerun.engine.request import Request
 from forerun.models.text.tokenizer import Tokenizer
 
 _LEAST: Final = -9999.0  # JSON has no infinity
@@ -24,6 +25,18 @@ class TokenLogprob:
         best = sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))[:num_top]
         top = tuple((other, max(_LEAST, value)) for other, value in best)
         return cls(token, max(_LEAST, found[token]), top)
+
+
+def prompt_logprobs(request: Request) -> tuple[TokenLogprob, ...]:
+    """For each token of the prompt, if the request asked for them."""
+    num_top = request.params.prompt_logprobs
+    if num_top is None:
+        return ()
+    pairs = zip(request.prompt, request.prompt_logprobs, strict=True)
+    return tuple(
+        TokenLogprob(token, None, ()) if found is None else TokenLogprob.of(token, found, num_top)
+        for token, found in pairs
+    )
 
 
 def spelled(tokenizer: Tokenizer, token: int) -> str:

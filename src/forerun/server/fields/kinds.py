@@ -328,6 +328,8 @@ def _placed(at: str, valid: Mapping[str, Any]) -> list[str]:
 def _looks_like(kind: Kind, value: Any) -> bool:
     if isinstance(kind, Text):
         return isinstance(value, str)
+    if isinstance(kind, Flag):
+        return isinstance(value, bool)
     if isinstance(kind, ListOf):
         return isinstance(value, list)
     if isinstance(kind, Shape | MapOf | Tagged):

@@ -36,7 +36,7 @@ def identity(given: Mapping[str, Any], prefix: str, service: Service) -> dict[st
     """Of an answer: its id, when, and who."""
     engine = service.engine
     return {
-        "id": f"{prefix}-{given.get('request_id') or uuid.uuid4().hex}",
+        "id": f"{prefix}{given.get('request_id') or uuid.uuid4().hex}",
         "created": int(time.time()),
         "model": service.model_named(given.get("model")),
         "fingerprint": service.fingerprint,

@@ -22,7 +22,7 @@ async def chat_completions(request: Request) -> Response:
     service = service_of(request)
     engine = service.engine
     given = await read_given(request, Endpoint.CHAT)
-    who = identity(given, "chatcmpl", service)
+    who = identity(given, "chatcmpl-", service)
     prompt = await service.read(lambda: chat_prompt(given, engine))
     prompt = truncated(prompt, given.get("truncate_prompt_tokens"), engine.max_model_len)
     name = "max_completion_tokens" if "max_completion_tokens" in given else "max_tokens"
