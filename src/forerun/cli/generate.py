@@ -62,7 +62,11 @@ def generate(
     )
     params = bounded(params, llm, len(tokens))
     if as_json:
-        typer.echo(json.dumps(_as_dict(llm.generate(tokens, params, prediction=expected)[0]), ensure_ascii=False))
+        typer.echo(
+            json.dumps(
+                _as_dict(llm.generate(tokens, params, prediction=expected)[0]), ensure_ascii=False
+            )
+        )
     elif params.n > 1:
         for output in llm.generate(tokens, params, prediction=expected)[0].outputs:
             typer.echo(f"[{output.index}] {output.text}")

@@ -19,9 +19,7 @@ def chunk_of(request: Request, start: int, num_tokens: int) -> Span:
     return Span.prompt_chunk(start, chunk, is_last=len(chunk) == request.num_waiting)
 
 
-def rows_to_judge(
-    request: Request, span: Span, proposal: Proposal, rows: FloatArray
-) -> FloatArray:
+def rows_to_judge(request: Request, span: Span, proposal: Proposal, rows: FloatArray) -> FloatArray:
     """Of all rows, those that say what comes next: none inside a prompt."""
     num_known = len(span) - len(proposal)
     if span.start + num_known < len(request.tokens):

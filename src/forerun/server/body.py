@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from starlette.requests import ClientDisconnect, Request
 
 from forerun.server.errors import ApiError, bad_request
+
+_SPARE_BYTES: Final = 1 << 20
 
 
 async def read_json(request: Request, max_bytes: int, timeout_s: float) -> Any:
@@ -27,30 +29,27 @@ async def read_json(request: Request, max_bytes: int, timeout_s: float) -> Any:
 
 
 async def _read_bytes(request: Request, max_bytes: int) -> bytes:
-    declared = request.headers.get("content-length", "")
-    if declared.isascii() and declared.isdigit() and int(declared[:20]) > max_bytes:
-        raise _too_long(max_bytes)
+    """What goes on a little past the limit is read and dropped: a client that still sends when
+    the connection closes never sees why."""
     chunks: list[bytes] = []
     num_bytes = 0
     try:
         async for chunk in request.stream():
             num_bytes += len(chunk)
-            if num_bytes > max_bytes:
-                raise _too_long(max_bytes)
-            chunks.append(chunk)
+            if num_bytes <= max_bytes:
+                chunks.append(chunk)
+            elif num_bytes > 2 * max_bytes + _SPARE_BYTES:
+                break
     except ClientDisconnect:
         raise ApiError(499, "the client left before its body was complete.", "left") from None
+    if num_bytes > max_bytes:
+        raise ApiError(
+            413,
+            f"the body is longer than {max_bytes} bytes; send less, or raise --max-body-bytes.",
+            "body_too_long",
+            headers={"Connection": "close"},
+        )
     return b"".join(chunks)
-
-
-def _too_long(max_bytes: int) -> ApiError:
-    """The rest of the body is not read, so the connection cannot be used again."""
-    return ApiError(
-        413,
-        f"the body is longer than {max_bytes} bytes; send less, or raise --max-body-bytes.",
-        "body_too_long",
-        headers={"Connection": "close"},
-    )
 
 
 def parse_json(found: bytes) -> Any:
