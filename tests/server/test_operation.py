@@ -22,6 +22,8 @@ httpx = pytest.importorskip("httpx")
 
 from forerun.server.errors import ApiError
 from forerun.server.operation.auth import Keys
+from forerun.server.operation.config import ServerConfig
+from forerun.server.operation.listening import listening
 from tests.server.serving import Running, serving, start
 from tests.server.test_routes import error_of
 from tests.tiny_model import write_tiny_model
@@ -278,3 +280,9 @@ def test_slow_readers_hold_nobody_up(guarded: Running) -> None:
     other.start()  # the seat is free as soon as the deaf one is gone
     other.join()
     assert found[0]["usage"]["completion_tokens"] == 1
+
+
+def test_answers_are_not_held_back_by_the_network_stack() -> None:
+    """asyncio sets TCP_NODELAY only on connections of sockets that name their protocol."""
+    with listening(ServerConfig(names=("a",), port=0)) as (found, _):
+        assert found.proto == socket.IPPROTO_TCP
