@@ -24,7 +24,7 @@ def _assert_empty(drafter: Drafter) -> None:
     for part in getattr(drafter, "_drafters", ()):
         _assert_empty(part)
     drafter = getattr(drafter, "_drafter", drafter)  # of one that throws
-    for name in ("_nodes", "_texts", "_tables", "_rows"):
+    for name in ("_nodes", "_texts", "_tables", "_rows", "_alignments"):
         assert not getattr(drafter, name, ()), (type(drafter).__name__, name)
     if isinstance(drafter, DraftModel):
         assert drafter.num_free == drafter.num_pages

@@ -9,14 +9,11 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("fastapi")
-httpx = pytest.importorskip("httpx")
-
 from forerun.server.fields import Endpoint, fields_of
 from tests.server.serving import Running
 from tests.server.test_routes import error_of
 
-PATHS = {
+PATHS: dict[Endpoint, tuple[str, dict[str, Any]]] = {
     Endpoint.COMPLETIONS: ("/v1/completions", {"prompt": "abc", "max_tokens": 1}),
     Endpoint.CHAT: (
         "/v1/chat/completions",
@@ -39,7 +36,12 @@ NOWHERE: list[Any] = [
     [None],
     [{"type": "text", "text": 3}],
 ]
-FREE = ("chat_template_kwargs", "reasoning")  # of these, any JSON will do
+FREE = (
+    "chat_template_kwargs",
+    "reasoning",
+    "prompt_cache_options",
+    "access_programs",
+)  # of these, any JSON will do
 
 
 def bad_bodies(num: int) -> Iterator[tuple[str, bytes]]:

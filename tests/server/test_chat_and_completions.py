@@ -5,11 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
-pytest.importorskip("fastapi")
-pytest.importorskip("httpx")
-
 from tests.server.serving import Running
 from tests.server.test_routes import CHAT, error_of
 

@@ -7,15 +7,13 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("fastapi")
-
 from forerun.server.errors import ApiError
 from forerun.server.fields import FIELDS, Endpoint, Treatment, markdown, read_fields
 
 PROMPT = {"prompt": "a"}
 CHAT = {"messages": [{"role": "user", "content": "a"}]}
 
-BODIES = {
+BODIES: dict[Endpoint, dict[str, Any]] = {
     Endpoint.COMPLETIONS: PROMPT,
     Endpoint.CHAT: CHAT,
     Endpoint.RESPONSES: {"input": "a"},

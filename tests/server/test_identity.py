@@ -8,9 +8,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("fastapi")
-pytest.importorskip("httpx")
-
 from tests.server.serving import Running
 
 ASKED: dict[str, Any] = {

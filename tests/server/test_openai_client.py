@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 from collections.abc import Iterator
+from typing import Any, get_type_hints
 
+import openai as typed_openai
 import pytest
 
-pytest.importorskip("fastapi")
-openai = pytest.importorskip("openai")
-
+from forerun.server.fields import Endpoint, fields_of
 from tests.server.serving import MODEL, Running
 from tests.server.test_routes import CHAT
 
-SEEDED = {"seed": 5, "extra_body": {"ignore_eos": True}}
+openai: Any = typed_openai  # its overloads know only models of its own
+SEEDED: dict[str, Any] = {"seed": 5, "extra_body": {"ignore_eos": True}}
 
 
 @pytest.fixture(scope="module")
-def client(server: Running) -> Iterator[openai.OpenAI]:
+def client(server: Running) -> Iterator[Any]:
     with openai.OpenAI(base_url=f"{server.url}/v1", api_key="any", max_retries=0) as found:
         yield found
 
 
-def test_models(client: openai.OpenAI) -> None:
+def test_models(client: Any) -> None:
     assert [model.id for model in client.models.list()] == [MODEL]
     assert client.models.retrieve(MODEL).owned_by == "forerun"
 
 
-def test_completions_with_logprobs_and_n(client: openai.OpenAI) -> None:
+def test_completions_with_logprobs_and_n(client: Any) -> None:
     answer = client.completions.create(
         model=MODEL, prompt="abc", max_tokens=8, n=2, logprobs=2, **SEEDED
     )
@@ -44,7 +46,7 @@ def test_completions_with_logprobs_and_n(client: openai.OpenAI) -> None:
     assert pieces == [choice.text for choice in answer.choices]
 
 
-def test_chat_streams_and_usage(client: openai.OpenAI) -> None:
+def test_chat_streams_and_usage(client: Any) -> None:
     whole = client.chat.completions.create(
         model=MODEL,
         messages=CHAT,
@@ -76,14 +78,14 @@ def test_chat_streams_and_usage(client: openai.OpenAI) -> None:
     assert final.choices[0].finish_reason in ("stop", "length")
 
 
-def test_stop_and_seed(client: openai.OpenAI) -> None:
+def test_stop_and_seed(client: Any) -> None:
     def ask(**options: object) -> str:
         answer = client.chat.completions.create(
             model=MODEL,
             messages=CHAT,
             max_tokens=30,
             **SEEDED,
-            **options,  # type: ignore[call-overload]
+            **options,
         )
         return str(answer.choices[0].message.content)
 
@@ -92,7 +94,7 @@ def test_stop_and_seed(client: openai.OpenAI) -> None:
     assert ask(stop=[whole[5:7]]) == whole[: whole.index(whole[5:7])]
 
 
-def test_predicted_outputs_are_counted(client: openai.OpenAI) -> None:
+def test_predicted_outputs_are_counted(client: Any) -> None:
     def ask(prediction: str | None) -> tuple[str, int, int]:
         given = (
             {} if prediction is None else {"prediction": {"type": "content", "content": prediction}}
@@ -102,7 +104,7 @@ def test_predicted_outputs_are_counted(client: openai.OpenAI) -> None:
             messages=CHAT,
             max_tokens=60,
             **SEEDED,
-            **given,  # type: ignore[call-overload]
+            **given,
         )
         details = answer.usage.completion_tokens_details
         return (
@@ -121,7 +123,7 @@ def test_predicted_outputs_are_counted(client: openai.OpenAI) -> None:
     assert num_rejected > 0
 
 
-def test_responses(client: openai.OpenAI) -> None:
+def test_responses(client: Any) -> None:
     answer = client.responses.create(
         model=MODEL, input="hello there", max_output_tokens=12, extra_body={"seed": 5}
     )
@@ -148,7 +150,7 @@ def test_responses(client: openai.OpenAI) -> None:
     assert final == answer.output_text.split(stop)[0]
 
 
-def test_errors_are_the_clients_own(client: openai.OpenAI) -> None:
+def test_errors_are_the_clients_own(client: Any) -> None:
     with pytest.raises(openai.NotFoundError, match="not served here"):
         client.completions.create(model="gpt-9", prompt="a")
     with pytest.raises(openai.BadRequestError, match="tools") as caught:
@@ -184,3 +186,20 @@ def test_async_and_raw_streams(server: Running) -> None:
             assert lines[-2] == "data: [DONE]"
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "where", "names"),
+    [
+        (Endpoint.COMPLETIONS, "completion_create_params", "CompletionCreateParamsBase"),
+        (Endpoint.CHAT, "chat.completion_create_params", "CompletionCreateParamsBase"),
+        (Endpoint.RESPONSES, "responses.response_create_params", "ResponseCreateParamsBase"),
+    ],
+)
+def test_every_field_of_the_client_is_in_our_list(
+    endpoint: Endpoint, where: str, names: str
+) -> None:
+    module = importlib.import_module(f"openai.types.{where}")
+    theirs = set(get_type_hints(getattr(module, names))) | {"stream"}
+    ours = {field.name for field in fields_of(endpoint)}
+    assert sorted(theirs - ours) == []

@@ -12,13 +12,12 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
-
-pytest.importorskip("fastapi")
-httpx = pytest.importorskip("httpx")
 
 from forerun.server.errors import ApiError
 from forerun.server.operation.auth import Keys
@@ -50,8 +49,8 @@ def guarded(long_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         f'pid-file = "{folder / "pid"}"\nmax-answer-tokens = 8000\n'
     )
     env = {"FORERUN_SERVE_MAX_NUM_WAITING": "1", "FORERUN_SERVE_API_KEY": "env1 env2"}
-    options = ("--config", str(folder / "serve.toml"), "--lenient-fields")
-    options += ("--request-timeout", "3", "--allowed-origin", "https://a.example")
+    options = ["--config", str(folder / "serve.toml"), "--lenient-fields"]
+    options += ["--request-timeout", "3", "--allowed-origin", "https://a.example"]
     with serving(
         long_path, *PLAIN, *options, "--served-model-name", "three", env=env, wait=False
     ) as running:
@@ -112,20 +111,16 @@ def test_bodies_have_a_limit_of_length_and_of_time(guarded: Running) -> None:
         while True:
             yield b"a" * 500
 
-    with pytest.raises((httpx.HTTPError, AssertionError)):  # cut off, or told so before that
-        response = guarded.client.post("/v1/completions", content=endless())
-        error_of(response, 413)
-        raise AssertionError("told so")
+    with suppress(httpx.HTTPError):  # cut off, or told so before that
+        error_of(guarded.client.post("/v1/completions", content=endless()), 413)
 
     def slow() -> Iterator[bytes]:
         yield b'{"prompt": "'
         time.sleep(1.0)
         yield b'a"}'
 
-    try:
+    with suppress(httpx.HTTPError):  # the server may have hung up before we are done
         error_of(guarded.client.post("/v1/completions", content=slow()), 408)
-    except httpx.HTTPError:
-        pass  # the server had hung up before we were done
     assert guarded.client.get("/health").status_code == 200
 
 

@@ -7,11 +7,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-pytest.importorskip("fastapi")
-pytest.importorskip("httpx")
-
 from tests.server.serving import MODEL, Running, serving
 
 CHAT = [{"role": "user", "content": "hello there"}]

@@ -25,6 +25,7 @@ class KnownText:
     output: list[int] = field(default_factory=list)
     round_idx: int = 0
     cache_salt: str | None = None
+    prediction: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         self.tokens: list[int] = [*self.prompt, *self.output]
@@ -41,8 +42,7 @@ def drafter_for(llm: LLM, config: SpeculativeConfig, cache_dir: Path | None) -> 
     target = Target(llm.model, llm.tokenizer, llm.max_model_len, CacheMemory(1), cache_dir)
     speculation = build_core(target, replace(config, adaptive=False)).speculation
     assert speculation is not None
-    (drafter,) = speculation.drafters.drafters.values()
-    return drafter
+    return next(iter(speculation.drafters.drafters.values()))
 
 
 def proposals_along(

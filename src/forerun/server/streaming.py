@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from forerun.server.answers.form import Writer
+from forerun.server.answers.form import Chunked
 from forerun.server.answers.group import Group
 from forerun.server.errors import ApiError, as_api_error
 
@@ -47,7 +47,7 @@ class EventStream(StreamingResponse):
             await super().__call__(scope, receive, send)
 
 
-async def data_events(group: Group, form: Writer) -> AsyncIterator[bytes]:
+async def data_events(group: Group, form: Chunked) -> AsyncIterator[bytes]:
     """`data:` lines of a form's chunks. An error on the way is one too: the head is sent."""
     try:
         async for delta in group.deltas():

@@ -50,10 +50,14 @@ class Form:
         return {"usage": None} if self.includes_usage else {}
 
 
-class Writer(Protocol):
-    """What streams and whole answers need of a form."""
+class Whole(Protocol):
+    """What an answer in one piece needs of a form."""
 
     def whole(self, deltas: list[Delta], group: Group) -> dict[str, Any]: ...
+
+
+class Chunked(Whole, Protocol):
+    """What a stream of chunks needs besides."""
 
     def chunks(self, delta: Delta, group: Group) -> Iterator[dict[str, Any]]: ...
 

@@ -134,7 +134,7 @@ async def named_events(group: Group, form: ResponseForm) -> AsyncIterator[bytes]
 
     def line(event: dict[str, Any]) -> bytes:
         numbered = {**event, "sequence_number": next(numbers)}
-        return b"event: " + event["type"].encode() + b"\ndata: " + to_json(numbered) + b"\n\n"
+        return f"event: {event['type']}".encode() + b"\ndata: " + to_json(numbered) + b"\n\n"
 
     try:
         async for event in form.events(group):

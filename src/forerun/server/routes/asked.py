@@ -10,7 +10,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from forerun.server.answers.form import Writer
+from forerun.server.answers.form import Whole
 from forerun.server.answers.group import Group
 from forerun.server.body import read_json
 from forerun.server.fields import Endpoint, read_fields
@@ -45,7 +45,7 @@ def identity(given: Mapping[str, Any], prefix: str, service: Service) -> dict[st
 
 
 async def answered(
-    request: Request, group: Group, form: Writer, *, streams: bool, events: Events
+    request: Request, group: Group, form: Whole, *, streams: bool, events: Events
 ) -> Response:
     """Bit by bit, or whole."""
     service = service_of(request)

@@ -43,7 +43,7 @@ async def completions(request: Request) -> Response:
     return await answered(request, group, form, streams=streams, events=data_events)
 
 
-def shown(given: dict[str, Any]) -> dict[str, bool]:
+def shown(given: dict[str, Any]) -> dict[str, Any]:
     """What the client wants to see beside the text."""
     options = given.get("stream_options", {})
     return {
