@@ -10,13 +10,14 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c const
 FILES := pyproject.toml constraints.txt
 WORKERS ?= 2
 
-.PHONY: demo serve test lint types imports check docs oracle soak proof clean help
+.PHONY: demo serve test lint types imports check docs oracle soak proof aims clean help
 
 help:
 	@sed -n '2,4s/^# *//p' Makefile
 	@echo "  make check   lint, types and import rules"
 	@echo "  make docs    the documentation as a site, in build/docs"
 	@echo "  make proof   the promise of bits, 2,000 runs on SmolLM2 (about 50 minutes)"
+	@echo "  make aims    what the project wants of its speed, held against the records"
 	@echo "  make soak    crowds of requests, each equal to itself alone (about half an hour)"
 	@echo "  make oracle  compare with the transformers library (installs torch)"
 
@@ -69,6 +70,9 @@ check: lint types imports
 
 proof: $(VENV)/.run
 	$(BIN)/forerun proof --record bench/records/proof.json
+
+aims: $(VENV)/.run
+	$(BIN)/python tools/aims.py
 
 DOCS := .venv-docs
 $(DOCS)/.installed: $(BIN)/python pyproject.toml

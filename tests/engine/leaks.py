@@ -2,8 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from forerun.drafters import Drafter, DraftModel
 from forerun.engine import LLM
+from forerun.engine.step import Core
+
+
+def all_drafters(core: Core) -> Iterator[Drafter]:
+    """Those of an engine, and their parts."""
+    if core.speculation is not None:
+        for drafter in core.speculation.drafters.drafters.values():
+            yield from getattr(drafter, "parts", ())
+            yield getattr(drafter, "drafter", drafter)  # of one that throws
+
+
+def draft_models(core: Core) -> list[DraftModel]:
+    return [drafter for drafter in all_drafters(core) if isinstance(drafter, DraftModel)]
 
 
 def assert_nothing_is_held(llm: LLM) -> None:
@@ -12,19 +27,8 @@ def assert_nothing_is_held(llm: LLM) -> None:
     assert not core.requests
     assert not llm._unread
     assert core.cache.pool.num_free == core.cache.pool.num_pages
-    if core.speculation is None:
-        return
-    for model in core.speculation.models:
+    for model in draft_models(core):
         assert model.num_free == model.num_pages
-    for drafter in core.speculation.drafters.drafters.values():
-        _assert_empty(drafter)
-
-
-def _assert_empty(drafter: Drafter) -> None:
-    for part in getattr(drafter, "_drafters", ()):
-        _assert_empty(part)
-    drafter = getattr(drafter, "_drafter", drafter)  # of one that throws
-    for name in ("_nodes", "_texts", "_tables", "_rows", "_alignments"):
-        assert not getattr(drafter, name, ()), (type(drafter).__name__, name)
-    if isinstance(drafter, DraftModel):
-        assert drafter.num_free == drafter.num_pages
+    for drafter in all_drafters(core):
+        for name in ("_nodes", "_texts", "_tables", "_rows", "_alignments"):
+            assert not getattr(drafter, name, ()), (type(drafter).__name__, name)

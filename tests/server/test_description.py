@@ -32,7 +32,7 @@ CHECKS = [
 
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=str)
 def test_generated_requests(server: Running, mode: GenerationMode) -> None:
-    fuzz(server, mode, num_examples=8)
+    fuzz(server, mode, num_examples=3)
 
 
 @pytest.mark.soak
@@ -45,7 +45,7 @@ def fuzz(server: Running, mode: GenerationMode, num_examples: int) -> None:
     schema = schemathesis.openapi.from_url(f"{server.url}/openapi.json")
     found = 0
     for result in schema.get_all_operations():
-        operation = result.ok()
+        operation: Any = result.ok()  # type: ignore[union-attr]  # an error would raise
         if mode is GenerationMode.NEGATIVE and operation.method == "get":
             continue  # nothing to spoil
 

@@ -39,7 +39,7 @@ app.command(context_settings={"auto_envvar_prefix": "FORERUN_SERVE"})(serve.serv
 app.command()(demo.demo)
 app.command()(pull.pull)
 app.command()(models.models)
-app.command()(bench.bench)
+app.add_typer(bench.app, name="bench")
 app.command()(alpha.alpha)
 app.command()(gate.gate)
 app.command()(proof.proof)

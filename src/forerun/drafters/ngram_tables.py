@@ -24,7 +24,7 @@ class NgramTables:
     leaves the window leaves the counts.
     """
 
-    offers = False
+    picks = False
 
     def __init__(
         self, vocab_size: int, orders: Sequence[int] = (2, 3, 4), window: int = 1 << 17

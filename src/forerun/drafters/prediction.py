@@ -36,7 +36,7 @@ class GivenPrediction:
     what the budget asks for. A request without a prediction gets no guesses.
     """
 
-    offers = True
+    picks = True
 
     def __init__(self, min_chance: float = 0.25) -> None:
         if not 0 <= min_chance < 1:

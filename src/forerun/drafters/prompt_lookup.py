@@ -18,7 +18,7 @@ _MAX_ENDS: Final = 32  # earlier places that are looked at for each length, the 
 class PromptLookup:
     """Copies from this request's own text. No weights, no probabilities."""
 
-    offers = True
+    picks = True
 
     def __init__(self, min_ngram: int = 2, max_ngram: int = 5) -> None:
         if not 1 <= min_ngram <= max_ngram:

@@ -16,7 +16,7 @@ from forerun.types import Proposal, Verdict
 class RandomTokens:
     """Uniform over the vocabulary; at temperature 0 it picks at random, too."""
 
-    offers = False
+    picks = False
 
     def __init__(self, vocab_size: int) -> None:
         self._vocab_size = vocab_size

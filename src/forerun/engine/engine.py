@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -82,7 +81,7 @@ class Engine:
             return self._step()
 
     def _step(self) -> Stepped:
-        began = time.perf_counter()
+        began = self.core.clock()
         try:
             rounds = step(self.core)
         except Exception as error:
@@ -90,7 +89,7 @@ class Engine:
         except BaseException:  # stopped half-way: what was under way cannot be trusted
             self._fail_all(RequestFailed("the step was interrupted; ask again."))
             raise
-        took = time.perf_counter() - began
+        took = self.core.clock() - began
         running = self._running()
         for request in running:
             request.stats.seconds += took
@@ -125,11 +124,11 @@ class Engine:
         """The target's pool looks its requests up, so its rows go before its name."""
         try:
             self.core.scheduler.remove(request.id)
-            if self.core.speculation is not None:
-                self.core.speculation.end(request)
+            speculation = self.core.speculation
+            num_failures = speculation.end(request) if speculation else 0
         finally:
             del self.core.requests[request.id]
-        self.core.metrics.ended(outcome, request.stats.drafter_failures)
+        self.core.metrics.ended(outcome, num_failures)
 
     def reset_prefix_cache(self) -> None:
         """From any thread, between two steps: whoever holds a page keeps it."""

@@ -18,7 +18,6 @@ from forerun.engine.outputs import RequestOutput
 from forerun.engine.prompt import Prompt, TextOrIds, as_batch
 from forerun.engine.request import Request
 from forerun.engine.request_options import RequestOptions, SpeculationLike
-from forerun.engine.speculative_config import AUTO, SpeculativeConfig
 from forerun.engine.step import Round
 from forerun.engine.turn import Turn
 from forerun.errors import InvalidOption, RequestFailed
@@ -26,6 +25,7 @@ from forerun.kernels import Kernels
 from forerun.models.llama import LlamaModel
 from forerun.models.opening import load_tokenizer, open_checkpoint
 from forerun.models.text.chat_template import Messages
+from forerun.speculation.config import AUTO, SpeculativeConfig
 from forerun.types import SamplingParams
 
 

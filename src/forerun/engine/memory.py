@@ -9,7 +9,6 @@ from typing import Final
 
 from forerun.cache.cache_size import BACKENDS, CacheSize
 from forerun.errors import InvalidOption, unknown_name
-from forerun.models.llama import LlamaModel
 from forerun.option_checks import is_whole, require_whole
 
 _UNITS: Final = {
@@ -33,11 +32,11 @@ class CacheMemory:
         if self.backend not in BACKENDS:
             raise unknown_name("kv_cache_backend", str(self.backend), BACKENDS)
 
-    def size(self, row_len: int, models: Sequence[LlamaModel]) -> CacheSize:
-        """Of each model's cache; `row_len` is the most that one request may need of it."""
+    def size(self, row_len: int, row_bytes: Sequence[int]) -> CacheSize:
+        """Of each cache, whose rows take `row_bytes`; `row_len` is the most that one request may
+        need of it."""
         if self.num_bytes is None:
             return CacheSize.for_requests(self.max_num_seqs, row_len, self.backend)
-        row_bytes = [model.row_bytes for model in models]
         return CacheSize.within(self.num_bytes, row_bytes, row_len, self.backend)
 
 

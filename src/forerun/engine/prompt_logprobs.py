@@ -16,7 +16,7 @@ def chunk_of(request: Request, start: int, num_tokens: int) -> Span:
     chunk = request.tokens[start : start + num_tokens]
     if request.params.prompt_logprobs is not None:
         return Span.all_wanted(start, chunk)
-    return Span.prompt_chunk(start, chunk, is_last=len(chunk) == request.num_waiting)
+    return Span.prompt_chunk(start, chunk, is_last=len(chunk) == request.num_uncomputed)
 
 
 def rows_to_judge(request: Request, span: Span, proposal: Proposal, rows: FloatArray) -> FloatArray:

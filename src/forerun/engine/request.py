@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from forerun.cache import BlockTable
-from forerun.drafters.prediction import PREDICTION
 from forerun.engine.output_text import OutputText
-from forerun.engine.request_options import RequestOptions
+from forerun.engine.request_options import RequestOptions, RequestSpeculation
 from forerun.engine.stats import Stats
 from forerun.sampling import Context, Noise
 from forerun.types import Origin, SamplingParams
@@ -37,7 +36,6 @@ class Request:
     stats: Stats = field(default_factory=Stats)
     round_idx: int = 0
     num_cached_tokens: int | None = None  # of the prompt, found in the cache when first admitted
-    drafter_failed: bool = False  # then it goes on without guesses
     finish_reason: str | None = None
     stop_reason: str | int | None = None
     error: Exception | None = None  # why it cannot go on
@@ -45,6 +43,9 @@ class Request:
     def __post_init__(self) -> None:
         self.tokens: list[int] = list(self.prompt)
         self.noise = Noise(self.seed, self.choice)
+        self.speculation: RequestSpeculation = self.options.speculation
+        if not self.prediction:
+            self.speculation = self.speculation.without_prediction()
 
     @property
     def priority(self) -> int:
@@ -53,12 +54,6 @@ class Request:
     @property
     def cache_salt(self) -> str | None:
         return self.options.cache_salt
-
-    def may_ask(self, drafter: str) -> bool:
-        """Whether this drafter may guess for it."""
-        if drafter == PREDICTION and not self.prediction:
-            return False
-        return not self.drafter_failed and self.options.speculation.allows(drafter)
 
     @property
     def context(self) -> Context:
@@ -80,8 +75,8 @@ class Request:
         return len(self.prompt) + self.params.max_tokens
 
     @property
-    def num_waiting(self) -> int:
-        """Tokens that the target has not scored: the prompt at first, then the last emitted."""
+    def num_uncomputed(self) -> int:
+        """Tokens that the target has not run: the prompt at first, then the last emitted."""
         return len(self.tokens) - self.table.length
 
     @property

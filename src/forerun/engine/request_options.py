@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
+from forerun.drafters.prediction import PREDICTION
 from forerun.engine.scheduling.limits import MAX_PRIORITY
 from forerun.errors import InvalidOption, unknown_name
 from forerun.option_checks import is_whole, require, require_whole
@@ -37,6 +38,10 @@ class RequestSpeculation:
     def allows(self, drafter: str) -> bool:
         return not self.is_off and self.drafter in (None, drafter)
 
+    def without_prediction(self) -> RequestSpeculation:
+        """Of a request that brings none: nobody follows one for it."""
+        return _WithoutPrediction(self.drafter, self.num_speculative_tokens, self.num_branches)
+
     @classmethod
     def of(cls, given: RequestSpeculation | Mapping[str, Any] | None) -> RequestSpeculation:
         """From what a caller gave; an unknown name raises and points at the nearest valid one."""
@@ -54,6 +59,11 @@ class RequestSpeculation:
             if name not in valid:
                 raise unknown_name("speculation option", str(name), valid)
         return cls(**given)
+
+
+class _WithoutPrediction(RequestSpeculation):
+    def allows(self, drafter: str) -> bool:
+        return drafter != PREDICTION and super().allows(drafter)
 
 
 AS_STARTED: Final = RequestSpeculation()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from forerun.planning.choice import Choice
+from forerun.speculation.choice import Choice
 
 
 @dataclass
@@ -20,28 +20,22 @@ class Stats:
     accepted_per_position: list[int] = field(default_factory=list)
     drafters: dict[str, tuple[int, int]] = field(default_factory=dict)  # guesses made, held
     drafter_failures: int = 0
-    choices: dict[str, int] = field(default_factory=dict)  # how often the planner said what
+    choices: dict[str, int] = field(default_factory=dict)  # how often which was made
     seconds: float = 0.0
 
     def observe(
-        self,
-        num_guesses: int,
-        num_accepted: int,
-        num_emitted: int,
-        choice: Choice | None,
-        drafter: str | None = None,
+        self, num_guesses: int, num_accepted: int, num_emitted: int, choice: Choice | None
     ) -> None:
         self.target_passes += 1
         if choice is not None:
-            words = choice.words
-            self.choices[words] = self.choices.get(words, 0) + 1
+            self.choices[choice.summary] = self.choices.get(choice.summary, 0) + 1
         self.emitted_tokens += num_emitted
         self.draft_tokens += num_guesses
         self.accepted_tokens += num_accepted
         self.rounds_with_guesses += num_guesses > 0
-        if drafter is not None and num_guesses:
-            made, held = self.drafters.get(drafter, (0, 0))
-            self.drafters[drafter] = (made + num_guesses, held + num_accepted)
+        if choice is not None and choice.drafter is not None and num_guesses:
+            made, held = self.drafters.get(choice.drafter, (0, 0))
+            self.drafters[choice.drafter] = (made + num_guesses, held + num_accepted)
         missing = num_accepted - len(self.accepted_per_position)
         self.accepted_per_position += [0] * missing
         for position in range(num_accepted):

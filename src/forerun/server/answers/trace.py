@@ -21,8 +21,8 @@ def trace(done: Round, tokenizer: Tokenizer) -> dict[str, Any]:
         chances[draw.node] = draw.chance
     emitted = zip(verdict.tokens, verdict.origins, strict=True)
     return {
-        "drafter": done.ask.drafter if len(proposal) else None,
-        "choice": done.ask.choice.words if done.ask.choice else None,
+        "drafter": done.drafter if len(proposal) else None,
+        "choice": done.choice.summary if done.choice else None,
         "proposal": {
             "parents": list(proposal.tree.parents),
             "token_ids": [int(token) for token in proposal.tokens],

@@ -69,8 +69,8 @@ class Counters:
     def observe_rounds(self, delta: Delta) -> None:
         for done in delta.rounds:
             self._depths.labels(str(done.proposal.depth)).inc()
-            if done.ask.choice is not None:
-                self._choices.labels(done.ask.choice.reason.name.lower()).inc()
+            if done.choice is not None:
+                self._choices.labels(done.choice.reason.name.lower()).inc()
 
     def observe_whole(self, seconds: float) -> None:
         self._whole.observe(seconds)
