@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,10 @@ from forerun.engine import LLM
 from forerun.models.download.pull import pull
 from tests.contracts.kernel_sets import CACHE_DIR
 from tests.tiny_model import write_tiny_model
+
+# What a person's terminal says of itself must not decide how wide or colourful our tables are.
+for _name in ("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+    os.environ.pop(_name, None)
 
 # Machines are shared and pause for seconds: a slow example is no failure.
 hypothesis.settings.register_profile("patient", deadline=None)

@@ -60,7 +60,7 @@ def test_one_that_was_evicted_is_let_in_again() -> None:
     begun(drafter, asked)
     (before,) = drafter.propose(asked, [Budget(2)])
     drafter.evict(asked[0])
-    assert drafter.num_pages_in_use == 0
+    assert drafter.num_pages_in_use() == 0
     assert drafter.propose(asked, [Budget(2)])[0].tokens == before.tokens
 
 
@@ -98,7 +98,7 @@ def test_what_was_promised_to_one_half_read_is_not_given_to_another() -> None:
     begun(drafter, asked)
     assert depths(drafter, asked[:1], depth=1) == [0]
     assert drafter.is_waiting(asked[0])
-    assert drafter.num_pages_in_use == 64
+    assert drafter.num_pages_in_use() == 64
     assert depths(drafter, asked[1:], depth=1) == [0]
     assert depths(drafter, asked[:1], depth=1) == [1]
 

@@ -94,7 +94,6 @@ class DraftModel:
     def max_len(self) -> int:
         return self._model.config.max_len
 
-    @property
     def num_pages_in_use(self) -> int:
         if not hasattr(
             self, "_cache"

@@ -110,7 +110,6 @@ def test_the_old_spelling_works_and_says_the_new_one(record_path: Path, old: str
         ("startup", "starts", [{}]),
         ("startup", "is_complete", None),
         ("batch-load", "load.ratio.4", {"median": 1}),
-        ("batch-load", "sharing.prefix", None),
         ("parity", "prompts.0.parting", 7),
         ("parity", "measured", "charity"),
         ("kernels", "products", []),

@@ -30,6 +30,7 @@ from forerun.kernels.cpu.library import Library, Operations
 from forerun.kernels.cpu.products.digits import BLOCK_LEN, RecordShape
 from forerun.kernels.cpu.products.product import takes_digits
 from forerun.kernels.cpu.runtime.batch import CpuBatch, RopeTable
+from forerun.kernels.cpu.runtime.kinds import Kind, kinds_of
 from forerun.kernels.cpu.runtime.program import Buffers, KeptProgram, Program, Rows
 from forerun.kernels.cpu.runtime.replay import MAX_TOKENS, Replays
 from forerun.kernels.cpu.runtime.workers import Workers, resolved_num_threads
@@ -325,6 +326,11 @@ class CpuKernels:
         operation = self._library.operation("read")
         program.add(operation, num_chunks, chunk_len, data.ctypes.data, sums.ctypes.data)
         program.run()
+
+    def kinds_of_pass(self, store: KVStore, num_tokens: int) -> list[Kind]:
+        """The steps of the last pass over so many tokens of `store`, by kind, for benchmarks."""
+        recording, scratch_bytes = self._replays.kept(store, num_tokens)
+        return kinds_of(recording.steps, self._library.name_of, self._workers, scratch_bytes)
 
     def gumbel_argmax(self, logits: Logits, noise: Noise, position: int) -> int:
         """What `sampling.gumbel_argmax` returns, bit for bit, in a fraction of its time."""

@@ -50,6 +50,7 @@ class Library:
         self._cache = cache
         self._progress = progress
         self._formats: dict[tuple[str, str], int] = {}
+        self._names: dict[int, str] = {}
 
     def operations(self) -> Operations:
         addresses = []
@@ -98,7 +99,13 @@ class Library:
         return address
 
     def _compiled(self, name: str, source: Any, num_args: int) -> int:
-        return self.function(name, source, num_args).address
+        address = self.function(name, source, num_args).address
+        self._names[address] = name
+        return address
+
+    def name_of(self, operation: int) -> str:
+        """Of an operation by its address: like `attend` or `linear-Q4_1`."""
+        return self._names[operation]
 
 
 @cache
