@@ -20,7 +20,10 @@ from tests.engine.leaks import assert_nothing_is_held
 from tests.interrupting import files, interrupted_at, lines_of
 from tests.soak.interrupted import PARAMS, PROMPTS, Patient
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no timer signals")
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="no timer signals"),
+    pytest.mark.usefixtures("interruptible"),
+]
 ENDLESS = SamplingParams(temperature=0, max_tokens=200, ignore_eos=True)
 
 

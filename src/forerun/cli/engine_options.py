@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from forerun.cli.cache_dir import cache_dir
+from forerun.cli.input import read_option
 from forerun.errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -117,7 +118,11 @@ def engine_options(
     config = _speculation(
         speculative_config, speculative_decoding, draft_model, spec_length, no_speculation
     )
-    template = None if chat_template is None else _read(chat_template)
+    template = (
+        None
+        if chat_template is None
+        else read_option(chat_template, "--chat-template", "a jinja2 file")
+    )
     return EngineOptions(
         model,
         config,
@@ -153,13 +158,3 @@ def _speculation(
             raise InvalidOption(f"--spec-length {depth} is not allowed; give 1 or more.")
         options["num_speculative_tokens"] = depth
     return SpeculativeConfig.from_dict(options)
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not text"
-        raise InvalidOption(
-            f"--chat-template {path} cannot be read: {reason}; give a jinja2 file."
-        ) from None

@@ -10,9 +10,10 @@ from string import Template
 
 from forerun.bench.measure.contenders import DEFAULT
 from forerun.bench.prompts.workloads import Kind
-from forerun.bench.records.record import Record, write_whole
+from forerun.bench.records.record import Record
 from forerun.bench.records.summary import labelled, mean_ratio
 from forerun.bench.views import charts
+from forerun.files import write_whole
 
 
 def write_report(record: Record, path: Path) -> None:

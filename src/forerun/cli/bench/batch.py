@@ -22,6 +22,7 @@ from forerun.cli.bench.options import (
     output_options,
     split,
     strict_option,
+    whole_numbers,
 )
 from forerun.cli.bench.outcome import collect, finish, write_report
 from forerun.cli.bench.peer_options import PeerOptions, open_peers, peer_options, peer_versions
@@ -52,10 +53,7 @@ class BatchOptions:
 
     @property
     def in_flight_list(self) -> list[int]:
-        for text in split(self.in_flight):
-            if not text.isdecimal() or int(text) < 1:
-                raise InvalidOption(f"--in-flight holds {text!r}; give whole numbers from 1 on.")
-        return [int(text) for text in split(self.in_flight)]
+        return whole_numbers("--in-flight", self.in_flight)
 
     @property
     def max_num_seqs(self) -> int:
