@@ -14,7 +14,6 @@ from forerun.cli.alpha import alpha
 from forerun.cli.bench import bench
 from forerun.cli.gate import gate
 from forerun.cli.group import OneSentenceGroup
-from forerun.kernels.cpu.codegen.machine import Machine
 
 app = typer.Typer(cls=OneSentenceGroup)
 for command in (bench, alpha, gate):
@@ -48,7 +47,6 @@ def test_bench_measures_and_records(record_path: Path) -> None:
     assert {"quantization", "chat_template", "threads", "kernels"} <= record.settings.keys()
 
 
-@pytest.mark.skipif(Machine.host().num_digits == 0, reason="needs integer dot products")
 def test_what_was_rounded_is_in_the_record_and_its_title(
     smollm2_path: Path, tmp_path: Path
 ) -> None:
@@ -61,7 +59,6 @@ def test_what_was_rounded_is_in_the_record_and_its_title(
     assert run("bench", "--show", path).stdout.splitlines()[0].endswith(", activations int8")
 
 
-@pytest.mark.skipif(Machine.host().num_digits == 0, reason="needs integer dot products")
 @pytest.mark.parametrize("command", [("alpha",), ("bench", "passes")])
 def test_rounding_that_would_change_nothing_is_refused(
     tiny_path: Path, command: tuple[str, ...]

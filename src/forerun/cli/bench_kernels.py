@@ -28,6 +28,7 @@ def bench_kernels(engine: EngineOptions, record: Path | None, plot: Path | None)
         kernels = CpuKernels(
             engine.num_threads,
             activations=engine.activations,
+            instruction_set=os.environ.get("FORERUN_CPU"),
             cache_dir=cache_dir(os.environ),
             progress=lambda what, *_count: status.update(f"{what} …"),
         )
