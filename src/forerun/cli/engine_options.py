@@ -68,6 +68,7 @@ class EngineOptions:
                 num_threads=self.num_threads,
                 quantization=self.quantization,
                 activations=self.activations,
+                instruction_set=os.environ.get("FORERUN_CPU"),
                 cache_dir=cache_dir(os.environ),
                 progress=progress,
             )
@@ -112,7 +113,7 @@ def engine_options(
         str | None, _option("--quantization", text="Pack float weights on load: int8 or int4.")
     ] = None,
     activations: Annotated[
-        str | None, _option("--activations", text="int8: faster, less exact products (ARM).")
+        str | None, _option("--activations", text="int8: faster, less exact products.")
     ] = None,
 ) -> EngineOptions:
     config = _speculation(

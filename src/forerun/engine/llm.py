@@ -60,6 +60,7 @@ class LLM:
         num_threads: int | None = None,
         quantization: str | None = None,
         activations: str | None = None,
+        instruction_set: str | None = None,
         cache_dir: Path | None = None,
         progress: Progress | None = None,
     ) -> None:
@@ -73,7 +74,7 @@ class LLM:
             safe_point()
             if chat_template is not None:
                 self.tokenizer = self.tokenizer.with_chat_template(chat_template)
-            options = CpuOptions(num_threads, quantization, activations)
+            options = CpuOptions(num_threads, quantization, activations, instruction_set)
             kernels = choose_kernels(kernels, options, cache_dir, progress)
             self.model = LlamaModel.load(checkpoint, kernels)
             max_len = _checked_len(max_model_len, self.model.config.max_len)
