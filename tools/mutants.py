@@ -67,7 +67,7 @@ TARGETS: Final[dict[str, tuple[str, ...]]] = {
     "src/forerun/engine/**/step.py": (
         *("tests/engine/test_step.py", "tests/engine/test_judge.py", "tests/engine/test_ends.py"),
         *("tests/engine/test_rounds.py", "tests/engine/test_metrics.py"),
-        *("tests/engine/test_failing_drafters.py", "tests/engine/test_bits.py"),
+        *("tests/speculation/test_guarded_drafters.py", "tests/engine/test_bits.py"),
     ),
     "src/forerun/cache/**/block_table.py": (
         *("tests/cache/test_block_table.py", "tests/cache/test_shared_prefixes.py"),
@@ -81,7 +81,7 @@ TARGETS: Final[dict[str, tuple[str, ...]]] = {
 PLANTED: Final[dict[str, tuple[str, ...]]] = {
     "src/forerun/drafters/**/combined.py": ("tests/drafters/test_combined.py",),
     "src/forerun/drafters/**/suffix.py": ("tests/drafters/test_suffix.py",),
-    "src/forerun/engine/**/planner.py": ("tests/engine/test_step.py",),
+    "src/forerun/speculation/speculation.py": ("tests/engine/test_step.py",),
 }
 
 

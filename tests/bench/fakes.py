@@ -15,7 +15,7 @@ from forerun.bench.prompts.workloads import build_workloads
 from forerun.bench.records.record import Record
 from forerun.bench.session import Session
 from forerun.engine import LLM
-from forerun.planning.verify_cost import LinearVerifyCost
+from forerun.theory.verify_cost import LinearVerifyCost
 
 HEAD: Final[Mapping[str, Any]] = {
     "created": "2026-11-15T00:00:00+00:00",

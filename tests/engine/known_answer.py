@@ -8,20 +8,19 @@ from dataclasses import replace
 from forerun.cache import BlockTable
 from forerun.drafters import Budget, RequestView
 from forerun.engine import LLM
-from forerun.engine.guarded_drafters import GuardedDrafters
 from forerun.engine.output_text import OutputText
-from forerun.engine.planner import FixedDepth
 from forerun.engine.request import Request
-from forerun.engine.speculation import Speculation
 from forerun.models.text.tokenizer import Tokenizer
+from forerun.speculation.guarded_drafters import GuardedDrafters
+from forerun.speculation.speculation import Speculation
 from forerun.types import Proposal, SamplingParams, Verdict
 from tests.cache.rows import new_table
 
 
 class KnownAnswer:
-    """Guesses the next tokens of one answer, so that all of them hold."""
+    """Guesses the next tokens of one answer, so that all are accepted."""
 
-    offers = False
+    picks = False
 
     def __init__(self, answer: Sequence[int]) -> None:
         self.answer = tuple(answer)
@@ -31,6 +30,10 @@ class KnownAnswer:
         self.outputs: list[tuple[int, ...]] = []  # of the request, when told
         self.begun: list[int] = []
         self.ended: list[int] = []
+
+    @property
+    def num_requests(self) -> int:
+        return len(self.begun) - len(self.ended)
 
     def begin(self, request: RequestView) -> None:
         self.begun.append(request.id)
@@ -56,8 +59,8 @@ def knowing(plain: LLM, answer: Sequence[int], depth: int = 4) -> tuple[LLM, Kno
     llm = plain.with_speculation({"method": "random", "adaptive": False})
     core, drafter = llm.engine.core, KnownAnswer(answer)
     drafters = GuardedDrafters({"known": drafter}, core.model.config.vocab_size)
-    planner = FixedDepth("known", depth, 1)
-    llm.engine.core = replace(core, speculation=Speculation(drafters, planner))
+    speculation = Speculation(drafters, None, Budget(depth))
+    llm.engine.core = replace(core, speculation=speculation)
     return llm, drafter
 
 

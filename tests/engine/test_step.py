@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from forerun.drafters import Budget
 from forerun.engine import LLM
-from forerun.engine.planner import Ask, FixedDepth, budget_for, room
 from forerun.engine.request import Request
 from forerun.engine.scheduling.limits import SchedulerLimits
 from forerun.engine.scheduling.scheduler import Scheduler
 from forerun.engine.scheduling.target_pool import TargetPool
-from forerun.engine.speculation import Speculation
-from forerun.planning.choice import Company
+from forerun.speculation.choice import Choice
+from forerun.speculation.guarded_drafters import GuardedDrafters
+from forerun.speculation.request import SpeculativeRequest
+from forerun.speculation.speculation import Speculation, budget_for
+from forerun.speculation.step_times import StepTimes
 from forerun.types import Proposal, SamplingParams, Verdict
 from tests.engine.known_answer import knowing, new_request
 
@@ -66,37 +68,41 @@ def test_no_guess_is_made_that_the_answer_has_no_room_for(plain: LLM, max_tokens
 def test_room(plain: LLM, num_left: int) -> None:
     params = SamplingParams(max_tokens=2 + num_left)
     request = new_request(plain.tokenizer, params, output=(1, 2))
-    assert room(request) == num_left - 1
     assert budget_for(request, Budget(4)).depth == min(4, num_left - 1)
 
 
-# --------------------------------------------------------- what those who plan and count hear
+# --------------------------------------------------------- what speculation and the counts hear
 
 
-@dataclass(frozen=True)
-class Heard(FixedDepth):
-    """Plans as it does, and remembers what it was told."""
+class Heard(Speculation):
+    """Chooses as it does, and remembers what it was told."""
 
-    plans: list[tuple[int, int]] = field(default_factory=list)  # who may guess, others' prompts
-    passes: list[tuple[int, int, float]] = field(default_factory=list)
-    steps: list[tuple[int, int, float]] = field(default_factory=list)
-    rounds: list[tuple[Ask, Proposal, Verdict]] = field(default_factory=list)
+    def __init__(self, drafters: GuardedDrafters, ceiling: Budget) -> None:
+        super().__init__(drafters, None, ceiling)
+        self.asked: list[tuple[int, int]] = []  # who may guess, others' prompt tokens
+        self.times: list[StepTimes] = []
+        self.rounds: list[tuple[Choice | None, Proposal, Verdict]] = []
 
-    def plan(self, requests: Sequence[Request], company: Company) -> list[Ask]:
-        self.plans.append((len(requests), company.num_prompt_tokens))
-        return super().plan(requests, company)
+    def choose(
+        self, requests: Sequence[SpeculativeRequest], num_prompt_tokens: int, times: StepTimes
+    ) -> list[Choice | None]:
+        if requests:
+            self.asked.append((len(requests), num_prompt_tokens))
+        return super().choose(requests, num_prompt_tokens, times)
 
-    def observe_pass(self, num_tokens: int, num_requests: int, seconds: float) -> None:
-        self.passes.append((num_tokens, num_requests, seconds))
+    def observe(self, times: StepTimes) -> None:
+        self.times.append(times)
 
-    def observe_step(self, num_requests: int, num_guesses: int, seconds: float) -> None:
-        self.steps.append((num_requests, num_guesses, seconds))
-
-    def observe_round(
-        self, request: Request, ask: Ask, proposal: Proposal, emitted: Verdict
+    def commit(
+        self,
+        request: SpeculativeRequest,
+        choice: Choice | None,
+        proposal: Proposal,
+        emitted: Verdict,
     ) -> None:
         assert request.output[-len(emitted.tokens) :] == list(emitted.tokens)
-        self.rounds.append((ask, proposal, emitted))
+        self.rounds.append((choice, proposal, emitted))
+        super().commit(request, choice, proposal, emitted)
 
 
 def chunked(llm: LLM, speculation: Speculation | None = None) -> LLM:
@@ -111,31 +117,30 @@ def chunked(llm: LLM, speculation: Speculation | None = None) -> LLM:
     return llm
 
 
-def test_who_plans_hears_of_every_pass(plain: LLM) -> None:
+def test_speculation_hears_of_every_pass(plain: LLM) -> None:
     """A prompt of 40 tokens is read 16 at a time while another answer is written."""
     first = PARAMS.with_(max_tokens=6)
     answer = answer_of(plain, first)
     llm, drafter = knowing(plain, answer, depth=2)
     core = llm.engine.core
     assert core.speculation is not None
-    planner = Heard("known", 2, 1)
-    chunked(llm, Speculation(core.speculation.drafters, planner))
+    heard = Heard(core.speculation.drafters, Budget(2))
+    chunked(llm, heard)
     second = SamplingParams(temperature=0, max_tokens=1, ignore_eos=True)
-    results = llm.generate(["abc", [5] * 40], [first, second])
+    prompts: list[str | Sequence[int]] = ["abc", [5] * 40]
+    results = llm.generate(prompts, [first, second])
     assert tuple(results[0].outputs[0].token_ids) == answer
     alone = plain.generate([5] * 40, second)[0].outputs[0].token_ids
     assert results[1].outputs[0].token_ids == alone
     # Prompts of 3 + 13, then 1 + 15 with no place for guesses, then 1 + 12 with two.
-    assert [told[:2] for told in planner.passes] == [(16, 2), (16, 2), (15, 2), (1, 1)]
-    assert [told[:2] for told in planner.steps] == [(2, 0), (2, 0), (2, 2), (1, 0)]
-    assert planner.plans == [(1, 27), (1, 12), (1, 0)]
-    for whole, part in zip(planner.steps, planner.passes, strict=True):
-        assert whole[2] >= part[2] > 0
-    guessed = [told for told in planner.rounds if len(told[1])]
-    assert [(ask.drafter, proposal.tokens) for ask, proposal, _ in guessed] == [
-        ("known", answer[2:4])
-    ]
-    assert guessed[0][2].tokens == answer[2:5]
+    counts = [(t.num_tokens, t.num_requests, t.num_guesses) for t in heard.times]
+    assert counts == [(16, 2, 0), (16, 2, 0), (15, 2, 2), (1, 1, 0)]
+    assert heard.asked == [(1, 27), (1, 12), (1, 0)]
+    assert all(t.pass_seconds > 0 and t.rest_seconds > 0 for t in heard.times)
+    (guessed,) = [told for told in heard.rounds if len(told[1])]
+    assert guessed[0] is not None
+    assert (guessed[0].drafter, guessed[1].tokens) == ("known", answer[2:4])
+    assert guessed[2].tokens == answer[2:5]
     assert [verdict.path for verdict in drafter.told if verdict.path] == [(0, 1)]
     assert llm.metrics()["pass_tokens"] == 16 + 16 + 15 + 1
     assert llm.metrics()["passes"] == 4
@@ -152,8 +157,9 @@ def test_a_round_says_what_was_asked_guessed_and_kept(plain: LLM) -> None:
         done = event.round
         assert done.verdict.tokens == event.tokens
         assert done.cut.num_tokens == len(event.tokens)
-        assert done.ask.num_nodes in (0, 4)
-        assert done.proposal.tokens == whole[len(emitted) :][: done.ask.num_nodes]
+        num_guesses = done.choice.num_guesses if done.choice else 0
+        assert num_guesses in (0, 4)
+        assert done.proposal.tokens == whole[len(emitted) :][:num_guesses]
         emitted += event.tokens
     assert drafter.begun
     assert drafter.begun == drafter.ended

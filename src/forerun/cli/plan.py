@@ -9,13 +9,14 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from forerun.cli.output import say
 from forerun.cli.plan_tables import print_budget, print_depths
 from forerun.errors import InvalidOption
-from forerun.planning.closed_forms import oracle_speedup
-from forerun.planning.depth_table import DepthTable, depth_table
-from forerun.planning.memory_budget import WEIGHT_DTYPES, MemoryBudget, model_memory
-from forerun.planning.model_shape import read_shape
-from forerun.planning.verify_cost import FREE, parse_verify_cost
+from forerun.theory.closed_forms import oracle_speedup
+from forerun.theory.depth_table import DepthTable, depth_table
+from forerun.theory.memory_budget import WEIGHT_DTYPES, MemoryBudget, model_memory
+from forerun.theory.model_shape import read_shape
+from forerun.theory.verify_cost import FREE, parse_verify_cost
 
 DEFAULT_MAX_DEPTH: Final = 10
 DEFAULT_DTYPE: Final = "bfloat16"
@@ -134,7 +135,7 @@ def plan(
     if plot is not None:
         _draw(plot)
     if as_json:
-        typer.echo(json.dumps(_as_json(depths, memory, plot), indent=2, allow_nan=False))
+        say(json.dumps(_as_json(depths, memory, plot), indent=2, allow_nan=False))
         return
     if depths is not None:
         print_depths(depths)
@@ -142,7 +143,7 @@ def plan(
         assert budget is not None
         print_budget(memory, budget)
     if plot is not None:
-        typer.echo(f"Figures 2, 3 and 4 are in {plot}.")
+        say(f"Figures 2, 3 and 4 are in {plot}.")
 
 
 def _depths(options: DepthOptions) -> DepthTable | None:
@@ -192,7 +193,7 @@ def _refuse_strays(options: DepthOptions | BudgetOptions, leader: str) -> None:
 
 
 def _draw(path: Path) -> None:
-    from forerun.planning.figures import save_figures
+    from forerun.theory.figures import save_figures
 
     save_figures(path)
 

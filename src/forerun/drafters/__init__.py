@@ -1,17 +1,20 @@
 """Whatever guesses for the target. One file each, one protocol."""
 
-from forerun.drafters.base import Budget, Drafter, RequestView
+from forerun.drafters.base import Budget, CachedDrafter, Drafter, RequestView
 from forerun.drafters.combined import Hybrid, Merge
 from forerun.drafters.draft_model import DraftModel
 from forerun.drafters.ngram_tables import NgramTables
+from forerun.drafters.prediction import GivenPrediction
 from forerun.drafters.prompt_lookup import PromptLookup
 from forerun.drafters.random_tokens import RandomTokens
 from forerun.drafters.suffix import SuffixLookup
 
 __all__ = [
     "Budget",
+    "CachedDrafter",
     "DraftModel",
     "Drafter",
+    "GivenPrediction",
     "Hybrid",
     "Merge",
     "NgramTables",

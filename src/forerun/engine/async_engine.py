@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
 from typing import Any, Self
+from weakref import finalize, ref
 
 from forerun.engine.engine_thread import EngineThread, Post
 from forerun.engine.events import StreamEvent
@@ -14,7 +15,6 @@ from forerun.engine.llm import LLM
 from forerun.engine.mailbox import Mailbox
 from forerun.engine.outputs import RequestOutput
 from forerun.engine.prompt import Prompt, as_prompt
-from forerun.engine.request import Request
 from forerun.engine.request_options import RequestOptions, SpeculationLike
 from forerun.errors import InvalidOption
 from forerun.models.text.tokenizer import Tokenizer
@@ -31,7 +31,8 @@ class AsyncEngine:
 
     Up to `max_num_waiting` requests wait beside the `max_num_seqs` that run; one more is refused
     with `EngineOverloaded`. A step that takes longer than `step_timeout_s` ends all streams with
-    `EngineHung`; None waits for ever. Until it is closed, ask the engine and not the `LLM`.
+    `EngineHung`; None waits for ever. Until it is closed, ask the engine and not the `LLM`. One
+    that is dropped, its answers too, closes by itself.
     """
 
     def __init__(
@@ -41,11 +42,13 @@ class AsyncEngine:
         good = step_timeout_s is None or step_timeout_s > 0
         require(good, "step_timeout_s", step_timeout_s, "> 0, or None")
         self._llm = llm
+        llm.in_use()  # what nobody waits for is gone after this
         with llm.engine.turn:  # nobody asks it between the look and the claim
             if llm.engine.owner is not None or not llm.engine.is_idle:
                 raise InvalidOption("this model still answers somebody else; let that end first.")
-            max_num_open = llm.max_num_seqs + max_num_waiting
-            self._thread = EngineThread(llm.engine, max_num_open, step_timeout_s)
+            self._max_num_open = llm.max_num_seqs + max_num_waiting
+            self._thread = EngineThread(llm.engine, self._max_num_open, step_timeout_s)
+            finalize(self, self._thread.abandon)
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -54,6 +57,11 @@ class AsyncEngine:
     @property
     def max_model_len(self) -> int:
         return self._llm.max_model_len
+
+    @property
+    def max_num_open(self) -> int:
+        """Requests that may run or wait at once."""
+        return self._max_num_open
 
     @property
     def is_healthy(self) -> bool:
@@ -72,12 +80,20 @@ class AsyncEngine:
         priority: int = 0,
         cache_salt: str | None = None,
         speculation: SpeculationLike = None,
+        prediction: str | None = None,
     ) -> Answer:
         """One answer as it grows. It is asked for at once; what cannot run is refused here."""
         (params,) = params_for(1, sampling_params)
         if params.n != 1:
             raise InvalidOption(f"n={params.n} is not allowed in a stream; ask for one answer.")
-        (answer,) = self._ask(prompt, params, priority, cache_salt, speculation)
+        (answer,) = self.ask(
+            prompt,
+            params,
+            priority=priority,
+            cache_salt=cache_salt,
+            speculation=speculation,
+            prediction=prediction,
+        )
         return answer
 
     async def generate(
@@ -88,10 +104,18 @@ class AsyncEngine:
         priority: int = 0,
         cache_salt: str | None = None,
         speculation: SpeculationLike = None,
+        prediction: str | None = None,
     ) -> RequestOutput:
         """One prompt's answers, when all are there."""
         (params,) = params_for(1, sampling_params)
-        answers = self._ask(prompt, params, priority, cache_salt, speculation)
+        answers = self.ask(
+            prompt,
+            params,
+            priority=priority,
+            cache_salt=cache_salt,
+            speculation=speculation,
+            prediction=prediction,
+        )
         try:
             for answer in answers:
                 async for _ in answer:
@@ -112,9 +136,12 @@ class AsyncEngine:
 
     async def shutdown(self, *, finish: bool = True) -> None:
         """Close: after all that runs or waits has ended, or at once, with `EngineClosed`."""
-        if finish:
-            await self.drain()
-        await asyncio.to_thread(self._thread.close)
+        try:
+            if finish:
+                await self.drain()
+        finally:  # whoever waits may be cancelled; the engine closes all the same
+            self._thread.begin_to_close()
+        await asyncio.to_thread(self._thread.wait_until_closed)
 
     async def __aenter__(self) -> Self:
         return self
@@ -127,21 +154,27 @@ class AsyncEngine:
     ) -> None:
         await self.shutdown(finish=kind is None)
 
-    def _ask(
+    def ask(
         self,
         prompt: Prompt,
         params: SamplingParams,
-        priority: int,
-        cache_salt: str | None,
-        speculation: SpeculationLike,
+        *,
+        priority: int = 0,
+        cache_salt: str | None = None,
+        speculation: SpeculationLike = None,
+        prediction: str | None = None,
     ) -> Sequence[Answer]:
-        (options,) = RequestOptions.each(1, priority, cache_salt, speculation)
+        """Each of the `n` answers as a stream; all are taken, or none."""
+        (options,) = RequestOptions.each(1, priority, cache_salt, speculation, prediction)
         requests = self._llm.intake.requests(prompt, params, options)
         self._llm.engine.check(requests)
         loop = asyncio.get_running_loop()
         posts = [Post(request, Mailbox(loop)) for request in requests]
+        answers = [Answer(post, self._thread, self) for post in posts]
+        for post, answer in zip(posts, answers, strict=True):
+            post.request.asker = ref(answer)  # dropped from now on, it is forsaken
         self._thread.ask(posts)
-        return [Answer(post.request, post.mailbox, self._thread) for post in posts]
+        return answers
 
 
 class Answer(AsyncIterator[StreamEvent]):
@@ -153,10 +186,11 @@ class Answer(AsyncIterator[StreamEvent]):
                 break
     """
 
-    def __init__(self, request: Request, mailbox: Mailbox, thread: EngineThread) -> None:
-        self.request = request
-        self._mailbox = mailbox
+    def __init__(self, post: Post, thread: EngineThread, engine: AsyncEngine) -> None:
+        self.request = post.request
+        self._mailbox = post.mailbox
         self._thread = thread
+        self._engine = engine  # it closes when nobody has it any more
         self._is_over = False
 
     async def __anext__(self) -> StreamEvent:
@@ -187,6 +221,3 @@ class Answer(AsyncIterator[StreamEvent]):
 
     async def __aexit__(self, *_: object) -> None:
         self.cancel()
-
-    def __del__(self) -> None:
-        self._thread.leave(self.request)

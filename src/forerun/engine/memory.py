@@ -9,7 +9,6 @@ from typing import Final
 
 from forerun.cache.cache_size import BACKENDS, CacheSize
 from forerun.errors import InvalidOption, unknown_name
-from forerun.models.llama import LlamaModel
 from forerun.option_checks import is_whole, require_whole
 
 _UNITS: Final = {
@@ -18,6 +17,7 @@ _UNITS: Final = {
     "KB": 10**3, "MB": 10**6, "GB": 10**9,
     "KIB": 2**10, "MIB": 2**20, "GIB": 2**30,
 }  # fmt: skip
+_MOST_BYTES: Final = 2**62  # more than any processor can address
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,11 @@ class CacheMemory:
         if self.backend not in BACKENDS:
             raise unknown_name("kv_cache_backend", str(self.backend), BACKENDS)
 
-    def size(self, row_len: int, models: Sequence[LlamaModel]) -> CacheSize:
-        """Of each model's cache; `row_len` is the most that one request may need of it."""
+    def size(self, row_len: int, row_bytes: Sequence[int]) -> CacheSize:
+        """Of each cache, whose rows take `row_bytes`; `row_len` is the most that one request may
+        need of it."""
         if self.num_bytes is None:
             return CacheSize.for_requests(self.max_num_seqs, row_len, self.backend)
-        row_bytes = [model.row_bytes for model in models]
         return CacheSize.within(self.num_bytes, row_bytes, row_len, self.backend)
 
 
@@ -45,11 +45,11 @@ def parse_bytes(given: int | str | None, name: str) -> int | None:
     """512000000, "512MB" and "0.5 GiB" are bytes; KB is 1000 and KiB 1024, as is usual."""
     if given is None:
         return None
-    if isinstance(given, int) and is_whole(given) and given > 0:
+    if isinstance(given, int) and is_whole(given) and 0 < given <= _MOST_BYTES:
         return given
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMG]?I?B?)\s*", str(given).upper())
     unit = None if found is None or not isinstance(given, str) else _UNITS.get(found[2])
-    num_bytes = 0 if found is None or unit is None else int(float(found[1]) * unit)
-    if num_bytes < 1:
+    num_bytes = 0.0 if found is None or unit is None else float(found[1]) * unit
+    if not 1 <= num_bytes <= _MOST_BYTES:
         raise InvalidOption(f'{name}={given!r} is not allowed; give bytes, like "512MB".')
-    return num_bytes
+    return int(num_bytes)

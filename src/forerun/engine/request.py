@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from forerun.cache import BlockTable
 from forerun.engine.output_text import OutputText
-from forerun.engine.request_options import RequestOptions
+from forerun.engine.request_options import RequestOptions, RequestSpeculation
 from forerun.engine.stats import Stats
 from forerun.sampling import Context, Noise
 from forerun.types import Origin, SamplingParams
+
+if TYPE_CHECKING:
+    from forerun.engine.step import Round
 
 
 @dataclass
@@ -26,22 +32,28 @@ class Request:
     table: BlockTable
     text: OutputText
     options: RequestOptions = field(default_factory=RequestOptions)
+    prediction: tuple[int, ...] = ()  # what the caller expects the output to be
 
     output: list[int] = field(default_factory=list)
     origins: list[Origin] = field(default_factory=list)
     text_ends: list[int] = field(default_factory=list)  # the text's length after each token
     logprobs: list[dict[int, float]] = field(default_factory=list)
+    prompt_logprobs: list[dict[int, float] | None] = field(default_factory=list)
     stats: Stats = field(default_factory=Stats)
     round_idx: int = 0
     num_cached_tokens: int | None = None  # of the prompt, found in the cache when first admitted
-    drafter_failed: bool = False  # then it goes on without guesses
     finish_reason: str | None = None
     stop_reason: str | int | None = None
     error: Exception | None = None  # why it cannot go on
+    asker: ref[Any] | None = None  # who reads the answer: a generator, or another iterator
+    unread: deque[Round] = field(default_factory=deque)  # by an asker that runs steps itself
 
     def __post_init__(self) -> None:
         self.tokens: list[int] = list(self.prompt)
         self.noise = Noise(self.seed, self.choice)
+        self.speculation: RequestSpeculation = self.options.speculation
+        if not self.prediction:
+            self.speculation = self.speculation.without_prediction()
 
     @property
     def priority(self) -> int:
@@ -50,10 +62,6 @@ class Request:
     @property
     def cache_salt(self) -> str | None:
         return self.options.cache_salt
-
-    def may_ask(self, drafter: str) -> bool:
-        """Whether this drafter may guess for it."""
-        return not self.drafter_failed and self.options.speculation.allows(drafter)
 
     @property
     def context(self) -> Context:
@@ -75,8 +83,8 @@ class Request:
         return len(self.prompt) + self.params.max_tokens
 
     @property
-    def num_waiting(self) -> int:
-        """Tokens that the target has not scored: the prompt at first, then the last emitted."""
+    def num_uncomputed(self) -> int:
+        """Tokens that the target has not run: the prompt at first, then the last emitted."""
         return len(self.tokens) - self.table.length
 
     @property
@@ -87,6 +95,15 @@ class Request:
     @property
     def is_finished(self) -> bool:
         return self.finish_reason is not None
+
+    @property
+    def is_forsaken(self) -> bool:
+        """Nobody reads on: who asked is gone, or a generator that came to its end. Both are seen
+        from here, so an asker that was interrupted while it cleaned up has left all the same."""
+        if self.asker is None:
+            return False
+        asker = self.asker()
+        return asker is None or getattr(asker, "gi_frame", asker) is None
 
     @property
     def is_over(self) -> bool:

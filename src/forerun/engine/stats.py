@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from forerun.planning.choice import Choice
+from forerun.speculation.choice import Choice
 
 
 @dataclass
@@ -18,8 +18,9 @@ class Stats:
     draft_tokens: int = 0  # guesses made
     accepted_tokens: int = 0  # guesses that held and were kept
     accepted_per_position: list[int] = field(default_factory=list)
+    drafters: dict[str, tuple[int, int]] = field(default_factory=dict)  # guesses made, held
     drafter_failures: int = 0
-    choices: dict[str, int] = field(default_factory=dict)  # how often the planner said what
+    choices: dict[str, int] = field(default_factory=dict)  # how often which was made
     seconds: float = 0.0
 
     def observe(
@@ -27,12 +28,14 @@ class Stats:
     ) -> None:
         self.target_passes += 1
         if choice is not None:
-            words = choice.words
-            self.choices[words] = self.choices.get(words, 0) + 1
+            self.choices[choice.summary] = self.choices.get(choice.summary, 0) + 1
         self.emitted_tokens += num_emitted
         self.draft_tokens += num_guesses
         self.accepted_tokens += num_accepted
         self.rounds_with_guesses += num_guesses > 0
+        if choice is not None and choice.drafter is not None and num_guesses:
+            made, held = self.drafters.get(choice.drafter, (0, 0))
+            self.drafters[choice.drafter] = (made + num_guesses, held + num_accepted)
         missing = num_accepted - len(self.accepted_per_position)
         self.accepted_per_position += [0] * missing
         for position in range(num_accepted):
@@ -61,6 +64,10 @@ class Stats:
             "acceptance_rate": self.acceptance_rate,
             "accepted_per_position": list(self.accepted_per_position),
             "mean_acceptance_length": self.mean_acceptance_length,
+            "drafters": {
+                name: {"draft_tokens": made, "accepted_tokens": held}
+                for name, (made, held) in self.drafters.items()
+            },
             "drafter_failures": self.drafter_failures,
             "choices": dict(self.choices),
             "seconds": self.seconds,

@@ -110,7 +110,9 @@ class Proposal:
             return self
         assert all(draw.probs_q is None for draw in self.draws), "a drawn guess is never dropped"
         if self.depth == len(self):
-            return Proposal.chain(self.tokens[:depth] if num_branches else ())
+            kept_len = depth if num_branches else 0
+            draws = tuple(draw for draw in self.draws if draw.node < kept_len)
+            return Proposal(Tree.chain(kept_len), self.tokens[:kept_len], draws)
         roots = self.tree.children(ROOT)[:num_branches]
         builder, kept = ProposalBuilder(), {ROOT: ROOT}
         for node, (parent, token) in enumerate(zip(self.tree.parents, self.tokens, strict=True)):
@@ -118,6 +120,18 @@ class Proposal:
             if parent in kept and is_root_kept and self.tree.depths[node] <= depth:
                 kept[node] = builder.add(kept[parent], token)
         return builder.build()
+
+    @property
+    def chances(self) -> list[float]:
+        """The drafter's own for each guess of its first branch; [] where it gives none."""
+        if not self.draws or self.draws[0].chance is None:
+            return []
+        chances = {draw.node: draw.chance for draw in self.draws if draw.chance is not None}
+        if len(chances) < len(self):
+            return []
+        if self.depth == len(self):
+            return list(chances.values())
+        return [chances[node] for node in self.tree.path_to(self.tree.deepest(0))]
 
     def path_tokens(self, node: int) -> tuple[int, ...]:
         """The guesses from the root down to `node`: what its context adds to the committed."""

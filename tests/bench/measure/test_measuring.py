@@ -17,8 +17,8 @@ from forerun.bench.measure.timed_run import Pass, time_stream
 from forerun.bench.prompts.workloads import build_workloads
 from forerun.bench.records.cells import Cell, by_position, sum_up
 from forerun.engine import LLM, SpeculativeConfig
-from forerun.planning.closed_forms import speedup
-from forerun.planning.verify_cost import LinearVerifyCost
+from forerun.theory.closed_forms import speedup
+from forerun.theory.verify_cost import LinearVerifyCost
 from forerun.types import SamplingParams
 from tests.bench.fakes import COSTS, Scripted, made_run, side_by_side
 

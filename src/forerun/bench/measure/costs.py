@@ -12,7 +12,7 @@ from forerun.bench.measure.prediction import Costs
 from forerun.bench.measure.teacher_forcing import KnownText, drafter_for, proposals_along
 from forerun.bench.measure.timed_run import Clock, time_stream
 from forerun.engine import LLM, RequestSpeculation, SpeculativeConfig
-from forerun.planning.verify_cost import MeasuredVerifyCost
+from forerun.theory.verify_cost import MeasuredVerifyCost
 from forerun.types import SamplingParams
 
 _PARAMS: Final = SamplingParams(temperature=0, max_tokens=12, ignore_eos=True)

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from forerun.bench.measure.timed_run import Pass
-from forerun.planning.closed_forms import expected_tokens
-from forerun.planning.verify_cost import VerifyCost
+from forerun.theory.closed_forms import expected_tokens
+from forerun.theory.verify_cost import VerifyCost
 
 TOLERANCE: Final = 0.10
 

@@ -61,10 +61,11 @@ def _measure(
 ) -> Record:
     if split(peers.peers) and options.temperature != 0:
         raise InvalidOption("--peers answer greedily; drop --temperature.")
+    configs = _configs(engine, options)  # a mistake is found before anything is loaded
     with ExitStack() as stack:
         opened = open_peers(stack, engine, peers, max_len_for(options.max_tokens))
         llm = load_with_room(engine, options.max_tokens)
-        session = _session(engine, options, llm, opened, path)
+        session = _session(engine, options, configs, llm, opened, path)
         side = session.side
         num_answers = side.num_runs + len(side.engines) + len(side.peers)
         with progress("answers", num_answers) as advance:
@@ -74,6 +75,7 @@ def _measure(
 def _session(
     engine: EngineOptions,
     options: BenchOptions,
+    configs: dict[str, SpeculativeConfig],
     llm: LLM,
     peers: list[PeerContender],
     path: Path | None,
@@ -88,7 +90,6 @@ def _session(
     workloads = build_workloads(options.class_list, options.pairs, options.seed)
     if options.prompt_tokens is not None:
         workloads = cut_prompts(workloads, options.prompt_tokens, llm.tokenizer)
-    configs = _configs(engine, options)
     params = SamplingParams(temperature=options.temperature, seed=options.seed)
     side = SideBySide(
         workloads=workloads,

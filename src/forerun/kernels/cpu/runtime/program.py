@@ -67,6 +67,9 @@ class Program:
 
     Steps run in the order they are recorded, so a buffer that nobody holds any more serves later
     steps of the same program at once. Others get it when the steps that use it have run.
+
+    Whatever is raised, and wherever: steps have the addresses of buffers, so these live as long as
+    the program or its recording, and none is given back twice. At worst one is lost to others.
     """
 
     def __init__(self, workers: Workers, buffers: Buffers) -> None:
@@ -75,6 +78,7 @@ class Program:
         self._workers = workers
         self._steps = array("q")
         self._held: list[Any] = []
+        self._used: dict[int, Buffer] = {}  # by address: all that its steps ever had
         self._scratch_bytes = 0
         self._was_run = False
 
@@ -94,7 +98,9 @@ class Program:
         """Of at least `num_rows` rows."""
         size = (1 << max(num_rows - 1, 0).bit_length(), width, num_parts)
         given_up = self._given_up.get(size)
-        return given_up.pop() if given_up else self._buffers.take(size)
+        buffer = given_up.pop() if given_up else self._buffers.take(size)
+        self._used[buffer.address] = buffer
+        return buffer
 
     def give_back(self, buffer: Buffer) -> None:
         if self._steps:
@@ -117,8 +123,8 @@ class Program:
     def _release(self) -> None:
         self._held.clear()
         for buffers in self._given_up.values():
-            for buffer in buffers:
-                self._buffers.give_back(buffer)
+            while buffers:
+                self._buffers.give_back(buffers.pop())
         self._given_up.clear()
 
     def _taken(self) -> npt.NDArray[np.int64]:
@@ -154,7 +160,8 @@ class KeptProgram(Program):
     def finish(self, result: Rows) -> F32:
         if self._was_run:
             return super().finish(result)
-        self._recording = Recording(self._taken(), result.view(), tuple(self._held))
+        held = (*self._held, *self._used.values())
+        self._recording = Recording(self._taken(), result.view(), held)
         values = self._recording.run(self._workers, self._scratch_bytes)
         self._release()
         return values
@@ -193,7 +200,8 @@ class Rows:
         self.digits: Rows | None = None  # once a product has needed them
 
     def __del__(self) -> None:
-        self.program.give_back(self._buffer)
+        if hasattr(self, "_buffer"):  # or there was no memory for one
+            self.program.give_back(self._buffer)
 
     def fill(self, values: F32) -> None:
         self._buffer.data[: self.num_rows, : self.width] = values

@@ -50,6 +50,15 @@ def resolved_num_threads(num_threads: int | None) -> int:
     return num_threads
 
 
+class _Scratch:
+    """Memory of each thread's own, and where it lies."""
+
+    def __init__(self, num_threads: int, num_bytes: int) -> None:
+        self._memory = np.empty((num_threads, num_bytes), np.uint8)
+        self.num_bytes = num_bytes  # for each
+        self.addresses: list[int] = [row.ctypes.data for row in self._memory]
+
+
 class Workers:
     """The threads of one kernel set. One pass at a time; callers are queued."""
 
@@ -61,7 +70,7 @@ class Workers:
         self._control[NUM_THREADS] = num_threads
         self._address: int = self._control.ctypes.data
         self._counters = np.zeros(0, np.int64)
-        self._scratch = np.empty((num_threads, 0), np.uint8)
+        self._scratch = _Scratch(num_threads, 0)
         self._lock = threading.Lock()
         self._calls: list[Calls] = [SimpleQueue() for _ in range(1, num_threads)]
         for idx, calls in enumerate(self._calls, start=1):
@@ -82,11 +91,12 @@ class Workers:
         num_counters = len(steps) * COUNTER_BYTES // 8
         if len(self._counters) < num_counters:
             self._counters = np.zeros(num_counters, np.int64)
-            self._control[COUNTERS] = self._counters.ctypes.data
         self._counters[:num_counters] = 0
-        if self._scratch.shape[1] < scratch_bytes:
-            self._scratch = np.empty((self.num_threads, 2 * scratch_bytes), np.uint8)
-            self._control[SCRATCHES:] = [row.ctypes.data for row in self._scratch]
+        if self._scratch.num_bytes < scratch_bytes:
+            self._scratch = _Scratch(self.num_threads, 2 * scratch_bytes)
+        # All addresses, every time: after an exception in here, old ones may be of freed memory.
+        self._control[COUNTERS] = self._counters.ctypes.data
+        self._control[SCRATCHES:] = self._scratch.addresses
         self._control[STEPS] = steps.ctypes.data
         self._control[NUM_STEPS] = len(steps)
 
