@@ -59,6 +59,8 @@ def bench_startup(
 def _passed_on(engine: EngineOptions) -> dict[str, object]:
     return {
         "--kernels": engine.kernels,
+        "--device": engine.device,
+        "--dtype": engine.dtype,
         "--threads": engine.num_threads,
         "--quantization": engine.quantization,
         "--activations": engine.activations,

@@ -15,6 +15,8 @@ _LOADING: Final = frozenset(
     [
         "model",
         "kernels",
+        "device",
+        "dtype",
         "num_threads",
         "quantization",
         "activations",

@@ -1,0 +1,274 @@
+"""Products of activations with weights, each fused with what follows it.
+
+A tile of BN weight rows meets BM activation rows; K is walked in one order, whatever BM is, so a
+row's bits do not depend on how many others are in the pass (docs/gpu.md). A pass is a chain of
+these; with `PDL` a kernel starts while the one before it ends, and asks for its weights at once.
+"""
+
+# Triton's kernels are compiled, not called: their arguments have no Python types.
+# mypy: disable-error-code="no-untyped-def, misc"
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def prefetch(W, rows, K: tl.constexpr, PIECES: tl.constexpr):
+    """Ask for whole weight rows to come to L2, a piece by each thread; nothing waits for them."""
+    piece_bytes: tl.constexpr = K * 2 // PIECES
+    starts = rows[:, None] * K + tl.arange(0, PIECES)[None, :] * (K // PIECES)
+    tl.inline_asm_elementwise(
+        "cp.async.bulk.prefetch.L2.global [$1], $2; mov.u32 $0, 0;",
+        "=r,l,r",
+        [W + starts, tl.full(starts.shape, piece_bytes, tl.int32)],
+        dtype=tl.int32,
+        is_pure=False,
+        pack=1,
+    )
+
+
+@triton.jit
+def rms_factor(SQUARES, rows, live, width, eps, NUM: tl.constexpr, NUM_LANES: tl.constexpr):
+    """1 / sqrt(mean(x²) + eps) of each row [BM], from sums over NUM groups of its columns."""
+    lane = tl.arange(0, NUM_LANES)
+    mask = live[:, None] & (lane < NUM)[None, :]
+    sums = tl.load(SQUARES + rows[:, None] * NUM + lane[None, :], mask=mask, other=0.0)
+    return tl.rsqrt(tl.sum(sums, axis=1) / width + eps)
+
+
+@triton.jit
+def walk(
+    acc, W, w_rows, X, x_rows, live, first, last,
+    K: tl.constexpr, BK: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """acc [BN, BM] += W[w_rows] · X[x_rows]ᵀ over columns `first` … `last` - 1."""
+    k = tl.arange(0, BK)
+    w_at = W + w_rows[:, None] * K + k[None, :]
+    x_at = X + x_rows[None, :] * K + k[:, None]
+    for at in range(first, last, BK):
+        if EVEN:
+            w = tl.load(w_at + at)
+            x = tl.load(x_at + at, mask=live[None, :], other=0.0)
+        else:
+            inside = at + k < last
+            w = tl.load(w_at + at, mask=inside[None, :], other=0.0)
+            x = tl.load(x_at + at, mask=inside[:, None] & live[None, :], other=0.0)
+        acc = tl.dot(w, x, acc, input_precision=PRECISION)
+    return acc
+
+
+@triton.jit
+def walk_pair(
+    left, right, W, left_rows, right_rows, X, x_rows, live,
+    K: tl.constexpr, BK: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Two products of the same activations with two runs of weight rows."""
+    k = tl.arange(0, BK)
+    left_at = W + left_rows[:, None] * K + k[None, :]
+    right_at = W + right_rows[:, None] * K + k[None, :]
+    x_at = X + x_rows[None, :] * K + k[:, None]
+    for at in range(0, K, BK):
+        if EVEN:
+            w_left, w_right = tl.load(left_at + at), tl.load(right_at + at)
+            x = tl.load(x_at + at, mask=live[None, :], other=0.0)
+        else:
+            inside = at + k < K
+            w_left = tl.load(left_at + at, mask=inside[None, :], other=0.0)
+            w_right = tl.load(right_at + at, mask=inside[None, :], other=0.0)
+            x = tl.load(x_at + at, mask=inside[:, None] & live[None, :], other=0.0)
+        left = tl.dot(w_left, x, left, input_precision=PRECISION)
+        right = tl.dot(w_right, x, right, input_precision=PRECISION)
+    return left, right
+
+
+@triton.jit(do_not_specialize=["num_rows"])
+def plain_product(
+    X, SQUARES, W, BIAS, Y, num_rows, eps,
+    N: tl.constexpr, K: tl.constexpr, NUM_SQUARES: tl.constexpr, SQUARE_LANES: tl.constexpr,
+    HAS_BIAS: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr,
+    EVEN: tl.constexpr, PRECISION: tl.constexpr, PDL: tl.constexpr, PIECES: tl.constexpr,
+):  # fmt: skip
+    """Y = norm(X) · Wᵀ + bias, in float32; NUM_SQUARES = 0: X is taken as it is."""
+    n = tl.program_id(0) * BN + tl.arange(0, BN)
+    m = tl.program_id(1) * BM + tl.arange(0, BM)
+    live, w_rows = m < num_rows, tl.minimum(n, N - 1)
+    if PDL:
+        tl.extra.cuda.gdc_launch_dependents()
+        if PIECES > 0:
+            prefetch(W, w_rows, K, PIECES)
+        tl.extra.cuda.gdc_wait()
+    acc = tl.zeros((BN, BM), tl.float32)
+    acc = walk(acc, W, w_rows, X, m, live, 0, K, K, BK, EVEN, PRECISION)
+    if NUM_SQUARES > 0:
+        acc *= rms_factor(SQUARES, m, live, K, eps, NUM_SQUARES, SQUARE_LANES)[None, :]
+    if HAS_BIAS:
+        acc += tl.load(BIAS + w_rows)[:, None]
+    at = m.to(tl.int64)[None, :] * N + n[:, None]
+    tl.store(Y + at, acc, mask=live[None, :] & (n < N)[:, None])
+
+
+@triton.jit(do_not_specialize=["num_rows"])
+def gated_product(
+    X, SQUARES, W, BIAS, Y, num_rows, eps,
+    N: tl.constexpr, K: tl.constexpr, NUM_SQUARES: tl.constexpr, SQUARE_LANES: tl.constexpr,
+    HAS_BIAS: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr,
+    EVEN: tl.constexpr, PRECISION: tl.constexpr, PDL: tl.constexpr, PIECES: tl.constexpr,
+):  # fmt: skip
+    """Y = silu(gate) · up, where W [2N, K] is gate, then up."""
+    n = tl.program_id(0) * BN + tl.arange(0, BN)
+    m = tl.program_id(1) * BM + tl.arange(0, BM)
+    live, gate_rows = m < num_rows, tl.minimum(n, N - 1)
+    up_rows = gate_rows + N
+    if PDL:
+        tl.extra.cuda.gdc_launch_dependents()
+        if PIECES > 0:
+            prefetch(W, gate_rows, K, PIECES)
+            prefetch(W, up_rows, K, PIECES)
+        tl.extra.cuda.gdc_wait()
+    gate, up = tl.zeros((BN, BM), tl.float32), tl.zeros((BN, BM), tl.float32)
+    gate, up = walk_pair(
+        gate, up, W, gate_rows, up_rows, X, m, live, K, BK, EVEN, PRECISION
+    )  # fmt: skip
+    if NUM_SQUARES > 0:
+        factor = rms_factor(SQUARES, m, live, K, eps, NUM_SQUARES, SQUARE_LANES)[None, :]
+        gate *= factor
+        up *= factor
+    if HAS_BIAS:
+        gate += tl.load(BIAS + gate_rows)[:, None]
+        up += tl.load(BIAS + up_rows)[:, None]
+    y = gate / (1 + tl.exp(-gate)) * up
+    at = m[None, :] * N + n[:, None]
+    tl.store(Y + at, y.to(Y.dtype.element_ty), mask=live[None, :] & (n < N)[:, None])
+
+
+@triton.jit(do_not_specialize=["num_rows"])
+def rotary_product(
+    X, SQUARES, W, BIAS, Q, KEYS, VALUES, SLOTS, TURNS, num_rows, eps,
+    H: tl.constexpr, G: tl.constexpr, D: tl.constexpr, K: tl.constexpr,
+    NUM_SQUARES: tl.constexpr, SQUARE_LANES: tl.constexpr, HAS_BIAS: tl.constexpr,
+    BN: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr,
+    EVEN: tl.constexpr, PRECISION: tl.constexpr, PDL: tl.constexpr, PIECES: tl.constexpr,
+):  # fmt: skip
+    """q, k, v of each row; q and k are rotated, k and v go to their slots in the cache.
+
+    A tile has BN lanes of a head's first half and the BN lanes that they are paired with.
+    """
+    HALF: tl.constexpr = D // 2
+    TILES: tl.constexpr = (HALF + BN - 1) // BN  # per head
+    head = tl.program_id(0) // TILES
+    d = tl.program_id(0) % TILES * BN + tl.arange(0, BN)
+    m = tl.program_id(1) * BM + tl.arange(0, BM)
+    live, left_rows = m < num_rows, head * D + tl.minimum(d, HALF - 1)
+    right_rows = left_rows + HALF
+    if PDL:
+        tl.extra.cuda.gdc_launch_dependents()
+        if PIECES > 0:
+            prefetch(W, left_rows, K, PIECES)
+            prefetch(W, right_rows, K, PIECES)
+        tl.extra.cuda.gdc_wait()
+    left, right = tl.zeros((BN, BM), tl.float32), tl.zeros((BN, BM), tl.float32)
+    left, right = walk_pair(
+        left, right, W, left_rows, right_rows, X, m, live, K, BK, EVEN, PRECISION
+    )
+    if NUM_SQUARES > 0:
+        factor = rms_factor(SQUARES, m, live, K, eps, NUM_SQUARES, SQUARE_LANES)[None, :]
+        left *= factor
+        right *= factor
+    if HAS_BIAS:
+        left += tl.load(BIAS + left_rows)[:, None]
+        right += tl.load(BIAS + right_rows)[:, None]
+    mask = live[None, :] & (d < HALF)[:, None]
+    if head < H + G:
+        turn_at = TURNS + m[None, :] * D + d[:, None]
+        cos = tl.load(turn_at, mask=mask, other=0.0)
+        sin = tl.load(turn_at + HALF, mask=mask, other=0.0)
+        turned = left * cos - right * sin
+        right = right * cos + left * sin
+        left = turned
+    if head < H:
+        q_at = Q + m[None, :] * (H * D) + head * D + d[:, None]
+        tl.store(q_at, left.to(Q.dtype.element_ty), mask=mask)
+        tl.store(q_at + HALF, right.to(Q.dtype.element_ty), mask=mask)
+    else:
+        slots = tl.load(SLOTS + m, mask=live, other=0).to(tl.int64)
+        row_at = slots[None, :] * (G * D) + (head - H) % G * D + d[:, None]
+        if head < H + G:
+            tl.store(KEYS + row_at, left.to(KEYS.dtype.element_ty), mask=mask)
+            tl.store(KEYS + row_at + HALF, right.to(KEYS.dtype.element_ty), mask=mask)
+        else:
+            tl.store(VALUES + row_at, left.to(VALUES.dtype.element_ty), mask=mask)
+            tl.store(VALUES + row_at + HALF, right.to(VALUES.dtype.element_ty), mask=mask)
+
+
+@triton.jit
+def add_to_stream(
+    acc, n, m, live, BIAS, ROWS, STREAM_IN, STREAM, NORM, NORMED, SQUARES, group,
+    N: tl.constexpr, NUM_SQUARES: tl.constexpr, HAS_BIAS: tl.constexpr, HAS_ROWS: tl.constexpr,
+):  # fmt: skip
+    """The residual, and all that the next product needs of its norm."""
+    if HAS_BIAS:
+        acc += tl.load(BIAS + tl.minimum(n, N - 1))[:, None]
+    mask = live[None, :] & (n < N)[:, None]
+    sources = m
+    if HAS_ROWS:
+        sources = tl.load(ROWS + m, mask=live, other=0)
+    at = m[None, :] * N + n[:, None]
+    acc += tl.load(STREAM_IN + sources[None, :] * N + n[:, None], mask=mask, other=0.0)
+    tl.store(STREAM + at, acc, mask=mask)
+    weight = tl.load(NORM + tl.minimum(n, N - 1))
+    tl.store(NORMED + at, (acc * weight[:, None]).to(NORMED.dtype.element_ty), mask=mask)
+    inside = tl.where(mask, acc, 0.0)
+    tl.store(SQUARES + m * NUM_SQUARES + group, tl.sum(inside * inside, axis=0), mask=live)
+
+
+@triton.jit(do_not_specialize=["num_rows"])
+def residual_product(
+    X, W, BIAS, ROWS, STREAM_IN, STREAM, NORM, NORMED, SQUARES, PARTIALS, TICKETS, num_rows,
+    N: tl.constexpr, K: tl.constexpr, HAS_BIAS: tl.constexpr, HAS_ROWS: tl.constexpr,
+    SPLITS: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr,
+    EVEN: tl.constexpr, PRECISION: tl.constexpr, PDL: tl.constexpr, PIECES: tl.constexpr,
+):  # fmt: skip
+    """STREAM = STREAM_IN + X · Wᵀ + bias, and of the norm that follows: NORMED = STREAM · weight,
+    SQUARES = Σ STREAM² over each tile's columns. ROWS chooses rows of X and STREAM_IN.
+
+    K may be split among SPLITS programs: whoever comes last folds all parts, in order.
+    """
+    NUM_TILES: tl.constexpr = (N + BN - 1) // BN
+    tile, split = tl.program_id(0), tl.program_id(2)
+    n = tile * BN + tl.arange(0, BN)
+    m = tl.program_id(1) * BM + tl.arange(0, BM)
+    live, w_rows = m < num_rows, tl.minimum(n, N - 1)
+    PART: tl.constexpr = K // SPLITS
+    first = split * PART
+    if PDL:
+        tl.extra.cuda.gdc_launch_dependents()
+        if PIECES > 0 and SPLITS == 1:
+            prefetch(W, w_rows, K, PIECES)
+        tl.extra.cuda.gdc_wait()
+    sources = m
+    if HAS_ROWS:
+        sources = tl.load(ROWS + m, mask=live, other=0)
+    acc = tl.zeros((BN, BM), tl.float32)
+    acc = walk(acc, W, w_rows, X, sources, live, first, first + PART, K, BK, EVEN, PRECISION)
+    if SPLITS == 1:
+        add_to_stream(
+            acc, n, m, live, BIAS, ROWS, STREAM_IN, STREAM, NORM, NORMED, SQUARES, tile,
+            N, NUM_TILES, HAS_BIAS, HAS_ROWS,
+        )  # fmt: skip
+    else:
+        mask = live[None, :] & (n < N)[:, None]
+        at = PARTIALS + m[None, :] * N + n[:, None]
+        part_len = tl.num_programs(1) * BM * N
+        tl.store(at + split * part_len, acc, mask=mask)
+        tl.debug_barrier()
+        ticket = tl.atomic_add(TICKETS + tl.program_id(1) * NUM_TILES + tile, 1, sem="acq_rel")
+        if ticket % SPLITS == SPLITS - 1:
+            total = tl.load(at, mask=mask, other=0.0, cache_modifier=".cg")
+            for part in tl.static_range(1, SPLITS):
+                total += tl.load(at + part * part_len, mask=mask, other=0.0, cache_modifier=".cg")
+            add_to_stream(
+                total, n, m, live, BIAS, ROWS, STREAM_IN, STREAM, NORM, NORMED, SQUARES, tile,
+                N, NUM_TILES, HAS_BIAS, HAS_ROWS,
+            )  # fmt: skip
