@@ -72,7 +72,7 @@ def test_a_product_is_near_float64(ks: KernelSet, shape: tuple[int, int]) -> Non
     """Any order of summation stays within in · eps · |W||x|."""
     weight, x = normal(5, *shape), normal(6, 4, shape[1])
     exact = x.astype(np.float64) @ weight.astype(np.float64).T
-    bound = (shape[1] * EPS + ks.rounding) * (np.abs(x) @ np.abs(weight).T)
+    bound = (shape[1] * EPS + 2 * ks.rounding) * (np.abs(x) @ np.abs(weight).T)
     assert np.all(np.abs(linear(ks, x, load_matrix(ks, weight)) - exact) <= bound)
 
 
@@ -85,7 +85,7 @@ def test_stacked_matrices_give_what_each_gives_alone(ks: KernelSet) -> None:
     stacked = linear(ks, x, ks.kernels.load_matrix(source, ["q", "k"], ["b", "c"]))
     q = x @ source.arrays["q"].T + source.arrays["b"]
     k = x @ source.arrays["k"].T + source.arrays["c"]
-    np.testing.assert_allclose(stacked, np.concatenate((q, k), axis=1), atol=1e-5 + 4 * ks.rounding)
+    np.testing.assert_allclose(stacked, np.concatenate((q, k), axis=1), atol=1e-5 + 16 * ks.rounding)
 
 
 @pytest.mark.parametrize("width", [1, 7, 48, 576])

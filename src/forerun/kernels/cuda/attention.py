@@ -1,8 +1,8 @@
 """Paged attention of one token and one key/value head, over keys in logical order.
 
-Key j is the token at position j: lane j mod BLOCK of block j // BLOCK of split j // SPLIT,
-wherever its slot is and whatever else is in the pass. Blocks fold in ascending order inside a
-split, then splits do; keys that a token does not see are never loaded.
+Key j is the token at position j: lane j mod S of split j // S, wherever its slot is
+and whatever else is in the pass. Splits fold in ascending order; keys that a token does not see
+are never loaded.
 """
 
 # Triton's kernels are compiled, not called: their arguments have no Python types.
@@ -15,62 +15,57 @@ from typing import Final
 import triton
 import triton.language as tl
 
-BLOCK_LEN: Final = 64
-SPLIT_LEN: Final = 256
+# Lanes of a split. A float32 product is written out for each of them, so it has fewer.
+SPLIT_LENS: Final = {2: 256, 4: 64}
 
 
 @triton.jit
 def attend_split(
-    Q, KEYS, VALUES, FIRSTS, LENGTHS, OWN_FIRSTS, NUM_KEYS, KEY_SLOTS, OUT, MIXED, SUMS, TOPS,
-    scale, H: tl.constexpr, G: tl.constexpr, D: tl.constexpr, WINDOW: tl.constexpr,
-    BG: tl.constexpr, BD: tl.constexpr, BLOCK: tl.constexpr, SPLIT: tl.constexpr,
+    Q, KEYS, VALUES, STARTS, FIRSTS, LENGTHS, OWN_FIRSTS, NUM_KEYS, KEY_SLOTS,
+    OUT, MIXED, SUMS, TOPS, scale,
+    H: tl.constexpr, G: tl.constexpr, D: tl.constexpr, WINDOW: tl.constexpr,
+    BG: tl.constexpr, BD: tl.constexpr, SPLIT: tl.constexpr,
     ONLY: tl.constexpr, PRECISION: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """One split of one token's keys, for all query heads of one key/value head.
 
     A token's first LENGTHS keys have their slots at KEY_SLOTS[FIRSTS …], the others, its own
-    branch, at KEY_SLOTS[OWN_FIRSTS …]. `scale` is log2(e) / sqrt(D). ONLY: there is one split, and
-    OUT is written; else MIXED, SUMS and TOPS wait for `fold_splits`.
+    branch, at KEY_SLOTS[OWN_FIRSTS …]. Those before STARTS are from earlier passes, so they are
+    loaded before the kernel that writes this pass's own has ended. `scale` is log2(e) / sqrt(D).
+    ONLY: there is one split, and OUT is written; else MIXED, SUMS and TOPS wait for `fold_splits`.
     """
-    if PDL:
-        tl.extra.cuda.gdc_launch_dependents()
-        tl.extra.cuda.gdc_wait()
     t, g, split = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     GROUP: tl.constexpr = H // G
-    num_keys = tl.load(NUM_KEYS + t)
+    r, d, lane = tl.arange(0, BG), tl.arange(0, BD), tl.arange(0, SPLIT)
+    num_keys, start = tl.load(NUM_KEYS + t), tl.load(STARTS + t)
+    first, length, own_first = tl.load(FIRSTS + t), tl.load(LENGTHS + t), tl.load(OWN_FIRSTS + t)
     seen_first = 0
     if WINDOW > 0:
         seen_first = tl.maximum(num_keys - WINDOW, 0)
-    lowest = tl.maximum(split * SPLIT, seen_first // BLOCK * BLOCK)
-    highest = tl.minimum((split + 1) * SPLIT, num_keys)
-    if lowest < highest:
-        r, d, lane = tl.arange(0, BG), tl.arange(0, BD), tl.arange(0, BLOCK)
-        q_mask = (r < GROUP)[:, None] & (d < D)[None, :]
+    j = split * SPLIT + lane
+    seen = (j < num_keys) & (j >= seen_first)
+    where = tl.where(j < length, first + j, own_first + j - length)
+    slot = tl.load(KEY_SLOTS + where, mask=seen, other=0).to(tl.int64)
+    at = (slot * (G * D) + g * D)[:, None] + d[None, :]
+    old = (seen & (j < start))[:, None] & (d < D)[None, :]
+    own = (seen & (j >= start))[:, None] & (d < D)[None, :]
+    old_k = tl.load(KEYS + at, mask=old, other=0.0)
+    old_v = tl.load(VALUES + at, mask=old, other=0.0)
+    if PDL:
+        tl.extra.cuda.gdc_launch_dependents()
+        tl.extra.cuda.gdc_wait()
+    if (split * SPLIT < num_keys) & ((split + 1) * SPLIT > seen_first):
         head = g * GROUP + r
+        q_mask = (r < GROUP)[:, None] & (d < D)[None, :]
         q = tl.load(Q + t * (H * D) + head[:, None] * D + d[None, :], mask=q_mask, other=0.0)
-        first, length = tl.load(FIRSTS + t), tl.load(LENGTHS + t)
-        own_first = tl.load(OWN_FIRSTS + t)
-        top = tl.full((BG,), float("-inf"), tl.float32)
-        total = tl.zeros((BG,), tl.float32)
-        mixed = tl.zeros((BG, BD), tl.float32)
-        for block in range(lowest, highest, BLOCK):
-            j = block + lane
-            seen = (j < num_keys) & (j >= seen_first)
-            where = tl.where(j < length, first + j, own_first + j - length)
-            slot = tl.load(KEY_SLOTS + where, mask=seen, other=0).to(tl.int64)
-            at = slot * (G * D) + g * D
-            kv_mask = seen[:, None] & (d < D)[None, :]
-            k = tl.load(KEYS + at[:, None] + d[None, :], mask=kv_mask, other=0.0)
-            v = tl.load(VALUES + at[:, None] + d[None, :], mask=kv_mask, other=0.0)
-            score = tl.dot(q, tl.trans(k), input_precision=PRECISION) * scale
-            score = tl.where(seen[None, :], score, float("-inf"))
-            new_top = tl.maximum(top, tl.max(score, axis=1))
-            shrink = tl.exp2(top - new_top)
-            weight = tl.exp2(score - new_top[:, None])
-            total = tl.fma(total, shrink, tl.sum(weight, axis=1))
-            mixed *= shrink[:, None]
-            mixed = tl.dot(weight.to(v.dtype), v, mixed, input_precision=PRECISION)
-            top = new_top
+        k = tl.where(own, tl.load(KEYS + at, mask=own, other=0.0), old_k)
+        v = tl.where(own, tl.load(VALUES + at, mask=own, other=0.0), old_v)
+        score = tl.dot(q, tl.trans(k), input_precision=PRECISION) * scale
+        score = tl.where(seen[None, :], score, float("-inf"))
+        top = tl.max(score, axis=1)
+        weight = tl.exp2(score - top[:, None])
+        total = tl.sum(weight, axis=1)
+        mixed = tl.dot(weight.to(v.dtype), v, input_precision=PRECISION)
         if ONLY:
             out_at = OUT + t * (H * D) + head[:, None] * D + d[None, :]
             tl.store(out_at, (mixed / total[:, None]).to(OUT.dtype.element_ty), mask=q_mask)

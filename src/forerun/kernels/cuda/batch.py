@@ -18,7 +18,7 @@ F32 = npt.NDArray[np.float32]
 I32 = npt.NDArray[np.int32]
 
 _CHUNK_LEN: Final = 512  # positions computed together, always the same ones
-_PER_TOKEN: Final = ("tokens", "slots", "firsts", "lengths", "own_firsts", "num_keys")
+_PER_TOKEN: Final = ("tokens", "slots", "starts", "firsts", "lengths", "own_firsts", "num_keys")
 
 
 class RopeTable:
@@ -69,6 +69,7 @@ class Inputs:
 
     tokens: torch.Tensor  # [T]
     slots: torch.Tensor  # [T] where its key and value go
+    starts: torch.Tensor  # [T] how many of its keys are from earlier passes, at least
     firsts: torch.Tensor  # [T] where, among the key slots, those of its committed keys begin
     lengths: torch.Tensor  # [T] how many they are
     own_firsts: torch.Tensor  # [T] where those of its own branch begin
@@ -80,7 +81,7 @@ class Inputs:
         num_real, keys = len(batch.plan), batch.keys
         per_token = words[: len(_PER_TOKEN) * num].reshape(len(_PER_TOKEN), num)
         per_token[:, :num_real] = batch.per_token
-        per_token[:, num_real:] = np.array([0, dump_slot, len(keys), 1, 0, 1])[:, None]
+        per_token[:, num_real:] = np.array([0, dump_slot, 0, len(keys), 1, 0, 1])[:, None]
         wanted = words[len(_PER_TOKEN) * num :][: self.num_wanted]
         wanted[: len(batch.plan.wanted)] = batch.plan.wanted
         wanted[len(batch.plan.wanted) :] = 0
@@ -97,7 +98,7 @@ class Inputs:
 class CudaBatch:
     plan: Plan
     shape: AttentionShape
-    per_token: I32  # [6, T]
+    per_token: I32  # [7, T]
     turns: F32  # [T, head_dim]
     keys: IntArray  # slots of keys, in logical order, request after request
     device: torch.device
@@ -120,7 +121,7 @@ class CudaBatch:
 
     @property
     def most_keys(self) -> int:
-        return int(self.per_token[5].max())
+        return int(self.per_token[6].max())
 
     @property
     def num_key_slots(self) -> int:
@@ -141,7 +142,7 @@ class CudaBatch:
 
 
 class _Keys:
-    """Fills firsts, lengths, own_firsts and num_keys [4, T], a request at a time."""
+    """Fills starts, firsts, lengths, own_firsts and num_keys [5, T], a request at a time."""
 
     def __init__(self, per_token: I32) -> None:
         self._per_token = per_token
@@ -152,16 +153,16 @@ class _Keys:
         first, at = self._num_slots, self._num_tokens
         self._take(row.slots)
         mine = self._per_token[:, at : at + len(row)]
-        mine[0] = first
+        mine[0], mine[1] = row.span.start, first
         if row.span.tree.is_chain:  # all its keys lie in a row
-            mine[1] = mine[3] = row.span.start + 1 + np.arange(row.num_written, len(row.span))
-            mine[2] = 0
+            mine[2] = mine[4] = row.span.start + 1 + np.arange(row.num_written, len(row.span))
+            mine[3] = 0
         else:
-            mine[1] = row.span.start
+            mine[2] = row.span.start
             for column, idx in enumerate(range(row.num_written, len(row.span))):
                 path = row.ancestors(idx)
-                mine[2, column] = self._num_slots
-                mine[3, column] = row.span.start + len(path)
+                mine[3, column] = self._num_slots
+                mine[4, column] = row.span.start + len(path)
                 self._take(path)
         self._num_tokens += len(row)
 

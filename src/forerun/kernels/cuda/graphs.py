@@ -6,6 +6,7 @@ A pass is filled up to the next size in `SIZES`; the rows that fill it read and 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Final
@@ -14,7 +15,6 @@ from weakref import WeakKeyDictionary
 import torch
 
 from forerun.kernels.base import Body
-from forerun.kernels.cuda.attention import SPLIT_LEN
 from forerun.kernels.cuda.batch import CudaBatch, Inputs, bucket
 from forerun.kernels.cuda.store import KVStore
 from forerun.kernels.cuda.values import Rows
@@ -32,14 +32,6 @@ class _Kept:
     inputs: Inputs
     logits: Rows
     num_embeddings: int
-
-
-def num_splits_for(num_keys: int) -> int:
-    """A power of two that covers them, so that a few graphs do for all lengths."""
-    splits = 1
-    while splits * SPLIT_LEN < num_keys:
-        splits *= 2
-    return splits
 
 
 @dataclass
@@ -62,7 +54,8 @@ class Stopwatch:
 class Graphs:
     """The graphs over a store used most recently. They go when the store goes."""
 
-    def __init__(self) -> None:
+    def __init__(self, num_splits: Callable[[int], int]) -> None:
+        self._num_splits = num_splits  # of so many keys
         self.stopwatch: Stopwatch | None = None
         self._lock = Lock()  # graphs share memory: one at a time, until its result is copied
         self._kept: WeakKeyDictionary[KVStore, OrderedDict[Key, _Kept]] = WeakKeyDictionary()
@@ -78,7 +71,7 @@ class Graphs:
         num_tokens, num_wanted, num_key_slots = sizes
         if num_tokens is None or num_wanted is None or num_key_slots is None:
             return _rows(body(batch, store), len(batch.plan.wanted))
-        num_splits = num_splits_for(batch.most_keys)
+        num_splits = self._num_splits(batch.most_keys)
         key = (body, num_tokens, num_wanted, num_splits, num_key_slots)
         with self._lock:
             kept = self._kept.setdefault(store, OrderedDict())

@@ -18,7 +18,7 @@ import torch
 from forerun.errors import unknown_name
 from forerun.kernels.base import AttentionShape, Body, Norm, WeightSource
 from forerun.kernels.cuda.batch import CudaBatch, RopeTable
-from forerun.kernels.cuda.graphs import Graphs, Stopwatch, num_splits_for
+from forerun.kernels.cuda.graphs import Graphs, Stopwatch
 from forerun.kernels.cuda.launches import Launches
 from forerun.kernels.cuda.store import KVStore
 from forerun.kernels.cuda.values import Normed, Product, Rows
@@ -55,7 +55,7 @@ class CudaKernels:
         overlap = is_gpu and torch.cuda.get_device_capability(self.device) >= _OVERLAPPING
         self._launches = Launches(self.dtype, overlap)
         self._loader = Loader(self.dtype, self.device)
-        self._graphs = Graphs() if graphs and is_gpu else None
+        self._graphs = Graphs(self._launches.num_splits) if graphs and is_gpu else None
         self._progress = progress
         self._num_loaded = self._num_tensors = 0
         self._ropes: dict[bytes, RopeTable] = {}
@@ -173,7 +173,7 @@ class CudaKernels:
         return Rows(self._launches.rope(qkv.data, inputs, batch.shape, rows, q_norm, k_norm))
 
     def attend(self, q: Rows, batch: CudaBatch, store: KVStore, layer: int) -> Rows:
-        splits = batch.num_splits or num_splits_for(batch.most_keys)
+        splits = batch.num_splits or self._launches.num_splits(batch.most_keys)
         rows = store.layer(layer)
         return Rows(self._launches.attend(q.data, batch.inputs(), batch.shape, rows, splits))
 

@@ -10,7 +10,7 @@ import torch
 import triton
 
 from forerun.kernels.base import AttentionShape, Norm
-from forerun.kernels.cuda.attention import BLOCK_LEN, SPLIT_LEN, attend_split, fold_splits
+from forerun.kernels.cuda.attention import SPLIT_LENS, attend_split, fold_splits
 from forerun.kernels.cuda.batch import Inputs
 from forerun.kernels.cuda.product import (
     gated_product,
@@ -159,15 +159,15 @@ class Launches:
         block_d = max(16, triton.next_power_of_2(D))
         window = shape.window or 0
         attend_split[(num, G, num_splits)](
-            q, *layer, inputs.firsts, inputs.lengths, inputs.own_firsts, inputs.num_keys,
-            inputs.key_slots, out, mixed, sums, tops, math.log2(math.e) / math.sqrt(D),
-            H, G, D, window, max(16, triton.next_power_of_2(H // G)), block_d, BLOCK_LEN,
-            SPLIT_LEN, only, self._precision, num_warps=4, num_stages=2, **self._options(),
+            q, *layer, inputs.starts, inputs.firsts, inputs.lengths, inputs.own_firsts,
+            inputs.num_keys, inputs.key_slots, out, mixed, sums, tops, math.log2(math.e) / math.sqrt(D),
+            H, G, D, window, max(16, triton.next_power_of_2(H // G)), block_d, self.split_len,
+            only, self._precision, num_warps=8 if D > 64 else 4, **self._options(),
         )  # fmt: skip
         if not only:
             fold_splits[(num, H)](
                 mixed, sums, tops, inputs.num_keys, out, num_splits,
-                H, D, window, block_d, SPLIT_LEN, num_warps=1, **self._options(),
+                H, D, window, block_d, self.split_len, num_warps=1, **self._options(),
             )  # fmt: skip
         return out
 
@@ -177,6 +177,18 @@ class Launches:
         grid = (num, -(-width // _SILU_LEN))
         silu_rows[grid](gate_up, y, width, _SILU_LEN, **self._options())
         return y
+
+    @property
+    def split_len(self) -> int:
+        """Keys of a split: a constant of the dtype, which decides bits."""
+        return SPLIT_LENS[self.dtype.itemsize]
+
+    def num_splits(self, num_keys: int) -> int:
+        """A power of two that covers them, so that a few graphs do for all lengths."""
+        splits = 1
+        while splits * self.split_len < num_keys:
+            splits *= 2
+        return splits
 
     def read(self, data: Tensor) -> None:
         """All of it once: int32, a multiple of `READ_LEN`."""
@@ -207,7 +219,8 @@ class Launches:
             "BK": tile.block_k,
             "EVEN": part_len % tile.block_k == 0,
             "PRECISION": self._precision,
-            "PIECES": tile.pieces(matrix.num_in, self.dtype.itemsize),
+            "PIECES": tile.pieces(part_len, self.dtype.itemsize),
+            "PIECE_LEN": tile.piece_len(part_len),
             "num_warps": tile.num_warps,
             "num_stages": tile.num_stages,
         }
@@ -223,4 +236,5 @@ def _eps(x: Rows | Normed) -> float:
 
 def _norm_shape(x: Rows | Normed) -> tuple[int, int]:
     num = x.squares.shape[1] if isinstance(x, Normed) else 0
-    return num, triton.next_power_of_2(max(1, num))
+    # With so many lanes, how a row's are spread over threads depends on nothing else.
+    return num, max(128, triton.next_power_of_2(max(1, num)))

@@ -15,14 +15,30 @@ import triton.language as tl
 
 
 @triton.jit
-def prefetch(W, rows, K: tl.constexpr, PIECES: tl.constexpr):
-    """Ask for whole weight rows to come to L2, a piece by each thread; nothing waits for them."""
-    piece_bytes: tl.constexpr = K * 2 // PIECES
-    starts = rows[:, None] * K + tl.arange(0, PIECES)[None, :] * (K // PIECES)
+def begin(
+    W, rows, OTHER_ROWS, K: tl.constexpr, PDL: tl.constexpr, PIECES: tl.constexpr,
+    PIECE_LEN: tl.constexpr,
+):  # fmt: skip
+    """Let the next kernel start, ask for the first weights, then wait for the kernel before.
+
+    Weights come to L2, PIECES pieces of each row; nothing waits for them.
+    """
+    if PDL:
+        tl.extra.cuda.gdc_launch_dependents()
+        if PIECES > 0:
+            prefetch(W, rows, K, PIECES, PIECE_LEN)
+            if OTHER_ROWS is not None:
+                prefetch(W, OTHER_ROWS, K, PIECES, PIECE_LEN)
+        tl.extra.cuda.gdc_wait()
+
+
+@triton.jit
+def prefetch(W, rows, K: tl.constexpr, PIECES: tl.constexpr, PIECE_LEN: tl.constexpr):
+    starts = rows[:, None] * K + tl.arange(0, PIECES)[None, :] * PIECE_LEN
     tl.inline_asm_elementwise(
         "cp.async.bulk.prefetch.L2.global [$1], $2; mov.u32 $0, 0;",
         "=r,l,r",
-        [W + starts, tl.full(starts.shape, piece_bytes, tl.int32)],
+        [W + starts, tl.full(starts.shape, 2 * PIECE_LEN, tl.int32)],
         dtype=tl.int32,
         is_pure=False,
         pack=1,
@@ -30,12 +46,17 @@ def prefetch(W, rows, K: tl.constexpr, PIECES: tl.constexpr):
 
 
 @triton.jit
-def rms_factor(SQUARES, rows, live, width, eps, NUM: tl.constexpr, NUM_LANES: tl.constexpr):
-    """1 / sqrt(mean(x²) + eps) of each row [BM], from sums over NUM groups of its columns."""
+def load_squares(SQUARES, rows, live, NUM: tl.constexpr, NUM_LANES: tl.constexpr):
+    """Sums over NUM groups of each row's columns [BM, NUM_LANES]; asked for before a walk."""
     lane = tl.arange(0, NUM_LANES)
     mask = live[:, None] & (lane < NUM)[None, :]
-    sums = tl.load(SQUARES + rows[:, None] * NUM + lane[None, :], mask=mask, other=0.0)
-    return tl.rsqrt(tl.sum(sums, axis=1) / width + eps)
+    return tl.load(SQUARES + rows[:, None] * NUM + lane[None, :], mask=mask, other=0.0)
+
+
+@triton.jit
+def rms_factor(squares, width, eps):
+    """1 / sqrt(mean(x²) + eps) of each row [BM]."""
+    return tl.rsqrt(tl.sum(squares, axis=1) / width + eps)
 
 
 @triton.jit
@@ -89,20 +110,19 @@ def plain_product(
     N: tl.constexpr, K: tl.constexpr, NUM_SQUARES: tl.constexpr, SQUARE_LANES: tl.constexpr,
     HAS_BIAS: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr,
     EVEN: tl.constexpr, PRECISION: tl.constexpr, PDL: tl.constexpr, PIECES: tl.constexpr,
+    PIECE_LEN: tl.constexpr,
 ):  # fmt: skip
     """Y = norm(X) · Wᵀ + bias, in float32; NUM_SQUARES = 0: X is taken as it is."""
     n = tl.program_id(0) * BN + tl.arange(0, BN)
     m = tl.program_id(1) * BM + tl.arange(0, BM)
     live, w_rows = m < num_rows, tl.minimum(n, N - 1)
-    if PDL:
-        tl.extra.cuda.gdc_launch_dependents()
-        if PIECES > 0:
-            prefetch(W, w_rows, K, PIECES)
-        tl.extra.cuda.gdc_wait()
+    begin(W, w_rows, None, K, PDL, PIECES, PIECE_LEN)
+    if NUM_SQUARES > 0:
+        squares = load_squares(SQUARES, m, live, NUM_SQUARES, SQUARE_LANES)
     acc = tl.zeros((BN, BM), tl.float32)
     acc = walk(acc, W, w_rows, X, m, live, 0, K, K, BK, EVEN, PRECISION)
     if NUM_SQUARES > 0:
-        acc *= rms_factor(SQUARES, m, live, K, eps, NUM_SQUARES, SQUARE_LANES)[None, :]
+        acc *= rms_factor(squares, K, eps)[None, :]
     if HAS_BIAS:
         acc += tl.load(BIAS + w_rows)[:, None]
     at = m.to(tl.int64)[None, :] * N + n[:, None]
@@ -115,24 +135,22 @@ def gated_product(
     N: tl.constexpr, K: tl.constexpr, NUM_SQUARES: tl.constexpr, SQUARE_LANES: tl.constexpr,
     HAS_BIAS: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr,
     EVEN: tl.constexpr, PRECISION: tl.constexpr, PDL: tl.constexpr, PIECES: tl.constexpr,
+    PIECE_LEN: tl.constexpr,
 ):  # fmt: skip
     """Y = silu(gate) · up, where W [2N, K] is gate, then up."""
     n = tl.program_id(0) * BN + tl.arange(0, BN)
     m = tl.program_id(1) * BM + tl.arange(0, BM)
     live, gate_rows = m < num_rows, tl.minimum(n, N - 1)
     up_rows = gate_rows + N
-    if PDL:
-        tl.extra.cuda.gdc_launch_dependents()
-        if PIECES > 0:
-            prefetch(W, gate_rows, K, PIECES)
-            prefetch(W, up_rows, K, PIECES)
-        tl.extra.cuda.gdc_wait()
+    begin(W, gate_rows, up_rows, K, PDL, PIECES, PIECE_LEN)
+    if NUM_SQUARES > 0:
+        squares = load_squares(SQUARES, m, live, NUM_SQUARES, SQUARE_LANES)
     gate, up = tl.zeros((BN, BM), tl.float32), tl.zeros((BN, BM), tl.float32)
     gate, up = walk_pair(
         gate, up, W, gate_rows, up_rows, X, m, live, K, BK, EVEN, PRECISION
     )  # fmt: skip
     if NUM_SQUARES > 0:
-        factor = rms_factor(SQUARES, m, live, K, eps, NUM_SQUARES, SQUARE_LANES)[None, :]
+        factor = rms_factor(squares, K, eps)[None, :]
         gate *= factor
         up *= factor
     if HAS_BIAS:
@@ -150,6 +168,7 @@ def rotary_product(
     NUM_SQUARES: tl.constexpr, SQUARE_LANES: tl.constexpr, HAS_BIAS: tl.constexpr,
     BN: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr,
     EVEN: tl.constexpr, PRECISION: tl.constexpr, PDL: tl.constexpr, PIECES: tl.constexpr,
+    PIECE_LEN: tl.constexpr,
 ):  # fmt: skip
     """q, k, v of each row; q and k are rotated, k and v go to their slots in the cache.
 
@@ -162,28 +181,26 @@ def rotary_product(
     m = tl.program_id(1) * BM + tl.arange(0, BM)
     live, left_rows = m < num_rows, head * D + tl.minimum(d, HALF - 1)
     right_rows = left_rows + HALF
-    if PDL:
-        tl.extra.cuda.gdc_launch_dependents()
-        if PIECES > 0:
-            prefetch(W, left_rows, K, PIECES)
-            prefetch(W, right_rows, K, PIECES)
-        tl.extra.cuda.gdc_wait()
+    mask = live[None, :] & (d < HALF)[:, None]
+    turn_at = TURNS + m[None, :] * D + d[:, None]
+    cos = tl.load(turn_at, mask=mask, other=0.0)
+    sin = tl.load(turn_at + HALF, mask=mask, other=0.0)
+    slots = tl.load(SLOTS + m, mask=live, other=0).to(tl.int64)
+    begin(W, left_rows, right_rows, K, PDL, PIECES, PIECE_LEN)
+    if NUM_SQUARES > 0:
+        squares = load_squares(SQUARES, m, live, NUM_SQUARES, SQUARE_LANES)
     left, right = tl.zeros((BN, BM), tl.float32), tl.zeros((BN, BM), tl.float32)
     left, right = walk_pair(
         left, right, W, left_rows, right_rows, X, m, live, K, BK, EVEN, PRECISION
     )
     if NUM_SQUARES > 0:
-        factor = rms_factor(SQUARES, m, live, K, eps, NUM_SQUARES, SQUARE_LANES)[None, :]
+        factor = rms_factor(squares, K, eps)[None, :]
         left *= factor
         right *= factor
     if HAS_BIAS:
         left += tl.load(BIAS + left_rows)[:, None]
         right += tl.load(BIAS + right_rows)[:, None]
-    mask = live[None, :] & (d < HALF)[:, None]
     if head < H + G:
-        turn_at = TURNS + m[None, :] * D + d[:, None]
-        cos = tl.load(turn_at, mask=mask, other=0.0)
-        sin = tl.load(turn_at + HALF, mask=mask, other=0.0)
         turned = left * cos - right * sin
         right = right * cos + left * sin
         left = turned
@@ -192,7 +209,6 @@ def rotary_product(
         tl.store(q_at, left.to(Q.dtype.element_ty), mask=mask)
         tl.store(q_at + HALF, right.to(Q.dtype.element_ty), mask=mask)
     else:
-        slots = tl.load(SLOTS + m, mask=live, other=0).to(tl.int64)
         row_at = slots[None, :] * (G * D) + (head - H) % G * D + d[:, None]
         if head < H + G:
             tl.store(KEYS + row_at, left.to(KEYS.dtype.element_ty), mask=mask)
@@ -204,23 +220,22 @@ def rotary_product(
 
 @triton.jit
 def add_to_stream(
-    acc, n, m, live, BIAS, ROWS, STREAM_IN, STREAM, NORM, NORMED, SQUARES, group,
-    N: tl.constexpr, NUM_SQUARES: tl.constexpr, HAS_BIAS: tl.constexpr, HAS_ROWS: tl.constexpr,
+    acc, added, weight, n, m, live, STREAM, NORMED, SQUARES, group,
+    N: tl.constexpr, NUM_SQUARES: tl.constexpr,
 ):  # fmt: skip
     """The residual, and all that the next product needs of its norm."""
-    if HAS_BIAS:
-        acc += tl.load(BIAS + tl.minimum(n, N - 1))[:, None]
     mask = live[None, :] & (n < N)[:, None]
-    sources = m
-    if HAS_ROWS:
-        sources = tl.load(ROWS + m, mask=live, other=0)
+    acc += added
     at = m[None, :] * N + n[:, None]
-    acc += tl.load(STREAM_IN + sources[None, :] * N + n[:, None], mask=mask, other=0.0)
     tl.store(STREAM + at, acc, mask=mask)
-    weight = tl.load(NORM + tl.minimum(n, N - 1))
     tl.store(NORMED + at, (acc * weight[:, None]).to(NORMED.dtype.element_ty), mask=mask)
-    inside = tl.where(mask, acc, 0.0)
-    tl.store(SQUARES + m * NUM_SQUARES + group, tl.sum(inside * inside, axis=0), mask=live)
+    # A float32 product adds up in the order of n, in any layout; tl.sum would not.
+    inside = tl.where((n < N)[:, None], acc, 0.0)
+    ones = tl.full((16, acc.shape[0]), 1.0, tl.float32)
+    sums = tl.dot(ones, inside * inside, input_precision="ieee")
+    first = tl.arange(0, 16) == 0
+    square_at = SQUARES + (m * NUM_SQUARES + group)[None, :] + tl.arange(0, 16)[:, None]
+    tl.store(square_at, sums, mask=first[:, None] & live[None, :])
 
 
 @triton.jit(do_not_specialize=["num_rows"])
@@ -229,6 +244,7 @@ def residual_product(
     N: tl.constexpr, K: tl.constexpr, HAS_BIAS: tl.constexpr, HAS_ROWS: tl.constexpr,
     SPLITS: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr,
     EVEN: tl.constexpr, PRECISION: tl.constexpr, PDL: tl.constexpr, PIECES: tl.constexpr,
+    PIECE_LEN: tl.constexpr,
 ):  # fmt: skip
     """STREAM = STREAM_IN + X · Wᵀ + bias, and of the norm that follows: NORMED = STREAM · weight,
     SQUARES = Σ STREAM² over each tile's columns. ROWS chooses rows of X and STREAM_IN.
@@ -236,39 +252,39 @@ def residual_product(
     K may be split among SPLITS programs: whoever comes last folds all parts, in order.
     """
     NUM_TILES: tl.constexpr = (N + BN - 1) // BN
+    PART: tl.constexpr = K // SPLITS
     tile, split = tl.program_id(0), tl.program_id(2)
     n = tile * BN + tl.arange(0, BN)
     m = tl.program_id(1) * BM + tl.arange(0, BM)
     live, w_rows = m < num_rows, tl.minimum(n, N - 1)
-    PART: tl.constexpr = K // SPLITS
-    first = split * PART
-    if PDL:
-        tl.extra.cuda.gdc_launch_dependents()
-        if PIECES > 0 and SPLITS == 1:
-            prefetch(W, w_rows, K, PIECES)
-        tl.extra.cuda.gdc_wait()
+    mask = live[None, :] & (n < N)[:, None]
+    weight = tl.load(NORM + w_rows)
     sources = m
     if HAS_ROWS:
         sources = tl.load(ROWS + m, mask=live, other=0)
+    begin(W + split * PART, w_rows, None, K, PDL, PIECES, PIECE_LEN)
+    added = tl.load(STREAM_IN + sources[None, :] * N + n[:, None], mask=mask, other=0.0)
+    if HAS_BIAS:
+        added += tl.load(BIAS + w_rows)[:, None]
+    first = split * PART
     acc = tl.zeros((BN, BM), tl.float32)
     acc = walk(acc, W, w_rows, X, sources, live, first, first + PART, K, BK, EVEN, PRECISION)
     if SPLITS == 1:
         add_to_stream(
-            acc, n, m, live, BIAS, ROWS, STREAM_IN, STREAM, NORM, NORMED, SQUARES, tile,
-            N, NUM_TILES, HAS_BIAS, HAS_ROWS,
-        )  # fmt: skip
+            acc, added, weight, n, m, live, STREAM, NORMED, SQUARES, tile, N, NUM_TILES
+        )
     else:
-        mask = live[None, :] & (n < N)[:, None]
-        at = PARTIALS + m[None, :] * N + n[:, None]
+        part_at = PARTIALS + m[None, :] * N + n[:, None]
         part_len = tl.num_programs(1) * BM * N
-        tl.store(at + split * part_len, acc, mask=mask)
+        tl.store(part_at + split * part_len, acc, mask=mask)
         tl.debug_barrier()
         ticket = tl.atomic_add(TICKETS + tl.program_id(1) * NUM_TILES + tile, 1, sem="acq_rel")
         if ticket % SPLITS == SPLITS - 1:
-            total = tl.load(at, mask=mask, other=0.0, cache_modifier=".cg")
+            total = tl.load(part_at, mask=mask, other=0.0, cache_modifier=".cg")
             for part in tl.static_range(1, SPLITS):
-                total += tl.load(at + part * part_len, mask=mask, other=0.0, cache_modifier=".cg")
+                total += tl.load(
+                    part_at + part * part_len, mask=mask, other=0.0, cache_modifier=".cg"
+                )
             add_to_stream(
-                total, n, m, live, BIAS, ROWS, STREAM_IN, STREAM, NORM, NORMED, SQUARES, tile,
-                N, NUM_TILES, HAS_BIAS, HAS_ROWS,
-            )  # fmt: skip
+                total, added, weight, n, m, live, STREAM, NORMED, SQUARES, tile, N, NUM_TILES
+            )

@@ -6,13 +6,12 @@ a matter of speed: K is walked in the same order by every tile (docs/gpu.md).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
 RESIDUAL_COLUMNS: Final = 16  # of a tile whose squares are summed for the next norm
-_SHARED_BYTES: Final = 200_000  # of a multiprocessor, for tiles under way
-_WIDE: Final = 32  # from so many rows on, arithmetic counts as well as bytes
+_WIDE: Final = 64  # from so many rows on, arithmetic counts as well as bytes
 _NUM_PROGRAMS: Final = 128  # a narrow product has about as many at least
 _MAX_SPLITS: Final = 4
 _MIN_PART: Final = 384  # columns of a split
@@ -37,12 +36,29 @@ class Tile:
     block_k: int
     num_warps: int
     num_stages: int
+    ahead: int = 0  # columns of weights that are asked for before the kernel may read its rows
 
-    def pieces(self, num_in: int, itemsize: int) -> int:
-        """Into how many each weight row is cut to be asked for early; 0: it cannot be."""
-        pieces = 32 * self.num_warps // self.block_n
-        fits = itemsize == 2 and pieces > 0 and num_in * itemsize % (16 * pieces) == 0
-        return pieces if fits else 0
+    def pieces(self, part_len: int, itemsize: int) -> int:
+        """How many pieces of each weight row are asked for early, one by each thread."""
+        if not self.ahead or itemsize != 2 or self.piece_len(part_len) % 8:
+            return 0
+        return 32 * self.num_warps // self.block_n
+
+    def piece_len(self, part_len: int) -> int:
+        return min(self.ahead, part_len) * self.block_n // (32 * self.num_warps)
+
+
+# The first whose step divides the columns; found by measuring whole passes on an H200.
+_NARROW: Final = {
+    Kind.ROTARY: (Tile(16, 16, 512, 2, 3, 256), Tile(16, 16, 64, 1, 8, 512)),
+    Kind.GATED: (Tile(32, 16, 256, 4, 3, 256), Tile(16, 16, 64, 1, 9, 512)),
+    Kind.RESIDUAL: (
+        Tile(16, 16, 1024, 2, 3, 512),
+        Tile(16, 16, 256, 2, 3, 512),
+        Tile(16, 16, 64, 1, 9, 512),
+    ),
+    Kind.PLAIN: (Tile(64, 16, 128, 4, 4), Tile(64, 16, 64, 4, 8)),
+}
 
 
 def square_groups(width: int) -> int:
@@ -64,8 +80,9 @@ def num_splits(num_out: int, num_in: int) -> int:
 
 
 def block_m(num_rows: int, itemsize: int) -> int:
-    largest = 128 if itemsize == 2 else 16
-    size = 16
+    if itemsize == 4:
+        return 16
+    size, largest = 8, 128
     while size < num_rows and size < largest:
         size *= 2
     return size
@@ -74,15 +91,12 @@ def block_m(num_rows: int, itemsize: int) -> int:
 def tile_for(kind: Kind, part_len: int, num_rows: int, itemsize: int) -> Tile:
     """For products over `part_len` columns."""
     rows = block_m(num_rows, itemsize)
-    columns = RESIDUAL_COLUMNS
-    if kind is not Kind.RESIDUAL:
-        columns = 64 if rows >= _WIDE else {Kind.PLAIN: 32}.get(kind, 16)
-    block_k = next((k for k in (256, 128, 64) if part_len % k == 0), 64)
-    if rows >= _WIDE:
-        block_k = min(block_k, 64)
     if itemsize == 4:
-        block_k, columns = 32, min(columns, 32)
-    stage_bytes = (kind.num_runs * columns + rows) * block_k * itemsize
-    num_stages = max(2, min(4, _SHARED_BYTES // (2 * stage_bytes)))
-    num_warps = 4 if rows >= _WIDE else max(1, columns // 16)
-    return Tile(columns, rows, block_k, num_warps, num_stages)
+        return Tile(RESIDUAL_COLUMNS, rows, 32, 4, 2)
+    if rows >= _WIDE:
+        columns = RESIDUAL_COLUMNS if kind is Kind.RESIDUAL else 64
+        return Tile(columns, rows, 64, 4, 4)
+    best, *others = _NARROW[kind]
+    tile = next((t for t in (best, *others) if part_len % t.block_k == 0), others[-1])
+    num_stages = tile.num_stages if rows <= 16 else 2 + (tile.block_k <= 256)
+    return replace(tile, block_m=rows, num_stages=num_stages)
