@@ -19,7 +19,7 @@ from forerun.kernels.cuda.product import (
     rotary_product,
 )
 from forerun.kernels.cuda.row_kernels import READ_LEN, embed_rows, norm_rows, read_words, rope_rows, silu_rows
-from forerun.kernels.cuda.tiles import Kind, Tile, square_groups, tile_for
+from forerun.kernels.cuda.tiles import Kind, Tile, num_segments, square_groups, tile_for
 from forerun.kernels.cuda.values import Normed, Rows
 from forerun.kernels.cuda.weights import Matrix
 
@@ -60,17 +60,12 @@ class Launches:
         num, width = len(x) if chosen is None else len(chosen), matrix.num_out
         out = stream if chosen is None else _empty(stream, (num, width), torch.float32)
         normed = self.new_normed(out, norm)
-        splits = matrix.num_splits
-        part_len = matrix.num_in // splits
-        tile = tile_for(Kind.RESIDUAL, part_len, num, self.dtype.itemsize)
-        row_tiles = -(-num // tile.block_m)
-        size = (splits, row_tiles * tile.block_m, width) if splits > 1 else (1,)
-        partials = _empty(stream, size, torch.float32)
-        residual_product[(square_groups(width), row_tiles, splits)](
+        tile = tile_for(Kind.RESIDUAL, matrix.num_in, num, self.dtype.itemsize)
+        residual_product[(square_groups(width), -(-num // tile.block_m))](
             x, matrix.weight, matrix.bias, chosen, stream, out, norm.weight, normed.scaled,
-            normed.squares, partials, matrix.tickets, num, width, matrix.num_in,
-            matrix.bias is not None, chosen is not None, splits, tile.block_n, tile.block_m,
-            **self._tile_options(tile, matrix, part_len),
+            normed.squares, num, width, matrix.num_in,
+            matrix.bias is not None, chosen is not None, tile.block_n, tile.block_m,
+            **self._tile_options(Kind.RESIDUAL, tile, matrix),
         )  # fmt: skip
         return out, normed
 
@@ -83,7 +78,7 @@ class Launches:
         plain_product[(-(-width // tile.block_n), -(-num // tile.block_m))](
             *self._operands(x, matrix), y, num, _eps(x), width, matrix.num_in,
             *_norm_shape(x), matrix.bias is not None, tile.block_n, tile.block_m,
-            **self._tile_options(tile, matrix, matrix.num_in),
+            **self._tile_options(Kind.PLAIN, tile, matrix),
         )  # fmt: skip
         return y
 
@@ -94,7 +89,7 @@ class Launches:
         gated_product[(-(-width // tile.block_n), -(-num // tile.block_m))](
             *self._operands(x, matrix), y, num, _eps(x), width, matrix.num_in,
             *_norm_shape(x), matrix.bias is not None, tile.block_n, tile.block_m,
-            **self._tile_options(tile, matrix, matrix.num_in),
+            **self._tile_options(Kind.GATED, tile, matrix),
         )  # fmt: skip
         return y
 
@@ -115,7 +110,7 @@ class Launches:
             *self._operands(x, matrix), q, *layer, inputs.slots, inputs.turns, num, _eps(x),
             shape.num_heads, shape.num_kv_heads, shape.head_dim, matrix.num_in,
             *_norm_shape(x), matrix.bias is not None, tile.block_n, tile.block_m,
-            **self._tile_options(tile, matrix, matrix.num_in),
+            **self._tile_options(Kind.ROTARY, tile, matrix),
         )  # fmt: skip
         return q
 
@@ -212,18 +207,23 @@ class Launches:
         return x.data.to(self.dtype), None, matrix.weight, matrix.bias
 
     def _options(self) -> dict[str, Any]:
-        return {"PDL": True, "launch_pdl": True} if self.overlap else {"PDL": False}
+        return {"PDL": 1, "launch_pdl": True} if self.overlap else {"PDL": 0}
 
-    def _tile_options(self, tile: Tile, matrix: Matrix, part_len: int) -> dict[str, Any]:
-        return self._options() | {
-            "BK": tile.block_k,
-            "EVEN": part_len % tile.block_k == 0,
+    def _tile_options(self, kind: Kind, tile: Tile, matrix: Matrix) -> dict[str, Any]:
+        num_in, itemsize = matrix.num_in, self.dtype.itemsize
+        segments = num_segments(kind, num_in, itemsize)
+        options = {
+            "BK": tile.block_k // segments,
+            "SEGMENTS": segments,
+            "EVEN": num_in % tile.block_k == 0,
             "PRECISION": self._precision,
-            "PIECES": tile.pieces(part_len, self.dtype.itemsize),
-            "PIECE_LEN": tile.piece_len(part_len),
+            "PIECES": tile.pieces(num_in, itemsize),
+            "PIECE_LEN": tile.piece_len(num_in),
             "num_warps": tile.num_warps,
             "num_stages": tile.num_stages,
         }
+        late = {"PDL": 2} if self.overlap and not tile.early else {}
+        return self._options() | options | late
 
 
 def _empty(like: Tensor, size: tuple[int, ...], dtype: torch.dtype) -> Tensor:

@@ -16,25 +16,31 @@ import triton.language as tl
 
 @triton.jit
 def begin(
-    W, rows, OTHER_ROWS, K: tl.constexpr, PDL: tl.constexpr, PIECES: tl.constexpr,
-    PIECE_LEN: tl.constexpr,
+    W, rows, OTHER_ROWS, K: tl.constexpr, SEGMENTS: tl.constexpr, PDL: tl.constexpr,
+    PIECES: tl.constexpr, PIECE_LEN: tl.constexpr,
 ):  # fmt: skip
-    """Let the next kernel start, ask for the first weights, then wait for the kernel before.
+    """Let the next kernel start (PDL = 1), ask for the first weights, wait for the kernel before.
 
     Weights come to L2, PIECES pieces of each row; nothing waits for them.
     """
     if PDL:
-        tl.extra.cuda.gdc_launch_dependents()
+        if PDL == 1:
+            tl.extra.cuda.gdc_launch_dependents()
         if PIECES > 0:
-            prefetch(W, rows, K, PIECES, PIECE_LEN)
+            prefetch(W, rows, K, SEGMENTS, PIECES, PIECE_LEN)
             if OTHER_ROWS is not None:
-                prefetch(W, OTHER_ROWS, K, PIECES, PIECE_LEN)
+                prefetch(W, OTHER_ROWS, K, SEGMENTS, PIECES, PIECE_LEN)
         tl.extra.cuda.gdc_wait()
 
 
 @triton.jit
-def prefetch(W, rows, K: tl.constexpr, PIECES: tl.constexpr, PIECE_LEN: tl.constexpr):
-    starts = rows[:, None] * K + tl.arange(0, PIECES)[None, :] * PIECE_LEN
+def prefetch(
+    W, rows, K: tl.constexpr, SEGMENTS: tl.constexpr, PIECES: tl.constexpr, PIECE_LEN: tl.constexpr
+):
+    """The first columns of every segment."""
+    piece = tl.arange(0, PIECES)
+    columns = piece % SEGMENTS * (K // SEGMENTS) + piece // SEGMENTS * PIECE_LEN
+    starts = rows[:, None] * K + columns[None, :]
     tl.inline_asm_elementwise(
         "cp.async.bulk.prefetch.L2.global [$1], $2; mov.u32 $0, 0;",
         "=r,l,r",
@@ -60,48 +66,106 @@ def rms_factor(squares, width, eps):
 
 
 @triton.jit
+def load_tile(W_AT, X_AT, at, k, last, live, EVEN: tl.constexpr):
+    """A tile of weights [BN, BK] and of activations [BK, BM], from column `at` on."""
+    if EVEN:
+        w = tl.load(W_AT + at)
+        x = tl.load(X_AT + at, mask=live[None, :], other=0.0)
+    else:
+        inside = at + k < last
+        w = tl.load(W_AT + at, mask=inside[None, :], other=0.0)
+        x = tl.load(X_AT + at, mask=inside[:, None] & live[None, :], other=0.0)
+    return w, x
+
+
+@triton.jit
 def walk(
-    acc, W, w_rows, X, x_rows, live, first, last,
-    K: tl.constexpr, BK: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr,
+    W, w_rows, X, x_rows, live, BN: tl.constexpr, BM: tl.constexpr, K: tl.constexpr,
+    BK: tl.constexpr, SEGMENTS: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """acc [BN, BM] += W[w_rows] · X[x_rows]ᵀ over columns `first` … `last` - 1."""
+    """W[w_rows] · X[x_rows]ᵀ [BN, BM]: K in SEGMENTS runs side by side, then folded in order.
+
+    A sum waits for the one before it, so one long run would be slower than the memory.
+    """
+    RUN: tl.constexpr = K // SEGMENTS
     k = tl.arange(0, BK)
     w_at = W + w_rows[:, None] * K + k[None, :]
     x_at = X + x_rows[None, :] * K + k[:, None]
-    for at in range(first, last, BK):
-        if EVEN:
-            w = tl.load(w_at + at)
-            x = tl.load(x_at + at, mask=live[None, :], other=0.0)
-        else:
-            inside = at + k < last
-            w = tl.load(w_at + at, mask=inside[None, :], other=0.0)
-            x = tl.load(x_at + at, mask=inside[:, None] & live[None, :], other=0.0)
-        acc = tl.dot(w, x, acc, input_precision=PRECISION)
+    acc = tl.zeros((BN, BM), tl.float32)
+    if SEGMENTS == 1:
+        for at in range(0, K, BK):
+            w, x = load_tile(w_at, x_at, at, k, K, live, EVEN)
+            acc = tl.dot(w, x, acc, input_precision=PRECISION)
+    elif SEGMENTS == 2:
+        acc1 = tl.zeros((BN, BM), tl.float32)
+        for at in range(0, RUN, BK):
+            w0, x0 = load_tile(w_at, x_at, at, k, K, live, EVEN)
+            w1, x1 = load_tile(w_at, x_at, at + RUN, k, K, live, EVEN)
+            acc = tl.dot(w0, x0, acc, input_precision=PRECISION)
+            acc1 = tl.dot(w1, x1, acc1, input_precision=PRECISION)
+        acc += acc1
+    else:
+        tl.static_assert(SEGMENTS == 4)
+        acc1 = tl.zeros((BN, BM), tl.float32)
+        acc2 = tl.zeros((BN, BM), tl.float32)
+        acc3 = tl.zeros((BN, BM), tl.float32)
+        for at in range(0, RUN, BK):
+            w0, x0 = load_tile(w_at, x_at, at, k, K, live, EVEN)
+            w1, x1 = load_tile(w_at, x_at, at + RUN, k, K, live, EVEN)
+            w2, x2 = load_tile(w_at, x_at, at + 2 * RUN, k, K, live, EVEN)
+            w3, x3 = load_tile(w_at, x_at, at + 3 * RUN, k, K, live, EVEN)
+            acc = tl.dot(w0, x0, acc, input_precision=PRECISION)
+            acc1 = tl.dot(w1, x1, acc1, input_precision=PRECISION)
+            acc2 = tl.dot(w2, x2, acc2, input_precision=PRECISION)
+            acc3 = tl.dot(w3, x3, acc3, input_precision=PRECISION)
+        acc = acc + acc1 + acc2 + acc3
     return acc
 
 
 @triton.jit
 def walk_pair(
-    left, right, W, left_rows, right_rows, X, x_rows, live,
-    K: tl.constexpr, BK: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr,
+    W, left_rows, right_rows, X, x_rows, live, BN: tl.constexpr, BM: tl.constexpr,
+    K: tl.constexpr, BK: tl.constexpr, SEGMENTS: tl.constexpr, EVEN: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Two products of the same activations with two runs of weight rows."""
+    """Two products of the same activations with two runs of weight rows, each as in `walk`."""
+    RUN: tl.constexpr = K // SEGMENTS
     k = tl.arange(0, BK)
     left_at = W + left_rows[:, None] * K + k[None, :]
     right_at = W + right_rows[:, None] * K + k[None, :]
     x_at = X + x_rows[None, :] * K + k[:, None]
-    for at in range(0, K, BK):
-        if EVEN:
-            w_left, w_right = tl.load(left_at + at), tl.load(right_at + at)
-            x = tl.load(x_at + at, mask=live[None, :], other=0.0)
-        else:
-            inside = at + k < K
-            w_left = tl.load(left_at + at, mask=inside[None, :], other=0.0)
-            w_right = tl.load(right_at + at, mask=inside[None, :], other=0.0)
-            x = tl.load(x_at + at, mask=inside[:, None] & live[None, :], other=0.0)
-        left = tl.dot(w_left, x, left, input_precision=PRECISION)
-        right = tl.dot(w_right, x, right, input_precision=PRECISION)
+    left, right = tl.zeros((BN, BM), tl.float32), tl.zeros((BN, BM), tl.float32)
+    if SEGMENTS == 1:
+        for at in range(0, K, BK):
+            w, x = load_tile(left_at, x_at, at, k, K, live, EVEN)
+            if EVEN:
+                other = tl.load(right_at + at)
+            else:
+                other = tl.load(right_at + at, mask=(at + k < K)[None, :], other=0.0)
+            left = tl.dot(w, x, left, input_precision=PRECISION)
+            right = tl.dot(other, x, right, input_precision=PRECISION)
+    else:
+        tl.static_assert(SEGMENTS == 2 and EVEN)
+        left1, right1 = tl.zeros((BN, BM), tl.float32), tl.zeros((BN, BM), tl.float32)
+        for at in range(0, RUN, BK):
+            w0, x0 = load_tile(left_at, x_at, at, k, K, live, EVEN)
+            other0 = tl.load(right_at + at)
+            w1, x1 = load_tile(left_at, x_at, at + RUN, k, K, live, EVEN)
+            other1 = tl.load(right_at + at + RUN)
+            left = tl.dot(w0, x0, left, input_precision=PRECISION)
+            right = tl.dot(other0, x0, right, input_precision=PRECISION)
+            left1 = tl.dot(w1, x1, left1, input_precision=PRECISION)
+            right1 = tl.dot(other1, x1, right1, input_precision=PRECISION)
+        left += left1
+        right += right1
     return left, right
+
+
+@triton.jit
+def end(PDL: tl.constexpr):
+    """The walk is over: the next kernel may start, unless it did at the beginning."""
+    if PDL == 2:
+        tl.extra.cuda.gdc_launch_dependents()
 
 
 @triton.jit(do_not_specialize=["num_rows"])
@@ -109,18 +173,18 @@ def plain_product(
     X, SQUARES, W, BIAS, Y, num_rows, eps,
     N: tl.constexpr, K: tl.constexpr, NUM_SQUARES: tl.constexpr, SQUARE_LANES: tl.constexpr,
     HAS_BIAS: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr,
-    EVEN: tl.constexpr, PRECISION: tl.constexpr, PDL: tl.constexpr, PIECES: tl.constexpr,
-    PIECE_LEN: tl.constexpr,
+    SEGMENTS: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr, PDL: tl.constexpr,
+    PIECES: tl.constexpr, PIECE_LEN: tl.constexpr,
 ):  # fmt: skip
     """Y = norm(X) · Wᵀ + bias, in float32; NUM_SQUARES = 0: X is taken as it is."""
     n = tl.program_id(0) * BN + tl.arange(0, BN)
     m = tl.program_id(1) * BM + tl.arange(0, BM)
     live, w_rows = m < num_rows, tl.minimum(n, N - 1)
-    begin(W, w_rows, None, K, PDL, PIECES, PIECE_LEN)
+    begin(W, w_rows, None, K, SEGMENTS, PDL, PIECES, PIECE_LEN)
     if NUM_SQUARES > 0:
         squares = load_squares(SQUARES, m, live, NUM_SQUARES, SQUARE_LANES)
-    acc = tl.zeros((BN, BM), tl.float32)
-    acc = walk(acc, W, w_rows, X, m, live, 0, K, K, BK, EVEN, PRECISION)
+    acc = walk(W, w_rows, X, m, live, BN, BM, K, BK, SEGMENTS, EVEN, PRECISION)
+    end(PDL)
     if NUM_SQUARES > 0:
         acc *= rms_factor(squares, K, eps)[None, :]
     if HAS_BIAS:
@@ -134,21 +198,21 @@ def gated_product(
     X, SQUARES, W, BIAS, Y, num_rows, eps,
     N: tl.constexpr, K: tl.constexpr, NUM_SQUARES: tl.constexpr, SQUARE_LANES: tl.constexpr,
     HAS_BIAS: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr,
-    EVEN: tl.constexpr, PRECISION: tl.constexpr, PDL: tl.constexpr, PIECES: tl.constexpr,
-    PIECE_LEN: tl.constexpr,
+    SEGMENTS: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr, PDL: tl.constexpr,
+    PIECES: tl.constexpr, PIECE_LEN: tl.constexpr,
 ):  # fmt: skip
     """Y = silu(gate) · up, where W [2N, K] is gate, then up."""
     n = tl.program_id(0) * BN + tl.arange(0, BN)
     m = tl.program_id(1) * BM + tl.arange(0, BM)
     live, gate_rows = m < num_rows, tl.minimum(n, N - 1)
     up_rows = gate_rows + N
-    begin(W, gate_rows, up_rows, K, PDL, PIECES, PIECE_LEN)
+    begin(W, gate_rows, up_rows, K, SEGMENTS, PDL, PIECES, PIECE_LEN)
     if NUM_SQUARES > 0:
         squares = load_squares(SQUARES, m, live, NUM_SQUARES, SQUARE_LANES)
-    gate, up = tl.zeros((BN, BM), tl.float32), tl.zeros((BN, BM), tl.float32)
     gate, up = walk_pair(
-        gate, up, W, gate_rows, up_rows, X, m, live, K, BK, EVEN, PRECISION
-    )  # fmt: skip
+        W, gate_rows, up_rows, X, m, live, BN, BM, K, BK, SEGMENTS, EVEN, PRECISION
+    )
+    end(PDL)
     if NUM_SQUARES > 0:
         factor = rms_factor(squares, K, eps)[None, :]
         gate *= factor
@@ -167,8 +231,8 @@ def rotary_product(
     H: tl.constexpr, G: tl.constexpr, D: tl.constexpr, K: tl.constexpr,
     NUM_SQUARES: tl.constexpr, SQUARE_LANES: tl.constexpr, HAS_BIAS: tl.constexpr,
     BN: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr,
-    EVEN: tl.constexpr, PRECISION: tl.constexpr, PDL: tl.constexpr, PIECES: tl.constexpr,
-    PIECE_LEN: tl.constexpr,
+    SEGMENTS: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr, PDL: tl.constexpr,
+    PIECES: tl.constexpr, PIECE_LEN: tl.constexpr,
 ):  # fmt: skip
     """q, k, v of each row; q and k are rotated, k and v go to their slots in the cache.
 
@@ -186,13 +250,13 @@ def rotary_product(
     cos = tl.load(turn_at, mask=mask, other=0.0)
     sin = tl.load(turn_at + HALF, mask=mask, other=0.0)
     slots = tl.load(SLOTS + m, mask=live, other=0).to(tl.int64)
-    begin(W, left_rows, right_rows, K, PDL, PIECES, PIECE_LEN)
+    begin(W, left_rows, right_rows, K, SEGMENTS, PDL, PIECES, PIECE_LEN)
     if NUM_SQUARES > 0:
         squares = load_squares(SQUARES, m, live, NUM_SQUARES, SQUARE_LANES)
-    left, right = tl.zeros((BN, BM), tl.float32), tl.zeros((BN, BM), tl.float32)
     left, right = walk_pair(
-        left, right, W, left_rows, right_rows, X, m, live, K, BK, EVEN, PRECISION
+        W, left_rows, right_rows, X, m, live, BN, BM, K, BK, SEGMENTS, EVEN, PRECISION
     )
+    end(PDL)
     if NUM_SQUARES > 0:
         factor = rms_factor(squares, K, eps)[None, :]
         left *= factor
@@ -218,42 +282,19 @@ def rotary_product(
             tl.store(VALUES + row_at + HALF, right.to(VALUES.dtype.element_ty), mask=mask)
 
 
-@triton.jit
-def add_to_stream(
-    acc, added, weight, n, m, live, STREAM, NORMED, SQUARES, group,
-    N: tl.constexpr, NUM_SQUARES: tl.constexpr,
-):  # fmt: skip
-    """The residual, and all that the next product needs of its norm."""
-    mask = live[None, :] & (n < N)[:, None]
-    acc += added
-    at = m[None, :] * N + n[:, None]
-    tl.store(STREAM + at, acc, mask=mask)
-    tl.store(NORMED + at, (acc * weight[:, None]).to(NORMED.dtype.element_ty), mask=mask)
-    # A float32 product adds up in the order of n, in any layout; tl.sum would not.
-    inside = tl.where((n < N)[:, None], acc, 0.0)
-    ones = tl.full((16, acc.shape[0]), 1.0, tl.float32)
-    sums = tl.dot(ones, inside * inside, input_precision="ieee")
-    first = tl.arange(0, 16) == 0
-    square_at = SQUARES + (m * NUM_SQUARES + group)[None, :] + tl.arange(0, 16)[:, None]
-    tl.store(square_at, sums, mask=first[:, None] & live[None, :])
-
-
 @triton.jit(do_not_specialize=["num_rows"])
 def residual_product(
-    X, W, BIAS, ROWS, STREAM_IN, STREAM, NORM, NORMED, SQUARES, PARTIALS, TICKETS, num_rows,
+    X, W, BIAS, ROWS, STREAM_IN, STREAM, NORM, NORMED, SQUARES, num_rows,
     N: tl.constexpr, K: tl.constexpr, HAS_BIAS: tl.constexpr, HAS_ROWS: tl.constexpr,
-    SPLITS: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr,
-    EVEN: tl.constexpr, PRECISION: tl.constexpr, PDL: tl.constexpr, PIECES: tl.constexpr,
-    PIECE_LEN: tl.constexpr,
+    BN: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr,
+    SEGMENTS: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr, PDL: tl.constexpr,
+    PIECES: tl.constexpr, PIECE_LEN: tl.constexpr,
 ):  # fmt: skip
     """STREAM = STREAM_IN + X · Wᵀ + bias, and of the norm that follows: NORMED = STREAM · weight,
     SQUARES = Σ STREAM² over each tile's columns. ROWS chooses rows of X and STREAM_IN.
-
-    K may be split among SPLITS programs: whoever comes last folds all parts, in order.
     """
-    NUM_TILES: tl.constexpr = (N + BN - 1) // BN
-    PART: tl.constexpr = K // SPLITS
-    tile, split = tl.program_id(0), tl.program_id(2)
+    NUM_SQUARES: tl.constexpr = (N + BN - 1) // BN
+    tile = tl.program_id(0)
     n = tile * BN + tl.arange(0, BN)
     m = tl.program_id(1) * BM + tl.arange(0, BM)
     live, w_rows = m < num_rows, tl.minimum(n, N - 1)
@@ -262,29 +303,20 @@ def residual_product(
     sources = m
     if HAS_ROWS:
         sources = tl.load(ROWS + m, mask=live, other=0)
-    begin(W + split * PART, w_rows, None, K, PDL, PIECES, PIECE_LEN)
+    begin(W, w_rows, None, K, SEGMENTS, PDL, PIECES, PIECE_LEN)
     added = tl.load(STREAM_IN + sources[None, :] * N + n[:, None], mask=mask, other=0.0)
     if HAS_BIAS:
         added += tl.load(BIAS + w_rows)[:, None]
-    first = split * PART
-    acc = tl.zeros((BN, BM), tl.float32)
-    acc = walk(acc, W, w_rows, X, sources, live, first, first + PART, K, BK, EVEN, PRECISION)
-    if SPLITS == 1:
-        add_to_stream(
-            acc, added, weight, n, m, live, STREAM, NORMED, SQUARES, tile, N, NUM_TILES
-        )
-    else:
-        part_at = PARTIALS + m[None, :] * N + n[:, None]
-        part_len = tl.num_programs(1) * BM * N
-        tl.store(part_at + split * part_len, acc, mask=mask)
-        tl.debug_barrier()
-        ticket = tl.atomic_add(TICKETS + tl.program_id(1) * NUM_TILES + tile, 1, sem="acq_rel")
-        if ticket % SPLITS == SPLITS - 1:
-            total = tl.load(part_at, mask=mask, other=0.0, cache_modifier=".cg")
-            for part in tl.static_range(1, SPLITS):
-                total += tl.load(
-                    part_at + part * part_len, mask=mask, other=0.0, cache_modifier=".cg"
-                )
-            add_to_stream(
-                total, added, weight, n, m, live, STREAM, NORMED, SQUARES, tile, N, NUM_TILES
-            )
+    acc = walk(W, w_rows, X, sources, live, BN, BM, K, BK, SEGMENTS, EVEN, PRECISION)
+    end(PDL)
+    acc += added
+    at = m[None, :] * N + n[:, None]
+    tl.store(STREAM + at, acc, mask=mask)
+    tl.store(NORMED + at, (acc * weight[:, None]).to(NORMED.dtype.element_ty), mask=mask)
+    # A float32 product adds up in the order of n, in any layout; tl.sum would not.
+    inside = tl.where((n < N)[:, None], acc, 0.0)
+    ones = tl.full((16, BN), 1.0, tl.float32)
+    sums = tl.dot(ones, inside * inside, input_precision="ieee")
+    lane = tl.arange(0, 16)
+    square_at = SQUARES + (m * NUM_SQUARES + tile)[None, :] + lane[:, None]
+    tl.store(square_at, sums, mask=(lane == 0)[:, None] & live[None, :])

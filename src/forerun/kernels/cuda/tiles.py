@@ -1,6 +1,6 @@
 """Which tile a product is cut into.
 
-Only `square_groups` and `num_splits` decide bits, and neither sees the number of rows. The rest is
+Only `square_groups` and `num_segments` decide bits, and neither sees the number of rows. The rest is
 a matter of speed: K is walked in the same order by every tile (docs/gpu.md).
 """
 
@@ -12,9 +12,7 @@ from typing import Final
 
 RESIDUAL_COLUMNS: Final = 16  # of a tile whose squares are summed for the next norm
 _WIDE: Final = 64  # from so many rows on, arithmetic counts as well as bytes
-_NUM_PROGRAMS: Final = 128  # a narrow product has about as many at least
-_MAX_SPLITS: Final = 4
-_MIN_PART: Final = 384  # columns of a split
+_SEGMENTED: Final = 1024  # columns; a shorter sum is over before the memory is
 
 
 class Kind(Enum):
@@ -37,24 +35,25 @@ class Tile:
     num_warps: int
     num_stages: int
     ahead: int = 0  # columns of weights that are asked for before the kernel may read its rows
+    early: bool = True  # the next kernel may start when this one does, not when its walk is over
 
-    def pieces(self, part_len: int, itemsize: int) -> int:
+    def pieces(self, num_in: int, itemsize: int) -> int:
         """How many pieces of each weight row are asked for early, one by each thread."""
-        if not self.ahead or itemsize != 2 or self.piece_len(part_len) % 8:
+        if not self.ahead or itemsize != 2 or self.piece_len(num_in) % 8:
             return 0
         return 32 * self.num_warps // self.block_n
 
-    def piece_len(self, part_len: int) -> int:
-        return min(self.ahead, part_len) * self.block_n // (32 * self.num_warps)
+    def piece_len(self, num_in: int) -> int:
+        return min(self.ahead, num_in) * self.block_n // (32 * self.num_warps)
 
 
 # The first whose step divides the columns; found by measuring whole passes on an H200.
 _NARROW: Final = {
-    Kind.ROTARY: (Tile(16, 16, 512, 2, 3, 256), Tile(16, 16, 64, 1, 8, 512)),
-    Kind.GATED: (Tile(32, 16, 256, 4, 3, 256), Tile(16, 16, 64, 1, 9, 512)),
+    Kind.ROTARY: (Tile(16, 16, 512, 2, 4), Tile(16, 16, 64, 1, 8, 512)),
+    Kind.GATED: (Tile(32, 16, 256, 4, 4), Tile(16, 16, 64, 1, 9, 512)),
     Kind.RESIDUAL: (
         Tile(16, 16, 1024, 2, 3, 512),
-        Tile(16, 16, 256, 2, 3, 512),
+        Tile(16, 16, 512, 2, 4, 512),
         Tile(16, 16, 64, 1, 9, 512),
     ),
     Kind.PLAIN: (Tile(64, 16, 128, 4, 4), Tile(64, 16, 64, 4, 8)),
@@ -66,17 +65,12 @@ def square_groups(width: int) -> int:
     return -(-width // RESIDUAL_COLUMNS)
 
 
-def num_splits(num_out: int, num_in: int) -> int:
-    """Among how many programs the columns of a narrow product are shared."""
-    splits = 1
-    while (
-        2 * splits <= _MAX_SPLITS
-        and splits * square_groups(num_out) < _NUM_PROGRAMS // 2
-        and num_in % (128 * splits) == 0
-        and num_in // (2 * splits) >= _MIN_PART
-    ):
-        splits *= 2
-    return splits
+def num_segments(kind: Kind, num_in: int, itemsize: int) -> int:
+    """Runs of columns that a product adds up side by side."""
+    most = 2 if kind.num_runs == 2 else 4
+    if itemsize == 4 or num_in < _SEGMENTED or kind is Kind.PLAIN:
+        return 1
+    return next(n for n in (most, 2, 1) if num_in % (64 * n) == 0)
 
 
 def block_m(num_rows: int, itemsize: int) -> int:
@@ -88,15 +82,15 @@ def block_m(num_rows: int, itemsize: int) -> int:
     return size
 
 
-def tile_for(kind: Kind, part_len: int, num_rows: int, itemsize: int) -> Tile:
-    """For products over `part_len` columns."""
+def tile_for(kind: Kind, num_in: int, num_rows: int, itemsize: int) -> Tile:
+    """For products over `num_in` columns; `block_k` counts those of all segments."""
     rows = block_m(num_rows, itemsize)
     if itemsize == 4:
         return Tile(RESIDUAL_COLUMNS, rows, 32, 4, 2)
     if rows >= _WIDE:
         columns = RESIDUAL_COLUMNS if kind is Kind.RESIDUAL else 64
-        return Tile(columns, rows, 64, 4, 4)
-    best, *others = _NARROW[kind]
-    tile = next((t for t in (best, *others) if part_len % t.block_k == 0), others[-1])
+        return Tile(columns, rows, 32 * 2 * num_segments(kind, num_in, itemsize), 4, 3)
+    *tiles, last = _NARROW[kind]
+    tile = next((t for t in tiles if num_in % t.block_k == 0), last)
     num_stages = tile.num_stages if rows <= 16 else 2 + (tile.block_k <= 256)
     return replace(tile, block_m=rows, num_stages=num_stages)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from forerun.kernels.base import WeightSource
-from forerun.kernels.cuda.tiles import num_splits, square_groups
-
-_MAX_ROW_TILES = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,16 +17,6 @@ class Matrix:
 
     weight: torch.Tensor
     bias: torch.Tensor | None
-    num_splits: int = field(init=False)
-    tickets: torch.Tensor = field(init=False)  # how many splits of a tile are done, all told
-
-    def __post_init__(self) -> None:
-        splits = num_splits(self.num_out, self.num_in)
-        num_tickets = square_groups(self.num_out) * _MAX_ROW_TILES if splits > 1 else 1
-        tickets = torch.zeros(num_tickets, dtype=torch.int32, device=self.weight.device)
-        object.__setattr__(self, "num_splits", splits)
-        object.__setattr__(self, "tickets", tickets)
-
     @property
     def num_out(self) -> int:
         return int(self.weight.shape[0])
