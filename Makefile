@@ -9,12 +9,14 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c const
 FILES := pyproject.toml constraints.txt
 WORKERS ?= 2
 
-.PHONY: demo test lint types imports check oracle soak proof clean help
+.PHONY: demo test lint types imports check docs oracle soak proof aims clean help
 
 help:
 	@sed -n '2,3s/^# *//p' Makefile
 	@echo "  make check   lint, types and import rules"
+	@echo "  make docs    the documentation as a site, in build/docs"
 	@echo "  make proof   the promise of bits, 2,000 runs on SmolLM2 (about 50 minutes)"
+	@echo "  make aims    what the project wants of its speed, held against the records"
 	@echo "  make soak    crowds of requests, each equal to itself alone (about half an hour)"
 	@echo "  make oracle  compare with the transformers library (installs torch)"
 
@@ -61,6 +63,19 @@ check: lint types imports
 proof: $(VENV)/.run
 	$(BIN)/forerun proof --record bench/records/proof.json
 
+aims: $(VENV)/.run
+	$(BIN)/python tools/aims.py
+
+DOCS := .venv-docs
+$(DOCS)/.installed: $(BIN)/python pyproject.toml
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python -m pip install --disable-pip-version-check --quiet 'mkdocs-material==9.*' 'mkdocstrings[python]'
+	@touch $@
+
+docs: $(DOCS)/.installed
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet
+	@echo "open build/docs/index.html"
+
 # torch and transformers live in a folder of their own; nothing else needs them.
 ORACLE := .venv-oracle
 $(ORACLE)/.installed: $(BIN)/python
@@ -75,4 +90,4 @@ oracle: $(ORACLE)/.installed $(VENV)/.test
 	$(BIN)/python -m pytest -q tests/models_llama/test_parity.py
 
 clean:
-	rm -rf $(VENV) $(ORACLE) build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(ORACLE) $(DOCS) build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -9,7 +9,7 @@ import pytest
 from filelock import FileLock
 
 from forerun.engine import LLM
-from forerun.models.pull import pull
+from forerun.models.download.pull import pull
 from tests.contracts.kernel_sets import CACHE_DIR
 from tests.tiny_model import write_tiny_model
 

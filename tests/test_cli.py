@@ -155,14 +155,17 @@ def test_plan_refuses_in_one_sentence(args: str, part: str) -> None:
         ),
         ("doctor x y", "has no place for 'x y'; drop it, or see forerun doctor --help."),
         ("generate hi --bogus", "No such option: --bogus; see forerun generate --help."),
-        ("bench --show", "requires an argument; see --help."),
+        ("bench show", "Missing argument 'path'; see forerun bench show --help."),
         ("proof --tokens 0", "--tokens 0 is not allowed; give 1 or more."),
         ("proof --seed -1", "--seed -1 is not allowed; give 0 or more."),
         ("proof --prompts 0", "0 named prompts are not to be had; give 1 to 200."),
         ("proof --prompts 1 --model absent", "neither a path nor a pulled model"),
         ("generate hi --chat-template /", "cannot be read: Is a directory; give a jinja2 file."),
         ("generate hi --speculative-config {", 'write it like {"method": "auto"}.'),
-        ('generate hi --speculative-config {"method":3}', "method=3 is not allowed; give a name."),
+        (
+            'generate hi --speculative-config {"method":3}',
+            "method=3 is not allowed; it must be a name.",
+        ),
     ],
 )
 def test_slips_are_answered_with_what_to_do(args: str, part: str) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import tokenizers
 from safetensors.numpy import save_file
 
-from forerun.models.token_bytes import BYTE_LETTERS
+from forerun.models.text.token_bytes import BYTE_LETTERS
 from tests.models_llama.tiny import TinyCheckpoint, tiny_config
 
 EOS, BOS = "<|end|>", "<|start|>"

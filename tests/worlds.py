@@ -51,8 +51,8 @@ def drawn_tree(
     """Below every node of depth d, `widths[d]` draws; sibling number k is drawn from model k.
 
     With one model and `replace=False`, siblings are drawn without replacement and each carries its
-    conditional q. With several models, sibling k comes from model k mod len(models) (003 §2's
-    q₁…q_K). Tokens drawn twice below a node become one node with two draws.
+    conditional q. With several models, sibling k comes from model k mod len(models), as in
+    SpecInfer. Tokens drawn twice below a node become one node with two draws.
     """
 
     def propose(uniform: Callable[[int], float]) -> Proposal:
@@ -85,7 +85,7 @@ def _siblings(
 
 
 def merged_chains(models: Sequence[TableModel], depth: int) -> Drafter:
-    """SpecInfer's tree (003 §2.1): each model drafts its own chain; the chains share prefixes."""
+    """SpecInfer's tree: each model drafts its own chain; the chains share prefixes."""
 
     def propose(uniform: Callable[[int], float]) -> Proposal:
         builder = ProposalBuilder()

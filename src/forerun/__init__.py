@@ -22,16 +22,6 @@ from forerun.errors import (
     UnknownModel,
     UnsupportedModel,
 )
-from forerun.types import (
-    Acceptance,
-    Draw,
-    Origin,
-    Proposal,
-    SamplingParams,
-    Span,
-    Tree,
-    Verdict,
-)
 from forerun.version import VERSION
 
 if TYPE_CHECKING:
@@ -43,6 +33,16 @@ if TYPE_CHECKING:
         RequestSpeculation,
         SpeculativeConfig,
         StreamEvent,
+    )
+    from forerun.types import (
+        Acceptance,
+        Draw,
+        Origin,
+        Proposal,
+        SamplingParams,
+        Span,
+        Tree,
+        Verdict,
     )
 
 __version__ = VERSION
@@ -56,10 +56,25 @@ _FROM_ENGINE = {
     "SpeculativeConfig",
     "StreamEvent",
 }
+_FROM_TYPES = {
+    "Acceptance",
+    "Draw",
+    "Origin",
+    "Proposal",
+    "SamplingParams",
+    "Span",
+    "Tree",
+    "Verdict",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """The engine is loaded when it is first asked for, so that `forerun --help` is quick."""
+    """What needs numpy, or the engine, is loaded when it is first asked for: `forerun --help` is
+    quick, and the command can take care of signals before it imports anything heavy."""
+    if name in _FROM_TYPES:
+        from forerun import types
+
+        return getattr(types, name)
     if name in _FROM_ENGINE:
         from forerun import engine
 

@@ -1,6 +1,6 @@
 """`python -m forerun` is the command `forerun`."""
 
-from forerun.cli import main
+from forerun.command import main
 
 if __name__ == "__main__":
     main()

@@ -5,40 +5,41 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from forerun.bench.contenders import DEFAULT, PLAIN
-from forerun.bench.prediction import Costs
-from forerun.bench.record import Record
-from forerun.bench.session import Facts, Session
-from forerun.bench.side_by_side import SideBySide
-from forerun.bench.timed_run import Pass, TimedRun
-from forerun.bench.workloads import build_workloads
+from forerun.bench.measure.contenders import DEFAULT, PLAIN
+from forerun.bench.measure.prediction import Costs
+from forerun.bench.measure.side_by_side import SideBySide
+from forerun.bench.measure.timed_run import Pass, TimedRun
+from forerun.bench.prompts.workloads import build_workloads
+from forerun.bench.records.record import Record
+from forerun.bench.session import Session
 from forerun.engine import LLM
-from forerun.planning.verify_cost import LinearVerifyCost
+from forerun.theory.verify_cost import LinearVerifyCost
 
-FACTS = Facts(
-    commit="c0ffee",
-    machine={"cpu": "Abacus", "num_cores": 2, "architecture": "beads"},
-    versions={"forerun": "0"},
-    model={"name": "toy", "file": "toy.gguf", "num_bytes": 8, "sha256": "ab"},
-    settings={"max_tokens": 8, "temperature": 0.0, "seed": 0, "acceptance": "coupled"},
-)
+HEAD: Final[Mapping[str, Any]] = {
+    "created": "2026-11-15T00:00:00+00:00",
+    "commit": "c0ffee",
+    "machine": {"cpu": "Abacus", "num_cores": 2, "architecture": "beads"},
+    "versions": {"forerun": "0"},
+    "model": {"name": "toy", "file": "toy.gguf", "num_bytes": 8, "sha256": "ab"},
+    "settings": {"max_tokens": 8, "temperature": 0.0, "seed": 0, "acceptance": "coupled"},
+}
 COSTS = Costs(draft_step=0.0, verify=LinearVerifyCost(0.0), plain_seconds=0.01)
 
 
 def made_run(
     tokens: Sequence[int] = (1, 2, 3, 4, 5), per_pass: int = 1, seconds: float = 0.01
 ) -> TimedRun:
-    """The first token after 0.1 s, then `per_pass` tokens every `seconds`, all guesses held."""
+    """The first token after 0.1 s, then `per_pass` tokens every `seconds`, all guesses accepted."""
     arrivals, passes, at, left = [(0.1, 1)], list[Pass](), 0.1, len(tokens) - 1
     while left > 0:
         num, at = min(per_pass, left), at + seconds
         arrivals.append((at, num))
         passes.append(Pass(per_pass - 1, per_pass - 1, num - 1, seconds))
         left -= num
-    guesses, held = sum(p.num_guesses for p in passes), sum(p.num_accepted for p in passes)
-    return TimedRun(tuple(tokens), tuple(arrivals), tuple(passes), guesses, held)
+    guesses, accepted = sum(p.num_guesses for p in passes), sum(p.num_accepted for p in passes)
+    return TimedRun(tuple(tokens), tuple(arrivals), tuple(passes), guesses, accepted)
 
 
 @dataclass
@@ -92,4 +93,4 @@ def made_record(
     """Plain against a default that brings two tokens a pass."""
     ours = default or Scripted(DEFAULT, per_pass=2)
     side = side_by_side(llm, Scripted(PLAIN), ours, peers=peers, names=names, num_pairs=num_pairs)
-    return Session(side, FACTS, {DEFAULT: COSTS}, path).run(llm, lambda _: None)
+    return Session(side, HEAD, {DEFAULT: COSTS}, path).run(llm, lambda _: None)

@@ -22,7 +22,7 @@ TOKENS: Final = st.integers(0, 1)  # few, so that prefixes meet
 
 
 @dataclass
-class Tenant:
+class CachedRequest:
     """A request: its table, and what it believes to be in there."""
 
     table: BlockTable
@@ -57,59 +57,59 @@ class CacheMachine(RuleBasedStateMachine):
         self.pool = PagePool(NUM_PAGES, page_size)
         self.log = RowLog(NUM_PAGES * page_size)
         self.prefixes = SharedPrefixes(self.pool)
-        self.tenants: list[Tenant] = []
+        self.requests: list[CachedRequest] = []
         self.num_guesses = 0
 
-    def some(self, data: st.DataObject) -> Tenant:
-        return data.draw(st.sampled_from(self.tenants))
+    def some(self, data: st.DataObject) -> CachedRequest:
+        return data.draw(st.sampled_from(self.requests))
 
-    @precondition(lambda self: len(self.tenants) < 5)
+    @precondition(lambda self: len(self.requests) < 5)
     @rule(tokens=st.lists(TOKENS, min_size=1, max_size=14), salt=st.sampled_from(SALTS))
     def begin(self, tokens: list[int], salt: str | None) -> None:
         """Attaching needs as many free pages as announced, and leaves a token to compute."""
-        tenant = Tenant(BlockTable(self.pool, self.log), salt, tokens)
+        request = CachedRequest(BlockTable(self.pool, self.log), salt, tokens)
         num_free = self.pool.num_free
         num_missing = self.prefixes.num_missing(tokens, salt, len(tokens))
-        num_rows = self.prefixes.attach(tenant.table, tokens, salt)
-        assert num_rows == tenant.table.length == tenant.table.num_sealed < len(tokens)
+        num_rows = self.prefixes.attach(request.table, tokens, salt)
+        assert num_rows == request.table.length == request.table.num_sealed < len(tokens)
         if num_missing <= num_free:
-            assert num_free - self.pool.num_free + tenant.table.num_missing(len(tokens)) == (
+            assert num_free - self.pool.num_free + request.table.num_missing(len(tokens)) == (
                 num_missing
             )
-        self.tenants.append(tenant)
+        self.requests.append(request)
 
-    @precondition(lambda self: self.tenants)
+    @precondition(lambda self: self.requests)
     @rule(data=st.data(), more=st.lists(TOKENS, max_size=9), is_published=st.booleans())
     def compute(self, data: st.DataObject, more: list[int], is_published: bool) -> None:
         """Commit all that is waiting, and get `more` tokens to go on with."""
-        tenant = self.some(data)
-        self._drop_extra(tenant)
-        num_tokens = len(tenant.tokens) - tenant.table.length
-        if not self._reserve(tenant, num_tokens):
+        request = self.some(data)
+        self._drop_extra(request)
+        num_tokens = len(request.tokens) - request.table.length
+        if not self._reserve(request, num_tokens):
             return
-        rows = rows_of(tenant.salt, tenant.tokens)
+        rows = rows_of(request.salt, request.tokens)
         self.log.write(
-            tenant.table, len(rows) - num_tokens, rows[-num_tokens:] if num_tokens else []
+            request.table, len(rows) - num_tokens, rows[-num_tokens:] if num_tokens else []
         )
         if is_published:
-            self.prefixes.publish(tenant.table, tenant.tokens, tenant.salt)
-        tenant.tokens += more
+            self.prefixes.publish(request.table, request.tokens, request.salt)
+        request.tokens += more
 
-    @precondition(lambda self: self.tenants)
+    @precondition(lambda self: self.requests)
     @rule(data=st.data(), num_nodes=st.integers(0, 8))
     def guess(self, data: st.DataObject, num_nodes: int) -> None:
         """Rows of a pass whose verdict is not known, or that failed."""
-        tenant = self.some(data)
-        if not self._reserve(tenant, num_nodes):
+        request = self.some(data)
+        if not self._reserve(request, num_nodes):
             return
         values: list[object] = [f"guess {self.num_guesses + idx}" for idx in range(num_nodes)]
         self.num_guesses += num_nodes
-        self.log.write(tenant.table, tenant.table.length - num_nodes, values)
-        tenant.extra += values
+        self.log.write(request.table, request.table.length - num_nodes, values)
+        request.extra += values
 
-    def _reserve(self, tenant: Tenant, num_rows: int) -> bool:
+    def _reserve(self, request: CachedRequest, num_rows: int) -> bool:
         """Refused exactly when pages are short, and then nothing has changed."""
-        table = tenant.table
+        table = request.table
         before = (table.length, table.pages, self.pool.num_free)
         num_missing = table.num_missing(table.length + num_rows)
         if num_missing > self.pool.num_free:
@@ -122,16 +122,16 @@ class CacheMachine(RuleBasedStateMachine):
         assert self.pool.num_free - (before[2] - num_missing) in (0, 1)
         return True
 
-    def _drop_extra(self, tenant: Tenant) -> None:
-        tenant.table.truncate_to(tenant.table.length - len(tenant.extra))
-        tenant.extra = []
+    def _drop_extra(self, request: CachedRequest) -> None:
+        request.table.truncate_to(request.table.length - len(request.extra))
+        request.extra = []
 
-    @precondition(lambda self: self.tenants)
+    @precondition(lambda self: self.requests)
     @rule(data=st.data())
     def keep(self, data: st.DataObject) -> None:
         """From any row on, shared ones too."""
-        tenant = self.some(data)
-        table, rows = tenant.table, tenant.rows()
+        request = self.some(data)
+        table, rows = request.table, request.rows()
         start = data.draw(st.integers(0, table.length))
         offsets = st.sets(st.integers(0, max(0, table.length - start - 1)))
         path = sorted(data.draw(offsets)) if start < table.length else []
@@ -141,52 +141,54 @@ class CacheMachine(RuleBasedStateMachine):
             return
         kept = rows[:start] + [rows[start + offset] for offset in path]
         num_true = sum(
-            a == b for a, b in zip(kept, rows_of(tenant.salt, tenant.tokens), strict=False)
+            a == b for a, b in zip(kept, rows_of(request.salt, request.tokens), strict=False)
         )
-        tenant.extra = kept[num_true:]
+        request.extra = kept[num_true:]
         assert table.num_sealed <= num_true
 
-    @precondition(lambda self: self.tenants)
+    @precondition(lambda self: self.requests)
     @rule(data=st.data())
     def truncate(self, data: st.DataObject) -> None:
-        tenant = self.some(data)
-        rows, pages = tenant.rows(), tenant.table.pages
-        length = data.draw(st.integers(0, tenant.table.length))
-        num_extra = len(tenant.extra) - min(len(tenant.extra), tenant.table.length - length)
-        tenant.table.truncate_to(length)
-        tenant.extra = tenant.extra[:num_extra]
-        assert tenant.table.pages == pages[: self.pool.pages_for(length)]
-        assert tenant.rows() == rows[:length]
+        request = self.some(data)
+        rows, pages = request.rows(), request.table.pages
+        length = data.draw(st.integers(0, request.table.length))
+        num_extra = len(request.extra) - min(len(request.extra), request.table.length - length)
+        request.table.truncate_to(length)
+        request.extra = request.extra[:num_extra]
+        assert request.table.pages == pages[: self.pool.pages_for(length)]
+        assert request.rows() == rows[:length]
 
-    @precondition(lambda self: 0 < len(self.tenants) < 5)
+    @precondition(lambda self: 0 < len(self.requests) < 5)
     @rule(data=st.data())
     def fork(self, data: st.DataObject) -> None:
-        tenant, num_free = self.some(data), self.pool.num_free
-        twin = Tenant(tenant.table.fork(), tenant.salt, list(tenant.tokens), list(tenant.extra))
+        request, num_free = self.some(data), self.pool.num_free
+        twin = CachedRequest(
+            request.table.fork(), request.salt, list(request.tokens), list(request.extra)
+        )
         assert self.pool.num_free == num_free
-        self.tenants.append(twin)
+        self.requests.append(twin)
 
-    @precondition(lambda self: self.tenants)
+    @precondition(lambda self: self.requests)
     @rule(data=st.data(), is_known=st.booleans())
     def end(self, data: st.DataObject, is_known: bool) -> None:
         """Finished, preempted or cancelled; also in the middle of a pass."""
-        tenant = self.some(data)
+        request = self.some(data)
         if is_known:
-            self.prefixes.retire(tenant.table, tenant.tokens, tenant.salt)
+            self.prefixes.retire(request.table, request.tokens, request.salt)
         else:
-            tenant.table.free()
-        assert (tenant.table.pages, tenant.table.length) == ((), 0)
-        self.tenants.remove(tenant)
+            request.table.free()
+        assert (request.table.pages, request.table.length) == ((), 0)
+        self.requests.remove(request)
 
     @invariant()
     def every_row_is_where_its_request_finds_it(self) -> None:
-        for tenant in self.tenants:
-            assert self.log.read(tenant.table) == tenant.rows()
-            assert len(tenant.table.pages) == self.pool.pages_for(tenant.table.length)
+        for request in self.requests:
+            assert self.log.read(request.table) == request.rows()
+            assert len(request.table.pages) == self.pool.pages_for(request.table.length)
 
     @invariant()
     def every_page_is_free_or_held_as_often_as_counted(self) -> None:
-        held = Counter(page for tenant in self.tenants for page in tenant.table.pages)
+        held = Counter(page for request in self.requests for page in request.table.pages)
         assert [self.pool.num_holders(page) for page in range(NUM_PAGES)] == [
             held[page] for page in range(NUM_PAGES)
         ]
@@ -194,7 +196,7 @@ class CacheMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_tree_tells_the_truth(self) -> None:
-        """Every page in it holds the true rows of its key: no guess, no other tenant's."""
+        """Every page in it holds the true rows of its key: no guess, no other request's."""
         tree = self.prefixes.tree
         assert len(tree) == self.pool.num_stored
         assert tree.salts == {node.salt for node in tree.nodes}
@@ -219,8 +221,8 @@ class CacheMachine(RuleBasedStateMachine):
         yield from (self.prefixes.tree.root(salt) for salt in SALTS)
 
     def teardown(self) -> None:
-        for tenant in self.tenants:
-            self.prefixes.retire(tenant.table, tenant.tokens, tenant.salt)
+        for request in self.requests:
+            self.prefixes.retire(request.table, request.tokens, request.salt)
         assert self.pool.num_free == NUM_PAGES
         self.pool.take(NUM_PAGES)
         assert (len(self.prefixes.tree), self.pool.num_stored) == (0, 0)

@@ -14,8 +14,8 @@ from forerun.engine.device_choice import sees_gpu
 from forerun.kernels import Kernels, ReferenceKernels
 from forerun.kernels.base import Array
 from forerun.kernels.cpu import CpuKernels
-from forerun.kernels.cpu.lanes import Machine
-from forerun.kernels.cpu.workers import num_usable_cores
+from forerun.kernels.cpu.codegen.machine import Machine
+from forerun.kernels.cpu.runtime.workers import num_usable_cores
 from tests.kernels.sources import F32
 
 # Compiled code is kept between test runs; its folder is named by the sources it came from.

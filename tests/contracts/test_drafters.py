@@ -58,7 +58,9 @@ class View:
 def draft_model(vocab_size: int) -> DraftModel:
     config = tiny_config(vocab_size=vocab_size, num_layers=1, max_len=64)
     model = LlamaModel.load(TinyCheckpoint(config, 3), ReferenceKernels())
-    return DraftModel(model, model.new_cache(64, 4), vocab_size)
+    drafter = DraftModel(model, vocab_size)
+    drafter.allocate(64, 4)
+    return drafter
 
 
 DRAFTERS: dict[str, Callable[[int], Drafter]] = {

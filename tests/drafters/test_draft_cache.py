@@ -21,7 +21,9 @@ MODEL = LlamaModel.load(
 
 
 def draft_model(num_pages: int, page_size: int = 4) -> DraftModel:
-    return DraftModel(MODEL, MODEL.new_cache(num_pages, page_size), V)
+    drafter = DraftModel(MODEL, V)
+    drafter.allocate(num_pages, page_size)
+    return drafter
 
 
 def views(*lens: int) -> list[View]:
@@ -42,19 +44,19 @@ def test_a_full_cache_lets_in_who_fits_and_guesses_as_deep_as_there_is_room() ->
     drafter, asked = draft_model(num_pages=6), views(10, 14, 11)
     begun(drafter, asked)
     assert depths(drafter, asked, depth=3) == [3, 0, 2]
-    assert [drafter.keeps_waiting(view) for view in asked] == [False, True, False]
+    assert [drafter.is_waiting(view) for view in asked] == [False, True, False]
     assert [drafter.has_room_for(view) for view in asked] == [True, False, True]
     drafter.end(asked[0])
     drafter.end(asked[2])
     assert depths(drafter, asked[1:2], depth=3) == [3]
 
 
-def test_one_that_lost_its_seat_is_let_in_again() -> None:
+def test_one_that_was_evicted_is_let_in_again() -> None:
     drafter, asked = draft_model(num_pages=3), views(10)
     begun(drafter, asked)
     (before,) = drafter.propose(asked, [Budget(2)])
-    drafter.unseat(asked[0].id)
-    assert drafter.num_free == drafter.num_pages
+    drafter.evict(asked[0])
+    assert drafter.num_pages_in_use == 0
     assert drafter.propose(asked, [Budget(2)])[0].tokens == before.tokens
 
 
@@ -91,8 +93,8 @@ def test_what_was_promised_to_one_half_read_is_not_given_to_another() -> None:
     drafter, asked = draft_model(num_pages=75), views(300, 40)
     begun(drafter, asked)
     assert depths(drafter, asked[:1], depth=1) == [0]
-    assert drafter.keeps_waiting(asked[0])
-    assert drafter.num_free == 11
+    assert drafter.is_waiting(asked[0])
+    assert drafter.num_pages_in_use == 64
     assert depths(drafter, asked[1:], depth=1) == [0]
     assert depths(drafter, asked[:1], depth=1) == [1]
 
@@ -100,7 +102,8 @@ def test_what_was_promised_to_one_half_read_is_not_given_to_another() -> None:
 class Throws:
     """Has no idea about one of the requests."""
 
-    offers = False
+    picks = False
+    num_requests = 0
 
     def __init__(self, guilty: int) -> None:
         self._guilty = guilty

@@ -17,7 +17,8 @@ from tests.models_llama.tiny import TinyCheckpoint, tiny_config
 @pytest.mark.parametrize("kernels", [ReferenceKernels(), CpuKernels(1, cache_dir=CACHE_DIR)])
 def test_it_declines_a_text_with_an_id_that_it_lacks(kernels: Kernels) -> None:
     model = LlamaModel.load(TinyCheckpoint(tiny_config(vocab_size=50, num_layers=1)), kernels)
-    drafter = DraftModel(model, model.new_cache(64, 4), vocab_size=60)
+    drafter = DraftModel(model, vocab_size=60)
+    drafter.allocate(64, 4)
     known, unknown = View((3, 49, 7), id=1), View((3, 50, 7), id=2)
     for request in (known, unknown):
         drafter.begin(request)

@@ -12,10 +12,10 @@ from random import Random
 from typing import cast
 
 from forerun.cache import BlockTable, KVCache
-from forerun.engine.next_pass import Grant
-from forerun.engine.scheduler import Schedule, Scheduler
-from forerun.engine.scheduler_limits import SchedulerLimits
-from forerun.engine.target_pool import TargetPool
+from forerun.engine.scheduling.limits import SchedulerLimits
+from forerun.engine.scheduling.next_pass import Grant
+from forerun.engine.scheduling.scheduler import Schedule, Scheduler
+from forerun.engine.scheduling.target_pool import TargetPool
 from forerun.kernels import AttentionShape, Kernels
 from forerun.types import IntArray
 
@@ -39,7 +39,7 @@ def row_after(before: int, token: int) -> int:
 
 
 def start_row(salt: str | None) -> int:
-    """Tenants have different rows for the same tokens here, so that none can be mixed up."""
+    """Callers have different rows for the same tokens here, so that none can be mixed up."""
     return 7 if salt is None else 1000 + sum(salt.encode())
 
 

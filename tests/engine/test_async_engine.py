@@ -356,16 +356,16 @@ def test_a_step_that_fails_takes_those_who_run_and_no_more(
     llm: LLM, plain: LLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (alone,) = texts_alone(plain, ["abc"])
-    spans_of, num_calls = step.spans_of, 0
+    forward, num_calls = step.forward, 0
 
     def failing(*args: Any) -> Any:
         nonlocal num_calls
         num_calls += 1
         if num_calls == 3:
             raise RuntimeError("out of order")
-        return spans_of(*args)
+        return forward(*args)
 
-    monkeypatch.setattr(step, "spans_of", failing)
+    monkeypatch.setattr(step, "forward", failing)
 
     async def body(engine: AsyncEngine) -> None:
         answers = [engine.stream("abc", PARAMS) for _ in range(llm.max_num_seqs + 3)]
@@ -390,7 +390,7 @@ def test_the_llm_is_not_to_be_used_beside_its_engine(llm: LLM) -> None:
     next(stream)
     with pytest.raises(InvalidOption, match="still answers somebody else"):
         AsyncEngine(llm)
-    stream.close()  # type: ignore[attr-defined]
+    stream.close()
 
 
 def test_a_loop_that_closes_takes_its_streams_along(llm: LLM, plain: LLM) -> None:

@@ -7,14 +7,16 @@ from typing import Any
 
 import pytest
 
-from forerun.drafters import Budget
+from forerun.drafters import DraftModel
 from forerun.engine import LLM, step
 from forerun.engine.judge import judge
-from forerun.engine.planner import Adaptive, Ask
 from forerun.engine.request import Request
 from forerun.engine.request_options import RequestOptions
 from forerun.errors import RequestFailed
-from forerun.planning.controller import Controller
+from forerun.speculation.acceptance import Acceptance
+from forerun.speculation.choice import Choice, Reason
+from forerun.speculation.controller import Controller
+from forerun.speculation.looks import Looks
 from forerun.types import SamplingParams
 from tests.engine.leaks import assert_nothing_is_held
 
@@ -46,7 +48,7 @@ def test_a_stream_runs_while_others_come_and_go(plain: LLM) -> None:
     text = next(stream).text
     other = llm.stream("cab", params)
     next(other)
-    other.close()  # type: ignore[attr-defined]
+    other.close()
     llm.generate("bca", params)
     text += "".join(event.text for event in stream)
     assert text == expected
@@ -114,17 +116,20 @@ def test_a_draft_model_that_still_reads_is_not_taken_for_silent(
     llm = plain.with_speculation({"method": "own_layers", "num_layers": 2})
     speculation = llm.engine.core.speculation
     assert speculation is not None
-    num_kept_waiting, silences = 0, list[str]()
-    model, ask = speculation.models[0], Ask("own_layers", Budget(2))
+    num_waiting, heard = 0, set[bool]()
+    model = speculation.drafters.drafters["own_layers"]
+    assert isinstance(model, DraftModel)
+    choice = Choice(Reason.PAYS, "own_layers", 2)
 
-    def plan(_: Any, requests: list[Request], __: Any) -> list[Ask]:
-        nonlocal num_kept_waiting
-        num_kept_waiting += sum(map(model.keeps_waiting, requests))
-        return [ask for _ in requests]
+    def choose(_: Controller, ways: list[Any], **__: Any) -> list[Choice]:
+        nonlocal num_waiting
+        num_waiting += sum(map(model.is_waiting, llm.engine.core.requests.values()))
+        return [choice for _ in ways]
 
-    monkeypatch.setattr(Adaptive, "plan", plan)
-    monkeypatch.setattr(Controller, "observe_silence", lambda *_: silences.append("heard"))
+    monkeypatch.setattr(Looks, "is_due", lambda *_: True)
+    monkeypatch.setattr(Controller, "choose", choose)
+    monkeypatch.setattr(Acceptance, "heard", lambda _, spoke: heard.add(spoke))
     prompts = [[(idx + n) % 30 for n in range(200)] for idx in range(7)]
     llm.generate(prompts, SamplingParams(temperature=0, max_tokens=20, ignore_eos=True))
-    assert num_kept_waiting > 0
-    assert silences == []
+    assert num_waiting > 0
+    assert heard == {True}

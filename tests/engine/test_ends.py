@@ -111,7 +111,7 @@ def test_an_abandoned_stream_leaves_nothing_behind(plain: LLM) -> None:
     next(stream)
     next(stream)
     assert llm.engine.core.cache.pool.num_free < llm.engine.core.cache.pool.num_pages
-    stream.close()  # type: ignore[attr-defined]
+    stream.close()
     assert llm.engine.core.cache.pool.num_free == llm.engine.core.cache.pool.num_pages
     assert llm.engine.core.speculation is not None
     drafter: Any = llm.engine.core.speculation.drafters.drafters["own_layers"]

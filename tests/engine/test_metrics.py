@@ -39,7 +39,7 @@ def test_outcomes_and_shared_prompts(plain: LLM) -> None:
     assert llm.generate(prompt, PARAMS)[0].num_cached_tokens == 39
     stream = llm.stream(prompt, PARAMS)
     next(stream)
-    stream.close()  # type: ignore[attr-defined]
+    stream.close()
     found = llm.metrics()
     assert found["requests"] == {"length": 2, "abort": 1}
     assert (found["prompt_tokens"], found["cached_prompt_tokens"]) == (120, 78)

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from forerun.drafters import Budget
 from forerun.engine import LLM, RequestSpeculation
 from forerun.engine.request_options import RequestOptions
 from forerun.errors import InvalidOption
-from forerun.planning.choice import ALONE
+from forerun.speculation.choice import NO_ROOM
+from forerun.speculation.step_times import StepTimes
 from forerun.types import SamplingParams
 
 PARAMS = SamplingParams(temperature=0.8, seed=3, max_tokens=24, ignore_eos=True)
@@ -53,7 +53,7 @@ def test_a_request_may_guess_nothing(fixed: LLM, several: LLM) -> None:
 def test_a_request_may_name_its_drafter(several: LLM) -> None:
     for name in ("suffix", "bigram", "own_layers"):
         events = list(several.stream("abcabcab", PARAMS, speculation={"drafter": name}))
-        assert {event.round.ask.drafter for event in events} <= {None, name}
+        assert {event.round.drafter for event in events} <= {None, name}
 
 
 def test_without_a_controller_each_request_has_the_drafter_it_names(plain: LLM) -> None:
@@ -63,7 +63,8 @@ def test_without_a_controller_each_request_has_the_drafter_it_names(plain: LLM) 
     )
     for asked, expected in ((None, "bigram"), *((name, name) for name in names)):
         events = list(llm.stream("abcabcab", PARAMS, speculation={"drafter": asked}))
-        assert {event.round.ask.drafter for event in events[1:]} == {expected}
+        guessing = [event.round for event in events if len(event.round.proposal)]
+        assert {done.drafter for done in guessing} == {expected}
 
 
 def test_everything_in_one_pass(several: LLM, plain: LLM) -> None:
@@ -149,7 +150,9 @@ def test_a_merged_tree_asks_for_what_it_costs(plain: LLM) -> None:
     speculation = llm.engine.core.speculation
     assert speculation is not None
     (request,) = llm.intake.requests("abc", PARAMS, _options(0))
-    (ask,) = speculation.plan([request], ALONE)
-    assert ask.num_nodes == 6
-    assert ask.within(5).budget == Budget(2)
-    assert ask.within(1).num_nodes == 0
+    (choice,) = speculation.choose([request], 0, StepTimes())
+    assert choice is not None
+    assert choice.num_guesses == 6
+    shrunk = choice.within(5)
+    assert (shrunk.depth, shrunk.num_branches, shrunk.num_guesses) == (2, 1, 4)
+    assert choice.within(1) == NO_ROOM

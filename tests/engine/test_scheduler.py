@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from forerun.engine.next_pass import share_evenly
-from forerun.engine.page_promises import PagePromises
-from forerun.engine.scheduler_limits import SchedulerLimits
-from forerun.engine.target_pool import TargetPool
+from forerun.engine.scheduling.limits import SchedulerLimits
+from forerun.engine.scheduling.next_pass import share_evenly
+from forerun.engine.scheduling.page_promises import PagePromises
+from forerun.engine.scheduling.target_pool import TargetPool
 from forerun.errors import InvalidOption, RequestTooLarge
 from tests.engine.fake_engine import FakeEngine, FakeRequest
 
@@ -264,14 +264,14 @@ def test_a_small_pool_serves_many(page_size: int) -> None:
 
 @pytest.mark.parametrize(
     "module",
-    ["scheduler", "next_pass", "page_promises", "ranked_queue", "scheduler_limits", "pool"],
+    ["scheduler", "next_pass", "page_promises", "ranked_queue", "limits", "pool"],
 )
 def test_the_scheduler_knows_neither_arrays_nor_models(module: str) -> None:
     allowed = {
-        f"forerun.engine.{name}"
-        for name in ("next_pass", "page_promises", "ranked_queue", "scheduler_limits", "pool")
+        f"forerun.engine.scheduling.{name}"
+        for name in ("next_pass", "page_promises", "ranked_queue", "limits", "pool")
     }
-    spec = importlib.util.find_spec(f"forerun.engine.{module}")
+    spec = importlib.util.find_spec(f"forerun.engine.scheduling.{module}")
     assert spec is not None
     assert spec.origin is not None
     tree = ast.parse(Path(spec.origin).read_text("utf-8"))
@@ -280,5 +280,5 @@ def test_the_scheduler_knows_neither_arrays_nor_models(module: str) -> None:
         a.name for node in ast.walk(tree) if isinstance(node, ast.Import) for a in node.names
     }
     ours = {name for name in imported if name and name.startswith("forerun")}
-    assert ours <= allowed | {"forerun.errors"}
+    assert ours <= allowed | {"forerun.errors", "forerun.option_checks"}
     assert not imported & {"numpy", "numba", "torch"}

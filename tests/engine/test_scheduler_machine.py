@@ -9,9 +9,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from forerun.engine.ranked_queue import Ticket
-from forerun.engine.scheduler import Schedule
-from forerun.engine.scheduler_limits import SchedulerLimits
+from forerun.engine.scheduling.limits import SchedulerLimits
+from forerun.engine.scheduling.ranked_queue import Ticket
+from forerun.engine.scheduling.scheduler import Schedule
 from tests.engine.fake_engine import FakeEngine, FakeRequest
 
 NUM_PAGES: Final = 12

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from forerun.bench.named_prompts import named_prompts
-from forerun.bench.proof import Proof, proof_methods
+from forerun.bench.prompts.named_prompts import named_prompts
+from forerun.bench.proof.proof import Proof, proof_methods
 from forerun.engine import LLM
-from forerun.kernels.cpu.lanes import Machine
+from forerun.kernels.cpu.codegen.machine import Machine
 from forerun.types import SamplingParams
 
 TEXT = (

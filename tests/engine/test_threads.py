@@ -61,7 +61,7 @@ def test_a_stream_may_be_closed_while_another_thread_runs_it(llm: LLM) -> None:
     alone = tokens_of(llm, "abc")
     left = llm.stream("cab", PARAMS.with_(max_tokens=200))
     next(left)
-    found = in_threads([lambda: tokens_of(llm, "abc"), left.close])  # type: ignore[attr-defined]
+    found = in_threads([lambda: tokens_of(llm, "abc"), left.close])
     assert found == [alone, None]
     assert_nothing_is_held(llm)
 
@@ -113,7 +113,7 @@ class Cycle:
         self.me = self
 
 
-@pytest.mark.parametrize("place", ["plan", "schedule", "propose", "spans_of", "forward", "commit"])
+@pytest.mark.parametrize("place", ["choose", "schedule", "draft", "forward", "verify", "commit"])
 def test_a_stream_may_be_collected_in_the_middle_of_a_step(
     llm: LLM, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from forerun.models.checkpoint import Tensor
+from forerun.models.weights.checkpoint import Tensor
 
 F32 = npt.NDArray[np.float32]
 

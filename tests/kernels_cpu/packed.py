@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from forerun.models.checkpoint import Tensor
-from forerun.models.dequantize import dequantize
-from forerun.models.formats import FORMATS
+from forerun.models.weights.checkpoint import Tensor
+from forerun.models.weights.dequantize import dequantize
+from forerun.models.weights.formats import FORMATS
 from tests.models_llama.tiny import TinyCheckpoint, tiny_config
 
 Bytes = npt.NDArray[np.uint8]

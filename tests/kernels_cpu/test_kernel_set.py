@@ -12,20 +12,20 @@ import pytest
 from forerun.errors import InvalidOption, InvalidWeights
 from forerun.kernels import AttentionShape, Norm, Plan, PlanRow
 from forerun.kernels.cpu import CpuKernels
-from forerun.kernels.cpu.batch import CpuBatch
-from forerun.kernels.cpu.lanes import AVX2_OUTPUTS, Machine
-from forerun.kernels.cpu.program import Rows
-from forerun.kernels.cpu.quantize import quantize_rows
-from forerun.kernels.cpu.store import KVStore
-from forerun.kernels.cpu.workers import num_usable_cores
-from forerun.models.dequantize import dequantize
-from forerun.models.formats import FORMATS
+from forerun.kernels.cpu.attention.kv_store import KVStore
+from forerun.kernels.cpu.codegen.machine import AVX2_OUTPUTS, Machine
+from forerun.kernels.cpu.runtime.batch import CpuBatch
+from forerun.kernels.cpu.runtime.program import Rows
+from forerun.kernels.cpu.runtime.workers import num_usable_cores
+from forerun.kernels.cpu.weights.quantize import quantize_rows
 from forerun.models.llama import LlamaModel
+from forerun.models.weights.dequantize import dequantize
+from forerun.models.weights.formats import FORMATS
 from forerun.types import Span, Tree
 from tests.contracts.kernel_sets import CACHE_DIR
 from tests.kernels.sources import F32, ArraySource, normal
 from tests.kernels_cpu.packed import MIXED_CONFIG, MixedCheckpoint, PackedSource, packed
-from tests.kernels_cpu.test_formats import kernels, product
+from tests.kernels_cpu.products.test_formats import kernels, product
 from tests.models_llama.tiny import FAMILIES, TinyCheckpoint, tiny_config
 
 

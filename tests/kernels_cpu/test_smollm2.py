@@ -12,7 +12,7 @@ from forerun.kernels import Plan
 from forerun.models.llama import LlamaModel
 from forerun.models.opening import open_checkpoint
 from forerun.types import Span, Tree
-from tests.kernels_cpu.test_formats import kernels
+from tests.kernels_cpu.products.test_formats import kernels
 from tests.models_llama.runs import chain_logits
 from tests.models_llama.test_parity import GOLDEN
 

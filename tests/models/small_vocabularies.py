@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from forerun.models.token_bytes import BYTE_LETTERS
+from forerun.models.text.token_bytes import BYTE_LETTERS
 
 SPECIAL = ["<unk>", "<s>", "</s>"]
 

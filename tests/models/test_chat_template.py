@@ -7,7 +7,7 @@ import time
 import pytest
 
 from forerun.errors import InvalidTemplate
-from forerun.models.chat_template import ChatTemplate
+from forerun.models.text.chat_template import ChatTemplate
 
 MESSAGES = [{"role": "user", "content": "a <b> é"}, {"role": "assistant", "content": "c"}]
 
@@ -106,7 +106,7 @@ def test_floods_are_stopped_soon(source: str) -> None:
 
 @pytest.mark.parametrize("source", ["{% set x = 'a'.upper() %}", "{% set x = 1 + 1 %}", "text"])
 def test_time_is_checked_at_every_operation(monkeypatch: pytest.MonkeyPatch, source: str) -> None:
-    monkeypatch.setattr("forerun.models.template_sandbox.MAX_SECONDS", -1.0)
+    monkeypatch.setattr("forerun.models.text.template_sandbox.MAX_SECONDS", -1.0)
     with pytest.raises(InvalidTemplate, match="ran for more than"):
         _render(source)
 

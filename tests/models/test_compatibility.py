@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from forerun.errors import TokenizerMismatch
-from forerun.models.compatibility import check_compatible
-from forerun.models.gguf_tokenizer import tokenizer_from_gguf
-from forerun.models.tokenizer import Tokenizer
+from forerun.models.gguf.tokenizer import tokenizer_from_gguf
+from forerun.models.text.compatibility import check_compatible
+from forerun.models.text.tokenizer import Tokenizer
 from tests.models.small_vocabularies import byte_level_metadata, sentencepiece_metadata
 
 

@@ -8,8 +8,8 @@ import pytest
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 
 from forerun.errors import UnsupportedModel
-from forerun.models.dequantize import dequantize
-from forerun.models.formats import FORMATS
+from forerun.models.weights.dequantize import dequantize
+from forerun.models.weights.formats import FORMATS
 
 OURS = [
     "F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K",

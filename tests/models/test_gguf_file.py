@@ -10,8 +10,8 @@ import pytest
 
 from forerun.errors import InvalidWeights, UnsupportedModel
 from forerun.models.config import ModelConfig, RopeScaling
-from forerun.models.dequantize import dequantize
-from forerun.models.gguf_file import GgufCheckpoint
+from forerun.models.gguf.file import GgufCheckpoint
+from forerun.models.weights.dequantize import dequantize
 from tests.models.tiny_files import (
     LLAMA,
     gguf_order,

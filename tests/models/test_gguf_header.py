@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from forerun.errors import ForerunError, InvalidWeights, UnsupportedModel
-from forerun.models.gguf_header import read_gguf_header
+from forerun.models.gguf.header import read_gguf_header
 from forerun.models.opening import load_tokenizer, open_checkpoint
 from tests.models.tiny_files import write_tiny_gguf
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from forerun.errors import InvalidTokenizer
-from forerun.models.gguf_tokenizer import tokenizer_from_gguf
-from forerun.models.pre_tokenizers import PRE_TOKENIZERS
+from forerun.models.gguf.pre_tokenizers import PRE_TOKENIZERS
+from forerun.models.gguf.tokenizer import tokenizer_from_gguf
 from tests.models.small_vocabularies import byte_level_metadata, sentencepiece_metadata
 
 

@@ -15,11 +15,11 @@ from safetensors.numpy import save_file
 
 from forerun.errors import ForerunError, InvalidWeights, UnsupportedModel
 from forerun.models.config import ModelConfig, RopeScaling
-from forerun.models.dequantize import dequantize
-from forerun.models.hf_config import read_hf_config
-from forerun.models.hf_directory import HfCheckpoint
+from forerun.models.hf.config import read_hf_config
+from forerun.models.hf.directory import HfCheckpoint
+from forerun.models.hf.safetensors_file import SafetensorsFile
 from forerun.models.opening import open_checkpoint
-from forerun.models.safetensors_file import SafetensorsFile
+from forerun.models.weights.dequantize import dequantize
 from tests.models.tiny_files import (
     LLAMA,
     hf_values,

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from forerun.errors import InvalidTemplate, InvalidTokenizer
-from forerun.models.compatibility import check_compatible
-from forerun.models.gguf_tokenizer import tokenizer_from_gguf
-from forerun.models.hf_tokenizer import tokenizer_from_directory
+from forerun.models.gguf.tokenizer import tokenizer_from_gguf
+from forerun.models.hf.tokenizer import tokenizer_from_directory
+from forerun.models.text.compatibility import check_compatible
 from tests.models.small_vocabularies import byte_level_metadata, sentencepiece_metadata
 
 MESSAGES = [{"role": "user", "content": "abc"}]

@@ -11,7 +11,7 @@ import pytest
 
 from forerun.errors import InvalidWeights
 from forerun.models.config import ModelConfig
-from forerun.models.llama2c import convert_llama2c
+from forerun.models.download.llama2c import convert_llama2c
 from forerun.models.opening import load_tokenizer, open_checkpoint
 from tests.models.tiny_files import LLAMA, Arrays, interleaved, random_arrays
 

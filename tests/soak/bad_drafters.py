@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from forerun.drafters import Budget, Drafter, RequestView
+from forerun.drafters import Budget, CachedDrafter, Drafter, RequestView
 from forerun.types import Draw, Proposal, Tree, Verdict
 
 
@@ -16,42 +16,84 @@ class Throwing:
     """Guesses as another drafter does, and throws now and then, wherever it is called."""
 
     def __init__(self, drafter: Drafter, rng: Random, rate: float = 0.01) -> None:
-        self._drafter = drafter
+        self.drafter = drafter
         self._rng = rng
         self._rate = rate
 
     @property
-    def offers(self) -> bool:
-        return self._drafter.offers
+    def picks(self) -> bool:
+        return self.drafter.picks
+
+    @property
+    def num_requests(self) -> int:
+        return self.drafter.num_requests
 
     def _maybe_throw(self) -> None:
         if self._rng.random() < self._rate:
             raise RuntimeError("thrown at random")
 
     def begin(self, request: RequestView) -> None:
-        self._drafter.begin(request)
+        self.drafter.begin(request)
         self._maybe_throw()
 
     def propose(self, requests: Sequence[RequestView], budgets: Sequence[Budget]) -> list[Proposal]:
         self._maybe_throw()
-        proposals = self._drafter.propose(requests, budgets)
+        proposals = self.drafter.propose(requests, budgets)
         self._maybe_throw()
         return proposals
 
     def commit(self, request: RequestView, verdict: Verdict) -> None:
-        self._drafter.commit(request, verdict)
+        self.drafter.commit(request, verdict)
         self._maybe_throw()
 
     def end(self, request: RequestView) -> None:
-        self._drafter.end(request)
+        self.drafter.end(request)
         self._maybe_throw()
+
+
+class ThrowingCached(Throwing):
+    """The same for a drafter with a cache."""
+
+    drafter: CachedDrafter
+
+    @property
+    def max_len(self) -> int:
+        return self.drafter.max_len
+
+    @property
+    def row_bytes(self) -> int:
+        return self.drafter.row_bytes
+
+    @property
+    def num_pages_in_use(self) -> int:
+        return self.drafter.num_pages_in_use
+
+    def allocate(self, num_pages: int, page_size: int) -> None:
+        self.drafter.allocate(num_pages, page_size)
+
+    def has_room_for(self, request: RequestView) -> bool:
+        return self.drafter.has_room_for(request)
+
+    def is_waiting(self, request: RequestView) -> bool:
+        return self.drafter.is_waiting(request)
+
+    def evict(self, request: RequestView) -> None:
+        self.drafter.evict(request)
+        self._maybe_throw()
+
+
+def throwing(drafter: Drafter, rng: Random) -> Drafter:
+    kind = ThrowingCached if isinstance(drafter, CachedDrafter) else Throwing
+    return kind(drafter, rng)
 
 
 class Garbage:
     """Guesses token 1 and now and then something that is no proposal for anybody."""
 
-    def __init__(self, vocab_size: int, rng: Random, offers: bool, rate: float = 0.05) -> None:
-        self.offers = offers
+    num_requests = 0
+
+    def __init__(self, vocab_size: int, rng: Random, picks: bool, rate: float = 0.05) -> None:
+        self.picks = picks
         self._vocab_size = vocab_size
         self._rng = rng
         self._rate = rate

@@ -10,20 +10,19 @@ from typing import Any
 
 import pytest
 
-from forerun.bench.named_prompts import named_prompts
+from forerun.bench.prompts.named_prompts import named_prompts
 from forerun.drafters import Budget
 from forerun.engine import LLM
 from forerun.engine.engine import Engine
-from forerun.engine.guarded_drafters import GuardedDrafters
 from forerun.engine.intake import Intake
-from forerun.engine.planner import Adaptive, FixedDepth, Planner
-from forerun.engine.speculation import Speculation
-from tests.soak.bad_drafters import Garbage, Throwing
+from forerun.speculation.guarded_drafters import GuardedDrafters
+from forerun.speculation.speculation import Speculation
+from tests.soak.bad_drafters import Garbage, throwing
 from tests.soak.crowd import Alone, Tell, assert_equal_to_alone
 from tests.soak.questions import Asked, Questions, in_company
 
 CANCEL_RATE = 0.2
-NUM_PAGES = 14  # of 16 rows, for 8 seats that may need 10 pages each
+NUM_PAGES = 14  # of 16 rows, for 8 requests that may need 10 pages each
 CEILING = Budget(4, 2)
 
 
@@ -95,8 +94,7 @@ def speculation_of(llm: LLM) -> Speculation:
 
 def by_rule(llm: LLM) -> LLM:
     """Always guess as deep as allowed, so that a run depends on its seed alone."""
-    rule = FixedDepth("suffix", CEILING.depth, CEILING.num_branches)
-    return with_speculation(llm, replace(speculation_of(llm), planner=rule))
+    return with_speculation(llm, Speculation(speculation_of(llm).drafters, None, CEILING))
 
 
 def with_speculation(llm: LLM, speculation: Speculation) -> LLM:
@@ -169,15 +167,11 @@ def test_with_drafters_that_throw_or_talk_nonsense(
 def with_bad_drafters(llm: LLM, rng: Random, is_adaptive: bool) -> LLM:
     speculation = speculation_of(llm)
     good, vocab_size = speculation.drafters.drafters, speculation.drafters.vocab_size
-    bad: dict[str, Any] = {name: Throwing(drafter, rng) for name, drafter in good.items()}
-    bad["garbage"] = Garbage(vocab_size, rng, offers=False)
-    bad["garbage offered"] = Garbage(vocab_size, rng, offers=True)
-    guarded = GuardedDrafters(bad, vocab_size)
-    planner: Planner = FixedDepth("suffix", CEILING.depth, CEILING.num_branches)
-    if is_adaptive:
-        assert isinstance(speculation.planner, Adaptive)
-        planner = Adaptive(speculation.planner._controller, guarded, CEILING)
-    return with_speculation(llm, Speculation(guarded, planner, speculation.models))
+    bad: dict[str, Any] = {name: throwing(drafter, rng) for name, drafter in good.items()}
+    bad["garbage"] = Garbage(vocab_size, rng, picks=False)
+    bad["garbage offered"] = Garbage(vocab_size, rng, picks=True)
+    controller = speculation.controller if is_adaptive else None
+    return with_speculation(llm, Speculation(GuardedDrafters(bad, vocab_size), controller, CEILING))
 
 
 @pytest.mark.soak

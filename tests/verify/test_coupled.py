@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forerun.planning.acceptance import beta_coupled
 from forerun.sampling import Logits, Noise, gumbel_argmax, gumbel_top, softmax
+from forerun.theory.acceptance import beta_coupled
 from forerun.types import ROOT, Draw, Origin, Proposal, Tree
 from forerun.verify import coupled, greedy, match, rejection
 from tests.statistics import FALSE_ALARM_RATE, chi2_p_value

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from forerun.kernels import Plan, ReferenceKernels
+from forerun.models.download.pull import pull
 from forerun.models.llama import LlamaModel
 from forerun.models.opening import load_tokenizer, open_checkpoint
-from forerun.models.pull import pull
 from forerun.types import Span, Tree
 
 NUM_TOKENS = 64

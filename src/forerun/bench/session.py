@@ -4,44 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from forerun.bench.cells import sum_up
-from forerun.bench.contenders import PLAIN
+from forerun.bench.measure.contenders import PLAIN
+from forerun.bench.measure.prediction import Costs
+from forerun.bench.measure.side_by_side import Measurement, SideBySide
 from forerun.bench.peers.divergence import Divergence, before_end, first_difference, margin_at
-from forerun.bench.prediction import Costs
-from forerun.bench.record import Record, run_as_dict, write_record
-from forerun.bench.side_by_side import Measurement, SideBySide
-from forerun.bench.verdicts import judge_record
+from forerun.bench.records.cells import sum_up
+from forerun.bench.records.record import Record, run_as_dict, write_json
 from forerun.engine import LLM
 
 Progress = Callable[[str], None]  # called before each run with what comes
 
 
-@dataclass(frozen=True)
-class Facts:
-    """What a record says about the circumstances, found out by the caller."""
-
-    commit: str | None
-    machine: Mapping[str, Any]
-    versions: Mapping[str, str]
-    model: Mapping[str, Any]
-    settings: Mapping[str, Any]
-
-
 @dataclass
 class Session:
-    """`path` receives the record after every pair, so that stopping loses one pair at most."""
+    """`head` says when, where and with what; `path` receives the record after every pair, so that
+    stopping loses one pair at most."""
 
     side: SideBySide
-    facts: Facts
+    head: Mapping[str, Any]  # created, commit, machine, versions, model, settings
     costs: Mapping[str, Costs]
     path: Path | None = None
     measurements: list[Measurement] = field(default_factory=list)
     divergences: list[Divergence] = field(default_factory=list)
-    created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
     def run(self, llm: LLM, progress: Progress) -> Record:
         """Measure everything; after ^C, what there is."""
@@ -64,20 +51,13 @@ class Session:
     def _write(self, *, is_complete: bool) -> Record:
         record = self._record(is_complete)
         if self.path is not None:
-            write_record(record, self.path)
+            write_json(self.path, record.as_dict())
         return record
 
     def _record(self, is_complete: bool) -> Record:
-        seed = self.side.seed
-        cells = sum_up(self.measurements, self.side.workloads, self.costs, seed)
         contenders = (*self.side.engines, *self.side.peers)
         return Record(
-            created=self.created,
-            commit=self.facts.commit,
-            machine=self.facts.machine,
-            versions=self.facts.versions,
-            model=self.facts.model,
-            settings=self.facts.settings,
+            **self.head,
             workloads={
                 w.name: {"kind": str(w.kind), "digest": w.digest, "num_prompts": len(w.prompts)}
                 for w in self.side.workloads
@@ -85,12 +65,7 @@ class Session:
             contenders={c.name: dict(c.about) for c in contenders},
             costs=costs_as_dict(self.costs),
             runs=[run_as_dict(m) for m in self.measurements],
-            cells=cells,
-            verdicts=judge_record(
-                cells,
-                str(self.facts.model.get("name", "")),
-                self.facts.settings.get("prompt_tokens"),
-            ),
+            cells=sum_up(self.measurements, self.side.workloads, self.costs, self.side.seed),
             divergences=[asdict(d) for d in self.divergences],
             is_complete=is_complete,
         )

@@ -59,7 +59,7 @@ class PrefixTree:
                   │                     └─ [u16 … u31] page 4        a leaf may be short
                   └─ [v0 … v15] page 1
 
-    A key is everything that a row depends on, so equal keys mean equal rows. Tenants with
+    A key is everything that a row depends on, so equal keys mean equal rows. Callers with
     different salts have different roots and never see each other's pages.
     """
 

@@ -1,4 +1,4 @@
-"""`forerun alpha`: how often a drafter's guesses hold, from the distributions themselves."""
+"""`forerun alpha`: how often guesses are accepted, from the distributions themselves."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from forerun.cli.bench_options import at_least, load_with_room, split
+from forerun.cli.bench.options import at_least, load_with_room, split
 from forerun.cli.cache_dir import cache_dir
 from forerun.cli.engine_options import EngineOptions, engine_options
 from forerun.cli.screen import screen
@@ -19,7 +19,8 @@ from forerun.errors import InvalidOption
 from forerun.types import SamplingParams
 
 if TYPE_CHECKING:
-    from forerun.bench.alpha import AlphaSums, TargetText
+    from forerun.bench.measure.alpha import AlphaSums, TargetText
+    from forerun.bench.views.sheet import Sheet
     from forerun.engine import LLM, SpeculativeConfig
 
 DEFAULT_DRAFTERS = "unigram,bigram,ngram_tables,prompt_lookup"
@@ -57,7 +58,7 @@ def alpha(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """Measure α = E[Σ min(p, q)], and its coupled form, over text of the target's own."""
-    from forerun.bench.rounding import rounding_words
+    from forerun.bench.views.titles import rounding
 
     at_least("--seed", seed, 0)
     at_least("--num-tokens", num_tokens, 1)
@@ -80,13 +81,13 @@ def alpha(
             json.dumps({"class": workload, "seed": seed, **engine.rounding, "rows": rows}, indent=2)
         )
     else:
-        _print(rows, factors, f"{workload}{rounding_words(engine.rounding)}")
+        screen().print(_sheet(rows, factors, f"{workload}{rounding(engine.rounding)}"))
 
 
 def _configs(
     engine: EngineOptions, methods: list[str], num_layers: int | None
 ) -> dict[str, SpeculativeConfig]:
-    from forerun.bench.contenders import fixed_depth
+    from forerun.bench.measure.contenders import fixed_depth
 
     model = None if engine.speculative_config is None else engine.speculative_config.model
     if model is not None and "draft_model" not in methods:
@@ -98,8 +99,8 @@ def _configs(
 
 def _texts(llm: LLM, workload: str, num_tokens: int, params: SamplingParams) -> list[TargetText]:
     """Answers of the target until there are enough tokens; the last one is cut to fit."""
-    from forerun.bench.alpha import target_text
-    from forerun.bench.workloads import build_workloads
+    from forerun.bench.measure.alpha import target_text
+    from forerun.bench.prompts.workloads import build_workloads
 
     assert params.max_tokens is not None
     assert params.seed is not None
@@ -119,8 +120,8 @@ def _texts(llm: LLM, workload: str, num_tokens: int, params: SamplingParams) -> 
 def _along(
     llm: LLM, config: SpeculativeConfig, texts: list[TargetText], factors: list[float]
 ) -> AlphaSums:
-    from forerun.bench.alpha import AlphaSums, add_text
-    from forerun.bench.teacher_forcing import drafter_for
+    from forerun.bench.measure.alpha import AlphaSums, add_text
+    from forerun.bench.measure.teacher_forcing import drafter_for
 
     drafter = drafter_for(llm, config, cache_dir(os.environ))
     sums = AlphaSums()
@@ -131,7 +132,7 @@ def _along(
 
 
 def _row(target: str, drafter: str, temperature: float, sums: AlphaSums, seed: int) -> Row:
-    from forerun.bench.alpha import interval
+    from forerun.bench.measure.alpha import interval
 
     def shown(betas: list[list[float]]) -> Row | None:
         found = interval(betas, seed)
@@ -151,26 +152,22 @@ def _row(target: str, drafter: str, temperature: float, sums: AlphaSums, seed: i
     }
 
 
-def _print(rows: list[Row], factors: list[float], workload: str) -> None:
-    from forerun.bench.sheet import Sheet
+def _sheet(rows: list[Row], factors: list[float], workload: str) -> Sheet:
+    from forerun.bench.views.sheet import Sheet
 
+    def two(found: Row | None) -> str:
+        return "–" if found is None else f"{found['alpha']:.2f}"
+
+    cells = []
+    for row in rows:
+        found = row["rejection"]
+        spread = "" if found is None else f" [{found['low']:.2f}, {found['high']:.2f}]"
+        names = [row["target"], row["drafter"].upper(), f"T={row['temperature']:g}"]
+        figures = [two(found) + spread, two(row["coupled"]), f"{row['guessed']:.0%}"]
+        cells.append([*names, *figures, *map(two, row["lenient"].values())])
     groups = [["α [95 %]", "coupled α", "guessed"], [f"l = {factor:g}" for factor in factors]]
-    names = ["M_p", "M_q", "smpl"]
     legend = _LEGEND if factors else _LEGEND[:1]
-    cells = [_cells(row) for row in rows]
-    screen().print(Sheet(f"α on {workload}", names, groups, cells, legend=legend))
-
-
-def _cells(row: Row) -> list[str]:
-    found, coupled = row["rejection"], row["coupled"]
-    spread = "" if found is None else f" [{found['low']:.2f}, {found['high']:.2f}]"
-    lenient = [_two(value) for value in row["lenient"].values()]
-    names = [row["target"], row["drafter"].upper(), f"T={row['temperature']:g}"]
-    return [*names, _two(found) + spread, _two(coupled), f"{row['guessed']:.0%}", *lenient]
-
-
-def _two(found: Row | None) -> str:
-    return "–" if found is None else f"{found['alpha']:.2f}"
+    return Sheet(f"α on {workload}", ["M_p", "M_q", "smpl"], groups, cells, legend=legend)
 
 
 def _numbers(text: str, option: str) -> list[float]:

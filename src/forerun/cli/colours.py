@@ -6,7 +6,7 @@ from rich.text import Text
 
 from forerun.engine import StreamEvent
 from forerun.engine.step import Round
-from forerun.models.tokenizer import Tokenizer
+from forerun.models.text.tokenizer import Tokenizer
 from forerun.types import ROOT, Origin
 
 STYLES = {
@@ -52,6 +52,6 @@ def trace_line(tokenizer: Tokenizer, done: Round, number: int, *, colour: bool) 
     if verdict.final is not None:
         add_refused(node, None)
         add("→", verdict.tokens[-1], STYLES[verdict.final])
-    if done.ask.choice is not None:
-        line.append(f"  ({done.ask.choice})", "dim")
+    if done.choice is not None:
+        line.append(f"  ({done.choice})", "dim")
     return line

@@ -12,7 +12,7 @@ import typer
 from forerun.cli.screen import screen
 
 if TYPE_CHECKING:
-    from forerun.bench.gate import Check
+    from forerun.bench.records.gate import Check
 
 REFUSED = 1
 
@@ -36,8 +36,8 @@ def gate(
     In every class: the same tokens, a lower p95 inter-token latency, at least 0.95 × the
     throughput.
     """
-    from forerun.bench.gate import Side, check_rollout
-    from forerun.bench.record import read_record
+    from forerun.bench.records.gate import Side, check_rollout
+    from forerun.bench.records.record import read_record
 
     checks = check_rollout(
         Side(str(baseline), read_record(baseline), baseline_contender),
@@ -57,7 +57,7 @@ def gate(
 def _print(checks: list[Check], is_promoted: bool) -> None:
     from rich.text import Text
 
-    from forerun.bench.sheet import Sheet
+    from forerun.bench.views.sheet import Sheet
 
     words = {True: Text("pass", "green"), False: Text("fail", "bold red")}
     rows: list[list[str | Text]] = [

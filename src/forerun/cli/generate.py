@@ -12,6 +12,7 @@ from forerun.cli.engine_options import EngineOptions, engine_options
 from forerun.cli.sampling_options import sampling_options
 from forerun.cli.shared_options import takes
 from forerun.errors import InvalidOption
+from forerun.interrupts import Uninterrupted
 from forerun.types import SamplingParams
 
 if TYPE_CHECKING:
@@ -56,7 +57,9 @@ def generate(
     )
     params = bounded(params, llm, len(tokens))
     if as_json:
-        typer.echo(json.dumps(_as_dict(llm.generate(tokens, params)[0]), ensure_ascii=False))
+        line = json.dumps(_as_dict(llm.generate(tokens, params)[0]), ensure_ascii=False)
+        with Uninterrupted():  # the whole line, or nothing of it
+            typer.echo(line)
     elif params.n > 1:
         for output in llm.generate(tokens, params)[0].outputs:
             typer.echo(f"[{output.index}] {output.text}")

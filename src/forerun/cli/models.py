@@ -24,8 +24,8 @@ def models(
 
 
 def _rows() -> list[dict[str, Any]]:
-    from forerun.models.sources import SOURCES
-    from forerun.models.store import installed_models
+    from forerun.models.download.sources import SOURCES
+    from forerun.models.download.store import installed_models
 
     rows: dict[str, dict[str, Any]] = {
         source.name: {"name": source.name, "path": None, "bytes": source.num_bytes}

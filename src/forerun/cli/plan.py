@@ -11,11 +11,11 @@ import typer
 
 from forerun.cli.plan_tables import print_budget, print_depths
 from forerun.errors import InvalidOption
-from forerun.planning.closed_forms import oracle_speedup
-from forerun.planning.depth_table import DepthTable, depth_table
-from forerun.planning.memory_budget import WEIGHT_DTYPES, MemoryBudget, model_memory
-from forerun.planning.model_shape import read_shape
-from forerun.planning.verify_cost import FREE, parse_verify_cost
+from forerun.theory.closed_forms import oracle_speedup
+from forerun.theory.depth_table import DepthTable, depth_table
+from forerun.theory.memory_budget import WEIGHT_DTYPES, MemoryBudget, model_memory
+from forerun.theory.model_shape import read_shape
+from forerun.theory.verify_cost import FREE, parse_verify_cost
 
 DEFAULT_MAX_DEPTH: Final = 10
 DEFAULT_DTYPE: Final = "bfloat16"
@@ -192,7 +192,7 @@ def _refuse_strays(options: DepthOptions | BudgetOptions, leader: str) -> None:
 
 
 def _draw(path: Path) -> None:
-    from forerun.planning.figures import save_figures
+    from forerun.theory.figures import save_figures
 
     save_figures(path)
 

@@ -8,10 +8,10 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from forerun.cli.screen import screen
-from forerun.planning.closed_forms import oracle_speedup
-from forerun.planning.depth_table import DepthTable
-from forerun.planning.memory_budget import MemoryBudget, ModelMemory
-from forerun.planning.verify_cost import FREE
+from forerun.theory.closed_forms import oracle_speedup
+from forerun.theory.depth_table import DepthTable
+from forerun.theory.memory_budget import MemoryBudget, ModelMemory
+from forerun.theory.verify_cost import FREE
 
 GB: Final = 10**9
 GIB: Final = 2**30

@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from forerun.cli.bench_options import at_least
+from forerun.cli.bench.options import at_least
+from forerun.cli.bench.record_head import record_head
 from forerun.cli.cache_dir import cache_dir
-from forerun.cli.circumstances import circumstances
 from forerun.cli.engine_options import DEFAULT_MODEL
 from forerun.cli.group import INTERRUPTED
 from forerun.cli.progress import progress
 
 if TYPE_CHECKING:
-    from forerun.bench.named_prompts import NamedPrompt
-    from forerun.bench.proof import Cell
+    from forerun.bench.measure.timed_run import Clock
+    from forerun.bench.prompts.named_prompts import NamedPrompt
+    from forerun.bench.proof.proof import Cell
     from forerun.engine import LLM
 
 _WRITE_EVERY_SECONDS: Final = 30.0
@@ -46,8 +47,8 @@ def proof(
 
     Every pair of choices appears together at least once. Exit code 1 if one token differs.
     """
-    from forerun.bench.named_prompts import named_prompts
-    from forerun.bench.proof import Proof, proof_methods
+    from forerun.bench.prompts.named_prompts import named_prompts
+    from forerun.bench.proof.proof import Proof, proof_methods
 
     at_least("--tokens", num_tokens, 1)
     at_least("--max-depth", max_depth, 1)
@@ -68,7 +69,8 @@ def proof(
         "sample": _HOW_DRAWN,
         "num_plain_runs": sample.num_plain,
     }
-    report = Report(record, _head(model, path, llm, settings))
+    head = record_head(model, settings) | {"measured": "proof", "kernels": llm.model.kernels.name}
+    report = Report(record, head)
     with progress("runs", len(sample.runs) + sample.num_plain) as advance:
         report.follow(sample.run(advance))
     conclude(report)
@@ -76,12 +78,12 @@ def proof(
 
 def _load(model: str, prompts: Sequence[NamedPrompt], num_tokens: int) -> tuple[LLM, Path]:
     """With a context for the longest of the prompts, and no longer."""
-    from forerun.bench.proof import BATCH
+    from forerun.bench.proof.proof import BATCH
     from forerun.cli.pull import pull_with_progress
     from forerun.engine import LLM
+    from forerun.models.download.sources import SOURCES
+    from forerun.models.download.store import find_model
     from forerun.models.opening import load_tokenizer, open_checkpoint
-    from forerun.models.sources import SOURCES
-    from forerun.models.store import find_model
 
     folder = cache_dir(os.environ)
     path = pull_with_progress(model, folder) if model in SOURCES else find_model(model, folder)
@@ -97,13 +99,6 @@ def _load(model: str, prompts: Sequence[NamedPrompt], num_tokens: int) -> tuple[
     return llm, path
 
 
-def _head(model: str, path: Path, llm: LLM, settings: dict[str, Any]) -> dict[str, Any]:
-    from forerun.bench.identity import model_identity
-
-    identity = {"model": model_identity(model, path), "kernels": llm.model.kernels.name}
-    return circumstances() | identity | {"settings": settings}
-
-
 @dataclass
 class Report:
     """`path` receives what was run so far, now and then and when it stops."""
@@ -112,27 +107,30 @@ class Report:
     head: dict[str, Any]
     cells: list[Cell] = field(default_factory=list)
     is_complete: bool = False
-    began: float = field(default_factory=time.monotonic)
+    clock: Clock = time.monotonic
+
+    def __post_init__(self) -> None:
+        self.began = self.clock()
 
     def follow(self, cells: Iterable[Cell]) -> None:
         written = self.began
         try:
             for cell in cells:
                 self.cells.append(cell)
-                if time.monotonic() - written >= _WRITE_EVERY_SECONDS:
+                if self.clock() - written >= _WRITE_EVERY_SECONDS:
                     self.write()
-                    written = time.monotonic()
+                    written = self.clock()
             self.is_complete = True
         except KeyboardInterrupt:
             typer.echo("interrupted: what was run is kept", err=True)
         self.write()
 
     def write(self) -> None:
-        from forerun.bench.proof_record import as_json
-        from forerun.bench.record import write_whole
+        from forerun.bench.proof.record import as_json
+        from forerun.bench.records.record import write_whole
 
         if self.path is not None:
-            seconds = round(time.monotonic() - self.began, 1)
+            seconds = round(self.clock() - self.began, 1)
             so_far = {"is_complete": self.is_complete, "seconds": seconds}
             write_whole(self.path, as_json({**self.head, **so_far}, self.cells))
 
@@ -146,7 +144,7 @@ def conclude(report: Report) -> None:
     num_passes = sum(cell.target_passes for cell in cells)
     typer.echo(
         f"{len(cells)} runs, {sum(cell.num_tokens for cell in cells)} tokens in {num_passes} "
-        f"passes, {sum(cell.accepted_tokens for cell in cells)} guesses held: "
+        f"passes, {sum(cell.accepted_tokens for cell in cells)} guesses accepted: "
         f"{len(different)} runs differ from plain decoding"
     )
     if different:

@@ -31,7 +31,7 @@ def pull_with_progress(model: str, folder: Path) -> Path:
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, SpinnerColumn, TextColumn
 
-    from forerun.models.pull import pull as pull_model
+    from forerun.models.download.pull import pull as pull_model
 
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), DownloadColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:

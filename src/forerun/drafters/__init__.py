@@ -1,6 +1,6 @@
 """Whatever guesses for the target. One file each, one protocol."""
 
-from forerun.drafters.base import Budget, Drafter, RequestView
+from forerun.drafters.base import Budget, CachedDrafter, Drafter, RequestView
 from forerun.drafters.combined import Hybrid, Merge
 from forerun.drafters.draft_model import DraftModel
 from forerun.drafters.ngram_tables import NgramTables
@@ -10,6 +10,7 @@ from forerun.drafters.suffix import SuffixLookup
 
 __all__ = [
     "Budget",
+    "CachedDrafter",
     "DraftModel",
     "Drafter",
     "Hybrid",

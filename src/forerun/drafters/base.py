@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from forerun.sampling import Noise
 from forerun.types import Proposal, SamplingParams, Verdict
@@ -66,9 +66,14 @@ class Drafter(Protocol):
     """
 
     @property
-    def offers(self) -> bool:
+    def picks(self) -> bool:
         """Whether guesses are picked, never drawn, and nothing is kept of a proposal: then it may
-        be asked every round, and its answer be used in part or not at all."""
+        be asked in every round, and its answer be used in part or not at all."""
+        ...
+
+    @property
+    def num_requests(self) -> int:
+        """Requests that it remembers something of; 0 once all have ended."""
         ...
 
     def begin(self, request: RequestView) -> None:
@@ -86,4 +91,44 @@ class Drafter(Protocol):
 
     def end(self, request: RequestView) -> None:
         """The request is gone, finished or not; forget it."""
+        ...
+
+
+@runtime_checkable
+class CachedDrafter(Drafter, Protocol):
+    """A drafter with a cache of its own, which takes its memory beside the target's.
+
+    It lets requests in by itself: where there is no room, it has nothing to say.
+    """
+
+    @property
+    def max_len(self) -> int:
+        """The longest text that it can continue."""
+        ...
+
+    @property
+    def row_bytes(self) -> int:
+        """What a token takes in its cache."""
+        ...
+
+    @property
+    def num_pages_in_use(self) -> int:
+        """Of its cache; 0 once all requests have ended."""
+        ...
+
+    def allocate(self, num_pages: int, page_size: int) -> None:
+        """Make the cache, before the first request."""
+        ...
+
+    def has_room_for(self, request: RequestView) -> bool:
+        """Whether it could guess for it now."""
+        ...
+
+    def is_waiting(self, request: RequestView) -> bool:
+        """Whether it was asked and had no room, or has not yet read all of the text: then its
+        silence says nothing about its guesses."""
+        ...
+
+    def evict(self, request: RequestView) -> None:
+        """The request was preempted: give up its rows, they are fed again when they are needed."""
         ...

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from forerun.drafters.base import Budget, Drafter, RequestView
+from forerun.drafters.base import Budget, CachedDrafter, Drafter, RequestView
 from forerun.types import ROOT, Proposal, ProposalBuilder, Verdict
 
 # Draws that a single drafter may make in a round; the next one starts after them.
@@ -16,27 +17,66 @@ _DRAWS_EACH: Final = 1 << 16
 class _Several:
     """What both combinations share: their parts, and who guessed which nodes."""
 
-    offers = False
+    picks = False
 
     def __init__(self, drafters: Sequence[Drafter]) -> None:
-        self._drafters = tuple(drafters)
+        self.parts = tuple(drafters)
         # For each request and part: node of the combined proposal -> node of the part's own.
         self._nodes: dict[int, list[dict[int, int]]] = {}
 
+    @property
+    def num_requests(self) -> int:
+        return max(len(self._nodes), *(drafter.num_requests for drafter in self.parts))
+
     def begin(self, request: RequestView) -> None:
-        for drafter in self._drafters:
+        for drafter in self.parts:
             drafter.begin(request)
 
     def commit(self, request: RequestView, verdict: Verdict) -> None:
         """Each part hears how far the text followed *its* guesses."""
-        maps = self._nodes.pop(request.id, [{} for _ in self._drafters])
-        for drafter, nodes in zip(self._drafters, maps, strict=True):
+        maps = self._nodes.pop(request.id, [{} for _ in self.parts])
+        for drafter, nodes in zip(self.parts, maps, strict=True):
             own = tuple(nodes[node] for node in verdict.path if node in nodes)
             drafter.commit(request, replace(verdict, path=own))
 
+    @property
+    def _cached(self) -> list[CachedDrafter]:
+        return [drafter for drafter in self.parts if isinstance(drafter, CachedDrafter)]
+
+    @property
+    def max_len(self) -> int:
+        """As far as one of the parts can see."""
+        if len(self._cached) < len(self.parts):
+            return sys.maxsize
+        return max(drafter.max_len for drafter in self._cached)
+
+    @property
+    def row_bytes(self) -> int:
+        return sum(drafter.row_bytes for drafter in self._cached)
+
+    @property
+    def num_pages_in_use(self) -> int:
+        return sum(drafter.num_pages_in_use for drafter in self._cached)
+
+    def allocate(self, num_pages: int, page_size: int) -> None:
+        for drafter in self._cached:
+            drafter.allocate(num_pages, page_size)
+
+    def has_room_for(self, request: RequestView) -> bool:
+        """A part that has none is silent; the others guess."""
+        has_room = [drafter.has_room_for(request) for drafter in self._cached]
+        return len(has_room) < len(self.parts) or any(has_room)
+
+    def is_waiting(self, request: RequestView) -> bool:
+        return any(drafter.is_waiting(request) for drafter in self._cached)
+
+    def evict(self, request: RequestView) -> None:
+        for drafter in self._cached:
+            drafter.evict(request)
+
     def end(self, request: RequestView) -> None:
         self._nodes.pop(request.id, None)
-        for drafter in self._drafters:
+        for drafter in self.parts:
             drafter.end(request)
 
 
@@ -45,24 +85,24 @@ class Hybrid(_Several):
 
     def propose(self, requests: Sequence[RequestView], budgets: Sequence[Budget]) -> list[Proposal]:
         found = [Proposal.empty() for _ in requests]
-        for part, drafter in enumerate(self._drafters):
+        for part, drafter in enumerate(self.parts):
             silent = [idx for idx, proposal in enumerate(found) if not len(proposal)]
             asked = [requests[idx] for idx in silent]
             answers = drafter.propose(asked, [budgets[idx] for idx in silent])
             for idx, proposal in zip(silent, answers, strict=True):
                 found[idx] = proposal
-                maps: list[dict[int, int]] = [{} for _ in self._drafters]
+                maps: list[dict[int, int]] = [{} for _ in self.parts]
                 maps[part] = {node: node for node in range(len(proposal))}
                 self._nodes[requests[idx].id] = maps
         return found
 
 
 class Merge(_Several):
-    """All at once: the chains of several drafters in one prefix tree (003 §2.1)."""
+    """The chains of several drafters in one prefix tree (Miao et al. 2024, SpecInfer)."""
 
     def propose(self, requests: Sequence[RequestView], budgets: Sequence[Budget]) -> list[Proposal]:
         rows = []
-        for part, drafter in enumerate(self._drafters):
+        for part, drafter in enumerate(self.parts):
             apart = [replace(b, first_draw=b.first_draw + part * _DRAWS_EACH) for b in budgets]
             rows.append(drafter.propose(requests, apart))
         return [

@@ -34,7 +34,7 @@ class _Row:
     table: BlockTable
     num_committed: int = 0
     num_promised: int = 0
-    is_kept_waiting: bool = False  # when it was asked last
+    is_waiting: bool = False  # when it was asked last
 
     @property
     def num_missing(self) -> int:
@@ -54,13 +54,24 @@ class DraftModel:
     the cache is full, or a prompt is not yet read, it has nothing to say.
     """
 
-    offers = False
+    picks = False
+    _cache: KVCache  # once allocated
 
-    def __init__(self, model: LlamaModel, cache: KVCache, vocab_size: int) -> None:
+    def __init__(self, model: LlamaModel, vocab_size: int) -> None:
         self._model = model
-        self._cache = cache
         self._vocab_size = vocab_size  # the target's
         self._rows: dict[int, _Row] = {}
+
+    @property
+    def row_bytes(self) -> int:
+        return self._model.row_bytes
+
+    def allocate(self, num_pages: int, page_size: int) -> None:
+        self._cache = self._model.new_cache(num_pages, page_size)
+
+    @property
+    def num_requests(self) -> int:
+        return len(self._rows)
 
     def begin(self, request: RequestView) -> None:
         """A request that was preempted begins again; then its row is there, and empty."""
@@ -84,29 +95,23 @@ class DraftModel:
         return self._model.config.max_len
 
     @property
-    def num_pages(self) -> int:
-        return self._cache.pool.num_pages
-
-    @property
-    def num_free(self) -> int:
-        return self._cache.pool.num_free
+    def num_pages_in_use(self) -> int:
+        return self._cache.pool.num_pages - self._cache.pool.num_free
 
     def has_room_for(self, request: RequestView) -> bool:
         """Whether it could guess for it now."""
         row = self._rows.get(request.id)
         num_tokens = len(request.tokens)
         if row is None:
-            return self._cache.pool.pages_for(num_tokens) <= self.num_free
-        return row.table.num_missing(num_tokens) <= self.num_free
+            return self._cache.pool.pages_for(num_tokens) <= self._cache.pool.num_free
+        return row.table.num_missing(num_tokens) <= self._cache.pool.num_free
 
-    def keeps_waiting(self, request: RequestView) -> bool:
-        """Whether it would have guessed, had there been room, or had it read all of the text."""
+    def is_waiting(self, request: RequestView) -> bool:
         row = self._rows.get(request.id)
-        return row is not None and row.is_kept_waiting
+        return row is not None and row.is_waiting
 
-    def unseat(self, request_id: int) -> None:
-        """Preempted or gone: what it held is fed again when it is needed."""
-        row = self._rows.get(request_id)
+    def evict(self, request: RequestView) -> None:
+        row = self._rows.get(request.id)
         if row is not None:
             row.cut(0)
             row.num_promised = 0
@@ -131,7 +136,7 @@ class DraftModel:
         growing = [(r, g) for r, g in zip(requests, growths, strict=True) if r.id in known]
         logits = [known[request.id] for request, _ in growing]
         for request_id in known:
-            self._rows[request_id].is_kept_waiting = False
+            self._rows[request_id].is_waiting = False
         while growing:
             self._extend(growing, logits)
             growing = [(r, g) for r, g in growing if g.level and not g.is_full]
@@ -156,12 +161,12 @@ class DraftModel:
 
     def _let_in(self, requests: Sequence[RequestView], budgets: Iterable[Budget]) -> list[Budget]:
         """First come, first served: as deep as there are pages for, beside what is promised."""
-        left = self.num_free - sum(row.num_missing for row in self._rows.values())
+        left = self._cache.pool.num_free - sum(row.num_missing for row in self._rows.values())
         within = []
         for request, budget in zip(requests, budgets, strict=True):
             row, num_tokens = self._rows[request.id], len(request.tokens)
             left += row.num_missing
-            row.num_promised, row.is_kept_waiting = 0, budget.depth > 0
+            row.num_promised, row.is_waiting = 0, budget.depth > 0
             depth = budget.depth
             while depth and row.table.num_missing(_num_rows(num_tokens, depth, budget)) > left:
                 depth -= 1

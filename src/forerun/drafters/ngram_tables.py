@@ -24,7 +24,7 @@ class NgramTables:
     leaves the window leaves the counts.
     """
 
-    offers = False
+    picks = False
 
     def __init__(
         self, vocab_size: int, orders: Sequence[int] = (2, 3, 4), window: int = 1 << 17
@@ -39,6 +39,10 @@ class NgramTables:
         self._orders = tuple(sorted(set(orders), reverse=True))
         self._window = window
         self._tables: dict[int, _Counts] = {}
+
+    @property
+    def num_requests(self) -> int:
+        return len(self._tables)
 
     def begin(self, request: RequestView) -> None:
         self._tables[request.id] = _Counts(self._orders, self._window)

@@ -18,7 +18,7 @@ _MAX_ENDS: Final = 32  # earlier places that are looked at for each length, the 
 class PromptLookup:
     """Copies from this request's own text. No weights, no probabilities."""
 
-    offers = True
+    picks = True
 
     def __init__(self, min_ngram: int = 2, max_ngram: int = 5) -> None:
         if not 1 <= min_ngram <= max_ngram:
@@ -28,6 +28,10 @@ class PromptLookup:
             )
         self._lengths = range(max_ngram, min_ngram - 1, -1)
         self._texts: dict[int, _IndexedText] = {}
+
+    @property
+    def num_requests(self) -> int:
+        return len(self._texts)
 
     def begin(self, request: RequestView) -> None:
         self._texts[request.id] = _IndexedText(self._lengths)

@@ -16,12 +16,16 @@ from forerun.types import Proposal, Verdict
 class RandomTokens:
     """Uniform over the vocabulary; at temperature 0 it picks at random, too."""
 
-    offers = False
+    picks = False
 
     def __init__(self, vocab_size: int) -> None:
         self._vocab_size = vocab_size
         self._tokens = np.arange(vocab_size)
         self._uniform = np.zeros(vocab_size)
+
+    @property
+    def num_requests(self) -> int:
+        return 0
 
     def begin(self, request: RequestView) -> None:
         """Nothing to remember."""

@@ -27,7 +27,7 @@ class SuffixLookup:
     off.
     """
 
-    offers = True
+    picks = True
 
     def __init__(
         self,
@@ -58,6 +58,10 @@ class SuffixLookup:
         """Tokens of finished outputs that are kept now."""
         return len(self._history)
 
+    @property
+    def num_requests(self) -> int:
+        return len(self._texts)
+
     def begin(self, request: RequestView) -> None:
         text = self._texts[request.id] = _OwnText(len(request.prompt), self._max_match)
         text.extend(request.tokens)
@@ -78,7 +82,7 @@ class SuffixLookup:
     def _propose(self, request: RequestView, budget: Budget) -> Proposal:
         text = self._texts[request.id]
         text.extend(request.tokens)
-        text.foretold.clear()
+        text.predicted.clear()
         builder = ProposalBuilder()
         if budget.depth == 0:
             return builder.build()
@@ -137,7 +141,7 @@ class SuffixLookup:
             if token == END:
                 return
             if is_others:
-                text.foretold.append((found, token))
+                text.predicted.append((found, token))
             if chance_of_all < least_chance:
                 return
             node = builder.add(node, token, chance=chance)
@@ -164,14 +168,14 @@ class _Found(NamedTuple):
 
 
 class _OwnText:
-    """A request's text, and how well its output was foretold so far: by what others wrote, as far
+    """A request's text, and how well its output was predicted so far: by what others wrote, as far
     as that was asked, else by itself."""
 
     def __init__(self, prompt_len: int, max_match: int) -> None:
         self._prompt_len = prompt_len
         self.automaton = SuffixAutomaton(max_match)
         self.trust = Trust()
-        self.foretold: deque[tuple[_Found, int]] = deque()  # others' contexts, and what they say
+        self.predicted: deque[tuple[_Found, int]] = deque()  # others' contexts, and what they say
 
     def extend(self, tokens: Sequence[int]) -> None:
         for idx in range(len(self.automaton), len(tokens)):
@@ -180,11 +184,11 @@ class _OwnText:
             self.automaton.append(tokens[idx])
 
     def _observe(self, token: int) -> None:
-        if self.foretold:
-            (source, match), foretold = self.foretold.popleft()
-            is_hit = foretold == token
+        if self.predicted:
+            (source, match), predicted = self.predicted.popleft()
+            is_hit = predicted == token
             if not is_hit:
-                self.foretold.clear()
+                self.predicted.clear()
         else:
             source, match = self.automaton, self.automaton.repeated_tail()
             is_hit = match.length > 0 and source.best(match) == token

@@ -1,4 +1,4 @@
-"""How far a repeated context can be trusted, learned from what it foretold in this output."""
+"""How far a repeated context can be trusted, learned from what it predicted in this output."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 # How often the best follower came next, for context lengths up to 1, 2, 4, 8, 16 and more, first
 # where several tokens followed the context, then where the same one did every time. Measured on
-# SmolLM2's answers to the classes of `forerun bench` but `long`, seeds 1 and 2.
+# SmolLM2's answers to the classes of `forerun bench speculation` but `long`, seeds 1 and 2.
 _FREE: Final = (0.18, 0.16, 0.30, 0.55, 0.55, 0.55, 0.28, 0.52, 0.62, 0.75, 0.75, 0.75)
 _COPYING: Final = (0.19, 0.32, 0.30, 0.55, 0.50, 0.50, 0.64, 0.85, 0.98, 0.92, 0.96, 0.98)
 _UNANIMOUS: Final = 6
@@ -19,9 +19,9 @@ _FIRST_RUN: Final = 0.3
 
 
 class Trust:
-    """The chance that a context foretells the next token.
+    """The chance that a context predicts the next token.
 
-    An output that has been foretold of late is taken to be copying, and a context that was always
+    An output that has been predicted of late is taken to be copying, and a context that was always
     followed by one token says much more while it is: the chance lies between two tables, as far
     towards copying as the recent share of hits. Every token of the output is a trial of the
     context before it, guessed or not.
@@ -32,7 +32,7 @@ class Trust:
         self._copying = [chance * _PRIOR_WEIGHT for chance in _COPYING]
         self._num_free = [_PRIOR_WEIGHT] * len(_FREE)
         self._num_copying = [_PRIOR_WEIGHT] * len(_COPYING)
-        self._run = _FIRST_RUN  # the share of recent tokens that were foretold
+        self._run = _FIRST_RUN  # the share of recent tokens that were predicted
 
     def chance(self, length: int, is_unanimous: bool, num_held: int = 0) -> float:
         """After `num_held` guesses that are taken to have held."""
@@ -43,7 +43,7 @@ class Trust:
         return copying + not_run * (free - copying)
 
     def observe(self, length: int, is_unanimous: bool, is_hit: bool) -> None:
-        """A context of length 0 foretold nothing."""
+        """A context of length 0 predicted nothing."""
         run = self._run
         if length:
             idx = _kind(length, is_unanimous)

@@ -5,11 +5,10 @@ from forerun.engine.events import StreamEvent
 from forerun.engine.llm import LLM
 from forerun.engine.outputs import CompletionOutput, RequestOutput
 from forerun.engine.request_options import RequestSpeculation
-from forerun.engine.speculative_config import METHODS, SpeculativeConfig
+from forerun.speculation.config import SpeculativeConfig
 
 __all__ = [
     "LLM",
-    "METHODS",
     "AsyncEngine",
     "CompletionOutput",
     "RequestOutput",

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
 from typing import Any, Self
+from weakref import finalize, ref
 
 from forerun.engine.engine_thread import EngineThread, Post
 from forerun.engine.events import StreamEvent
@@ -14,10 +15,10 @@ from forerun.engine.llm import LLM
 from forerun.engine.mailbox import Mailbox
 from forerun.engine.outputs import RequestOutput
 from forerun.engine.prompt import Prompt, as_prompt
-from forerun.engine.request import Request
-from forerun.engine.request_options import RequestOptions, SpeculationLike, is_whole
+from forerun.engine.request_options import RequestOptions, SpeculationLike
 from forerun.errors import InvalidOption
-from forerun.models.tokenizer import Tokenizer
+from forerun.models.text.tokenizer import Tokenizer
+from forerun.option_checks import require, require_whole
 from forerun.types import SamplingParams
 
 
@@ -30,24 +31,24 @@ class AsyncEngine:
 
     Up to `max_num_waiting` requests wait beside the `max_num_seqs` that run; one more is refused
     with `EngineOverloaded`. A step that takes longer than `step_timeout_s` ends all streams with
-    `EngineHung`; None waits for ever. Until it is closed, ask the engine and not the `LLM`.
+    `EngineHung`; None waits for ever. Until it is closed, ask the engine and not the `LLM`. One
+    that is dropped, its answers too, closes by itself.
     """
 
     def __init__(
         self, llm: LLM, *, max_num_waiting: int = 256, step_timeout_s: float | None = 300.0
     ) -> None:
-        if not is_whole(max_num_waiting) or max_num_waiting < 0:
-            raise InvalidOption(
-                f"max_num_waiting={max_num_waiting!r} is not allowed; give a whole number ≥ 0."
-            )
-        if step_timeout_s is not None and not step_timeout_s > 0:
-            raise InvalidOption(f"step_timeout_s={step_timeout_s!r} is not allowed; give > 0.")
+        require_whole("max_num_waiting", max_num_waiting, least=0)
+        good = step_timeout_s is None or step_timeout_s > 0
+        require(good, "step_timeout_s", step_timeout_s, "> 0, or None")
         self._llm = llm
+        llm.in_use()  # what nobody waits for is gone after this
         with llm.engine.turn:  # nobody asks it between the look and the claim
             if llm.engine.owner is not None or not llm.engine.is_idle:
                 raise InvalidOption("this model still answers somebody else; let that end first.")
             max_num_open = llm.max_num_seqs + max_num_waiting
             self._thread = EngineThread(llm.engine, max_num_open, step_timeout_s)
+            finalize(self, self._thread.abandon)
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -114,9 +115,12 @@ class AsyncEngine:
 
     async def shutdown(self, *, finish: bool = True) -> None:
         """Close: after all that runs or waits has ended, or at once, with `EngineClosed`."""
-        if finish:
-            await self.drain()
-        await asyncio.to_thread(self._thread.close)
+        try:
+            if finish:
+                await self.drain()
+        finally:  # whoever waits may be cancelled; the engine closes all the same
+            self._thread.begin_to_close()
+        await asyncio.to_thread(self._thread.wait_until_closed)
 
     async def __aenter__(self) -> Self:
         return self
@@ -142,8 +146,11 @@ class AsyncEngine:
         self._llm.engine.check(requests)
         loop = asyncio.get_running_loop()
         posts = [Post(request, Mailbox(loop)) for request in requests]
+        answers = [Answer(post, self._thread, self) for post in posts]
+        for post, answer in zip(posts, answers, strict=True):
+            post.request.asker = ref(answer)  # dropped from now on, it is forsaken
         self._thread.ask(posts)
-        return [Answer(post.request, post.mailbox, self._thread) for post in posts]
+        return answers
 
 
 class Answer(AsyncIterator[StreamEvent]):
@@ -155,10 +162,11 @@ class Answer(AsyncIterator[StreamEvent]):
                 break
     """
 
-    def __init__(self, request: Request, mailbox: Mailbox, thread: EngineThread) -> None:
-        self.request = request
-        self._mailbox = mailbox
+    def __init__(self, post: Post, thread: EngineThread, engine: AsyncEngine) -> None:
+        self.request = post.request
+        self._mailbox = post.mailbox
         self._thread = thread
+        self._engine = engine  # it closes when nobody has it any more
         self._is_over = False
 
     async def __anext__(self) -> StreamEvent:
@@ -189,6 +197,3 @@ class Answer(AsyncIterator[StreamEvent]):
 
     async def __aexit__(self, *_: object) -> None:
         self.cancel()
-
-    def __del__(self) -> None:
-        self._thread.leave(self.request)

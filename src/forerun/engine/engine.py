@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +12,7 @@ from forerun.engine.request import Request
 from forerun.engine.step import Core, Round, step
 from forerun.engine.turn import Turn
 from forerun.errors import InvalidOption, RequestFailed
+from forerun.interrupts import Uninterrupted
 
 NOBODY: Final = 0  # no thread has this number
 
@@ -21,8 +21,8 @@ NOBODY: Final = 0  # no thread has this number
 class Stepped:
     """What one step did: a round for each who advanced, and who is gone since.
 
-    A request that `ended` either finished, and its last round is among `rounds`, or has an
-    `error`.
+    A request that `ended` finished, and its last round is among `rounds`, or has an `error`, or
+    was forsaken by who asked.
     """
 
     rounds: list[Round]
@@ -35,8 +35,9 @@ class Engine:
         add ──▶ step ──▶ … ──▶ finished or failed: it is gone
                   └── abort, at any moment: it is gone when the step is over
 
-    What is gone holds no page, no seat and no drafter's memory. Engines that share a kernel set
-    share the `turn`, too.
+    What is gone holds no page, no running place and no drafter's memory. Engines that share a
+    kernel set share the `turn`, too. All that changes the core happens in a turn, which ^C does
+    not interrupt.
     """
 
     def __init__(self, core: Core, turn: Turn | None = None) -> None:
@@ -82,19 +83,31 @@ class Engine:
             return self._step()
 
     def _step(self) -> Stepped:
-        began = time.perf_counter()
+        gone = self._end_forsaken()
+        if gone and self.is_idle:
+            return Stepped([], gone)
+        began = self.core.clock()
         try:
             rounds = step(self.core)
         except Exception as error:
-            return Stepped([], self._fail_all(error))
+            return Stepped([], gone + self._fail_all(error))
         except BaseException:  # stopped half-way: what was under way cannot be trusted
             self._fail_all(RequestFailed("the step was interrupted; ask again."))
             raise
-        took = time.perf_counter() - began
+        took = self.core.clock() - began
         running = self._running()
         for request in running:
             request.stats.seconds += took
-        return Stepped(rounds, self._end_those_done(running))
+        return Stepped(rounds, gone + self._end_those_done(running))
+
+    def _end_forsaken(self) -> list[Request]:
+        """What another thread serves is left to that."""
+        if self.owner not in (None, get_ident()):
+            return []
+        forsaken = [request for request in self.core.requests.values() if request.is_forsaken]
+        for request in forsaken:
+            self._end(request, "abort")
+        return forsaken
 
     def _running(self) -> list[Request]:
         return [self.core.requests[request_id] for request_id in self.core.scheduler.running]
@@ -122,14 +135,14 @@ class Engine:
         return failed
 
     def _end(self, request: Request, outcome: str) -> None:
-        """The target's pool looks its requests up, so the seat goes before the name."""
+        """The target's pool looks its requests up, so its rows go before its name."""
         try:
             self.core.scheduler.remove(request.id)
-            if self.core.speculation is not None:
-                self.core.speculation.end(request)
+            speculation = self.core.speculation
+            num_failures = speculation.end(request) if speculation else 0
         finally:
             del self.core.requests[request.id]
-        self.core.metrics.ended(outcome, request.stats.drafter_failures)
+        self.core.metrics.ended(outcome, num_failures)
 
     def reset_prefix_cache(self) -> None:
         """From any thread, between two steps: whoever holds a page keeps it."""
@@ -139,12 +152,31 @@ class Engine:
     def snapshot(self) -> dict[str, Any]:
         """The metrics, and how full the engine is."""
         core = self.core
+        self.turn.post(self._end_forsaken)
+        with Uninterrupted():
+            return {
+                **core.metrics.snapshot(),
+                "num_running": len(core.scheduler.running),
+                "num_waiting": core.scheduler.num_waiting,
+                "num_pages": core.cache.pool.num_pages,
+                "num_free_pages": core.cache.pool.num_free,
+            }
+
+    def in_use(self) -> dict[str, int]:
+        """What requests hold, counted between two steps by those who hold it."""
+        with self.turn:
+            self._end_forsaken()
+        with self.turn:  # errands were done at the end of the last one
+            return self._in_use()
+
+    def _in_use(self) -> dict[str, int]:
+        core, pool = self.core, self.core.cache.pool
         return {
-            **core.metrics.snapshot(),
-            "num_running": len(core.scheduler.running),
-            "num_waiting": core.scheduler.num_waiting,
-            "num_pages": core.cache.pool.num_pages,
-            "num_free_pages": core.cache.pool.num_free,
+            "requests": len(core.requests),
+            "running": len(core.scheduler.running),
+            "waiting": core.scheduler.num_waiting,
+            "pages": pool.num_pages - pool.num_free,
+            **({} if core.speculation is None else core.speculation.in_use()),
         }
 
 

@@ -21,6 +21,7 @@ from forerun.errors import (
     ForerunError,
     InvalidOption,
 )
+from forerun.interrupts import Uninterrupted
 
 _MOMENT: Final = 0.05  # seconds
 
@@ -42,7 +43,8 @@ class EngineThread:
         leave ─▶ leavers ─┘
 
     Everything that threads share is behind one lock, which is never held during a step. It is
-    reentrant: a stream that is garbage collected leaves from whatever thread that happens in.
+    reentrant: what is garbage collected may want it, in whatever thread that happens. A stream
+    that is dropped leaves without a word: the next step finds its request forsaken.
     """
 
     def __init__(self, engine: Engine, max_num_open: int, step_timeout_s: float | None) -> None:
@@ -63,7 +65,13 @@ class EngineThread:
             self._watchdog = Watchdog(self.look, step_timeout_s / 4)
         self._thread = Thread(target=self._run, name="forerun-engine", daemon=True)
         engine.owner = NOBODY  # from this moment on; the thread says when it is there
-        self._thread.start()
+        try:
+            self._thread.start()
+        except BaseException:  # no more threads can be had
+            engine.owner = None
+            if self._watchdog is not None:
+                self._watchdog.stop()
+            raise
 
     # ------------------------------------------------------------------- from any thread
 
@@ -73,7 +81,7 @@ class EngineThread:
 
     def ask(self, posts: Sequence[Post]) -> None:
         """Let them wait for their turn: all, or none if there is no room for all."""
-        with self._changed:
+        with Uninterrupted(), self._changed:
             if self._refusal is not None:
                 raise EngineClosed(self._refusal)
             if self._is_hung:
@@ -99,14 +107,14 @@ class EngineThread:
 
     def leave(self, request: Request) -> None:
         """Nobody waits for this one any more; nothing happens if it has ended."""
-        with self._changed:
+        with Uninterrupted(), self._changed:
             if self._open.pop(request.id, None) is not None:
                 self._leavers.append(request)
                 self._changed.notify_all()
 
     def refuse(self, why: str) -> None:
         """From now on; those that were taken go on."""
-        with self._changed:
+        with Uninterrupted(), self._changed:
             self._refusal = self._refusal or why
 
     def wait_until_empty(self) -> None:
@@ -114,14 +122,22 @@ class EngineThread:
         with self._changed:
             self._changed.wait_for(lambda: self._is_empty() or self._is_hung or self._is_over)
 
-    def close(self) -> None:
-        """End what still runs, then the thread; waits for that unless a step hangs."""
-        with self._changed:
+    def begin_to_close(self) -> None:
+        """End what still runs, then the thread; it is on its way when this returns."""
+        with Uninterrupted():
+            for post in self.abandon():
+                post.mailbox.fail(EngineClosed("the engine was closed before this answer ended."))
+
+    def abandon(self) -> list[Post]:
+        """The same without a word to those who read; returns who they are. The garbage collector
+        may do this: it takes no lock but the reentrant one."""
+        with Uninterrupted(), self._changed:
             self.refuse("the engine was closed; start another one.")
             self._is_closing = True
-            posts = self._dismissed()
-        for post in posts:
-            post.mailbox.fail(EngineClosed("the engine was closed before this answer ended."))
+            return self._dismissed()
+
+    def wait_until_closed(self) -> None:
+        """Unless a step hangs."""
         while self.is_healthy:
             self._thread.join(_MOMENT)
 

@@ -13,7 +13,7 @@ from forerun.engine.request import Request
 from forerun.engine.request_options import RequestOptions
 from forerun.engine.step import Core
 from forerun.errors import InvalidOption, PromptTooLong, unknown_name
-from forerun.models.tokenizer import Tokenizer
+from forerun.models.text.tokenizer import Tokenizer
 from forerun.sampling import fresh_seed
 from forerun.types import SamplingParams
 

@@ -11,7 +11,7 @@ from typing import Final
 from forerun.engine.device_choice import wants_cuda
 from forerun.errors import CannotCompile, InvalidOption, unknown_name
 from forerun.kernels import Kernels, ReferenceKernels
-from forerun.models.store import default_cache_dir
+from forerun.models.download.store import default_cache_dir
 
 KERNEL_SETS: Final = ("auto", "cpu", "cuda", "reference")
 

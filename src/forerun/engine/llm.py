@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
+from weakref import ref
 
 from forerun.engine.building import Target, build_core
 from forerun.engine.engine import Engine
@@ -18,15 +18,19 @@ from forerun.engine.outputs import RequestOutput
 from forerun.engine.prompt import Prompt, TextOrIds, as_batch
 from forerun.engine.request import Request
 from forerun.engine.request_options import RequestOptions, SpeculationLike
-from forerun.engine.speculative_config import AUTO, SpeculativeConfig
 from forerun.engine.step import Round
+from forerun.engine.stream import Stream
 from forerun.engine.turn import Turn
 from forerun.errors import InvalidOption, RequestFailed
+from forerun.interrupts import Uninterrupted, safe_point
 from forerun.kernels import Kernels
-from forerun.models.chat_template import Messages
 from forerun.models.llama import LlamaModel
 from forerun.models.opening import load_tokenizer, open_checkpoint
+from forerun.models.text.chat_template import Messages
+from forerun.speculation.config import AUTO, SpeculativeConfig
 from forerun.types import SamplingParams
+
+Item = TypeVar("Item")
 
 
 class LLM:
@@ -34,9 +38,8 @@ class LLM:
 
     `model` is a GGUF file, a Hugging Face directory, or the name of a pulled model. `kernels` is
     "auto", "cpu", "cuda", "reference" or a kernel set; `device` "auto", "cpu" or "cuda": auto is the
-    GPU where torch sees one, and there `dtype` is "bfloat16" or "float32" (docs/gpu.md);
-    `quantization` ("int8", "int4") packs float weights
-    on load, and `activations` "int8" multiplies them faster and less exactly (docs/cpu-kernels.md);
+    GPU where torch sees one, and there `dtype` is "bfloat16" or "float32" (docs/gpu.md).
+    `quantization` ("int8", "int4") packs float weights on load, and `activations` "int8" multiplies them faster and less exactly (docs/cpu-kernels.md);
     `progress` hears what is being compiled or packed, and how far it is.
 
     `kv_cache_memory` (bytes, or like "512MB") is never exceeded by the caches of target and draft
@@ -63,20 +66,23 @@ class LLM:
         cache_dir: Path | None = None,
         progress: Progress | None = None,
     ) -> None:
-        config = _as_config(speculative_config)
-        num_bytes = parse_bytes(kv_cache_memory, "kv_cache_memory")
-        memory = CacheMemory(max_num_seqs, kv_cache_backend, num_bytes)
-        checkpoint = open_checkpoint(model, cache_dir)
-        self.tokenizer = load_tokenizer(checkpoint)
-        if chat_template is not None:
-            self.tokenizer = self.tokenizer.with_chat_template(chat_template)
-        options = CpuOptions(num_threads, quantization, activations)
-        kernels = choose_kernels(kernels, options, cache_dir, progress, device, dtype)
-        self.model = LlamaModel.load(checkpoint, kernels)
-        max_len = _checked_len(max_model_len, self.model.config.max_len)
-        self._target = Target(self.model, self.tokenizer, max_len, memory, cache_dir)
-        self._turn = Turn()  # for all that use this kernel set
-        self._start(config)
+        with Uninterrupted():  # ^C comes between two tensors, two functions, two measurements
+            config = _as_config(speculative_config)
+            num_bytes = parse_bytes(kv_cache_memory, "kv_cache_memory")
+            memory = CacheMemory(max_num_seqs, kv_cache_backend, num_bytes)
+            checkpoint = open_checkpoint(model, cache_dir)
+            safe_point()
+            self.tokenizer = load_tokenizer(checkpoint)
+            safe_point()
+            if chat_template is not None:
+                self.tokenizer = self.tokenizer.with_chat_template(chat_template)
+            options = CpuOptions(num_threads, quantization, activations)
+            kernels = choose_kernels(kernels, options, cache_dir, progress, device, dtype)
+            self.model = LlamaModel.load(checkpoint, kernels)
+            max_len = _checked_len(max_model_len, self.model.config.max_len)
+            self._target = Target(self.model, self.tokenizer, max_len, memory, cache_dir)
+            self._turn = Turn()  # for all that use this kernel set
+            self._start(config)
 
     def _start(self, config: SpeculativeConfig | None) -> None:
         with self._turn:  # costs are measured by passes
@@ -84,7 +90,6 @@ class LLM:
         self.max_model_len = core.max_len
         self.engine = Engine(core, self._turn)
         self.intake = Intake(self.tokenizer, core)
-        self._unread: dict[int, deque[Round]] = {}
 
     def with_speculation(self, config: SpeculativeConfig | Mapping[str, Any] | None) -> LLM:
         """The same loaded model with other speculation, or with none."""
@@ -112,8 +117,7 @@ class LLM:
         params = params_for(len(batch), sampling_params)
         options = RequestOptions.each(len(batch), priority, cache_salt, speculation)
         groups = [self.intake.requests(*row) for row in zip(batch, params, options, strict=True)]
-        for _ in self._run([request for group in groups for request in group]):
-            pass
+        self._finish([request for group in groups for request in group])
         return self._answers(batch, groups)
 
     def chat(
@@ -148,15 +152,15 @@ class LLM:
         priority: int = 0,
         cache_salt: str | None = None,
         speculation: SpeculationLike = None,
-    ) -> Iterator[StreamEvent]:
-        """One answer as it grows, an event per round."""
+    ) -> Stream:
+        """One answer as it grows, an event per round; `close()` ends it early."""
         (params,) = params_for(1, sampling_params)
         if params.n != 1:
             raise InvalidOption(f"n={params.n} is not allowed in a stream; ask for one answer.")
         (options,) = RequestOptions.each(1, priority, cache_salt, speculation)
         requests = self.intake.requests(prompt, params, options)
         self.engine.check(requests)
-        return self._tell(requests)
+        return Stream(_read_by(self._tell(requests), requests), requests, self.engine)
 
     @property
     def max_num_seqs(self) -> int:
@@ -167,9 +171,23 @@ class LLM:
         """What the engine counted so far; see docs/scheduling.md."""
         return self.engine.snapshot()
 
+    def in_use(self) -> dict[str, int]:
+        """What requests hold now; everything is 0 when nobody is being answered. It waits for the
+        step under way; see docs/scheduling.md."""
+        return self.engine.in_use()
+
     def reset_prefix_cache(self) -> None:
         """Forget the rows of finished requests, so that the next prompt is computed whole."""
         self.engine.reset_prefix_cache()
+
+    def _finish(self, requests: Sequence[Request]) -> None:
+        try:
+            for _ in _read_by(self._run(requests), requests):
+                pass
+        finally:  # if ^C comes before this begins, they are forsaken
+            with Uninterrupted():
+                for request in requests:
+                    self.engine.abort(request)
 
     def _answers(
         self, prompts: Sequence[TextOrIds], groups: Sequence[Sequence[Request]]
@@ -191,7 +209,7 @@ class LLM:
         failed.outputs = outputs
         raise failed from (first.__cause__ or first)
 
-    def _tell(self, requests: Sequence[Request]) -> Iterator[StreamEvent]:
+    def _tell(self, requests: Sequence[Request]) -> Generator[StreamEvent, None, None]:
         narration = Narration()
         for done in self._run(requests):
             yield narration.event(done)
@@ -199,35 +217,41 @@ class LLM:
             if request.error is not None:
                 raise request.error
 
-    def _run(self, requests: Sequence[Request]) -> Iterator[Round]:
+    def _run(self, requests: Sequence[Request]) -> Generator[Round, None, None]:
         """Run requests until all have finished or failed; a round of each as it comes.
 
         Several of these may be under way (interleaved streams, threads): whoever is asked runs a
         step for all, and the rounds of others wait until they are asked for.
+
+        Nothing is cleaned up here: what is dropped would do that in a finalizer, where ^C is
+        printed and forgotten. Its requests are forsaken, and end before the next step.
         """
-        try:
-            self._unread.update((request.id, deque()) for request in requests)
-            self.engine.add(requests)
-            while True:
-                for request in requests:
-                    while unread := self._unread[request.id]:
-                        yield unread.popleft()
-                if all(request.is_over for request in requests):
-                    return
-                self._step_for(requests)
-        finally:
+        self.engine.add(requests)
+        while True:
             for request in requests:
-                self._unread.pop(request.id, None)
-                self.engine.abort(request)
+                while request.unread:
+                    yield request.unread.popleft()
+            if all(request.is_over for request in requests):
+                return
+            self._step_for(requests)
 
     def _step_for(self, requests: Sequence[Request]) -> None:
         """A step, unless another thread's has brought news while this one waited for its turn."""
         with self._turn:
-            if any(self._unread[r.id] for r in requests) or all(r.is_over for r in requests):
+            if any(r.unread for r in requests) or all(r.is_over for r in requests):
                 return
             for done in self.engine.step().rounds:
-                if (unread := self._unread.get(done.request.id)) is not None:
-                    unread.append(done)
+                if done.request.asker is not None:
+                    done.request.unread.append(done)
+
+
+def _read_by(
+    reader: Generator[Item, None, None], requests: Sequence[Request]
+) -> Generator[Item, None, None]:
+    """`reader`, without which nobody wants the answers to `requests`."""
+    for request in requests:
+        request.asker = ref(reader)
+    return reader
 
 
 def _as_config(

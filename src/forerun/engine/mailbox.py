@@ -6,6 +6,7 @@ import asyncio
 from threading import Lock
 
 from forerun.engine.events import StreamEvent
+from forerun.interrupts import Uninterrupted
 
 
 class Mailbox:
@@ -26,14 +27,14 @@ class Mailbox:
 
     def put(self, event: StreamEvent) -> bool:
         """From the engine's thread; False if nobody can read it any more."""
-        with self._lock:
+        with Uninterrupted(), self._lock:
             earlier = self._pending
             self._pending = event if earlier is None else earlier.followed_by(event)
         return self._announce()
 
     def fail(self, error: Exception) -> None:
         """No more events will come; `error` is raised once those that came are read."""
-        with self._lock:
+        with Uninterrupted(), self._lock:
             self._error = self._error or error
         self._announce()
 
@@ -52,7 +53,7 @@ class Mailbox:
         return None
 
     def _collect(self) -> StreamEvent | None:
-        with self._lock:
+        with Uninterrupted(), self._lock:
             self._is_announced = False
             event, self._pending = self._pending, None
             if event is None and self._error is not None:
@@ -60,7 +61,7 @@ class Mailbox:
             return event
 
     def _announce(self) -> bool:
-        with self._lock:
+        with Uninterrupted(), self._lock:
             if self._is_announced:
                 return not self._loop.is_closed()
             self._is_announced = True

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from forerun.cache.cache_size import BACKENDS, CacheSize
-from forerun.engine.request_options import is_whole
 from forerun.errors import InvalidOption, unknown_name
-from forerun.models.llama import LlamaModel
+from forerun.option_checks import is_whole, require_whole
 
 _UNITS: Final = {
     "": 1, "B": 1,
@@ -29,18 +28,15 @@ class CacheMemory:
     num_bytes: int | None = None
 
     def __post_init__(self) -> None:
-        if not is_whole(self.max_num_seqs) or self.max_num_seqs < 1:
-            raise InvalidOption(
-                f"max_num_seqs={self.max_num_seqs!r} is not allowed; give a whole number ≥ 1."
-            )
+        require_whole("max_num_seqs", self.max_num_seqs, least=1)
         if self.backend not in BACKENDS:
             raise unknown_name("kv_cache_backend", str(self.backend), BACKENDS)
 
-    def size(self, row_len: int, models: Sequence[LlamaModel]) -> CacheSize:
-        """Of each model's cache; `row_len` is the most that one request may need of it."""
+    def size(self, row_len: int, row_bytes: Sequence[int]) -> CacheSize:
+        """Of each cache, whose rows take `row_bytes`; `row_len` is the most that one request may
+        need of it."""
         if self.num_bytes is None:
             return CacheSize.for_requests(self.max_num_seqs, row_len, self.backend)
-        row_bytes = [model.row_bytes for model in models]
         return CacheSize.within(self.num_bytes, row_bytes, row_len, self.backend)
 
 
@@ -48,7 +44,7 @@ def parse_bytes(given: int | str | None, name: str) -> int | None:
     """512000000, "512MB" and "0.5 GiB" are bytes; KB is 1000 and KiB 1024, as is usual."""
     if given is None:
         return None
-    if isinstance(given, int) and not isinstance(given, bool) and given > 0:
+    if isinstance(given, int) and is_whole(given) and given > 0:
         return given
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMG]?I?B?)\s*", str(given).upper())
     unit = None if found is None or not isinstance(given, str) else _UNITS.get(found[2])

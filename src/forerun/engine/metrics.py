@@ -47,8 +47,8 @@ class Metrics:
         self._outcomes: Counter[str] = Counter()  # stop, length, abort, error
         self._drafters: dict[str, DrafterCounts] = {}
 
-    def seated(self, num_prompt_tokens: int, num_cached_tokens: int) -> None:
-        """A request got its first seat."""
+    def admitted(self, num_prompt_tokens: int, num_cached_tokens: int) -> None:
+        """A request runs for the first time."""
         self._add(prompt_tokens=num_prompt_tokens, cached_prompt_tokens=num_cached_tokens)
 
     def preempted(self, num_requests: int) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from forerun.models.text_stream import whole_characters
-from forerun.models.tokenizer import Tokenizer
+from forerun.models.text.text_stream import whole_characters
+from forerun.models.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from forerun.errors import InvalidOption
+from forerun.option_checks import is_whole
 
 Prompt = str | Sequence[int] | Mapping[str, Any]
 TextOrIds = str | tuple[int, ...]
@@ -24,7 +25,7 @@ def as_prompt(given: object) -> TextOrIds:
         (found,) = given.values()
     if isinstance(found, str):
         return found
-    if not _is_listed(found) or not all(map(_is_id, found)):
+    if not _is_listed(found) or not all(map(is_whole, found)):
         raise _no_prompt(given)
     return tuple(map(int, found))
 
@@ -45,10 +46,6 @@ def _is_listed(given: object) -> TypeGuard[Sequence[Any]]:
     if isinstance(given, np.ndarray):
         return given.ndim > 0
     return isinstance(given, Sequence) and not isinstance(given, str | bytes)
-
-
-def _is_id(token: object) -> bool:
-    return isinstance(token, int | np.integer) and not isinstance(token, bool)
 
 
 def _no_prompt(given: object) -> InvalidOption:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from forerun.cache import BlockTable
 from forerun.engine.output_text import OutputText
-from forerun.engine.request_options import RequestOptions
+from forerun.engine.request_options import RequestOptions, RequestSpeculation
 from forerun.engine.stats import Stats
 from forerun.sampling import Context, Noise
 from forerun.types import Origin, SamplingParams
+
+if TYPE_CHECKING:
+    from forerun.engine.step import Round
 
 
 @dataclass
@@ -33,11 +39,12 @@ class Request:
     logprobs: list[dict[int, float]] = field(default_factory=list)
     stats: Stats = field(default_factory=Stats)
     round_idx: int = 0
-    num_cached_tokens: int | None = None  # of the prompt, found in the cache at its first seat
-    drafter_failed: bool = False  # then it goes on without guesses
+    num_cached_tokens: int | None = None  # of the prompt, found in the cache when first admitted
     finish_reason: str | None = None
     stop_reason: str | int | None = None
     error: Exception | None = None  # why it cannot go on
+    asker: ref[Any] | None = None  # who reads the answer: a generator, or another iterator
+    unread: deque[Round] = field(default_factory=deque)  # by an asker that runs steps itself
 
     def __post_init__(self) -> None:
         self.tokens: list[int] = list(self.prompt)
@@ -51,9 +58,9 @@ class Request:
     def cache_salt(self) -> str | None:
         return self.options.cache_salt
 
-    def may_ask(self, drafter: str) -> bool:
-        """Whether this drafter may guess for it."""
-        return not self.drafter_failed and self.options.speculation.allows(drafter)
+    @property
+    def speculation(self) -> RequestSpeculation:
+        return self.options.speculation
 
     @property
     def context(self) -> Context:
@@ -75,8 +82,8 @@ class Request:
         return len(self.prompt) + self.params.max_tokens
 
     @property
-    def num_waiting(self) -> int:
-        """Tokens that the target has not scored: the prompt at first, then the last emitted."""
+    def num_uncomputed(self) -> int:
+        """Tokens that the target has not run: the prompt at first, then the last emitted."""
         return len(self.tokens) - self.table.length
 
     @property
@@ -87,6 +94,15 @@ class Request:
     @property
     def is_finished(self) -> bool:
         return self.finish_reason is not None
+
+    @property
+    def is_forsaken(self) -> bool:
+        """Nobody reads on: who asked is gone, or a generator that came to its end. Both are seen
+        from here, so an asker that was interrupted while it cleaned up has left all the same."""
+        if self.asker is None:
+            return False
+        asker = self.asker()
+        return asker is None or getattr(asker, "gi_frame", asker) is None
 
     @property
     def is_over(self) -> bool:

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from forerun.engine.scheduler_limits import MAX_PRIORITY
+from forerun.engine.scheduling.limits import MAX_PRIORITY
 from forerun.errors import InvalidOption, unknown_name
+from forerun.option_checks import is_whole, require, require_whole
 
 
 @dataclass(frozen=True)
@@ -24,14 +25,10 @@ class RequestSpeculation:
     num_branches: int | None = None
 
     def __post_init__(self) -> None:
-        if self.drafter is not None and not isinstance(self.drafter, str):
-            raise InvalidOption(f"drafter={self.drafter!r} is not allowed; give a drafter's name.")
+        good = self.drafter is None or isinstance(self.drafter, str)
+        require(good, "drafter", self.drafter, "a drafter's name, or None")
         for name, least in (("num_speculative_tokens", 0), ("num_branches", 1)):
-            value = getattr(self, name)
-            if value is not None and not (is_whole(value) and value >= least):
-                raise InvalidOption(
-                    f"{name}={value!r} is not allowed; give a whole number ≥ {least}, or None."
-                )
+            require_whole(name, getattr(self, name), least, or_none=True)
 
     @property
     def is_off(self) -> bool:
@@ -73,15 +70,11 @@ class RequestOptions:
     speculation: RequestSpeculation = AS_STARTED
 
     def __post_init__(self) -> None:
-        if not is_whole(self.priority) or abs(self.priority) > MAX_PRIORITY:
-            raise InvalidOption(
-                f"priority={self.priority!r} is not allowed; "
-                f"it must be a whole number within -{MAX_PRIORITY} … {MAX_PRIORITY}."
-            )
-        if self.cache_salt is not None and not isinstance(self.cache_salt, str):
-            raise InvalidOption(
-                f"cache_salt={self.cache_salt!r} is not allowed; give a text, or None."
-            )
+        good = is_whole(self.priority) and abs(self.priority) <= MAX_PRIORITY
+        rule = f"a whole number within -{MAX_PRIORITY} … {MAX_PRIORITY}"
+        require(good, "priority", self.priority, rule)
+        good = self.cache_salt is None or isinstance(self.cache_salt, str)
+        require(good, "cache_salt", self.cache_salt, "a text, or None")
 
     @classmethod
     def each(
@@ -98,7 +91,7 @@ class RequestOptions:
             spread(speculation, num, "speculation"),
             strict=True,
         )
-        return [cls(turn, salt, RequestSpeculation.of(guess)) for turn, salt, guess in columns]
+        return [cls(rank, salt, RequestSpeculation.of(guess)) for rank, salt, guess in columns]
 
 
 def spread(given: Any, num: int, name: str) -> Sequence[Any]:
@@ -108,7 +101,3 @@ def spread(given: Any, num: int, name: str) -> Sequence[Any]:
     if len(given) != num:
         raise InvalidOption(f"{len(given)} values of {name} for {num} prompts; match them.")
     return given
-
-
-def is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from forerun.planning.choice import Choice
+from forerun.speculation.choice import Choice
 
 
 @dataclass
@@ -19,7 +19,7 @@ class Stats:
     accepted_tokens: int = 0  # guesses that held and were kept
     accepted_per_position: list[int] = field(default_factory=list)
     drafter_failures: int = 0
-    choices: dict[str, int] = field(default_factory=dict)  # how often the planner said what
+    choices: dict[str, int] = field(default_factory=dict)  # how often which was made
     seconds: float = 0.0
 
     def observe(
@@ -27,8 +27,7 @@ class Stats:
     ) -> None:
         self.target_passes += 1
         if choice is not None:
-            words = choice.words
-            self.choices[words] = self.choices.get(words, 0) + 1
+            self.choices[choice.summary] = self.choices.get(choice.summary, 0) + 1
         self.emitted_tokens += num_emitted
         self.draft_tokens += num_guesses
         self.accepted_tokens += num_accepted

@@ -1,34 +1,36 @@
 """One step of the engine, on one screen.
 
-plan      how many guesses may each request spend this round (0 is an answer)
+choose    drafters that pick say what they would guess; then, for each request, who guesses how
+          deep (0 is an answer)
 schedule  which requests run now, and how many tokens of each: integers only
-propose   drafters return proposals: values; nobody's state is touched
+draft     the drafters that are still to be asked guess, within what was granted
 forward   ONE target pass over all the spans
-accept    verdicts from logits, proposals and sampling options
-commit    the only place where state changes: request, cache, drafter, metrics
+verify    verdicts from logits, proposals and sampling options
+commit    the only place where a request changes, and where drafters, prefixes, metrics and the
+          controller hear of it
 
-What goes wrong for one request is a value too, in the place of its logits or its verdict: commit
-writes it down, the others go on.
+A request changes in commit alone. Before it, only those who work for it note what they do: the
+scheduler admits, preempts and gives pages, drafters feed their own caches, the controller counts a
+round. What goes wrong for one request is written down in its round, and the others go on.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from forerun.cache import KVCache
 from forerun.engine.cut import Cut, cut
 from forerun.engine.judge import judge, shown_log_probs
 from forerun.engine.metrics import Metrics
-from forerun.engine.next_pass import Grant
-from forerun.engine.planner import NO_ASK, Ask
 from forerun.engine.request import Request
-from forerun.engine.scheduler import Scheduler
-from forerun.engine.speculation import Speculation
-from forerun.engine.target_pass import Scores, score
+from forerun.engine.scheduling.scheduler import Schedule, Scheduler
+from forerun.engine.target_pass import score
 from forerun.models.llama import LlamaModel
-from forerun.planning.choice import Company
+from forerun.speculation.choice import Choice
+from forerun.speculation.speculation import Speculation
+from forerun.speculation.step_times import StepTimes
 from forerun.types import FloatArray, Proposal, Span, Verdict
 
 
@@ -43,176 +45,164 @@ class Core:
     scheduler: Scheduler
     requests: dict[int, Request]
     metrics: Metrics
+    clock: Callable[[], float] = time.perf_counter
 
 
-@dataclass(frozen=True)
+@dataclass
 class Round:
-    """What one step did for one request."""
+    """One request's way through a step; each verb fills in its part."""
 
     request: Request
-    ask: Ask
-    proposal: Proposal
-    verdict: Verdict
-    cut: Cut
+    num_tokens: int  # known ones that run: a chunk of the prompt, or the last emitted token
+    choice: Choice | None = None  # None: nobody may guess for it
+    proposal: Proposal = field(default_factory=Proposal.empty)
+    span: Span = field(init=False)
+    logits: FloatArray | None = None  # [1 + N, V], until commit; [0, V] inside a prompt
+    verdict: Verdict = field(init=False)  # what is emitted; not there inside a prompt
+    cut: Cut = field(init=False)
+    error: Exception | None = None  # why the request cannot go on
+
+    @property
+    def drafter(self) -> str | None:
+        """Who was to guess."""
+        return self.choice.drafter if self.choice else None
 
 
 def step(core: Core) -> list[Round]:
-    """Advance whoever is scheduled: by a prompt chunk, or by at least one token."""
-    began = time.perf_counter()
-    wishes = plan(core)
-    grants = schedule(core, wishes)
-    requests = [core.requests[grant.request_id] for grant in grants]
-    asks = [wishes.get(grant.request_id, NO_ASK).within(grant.num_guesses) for grant in grants]
-    proposals = propose(core, requests, asks)
-    spans = spans_of(requests, grants, proposals)
-    scores = forward(core, requests, spans)
-    verdicts = accept(core, requests, proposals, scores)
-    rounds = commit(core, requests, asks, spans, proposals, verdicts, scores)
-    if core.speculation is not None:
-        num_guesses, seconds = sum(map(len, proposals)), time.perf_counter() - began
-        core.speculation.observe_step(len(requests), num_guesses, seconds)
-    return rounds
+    """Advance whoever is scheduled, by a prompt chunk or by at least one token; returns the rounds
+    of those who emitted."""
+    times = StepTimes(core.clock)
+    choices = choose(core, times)
+    scheduled, rounds = schedule(core, choices)
+    draft(core, rounds, times)
+    forward(core, rounds, times)
+    verify(core, rounds)
+    return commit(core, scheduled, rounds, times)
 
 
-def plan(core: Core) -> dict[int, Ask]:
-    """What each running request would spend; a prompt is read first."""
+def choose(core: Core, times: StepTimes) -> dict[int, Choice]:
+    """What each running request would spend, by its id; a prompt is read first."""
     if core.speculation is None:
         return {}
     running = [core.requests[request_id] for request_id in core.scheduler.running]
-    ready = [request for request in running if request.num_waiting == 1]
-    num_prompt_tokens = sum(request.num_waiting for request in running if request.num_waiting > 1)
-    asks = core.speculation.plan(ready, Company(num_prompt_tokens=num_prompt_tokens))
-    return dict(zip((request.id for request in ready), asks, strict=True))
+    ready = [request for request in running if request.num_uncomputed == 1]
+    num_prompt_tokens = sum(r.num_uncomputed for r in running if r.num_uncomputed > 1)
+    choices = core.speculation.choose(ready, num_prompt_tokens, times)
+    return {r.id: choice for r, choice in zip(ready, choices, strict=True) if choice}
 
 
-def schedule(core: Core, wishes: Mapping[int, Ask]) -> Sequence[Grant]:
-    """Seat whoever fits; guesses are the first thing to shrink when room is short."""
-    chosen = core.scheduler.schedule({idx: ask.num_nodes for idx, ask in wishes.items()})
-    core.metrics.preempted(len(chosen.preempted))
+def schedule(core: Core, choices: Mapping[int, Choice]) -> tuple[Schedule, list[Round]]:
+    """Admit whoever fits; guesses are the first thing to shrink when room is short."""
+    wanted = {request_id: choice.num_guesses for request_id, choice in choices.items()}
+    scheduled = core.scheduler.schedule(wanted)
+    rounds = []
+    for grant in scheduled.grants:
+        choice = choices.get(grant.request_id)
+        choice = choice and choice.within(grant.num_guesses)
+        rounds.append(Round(core.requests[grant.request_id], grant.num_tokens, choice))
+    return scheduled, rounds
+
+
+def draft(core: Core, rounds: Sequence[Round], times: StepTimes) -> None:
+    """Proposals, and with them the spans that the target runs."""
     if core.speculation is not None:
-        for request_id in chosen.preempted:
-            core.speculation.unseat(core.requests[request_id])
-    for request in (core.requests[request_id] for request_id in chosen.admitted):
-        if request.num_cached_tokens is None:
-            request.num_cached_tokens = request.table.length
-            core.metrics.seated(len(request.prompt), request.table.length)
-        if core.speculation is not None:
-            core.speculation.begin(request)
-    return chosen.grants
+        requests, choices = [r.request for r in rounds], [r.choice for r in rounds]
+        proposals = core.speculation.draft(requests, choices, times)
+        for round_, proposal in zip(rounds, proposals, strict=True):
+            round_.proposal = proposal
+    for round_ in rounds:
+        round_.span = _span(round_)
 
 
-def propose(core: Core, requests: Sequence[Request], asks: Sequence[Ask]) -> list[Proposal]:
-    if core.speculation is None:
-        return [Proposal.empty() for _ in requests]
-    return core.speculation.propose(requests, asks)
+def _span(round_: Round) -> Span:
+    request, start = round_.request, round_.request.table.length
+    if request.num_uncomputed == 1:
+        return Span.verification(start, request.tokens[-1], round_.proposal)
+    chunk = request.tokens[start : start + round_.num_tokens]
+    return Span.prompt_chunk(start, chunk, is_last=len(chunk) == request.num_uncomputed)
 
 
-def spans_of(
-    requests: Sequence[Request], grants: Sequence[Grant], proposals: Sequence[Proposal]
-) -> list[Span]:
-    spans = []
-    for request, grant, proposal in zip(requests, grants, proposals, strict=True):
-        start = request.table.length
-        if request.num_waiting == 1:
-            spans.append(Span.verification(start, request.tokens[-1], proposal))
+def forward(core: Core, rounds: Sequence[Round], times: StepTimes) -> None:
+    """The wanted logits of each span; none for a chunk inside a prompt."""
+    spans, tables = [r.span for r in rounds], [r.request.table for r in rounds]
+    for span, table in zip(spans, tables, strict=True):
+        table.reserve(len(span))
+    began = core.clock()
+    scores = score(core.model, core.cache, spans, tables)
+    times.pass_seconds = core.clock() - began
+    times.num_requests, times.num_tokens = len(rounds), sum(map(len, spans))
+    times.num_guesses = sum(len(r.proposal) for r in rounds)
+    for round_, rows in zip(rounds, scores, strict=True):
+        if isinstance(rows, Exception):
+            round_.error = rows
         else:
-            chunk = request.tokens[start : start + grant.num_tokens]
-            is_last = len(chunk) == request.num_waiting
-            spans.append(Span.prompt_chunk(start, chunk, is_last=is_last))
-    return spans
+            round_.logits = rows
 
 
-def forward(core: Core, requests: Sequence[Request], spans: Sequence[Span]) -> list[Scores]:
-    """The wanted logits of each span, [1 + N, V] each; none for a chunk inside a prompt."""
-    for request, span in zip(requests, spans, strict=True):
-        request.table.reserve(len(span))
-    began = time.perf_counter()
-    scores = score(core.model, core.cache, spans, [request.table for request in requests])
-    if core.speculation is not None:
-        num_tokens, seconds = sum(map(len, spans)), time.perf_counter() - began
-        core.speculation.observe_pass(num_tokens, len(requests), seconds)
-    return scores
-
-
-def accept(
-    core: Core,
-    requests: Sequence[Request],
-    proposals: Sequence[Proposal],
-    scores: Sequence[Scores],
-) -> list[Verdict | Exception | None]:
-    return [
-        rows if isinstance(rows, Exception) else _accept_one(core, request, proposal, rows)
-        for request, proposal, rows in zip(requests, proposals, scores, strict=True)
-    ]
-
-
-def _accept_one(
-    core: Core, request: Request, proposal: Proposal, logits: FloatArray
-) -> Verdict | Exception | None:
-    try:
-        return judge(request, proposal, logits, core.model.kernels) if len(logits) else None
-    except Exception as error:
-        return error
+def verify(core: Core, rounds: Sequence[Round]) -> None:
+    """Stop strings and the end of text are applied here, so nothing committed is taken back."""
+    for round_ in rounds:
+        request, logits = round_.request, round_.logits
+        if logits is None or not len(logits):
+            continue
+        try:
+            verdict = judge(request, round_.proposal, logits, core.model.kernels)
+            round_.cut = cut(request, verdict)
+            round_.verdict = verdict.first(round_.cut.num_tokens)
+        except Exception as error:
+            round_.error = error
 
 
 def commit(
-    core: Core,
-    requests: Sequence[Request],
-    asks: Sequence[Ask],
-    spans: Sequence[Span],
-    proposals: Sequence[Proposal],
-    verdicts: Sequence[Verdict | Exception | None],
-    scores: Sequence[Scores],
+    core: Core, scheduled: Schedule, rounds: Sequence[Round], times: StepTimes
 ) -> list[Round]:
-    core.metrics.passed(sum(map(len, spans)))
-    rounds = []
-    for request, ask, span, proposal, verdict, rows in zip(
-        requests, asks, spans, proposals, verdicts, scores, strict=True
-    ):
-        try:
-            if isinstance(verdict, Exception):
-                raise verdict
-            if verdict is None:  # a chunk inside the prompt: its rows simply stay
-                core.cache.prefixes.publish(request.table, request.tokens, request.cache_salt)
-            else:
-                assert not isinstance(rows, Exception)
-                rounds.append(_commit_one(core, request, ask, span, proposal, verdict, rows))
-        except Exception as error:
-            request.error = error
-    return rounds
-
-
-def _commit_one(
-    core: Core,
-    request: Request,
-    ask: Ask,
-    span: Span,
-    proposal: Proposal,
-    verdict: Verdict,
-    logits: FloatArray,
-) -> Round:
-    ending = cut(request, verdict)
-    emitted = verdict.first(ending.num_tokens)
-    if request.params.logprobs is not None:
-        request.logprobs += shown_log_probs(emitted, logits, request.params.logprobs)
-    _commit_cache(request, span, proposal, emitted)
-    _commit_request(request, emitted, ending)
-    core.cache.prefixes.publish(request.table, request.tokens, request.cache_salt)
-    request.stats.observe(len(proposal), emitted.num_accepted, len(emitted.tokens), ask.choice)
-    core.metrics.emitted(ask.drafter, proposal, emitted)
+    core.metrics.preempted(len(scheduled.preempted))
+    core.metrics.passed(times.num_tokens)
     if core.speculation is not None:
-        core.speculation.commit(request, ask, proposal, emitted)
-    return Round(request, ask, proposal, emitted, ending)
+        for request_id in scheduled.preempted:
+            core.speculation.evict(core.requests[request_id])
+        for request_id in scheduled.admitted:
+            core.speculation.begin(core.requests[request_id])
+    emitting = []
+    for round_ in rounds:
+        try:
+            if _commit_one(core, round_):
+                emitting.append(round_)
+        except Exception as error:
+            round_.request.error = error
+        round_.logits = None
+    times.finish()
+    if core.speculation is not None:
+        core.speculation.observe(times)
+    return emitting
 
 
-def _commit_cache(request: Request, span: Span, proposal: Proposal, emitted: Verdict) -> None:
-    """The span's certain tokens stay; of the guesses behind them, those that held."""
-    num_certain = len(span) - len(proposal)
-    held = (num_certain + node for node in emitted.path)
-    request.table.keep(span.start, (*range(num_certain), *held))
+def _commit_one(core: Core, round_: Round) -> bool:
+    """Whether tokens were emitted; inside a prompt the span's rows simply stay."""
+    request, logits = round_.request, round_.logits
+    if request.num_cached_tokens is None:
+        request.num_cached_tokens = round_.span.start
+        core.metrics.admitted(len(request.prompt), round_.span.start)
+    if round_.error is not None:
+        raise round_.error
+    assert logits is not None
+    if len(logits):
+        if request.params.logprobs is not None:
+            request.logprobs += shown_log_probs(round_.verdict, logits, request.params.logprobs)
+        _commit_tokens(request, round_)
+    core.cache.prefixes.publish(request.table, request.tokens, request.cache_salt)
+    if not len(logits):
+        return False
+    _commit_speculation(core, request, round_)
+    return True
 
 
-def _commit_request(request: Request, emitted: Verdict, ending: Cut) -> None:
+def _commit_tokens(request: Request, round_: Round) -> None:
+    """The span's certain tokens keep their rows; of the guesses behind them, those accepted."""
+    span, emitted, ending = round_.span, round_.verdict, round_.cut
+    num_certain = len(span) - len(round_.proposal)
+    accepted = (num_certain + node for node in emitted.path)
+    request.table.keep(span.start, (*range(num_certain), *accepted))
     request.tokens += emitted.tokens
     request.output += emitted.tokens
     request.origins += emitted.origins
@@ -220,3 +210,12 @@ def _commit_request(request: Request, emitted: Verdict, ending: Cut) -> None:
     request.text_ends += ending.text_ends
     request.finish_reason, request.stop_reason = ending.finish_reason, ending.stop_reason
     request.round_idx += 1
+
+
+def _commit_speculation(core: Core, request: Request, round_: Round) -> None:
+    choice, proposal, emitted = round_.choice, round_.proposal, round_.verdict
+    core.metrics.emitted(round_.drafter, proposal, emitted)
+    request.stats.observe(len(proposal), emitted.num_accepted, len(emitted.tokens), choice)
+    if core.speculation is not None:
+        core.speculation.commit(request, choice, proposal, emitted)
+        request.stats.drafter_failures = core.speculation.num_failures(request)

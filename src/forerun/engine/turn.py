@@ -6,12 +6,17 @@ from collections import deque
 from collections.abc import Callable
 from threading import Lock, get_ident
 from types import TracebackType
+from typing import Final
+
+from forerun.interrupts import Uninterrupted
+
+_MOMENT: Final = 0.05  # seconds between two looks for ^C while waiting
 
 
 class Turn:
     """A reentrant lock with a queue, and errands that wait for nobody.
 
-        with turn:            wait, then have the engine to yourself
+        with turn:            wait, then have the engine to yourself; ^C comes when it is over
         turn.post(errand)     done at once if nobody has the turn, else by whoever has it
 
     A thread that gives up its turn and wants it back at once goes behind those that wait: it has
@@ -24,15 +29,26 @@ class Turn:
         self._next = Lock()
         self._owner: int | None = None
         self._depth = 0
-        self._errands: deque[Callable[[], None]] = deque()
+        self._section = Uninterrupted()  # of who has the turn
+        self._errands: deque[Callable[[], object]] = deque()
 
     def __enter__(self) -> None:
         me = get_ident()
-        if self._owner != me:
-            with self._next:
-                self._lock.acquire()
-            self._owner = me
-        self._depth += 1
+        if self._owner == me:
+            self._depth += 1
+            return
+        section = Uninterrupted()
+        section.__enter__()
+        try:
+            _wait_for(self._next, section)
+            try:
+                _wait_for(self._lock, section)
+            finally:
+                self._next.release()
+        except BaseException:  # ^C while it waited
+            section.__exit__()
+            raise
+        self._owner, self._depth, self._section = me, 1, section
 
     def __exit__(
         self,
@@ -43,13 +59,18 @@ class Turn:
         if self._depth > 1:
             self._depth -= 1
             return
-        self._do_errands_and_release()
-        self._do_errands_if_free()
+        section = self._section  # the next owner's will be there soon
+        try:
+            self._do_errands_and_release()
+            self._do_errands_if_free()
+        finally:
+            section.__exit__()
 
-    def post(self, errand: Callable[[], None]) -> None:
+    def post(self, errand: Callable[[], object]) -> None:
         """`errand` must not raise: whoever does it has nothing to do with it."""
         self._errands.append(errand)
-        self._do_errands_if_free()
+        with Uninterrupted():
+            self._do_errands_if_free()
 
     def _do_errands_if_free(self) -> None:
         """Whoever has the lock looks again after releasing it, so no errand is left behind."""
@@ -64,3 +85,12 @@ class Turn:
         finally:
             self._owner, self._depth = None, 0
             self._lock.release()
+
+
+def _wait_for(lock: Lock, section: Uninterrupted) -> None:
+    """Whoever may be interrupted is so while it waits, and never with the lock in its hands."""
+    if not section.is_on:
+        lock.acquire()
+        return
+    while not lock.acquire(timeout=_MOMENT):
+        section.deliver()

@@ -42,7 +42,7 @@ Body = Callable[[Batch, Store], npt.NDArray[np.float32]]  # from the embedding t
 
 
 class StoredTensor(Protocol):
-    """One weight as its file has it; `models.checkpoint.Tensor` is one."""
+    """One weight as its file has it; `models.weights.checkpoint.Tensor` is one."""
 
     @property
     def name(self) -> str: ...
@@ -59,7 +59,7 @@ class StoredTensor(Protocol):
 
 
 class WeightSource(Protocol):
-    """Where weights come from; `models.checkpoint.Checkpoint` is one."""
+    """Where weights come from; `models.weights.checkpoint.Checkpoint` is one."""
 
     def tensor(self, name: str) -> StoredTensor: ...
 

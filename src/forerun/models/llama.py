@@ -16,11 +16,12 @@ import numpy.typing as npt
 
 from forerun.cache import KVCache
 from forerun.errors import InvalidOption
+from forerun.interrupts import Uninterrupted, safe_point
 from forerun.kernels import AttentionShape, Kernels, Norm, Plan
 from forerun.kernels.base import Array, Batch, Store, Weight
-from forerun.models.checkpoint import Checkpoint
 from forerun.models.config import ModelConfig
 from forerun.models.rope import rope_frequencies
+from forerun.models.weights.checkpoint import Checkpoint
 
 EMBEDDING: Final = "model.embed_tokens.weight"
 HEAD: Final = "lm_head.weight"
@@ -106,8 +107,9 @@ class LlamaModel:
 
     def forward(self, plan: Plan, cache: KVCache) -> npt.NDArray[np.float32]:
         """One pass over all spans; the logits [R, V] of the wanted tokens, in span order."""
-        batch = self.kernels.begin(plan, self.shape, self._inv_freq)
-        return self.kernels.run(self._pass, batch, cache.store)
+        with Uninterrupted():
+            batch = self.kernels.begin(plan, self.shape, self._inv_freq)
+            return self.kernels.run(self._pass, batch, cache.store)
 
     def _pass(self, batch: Batch, store: Store) -> npt.NDArray[np.float32]:
         k = self.kernels
@@ -164,11 +166,13 @@ class _Loader:
         )
 
     def norm(self, name: str) -> Norm:
+        safe_point()
         weight = self.kernels.load_vector(self.checkpoint, f"{name}.weight")
         return Norm(weight, self.checkpoint.config.rms_norm_eps)
 
     def matrix(self, *names: str) -> Weight:
         """Stacked matrices, with their biases where the file has them."""
+        safe_point()
         biases = [name.removesuffix("weight") + "bias" for name in names]
         biases = [name for name in biases if self.checkpoint.has(name)]
         return self.kernels.load_matrix(self.checkpoint, names, biases)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from forerun.errors import InvalidWeights
-from forerun.models.checkpoint import Checkpoint
-from forerun.models.gguf_file import GgufCheckpoint
-from forerun.models.gguf_tokenizer import tokenizer_from_gguf
-from forerun.models.hf_directory import HfCheckpoint
-from forerun.models.hf_tokenizer import tokenizer_from_directory
-from forerun.models.store import default_cache_dir, find_model
-from forerun.models.tokenizer import Tokenizer
+from forerun.models.download.store import default_cache_dir, find_model
+from forerun.models.gguf.file import GgufCheckpoint
+from forerun.models.gguf.tokenizer import tokenizer_from_gguf
+from forerun.models.hf.directory import HfCheckpoint
+from forerun.models.hf.tokenizer import tokenizer_from_directory
+from forerun.models.text.tokenizer import Tokenizer
+from forerun.models.weights.checkpoint import Checkpoint
 
 
 def open_checkpoint(model: str | Path, cache_dir: Path | None = None) -> Checkpoint:

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from forerun.errors import UnsupportedModel
-from forerun.models.checkpoint import Checkpoint
 from forerun.models.config import RopeScaling
-from forerun.models.layout import ROPE_FACTORS
+from forerun.models.weights.checkpoint import Checkpoint
+from forerun.models.weights.layout import ROPE_FACTORS
 
 
 def rope_frequencies(checkpoint: Checkpoint) -> npt.NDArray[np.float64]:

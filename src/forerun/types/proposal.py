@@ -119,6 +119,18 @@ class Proposal:
                 kept[node] = builder.add(kept[parent], token)
         return builder.build()
 
+    @property
+    def chances(self) -> list[float]:
+        """The drafter's own for each guess of its first branch; [] where it gives none."""
+        if not self.draws or self.draws[0].chance is None:
+            return []
+        chances = {draw.node: draw.chance for draw in self.draws if draw.chance is not None}
+        if len(chances) < len(self):
+            return []
+        if self.depth == len(self):
+            return list(chances.values())
+        return [chances[node] for node in self.tree.path_to(self.tree.deepest(0))]
+
     def path_tokens(self, node: int) -> tuple[int, ...]:
         """The guesses from the root down to `node`: what its context adds to the committed."""
         return tuple(self.tokens[n] for n in self.tree.path_to(node))

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Any, Final
 
-import numpy as np
-
 from forerun.errors import InvalidOption, unknown_name
+from forerun.option_checks import is_finite, is_whole, require, require_real, require_whole
 
 _REALS: Final = (
     *("temperature", "top_p", "min_p", "lenience"),
@@ -94,45 +92,41 @@ class SamplingParams:
             raise unknown_name("acceptance", str(self.acceptance), list(Acceptance)) from None
 
     def _check_law(self) -> None:
-        _require(_finite(self.temperature) and self.temperature >= 0, self, "temperature", "≥ 0")
-        _require(_whole(self.top_k) and self.top_k >= 0, self, "top_k", "a whole number ≥ 0, or -1")
-        _require(_finite(self.top_p) and 0 < self.top_p <= 1, self, "top_p", "in (0, 1]")
-        _require(_finite(self.min_p) and 0 <= self.min_p <= 1, self, "min_p", "in [0, 1]")
-        positive = _finite(self.repetition_penalty) and self.repetition_penalty > 0
-        _require(positive, self, "repetition_penalty", "> 0")
+        require_real("temperature", self.temperature, "≥ 0", lambda x: x >= 0)
+        good = is_whole(self.top_k) and self.top_k >= 0
+        require(good, "top_k", self.top_k, "a whole number ≥ 0, or -1")
+        require_real("top_p", self.top_p, "in (0, 1]", lambda x: 0 < x <= 1)
+        require_real("min_p", self.min_p, "in [0, 1]", lambda x: 0 <= x <= 1)
+        require_real("repetition_penalty", self.repetition_penalty, "> 0", lambda x: x > 0)
         for name in ("presence_penalty", "frequency_penalty"):
-            _require(_finite(getattr(self, name)), self, name, "a finite number")
-        if not all(token >= 0 and _finite(bias) for token, bias in self.logit_bias.items()):
+            require_real(name, getattr(self, name), "a finite number", lambda _: True)
+        if not all(token >= 0 and is_finite(bias) for token, bias in self.logit_bias.items()):
             raise InvalidOption("logit_bias must map token ids ≥ 0 to finite numbers.")
         allowed = self.allowed_token_ids
-        good = not allowed or all(_whole(token) and token >= 0 for token in allowed)
+        good = not allowed or all(is_whole(token) and token >= 0 for token in allowed)
         if allowed is not None and not (allowed and good):
             raise InvalidOption("allowed_token_ids must hold at least one id, each ≥ 0.")
 
     def _check_lengths(self) -> None:
-        good = _whole(self.n) and 1 <= self.n <= MAX_N
-        _require(good, self, "n", f"a whole number from 1 to {MAX_N}")
-        if not all(_whole(token) and token >= 0 for token in self.stop_token_ids):
+        good = is_whole(self.n) and 1 <= self.n <= MAX_N
+        require(good, "n", self.n, f"a whole number from 1 to {MAX_N}")
+        if not all(is_whole(token) and token >= 0 for token in self.stop_token_ids):
             raise InvalidOption("stop_token_ids must be token ids ≥ 0.")
-        if self.max_tokens is not None:
-            good = _whole(self.max_tokens) and self.max_tokens >= 1
-            _require(good, self, "max_tokens", "a whole number ≥ 1, or None")
-        _require(_whole(self.min_tokens) and self.min_tokens >= 0, self, "min_tokens", "≥ 0")
+        require_whole("max_tokens", self.max_tokens, least=1, or_none=True)
+        require_whole("min_tokens", self.min_tokens, least=0)
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
             raise InvalidOption(
                 f"min_tokens={self.min_tokens} is above max_tokens={self.max_tokens}; lower it."
             )
         if not all(isinstance(text, str) and text for text in self.stop):
             raise InvalidOption("stop must be a non-empty string or a list of them.")
-        if self.logprobs is not None:
-            good = _whole(self.logprobs) and self.logprobs >= 0
-            _require(good, self, "logprobs", "a whole number ≥ 0, or None")
+        require_whole("logprobs", self.logprobs, least=0, or_none=True)
         if self.seed is not None:
-            good = _whole(self.seed) and -(2**63) <= self.seed < 2**64
-            _require(good, self, "seed", "a whole number of at most 64 bits")
+            good = is_whole(self.seed) and -(2**63) <= self.seed < 2**64
+            require(good, "seed", self.seed, "a whole number of at most 64 bits")
 
     def _check_acceptance(self) -> None:
-        _require(_finite(self.lenience) and 0 < self.lenience <= 1, self, "lenience", "in (0, 1]")
+        require_real("lenience", self.lenience, "in (0, 1]", lambda x: 0 < x <= 1)
         if self.lenience != 1 and self.acceptance is not Acceptance.LENIENT:
             raise InvalidOption('lenience is lossy; ask for it by name: acceptance="lenient".')
 
@@ -158,21 +152,3 @@ class SamplingParams:
     def before_argmax(self) -> SamplingParams:
         """The same bias, masks and penalties, with all that narrows the distribution left out."""
         return self.with_(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
-
-
-def _finite(value: Any) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float | np.floating):
-        return False
-    try:
-        return math.isfinite(float(value))
-    except OverflowError:  # an int beyond any float
-        return False
-
-
-def _whole(value: int) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
-def _require(good: bool, params: SamplingParams, name: str, rule: str) -> None:
-    if not good:
-        raise InvalidOption(f"{name}={getattr(params, name)!r} is not allowed; it must be {rule}.")

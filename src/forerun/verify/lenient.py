@@ -1,4 +1,4 @@
-"""Lenient acceptance (002, A.5): LOSSY, off unless asked for by name.
+"""Lenient acceptance (Leviathan et al. 2023, A.5): LOSSY, off unless asked for by name.
 
 It accepts more guesses and in exchange bounds, rather than keeps, the law: with lenience l no
 token is emitted with probability above p/l. At temperature 0, where p is one-hot, it looks at the

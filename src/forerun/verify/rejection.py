@@ -1,8 +1,9 @@
 """Rejection acceptance: exact in law, with more guesses accepted than coupling allows.
 
-At each node the guesses drawn below it are tried in the order drawn, each against its own q
-(003 §2): accept x with probability min(1, p(x)/q(x)); on a miss, what is left to sample is
-norm(max(0, p − q)). A chain is one try per node; K siblings are K tries; a tree walks down.
+At each node the guesses drawn below it are tried in the order drawn, each against its own q:
+accept x with probability min(1, p(x)/q(x)); on a miss, norm(max(0, p − q)) is left to sample
+(Leviathan et al. 2023; for siblings Miao et al. 2024, SpecInfer). A chain is one try per node; K
+siblings are K tries; a tree walks down.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def walk(
     round_idx: int,
     lenience: float,
 ) -> Verdict:
-    """The walk down the tree; below 1, `lenience` shrinks q in the test (002, A.5) and is lossy."""
+    """The walk down the tree; below 1, `lenience` shrinks q in the test and is lossy."""
     node = ROOT
     while True:
         probs_p = probs_at(node)

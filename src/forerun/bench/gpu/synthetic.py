@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from forerun.models.checkpoint import Tensor
+from forerun.models.weights.checkpoint import Tensor
 from forerun.models.config import ModelConfig
 
 _LLAMA_3: Final = ModelConfig(
@@ -113,6 +114,4 @@ class SyntheticCheckpoint:
 
 def hash_of(name: str) -> int:
     """The same in every process."""
-    import zlib
-
     return zlib.crc32(name.encode())

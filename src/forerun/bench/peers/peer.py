@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from forerun.bench.timed_run import TimedRun
+from forerun.bench.measure.timed_run import TimedRun
 from forerun.errors import ForerunError, InvalidOption, unknown_name
 
 # Each peer, and what installs it.
@@ -122,6 +122,15 @@ class PeerContender:
     @property
     def about(self) -> Mapping[str, Any]:
         return {"engine": self.peer.name, "mode": self.mode, **self.peer.about}
+
+    def answer_all(
+        self, prompts: Sequence[Sequence[int]], num_tokens: Sequence[int]
+    ) -> tuple[float, list[list[int]]]:
+        """Exactly as many tokens of each as asked for, all under way at once; and the seconds."""
+        reply = self.peer.ask(
+            {"mode": self.mode, "prompts": list(map(list, prompts)), "num_tokens": list(num_tokens)}
+        )
+        return reply["seconds"], reply["tokens"]
 
     def answer(self, prompt: Sequence[int], max_tokens: int) -> TimedRun:
         """Exactly `max_tokens` tokens, greedily."""

@@ -1,6 +1,6 @@
 """The CPU kernel set: weights as the file has them, compiled by Numba.
 
-Activations are float32; on ARM they meet packed weights as 16 bits, or as 8 (`digits.py`).
+Activations are float32; on ARM they meet packed weights as 16 bits, or as 8 (`products/digits.py`).
 
 Operations are recorded, and run together when logits are asked for.
 """
@@ -20,20 +20,21 @@ import numpy.typing as npt
 
 from forerun.errors import InvalidOption, unknown_name
 from forerun.kernels.base import AttentionShape, Body, Norm, WeightSource
-from forerun.kernels.cpu.batch import CpuBatch, RopeTable
-from forerun.kernels.cpu.compiled import cache_folder, check_processor
-from forerun.kernels.cpu.coupled_draw import CoupledDraw
-from forerun.kernels.cpu.digits import BLOCK_LEN, RecordShape
-from forerun.kernels.cpu.lanes import Machine
+from forerun.kernels.cpu.attention.kv_store import KVStore
+from forerun.kernels.cpu.codegen.code_cache import CodeCache
+from forerun.kernels.cpu.codegen.compiled import check_processor, code_key
+from forerun.kernels.cpu.codegen.machine import Machine
+from forerun.kernels.cpu.draws.coupled_draw import CoupledDraw
+from forerun.kernels.cpu.draws.weight_sum import WeightSum
 from forerun.kernels.cpu.library import Library, Operations
-from forerun.kernels.cpu.load_report import LoadReport, Progress
-from forerun.kernels.cpu.program import Buffers, KeptProgram, Program, Rows
-from forerun.kernels.cpu.replay import MAX_TOKENS, Replays
-from forerun.kernels.cpu.store import KVStore
-from forerun.kernels.cpu.sweep import takes_digits
-from forerun.kernels.cpu.weight_sum import WeightSum
-from forerun.kernels.cpu.weights import QUANTIZATIONS, Loader, Matrix, Vector
-from forerun.kernels.cpu.workers import Workers, resolved_num_threads
+from forerun.kernels.cpu.products.digits import BLOCK_LEN, RecordShape
+from forerun.kernels.cpu.products.product import takes_digits
+from forerun.kernels.cpu.runtime.batch import CpuBatch, RopeTable
+from forerun.kernels.cpu.runtime.program import Buffers, KeptProgram, Program, Rows
+from forerun.kernels.cpu.runtime.replay import MAX_TOKENS, Replays
+from forerun.kernels.cpu.runtime.workers import Workers, resolved_num_threads
+from forerun.kernels.cpu.weights.load_report import LoadReport, Progress
+from forerun.kernels.cpu.weights.loader import QUANTIZATIONS, Loader, Matrix, Vector
 from forerun.kernels.plan import Plan
 from forerun.sampling import Logits, Noise
 from forerun.types import FloatArray, IntArray
@@ -69,8 +70,9 @@ class CpuKernels:
         self._activations = activations
         self._has_packed = False  # any weights that meet activations as digits
         self._machine = _with_activations(machine or Machine.host(), activations)
-        folder = None if cache_dir is None else cache_folder(cache_dir, self._machine)
-        self._library = Library(self._machine, folder, progress)
+        key = code_key(self._machine)
+        kept = None if cache_dir is None else CodeCache.open(cache_dir, key)
+        self._library = Library(self._machine, kept, progress)
         run, join = self._library.entry("run_pass"), self._library.entry("join_pass")
         self._operations: Operations = self._library.operations()
         self._workers = Workers(run, join, num_threads)

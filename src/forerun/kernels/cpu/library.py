@@ -4,16 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, cached_property
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from forerun.kernels.cpu import interpreter, operations
-from forerun.kernels.cpu.compiled import Compiled, is_kept
-from forerun.kernels.cpu.digits import RecordShape, make_write_record
-from forerun.kernels.cpu.expand import make_expand
-from forerun.kernels.cpu.lanes import Machine
-from forerun.kernels.cpu.load_report import Progress
-from forerun.kernels.cpu.sweep import DECODERS, make_sweep, max_rows
+from forerun.interrupts import Uninterrupted, safe_point
+from forerun.kernels.cpu import operations
+from forerun.kernels.cpu.attention.attend import attend
+from forerun.kernels.cpu.attention.rope import rope_write
+from forerun.kernels.cpu.codegen.code_cache import CodeCache
+from forerun.kernels.cpu.codegen.compiled import Compiled
+from forerun.kernels.cpu.codegen.machine import Machine
+from forerun.kernels.cpu.products.digits import RecordShape, make_write_record
+from forerun.kernels.cpu.products.expand import make_expand
+from forerun.kernels.cpu.products.formats import DECODERS
+from forerun.kernels.cpu.products.product import make_product, max_rows
+from forerun.kernels.cpu.runtime import interpreter
+from forerun.kernels.cpu.weights.load_report import Progress
+
+_OPERATIONS: Final = {
+    "add_norm": operations.add_norm,
+    "silu_mul": operations.silu_mul,
+    "select": operations.select,
+    "read": operations.read,
+    "rope_write": rope_write,
+    "attend": attend,
+}
 
 
 class Operations(NamedTuple):
@@ -29,18 +43,24 @@ class Operations(NamedTuple):
 class Library:
     """Compiles on first use; `progress` hears of each function that is not on disk."""
 
-    def __init__(self, machine: Machine, folder: Path | None, progress: Progress | None) -> None:
+    def __init__(
+        self, machine: Machine, cache: CodeCache | None, progress: Progress | None
+    ) -> None:
         self._machine = machine
-        self._folder = folder
+        self._cache = cache
         self._progress = progress
         self._formats: dict[tuple[str, str], int] = {}
 
     def operations(self) -> Operations:
-        return Operations(*map(self.operation, Operations._fields))
+        addresses = []
+        for name in Operations._fields:
+            safe_point()
+            addresses.append(self.operation(name))
+        return Operations(*addresses)
 
     def operation(self, name: str) -> int:
-        """The address of a function of `operations`."""
-        return self._compiled(name, getattr(operations, name), 3)
+        """The address of an operation by its name."""
+        return self._compiled(name, _OPERATIONS[name], 3)
 
     @cached_property
     def write_digits(self) -> int:
@@ -65,9 +85,11 @@ class Library:
 
     def function(self, name: str, source: Callable[..., None], num_args: int) -> Compiled:
         """Any function of int64 arguments."""
-        if self._progress is not None and not is_kept(name, self._folder):
+        is_kept = self._cache is not None and self._cache.has(name)
+        if self._progress is not None and not is_kept:
             self._progress(f"compiling {name}, once for this machine", 0, 0)
-        return _compiled(name, source, num_args, self._folder)
+        with Uninterrupted():  # Numba and LLVM keep books of their own
+            return _compiled(name, source, num_args, self._cache)
 
     def _add(self, kind: str, weight_format: str, make: Callable[[str, Machine], Any]) -> int:
         source = make(weight_format, self._machine)
@@ -82,7 +104,7 @@ class Library:
 @cache
 def _linear_source(weight_format: str, machine: Machine) -> Any:
     widest = max_rows(weight_format, machine)
-    return operations.make_linear(make_sweep(weight_format, machine), widest)
+    return operations.make_linear(make_product(weight_format, machine), widest)
 
 
 @cache
@@ -97,6 +119,6 @@ def _embed_source(weight_format: str, machine: Machine) -> Any:
 
 
 @cache
-def _compiled(name: str, source: Any, num_args: int, folder: Path | None) -> Compiled:
+def _compiled(name: str, source: Any, num_args: int, kept: CodeCache | None) -> Compiled:
     """Machine code is the same for all who ask, so it is made once per process."""
-    return Compiled(name, source, num_args, folder)
+    return Compiled(name, source, num_args, kept)

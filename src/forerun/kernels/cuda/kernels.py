@@ -118,7 +118,7 @@ class CudaKernels:
     def run(self, body: Body, batch: CudaBatch, store: KVStore) -> F32:
         if self._graphs is None:
             return self.to_host(_as_rows(body(batch, store)))
-        return self.to_host(self._graphs.run(body, batch, store))
+        return self._graphs.run(body, batch, store)
 
     @contextmanager
     def timed(self, num_replays: int) -> Iterator[list[float]]:

@@ -48,15 +48,24 @@ class Tile:
 
 
 # The first whose step divides the columns; found by measuring whole passes on an H200.
-_NARROW: Final = {
-    Kind.ROTARY: (Tile(16, 16, 512, 2, 4), Tile(16, 16, 64, 1, 8, 512)),
-    Kind.GATED: (Tile(32, 16, 256, 4, 4), Tile(16, 16, 64, 1, 9, 512)),
-    Kind.RESIDUAL: (
-        Tile(16, 16, 1024, 2, 3, 512),
-        Tile(16, 16, 512, 2, 4, 512),
-        Tile(16, 16, 64, 1, 9, 512),
+_FEW_ROWS: Final = {
+    Kind.ROTARY: (Tile(16, 8, 512, 2, 4), Tile(16, 8, 64, 1, 8, ahead=512)),
+    Kind.GATED: (
+        Tile(64, 8, 128, 4, 4, early=False),
+        Tile(16, 8, 64, 1, 9, ahead=512, early=False),
     ),
-    Kind.PLAIN: (Tile(64, 16, 128, 4, 4), Tile(64, 16, 64, 4, 8)),
+    Kind.RESIDUAL: (
+        Tile(16, 8, 1024, 2, 3, ahead=512, early=False),
+        Tile(16, 8, 512, 1, 3, ahead=512),
+        Tile(16, 8, 64, 1, 9, ahead=512),
+    ),
+    Kind.PLAIN: (Tile(32, 8, 256, 2, 4), Tile(64, 8, 64, 4, 8)),
+}
+_MORE_ROWS: Final = {
+    Kind.ROTARY: (Tile(16, 16, 256, 4, 4), Tile(16, 16, 64, 1, 8)),
+    Kind.GATED: (Tile(64, 16, 128, 4, 3), Tile(16, 16, 64, 1, 8)),
+    Kind.RESIDUAL: (Tile(16, 16, 512, 2, 3), Tile(16, 16, 64, 1, 8)),
+    Kind.PLAIN: (Tile(64, 16, 128, 4, 3), Tile(64, 16, 64, 4, 6)),
 }
 
 
@@ -67,10 +76,10 @@ def square_groups(width: int) -> int:
 
 def num_segments(kind: Kind, num_in: int, itemsize: int) -> int:
     """Runs of columns that a product adds up side by side."""
-    most = 2 if kind.num_runs == 2 else 4
-    if itemsize == 4 or num_in < _SEGMENTED or kind is Kind.PLAIN:
+    if itemsize == 4 or num_in < _SEGMENTED:
         return 1
-    return next(n for n in (most, 2, 1) if num_in % (64 * n) == 0)
+    most = {Kind.RESIDUAL: 4, Kind.ROTARY: 2}.get(kind, 1)  # the others have many tiles
+    return next(n for n in (most, 2, 1) if n <= most and num_in % (64 * n) == 0)
 
 
 def block_m(num_rows: int, itemsize: int) -> int:
@@ -89,8 +98,7 @@ def tile_for(kind: Kind, num_in: int, num_rows: int, itemsize: int) -> Tile:
         return Tile(RESIDUAL_COLUMNS, rows, 32, 4, 2)
     if rows >= _WIDE:
         columns = RESIDUAL_COLUMNS if kind is Kind.RESIDUAL else 64
-        return Tile(columns, rows, 32 * 2 * num_segments(kind, num_in, itemsize), 4, 3)
-    *tiles, last = _NARROW[kind]
+        return Tile(columns, rows, 64 * num_segments(kind, num_in, itemsize), 4, 3)
+    *tiles, last = (_FEW_ROWS if rows == 8 else _MORE_ROWS)[kind]
     tile = next((t for t in tiles if num_in % t.block_k == 0), last)
-    num_stages = tile.num_stages if rows <= 16 else 2 + (tile.block_k <= 256)
-    return replace(tile, block_m=rows, num_stages=num_stages)
+    return replace(tile, block_m=rows)

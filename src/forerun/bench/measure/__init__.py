@@ -1,0 +1,1 @@
+"""One thing at a time, measured: answers, passes, products, starts, texts."""

@@ -1,0 +1,127 @@
+"""α, measured as the paper does (§4.2): over tokens that the target generated itself.
+
+β at a prefix is computed from the two laws, not from draws; α is its mean. q is the law that the
+drafter would draw its next guess from: counts for n-grams, the served law for draft models, a
+point mass for what it copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from forerun.bench.measure.bootstrap import Interval
+from forerun.bench.measure.teacher_forcing import KnownText, proposals_along, text_logits
+from forerun.drafters import Drafter
+from forerun.engine import LLM
+from forerun.sampling import Context, Logits, Probs, served_probs
+from forerun.theory.acceptance import beta_coupled, beta_lenient, beta_rejection
+from forerun.types import Acceptance, Proposal, SamplingParams
+
+Beta = Callable[[Probs, Probs], float]
+
+
+@dataclass(frozen=True)
+class TargetText:
+    """An answer of the target, with its raw logits [T, V] before each token of `output`."""
+
+    prompt: tuple[int, ...]
+    output: tuple[int, ...]
+    logits: Logits
+    params: SamplingParams
+    seed: int
+
+    def law(self, idx: int, params: SamplingParams) -> Probs:
+        """p before token `idx`, as served."""
+        return served_probs(self.logits[idx], params, Context(self.prompt, self.output[:idx]))
+
+
+@dataclass
+class AlphaSums:
+    """β summed over the prefixes of many texts, one list per text."""
+
+    rejection: list[list[float]] = field(default_factory=list)
+    coupled: list[list[float]] = field(default_factory=list)
+    lenient: dict[float, list[list[float]]] = field(default_factory=dict)
+    num_silent: int = 0  # prefixes at which the drafter had nothing to say
+
+    @property
+    def num_guessed(self) -> int:
+        return sum(map(len, self.rejection))
+
+    @property
+    def num_tokens(self) -> int:
+        return self.num_guessed + self.num_silent
+
+
+def target_text(llm: LLM, prompt: Sequence[int], params: SamplingParams) -> TargetText:
+    """Let the target answer, then score the answer once more, all positions at a time."""
+    output = llm.generate(list(prompt), params)[0].outputs[0].token_ids
+    logits = text_logits(llm.model, prompt, output).astype(np.float64)
+    assert params.seed is not None, "a text is reproducible"
+    return TargetText(tuple(prompt), tuple(output), logits, params, params.seed)
+
+
+def add_text(
+    sums: AlphaSums, text: TargetText, drafter: Drafter, lenience: Sequence[float], idx: int
+) -> None:
+    """Ask the drafter at every prefix of `text`; add up how often its guess would be accepted."""
+    for bucket in (sums.rejection, sums.coupled):
+        bucket.append([])
+    for factor in lenience:
+        sums.lenient.setdefault(factor, []).append([])
+    for position, (law_p, law_q) in enumerate(_laws(text, drafter, idx)):
+        if law_q is None:
+            sums.num_silent += 1
+            continue
+        sums.rejection[-1].append(beta_rejection(law_p, law_q))
+        sums.coupled[-1].append(beta_coupled(law_p, law_q))
+        for factor in lenience:
+            sums.lenient[factor][-1].append(_lenient(text, position, law_p, law_q, factor))
+
+
+def _laws(text: TargetText, drafter: Drafter, idx: int) -> Iterator[tuple[Probs, Probs | None]]:
+    """(p, q) before each token of the text; q is None where the drafter is silent.
+
+    Under `rejection` a drafter tells the law it drew from, so that is how it is asked.
+    """
+    params = text.params.with_(acceptance=Acceptance.REJECTION)
+    known = KnownText(idx, text.prompt, params, text.seed)
+    proposals = proposals_along(drafter, known, text.output, depth=1)
+    for position, proposal in enumerate(proposals):
+        law_p = text.law(position, params)
+        yield law_p, _law_q(proposal, len(law_p))
+
+
+def _law_q(proposal: Proposal, vocab_size: int) -> Probs | None:
+    if not len(proposal):
+        return None
+    draw = proposal.draws[0]
+    if draw.probs_q is not None:
+        return np.asarray(draw.probs_q, dtype=np.float64)
+    law_q = np.zeros(vocab_size)
+    law_q[proposal.tokens[draw.node]] = 1.0
+    return law_q
+
+
+def _lenient(text: TargetText, position: int, law_p: Probs, law_q: Probs, factor: float) -> float:
+    """A.5. At temperature 0 a guess is accepted where p(x) ≥ l·max(p), before p is sharpened."""
+    if text.params.temperature > 0:
+        return beta_lenient(law_p, law_q, factor)
+    soft = text.law(position, text.params.with_(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0))
+    accepted = soft >= factor * soft.max()
+    return float(law_q[accepted].sum())
+
+
+def interval(betas: Sequence[Sequence[float]], seed: int) -> Interval | None:
+    """The mean over all prefixes; texts, not tokens, are drawn again for its interval."""
+    sums = np.array([sum(row) for row in betas if row])
+    counts = np.array([len(row) for row in betas if row])
+    if not len(counts):
+        return None
+    drawn = np.random.default_rng(seed).integers(0, len(counts), size=(2000, len(counts)))
+    means = sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1)
+    low, high = np.percentile(means, (2.5, 97.5))
+    return Interval(float(sums.sum() / counts.sum()), float(low), float(high), int(counts.sum()))

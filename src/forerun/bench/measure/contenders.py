@@ -1,0 +1,84 @@
+"""Who takes part in a side-by-side run: ways to answer the same prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Protocol
+
+from forerun.bench.measure.timed_run import Clock, TimedRun, time_stream
+from forerun.engine import LLM, SpeculativeConfig
+from forerun.types import SamplingParams
+
+PLAIN: Final = "plain"
+DEFAULT: Final = "default"
+
+
+class Contender(Protocol):
+    """Something that answers. `about` goes into the record."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def about(self) -> Mapping[str, Any]: ...
+
+    def answer(self, prompt: Sequence[int], max_tokens: int) -> TimedRun: ...
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Forerun itself, with one kind of speculation or with none."""
+
+    name: str
+    llm: LLM
+    config: SpeculativeConfig | None
+    params: SamplingParams
+    clock: Clock
+
+    @property
+    def about(self) -> Mapping[str, Any]:
+        config = None if self.config is None else asdict(self.config)
+        return {"engine": "forerun", "speculative_config": config}
+
+    def answer(self, prompt: Sequence[int], max_tokens: int) -> TimedRun:
+        """From an empty cache: what earlier prompts began with is computed again."""
+        self.llm.reset_prefix_cache()
+        return time_stream(self.llm, prompt, self.params.with_(max_tokens=max_tokens), self.clock)
+
+
+def engines(
+    llm: LLM,
+    configs: Mapping[str, SpeculativeConfig | None],
+    params: SamplingParams,
+    clock: Clock,
+) -> list[Engine]:
+    """One contender per config, all on the same loaded weights; `plain` is always the first."""
+    named = {PLAIN: None, **configs}
+    return [
+        Engine(name, llm.with_speculation(config), config, params, clock)
+        for name, config in named.items()
+    ]
+
+
+def fixed_depths(
+    methods: Sequence[str], depths: Sequence[int], options: Mapping[str, Any]
+) -> dict[str, SpeculativeConfig]:
+    """Every method at every fixed depth; `options` are further keys, such as `model`."""
+    return {
+        f"{method}:{depth}": fixed_depth(method, depth, options)
+        for method in methods
+        for depth in depths
+    }
+
+
+def fixed_depth(method: str, depth: int, options: Mapping[str, Any]) -> SpeculativeConfig:
+    """No controller between the method and its depth."""
+    fixed = {"num_speculative_tokens": depth, "adaptive": False}
+    return SpeculativeConfig.from_dict({"method": method, **fixed, **_fit(method, options)})
+
+
+def _fit(method: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that belong to this method."""
+    wanted = {"draft_model": "model", "own_layers": "num_layers"}.get(method)
+    return {key: value for key, value in options.items() if key == wanted and value is not None}

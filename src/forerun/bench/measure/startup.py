@@ -1,0 +1,62 @@
+"""From the command to the first token, in a process that knows nothing yet."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from forerun.bench.measure.bootstrap import median_interval
+from forerun.bench.measure.timed_run import Clock
+from forerun.errors import ForerunError
+
+
+class StartFailed(ForerunError, RuntimeError):
+    """The command that was to be timed did not answer."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """`peak_bytes` counts the mapped weight file, too; None where the system does not tell."""
+
+    first_token_s: float
+    whole_s: float
+    peak_bytes: int | None
+    torch: bool
+
+
+def startup_report(starts: Sequence[Start], weight_bytes: int, seed: int) -> dict[str, Any]:
+    """`peak_beyond_weights_bytes` is the most memory of any start, less the weights."""
+    interval = median_interval([start.first_token_s for start in starts], seed)
+    peaks = [start.peak_bytes for start in starts if start.peak_bytes is not None]
+    return {
+        "first_token_s": None if interval is None else asdict(interval),
+        "weight_bytes": weight_bytes,
+        "peak_beyond_weights_bytes": max(peaks) - weight_bytes if peaks else None,
+        "torch": any(start.torch for start in starts),
+        "starts": [asdict(start) for start in starts],
+    }
+
+
+def start_once(python: str, arguments: Sequence[str], clock: Clock) -> Start:
+    """Run `forerun` with these arguments in a fresh process, and time its first byte of text."""
+    with tempfile.TemporaryDirectory() as folder:
+        note, complaints = Path(folder, "note.json"), Path(folder, "stderr")
+        command = [python, "-m", "forerun.cli.start_probe", str(note), *arguments]
+        with complaints.open("wb") as stderr:
+            began = clock()
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, bufsize=0)
+            assert process.stdout is not None
+            with process, process.stdout:
+                first = process.stdout.read(1)
+                first_token_s = clock() - began
+                while process.stdout.read(1 << 16):
+                    pass
+        if process.returncode != 0 or not first:
+            raise StartFailed(f"the command failed: {complaints.read_text().strip()[-500:]}")
+        found = json.loads(note.read_text())
+        return Start(first_token_s, clock() - began, found["peak_bytes"], found["torch"])

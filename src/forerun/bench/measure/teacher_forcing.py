@@ -1,0 +1,82 @@
+"""Texts that are known already: what a model says, and what a drafter guesses, at every prefix."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from forerun.cache.cache_size import CacheSize
+from forerun.drafters import Budget, Drafter
+from forerun.engine import LLM, SpeculativeConfig
+from forerun.engine.building import Target, build_core
+from forerun.engine.memory import CacheMemory
+from forerun.kernels import Plan
+from forerun.models.llama import LlamaModel
+from forerun.sampling import Noise
+from forerun.types import FloatArray, Origin, Proposal, SamplingParams, Span, Tree, Verdict
+
+_PASS_TOKENS: Final = 256
+
+
+@dataclass
+class KnownText:
+    """What a drafter sees of a request whose output is revealed token by token."""
+
+    id: int
+    prompt: tuple[int, ...]
+    params: SamplingParams
+    seed: int
+    output: list[int] = field(default_factory=list)
+    round_idx: int = 0
+    cache_salt: str | None = None
+
+    def __post_init__(self) -> None:
+        self.tokens: list[int] = [*self.prompt, *self.output]
+        self.noise = Noise(self.seed)
+
+    def reveal(self, token: int) -> Verdict:
+        self.tokens.append(token)
+        self.output.append(token)
+        self.round_idx += 1
+        return Verdict((), (token,), Origin.PLAIN)
+
+
+def drafter_for(llm: LLM, config: SpeculativeConfig, cache_dir: Path | None) -> Drafter:
+    target = Target(llm.model, llm.tokenizer, llm.max_model_len, CacheMemory(1), cache_dir)
+    speculation = build_core(target, replace(config, adaptive=False)).speculation
+    assert speculation is not None
+    (drafter,) = speculation.drafters.drafters.values()
+    return drafter
+
+
+def proposals_along(
+    drafter: Drafter, text: KnownText, output: Sequence[int], depth: int
+) -> Generator[Proposal, None, None]:
+    """What the drafter says before each token of `output`, given all tokens before it."""
+    drafter.begin(text)
+    try:
+        for token in output:
+            yield drafter.propose([text], [Budget(depth)])[0]
+            drafter.commit(text, text.reveal(token))
+    finally:
+        drafter.end(text)
+
+
+def text_logits(model: LlamaModel, prompt: Sequence[int], text: Sequence[int]) -> FloatArray:
+    """What the model says before each token of `text`: [len(text), V]."""
+    tokens = [*prompt, *text[:-1]]
+    size = CacheSize.for_requests(1, len(tokens))
+    cache = model.new_cache(size.num_pages, size.page_size)
+    table, rows = cache.new_table(), []
+    first_wanted = len(prompt) - 1
+    for first in range(0, len(tokens), _PASS_TOKENS):
+        chunk = tuple(tokens[first : first + _PASS_TOKENS])
+        wanted = tuple(i for i in range(len(chunk)) if first + i >= first_wanted)
+        span = Span(table.reserve(len(chunk)), chunk, Tree.chain(len(chunk)), wanted)
+        rows.append(np.array(model.forward(Plan.build([(span, table)]), cache)))
+    table.free()
+    return np.concatenate(rows)

@@ -1,0 +1,1 @@
+"""What is asked: workload classes and named prompts."""

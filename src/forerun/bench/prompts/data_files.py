@@ -1,0 +1,13 @@
+"""The prompts that travel with the package; data/README.md says where they come from."""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+from typing import Any
+
+
+def read_rows(name: str) -> list[dict[str, Any]]:
+    """The rows of data/<name>.jsonl, in order."""
+    file = resources.files("forerun.bench.prompts") / "data" / f"{name}.jsonl"
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]

@@ -1,0 +1,105 @@
+"""Workload classes: what people ask, by how much of the answer stands in the prompt already."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from random import Random
+from typing import Final
+
+from forerun.bench.prompts import copy_tasks, free_tasks
+from forerun.bench.prompts.copy_tasks import Task
+from forerun.errors import InvalidOption, unknown_name
+from forerun.models.text.tokenizer import Tokenizer
+
+
+class Kind(StrEnum):
+    COPY = "copy-heavy"
+    FREE = "free"
+    TRANSLATION = "translation"
+    SUMMARY = "summarisation"
+    LONG = "long context"
+
+
+@dataclass(frozen=True)
+class BenchPrompt:
+    name: str
+    text: str
+    is_chat: bool = True  # a user's message; otherwise a text to continue
+    num_tokens: int | None = None  # cut to exactly so many
+
+    def encode(self, tokenizer: Tokenizer) -> list[int]:
+        """Through the chat template where the prompt is a message and the model has one."""
+        if self.is_chat and tokenizer.has_chat_template:
+            return tokenizer.encode_chat([{"role": "user", "content": self.text}])[
+                : self.num_tokens
+            ]
+        return tokenizer.encode(self.text)[: self.num_tokens]
+
+
+@dataclass(frozen=True)
+class Workload:
+    name: str
+    kind: Kind
+    prompts: tuple[BenchPrompt, ...]
+
+    @property
+    def digest(self) -> str:
+        """Two records measured the same thing if this agrees."""
+        joined = "\x00".join(prompt.text for prompt in self.prompts)
+        if self.prompts[0].num_tokens is not None:
+            joined += f"\x00{self.prompts[0].num_tokens}"
+        return hashlib.sha256(joined.encode()).hexdigest()[:16]
+
+
+_TASKS: Final[Mapping[str, tuple[Kind, Callable[[Random], Iterator[Task]]]]] = {
+    "edit-code": (Kind.COPY, copy_tasks.edit_code),
+    "repeat": (Kind.COPY, copy_tasks.repeat_with_change),
+    "extract": (Kind.COPY, copy_tasks.extract),
+    "chat": (Kind.FREE, free_tasks.chat),
+    "story": (Kind.FREE, free_tasks.story),
+    "maths": (Kind.FREE, free_tasks.maths),
+    "translation": (Kind.TRANSLATION, free_tasks.translation),
+    "summarisation": (Kind.SUMMARY, free_tasks.summary),
+    "long": (Kind.LONG, free_tasks.long_context),
+}
+WORKLOADS: Final = tuple(_TASKS)
+KINDS: Final[Mapping[str, Kind]] = {name: kind for name, (kind, _) in _TASKS.items()}
+_PLAIN_TEXT: Final = {"story"}
+
+
+def build_workloads(names: Sequence[str], num_prompts: int, seed: int) -> list[Workload]:
+    """`num_prompts` prompts of each class. A class's prompts depend on the seed alone."""
+    if num_prompts < 1:
+        raise InvalidOption(f"{num_prompts} prompts per class is not allowed; give at least 1.")
+    for name in names:
+        if name not in _TASKS:
+            raise unknown_name("workload class", name, WORKLOADS)
+    return [_build(name, num_prompts, seed) for name in dict.fromkeys(names)]
+
+
+def cut_prompts(
+    workloads: Sequence[Workload], num_tokens: int, tokenizer: Tokenizer
+) -> list[Workload]:
+    """Every prompt cut to exactly `num_tokens`, so that its time to first token is theirs."""
+    for workload in workloads:
+        shortest = min(len(prompt.encode(tokenizer)) for prompt in workload.prompts)
+        if shortest < num_tokens:
+            raise InvalidOption(
+                f"class {workload.name} has a prompt of {shortest} tokens, fewer than the "
+                f"{num_tokens} of --prompt-tokens; choose --classes with longer ones."
+            )
+    return [
+        replace(w, prompts=tuple(replace(p, num_tokens=num_tokens) for p in w.prompts))
+        for w in workloads
+    ]
+
+
+def _build(name: str, num_prompts: int, seed: int) -> Workload:
+    kind, tasks = _TASKS[name]
+    drawn = itertools.islice(tasks(Random(f"{seed}:{name}")), num_prompts)
+    is_chat = name not in _PLAIN_TEXT
+    return Workload(name, kind, tuple(BenchPrompt(task, text, is_chat) for task, text in drawn))

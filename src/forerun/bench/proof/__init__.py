@@ -1,0 +1,1 @@
+"""The promise of bits, checked run by run."""

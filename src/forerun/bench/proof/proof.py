@@ -1,0 +1,169 @@
+"""The promise of bits, cell by cell: with speculation and without, the very same tokens."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from forerun.bench.prompts.named_prompts import NamedPrompt
+from forerun.bench.proof.sample import BRANCHES, Choices, Run, sample_runs
+from forerun.engine import LLM, CompletionOutput, RequestSpeculation
+from forerun.types import SamplingParams
+
+SAMPLING: Final[dict[str, dict[str, Any]]] = {
+    "T=0": {"temperature": 0},
+    "T=0.7 top_p=0.9": {"temperature": 0.7, "top_p": 0.9},
+    "T=1 min_p=0.05 repetition=1.2": {
+        "temperature": 1.0,
+        "min_p": 0.05,
+        "repetition_penalty": 1.2,
+    },
+    "T=0.9 bias presence=0.5 frequency=0.3": {
+        "temperature": 0.9,
+        "logit_bias": {30: 1.0, 198: -1.0, 284: 0.5},
+        "presence_penalty": 0.5,
+        "frequency_penalty": 0.3,
+    },
+}
+
+BATCH: Final = 16  # runs go side by side: a batch must not matter either
+
+Tell = Callable[[int, str], None]  # so many runs are done, and of which drafter
+
+
+@dataclass(frozen=True)
+class Cell(Run):
+    """One run of the sample and what came of it."""
+
+    num_tokens: int
+    target_passes: int
+    draft_tokens: int
+    accepted_tokens: int
+    first_difference: int | None  # index of the first token that differs; None: identical
+
+
+@dataclass(frozen=True)
+class Method:
+    """A drafter under test: an engine's config, and the drafter to ask for in that engine."""
+
+    config: Mapping[str, Any]
+    drafter: str | None = None
+
+
+def proof_methods(model: str, num_layers: int) -> dict[str, Method]:
+    """Every drafter, for a model that can draft for itself. Single ones share an engine."""
+    singles = ("suffix", "prompt_lookup", "ngram_tables", "unigram", "bigram", "random")
+    shared: dict[str, Any] = {
+        "method": "choice",
+        "methods": [*singles, "draft_model", "own_layers"],
+        "model": model,
+        "num_layers": num_layers,
+    }
+    two = ["prompt_lookup", "own_layers"]
+    hybrid = {"method": "hybrid", "methods": two, "num_layers": num_layers}
+    merge = {"method": "merge", "methods": ["bigram", "prompt_lookup"]}
+    return {name: Method(shared, name) for name in shared["methods"]} | {
+        "hybrid": Method(hybrid),
+        "merge": Method(merge),
+    }
+
+
+class Proof:
+    """A covering sample of prompts × drafters × shapes × sampling × depths, ready to run.
+
+    An engine is built for the deepest and widest proposals; every request names its drafter and
+    brings its own ceiling, so a batch mixes drafters, depths and branches.
+    """
+
+    def __init__(
+        self,
+        llm: LLM,
+        prompts: Sequence[NamedPrompt],
+        methods: Mapping[str, Method],
+        max_depth: int,
+        num_tokens: int,
+        seed: int,
+        min_cells: int = 0,
+    ) -> None:
+        self._llm = llm
+        self._plain = llm.with_speculation(None)
+        self._prompts = {prompt.name: prompt.encode(llm.tokenizer) for prompt in prompts}
+        self._methods = methods
+        self._max_depth = max_depth
+        self._num_tokens = num_tokens
+        self._seed = seed
+        self._expected: dict[tuple[str, str], tuple[int, ...]] = {}
+        choices = Choices(list(self._prompts), list(methods), list(SAMPLING), max_depth)
+        self.runs = sample_runs(choices, seed, min_cells)
+
+    @property
+    def num_plain(self) -> int:
+        """Plain runs that the others are compared with."""
+        return len({(run.prompt, run.sampling) for run in self.runs})
+
+    def run(self, tell: Tell = lambda *_: None) -> Iterator[Cell]:
+        """Engine by engine; plain decoding, each prompt truly alone, when it is first needed."""
+        for config in self._configs():
+            llm = self._speculating(config)
+            runs = [run for run in self.runs if self._methods[run.method].config is config]
+            for batch in _batches(sorted(runs, key=lambda run: (run.prompt, run.method))):
+                expected = [self._plain_tokens(run, tell) for run in batch]
+                outputs = self._generate(llm, batch)
+                tell(len(batch), batch[0].method)
+                yield from map(_judged, batch, outputs, expected)
+
+    def _configs(self) -> list[Mapping[str, Any]]:
+        return list({id(m.config): m.config for m in self._methods.values()}.values())
+
+    def _plain_tokens(self, run: Run, tell: Tell) -> tuple[int, ...]:
+        key = (run.prompt, run.sampling)
+        if key not in self._expected:
+            (answer,) = self._plain.generate(
+                self._prompts[run.prompt], self._params(run), cache_salt=" · ".join(key)
+            )
+            self._expected[key] = answer.outputs[0].token_ids
+            tell(1, "plain")
+        return self._expected[key]
+
+    def _speculating(self, config: Mapping[str, Any]) -> LLM:
+        ceiling = {"num_speculative_tokens": self._max_depth, "num_branches": max(BRANCHES)}
+        return self._llm.with_speculation({**config, **ceiling, "adaptive": False})
+
+    def _generate(self, llm: LLM, runs: Sequence[Run]) -> list[CompletionOutput]:
+        answers = llm.generate(
+            [self._prompts[run.prompt] for run in runs],
+            [self._params(run) for run in runs],
+            speculation=[
+                RequestSpeculation(self._methods[run.method].drafter, run.depth, run.num_branches)
+                for run in runs
+            ],
+        )
+        return [answer.outputs[0] for answer in answers]
+
+    def _params(self, run: Run) -> SamplingParams:
+        return SamplingParams(
+            max_tokens=self._num_tokens,
+            ignore_eos=True,
+            seed=self._seed,
+            **SAMPLING[run.sampling],
+        )
+
+
+def _batches(runs: Sequence[Run]) -> Iterator[Sequence[Run]]:
+    for first in range(0, len(runs), BATCH):
+        yield runs[first : first + BATCH]
+
+
+def _judged(run: Run, output: CompletionOutput, expected: tuple[int, ...]) -> Cell:
+    pairs = itertools.zip_longest(output.token_ids, expected)
+    differing = (idx for idx, (got, want) in enumerate(pairs) if got != want)
+    return Cell(
+        **asdict(run),
+        num_tokens=len(output.token_ids),
+        target_passes=output.stats["target_passes"],
+        draft_tokens=output.stats["draft_tokens"],
+        accepted_tokens=output.stats["accepted_tokens"],
+        first_difference=next(differing, None),
+    )

@@ -1,0 +1,155 @@
+"""The rollout gate: may a canary replace the baseline? Decided class by class.
+
+the same tokens        the sampler is untouched
+p95 latency lower      speculation is there to make tokens come sooner
+throughput ≥ 0.95 ×    and must not cost the machine
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from forerun.bench.records.cells import Cell, Quantiles
+from forerun.bench.records.record import InvalidRecord, Record
+from forerun.errors import unknown_name
+
+MIN_THROUGHPUT: Final = 0.95
+
+# What "inter-token latency" may mean. Tokens of one round come together, so the p95 of single
+# waits is the time of one round and cannot fall below a plain pass; the mean wait within an
+# answer is what a reader feels.
+LATENCIES: Final[Mapping[str, Callable[[Cell], Quantiles | None]]] = {
+    "answer": lambda cell: cell.answer_ms,
+    "wait": lambda cell: cell.wait_ms,
+}
+# What must agree, by the parts of a record.
+_SAME: Final[Mapping[str, Sequence[str]]] = {
+    "model": ("num_bytes", "sha256"),
+    "machine": ("cpu", "num_cores", "architecture", "features", "memory_bytes"),
+    "settings": (
+        *("max_tokens", "temperature", "seed", "acceptance", "prompt_tokens"),
+        *("threads", "kernels", "quantization", "activations"),
+        *("chat_template", "max_model_len"),
+    ),
+}
+_NOT_RECORDED: Final = "not recorded"  # as older records have it: equal to its like alone
+_ALWAYS: Final = {"activations": None}  # what it was before there was a choice
+
+
+@dataclass(frozen=True)
+class Check:
+    workload: str
+    what: str
+    baseline: str
+    canary: str
+    passed: bool
+
+
+@dataclass(frozen=True)
+class Side:
+    """One record, and which of its contenders stands for it."""
+
+    label: str  # the file, as the user named it
+    record: Record
+    contender: str
+
+    def __post_init__(self) -> None:
+        if self.contender not in self.record.contenders:
+            raise unknown_name(f"contender of {self.label}", self.contender, self.record.contenders)
+
+    @property
+    def cells(self) -> dict[str, Cell]:
+        return {c.workload: c for c in self.record.cells if c.contender == self.contender}
+
+    @property
+    def digests(self) -> dict[tuple[str, int], str]:
+        return {
+            (run["workload"], run["pair"]): run["digest"]
+            for run in self.record.runs
+            if run["contender"] == self.contender
+        }
+
+
+def check_rollout(baseline: Side, canary: Side, latency: str = "answer") -> list[Check]:
+    """Three checks per class; the canary is promoted if all pass."""
+    if latency not in LATENCIES:
+        raise unknown_name("latency", latency, LATENCIES)
+    _check_comparable(baseline, canary)
+    checks: list[Check] = []
+    before, after = baseline.cells, canary.cells
+    for workload in baseline.record.workloads:
+        if workload not in before or workload not in after:
+            raise InvalidRecord(f"class {workload} was not measured in both; measure it again.")
+        checks.append(_parity(workload, baseline, canary))
+        checks.append(_latency(workload, before[workload], after[workload], latency))
+        checks.append(_throughput(workload, before[workload], after[workload]))
+    return checks
+
+
+def _check_comparable(baseline: Side, canary: Side) -> None:
+    """Refuse, by name, what cannot be compared."""
+    one, other = baseline.record, canary.record
+    for side in (baseline, canary):
+        if not side.record.is_complete:
+            raise InvalidRecord(f"{side.label} was interrupted; measure it again, to its end.")
+    for part, keys in _SAME.items():
+        for key in keys:
+            absent = _ALWAYS.get(key, _NOT_RECORDED)
+            before, after = (getattr(record, part).get(key, absent) for record in (one, other))
+            if before != after:
+                raise InvalidRecord(
+                    f"{canary.label} was measured with another {part.removesuffix('s')} than "
+                    f"{baseline.label}: {key} is {after!r}, not {before!r}; measure both alike."
+                )
+    if set(one.workloads) != set(other.workloads):
+        raise InvalidRecord(
+            f"{baseline.label} and {canary.label} hold different classes; measure the same."
+        )
+    for name, workload in one.workloads.items():
+        if workload["digest"] != other.workloads[name]["digest"]:
+            raise InvalidRecord(f"class {name} has other prompts in {canary.label}; use one seed.")
+    _check_answers(baseline, canary)
+
+
+def _check_answers(baseline: Side, canary: Side) -> None:
+    """Both answered the same prompts, and some at all."""
+    if not baseline.digests:
+        raise InvalidRecord(
+            f"{baseline.label} has no answer of {baseline.contender}; measure it again."
+        )
+    odd = baseline.digests.keys() ^ canary.digests.keys()
+    if odd:
+        workload, pair = min(odd)
+        has_it = baseline if (workload, pair) in baseline.digests else canary
+        raise InvalidRecord(
+            f"only {has_it.label} has an answer to prompt {pair} of class {workload}; "
+            f"measure both with the same --pairs."
+        )
+
+
+def _parity(workload: str, baseline: Side, canary: Side) -> Check:
+    mine, theirs = baseline.digests, canary.digests
+    shared = [key for key in mine if key[0] == workload and key in theirs]
+    num_same = sum(mine[key] == theirs[key] for key in shared)
+    found = f"{num_same} of {len(shared)} answers"
+    passed = bool(shared) and num_same == len(shared)
+    return Check(workload, "same tokens", f"{len(shared)} answers", found, passed)
+
+
+def _latency(workload: str, before: Cell, after: Cell, latency: str) -> Check:
+    one, other = LATENCIES[latency](before), LATENCIES[latency](after)
+    what = f"p95 ms per token ({latency})"
+    if one is None or other is None:
+        return Check(workload, what, "–", "–", False)
+    passed = other["p95"] < one["p95"]
+    return Check(workload, what, f"{one['p95']:.2f}", f"{other['p95']:.2f}", passed)
+
+
+def _throughput(workload: str, before: Cell, after: Cell) -> Check:
+    one, other = before.tokens_per_second, after.tokens_per_second
+    what = f"tokens/s ≥ {MIN_THROUGHPUT} ×"
+    if one is None or other is None:
+        return Check(workload, what, "–", "–", False)
+    return Check(workload, what, f"{one:.1f}", f"{other:.1f}", other >= MIN_THROUGHPUT * one)

@@ -1,0 +1,128 @@
+"""A bench record: one JSON file that says what was measured, where, and with what."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from forerun.bench.measure.side_by_side import Measurement
+from forerun.bench.records.cells import Cell
+from forerun.bench.records.shape import RECORD, misfit
+from forerun.errors import ForerunError
+
+SCHEMA: Final = "forerun-bench/1"
+
+
+class InvalidRecord(ForerunError, ValueError):
+    """A file is no bench record, or one that cannot be compared with another."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """`runs` are the single answers; `cells` sum them up; `is_complete` is False after ^C."""
+
+    created: str
+    commit: str | None
+    machine: Mapping[str, Any]
+    versions: Mapping[str, str]
+    model: Mapping[str, Any]
+    settings: Mapping[str, Any]
+    workloads: Mapping[str, Mapping[str, Any]]
+    contenders: Mapping[str, Mapping[str, Any]]
+    costs: Mapping[str, Any]
+    runs: Sequence[Mapping[str, Any]]
+    cells: Sequence[Cell]
+    divergences: Sequence[Mapping[str, Any]]
+    is_complete: bool
+
+    def as_dict(self) -> dict[str, Any]:
+        plain = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {
+            "schema": SCHEMA,
+            **plain,
+            "cells": [cell.as_dict() for cell in self.cells],
+        }
+
+    def cell(self, workload: str, contender: str) -> Cell | None:
+        found = [c for c in self.cells if (c.workload, c.contender) == (workload, contender)]
+        return found[0] if found else None
+
+
+def run_as_dict(m: Measurement) -> dict[str, Any]:
+    """One answer, small enough to keep: rounds as [guesses, depth, accepted, how often]."""
+    run = m.run
+    rounds: dict[tuple[int, int, int], int] = {}
+    for p in run.passes:
+        key = (p.num_guesses, p.depth, p.num_accepted)
+        rounds[key] = rounds.get(key, 0) + 1
+    return {
+        "workload": m.workload,
+        "pair": m.pair_idx,
+        "prompt": m.prompt,
+        "contender": m.contender,
+        "num_tokens": len(run.tokens),
+        "digest": run.digest,
+        "ttft_s": round(run.ttft, 6),
+        "seconds": round(run.seconds, 6),
+        "rounds": [[*key, num] for key, num in sorted(rounds.items())],
+    }
+
+
+def write_json(path: Path, values: Mapping[str, Any]) -> None:
+    write_whole(path, json.dumps(values, indent=1, ensure_ascii=False, allow_nan=False))
+
+
+def write_whole(path: Path, text: str) -> None:
+    """In one step: a reader, or a run that is interrupted, never sees half a file."""
+    part = path.with_name(f".{path.name}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.write_text(text + "\n", encoding="utf-8")
+        os.replace(part, path)
+    except OSError as error:
+        reason = error.strerror or "the file cannot be written"
+        raise InvalidRecord(f"cannot write {path}: {reason}; choose another place.") from None
+
+
+def read_record(path: Path) -> Record:
+    """A record of this schema; anything else is refused by name."""
+    return parse_record(path, read_json(path))
+
+
+def parse_record(path: Path, values: Any) -> Record:
+    schema = values.get("schema") if isinstance(values, dict) else None
+    if schema != SCHEMA:
+        raise InvalidRecord(
+            f"{path} is no record of speculation: it has the schema {schema!r}, not {SCHEMA!r}; "
+            "give a file that `forerun bench speculation --json` wrote."
+        )
+    place = misfit(values, RECORD)
+    if place is not None:
+        raise InvalidRecord(f"{path} is damaged: {place} is missing or wrong; measure again.")
+    try:
+        return _record(values)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidRecord(f"{path} is damaged ({error}); measure again.") from None
+
+
+def read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        reason = error.strerror or "the file cannot be opened"
+    except (ValueError, RecursionError):
+        reason = "it is not JSON"
+    raise InvalidRecord(
+        f"{path} cannot be read as a bench record: {reason}; "
+        "give a file that `forerun bench … --json` wrote."
+    )
+
+
+def _record(values: Mapping[str, Any]) -> Record:
+    given = {name: values[name] for name in Record.__dataclass_fields__}
+    given["cells"] = [Cell.from_dict(cell) for cell in given["cells"]]
+    return Record(**given)

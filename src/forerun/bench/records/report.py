@@ -1,0 +1,44 @@
+"""What the other benches wrote: `kernels`, `passes`, `startup`, `batch`, `parity`, and proofs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from forerun.bench.records.record import InvalidRecord, Record, parse_record, read_json
+from forerun.bench.records.shape import misfit
+
+Report = Mapping[str, Any]
+
+_HEAD: Final = {"measured": str, "machine": dict, "is_complete": bool}
+# Records that do not say what was measured are known by what they hold.
+_KNOWN_BY: Final = {"products": "kernels", "passes": "passes", "num_different": "proof"}
+
+
+def read_any(path: Path) -> Record | Report:
+    """A record of speculation, or a report of another bench, which says what was `measured`."""
+    values = read_json(path)
+    if not isinstance(values, dict) or "schema" in values:
+        return parse_record(path, values)
+    for key, kind in _KNOWN_BY.items():
+        if key in values:
+            values.setdefault("measured", kind)
+    if "measured" not in values:
+        return parse_record(path, values)
+    if place := misfit(values, _HEAD):
+        raise InvalidRecord(f"{path} is damaged: {place} is missing or wrong; measure again.")
+    return values
+
+
+def has_other_tokens(report: Report) -> bool:
+    """Whether a token came out otherwise than it must; benches that compare none have none."""
+    match report["measured"]:
+        case "parity":
+            return bool(report["num_same"] < len(report["prompts"]))
+        case "batch":
+            parts = (report.get("together"), report.get("load"))
+            return any(part is not None and not part["same_tokens"] for part in parts)
+        case "proof":
+            return bool(report["num_different"])
+    return False

@@ -1,0 +1,63 @@
+"""What a whole record says: are the tokens the same, how much faster over classes and peers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from forerun.bench.measure.bootstrap import geometric_mean
+from forerun.bench.measure.contenders import DEFAULT, PLAIN
+from forerun.bench.prompts.workloads import Kind
+from forerun.bench.records.cells import Cell
+
+
+@dataclass(frozen=True)
+class OverPeer:
+    """Our default's tokens per second ÷ those of a peer's fastest mode, over some classes."""
+
+    ratio: float
+    modes: tuple[str, ...]
+    cells: tuple[Cell, ...]  # ours and theirs
+
+    @property
+    def num_pairs(self) -> int:
+        """In the class with the fewest."""
+        return min(cell.num_pairs for cell in self.cells)
+
+
+def differing_cells(cells: Iterable[Cell]) -> list[str]:
+    """Where speculation put out other tokens than plain decoding; must be empty."""
+    own = [cell for cell in cells if peer_of(cell) is None and cell.contender != PLAIN]
+    return [place(cell) for cell in own if cell.same_tokens not in (None, 1)]
+
+
+def mean_ratio(cells: Iterable[Cell], kind: Kind) -> float | None:
+    """Our default against plain decoding: the geometric mean over the classes of a kind."""
+    ours = [cell for cell in cells if cell.contender == DEFAULT and cell.kind == kind]
+    return geometric_mean([cell.ratio.median for cell in ours if cell.ratio])
+
+
+def over_best_mode(cells: Sequence[Cell], peer: str, classes: Collection[str]) -> OverPeer | None:
+    """Against the fastest of the peer's modes, class by class; None where both never met."""
+    ratios, compared = list[float](), list[Cell]()
+    modes = dict[str, None]()
+    for ours in cells:
+        if ours.contender == DEFAULT and ours.workload in classes:
+            theirs = [c for c in cells if c.workload == ours.workload and peer_of(c) == peer]
+            best = max(theirs, key=lambda c: c.tokens_per_second or 0.0, default=None)
+            if best and best.tokens_per_second and ours.tokens_per_second:
+                ratios.append(ours.tokens_per_second / best.tokens_per_second)
+                modes[best.contender.partition("/")[2]] = None
+                compared += [ours, best]
+    mean = geometric_mean(ratios)
+    return None if mean is None else OverPeer(mean, tuple(sorted(modes)), tuple(compared))
+
+
+def peer_of(cell: Cell) -> str | None:
+    """Peers are named like `llamacpp/plain`."""
+    name, slash, _mode = cell.contender.partition("/")
+    return name if slash else None
+
+
+def place(cell: Cell) -> str:
+    return f"{cell.workload} × {cell.contender}"

@@ -1,0 +1,182 @@
+"""Reports of the benches other than speculation, as sheets and as a figure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+from forerun.bench.records.report import Report
+from forerun.bench.views.sheet import Sheet
+from forerun.bench.views.titles import title
+from forerun.theory.canvas import canvas
+
+_KERNELS: Final = (
+    "ms and GB/s: one row times all weights; of read: of the speed at which memory is read; "
+    "×n: the time of n rows in units of one"
+)
+_PASSES: Final = "one target pass, empty context; ratio: in plain passes, taken within a round"
+_STARTUP: Final = "beyond weights: the peak less the size of the weight file, which is mapped"
+_PARITY: Final = (
+    "the first place of each text at which the reference kernels would have chosen another token; "
+    "margins: between the best two tokens, in logits"
+)
+
+
+def report_sheet(report: Report) -> Sheet:
+    """What was measured, as its command shows it and as `forerun bench show` does again."""
+    return _SHEETS[report["measured"]](report)
+
+
+def _title(report: Report) -> str:
+    return title(
+        report["measured"],
+        report.get("model", {}),
+        report["machine"],
+        report.get("settings", report),
+        is_complete=report["is_complete"],
+    )
+
+
+def _kernels(report: Report) -> Sheet:
+    """A row per format: size, speed for one row, and what more rows cost."""
+    num_threads, speed = report["num_threads"], report["read_bytes_per_second"] / 1e9
+    rows = [
+        [
+            product["format"],
+            f"{product['bytes'] / 1e6:.0f}",
+            f"{product['bytes'] / product['bytes_per_second'] * 1e3:.2f}",
+            f"{product['bytes_per_second'] / 1e9:.1f}",
+            f"{product['share_of_bandwidth']:.0%}",
+            *(f"{ratio:.1f}" for num, ratio in product["ratios"].items() if num != "1"),
+        ]
+        for product in report["products"]
+    ]
+    more = [f"×{num}" for num in report["products"][0]["ratios"] if num != "1"]
+    groups = [["MB", "ms", "GB/s", "of read"], more]
+    where = f"{_title(report)} · {num_threads} threads · memory reads at {speed:.1f} GB/s"
+    return Sheet(where, ["format"], groups, rows, legend=[_KERNELS])
+
+
+def _passes(report: Report) -> Sheet:
+    rows = [
+        [size, f"{row['median_s'] * 1e3:.1f}", f"{row['ratio']:.2f}"]
+        for size, row in report["passes"].items()
+    ]
+    return Sheet(_title(report), [], [["tokens", "ms", "ratio"]], rows, legend=[_PASSES])
+
+
+def _startup(report: Report) -> Sheet:
+    rows = [
+        [str(number), f"{start['first_token_s']:.2f}", f"{start['whole_s']:.2f}"]
+        + [_megabytes(start["peak_bytes"], less) for less in (0, report["weight_bytes"])]
+        for number, start in enumerate(report["starts"], start=1)
+    ]
+    headings = ["start", "first token s", "whole s", "peak MB", "beyond weights MB"]
+    torch = "torch was imported" if report["torch"] else "torch was not imported"
+    middle = median(start["first_token_s"] for start in report["starts"])
+    where = f"{_title(report)} · median {middle:.2f} s to the first token"
+    return Sheet(where, [], [headings], rows, legend=[_STARTUP, torch])
+
+
+def _megabytes(num_bytes: int | None, less: int) -> str:
+    return "–" if num_bytes is None else f"{(num_bytes - less) / 1e6:.0f}"
+
+
+def _batch(report: Report) -> Sheet:
+    rows = [*_together(report), *_load(report), *_offline(report), *_sharing(report)]
+    return Sheet(_title(report), ["part", "measured"], [["found", "of"]], rows)
+
+
+def _together(report: Report) -> Iterator[list[str]]:
+    if found := report.get("together"):
+        yield ["together", "time together ÷ the sum of the times alone", *_median(found["ratio"])]
+        yield _tokens("together", found)
+
+
+def _load(report: Report) -> Iterator[list[str]]:
+    if found := report.get("load"):
+        for num, ratio in found["ratio"].items():
+            yield ["load", f"{num} in flight: speed ÷ speculation off", *_median(ratio)]
+        yield _tokens("load", found)
+
+
+def _offline(report: Report) -> Iterator[list[str]]:
+    if found := report.get("offline"):
+        for name, ratio in found["ratio"].items():
+            yield ["offline", f"our tokens per second ÷ {name}'s", *_median(ratio)]
+
+
+def _sharing(report: Report) -> Iterator[list[str]]:
+    if found := report.get("sharing"):
+        prefix, admission = found["prefix"], found["admission"]
+        computed = f"prompt tokens computed, {prefix['num_shared']} of them shared"
+        first, second = prefix["num_computed_first"], prefix["num_computed_second"]
+        yield ["sharing", computed, str(second), str(first)]
+        steps = f"steps with a token beside {admission['num_prompt_tokens']} being read"
+        num, num_all = admission["num_steps_with_token"], admission["num_steps"]
+        yield ["sharing", steps, str(num), str(num_all)]
+
+
+def _median(ratio: Report | None) -> list[str]:
+    if ratio is None:
+        return ["–", "0"]
+    text = f"{ratio['median']:.3f} [{ratio['low']:.3f}, {ratio['high']:.3f}]"
+    return [text, str(ratio["num"])]
+
+
+def _tokens(part: str, found: Report) -> list[str]:
+    return [part, "tokens", "the same" if found["same_tokens"] else "DIFFERENT", ""]
+
+
+def _parity(report: Report) -> Sheet:
+    rows = []
+    for one in report["prompts"]:
+        if (p := one["parting"]) is not None:
+            margins = (f"{p['our_margin']:.5f}", f"{p['their_margin']:.5f}")
+            share = f"{one['num_different']} of {one['num_tokens']}"
+            tokens = (repr(p["ours"]), repr(p["theirs"]))
+            rows.append([one["prompt"], str(p["at"]), *tokens, *margins, share])
+    left = ("ours", "reference")
+    groups = [["at", *left], ["our margin", "its margin"], ["different"]]
+    same = f" · {report['num_same']} of {len(report['prompts'])} texts the same"
+    if not rows:
+        return Sheet(_title(report) + same, [], [], [])
+    return Sheet(_title(report) + same, ["prompt"], groups, rows, left, [_PARITY])
+
+
+def _proof(report: Report) -> Sheet:
+    keys = ("num_cells", "num_tokens", "target_passes", "accepted_tokens", "num_different")
+    headings = ["runs", "tokens", "passes", "accepted", "different"]
+    return Sheet(_title(report), [], [headings], [[str(report[key]) for key in keys]])
+
+
+_SHEETS: Final[Mapping[str, Callable[[Report], Sheet]]] = {
+    "kernels": _kernels,
+    "passes": _passes,
+    "startup": _startup,
+    "batch": _batch,
+    "parity": _parity,
+    "proof": _proof,
+}
+
+
+def save_kernel_plot(report: Report, path: Path) -> None:
+    """The cost of n rows in units of one row, a line per format, into .png, .pdf or .svg."""
+    products = report["products"]
+    with canvas(path, 12, 5) as figure:
+        left, right = figure.subplots(1, 2)
+        left.set_title("Cost of more rows")
+        for product in products:
+            rows, ratios = list(map(int, product["ratios"])), list(product["ratios"].values())
+            left.plot(rows, ratios, marker="o", label=product["format"])
+        left.set_xlabel("rows in one product")
+        left.set_ylabel("time, in units of one row")
+        left.legend()
+        right.set_title("Weights read per second, one row")
+        names = [product["format"] for product in products]
+        right.barh(names, [product["bytes_per_second"] / 1e9 for product in products])
+        right.axvline(report["read_bytes_per_second"] / 1e9, linestyle="--", color="black")
+        right.set_xlabel("GB/s; dashed: memory alone")
+        right.invert_yaxis()

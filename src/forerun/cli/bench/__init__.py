@@ -1,0 +1,21 @@
+"""The command `forerun bench`: one file per bench, registered here."""
+
+from __future__ import annotations
+
+import typer
+
+from forerun.cli.bench import batch, kernels, parity, passes, show, speculation, startup
+from forerun.cli.bench.old_spelling import BenchGroup
+
+app = typer.Typer(
+    cls=BenchGroup,
+    help="Measure this machine: speculation, batches, kernels, passes, starts, texts.",
+    no_args_is_help=False,
+)
+app.command()(speculation.speculation)
+app.command()(batch.batch)
+app.command()(startup.startup)
+app.command()(parity.parity)
+app.command()(passes.passes)
+app.command()(kernels.kernels)
+app.command()(show.show)

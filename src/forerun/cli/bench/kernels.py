@@ -1,0 +1,41 @@
+"""`forerun bench kernels`: what products of each weight format cost, by their rows."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from forerun.cli.bench.options import OutputOptions, output_options
+from forerun.cli.bench.outcome import finish
+from forerun.cli.bench.record_head import record_head
+from forerun.cli.cache_dir import cache_dir
+from forerun.cli.engine_options import EngineOptions, engine_options
+from forerun.cli.screen import screen
+from forerun.cli.shared_options import only, takes
+
+
+@takes(
+    engine=only(engine_options, "num_threads", "activations"),
+    output=only(output_options, "json_path", "plot"),
+)
+def kernels(engine: EngineOptions, output: OutputOptions) -> None:
+    """Time matrix products of every weight format for 1 to 16 rows, beside the memory's speed."""
+    from forerun.bench.measure.kernels import measure_kernels
+    from forerun.bench.views.reports import save_kernel_plot
+    from forerun.kernels.cpu import CpuKernels
+
+    with screen().status("preparing …") as status:
+        products = CpuKernels(
+            engine.num_threads,
+            activations=engine.activations,
+            cache_dir=cache_dir(os.environ),
+            progress=lambda what, *_count: status.update(f"{what} …"),
+        )
+        found = measure_kernels(
+            products, time.perf_counter, progress=lambda what: status.update(f"{what} …")
+        )
+    head = record_head(None, {"activations": engine.activations})
+    report = {**head, "measured": "kernels", **found}
+    if output.plot is not None:
+        save_kernel_plot(report, output.plot)
+    finish(report, output.json)

@@ -1,0 +1,59 @@
+"""`forerun bench parity`: the cpu kernels' greedy text, scored by the reference kernels."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from forerun.cli.bench.options import (
+    LOADING,
+    OutputOptions,
+    at_least,
+    output_options,
+    strict_option,
+)
+from forerun.cli.bench.outcome import collect, finish
+from forerun.cli.bench.record_head import record_head
+from forerun.cli.cache_dir import cache_dir
+from forerun.cli.engine_options import EngineOptions, engine_options
+from forerun.cli.shared_options import only, takes
+
+
+@takes(engine=only(engine_options, *LOADING), output=only(output_options, "json_path"))
+def parity(
+    engine: EngineOptions,
+    output: OutputOptions,
+    num_prompts: Annotated[int, typer.Option("--prompts", help="Named prompts to use.")] = 40,
+    max_tokens: Annotated[int, typer.Option("--max-tokens", help="Tokens per text.")] = 64,
+    strict: Annotated[bool, strict_option()] = False,
+) -> None:
+    """Let the cpu kernels write, and find where the reference kernels would choose otherwise."""
+    from forerun.bench.measure.parity import compare, parity_record
+    from forerun.bench.prompts.named_prompts import named_prompts
+    from forerun.kernels import ReferenceKernels
+    from forerun.models.llama import LlamaModel
+    from forerun.models.opening import open_checkpoint
+
+    at_least("--max-tokens", max_tokens, 2)
+    prompts = named_prompts(num_prompts)
+    ours = replace(engine, speculative_config=None).load()
+    checkpoint = open_checkpoint(engine.model, cache_dir(os.environ))
+    theirs = LlamaModel.load(checkpoint, ReferenceKernels())
+    names = {"kernels": ours.model.kernels.name, "against": theirs.kernels.name}
+    settings = {"prompts": num_prompts, "tokens": max_tokens, "temperature": 0}
+    head = record_head(engine.model, settings | names | engine.rounding)
+    began = time.monotonic()
+    texts = compare(ours, theirs, prompts, max_tokens)
+    found = collect("prompts", num_prompts, texts, lambda one: one.prompt)
+    report = {
+        **head,
+        "measured": "parity",
+        "is_complete": len(found) == num_prompts,
+        "seconds": round(time.monotonic() - began, 1),
+        **parity_record(found),
+    }
+    finish(report, output.json, strict=strict)

@@ -1,0 +1,87 @@
+"""Peers on the command line: who takes part, in which modes, and how they are started."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from forerun.cli.bench.options import ALL, option, split
+from forerun.cli.bench.record_head import model_path
+from forerun.cli.engine_options import EngineOptions
+from forerun.cli.machine import read_cpu
+from forerun.errors import InvalidOption, unknown_name
+
+if TYPE_CHECKING:
+    from forerun.bench.peers import Peer, PeerContender
+
+
+@dataclass(frozen=True)
+class PeerOptions:
+    peers: str
+    peer_modes: str
+    peer_python: Path | None
+
+
+def peer_options(
+    peers: Annotated[
+        str, option("Peers", "--peers", text="transformers, llamacpp, or both by comma.")
+    ] = "",
+    peer_modes: Annotated[
+        str, option("Peers", "--peer-modes", text="Their modes, by comma; or all.")
+    ] = ALL,
+    peer_python: Annotated[
+        Path | None,
+        option("Peers", "--peer-python", text="A Python that has them; this one by default."),
+    ] = None,
+) -> PeerOptions:
+    if not split(peers) and (peers or peer_modes != ALL or peer_python is not None):
+        raise InvalidOption("--peers names nobody; give transformers, llamacpp, or both by comma.")
+    return PeerOptions(peers, peer_modes, peer_python)
+
+
+def open_peers(
+    stack: ExitStack, engine: EngineOptions, wanted: PeerOptions, max_len: int, slots: int = 1
+) -> list[PeerContender]:
+    """Started before our own model is loaded, so that a missing peer is told at once."""
+    from forerun.bench.peers import PeerContender, open_peer
+
+    opened: list[Peer] = []
+    for name in split(wanted.peers):
+        peer = open_peer(
+            name,
+            model_path(engine.model),
+            threads=num_threads(engine),
+            max_len=max_len,
+            slots=slots,
+            python=wanted.peer_python,
+        )
+        stack.callback(peer.close)
+        opened.append(peer)
+    return [PeerContender(peer, mode) for peer, mode in peer_modes(opened, wanted.peer_modes)]
+
+
+def peer_modes(peers: list[Peer], wanted: str) -> list[tuple[Peer, str]]:
+    """Each peer with each of its modes that is wanted."""
+    known = [(peer, mode) for peer in peers for mode in peer.modes]
+    if wanted == ALL:
+        return known
+    names = split(wanted)
+    for name in names:
+        if name not in (mode for _, mode in known):
+            raise unknown_name("peer mode", name, (mode for _, mode in known))
+    for peer in peers:
+        if not set(peer.modes) & set(names):
+            valid = ", ".join(peer.modes)
+            raise InvalidOption(f"--peer-modes names none of {peer.name}'s: {valid}.")
+    return [(peer, mode) for peer, mode in known if mode in names]
+
+
+def peer_versions(peers: list[PeerContender]) -> dict[str, str]:
+    return {name: version for one in peers for name, version in one.peer.about["versions"].items()}
+
+
+def num_threads(engine: EngineOptions) -> int:
+    """Theirs are as many as ours."""
+    return engine.num_threads or read_cpu().num_cores

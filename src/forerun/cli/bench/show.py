@@ -1,0 +1,62 @@
+"""`forerun bench show`: a record again, without measuring."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from forerun.cli.bench.options import OutputOptions, output_options, strict_option
+from forerun.cli.bench.outcome import leave
+from forerun.cli.screen import screen
+from forerun.cli.shared_options import only, takes
+from forerun.errors import InvalidOption
+
+if TYPE_CHECKING:
+    from forerun.bench.records.record import Record
+
+
+@takes(output=only(output_options, "plot", "html"))
+def show(
+    output: OutputOptions,
+    path: Annotated[Path, typer.Argument(help="What a bench wrote with --json, or a proof.")],
+    strict: Annotated[bool, strict_option()] = False,
+) -> None:
+    """Print what a record holds; draw it, if asked to. Nothing is measured."""
+    from forerun.bench.records.record import InvalidRecord, Record
+    from forerun.bench.records.report import has_other_tokens, read_any
+    from forerun.bench.views.reports import report_sheet
+
+    found = read_any(path)
+    if isinstance(found, Record):
+        return show_record(found, output, strict=strict)
+    if output.html is not None or output.plot is not None:
+        raise InvalidOption("--html and --plot draw records of speculation only; drop them.")
+    try:
+        sheet, is_different = report_sheet(found), has_other_tokens(found)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise InvalidRecord(f"{path} is damaged ({error!r}); measure again.") from None
+    screen().print(sheet)
+    return leave(is_different=strict and is_different)
+
+
+def show_record(record: Record, output: OutputOptions, *, strict: bool) -> None:
+    """Speculation's table, and the page and figure that were asked for."""
+    from forerun.bench.records.summary import differing_cells
+    from forerun.bench.views.tables import print_record
+
+    console = screen()
+    print_record(console, record)
+    if output.html is not None:
+        from forerun.bench.views.html_report import write_report
+
+        write_report(record, output.html)
+    if output.plot is not None:
+        from forerun.bench.views.plots import save_plot
+
+        save_plot(record, output.plot)
+    for path in (output.json, output.html, output.plot):
+        if path is not None:
+            console.print(f"written: {path}", style="dim")
+    leave(is_different=strict and bool(differing_cells(record.cells)))

@@ -1,0 +1,142 @@
+"""`forerun bench speculation`: what speculation earns on this machine, side by side."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from forerun.cli.bench.options import (
+    BenchOptions,
+    OutputOptions,
+    bench_options,
+    load_with_room,
+    max_len_for,
+    output_options,
+    split,
+    strict_option,
+)
+from forerun.cli.bench.outcome import leave
+from forerun.cli.bench.peer_options import (
+    PeerOptions,
+    num_threads,
+    open_peers,
+    peer_options,
+    peer_versions,
+)
+from forerun.cli.bench.record_head import record_head
+from forerun.cli.bench.show import show_record
+from forerun.cli.cache_dir import cache_dir
+from forerun.cli.engine_options import EngineOptions, engine_options
+from forerun.cli.progress import progress
+from forerun.cli.shared_options import takes
+from forerun.errors import InvalidOption
+
+if TYPE_CHECKING:
+    from forerun.bench.peers import PeerContender
+    from forerun.bench.records.record import Record
+    from forerun.bench.session import Session
+    from forerun.engine import LLM, SpeculativeConfig
+
+
+@takes(engine=engine_options, options=bench_options, peers=peer_options, output=output_options)
+def speculation(
+    engine: EngineOptions,
+    options: BenchOptions,
+    peers: PeerOptions,
+    output: OutputOptions,
+    strict: Annotated[bool, strict_option()] = False,
+) -> None:
+    """Measure speculation side by side with plain decoding and with peers, class by class."""
+    record = _measure(engine, options, peers, output.json)
+    show_record(record, output, strict=strict)
+    leave(is_different=False, is_complete=record.is_complete)
+
+
+def _measure(
+    engine: EngineOptions, options: BenchOptions, peers: PeerOptions, path: Path | None
+) -> Record:
+    if split(peers.peers) and options.temperature != 0:
+        raise InvalidOption("--peers answer greedily; drop --temperature.")
+    configs = _configs(engine, options)  # a mistake is found before anything is loaded
+    with ExitStack() as stack:
+        opened = open_peers(stack, engine, peers, max_len_for(options.max_tokens))
+        llm = load_with_room(engine, options.max_tokens)
+        session = _session(engine, options, configs, llm, opened, path)
+        side = session.side
+        num_answers = side.num_runs + len(side.engines) + len(side.peers)
+        with progress("answers", num_answers) as advance:
+            return session.run(llm, lambda done: advance(1, done))
+
+
+def _session(
+    engine: EngineOptions,
+    options: BenchOptions,
+    configs: dict[str, SpeculativeConfig],
+    llm: LLM,
+    peers: list[PeerContender],
+    path: Path | None,
+) -> Session:
+    from forerun.bench.measure.contenders import engines
+    from forerun.bench.measure.costs import costs_by_contender
+    from forerun.bench.measure.side_by_side import SideBySide
+    from forerun.bench.prompts.workloads import build_workloads, cut_prompts
+    from forerun.bench.session import Session
+    from forerun.types import SamplingParams
+
+    workloads = build_workloads(options.class_list, options.pairs, options.seed)
+    if options.prompt_tokens is not None:
+        workloads = cut_prompts(workloads, options.prompt_tokens, llm.tokenizer)
+    params = SamplingParams(temperature=options.temperature, seed=options.seed)
+    side = SideBySide(
+        workloads=workloads,
+        engines=engines(llm, configs, params, time.perf_counter),
+        peers=peers,
+        tokenizer=llm.tokenizer,
+        max_tokens=options.max_tokens,
+        num_pairs=options.pairs,
+        seed=options.seed,
+    )
+    sample = workloads[0].prompts[0].encode(llm.tokenizer)
+    costs = costs_by_contender(llm, configs, sample, time.perf_counter, cache_dir(os.environ))
+    return Session(side, _head(engine, options, llm, peers), costs, path)
+
+
+def _configs(engine: EngineOptions, options: BenchOptions) -> dict[str, SpeculativeConfig]:
+    """What the user asked for as `default`, then every method at every depth."""
+    from forerun.bench.measure.contenders import DEFAULT, fixed_depths
+
+    given = engine.speculative_config
+    if given is None:
+        return {}
+    keys = {"model": given.model, "num_layers": options.num_layers}
+    return {DEFAULT: given, **fixed_depths(_methods(engine, options), options.depth_list, keys)}
+
+
+def _methods(engine: EngineOptions, options: BenchOptions) -> list[str]:
+    """Run at fixed depths: none without speculation; a draft model wherever there is one."""
+    given = engine.speculative_config
+    if given is None:
+        return []
+    methods = options.method_list
+    return methods if given.model is None else list(dict.fromkeys([*methods, "draft_model"]))
+
+
+def _head(
+    engine: EngineOptions, options: BenchOptions, llm: LLM, peers: list[PeerContender]
+) -> dict[str, Any]:
+    settings = {
+        **asdict(options),
+        "methods": ",".join(_methods(engine, options)) or "none",
+        "threads": num_threads(engine),
+        "kernels": type(llm.model.kernels).__name__,
+        **engine.rounding,
+        "chat_template": engine.chat_template_digest,
+        "max_model_len": llm.max_model_len,
+        "acceptance": "coupled",
+        "batch_size": 1,
+    }
+    return record_head(engine.model, settings, peer_versions(peers))

@@ -1,0 +1,68 @@
+"""`forerun bench startup`: how long a newcomer waits, and what it takes."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Annotated, Final
+
+import typer
+
+from forerun.cli.bench.options import LOADING, OutputOptions, at_least, output_options
+from forerun.cli.bench.outcome import collect, finish
+from forerun.cli.bench.record_head import record_head
+from forerun.cli.engine_options import EngineOptions, engine_options
+from forerun.cli.group import INTERRUPTED
+from forerun.cli.shared_options import only, takes
+
+_PROMPT: Final = "Once upon a time there was"
+
+
+@takes(engine=only(engine_options, *LOADING), output=only(output_options, "json_path"))
+def startup(
+    engine: EngineOptions,
+    output: OutputOptions,
+    repeats: Annotated[int, typer.Option("--repeats", help="Starts that count.")] = 5,
+    max_tokens: Annotated[int, typer.Option("--max-tokens", help="Tokens per answer.")] = 32,
+    strict: Annotated[bool, typer.Option("--strict", hidden=True)] = False,
+) -> None:
+    """Time `forerun generate` in fresh processes, from the command to the first byte of text.
+
+    One start that nobody counts comes first, since it may compile.
+    """
+    from forerun.bench.measure import startup
+
+    if strict:
+        typer.echo("note: --strict has no meaning for startup any more; drop it.", err=True)
+    at_least("--repeats", repeats, 1)
+    at_least("--max-tokens", max_tokens, 2)
+    arguments = ["generate", _PROMPT, "--model", engine.model, "--max-tokens", str(max_tokens)]
+    for option, value in _passed_on(engine).items():
+        if value is not None:
+            arguments += [option, str(value)]
+    if engine.speculative_config is None:
+        arguments.append("--no-speculation")
+    settings = {"repeats": repeats, "arguments": arguments, "seed": 0, **engine.rounding}
+    head = record_head(engine.model, settings)
+    num = repeats + 1
+    each = (startup.start_once(sys.executable, arguments, time.perf_counter) for _ in range(num))
+    starts = collect("starts", num, each, lambda start: f"{start.first_token_s:.2f} s")[1:]
+    if not starts:
+        raise typer.Exit(INTERRUPTED)
+    report = startup.startup_report(starts, head["model"]["num_bytes"], seed=0)
+    is_complete = len(starts) == repeats
+    finish({**head, "measured": "startup", "is_complete": is_complete, **report}, output.json)
+
+
+def _passed_on(engine: EngineOptions) -> dict[str, object]:
+    return {
+        "--kernels": engine.kernels,
+        "--device": engine.device,
+        "--dtype": engine.dtype,
+        "--threads": engine.num_threads,
+        "--quantization": engine.quantization,
+        "--activations": engine.activations,
+        "--max-model-len": engine.max_model_len,
+        "--kv-cache-memory": engine.kv_cache_memory,
+        "--kv-cache-backend": engine.kv_cache_backend,
+    }

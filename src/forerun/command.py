@@ -1,0 +1,57 @@
+"""The command `forerun`, from before the first import to the last line of output.
+
+Imports take most of a second, in which ^C would be a traceback; so this file imports next to
+nothing, and what the command is made of comes when signals are taken care of.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Final
+
+from forerun.interrupts import when_safe
+
+_INTERRUPTED: Final = 128 + int(signal.SIGINT)
+_TERMINATED: Final = 128 + int(signal.SIGTERM)
+
+
+def main() -> None:
+    with ends_by_signals():
+        from forerun.cli import main as run
+
+        run()
+
+
+@contextmanager
+def ends_by_signals() -> Iterator[None]:
+    """^C and SIGTERM end the process as shells expect it, in silence, with what is under way
+    cleaned up: exit codes 130 and 143.
+
+    What a parent wants ignored stays ignored, ^C by a handler that does nothing: sections that
+    hold signals back put themselves in its place. Afterwards only the interpreter is left to end,
+    and another signal does that at once.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, _ignore)
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    except KeyboardInterrupt:
+        sys.exit(_INTERRUPTED)
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if signal.getsignal(number) in (signal.default_int_handler, _terminate):
+                signal.signal(number, signal.SIG_DFL)
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+    when_safe(lambda: sys.exit(_TERMINATED))
+
+
+def _ignore(number: int, frame: FrameType | None) -> None:
+    """As the parent wants it."""

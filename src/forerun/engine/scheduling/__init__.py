@@ -1,0 +1,1 @@
+"""Who runs in the next pass: integers only, no arrays."""

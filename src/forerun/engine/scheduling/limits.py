@@ -1,0 +1,81 @@
+"""What a batch may hold, and which requests can never run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Final, Protocol
+
+from forerun.engine.scheduling.pool import Pool
+from forerun.errors import InvalidOption, RequestTooLarge
+from forerun.option_checks import require_whole
+
+MAX_PRIORITY: Final = 100  # either way, so that ageing always catches up
+
+
+class Schedulable(Protocol):
+    """A request as counts; the engine changes them at commit, the scheduler only reads."""
+
+    @property
+    def id(self) -> int: ...
+
+    @property
+    def priority(self) -> int:
+        """Smaller runs sooner, as in vLLM; 0 is usual."""
+        ...
+
+    @property
+    def num_tokens(self) -> int:
+        """Known tokens: the prompt and what was emitted, also before a preemption."""
+        ...
+
+    @property
+    def num_rows(self) -> int:
+        """Of these, how many are in the target's cache."""
+        ...
+
+    @property
+    def max_num_tokens(self) -> int:
+        """Prompt plus `max_tokens`."""
+        ...
+
+
+@dataclass(frozen=True)
+class SchedulerLimits:
+    """`max_num_batched_tokens` bounds the tokens of one pass: prompts, decodes and guesses.
+
+    A priority is worth `ageing` steps of waiting: a request of priority p counts as if it had
+    come p · ageing steps later, so everyone is first some day. A newcomer leaves room for
+    `headroom` tokens to come of everyone who runs, lest somebody be preempted at once.
+    """
+
+    max_model_len: int
+    max_num_seqs: int = 8
+    max_num_batched_tokens: int = 256
+    ageing: int = 256
+    headroom: int = 32
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            least = 0 if field.name == "headroom" else 1
+            require_whole(field.name, getattr(self, field.name), least)
+        if self.max_num_batched_tokens < self.max_num_seqs:
+            raise InvalidOption(
+                f"max_num_batched_tokens={self.max_num_batched_tokens} leaves no token for some "
+                f"of max_num_seqs={self.max_num_seqs} requests; raise the one or lower the other."
+            )
+
+    def check(self, request: Schedulable, target: Pool) -> None:
+        """Refuse what could never be served."""
+        assert abs(request.priority) <= MAX_PRIORITY, request.priority
+        if request.max_num_tokens > self.max_model_len:
+            raise RequestTooLarge(
+                f"the prompt has {request.num_tokens} tokens and max_tokens is "
+                f"{request.max_num_tokens - request.num_tokens}, together more than the context "
+                f"of {self.max_model_len}; shorten the prompt or lower max_tokens."
+            )
+        num_pages = target.pages_for(request.max_num_tokens)
+        if num_pages > target.num_pages:
+            raise RequestTooLarge(
+                f"prompt and max_tokens need {num_pages} pages and the whole cache has "
+                f"{target.num_pages}; lower max_tokens or give the cache more memory."
+            )

@@ -1,0 +1,63 @@
+"""A pass in the making."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from forerun.engine.scheduling.limits import Schedulable
+from forerun.engine.scheduling.page_promises import PagePromises
+from forerun.engine.scheduling.pool import Pool
+
+
+@dataclass(frozen=True)
+class Grant:
+    """One request's part of the next pass."""
+
+    request_id: int
+    num_tokens: int  # known ones: a chunk of the prompt, or the last emitted token
+    num_guesses: int = 0  # at most
+
+
+class NextPass:
+    """Tokens and pages that are left, and what was granted."""
+
+    def __init__(self, num_tokens: int, target: Pool) -> None:
+        self.num_tokens = num_tokens
+        self.grants: dict[int, Grant] = {}
+        self._target = PagePromises(target)
+
+    def grant(self, request: Schedulable, num_tokens: int) -> int:
+        """`num_tokens` known tokens, or as many as there are pages for; 0: nothing is granted."""
+        assert 0 < num_tokens <= self.num_tokens, (request.id, num_tokens, self.num_tokens)
+        num_granted = self._target.promise(request.id, request.num_rows, num_tokens)
+        if num_granted:
+            self.grants[request.id] = Grant(request.id, num_granted)
+            self.num_tokens -= num_granted
+        return num_granted
+
+    def share_guesses(self, running: Sequence[Schedulable], wanted: Mapping[int, int]) -> None:
+        """Evenly, and only behind the last known token."""
+        asking = [r for r in running if wanted.get(r.id) and r.id in self.grants]
+        guessing = [r for r in asking if num_behind(r) == 1]
+        shares = share_evenly(self.num_tokens, [wanted[r.id] for r in guessing])
+        for request, share in zip(guessing, shares, strict=True):
+            num_guesses = self._target.promise(request.id, request.num_rows + 1, share)
+            if num_guesses:
+                self.grants[request.id] = Grant(request.id, 1, num_guesses)
+                self.num_tokens -= num_guesses
+
+
+def num_behind(request: Schedulable) -> int:
+    """Known tokens that the target has not scored."""
+    return request.num_tokens - request.num_rows
+
+
+def share_evenly(total: int, wanted: Sequence[int]) -> list[int]:
+    """At most what each wants, and no one less than another who wants no more."""
+    shares, num_open = [0] * len(wanted), len(wanted)
+    for idx in sorted(range(len(wanted)), key=lambda idx: wanted[idx]):
+        shares[idx] = min(wanted[idx], total // num_open)
+        total -= shares[idx]
+        num_open -= 1
+    return shares

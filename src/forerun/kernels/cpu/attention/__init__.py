@@ -1,0 +1,1 @@
+"""Keys and values: rotated, stored, scored and mixed."""

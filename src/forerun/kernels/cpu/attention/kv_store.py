@@ -1,0 +1,76 @@
+"""The K and V rows of all layers."""
+
+from __future__ import annotations
+
+import math
+import mmap
+import sys
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from forerun.kernels.base import AttentionShape
+from forerun.kernels.cpu.codegen.lanes import padded
+from forerun.types import IntArray
+
+F32 = npt.NDArray[np.float32]
+F32_BYTES: Final = 4
+
+
+@dataclass(frozen=True, eq=False)
+class KVStore:
+    """A head's rows lie together. They are padded to 16 floats, with zeros."""
+
+    k: F32  # [L, G, slots, padded head_dim]
+    v: F32  # [L, G, slots, padded head_dim]
+
+    @classmethod
+    def new(cls, shape: AttentionShape, num_layers: int, num_slots: int) -> KVStore:
+        size = (num_layers, shape.num_kv_heads, num_slots, padded(shape.head_dim))
+        return cls(_zeros(size), _zeros(size))
+
+    @staticmethod
+    def row_bytes(shape: AttentionShape, num_layers: int) -> int:
+        return 2 * num_layers * shape.num_kv_heads * padded(shape.head_dim) * F32_BYTES
+
+    @cached_property
+    def addresses(self) -> list[tuple[int, int]]:
+        """Of each layer's k and v."""
+        return [
+            (int(k.ctypes.data), int(v.ctypes.data)) for k, v in zip(self.k, self.v, strict=True)
+        ]
+
+    @cached_property
+    def head_bytes(self) -> int:
+        """From one key/value head to the next."""
+        return int(self.k.strides[1])
+
+    def move_rows(self, sources: IntArray, targets: IntArray) -> None:
+        for rows in (self.k, self.v):
+            rows[:, :, targets] = rows[:, :, sources]  # the right side is a copy, made first
+
+
+def _zeros(size: tuple[int, ...]) -> F32:
+    """Memory that is taken page by page as rows are written.
+
+    Every head of every layer has a stretch of its own, of which a short text writes the beginning;
+    huge pages would make all of it resident.
+    """
+    num_bytes = F32_BYTES * math.prod(size)
+    try:
+        memory = _private(num_bytes)
+    except (OSError, OverflowError, ValueError) as error:
+        raise MemoryError(f"{num_bytes} bytes of rows cannot be had: {error}") from error
+    if hasattr(mmap, "MADV_NOHUGEPAGE"):
+        memory.madvise(mmap.MADV_NOHUGEPAGE)
+    return np.frombuffer(memory, np.float32).reshape(size)
+
+
+def _private(num_bytes: int) -> mmap.mmap:
+    """A process that is forked off has rows of its own; mmap's default would share them."""
+    if sys.platform == "win32":
+        return mmap.mmap(-1, num_bytes)
+    return mmap.mmap(-1, num_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

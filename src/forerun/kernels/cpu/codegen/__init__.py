@@ -1,0 +1,1 @@
+"""From Python and IR to machine code: lanes, loops, compiling, and compiled code on disk."""

@@ -1,0 +1,38 @@
+"""Functions of compiled code whose body is written in IR."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from inspect import Parameter, Signature
+from typing import Any
+
+from numba.extending import intrinsic
+
+from forerun.kernels.cpu.codegen.lanes import Value
+
+Emit = Callable[..., Value | None]  # (builder, *arguments) -> the result, or None for void
+
+
+def emitted(result: Any, *arguments: Any) -> Callable[[Emit], Any]:
+    """Make a function of Numba's language from one that emits its code, with fixed types."""
+
+    def decorate(emit: Emit) -> Any:
+        def typed(_context: Any, *_arguments: Any) -> Any:
+            def codegen(context: Any, builder: Any, _signature: Any, args: list[Value]) -> Value:
+                value = emit(builder, *args)
+                return context.get_dummy_value() if value is None else value
+
+            return result(*arguments), codegen
+
+        typed.__name__, typed.__doc__ = emit.__name__, emit.__doc__
+        typed.__signature__ = _positional(1 + len(arguments))  # type: ignore[attr-defined]
+        return intrinsic(typed)
+
+    return decorate
+
+
+def _positional(count: int) -> Signature:
+    """Numba treats *args as one tuple, so it is shown plain parameters."""
+    return Signature(
+        [Parameter(f"arg{idx}", Parameter.POSITIONAL_OR_KEYWORD) for idx in range(count)]
+    )

@@ -1,0 +1,162 @@
+"""Vector IR, written out: what a loop computes is fixed here and not left to an optimiser.
+
+A product of two rows of K numbers is kept in `num_lanes` partial sums: element k goes to lane
+k mod num_lanes, in ascending order of k, by one fused multiply-add each; the lanes are then folded
+in halves. This holds in every tile shape, so a tile may have as many rows as it likes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from llvmlite import ir
+
+from forerun.kernels.cpu.codegen.machine import Machine
+
+Value = Any  # an llvmlite value; the library is untyped
+
+F16: Final = ir.HalfType()
+F32: Final = ir.FloatType()
+I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
+GROUP_LEN: Final = 16  # weights are decoded in groups of this many
+
+
+def padded(length: int) -> int:
+    """The next multiple of 16: rows are laid out so, with zeros at their end."""
+    return -(-length // GROUP_LEN) * GROUP_LEN
+
+
+def vector(element: Any, length: int) -> Any:
+    return ir.VectorType(element, length)
+
+
+def i64(value: int) -> Value:
+    return ir.Constant(I64, value)
+
+
+def constant(element: Any, values: list[int] | list[float]) -> Value:
+    return ir.Constant(vector(element, len(values)), values)
+
+
+@dataclass(frozen=True)
+class Emitter:
+    """Emits vector code for one machine at the builder's place."""
+
+    builder: Any
+    machine: Machine
+
+    @property
+    def lanes(self) -> Any:
+        return vector(F32, self.machine.num_lanes)
+
+    def pointer(self, address: Value, element: Any) -> Value:
+        return self.builder.inttoptr(address, element.as_pointer())
+
+    def load(self, address: Value, kind: Any) -> Value:
+        """A value of type `kind` at an address that need not be aligned."""
+        value = self.builder.load(self.pointer(address, kind))
+        value.align = 1
+        return value
+
+    def store(self, value: Value, address: Value) -> None:
+        self.builder.store(value, self.pointer(address, value.type)).align = 1
+
+    def prefetch(self, address: Value) -> None:
+        """Ask for memory that will be read soon; an address outside of it does no harm."""
+        to_read, to_keep, data = I32(0), I32(3), I32(1)
+        args = [self.pointer(address, I8), to_read, to_keep, data]
+        self.intrinsic("prefetch.p0", ir.VoidType(), args)
+
+    def offset(self, address: Value, num_bytes: int) -> Value:
+        return self.builder.add(address, i64(num_bytes)) if num_bytes else address
+
+    def call(self, name: str, kind: Any, args: list[Value]) -> Value:
+        """An LLVM intrinsic such as fma, overloaded by `kind`."""
+        return self.intrinsic(f"{name}.{_suffix(kind)}", kind, args)
+
+    def intrinsic(self, name: str, result: Any, args: list[Value]) -> Value:
+        """An LLVM intrinsic by its whole name."""
+        module, full = self.builder.module, f"llvm.{name}"
+        signature = ir.FunctionType(result, [arg.type for arg in args])
+        function = module.globals.get(full) or ir.Function(module, signature, full)
+        return self.builder.call(function, args)
+
+    def fma(self, a: Value, b: Value, c: Value) -> Value:
+        return self.call("fma", a.type, [a, b, c])
+
+    def splat(self, scalar: Value, length: int) -> Value:
+        kind = vector(scalar.type, length)
+        first = self.builder.insert_element(ir.Constant(kind, ir.Undefined), scalar, I32(0))
+        return self.shuffle(first, first, [0] * length)
+
+    def shuffle(self, left: Value, right: Value, order: list[int]) -> Value:
+        return self.builder.shuffle_vector(left, right, constant(I32, order))
+
+    def concat(self, left: Value, right: Value) -> Value:
+        length = left.type.count + right.type.count
+        return self.shuffle(left, right, list(range(length)))
+
+    def part(self, value: Value, first: int, length: int) -> Value:
+        if length == value.type.count:
+            return value
+        return self.shuffle(value, value, list(range(first, first + length)))
+
+    def split(self, group: Value) -> list[Value]:
+        """A group of floats as vectors of `num_lanes`."""
+        width = self.machine.num_lanes
+        return [self.part(group, first, width) for first in range(0, group.type.count, width)]
+
+    def fold(self, value: Value) -> Value:
+        """The sum of all lanes: halves are added until one is left."""
+        half = value.type.count // 2
+        while half:
+            low, high = self.part(value, 0, half), self.part(value, half, half)
+            value, half = self.builder.fadd(low, high), half // 2
+        return self.builder.extract_element(value, I32(0))
+
+    def fold_four(self, values: list[Value]) -> Value:
+        """What `fold` makes of each of four vectors, as one vector."""
+        b, (first, second, third, fourth) = self.builder, (self._four_lanes(v) for v in values)
+        low, high = [0, 1, 4, 5], [2, 3, 6, 7]
+        left, right = (
+            b.fadd(self.shuffle(x, y, low), self.shuffle(x, y, high))
+            for x, y in ((first, second), (third, fourth))
+        )
+        even, odd = [0, 2, 4, 6], [1, 3, 5, 7]
+        return b.fadd(self.shuffle(left, right, even), self.shuffle(left, right, odd))
+
+    def _four_lanes(self, value: Value) -> Value:
+        """Halves are added until four lanes are left."""
+        half = value.type.count // 2
+        while half >= 4:
+            value = self.builder.fadd(self.part(value, 0, half), self.part(value, half, half))
+            half //= 2
+        return value
+
+    def times(self, factor: float, values: Value) -> Value:
+        return self.builder.fmul(constant(F32, [factor] * values.type.count), values)
+
+    def from_integers(self, integers: Value) -> Value:
+        """Integers of up to 32 bits, extended already or not negative, as floats."""
+        b, length = self.builder, integers.type.count
+        wide = integers if integers.type.element == I32 else b.zext(integers, vector(I32, length))
+        return b.sitofp(wide, vector(F32, length))
+
+    def halves(self, address: Value) -> Value:
+        """Four float16 at an address, as float32.
+
+        One alone would be inserted into a register that x86 first waits for: a sum of the block
+        before, as it happens.
+        """
+        return self.builder.fpext(self.load(address, vector(F16, 4)), vector(F32, 4))
+
+    def spread(self, values: Value, idx: int) -> Value:
+        """Element `idx` in all places of a group."""
+        return self.shuffle(values, values, [idx] * GROUP_LEN)
+
+
+def _suffix(kind: Any) -> str:
+    if isinstance(kind, ir.VectorType):
+        return f"v{kind.count}{_suffix(kind.element)}"
+    return "f32" if kind == F32 else f"i{kind.width}"

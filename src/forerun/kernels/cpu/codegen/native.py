@@ -1,0 +1,114 @@
+"""What compiled functions need beneath Numba's own language: addresses, atomics, lanes.
+
+Operations get addresses as int64 and read their arguments from a step (see `runtime/program.py`).
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Final
+
+from llvmlite import ir
+from numba import float32, float64, int32, int64, types, uint64, void
+
+from forerun.kernels.cpu.codegen.emitted import emitted
+from forerun.kernels.cpu.codegen.lanes import F32, GROUP_LEN, I1, I32, I64, Emitter, Value, vector
+from forerun.kernels.cpu.codegen.loops import loop
+from forerun.kernels.cpu.codegen.machine import Machine
+
+_FLOATS, _DOUBLES, _INTS = (types.CPointer(kind) for kind in (float32, float64, int64))  # type: ignore[no-untyped-call]
+_GROUP: Final = vector(F32, GROUP_LEN)
+_YIELD: Final = "SwitchToThread" if sys.platform == "win32" else "sched_yield"
+
+
+@emitted(int64, int64, int64)
+def int_at(b: Any, address: Value, idx: Value) -> Value:
+    """The idx-th int64 at an address."""
+    return b.load(b.gep(b.inttoptr(address, I64.as_pointer()), [idx]))
+
+
+@emitted(_FLOATS, int64)
+def floats(b: Any, address: Value) -> Value:
+    """The float32 array at an address, for indexing."""
+    return b.inttoptr(address, F32.as_pointer())
+
+
+@emitted(_DOUBLES, int64)
+def doubles(b: Any, address: Value) -> Value:
+    return b.inttoptr(address, ir.DoubleType().as_pointer())
+
+
+@emitted(_INTS, int64)
+def ints(b: Any, address: Value) -> Value:
+    return b.inttoptr(address, I64.as_pointer())
+
+
+@emitted(int64, uint64)
+def leading_zeros(b: Any, value: Value) -> Value:
+    """Of 64 bits."""
+    return b.ctlz(value, ir.Constant(I1, 0))
+
+
+@emitted(int64, int64, int64)
+def fetch_add(b: Any, address: Value, value: Value) -> Value:
+    """Add to a counter that other threads use; returns what was there.
+
+    One order for all threads: who joins a pass and who closes it each write one counter and then
+    read the other's, and at least one of them must see what the other wrote.
+    """
+    return b.atomic_rmw("add", b.inttoptr(address, I64.as_pointer()), value, "seq_cst")
+
+
+@emitted(int64, int64, int64, int64)
+def exchange(b: Any, address: Value, expected: Value, value: Value) -> Value:
+    """Write `value` if `expected` is still there; returns what was there."""
+    pointer = b.inttoptr(address, I64.as_pointer())
+    return b.extract_value(b.cmpxchg(pointer, expected, value, "acq_rel", "acquire"), 0)
+
+
+@emitted(int64, int64)
+def peek(b: Any, address: Value) -> Value:
+    """A counter's value; all that was written before it got there is visible after."""
+    return b.load_atomic(b.inttoptr(address, I64.as_pointer()), "seq_cst", 8)
+
+
+@emitted(void)
+def yield_processor(b: Any) -> None:
+    """Let another thread run on this core."""
+    kind = ir.FunctionType(I32, [])
+    b.call(b.module.globals.get(_YIELD) or ir.Function(b.module, kind, _YIELD), [])
+
+
+@emitted(void, int64, int64, int64, int64)
+def call_operation(b: Any, function: Value, step: Value, chunk: Value, scratch: Value) -> None:
+    """Call an operation by its address."""
+    kind = ir.FunctionType(ir.VoidType(), [I64, I64, I64])
+    b.call(b.inttoptr(function, kind.as_pointer()), [step, chunk, scratch])
+
+
+@emitted(float32, float32, float32, float32)
+def fma(b: Any, left: Value, right: Value, addend: Value) -> Value:
+    return Emitter(b, Machine.host()).fma(left, right, addend)
+
+
+@emitted(float32, int32)
+def float_of_bits(b: Any, bits: Value) -> Value:
+    return b.bitcast(bits, F32)
+
+
+@emitted(int32, float32)
+def bits_of_float(b: Any, value: Value) -> Value:
+    return b.bitcast(value, I32)
+
+
+@emitted(float32, int64, int64, int64)
+def dot(b: Any, left: Value, right: Value, num_groups: Value) -> Value:
+    """Σ left·right over groups of 16 floats, in 16 partial sums."""
+    e = Emitter(b, Machine.host())
+
+    def body(idx: Value, acc: list[Value]) -> list[Value]:
+        offset = b.mul(idx, I64(4 * GROUP_LEN))
+        x, y = (e.load(b.add(address, offset), _GROUP) for address in (left, right))
+        return [e.fma(x, y, acc[0])]
+
+    return e.fold(loop(b, num_groups, [_GROUP([0.0] * GROUP_LEN)], body)[0])

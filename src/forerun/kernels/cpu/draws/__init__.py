@@ -1,0 +1,1 @@
+"""Choosing a token: the coupled draw, and bounds for top-p."""

@@ -1,0 +1,125 @@
+"""argmax(logit + Gumbel noise), with the noise evaluated only where it can win.
+
+The noise of a token is −log(−log(1 − u)), and u's leading zero bits z bound it:
+
+    2^-(z+1) ≤ u < 2^-z   gives   (z − 1)·log 2 ≤ noise ≤ (z + 1)·log 2      for z ≥ 1
+
+and noise ≥ −3.8 always. So integers decide for all but a handful of tokens. Logarithms decide
+among those, and where they differ by less than the libraries' rounding `sampling` does: the result
+is the oracle's, bit for bit.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import float64, int64, njit, uint64
+
+from forerun.kernels.cpu.codegen.native import doubles, ints, leading_zeros
+from forerun.kernels.cpu.draws.noise_words import (
+    RUN_LEN,
+    first_word,
+    second_word,
+    word_at,
+    write_words,
+)
+from forerun.kernels.cpu.library import Library
+from forerun.sampling import Logits, Noise
+
+# mypy: disable-error-code="no-untyped-def, untyped-decorator"
+
+_LOG_2 = 0.6931471805599453
+_SLACK = 1e-9  # more than the logarithms of two libraries differ by
+# Noise by the first word's leading zero bits; after 32 of them the second decides, u ≥ 2^-65.
+_LEAST = np.array([-3.8, *((zeros - 1) * _LOG_2 - _SLACK for zeros in range(1, 33))])
+_MOST = np.array([*((zeros + 1) * _LOG_2 + _SLACK for zeros in range(32)), 45.1])
+_LEAST_FLOAT = float(np.finfo(np.float64).min)
+_BELOW_ONE = 1 - 2.0**-53
+_FEW = 32  # survivors in a run, up to which their words are cheaper one by one
+
+
+@njit(inline="always")
+def _num_alive(values, first, last):
+    count = int64(0)
+    for token in range(first, last):
+        count += int64(values[token] > -np.inf)
+    return count
+
+
+@njit(inline="always")
+def _noise(key, position, token):
+    """`Noise.gumbel` but for the last bits of its logarithms."""
+    high, low = first_word(key, position, token), second_word(key, position, token)
+    u = float64(high) * 2.0**-32 + (float64(low) + 0.5) * 2.0**-64
+    return -math.log(-math.log1p(-min(u, _BELOW_ONE)))
+
+
+@njit(inline="always")
+def _still(values, ids, count, best, key, position):
+    """Of the `count` candidates in `ids`, those whose own noise may win; returns their number."""
+    for idx in range(1, count + 1):
+        token = ids[idx]
+        best = max(best, values[token] + (_noise(key, position, token) - _SLACK))
+    kept = int64(0)
+    for idx in range(1, count + 1):
+        token = ids[idx]
+        if values[token] + (_noise(key, position, token) + _SLACK) >= best:
+            kept += 1
+            ids[kept] = token
+    return kept
+
+
+@njit(inline="always")
+def _noted(values, ids, count, best, token, word):
+    """Note a token that may win by its first random word: (how many are noted, what wins)."""
+    zeros = leading_zeros(uint64(word)) - 32
+    if values[token] + _MOST[zeros] >= best:
+        count += 1
+        ids[count] = token
+        best = max(best, values[token] + _LEAST[zeros])
+    return count, best
+
+
+def gumbel_candidates(logits, num_tokens, key, position, words, out):
+    """Write the ids of all tokens that may win to `out`, after their number: nearly always one.
+
+    `words` is room for RUN_LEN random words.
+    """
+    values, ids = doubles(logits), ints(out)
+    best, count = _LEAST_FLOAT, int64(0)  # an excluded token does not reach it
+    for first in range(0, num_tokens, RUN_LEN):
+        last = min(first + RUN_LEN, num_tokens)
+        num_alive = _num_alive(values, first, last)
+        if num_alive > _FEW:
+            write_words(key, position, first, words)
+            for token in range(first, last):
+                word = word_at(words, token - first)
+                count, best = _noted(values, ids, count, best, token, word)
+        elif num_alive > 0:
+            for token in range(first, last):
+                if values[token] > -np.inf:
+                    word = first_word(key, position, token)
+                    count, best = _noted(values, ids, count, best, token, word)
+    ids[0] = _still(values, ids, count, best, key, position) if count > 1 else count
+
+
+class CoupledDraw:
+    """The target's own choice on this kernel set."""
+
+    def __init__(self, library: Library) -> None:
+        self._candidates = library.function("gumbel_candidates", gumbel_candidates, 6)
+
+    def gumbel_argmax(self, logits: Logits, noise: Noise, position: int) -> int:
+        """What `sampling.gumbel_argmax` returns."""
+        assert 0 <= position < 1 << 32, position  # a counter word
+        values = np.ascontiguousarray(logits, np.float64)
+        words, out = np.empty(RUN_LEN, np.uint32), np.empty(len(values) + 1, np.int64)
+        key = noise.key - (noise.key >> 63 << 64)  # the same 64 bits, signed
+        addresses = (words.ctypes.data, out.ctypes.data)
+        self._candidates.call(values.ctypes.data, len(values), key, position, *addresses)
+        tokens = out[1 : 1 + out[0]]
+        if len(tokens) == 1:
+            return int(tokens[0])
+        noisy = values[tokens] + noise.gumbel(position, tokens)
+        return int(tokens[np.argmax(noisy)])  # the lowest id among equals

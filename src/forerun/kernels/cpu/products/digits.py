@@ -1,0 +1,86 @@
+"""Activations as digits of 8 bits, for integer dot products (ARM).
+
+    x = s · (256·d₀ + d₁)     s = max|x| / (127·256) over a block of 32 activations
+    x = s · d₀                s = max|x| / 127, where 8 bits are asked for
+
+Two digits are 15 bits below the largest of a block, and a sign. A record of a block holds its
+digits, 32 bytes of each, then s and the sum of the block.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from numba import int64, void
+
+from forerun.kernels.cpu.codegen.emitted import emitted
+from forerun.kernels.cpu.codegen.lanes import F32, I8, I32, Emitter, Value, constant, vector
+from forerun.kernels.cpu.codegen.machine import Machine
+
+DIGIT_BITS: Final = 8
+BLOCK_LEN: Final = 32
+_LEAST: Final = 2.0**-100  # blocks below are zero: far below, most / largest is infinite
+
+
+@dataclass(frozen=True)
+class RecordShape:
+    """Where a record has what, in bytes."""
+
+    num_digits: int
+
+    @property
+    def scale_at(self) -> int:
+        return BLOCK_LEN * self.num_digits
+
+    @property
+    def num_bytes(self) -> int:
+        return self.scale_at + 16
+
+
+def make_write_record(machine: Machine) -> Any:
+    """An intrinsic write_record(x, record): from the addresses of 32 floats and of a record."""
+
+    @emitted(void, int64, int64)
+    def write_record(b: Any, x: Value, record: Value) -> None:
+        _emit_record(Emitter(b, machine), x, record)
+
+    return write_record
+
+
+def _emit_record(e: Emitter, address: Value, record: Value) -> None:
+    b, shape = e.builder, RecordShape(e.machine.num_digits)
+    most = F32(float(127 << DIGIT_BITS * (shape.num_digits - 1)))
+    kind, wide = vector(F32, BLOCK_LEN), vector(I32, BLOCK_LEN)
+    x = e.load(address, kind)
+    largest = _reduced(e, "vector.reduce.fmaximum", e.call("fabs", kind, [x]), F32)
+    is_zero = b.fcmp_ordered("<", largest, F32(_LEAST))
+    inverse = b.select(is_zero, F32(0.0), b.fdiv(most, largest))
+    rounded = e.call("rint", kind, [b.fmul(x, e.splat(inverse, BLOCK_LEN))])
+    whole = _saturated(e, rounded, wide)
+    for idx, digit in enumerate(_digits(e, whole, shape.num_digits)):
+        e.store(b.trunc(digit, vector(I8, BLOCK_LEN)), e.offset(record, BLOCK_LEN * idx))
+    scale = b.fdiv(largest, most)
+    total = b.sitofp(_reduced(e, "vector.reduce.add", whole, I32), F32)
+    e.store(scale, e.offset(record, shape.scale_at))
+    e.store(b.fmul(total, scale), e.offset(record, shape.scale_at + 4))
+
+
+def _digits(e: Emitter, whole: Value, count: int) -> list[Value]:
+    """-127 … 127 and, after it, -128 … 127."""
+    if count == 1:
+        return [whole]
+    b = e.builder
+    half = constant(I32, [1 << (DIGIT_BITS - 1)] * BLOCK_LEN)
+    bits = constant(I32, [DIGIT_BITS] * BLOCK_LEN)
+    high = b.ashr(b.add(whole, half), bits)
+    return [high, b.sub(whole, b.shl(high, bits))]
+
+
+def _reduced(e: Emitter, name: str, value: Value, result: Any) -> Value:
+    suffix = f"v{value.type.count}{'f' if result == F32 else 'i'}32"
+    return e.intrinsic(f"{name}.{suffix}", result, [value])
+
+
+def _saturated(e: Emitter, value: Value, kind: Any) -> Value:
+    return e.intrinsic(f"fptosi.sat.v{kind.count}i32.v{kind.count}f32", kind, [value])

@@ -1,0 +1,25 @@
+"""What a tile works on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from forerun.kernels.cpu.codegen.lanes import Emitter, Value, i64
+
+
+@dataclass(frozen=True)
+class Operands:
+    """Addresses, and strides in bytes, of what a tile works on."""
+
+    w: Value
+    w_stride: Value
+    x: Value  # floats, or records of digits
+    x_stride: Value
+    num_blocks: Value  # in a row of w
+    y: Value
+    y_stride: Value
+
+
+def row_of(e: Emitter, address: Value, stride: Value, idx: int) -> Value:
+    """The address of row `idx`."""
+    return e.builder.add(address, e.builder.mul(stride, i64(idx))) if idx else address

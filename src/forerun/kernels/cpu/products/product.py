@@ -1,0 +1,83 @@
+"""A product over many outputs, by tiles of as many rows as there are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from numba import int64, void
+
+from forerun.kernels.cpu.codegen.emitted import emitted
+from forerun.kernels.cpu.codegen.lanes import Emitter, Value, i64
+from forerun.kernels.cpu.codegen.loops import loop
+from forerun.kernels.cpu.codegen.machine import Machine
+from forerun.kernels.cpu.products.digit_tile import MAX_ROWS, DigitTile
+from forerun.kernels.cpu.products.float_tile import FloatTile
+from forerun.kernels.cpu.products.formats import DECODERS
+from forerun.kernels.cpu.products.integer_weights import CHUNKS_OF_FOUR, NUM_OUTPUTS
+from forerun.kernels.cpu.products.operands import Operands
+
+
+def takes_digits(weight_format: str, machine: Machine) -> bool:
+    """Whether products with weights of a format read x as records of digits."""
+    return machine.num_digits > 0 and weight_format in CHUNKS_OF_FOUR
+
+
+def max_rows(weight_format: str, machine: Machine) -> int:
+    """Of a tile."""
+    if takes_digits(weight_format, machine):
+        return MAX_ROWS[machine.num_digits]
+    return len(machine.tile_outputs)
+
+
+def make_product(weight_format: str, machine: Machine) -> Any:
+    """An intrinsic product(num_rows, num_outputs, *operands): y[row, output] = w · x.
+
+    `num_rows` is 1 … max_rows: each width is a tile of its own. The outputs are
+    walked in steps of the tile; a last step that does not fit is moved back over its neighbours,
+    so `num_outputs` must be at least the tile's.
+    """
+
+    @emitted(void, *[int64] * 9)
+    def product(b: Any, num_rows: Value, num_outputs: Value, *operands: Value) -> None:
+        e = Emitter(b, machine)
+        _emit_widths(weight_format, e, num_rows, num_outputs, Operands(*operands))
+
+    return product
+
+
+def _emit_widths(
+    weight_format: str, e: Emitter, num_rows: Value, num_outputs: Value, operands: Operands
+) -> None:
+    b = e.builder
+    done = b.append_basic_block("done")
+    switch = b.switch(num_rows, done)
+    for width in range(1, max_rows(weight_format, e.machine) + 1):
+        case = b.append_basic_block(f"rows{width}")
+        switch.add_case(i64(width), case)
+        b.position_at_end(case)
+        _emit_outputs(weight_format, e, width, num_outputs, operands)
+        b.branch(done)
+    b.position_at_end(done)
+
+
+def _emit_outputs(
+    weight_format: str, e: Emitter, width: int, num_outputs: Value, operands: Operands
+) -> None:
+    b, digits = e.builder, takes_digits(weight_format, e.machine)
+    step = NUM_OUTPUTS if digits else e.machine.tile_outputs[width - 1]
+    last = b.sub(num_outputs, i64(step))
+
+    def body(idx: Value, _carried: list[Value]) -> list[Value]:
+        first = b.mul(idx, i64(step))
+        first = b.select(b.icmp_signed("<", first, last), first, last)
+        w = b.add(operands.w, b.mul(first, operands.w_stride))
+        here = replace(operands, w=w, y=b.add(operands.y, b.mul(first, i64(4))))
+        decoder = DECODERS[weight_format]
+        if digits:
+            DigitTile(decoder, CHUNKS_OF_FOUR[weight_format], width, e, here).emit()
+        else:
+            FloatTile(decoder, step, width, e, here).emit()
+        return []
+
+    loop(b, b.sdiv(b.add(num_outputs, i64(step - 1)), i64(step)), [], body)

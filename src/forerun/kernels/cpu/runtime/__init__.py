@@ -1,0 +1,1 @@
+"""A pass: recorded as steps, run by threads, kept for the next batch."""

@@ -1,0 +1,129 @@
+"""A plan as the compiled operations read it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from forerun.kernels.base import AttentionShape
+from forerun.kernels.cpu.attention.head_group import KEYS_PER_TURN, MAX_HEADS
+from forerun.kernels.cpu.codegen.lanes import padded
+from forerun.kernels.cpu.runtime.program import Program
+from forerun.kernels.plan import Plan, PlanRow
+from forerun.types import FloatArray, IntArray
+
+F32 = npt.NDArray[np.float32]
+
+
+class RopeTable:
+    """cos and sin of position × frequency, each position computed once and alone."""
+
+    def __init__(self, inv_freq: FloatArray) -> None:
+        self._inv_freq = inv_freq
+        self._turns: dict[int, F32] = {}
+
+    def turns(self, positions: IntArray) -> F32:
+        """[T, 2, head_dim / 2]: cos, then sin."""
+        return np.concatenate([self._turn(position) for position in positions.tolist()])
+
+    def _turn(self, position: int) -> F32:
+        """[1, 2, head_dim / 2]"""
+        if position not in self._turns:
+            angles = position * self._inv_freq
+            self._turns[position] = np.array([[np.cos(angles), np.sin(angles)]], np.float32)
+        return self._turns[position]
+
+
+class CpuBatch:
+    """The arrays of one pass. Their addresses stay when another batch's contents move in."""
+
+    def __init__(
+        self, plan: Plan, shape: AttentionShape, rope: RopeTable, program: Program
+    ) -> None:
+        self.shape = shape
+        self.program = program
+        self.num_embeddings = 0  # rows of the table that tokens are looked up in, once they were
+        # Copies: another batch moves in here, and a plan may be run again.
+        self.tokens = plan.tokens.copy()  # [T]
+        self.write_slots = plan.write_slots.copy()  # [T]
+        self.wanted = plan.wanted.copy()  # [R]
+        self.turns = rope.turns(plan.positions)  # [T, 2, head_dim / 2]
+        runs = [run for row in plan.rows for run in _runs(row)]
+        self._slots = np.concatenate([run.slots for run in runs])  # `keys` has addresses in it
+        # [T, 2]: where each token's slots lie in logical order, and how many they are
+        self.keys = self._seen(_keys(runs, self._slots.ctypes.data))
+        longest = max(run.lengths[-1] for run in runs)
+        self.max_keys = min(longest, shape.window or longest)
+
+    def check(self, tokens: IntArray) -> None:
+        ids = tokens.tolist()  # of a few tokens, a list is looked through faster than an array
+        assert min(ids) >= 0, ids
+        assert max(ids) < self.num_embeddings, (ids, self.num_embeddings)
+
+    def take_in(self, other: CpuBatch) -> None:
+        """Become `other`, which has as many tokens."""
+        self.check(other.tokens)
+        self.tokens[:] = other.tokens
+        self.write_slots[:] = other.write_slots
+        self.wanted[:] = other.wanted
+        self.turns[:] = other.turns
+        self.keys[:] = other.keys
+        self._slots, self.max_keys = other._slots, other.max_keys
+
+    @property
+    def scratch_bytes(self) -> int:
+        """What attention needs: scores, their sums, and mixed values, for the heads together."""
+        row_len = self.max_keys + KEYS_PER_TURN + 1 + padded(self.shape.head_dim)
+        return 4 * MAX_HEADS * row_len
+
+    @cached_property
+    def keys_address(self) -> int:
+        return int(self.keys.ctypes.data)
+
+    @cached_property
+    def turns_address(self) -> int:
+        return int(self.turns.ctypes.data)
+
+    @cached_property
+    def write_slots_address(self) -> int:
+        return int(self.write_slots.ctypes.data)
+
+    def _seen(self, keys: IntArray) -> IntArray:
+        """Without the keys that a sliding window hides."""
+        if self.shape.window is None:
+            return keys
+        hidden = np.maximum(0, keys[:, 1] - self.shape.window)
+        return np.ascontiguousarray(
+            np.stack((keys[:, 0] + 8 * hidden, keys[:, 1] - hidden), axis=1)
+        )
+
+
+class Run(NamedTuple):
+    """Key slots in logical order; each of one or more tokens sees so many of them."""
+
+    slots: IntArray
+    lengths: Sequence[int]
+
+
+def _runs(row: PlanRow) -> list[Run]:
+    """Of the tokens that run: one for all in a chain, where each sees one key more than the token
+    before it; one each in a tree."""
+    chosen = range(row.num_written, len(row.span))
+    if row.span.tree.is_chain:
+        first = row.span.start + 1
+        return [Run(row.slots, range(first + chosen.start, first + chosen.stop))]
+    paths = [np.concatenate((row.context, row.ancestors(idx))) for idx in chosen]
+    return [Run(path, (len(path),)) for path in paths]
+
+
+def _keys(runs: Sequence[Run], address: int) -> IntArray:
+    """(address, number) of each token's key slots, where the runs lie one behind the other."""
+    keys: list[tuple[int, int]] = []
+    for run in runs:
+        keys += [(address, length) for length in run.lengths]
+        address += run.slots.nbytes
+    return np.array(keys, np.int64)

@@ -1,0 +1,95 @@
+"""A pass as one compiled call that any number of threads may join at any time.
+
+    steps      0            1            2            …
+    chunks   ▪▪▪▪▪▪ wait  ▪▪▪▪▪▪▪▪ wait  ▪▪▪▪▪▪
+    counters taken, done                              one pair per step
+
+A thread takes its share of the chunks that are left, in one run, until none is left, then waits
+for those that others took. Runs are long at first, as memory is best read in a row, and short at
+the end, so that all end together.
+A thread that comes late finds the early steps done; one that never comes is not missed. Which
+thread runs a chunk changes nothing in what it computes.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from numba import njit
+
+from forerun.kernels.cpu.codegen.native import (
+    call_operation,
+    exchange,
+    fetch_add,
+    int_at,
+    peek,
+    yield_processor,
+)
+
+# mypy: disable-error-code="no-untyped-def, untyped-decorator"
+
+STEP_FIELDS: Final = 20
+STEP_BYTES: Final = 8 * STEP_FIELDS
+COUNTER_BYTES: Final = 128  # taken and done, each in its own cache line
+
+# The control block, in int64 fields that are a cache line apart where threads contend for them.
+CLOSED, ACTIVE, STEPS, NUM_STEPS, COUNTERS, NUM_THREADS = 0, 8, 16, 17, 18, 19
+SCRATCHES: Final = 24  # from here on, the address of each thread's scratch memory
+
+_NUM_SPINS: Final = 200  # looks at a counter before the core is offered to others
+
+
+@njit
+def _wait_for(counter, value):
+    spins = 0
+    while peek(counter) < value:
+        spins += 1
+        if spins > _NUM_SPINS:
+            yield_processor()
+
+
+@njit
+def _run_steps(control, thread):
+    steps, counters = int_at(control, STEPS), int_at(control, COUNTERS)
+    scratch, num_threads = int_at(control, SCRATCHES + thread), int_at(control, NUM_THREADS)
+    first_open = 0  # the first step that has not been waited for
+    for idx in range(int_at(control, NUM_STEPS)):
+        step, taken = steps + idx * STEP_BYTES, counters + idx * COUNTER_BYTES
+        operation, num_chunks, waits = int_at(step, 0), int_at(step, 1), int_at(step, 2)
+        while True:
+            first = peek(taken)
+            if first >= num_chunks:
+                break
+            count = max(1, (num_chunks - first) // num_threads)
+            if exchange(taken, first, first + count) == first:
+                for chunk in range(first, first + count):
+                    call_operation(operation, step, chunk, scratch)
+                fetch_add(taken + 64, count)
+        if waits:
+            for before in range(first_open, idx + 1):
+                num_before = int_at(steps + before * STEP_BYTES, 1)
+                _wait_for(counters + before * COUNTER_BYTES + 64, num_before)
+            first_open = idx + 1
+
+
+def join_pass(control, thread):
+    """What every other thread runs; a pass that is over, or not yet begun, is left at once.
+
+    What the control block says is looked at only inside, when its owner can no longer change it.
+    """
+    fetch_add(control + 8 * ACTIVE, 1)
+    if peek(control + 8 * CLOSED) == 0:
+        _run_steps(control, thread)
+    fetch_add(control + 8 * ACTIVE, -1)
+
+
+def run_pass(control, thread):
+    """What the thread that owns the pass runs: open it, join it, and close it behind all others."""
+    fetch_add(control + 8 * CLOSED, -1)
+    _run_steps(control, thread)
+    fetch_add(control + 8 * CLOSED, 1)
+    spins = 0
+    while peek(control + 8 * ACTIVE) > 0:
+        spins += 1
+        if spins > _NUM_SPINS:
+            yield_processor()

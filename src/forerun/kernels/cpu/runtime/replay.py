@@ -1,0 +1,58 @@
+"""Passes kept for the next batch of the same size: recording is paid once."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from threading import Lock
+from typing import Final
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+
+from forerun.kernels.base import Body
+from forerun.kernels.cpu.attention.kv_store import KVStore
+from forerun.kernels.cpu.runtime.batch import CpuBatch
+from forerun.kernels.cpu.runtime.program import KeptProgram, Recording
+from forerun.kernels.cpu.runtime.workers import Workers
+
+MAX_TOKENS: Final = 32  # a longer pass takes so long that recording does not show
+_MAX_KEPT: Final = 48
+
+Key = tuple[Body, int, int]
+Kept = OrderedDict[Key, tuple[Recording, CpuBatch]]
+
+
+class Replays:
+    """The passes over a store used most recently, each with the batch whose addresses it has.
+
+    They go when the store goes, so they must not hold it.
+    """
+
+    def __init__(self, workers: Workers) -> None:
+        self._workers = workers
+        self._lock = Lock()  # recordings share buffers: one at a time, until its result is copied
+        self._kept: WeakKeyDictionary[KVStore, Kept] = WeakKeyDictionary()
+
+    def run(self, body: Body, batch: CpuBatch, store: KVStore) -> npt.NDArray[np.float32]:
+        with self._lock:
+            kept = self._kept.setdefault(store, OrderedDict())
+            key = (body, len(batch.tokens), len(batch.wanted))
+            if key not in kept:
+                return self._record(kept, key, batch, store)
+            kept.move_to_end(key)
+            recording, first_batch = kept[key]
+            first_batch.take_in(batch)
+            return recording.run(self._workers, batch.scratch_bytes)
+
+    def _record(
+        self, kept: Kept, key: Key, batch: CpuBatch, store: KVStore
+    ) -> npt.NDArray[np.float32]:
+        result = key[0](batch, store)
+        assert isinstance(batch.program, KeptProgram), batch.program
+        recording = batch.program.take_recording()
+        if recording is not None:
+            kept[key] = recording.without(store), batch
+            if len(kept) > _MAX_KEPT:
+                kept.popitem(last=False)
+        return result

@@ -1,0 +1,1 @@
+"""Matrices and vectors as the file has them, or packed anew."""

@@ -1,0 +1,162 @@
+"""Matrices as the file has them, ready for products."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from forerun.kernels.base import StoredTensor, WeightSource
+from forerun.kernels.cpu.codegen.lanes import padded
+from forerun.kernels.cpu.products.formats import DECODERS
+from forerun.kernels.cpu.weights.load_report import LoadReport
+from forerun.kernels.cpu.weights.repack import repacked
+from forerun.kernels.cpu.weights.scales import check_scales
+
+Bytes = npt.NDArray[np.uint8]
+F32 = npt.NDArray[np.float32]
+
+FLOAT_FORMATS: Final = {"F32": 4, "F16": 2, "BF16": 2}  # bytes per weight
+QUANTIZATIONS: Final = {"int8": "Q8_0", "int4": "Q4_0"}
+_FALLBACK: Final = "Q8_0"
+_MIN_OUTPUTS: Final = 4  # the largest tile's
+_CHUNK_BYTES: Final = 1 << 14
+
+
+@dataclass(frozen=True)
+class Part:
+    """One stored matrix [num_out, in] in one format."""
+
+    weight_format: str
+    data: Bytes  # [num_out, row_bytes]; a tiny matrix has more rows than outputs
+    num_out: int
+
+    @cached_property
+    def address(self) -> int:
+        return int(self.data.ctypes.data)
+
+    @cached_property
+    def row_bytes(self) -> int:
+        return self.data.nbytes // len(self.data)
+
+    @cached_property
+    def num_blocks(self) -> int:
+        return self.row_bytes // DECODERS[self.weight_format].block_bytes
+
+    @cached_property
+    def chunk_len(self) -> int:
+        """Outputs that a thread takes at once: few enough to share work, a multiple of tiles."""
+        return max(8, _CHUNK_BYTES // self.row_bytes // 8 * 8)
+
+    @cached_property
+    def num_chunks(self) -> int:
+        """The last chunk is the longest: it takes what is left over."""
+        return max(1, len(self.data) // self.chunk_len)
+
+
+@dataclass(frozen=True)
+class Vector:
+    data: F32  # padded with zeros
+
+    @cached_property
+    def address(self) -> int:
+        return int(self.data.ctypes.data)
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Parts stacked along the outputs."""
+
+    parts: tuple[Part, ...]
+    bias: Vector | None  # [num_out]
+    num_in: int
+
+    @cached_property
+    def num_out(self) -> int:
+        return sum(part.num_out for part in self.parts)
+
+    @cached_property
+    def num_written(self) -> int:
+        """Outputs that a product writes: of a tiny matrix, as many as a tile has."""
+        return max(self.num_out, _MIN_OUTPUTS)
+
+
+@dataclass(frozen=True)
+class Loader:
+    """From tensors of a file to parts; `quantization` asks to pack float matrices."""
+
+    quantization: str | None
+    report: LoadReport
+
+    def matrix(self, source: WeightSource, names: Sequence[str], biases: Sequence[str]) -> Matrix:
+        assert len(biases) in (0, len(names)), (names, biases)
+        tensors = [source.tensor(name) for name in names]
+        if min(tensor.shape[0] for tensor in tensors) < _MIN_OUTPUTS:
+            parts = [_float_part(np.concatenate([source.float32(name) for name in names]))]
+        else:
+            parts = [self._part(tensor) for tensor in tensors]
+        bias = np.concatenate([self._floats(source, name) for name in biases]) if biases else None
+        return Matrix(tuple(parts), None if bias is None else _vector(bias), tensors[0].shape[1])
+
+    def vector(self, source: WeightSource, name: str) -> Vector:
+        return _vector(self._floats(source, name))
+
+    def _floats(self, source: WeightSource, name: str) -> F32:
+        self.report.begin("loading weights")
+        return source.float32(name)
+
+    def _part(self, tensor: StoredTensor) -> Part:
+        num_out = tensor.shape[0]
+        target = self._format_for(tensor)
+        if target != tensor.format:
+            self.report.begin(f"packing weights as {target}")
+            return Part(target, repacked(tensor, target), num_out)
+        self.report.begin("loading weights")
+        if tensor.format in FLOAT_FORMATS:
+            return Part(tensor.format, _wide(tensor), num_out)
+        check_scales(tensor)
+        return Part(tensor.format, _plain(tensor.data), num_out)
+
+    def _format_for(self, tensor: StoredTensor) -> str:
+        """The file's own, if there is a kernel for it and nobody asked for another."""
+        if tensor.format in FLOAT_FORMATS:
+            if self.quantization is None or tensor.shape[1] % 32:
+                return tensor.format
+            return QUANTIZATIONS[self.quantization]
+        if tensor.format in DECODERS:
+            return tensor.format
+        self.report.stand_in(tensor.format)
+        return _FALLBACK
+
+
+def _vector(values: F32) -> Vector:
+    row = np.zeros(padded(len(values)), np.float32)
+    row[: len(values)] = values
+    return Vector(row)
+
+
+def _plain(data: Bytes) -> Bytes:
+    return data if data.flags.c_contiguous else np.ascontiguousarray(data)
+
+
+def _wide(tensor: StoredTensor) -> Bytes:
+    """The rows of a float tensor, copied only where they must be padded."""
+    size = FLOAT_FORMATS[tensor.format]
+    num_out, num_in = tensor.shape
+    if num_in % 16 == 0:
+        return _plain(tensor.data)
+    rows = np.zeros((num_out, padded(num_in) * size), np.uint8)
+    rows[:, : num_in * size] = tensor.data
+    return rows
+
+
+def _float_part(weight: F32) -> Part:
+    """Floats, with rows padded and at least as many rows as a tile has."""
+    num_out, num_in = weight.shape
+    rows = np.zeros((max(num_out, _MIN_OUTPUTS), padded(num_in)), np.float32)
+    rows[:num_out, :num_in] = weight
+    return Part("F32", rows.view(np.uint8), num_out)

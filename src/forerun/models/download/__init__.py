@@ -1,0 +1,1 @@
+"""Models from package indexes and the hub, kept in the cache directory."""

@@ -1,0 +1,196 @@
+"""Models of the llama2.c project, written out as a Hugging Face directory.
+
+The file holds the weights and, right after them, the tokenizer:
+
+    7 int32: width, inner width, layers, heads, key/value heads, ±vocabulary, context
+    float32 embeddings, then for all layers each: attention norms, q, k, v, o, MLP norms,
+        gate, down, up; the last norm; two rope tables (unused); the head, if vocabulary < 0
+    int32: longest piece | per token: float32 score, int32 length, bytes
+
+q and k rows come as interleaved rotary pairs and leave in halves.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+from safetensors.numpy import save_file
+
+from forerun.errors import InvalidWeights
+from forerun.models.gguf.tokenizer import tokenizer_from_gguf
+from forerun.models.weights.mapped_file import map_file
+
+Floats = npt.NDArray[np.float32]
+
+_HEADER: Final = struct.Struct("<7i")
+_MAX_SIZE: Final = 1 << 20
+_UNKNOWN, _BOS, _EOS = 0, 1, 2
+_FIRST_BYTE: Final = 3  # ids 3 … 258 are the 256 bytes
+
+
+@dataclass(frozen=True)
+class _Shape:
+    hidden: int
+    inner: int
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    vocab_size: int
+    max_len: int
+    tied: bool
+
+    @property
+    def head_dim(self) -> int:
+        return self.hidden // self.num_heads
+
+
+def convert_llama2c(source: Path, folder: Path) -> None:
+    """Write config.json, model.safetensors and tokenizer.json for `source` into `folder`."""
+    data = map_file(source)
+    shape = _read_shape(data, source)
+    tensors, end = _read_tensors(data, shape, source)
+    pieces, scores = _read_pieces(data[end:].tobytes(), shape.vocab_size, source)
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    _write_json(folder / "config.json", _config(shape))
+    _write_json(folder / "tokenizer_config.json", {"bos_token": "<s>", "eos_token": "</s>"})
+    tokenizer = tokenizer_from_gguf(_tokenizer_metadata(pieces, scores))
+    tokenizer.save(folder / "tokenizer.json")
+
+
+def _read_shape(data: npt.NDArray[np.uint8], source: Path) -> _Shape:
+    if data.size < _HEADER.size:
+        raise InvalidWeights(f"{source} is too short for a llama2.c header; download it again.")
+    values = _HEADER.unpack(data[: _HEADER.size].tobytes())
+    hidden, inner, num_layers, num_heads, num_kv_heads, signed_vocab, max_len = values
+    sizes = [*values[:5], abs(signed_vocab), max_len]
+    if not all(1 <= size <= _MAX_SIZE for size in sizes) or hidden % num_heads:
+        raise InvalidWeights(f"{source} has the header {values}; give a llama2.c model file.")
+    tied, vocab_size = signed_vocab > 0, abs(signed_vocab)
+    return _Shape(hidden, inner, num_layers, num_heads, num_kv_heads, vocab_size, max_len, tied)
+
+
+def _read_tensors(
+    data: npt.NDArray[np.uint8], shape: _Shape, source: Path
+) -> tuple[dict[str, Floats], int]:
+    """All weights under their Hugging Face names, and where the tokenizer begins."""
+    tensors, at = {}, _HEADER.size
+    for name, dims in _blocks(shape):
+        num_bytes = 4 * int(np.prod(dims))
+        if at + num_bytes > data.size:
+            raise InvalidWeights(f"{source} ends inside {name or 'the rope tables'}; get it again.")
+        block = data[at : at + num_bytes].view(np.float32).reshape(dims)
+        at += num_bytes
+        tensors.update(_named(name, block, shape))
+    return tensors, at
+
+
+def _blocks(shape: _Shape) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """What lies in the file, in order; a name with {} is stacked over layers, "" is skipped."""
+    hidden, inner, layers = shape.hidden, shape.inner, shape.num_layers
+    kv_len = shape.num_kv_heads * shape.head_dim
+    layer = "model.layers.{}."
+    yield "model.embed_tokens.weight", (shape.vocab_size, hidden)
+    yield layer + "input_layernorm.weight", (layers, hidden)
+    yield layer + "self_attn.q_proj.weight", (layers, hidden, hidden)
+    yield layer + "self_attn.k_proj.weight", (layers, kv_len, hidden)
+    yield layer + "self_attn.v_proj.weight", (layers, kv_len, hidden)
+    yield layer + "self_attn.o_proj.weight", (layers, hidden, hidden)
+    yield layer + "post_attention_layernorm.weight", (layers, hidden)
+    yield layer + "mlp.gate_proj.weight", (layers, inner, hidden)
+    yield layer + "mlp.down_proj.weight", (layers, hidden, inner)
+    yield layer + "mlp.up_proj.weight", (layers, inner, hidden)
+    yield "model.norm.weight", (hidden,)
+    yield "", (2, shape.max_len, shape.head_dim // 2)
+    if not shape.tied:
+        yield "lm_head.weight", (shape.vocab_size, hidden)
+
+
+def _named(name: str, block: Floats, shape: _Shape) -> dict[str, Floats]:
+    if not name:
+        return {}
+    if "{}" not in name:
+        return {name: np.ascontiguousarray(block)}
+    heads = {"q_proj": shape.num_heads, "k_proj": shape.num_kv_heads}
+    num_heads = next((count for part, count in heads.items() if part in name), None)
+    return {
+        name.format(i): matrix if num_heads is None else _half_split(matrix, num_heads)
+        for i, matrix in enumerate(np.ascontiguousarray(block))
+    }
+
+
+def _half_split(matrix: Floats, num_heads: int) -> Floats:
+    """Rows from interleaved rotary pairs to halves, head by head."""
+    pairs = matrix.reshape(num_heads, -1, 2, matrix.shape[1])
+    return np.ascontiguousarray(pairs.swapaxes(1, 2)).reshape(matrix.shape)
+
+
+def _read_pieces(data: bytes, count: int, source: Path) -> tuple[list[str], list[float]]:
+    """Token strings and scores, as llama2.c stores them."""
+    pieces, scores, at = [], [], 4
+    for token_id in range(count):
+        if at + 8 > len(data):
+            raise InvalidWeights(
+                f"{source} ends at token {token_id} of {count}; download it again."
+            )
+        score, num_bytes = struct.unpack_from("<fi", data, at)
+        piece = data[at + 8 : at + 8 + max(num_bytes, 0)]
+        pieces.append(_spelling(token_id, piece.decode("utf-8", "replace")))
+        scores.append(score)
+        at += 8 + len(piece)
+    return pieces, scores
+
+
+def _spelling(token_id: int, piece: str) -> str:
+    """SentencePiece's own spelling, which llama2.c's export undid."""
+    fixed = {_UNKNOWN: "<unk>", _BOS: "<s>", _EOS: "</s>"}
+    if token_id in fixed:
+        return fixed[token_id]
+    if _FIRST_BYTE <= token_id < _FIRST_BYTE + 256:
+        return f"<0x{token_id - _FIRST_BYTE:02X}>"
+    return piece.replace(" ", "▁")
+
+
+def _tokenizer_metadata(pieces: list[str], scores: list[float]) -> dict[str, Any]:
+    kinds = np.ones(len(pieces), np.int32)
+    kinds[[_UNKNOWN, _BOS, _EOS]] = (2, 3, 3)
+    kinds[_FIRST_BYTE : _FIRST_BYTE + 256] = 6
+    fields = {
+        "model": "llama",
+        "tokens": pieces,
+        "scores": np.array(scores, np.float32),
+        "token_type": kinds,
+        "unknown_token_id": _UNKNOWN,
+        "bos_token_id": _BOS,
+        "eos_token_id": _EOS,
+    }
+    return {f"tokenizer.ggml.{name}": value for name, value in fields.items()}
+
+
+def _config(shape: _Shape) -> dict[str, Any]:
+    return {
+        "model_type": "llama",
+        "architectures": ["LlamaForCausalLM"],
+        "vocab_size": shape.vocab_size,
+        "hidden_size": shape.hidden,
+        "intermediate_size": shape.inner,
+        "num_hidden_layers": shape.num_layers,
+        "num_attention_heads": shape.num_heads,
+        "num_key_value_heads": shape.num_kv_heads,
+        "max_position_embeddings": shape.max_len,
+        "rms_norm_eps": 1e-5,
+        "hidden_act": "silu",
+        "tie_word_embeddings": shape.tied,
+        "bos_token_id": _BOS,
+        "eos_token_id": _EOS,
+    }
+
+
+def _write_json(path: Path, value: dict[str, Any]) -> None:
+    path.write_text(json.dumps(value, indent=2), encoding="utf-8")

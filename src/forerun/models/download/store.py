@@ -1,0 +1,90 @@
+"""Where pulled models live: one folder per name under the cache directory."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from forerun.errors import UnknownModel
+from forerun.models.download.sources import SOURCES
+
+_WORD: Final = r"[A-Za-z0-9_][A-Za-z0-9._-]*"
+_NAME: Final = re.compile(rf"{_WORD}(/{_WORD})?(:{_WORD})?")
+
+
+@dataclass(frozen=True)
+class InstalledModel:
+    """A model on disk: `path` is what `open_checkpoint` takes."""
+
+    name: str
+    path: Path
+    num_bytes: int
+
+
+def default_cache_dir() -> Path:
+    return Path.home() / ".cache" / "forerun"
+
+
+def model_dir(name: str, cache_dir: Path) -> Path:
+    """The folder of a pulled name; ":" (a hub file's variant) is written "@"."""
+    if not _NAME.fullmatch(name):
+        raise UnknownModel(
+            f"{name!r} is not a model name; give a path, a name from `forerun models`, "
+            "or a hub id such as org/name."
+        )
+    return cache_dir / "models" / name.replace(":", "@")
+
+
+def publish(ready: Path, folder: Path) -> None:
+    """Move a finished folder to its place in one step; another process may have been first."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        ready.replace(folder)
+    except OSError:
+        if not folder.is_dir():
+            raise
+
+
+def find_model(model: str | Path, cache_dir: Path) -> Path:
+    """The GGUF file or directory that `model` names: a path, or a name that was pulled."""
+    if isinstance(model, Path) or _exists(model):
+        return Path(model)
+    folder = model_dir(model, cache_dir) if _NAME.fullmatch(model) else None
+    found = None if folder is None else _main_file(folder)
+    if found is not None:
+        return found
+    if model in SOURCES or (_NAME.fullmatch(model) and model.count("/") == 1):
+        raise UnknownModel(f"{model!r} is not here yet; run: forerun pull {model}")
+    names = ", ".join(SOURCES)
+    raise UnknownModel(f"{model!r} is neither a path nor a pulled model; pull one of {names}.")
+
+
+def _exists(model: str) -> bool:
+    try:
+        return bool(model) and Path(model).exists()
+    except OSError:  # a name that no file system allows
+        return False
+
+
+def installed_models(cache_dir: Path) -> list[InstalledModel]:
+    """All pulled models, by name."""
+    root = cache_dir / "models"
+    folders = [f for f in sorted([*root.glob("*"), *root.glob("*/*")]) if f.is_dir()]
+    installed = []
+    for folder in folders:
+        path = _main_file(folder)
+        if path is not None:
+            num_bytes = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
+            name = folder.relative_to(root).as_posix().replace("@", ":")
+            installed.append(InstalledModel(name, path, num_bytes))
+    return installed
+
+
+def _main_file(folder: Path) -> Path | None:
+    """A Hugging Face directory is itself the model; otherwise its GGUF file is."""
+    if (folder / "config.json").is_file():
+        return folder
+    files = sorted(folder.glob("*.gguf"))
+    return files[0] if files else None

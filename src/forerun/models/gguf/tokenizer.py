@@ -1,0 +1,199 @@
+"""A tokenizer from GGUF metadata: byte-level BPE ("gpt2") and SentencePiece ("llama") kinds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import tokenizers
+from tokenizers import AddedToken, decoders, models, normalizers, processors
+
+from forerun.errors import InvalidTokenizer
+from forerun.models.gguf.pre_tokenizers import PRE_TOKENIZERS, PreTokenizer
+from forerun.models.text.token_bytes import Spelling
+from forerun.models.text.tokenizer import Tokenizer, TokenizerTraits
+
+_UNKNOWN: Final = 2
+_CONTROL: Final = 3
+_USER_DEFINED: Final = 4
+_UNUSED: Final = 5
+
+_DEFAULT_PRE: Final = "default"
+
+
+@dataclass(frozen=True)
+class _Fields:
+    """The `tokenizer.ggml.*` metadata, each value checked as it is read."""
+
+    metadata: dict[str, Any]
+
+    def get(self, name: str) -> Any:
+        return self.metadata.get(f"tokenizer.ggml.{name}")
+
+    def strings(self, name: str) -> list[str]:
+        value = self.get(name)
+        if not isinstance(value, list):
+            raise _wrong(name, "a list of strings")
+        return value
+
+    def numbers(self, name: str, count: int) -> np.ndarray[Any, Any]:
+        value = self.get(name)
+        if not isinstance(value, np.ndarray) or value.size != count:
+            raise _wrong(name, f"{count} numbers, one per token")
+        return value
+
+    def flag(self, name: str, default: bool) -> bool:
+        value = self.get(name)
+        if not isinstance(value, bool | None):
+            raise _wrong(name, "true or false")
+        return default if value is None else value
+
+    def token_id(self, name: str, num_tokens: int) -> int | None:
+        value = self.get(f"{name}_token_id")
+        if value is not None and (not isinstance(value, int) or not 0 <= value < num_tokens):
+            raise _wrong(f"{name}_token_id", f"an id below {num_tokens}")
+        return value
+
+
+def _wrong(name: str, wanted: str) -> InvalidTokenizer:
+    return InvalidTokenizer(
+        f"field 'tokenizer.ggml.{name}' must be {wanted}; convert the model anew."
+    )
+
+
+def tokenizer_from_gguf(metadata: dict[str, Any]) -> Tokenizer:
+    """Build the tokenizer that the metadata describes."""
+    fields = _Fields(metadata)
+    tokens = fields.strings("tokens")
+    if not tokens or len(set(tokens)) != len(tokens):
+        raise _wrong("tokens", "a list of distinct strings")
+    kinds = fields.numbers("token_type", len(tokens)).tolist()
+    model = str(fields.get("model"))
+    if model == "gpt2":
+        return _byte_level(fields, tokens, kinds)
+    if model == "llama":
+        return _sentencepiece(fields, tokens, kinds)
+    raise InvalidTokenizer(
+        f"tokenizer model {model[:40]!r} is not supported; use a GGUF file with 'gpt2' or 'llama'."
+    )
+
+
+def _byte_level(fields: _Fields, tokens: list[str], kinds: list[int]) -> Tokenizer:
+    pre = _pre_tokenizer(fields)
+    vocab = {token: i for i, token in enumerate(tokens)}
+    merges = _listed_merges(fields, vocab)
+    backend = tokenizers.Tokenizer(models.BPE(vocab, merges, ignore_merges=pre.ignores_merges))
+    if pre.normalizer is not None:
+        backend.normalizer = pre.normalizer
+    backend.pre_tokenizer = pre.splitter
+    backend.decoder = decoders.ByteLevel()
+    return _finish(backend, fields, tokens, kinds, Spelling.BYTE_LEVEL, adds_bos=pre.adds_bos)
+
+
+def _pre_tokenizer(fields: _Fields) -> PreTokenizer:
+    given = fields.get("pre")
+    name = _DEFAULT_PRE if given is None else str(given)
+    if name not in PRE_TOKENIZERS:
+        known = ", ".join(sorted(PRE_TOKENIZERS))
+        raise InvalidTokenizer(f"pre-tokenizer {name[:40]!r} is not supported; known are {known}.")
+    return PRE_TOKENIZERS[name]()
+
+
+def _listed_merges(fields: _Fields, vocab: dict[str, int]) -> list[tuple[str, str]]:
+    merges = []
+    for line in fields.strings("merges"):
+        left, _, right = line.partition(" ")
+        if left not in vocab or right not in vocab or left + right not in vocab:
+            raise InvalidTokenizer(f"merge {line[:80]!r} joins unknown tokens; convert it anew.")
+        merges.append((left, right))
+    return merges
+
+
+def _sentencepiece(fields: _Fields, tokens: list[str], kinds: list[int]) -> Tokenizer:
+    vocab = {token: i for i, token in enumerate(tokens)}
+    scores = fields.numbers("scores", len(tokens)).tolist()
+    unknown_id = fields.token_id("unknown", len(tokens))
+    unknown = None if unknown_id is None else tokens[unknown_id]
+    merges = _scored_merges(tokens, scores, vocab)
+    backend = tokenizers.Tokenizer(
+        models.BPE(vocab, merges, unk_token=unknown, fuse_unk=True, byte_fallback=True)
+    )
+    space_prefix = fields.flag("add_space_prefix", True)
+    steps = [normalizers.Prepend("▁")] if space_prefix else []
+    backend.normalizer = normalizers.Sequence([*steps, normalizers.Replace(" ", "▁")])
+    joined = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+    stripped = [decoders.Strip(" ", 1, 0)] if space_prefix else []
+    backend.decoder = decoders.Sequence([*joined, *stripped])
+    return _finish(
+        backend, fields, tokens, kinds, Spelling.SENTENCEPIECE, True, strips_space=space_prefix
+    )
+
+
+def _scored_merges(
+    tokens: list[str], scores: list[float], vocab: dict[str, int]
+) -> list[tuple[str, str]]:
+    """SentencePiece joins the pair whose whole scores best: each split of a piece is a merge."""
+    merges = []
+    for token, score in zip(tokens, scores, strict=True):
+        for cut in range(1, len(token)):
+            left, right = vocab.get(token[:cut]), vocab.get(token[cut:])
+            if left is not None and right is not None:
+                merges.append((-score, left, right))
+    merges.sort()
+    return [(tokens[left], tokens[right]) for _, left, right in merges]
+
+
+def _finish(
+    backend: tokenizers.Tokenizer,
+    fields: _Fields,
+    tokens: list[str],
+    kinds: list[int],
+    spelling: Spelling,
+    adds_bos: bool,
+    strips_space: bool = False,
+) -> Tokenizer:
+    """Mark added and special tokens, and what goes around a prompt."""
+    special = [i for i, kind in enumerate(kinds) if kind in (_CONTROL, _UNKNOWN)]
+    added = [i for i, kind in enumerate(kinds) if kind == _USER_DEFINED]
+    backend.add_special_tokens([AddedToken(tokens[i], normalized=False) for i in special])
+    backend.add_tokens([AddedToken(tokens[i], normalized=False) for i in added])
+    ids = {name: fields.token_id(name, len(tokens)) for name in ("bos", "eos", "eot", "eom")}
+    around = {
+        "bos": ids["bos"] if fields.flag("add_bos_token", adds_bos) else None,
+        "eos": ids["eos"] if fields.flag("add_eos_token", False) else None,
+    }
+    _surround(backend, tokens, around["bos"], around["eos"])
+    ends = dict.fromkeys(ids[name] for name in ("eos", "eot", "eom"))
+    template = fields.metadata.get("tokenizer.chat_template")
+    return Tokenizer(
+        backend,
+        TokenizerTraits(
+            spelling=spelling,
+            strips_space=strips_space,
+            bos_id=ids["bos"],
+            eos_ids=tuple(i for i in ends if i is not None),
+            special_ids=frozenset(special),
+            added_ids=frozenset(special + added),
+            unused_ids=frozenset(i for i, kind in enumerate(kinds) if kind == _UNUSED),
+            chat_template=template if isinstance(template, str) else None,
+            template_variables={
+                f"{name}_token": "" if i is None else tokens[i]
+                for name, i in ids.items()
+                if name in ("bos", "eos")
+            },
+        ),
+    )
+
+
+def _surround(
+    backend: tokenizers.Tokenizer, tokens: list[str], bos: int | None, eos: int | None
+) -> None:
+    """Put BOS before and EOS after a prompt where the model wants them."""
+    before = [] if bos is None else [tokens[bos]]
+    after = [] if eos is None else [tokens[eos]]
+    if before or after:
+        backend.post_processor = processors.TemplateProcessing(
+            single=[*before, "$A", *after],
+            special_tokens=[(tokens[i], i) for i in {bos, eos} if i is not None],
+        )

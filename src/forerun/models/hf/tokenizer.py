@@ -1,0 +1,115 @@
+"""A tokenizer from a Hugging Face directory: tokenizer.json and the settings beside it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+
+from forerun.errors import InvalidTokenizer
+from forerun.models.hf.json_file import read_json_if_there
+from forerun.models.text.token_bytes import Spelling
+from forerun.models.text.tokenizer import Tokenizer, TokenizerTraits
+
+
+def tokenizer_from_directory(
+    folder: Path, config: dict[str, Any], generation_config: dict[str, Any]
+) -> Tokenizer:
+    """Build the tokenizer of a directory; the two configs name the ids that end a text."""
+    backend, description = _read_backend(folder / "tokenizer.json")
+    settings = read_json_if_there(folder / "tokenizer_config.json")
+    added = description.get("added_tokens") or []
+    bos, eos = (_token_text(settings.get(f"{name}_token")) for name in ("bos", "eos"))
+    spelling, strips_space = _read_decoder(description, folder)
+    return Tokenizer(
+        backend,
+        TokenizerTraits(
+            spelling=spelling,
+            strips_space=strips_space,
+            bos_id=_bos_id(backend, bos, config),
+            eos_ids=_eos_ids(backend, eos, generation_config, config),
+            special_ids=frozenset(token["id"] for token in added if token["special"]),
+            added_ids=frozenset(token["id"] for token in added),
+            chat_template=_chat_template(folder, settings),
+            template_variables={"bos_token": bos or "", "eos_token": eos or ""},
+        ),
+    )
+
+
+def _read_backend(path: Path) -> tuple[tokenizers.Tokenizer, dict[str, Any]]:
+    try:
+        text = path.read_text(encoding="utf-8")
+        backend = tokenizers.Tokenizer.from_str(text)
+    except OSError:
+        raise InvalidTokenizer(
+            f"{path} is missing; save the tokenizer in the fast format (tokenizer.json)."
+        ) from None
+    except Exception as error:
+        # The library raises bare exceptions for anything it cannot read.
+        raise InvalidTokenizer(f"{path} cannot be read ({error}); download it again.") from None
+    backend.no_truncation()
+    backend.no_padding()
+    description: dict[str, Any] = json.loads(text)
+    return backend, description
+
+
+def _read_decoder(description: dict[str, Any], folder: Path) -> tuple[Spelling, bool]:
+    """How tokens spell bytes, and whether decoding drops the first space."""
+    decoder = description.get("decoder") or {}
+    steps = decoder.get("decoders") or [decoder]
+    kinds = {step.get("type") for step in steps}
+    if "ByteLevel" in kinds:
+        return Spelling.BYTE_LEVEL, False
+    if kinds & {"ByteFallback", "Metaspace"}:
+        prefixed = [step for step in steps if step.get("prepend_scheme", "never") != "never"]
+        return Spelling.SENTENCEPIECE, bool(prefixed) or "Strip" in kinds
+    raise InvalidTokenizer(
+        f"{folder / 'tokenizer.json'} decodes by {sorted(map(str, kinds))}; "
+        "use a byte-level or SentencePiece tokenizer."
+    )
+
+
+def _token_text(value: Any) -> str | None:
+    """A token in tokenizer_config.json: a string, or an object with `content`."""
+    content = value.get("content") if isinstance(value, dict) else value
+    return content if isinstance(content, str) else None
+
+
+def _bos_id(backend: tokenizers.Tokenizer, bos: str | None, config: dict[str, Any]) -> int | None:
+    if bos is not None:
+        return backend.token_to_id(bos)
+    listed = _id_list(config.get("bos_token_id"))
+    return listed[0] if listed else None
+
+
+def _eos_ids(
+    backend: tokenizers.Tokenizer, eos: str | None, *configs: dict[str, Any]
+) -> tuple[int, ...]:
+    """The first config that names end ids decides, as in generation; else the tokenizer's own."""
+    for config in configs:
+        ids = _id_list(config.get("eos_token_id"))
+        if ids:
+            return tuple(ids)
+    own = None if eos is None else backend.token_to_id(eos)
+    return () if own is None else (own,)
+
+
+def _id_list(value: Any) -> list[int]:
+    values = value if isinstance(value, list) else [value]
+    return [item for item in values if type(item) is int]
+
+
+def _chat_template(folder: Path, settings: dict[str, Any]) -> str | None:
+    """A file of its own wins over the setting; among named templates, "default" is taken."""
+    file = folder / "chat_template.jinja"
+    if file.is_file():
+        return file.read_text(encoding="utf-8", errors="replace")
+    template = settings.get("chat_template")
+    template = template or read_json_if_there(folder / "chat_template.json").get("chat_template")
+    if isinstance(template, list):
+        entries = [item for item in template if isinstance(item, dict)]
+        defaults = [item.get("template") for item in entries if item.get("name") == "default"]
+        template = defaults[0] if defaults else None
+    return template if isinstance(template, str) else None

@@ -1,0 +1,98 @@
+"""Chat templates: a model's own jinja program that turns a conversation into a prompt."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, NoReturn, TypeVar
+
+from jinja2.exceptions import SecurityError, TemplateError, TemplateSyntaxError
+
+from forerun.errors import InvalidTemplate
+from forerun.models.text.template_sandbox import MAX_CHARS, TemplateSandbox
+
+Messages = Sequence[Mapping[str, Any]]
+T = TypeVar("T")
+
+
+class _RefusedMessages(TemplateError):
+    """The template itself called raise_exception."""
+
+
+class ChatTemplate:
+    """One compiled template, with the functions that Hugging Face gives them."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self._sandbox = TemplateSandbox()
+        self._sandbox.filters["tojson"] = _to_json
+        self._sandbox.globals.update(raise_exception=_refuse, strftime_now=_strftime_now)
+        self._program = _guarded(lambda: self._sandbox.from_string(source))
+
+    def render(self, messages: Messages, add_generation_prompt: bool, **variables: Any) -> str:
+        """The prompt text for `messages`; `variables` are what else the template may read."""
+        given = {
+            "messages": [dict(message) for message in messages],
+            "add_generation_prompt": add_generation_prompt,
+            "tools": None,
+            "documents": None,
+            **variables,
+        }
+        return _guarded(lambda: self._render(given))
+
+    def _render(self, variables: dict[str, Any]) -> str:
+        self._sandbox.start()
+        chunks: list[str] = []
+        num_chars = 0
+        for chunk in self._program.generate(variables):
+            self._sandbox.check_time()
+            num_chars += len(chunk)
+            if num_chars > MAX_CHARS:
+                raise SecurityError(f"it wrote more than {MAX_CHARS} characters")
+            chunks.append(chunk)
+        return "".join(chunks)
+
+
+def _refuse(message: str) -> NoReturn:
+    raise _RefusedMessages(message)
+
+
+def _strftime_now(pattern: str) -> str:
+    return datetime.now().strftime(pattern)
+
+
+def _to_json(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """As transformers has it: no HTML escapes, unlike jinja's own filter."""
+    return json.dumps(
+        value,
+        ensure_ascii=ensure_ascii,
+        indent=indent,
+        separators=separators,
+        sort_keys=sort_keys,
+    )
+
+
+def _guarded(run: Callable[[], T]) -> T:
+    """Whatever a template does wrong becomes one sentence."""
+    try:
+        return run()
+    except _RefusedMessages as error:
+        raise InvalidTemplate(f"the chat template refuses these messages: {error}") from None
+    except SecurityError as error:
+        raise InvalidTemplate(
+            f"the chat template was stopped ({error}); give another with --chat-template."
+        ) from None
+    except TemplateSyntaxError as error:
+        raise InvalidTemplate(
+            f"the chat template does not parse at line {error.lineno}: {error.message}"
+        ) from None
+    except Exception as error:
+        # A template is a program written elsewhere: it may raise anything.
+        raise InvalidTemplate(f"the chat template failed on these messages: {error}") from None

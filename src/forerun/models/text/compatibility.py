@@ -1,0 +1,55 @@
+"""Whether a draft model speaks the target's language: the same ids for the same tokens."""
+
+from __future__ import annotations
+
+from forerun.errors import TokenizerMismatch
+from forerun.models.text.tokenizer import Tokenizer
+
+
+def check_compatible(target: Tokenizer, draft: Tokenizer) -> None:
+    """Raise `TokenizerMismatch` at the first difference that matters.
+
+    Tokens must agree id by id; padding, which only fills a vocabulary up, counts as absent.
+    Special tokens must be special in both. Of the ids that end a text, one model may list fewer
+    than the other (a GGUF file names one where Hugging Face lists several).
+    """
+    _check_tokens(target, draft)
+    _check_special(target, draft)
+    _check_ends(target, draft)
+
+
+def _check_tokens(target: Tokenizer, draft: Tokenizer) -> None:
+    for token_id in range(max(target.vocab_size, draft.vocab_size)):
+        ours, theirs = _token(target, token_id), _token(draft, token_id)
+        if ours == theirs:
+            continue
+        if ours is None or theirs is None:
+            side = "draft" if ours is None else "target"
+            raise _mismatch(f"token {token_id} ({ours or theirs!r}) exists only in the {side}")
+        raise _mismatch(f"token {token_id} is {ours!r} in the target, {theirs!r} in the draft")
+
+
+def _check_special(target: Tokenizer, draft: Tokenizer) -> None:
+    for token_id in sorted(target.special_ids ^ draft.special_ids):
+        if _token(target, token_id) is not None:
+            side = "target" if token_id in target.special_ids else "draft"
+            name = target.token(token_id)
+            raise _mismatch(f"token {token_id} ({name!r}) is special only in the {side}")
+
+
+def _check_ends(target: Tokenizer, draft: Tokenizer) -> None:
+    ours, theirs = set(target.eos_ids), set(draft.eos_ids)
+    if not (ours <= theirs or theirs <= ours):
+        listed = f"{sorted(ours)} in the target, {sorted(theirs)} in the draft"
+        raise _mismatch(f"the EOS ids are {listed}")
+
+
+def _token(tokenizer: Tokenizer, token_id: int) -> str | None:
+    """The token, or None where there is nothing but padding."""
+    if token_id >= tokenizer.vocab_size or tokenizer.is_padding(token_id):
+        return None
+    return tokenizer.token(token_id)
+
+
+def _mismatch(difference: str) -> TokenizerMismatch:
+    return TokenizerMismatch(f"{difference}; use a draft model of the target's family.")

@@ -1,0 +1,179 @@
+"""Text to token ids and back, with special tokens and chat templates."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+import tokenizers
+
+from forerun.errors import InvalidTemplate, InvalidTokenizer
+from forerun.models.text.chat_template import ChatTemplate, Messages
+from forerun.models.text.token_bytes import Spelling, token_bytes
+
+_PADDING: Final = re.compile(r"\[PAD\d+\]|[<\[]\|?(?:unused|dummy)_?\d+\|?[>\]]")
+
+
+@dataclass(frozen=True)
+class TokenizerTraits:
+    """What a vocabulary's files say beside its pieces."""
+
+    spelling: Spelling
+    strips_space: bool = False  # text starts with a space of the tokenizer's own, not the user's
+    bos_id: int | None = None
+    eos_ids: tuple[int, ...] = ()
+    special_ids: frozenset[int] = frozenset()  # dropped from text: <s>, <|im_end|> …
+    added_ids: frozenset[int] = frozenset()  # written as plain text in the vocabulary
+    unused_ids: frozenset[int] = frozenset()  # padding, as the files declare it
+    chat_template: str | None = None
+    template_variables: dict[str, str] = field(default_factory=dict)  # bos_token, eos_token …
+
+
+class Tokenizer:
+    """One vocabulary. Build it with `load_tokenizer`."""
+
+    def __init__(self, backend: tokenizers.Tokenizer, traits: TokenizerTraits) -> None:
+        self._backend = backend
+        self._traits = traits
+        self._tokens = _tokens_by_id(backend)
+        self._bytes: dict[int, bytes] = {}
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self._tokens)
+
+    @property
+    def bos_id(self) -> int | None:
+        return self._traits.bos_id
+
+    @property
+    def eos_ids(self) -> tuple[int, ...]:
+        return self._traits.eos_ids
+
+    @property
+    def special_ids(self) -> frozenset[int]:
+        return self._traits.special_ids
+
+    @property
+    def strips_space(self) -> bool:
+        """Whether `decode` drops the space that `encode` put before the text."""
+        return self._traits.strips_space
+
+    @property
+    def has_chat_template(self) -> bool:
+        return self._traits.chat_template is not None
+
+    def encode(self, text: str, add_special: bool = True, parse_special: bool = True) -> list[int]:
+        """Ids for `text`.
+
+        `add_special` adds what the model expects around a prompt (BOS for Llama). Special tokens
+        spelled out in `text` become those tokens, as Hugging Face does it; with
+        `parse_special=False` they are ordinary text.
+        """
+        backend = self._backend if parse_special else self._literal_backend
+        try:
+            return backend.encode(text, add_special_tokens=add_special).ids
+        except (TypeError, UnicodeEncodeError):
+            raise InvalidTokenizer("text holds a lone surrogate; give valid Unicode.") from None
+
+    def decode(
+        self, ids: Iterable[int], skip_special: bool = True, continuing: bool = False
+    ) -> str:
+        """Text for `ids`; bytes that are not UTF-8 become U+FFFD.
+
+        `continuing` says that the text goes on after other text, so that a leading space counts.
+        """
+        joined = b"".join(self.token_bytes(token, skip_special) for token in ids)
+        if self._traits.strips_space and not continuing:
+            joined = joined.removeprefix(b" ")
+        return joined.decode("utf-8", "replace")
+
+    def token(self, token_id: int) -> str:
+        """The token as the vocabulary spells it ("Ġthe", "▁the", "<|im_end|>")."""
+        if not 0 <= token_id < len(self._tokens):
+            raise InvalidTokenizer(
+                f"token id {token_id} is outside the vocabulary; use 0 … {len(self._tokens) - 1}."
+            )
+        return self._tokens[token_id]
+
+    def is_padding(self, token_id: int) -> bool:
+        """Whether the id only fills the vocabulary up: no text encodes to it."""
+        return token_id in self._traits.unused_ids or not _is_named(self.token(token_id))
+
+    def token_bytes(self, token_id: int, skip_special: bool = True) -> bytes:
+        """The bytes that a token adds to the text; none for a special one that is skipped.
+
+        A model's head may be padded past the vocabulary: those ids spell nothing.
+        """
+        if skip_special and token_id in self._traits.special_ids:
+            return b""
+        if token_id >= len(self._tokens):
+            return b""
+        if token_id not in self._bytes:
+            self._bytes[token_id] = self._spell(token_id)
+        return self._bytes[token_id]
+
+    def apply_chat_template(
+        self, messages: Messages, add_generation_prompt: bool = True, **variables: Any
+    ) -> str:
+        """The prompt text for a conversation, by the model's own template.
+
+        Encode it with `add_special=False`: the template writes BOS itself.
+        """
+        given = {**self._traits.template_variables, **variables}
+        return self._template.render(messages, add_generation_prompt, **given)
+
+    def encode_chat(
+        self, messages: Messages, add_generation_prompt: bool = True, **variables: Any
+    ) -> list[int]:
+        """Ids of the prompt for a conversation."""
+        text = self.apply_chat_template(messages, add_generation_prompt, **variables)
+        return self.encode(text, add_special=False)
+
+    def with_chat_template(self, source: str) -> Tokenizer:
+        """The same vocabulary with another template."""
+        traits = {**vars(self._traits), "chat_template": source}
+        return Tokenizer(self._backend, TokenizerTraits(**traits))
+
+    def save(self, path: Path) -> None:
+        """Write the vocabulary as a tokenizer.json."""
+        self._backend.save(str(path))
+
+    @cached_property
+    def _template(self) -> ChatTemplate:
+        if self._traits.chat_template is None:
+            raise InvalidTemplate(
+                "this model has no chat template; give one with --chat-template, "
+                "or send a plain prompt."
+            )
+        return ChatTemplate(self._traits.chat_template)
+
+    @cached_property
+    def _literal_backend(self) -> tokenizers.Tokenizer:
+        """A twin that takes special tokens in text for ordinary characters."""
+        twin = tokenizers.Tokenizer.from_str(self._backend.to_str())
+        twin.encode_special_tokens = True
+        return twin
+
+    def _spell(self, token_id: int) -> bytes:
+        token = self.token(token_id)
+        if token_id in self._traits.added_ids:
+            return token.encode()
+        return token_bytes(token, self._traits.spelling)
+
+
+def _is_named(token: str) -> bool:
+    return bool(token) and not _PADDING.fullmatch(token)
+
+
+def _tokens_by_id(backend: tokenizers.Tokenizer) -> list[str]:
+    vocab = backend.get_vocab(with_added_tokens=True)
+    size = max(vocab.values(), default=-1) + 1
+    tokens = [""] * size
+    for token, token_id in vocab.items():
+        tokens[token_id] = token
+    return tokens

@@ -1,0 +1,1 @@
+"""Tensors by name, as files hold them."""

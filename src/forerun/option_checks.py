@@ -1,0 +1,44 @@
+"""What an option may hold; a value that it may not raises `InvalidOption` and says what it may."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from numbers import Integral, Real
+from typing import Any
+
+from forerun.errors import InvalidOption
+
+
+def is_whole(value: object) -> bool:
+    """A whole number, numpy's included; true and false are not."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def is_finite(value: Any) -> bool:
+    """A number that a float can hold; true and false are not."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return False
+    try:
+        return math.isfinite(float(value))
+    except OverflowError:  # an int beyond any float
+        return False
+
+
+def require(good: bool, name: str, value: object, rule: str) -> None:
+    """`rule` says what is allowed: "in (0, 1]", "a whole number"."""
+    if not good:
+        raise InvalidOption(f"{name}={value!r} is not allowed; it must be {rule}.")
+
+
+def require_whole(name: str, value: Any, least: int, *, or_none: bool = False) -> None:
+    """A whole number, `least` or more."""
+    if or_none and value is None:
+        return
+    rule = f"a whole number ≥ {least}" + (", or None" if or_none else "")
+    require(is_whole(value) and value >= least, name, value, rule)
+
+
+def require_real(name: str, value: Any, rule: str, is_allowed: Callable[[float], bool]) -> None:
+    """A finite number that `is_allowed`, as `rule` says it."""
+    require(is_finite(value) and is_allowed(value), name, value, rule)

@@ -1,1 +1,0 @@
-"""What speculation costs and what it gives back, before and while it runs."""

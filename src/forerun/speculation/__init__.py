@@ -1,0 +1,1 @@
+"""What decides and drafts while the engine runs: who guesses, how deep, and whether it pays."""

@@ -1,0 +1,123 @@
+"""How far a drafter's guesses will be accepted, learnt from how far they were."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate, repeat
+from operator import mul
+from typing import Final
+
+from forerun.types import ROOT, Proposal
+
+_MEMORY: Final = 20  # trials that a request looks back on
+_SHARED_MEMORY: Final = 150
+_PRIOR_WEIGHT: Final = 6.0  # trials that what all requests taught counts for
+_START_WEIGHT: Final = 2.0  # trials that a start nobody observed counts for
+
+
+class Rate:
+    """How often something happens: recent trials, over a prior that counts for some more."""
+
+    __slots__ = ("_keep", "_num_hits", "_num_trials", "_prior", "_weight")
+
+    def __init__(self, prior: float | Rate) -> None:
+        self._prior = prior
+        is_shared = isinstance(prior, float)
+        self._weight = _START_WEIGHT if is_shared else _PRIOR_WEIGHT
+        self._keep = 1 - 1 / (_SHARED_MEMORY if is_shared else _MEMORY)
+        self._num_hits = self._num_trials = 0.0
+
+    @property
+    def value(self) -> float:
+        prior = self._prior if isinstance(self._prior, float) else self._prior.value
+        return (self._weight * prior + self._num_hits) / (self._weight + self._num_trials)
+
+    def observe(self, is_hit: bool) -> None:
+        """What is learnt for one request is learnt for all."""
+        self.fade()
+        self._num_hits += is_hit
+        self._num_trials += 1
+        if isinstance(self._prior, Rate):
+            self._prior.observe(is_hit)
+
+    def fade(self) -> None:
+        """A round without a trial: the prior says a little more."""
+        self._num_hits *= self._keep
+        self._num_trials *= self._keep
+
+
+class Acceptance:
+    """Guesses by one drafter: a chain of two states.
+
+    A text is being copied or it is not, and a guess tells which: after one that was accepted the
+    next has another chance than after one that missed. Which state holds fades while nobody looks:
+    each round moves it as a guess would have, on average.
+
+    One such chain is `shared` by all requests of the drafter; each request's own starts from it.
+    """
+
+    def __init__(self, shared: Acceptance | None = None) -> None:
+        self._after_miss: Rate = Rate(shared._after_miss if shared else 0.5)
+        self._after_accept: Rate = Rate(shared._after_accept if shared else 0.7)
+        self._speaking: Rate = Rate(shared._speaking if shared else 1.0)  # when it was asked
+        self._siblings: Rate = shared._siblings if shared else Rate(0.15)  # once all before missed
+        self._is_accepting = 0.0  # the chance that the latest guess was accepted, or would have
+        self.num_unseen = 0  # rounds since a guess was tried
+
+    @property
+    def speaking(self) -> float:
+        """The chance that the drafter has a guess when asked; 1 if it always had."""
+        return self._speaking.value
+
+    def gains(
+        self, depth: int, num_branches: int = 1, chances: Sequence[float] = ()
+    ) -> list[float]:
+        """Expected accepted guesses on each level, 1 … `depth`; they never rise.
+
+        `chances` are the drafter's own for its first branch, where it gives any.
+        """
+        first = chances[0] if chances else self._first()
+        if num_branches > 1:
+            first = 1 - (1 - first) * (1 - self._siblings.value) ** (num_branches - 1)
+        below = chances[1:depth] if chances else repeat(self._after_accept.value, depth - 1)
+        return list(accumulate(below, mul, initial=first))
+
+    def _first(self) -> float:
+        accepting = self._is_accepting
+        if not accepting:
+            return self._after_miss.value
+        return accepting * self._after_accept.value + (1 - accepting) * self._after_miss.value
+
+    def begin_round(self) -> None:
+        if self.num_unseen:
+            self._is_accepting = self._first()
+            self._after_miss.fade()
+            self._after_accept.fade()
+        self.num_unseen += 1
+
+    def heard(self, *, spoke: bool) -> None:
+        """The drafter was asked, and had a guess or none."""
+        self._speaking.observe(spoke)
+
+    def observe(
+        self, proposal: Proposal, tokens: Sequence[int], *, is_merged: bool = False
+    ) -> None:
+        """The text went on with `tokens`, so all guesses up to the first miss are judged, whether
+        the target scored them or not. A merged guess is right if one of its siblings is."""
+        node = ROOT
+        for token in tokens:
+            guesses = proposal.tree.children(node)
+            if not guesses:
+                return
+            found = proposal.child_with_token(node, token)
+            is_first = found is not None and (is_merged or found == guesses[0])
+            rate = self._after_accept if self._is_accepting > 0.5 else self._after_miss
+            rate.observe(is_first)
+            if not is_first and not is_merged:
+                num_tried = len(guesses) if found is None else 1 + guesses.index(found)
+                for sibling in guesses[1:num_tried]:
+                    self._siblings.observe(sibling == found)
+            self.num_unseen, self._is_accepting = 0, float(found is not None)
+            if found is None:
+                return
+            node = found

@@ -1,0 +1,135 @@
+"""Who guesses how deep, so that the whole batch earns the most tokens per second.
+
+All requests share one pass, whose cost depends on the tokens of all of them, and a drafter's
+levels, which are run for all its requests at once. So the choice is joint:
+
+    maximise (requests + Σ gains) / (pass(tokens of all) + draft(levels, requests))
+
+Gains never rise along a chain. So for one way per request, taking the largest gain first is best
+for any number of guesses, and one walk over the sorted gains sees every number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, TypeAlias
+
+from forerun.speculation.choice import Way
+from forerun.speculation.costs import Costs
+
+# A pass's cost may go up in steps, so no single slope prices a guess; each of these is tried.
+_PRICE_SPANS: Final = (4, 1, 16)
+_BETTER: Final = 1 + 1e-12  # beyond what rounding can pretend
+
+
+Chosen: TypeAlias = tuple[Way, int] | None  # a way and how deep; None is plain
+
+# One more level for one request: (minus the gain per guess, level, index, gain, width), so that
+# the best sorts first; a plain tuple, since there are hundreds in a round.
+_Step: TypeAlias = tuple[float, int, int, float, int]
+
+
+class Allocator:
+    """One round: what any allocation yields and costs, and the best one."""
+
+    def __init__(self, costs: Costs, num_requests: int, num_prompt_tokens: int = 0) -> None:
+        self._costs = costs
+        self._num_requests = num_requests
+        self._num_prompt_tokens = num_prompt_tokens
+        self._least_gain = costs.least_price(num_requests, num_prompt_tokens)
+        self._seconds = costs.round_seconds(num_requests, num_prompt_tokens, max(_PRICE_SPANS))
+
+    def best(self, ways: Sequence[Sequence[Way]]) -> list[Chosen]:
+        """At equal rates, the fewest guesses."""
+        best: list[Chosen] = [None] * len(ways)
+        best_rate = self.rate(best)
+        for team in self._teams(ways):
+            chosen = self._fill(team)
+            rate = self.rate(chosen)
+            if rate > best_rate * _BETTER:
+                best, best_rate = chosen, rate
+        return best
+
+    def rate(self, chosen: Sequence[Chosen]) -> float:
+        """Tokens per second; requests that do not guess emit one token each."""
+        taken = [one for one in chosen if one is not None]
+        accepted = sum(way.speaking * sum(way.gains[:depth]) for way, depth in taken)
+        return (self._num_requests + accepted) / self.seconds(chosen)
+
+    def seconds(self, chosen: Sequence[Chosen]) -> float:
+        """Expected, since a costly drafter may have nothing to say."""
+        taken = [one for one in chosen if one is not None]
+        num_guesses = sum(way.width * depth for way, depth in taken)
+        spoken, silent = self._round_seconds(num_guesses), self._seconds[0]
+        for drafter in {way.drafter for way, _ in taken if way.is_costly}:
+            mine = [(way.width, depth) for way, depth in taken if way.drafter == drafter]
+            levels = range(max(depth for _, depth in mine))
+            sizes = [sum(width for width, depth in mine if depth > level) for level in levels]
+            spoken += self._costs.draft_seconds(drafter, len(mine), sizes)
+            silent += self._costs.draft_seconds(drafter, len(mine), ())
+        if all(way.speaking == 1 for way, _ in taken):
+            return spoken
+        speaking = sum(way.speaking * way.width * depth for way, depth in taken) / num_guesses
+        return speaking * spoken + (1 - speaking) * silent
+
+    def price(self, num_guesses: int, seconds: float) -> float:
+        """What each guess takes in a round of so many, in tokens that a plain round brings."""
+        plain = self._seconds[0]
+        return (seconds - plain) / max(1, num_guesses) * self._num_requests / plain
+
+    def _teams(self, ways: Sequence[Sequence[Way]]) -> Iterator[Sequence[Way | None]]:
+        """A way for each request, with one costly drafter among them at most: every way there is
+        for a single request, and in a batch those with the largest surplus at some price."""
+        if len(ways) == 1:
+            yield from ([way] for way in ways[0])
+            return
+        costly = dict.fromkeys(way.drafter for own in ways for way in own if way.is_costly)
+        has_rivals = any(len(own) > 1 for own in ways)
+        for span in _PRICE_SPANS if has_rivals else _PRICE_SPANS[:1]:
+            price = self.price(span, self._seconds[span])
+            for drafter in (None, *costly):
+                able = [[w for w in own if not w.is_costly or w.drafter == drafter] for own in ways]
+                yield [max(own, key=lambda w: w.surplus(price), default=None) for own in able]
+
+    def _fill(self, team: Sequence[Way | None]) -> list[Chosen]:
+        """The best depths for one way each. A costly drafter's levels cost the same for one
+        request as for all, so every number of levels is tried."""
+        steps = sorted(
+            (-gain / way.width, level, idx, gain, way.width)
+            for idx, way in enumerate(team)
+            if way is not None
+            for level, gain in enumerate(way.gains)
+            if gain > self._least_gain * way.width
+        )
+        self._round_seconds(sum(step[4] for step in steps))
+        costly = {idx: way for idx, way in enumerate(team) if way is not None and way.is_costly}
+        best_rate, best = self._walk(steps, 0.0) if not costly else (0.0, steps[:0])
+        width = sum(way.width for way in costly.values())
+        for num_levels in range(1, 1 + max((len(w.gains) for w in costly.values()), default=0)):
+            drafter = next(iter(costly.values())).drafter
+            draft = self._costs.draft_seconds(drafter, len(costly), [width] * num_levels)
+            allowed = [step for step in steps if step[1] < num_levels or step[2] not in costly]
+            rate, taken = self._walk(allowed, draft)
+            if rate > best_rate * _BETTER:
+                best_rate, best = rate, taken
+        depths = {step[2]: step[1] + 1 for step in best}  # levels of a request come in order
+        return [(w, depths[i]) if w and i in depths else None for i, w in enumerate(team)]
+
+    def _walk(self, steps: list[_Step], draft_seconds: float) -> tuple[float, list[_Step]]:
+        """The best rate along the steps, and those that it takes."""
+        tokens, num_guesses, seconds = float(self._num_requests), 0, self._seconds
+        best_rate, num_taken = 0.0, 0
+        for num, (_, _, _, gain, width) in enumerate(steps, start=1):
+            tokens += gain
+            num_guesses += width
+            rate = tokens / (seconds[num_guesses] + draft_seconds)
+            if rate > best_rate * _BETTER:
+                best_rate, num_taken = rate, num
+        return best_rate, steps[:num_taken]
+
+    def _round_seconds(self, num_guesses: int) -> float:
+        """Drafting aside."""
+        if num_guesses >= len(self._seconds):
+            args = self._num_requests, self._num_prompt_tokens, num_guesses
+            self._seconds = self._costs.round_seconds(*args)
+        return self._seconds[num_guesses]

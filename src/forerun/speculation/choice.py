@@ -1,0 +1,123 @@
+"""The ways in which a request may guess, what it spends in one round, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from forerun.speculation.acceptance import Acceptance
+from forerun.types import Proposal
+
+
+class Reason(StrEnum):
+    """Why a choice was made, in a word for `stats` and `--trace`."""
+
+    PAYS = "pays"  # the most tokens per second that are to be had
+    NOTHING_PAYS = "nothing pays"  # guesses cost more than they would bring
+    SILENT = "silent"  # no drafter has a guess
+    NO_ROOM = "no room"  # the answer ends here, or the pass is full
+    PROBE = "probe"  # to see whether a costly drafter pays by now
+    BASELINE = "baseline"  # to see what a plain pass costs by now
+    FIXED = "fixed"  # the depth is not for the controller to choose
+    NOT_LOOKED = "not looked"  # looks found nothing lately; this round is plain without one
+
+
+class Way(NamedTuple):
+    """One way for a request to guess: `gains[k]` guesses expected to be accepted on level k + 1."""
+
+    drafter: str
+    num_branches: int
+    width: int  # guesses on each level
+    gains: Sequence[float]  # never rising
+    pick: Proposal | None  # what it guesses; None: it has to be asked, which is costly
+    acceptance: Acceptance
+
+    @property
+    def is_costly(self) -> bool:
+        return self.pick is None
+
+    @property
+    def speaking(self) -> float:
+        """The chance that it guesses at all; otherwise the round is plain, but for the asking."""
+        return self.acceptance.speaking if self.pick is None else 1.0
+
+    def surplus(self, price: float) -> float:
+        """What is left of the gains, at best, when every guess costs `price` tokens."""
+        price *= self.width
+        return self.speaking * sum(max(0.0, gain - price) for gain in self.gains)
+
+
+class Choice(NamedTuple):
+    """Who guesses for a request, how deep and how wide; depth 0 is a plain round.
+
+    `pick` is what the drafter guesses, where it said so already; then it is not asked again.
+    `expected_seconds` is the round's, for all requests; 0 where nobody expected anything.
+    """
+
+    reason: Reason
+    drafter: str | None = None
+    depth: int = 0
+    num_branches: int = 1
+    num_trees: int = 1  # that each branch merges
+    pick: Proposal | None = None
+    expected_tokens: float = 0.0
+    expected_seconds: float = 0.0
+    gain: float = 0.0  # tokens expected beyond what the time of the guesses would bring
+
+    @classmethod
+    def of(cls, way: Way, depth: int, reason: Reason, seconds: float, price: float) -> Choice:
+        """`seconds` of the round, in which each guess takes the time of `price` plain tokens."""
+        accepted = way.speaking * sum(way.gains[:depth])
+        return cls(
+            reason,
+            way.drafter,
+            depth,
+            way.num_branches,
+            way.width // way.num_branches,
+            way.pick and way.pick.pruned(depth, way.num_branches),
+            1 + accepted,
+            seconds,
+            accepted - price * depth * way.width,
+        )
+
+    @property
+    def num_guesses(self) -> int:
+        """That this may cost."""
+        if self.pick is not None:
+            return len(self.pick)
+        return self.depth * self.num_branches * self.num_trees
+
+    def within(self, num_guesses: int) -> Choice:
+        """The same with at most so many guesses."""
+        if num_guesses >= self.num_guesses:
+            return self
+        num_guesses //= self.num_trees
+        if num_guesses == 0:
+            return NO_ROOM
+        num_branches = min(self.num_branches, num_guesses)
+        depth = num_guesses // num_branches
+        pick = self.pick and self.pick.pruned(depth, num_branches)
+        return self._replace(depth=depth, num_branches=num_branches, pick=pick)
+
+    @property
+    def summary(self) -> str:
+        """Like "pays: suffix to 4 × 2", or "nothing pays"."""
+        if self.drafter is None or self.depth == 0:
+            return str(self.reason)
+        branches = f" × {self.num_branches}" if self.num_branches > 1 else ""
+        return f"{self.reason}: {self.drafter} to {self.depth}{branches}"
+
+    def __str__(self) -> str:
+        if self.expected_seconds <= 0:
+            return self.summary
+        milliseconds = self.expected_seconds * 1e3
+        return (
+            f"{self.summary}, {self.expected_tokens:.2f} tokens expected in {milliseconds:.1f} ms"
+        )
+
+
+# Choices that nobody weighed.
+SILENT: Final = Choice(Reason.SILENT)
+NO_ROOM: Final = Choice(Reason.NO_ROOM)
+NOT_LOOKED: Final = Choice(Reason.NOT_LOOKED)

@@ -1,0 +1,188 @@
+"""The controller: each round, what every request spends on guesses; 0 is an answer.
+
+It works on numbers that others measured and on committed history, has no clock of its own, and
+answers the same to the same observations. A round, as `Speculation` calls it:
+
+    ways      how each drafter could guess for a request, and what that would bring
+    choose    a Choice for every request
+    commit    what a request's text went on with
+    observe   where the seconds of the step went
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from forerun.drafters import Budget
+from forerun.speculation.acceptance import Acceptance
+from forerun.speculation.allocation import Allocator, Chosen
+from forerun.speculation.choice import SILENT, Choice, Reason, Way
+from forerun.speculation.costs import Costs
+from forerun.speculation.step_times import StepTimes
+from forerun.types import ROOT, Proposal
+
+_PROBE_SHARE: Final = 0.008  # of all time
+_PLAIN_EVERY: Final = 64  # passes until a plain one is timed again
+
+
+class Controller:
+    """Chooses drafter, depth and branches for each request of a batch.
+
+    Where a drafter gives no chances of its own, how far its guesses are accepted is learnt: from
+    every guess that is known, used or not. A costly drafter that is not believed to pay guesses
+    once in a while as a probe, for a small share of the time; and a plain pass is run once in a
+    while where every pass carries guesses, to see what it costs by now.
+    """
+
+    def __init__(self, costs: Costs) -> None:
+        self.costs = costs
+        self.probe_seconds = 0.0  # spent so far
+        self._credit = self._most_credit = costs.target.seconds(1)  # for probes
+        self._num_since_plain = 0  # passes since a plain one was timed
+        self._has_weighed = False  # anything, this round
+        self._shared: dict[str, Acceptance] = {}
+        self._own: dict[int, dict[str, Acceptance]] = {}
+        self._picks: dict[int, dict[str, Proposal]] = {}  # of this round, to be scored by the text
+
+    def acceptance(self, request: int, drafter: str) -> Acceptance:
+        own = self._own.setdefault(request, {})
+        if drafter not in own:
+            own[drafter] = Acceptance(self._shared.setdefault(drafter, Acceptance()))
+        return own[drafter]
+
+    def ways(
+        self,
+        request: int,
+        drafter: str,
+        budget: Budget,
+        pick: Proposal | None = None,
+        num_trees: int = 1,
+    ) -> list[Way]:
+        """How a drafter could guess for a request: one way for each number of branches.
+
+        `pick` is what it would guess, if it was asked already; an empty one is no way at all.
+        """
+        acceptance = self.acceptance(request, drafter)
+        acceptance.begin_round()
+        depth, num_branches, chances = budget.depth, budget.num_branches, list[float]()
+        if pick is not None:
+            chances, depth = pick.chances, min(depth, pick.depth)
+            num_branches = min(num_branches, len(pick.tree.children(ROOT)))
+            if num_branches > 1 or not chances:
+                self._picks.setdefault(request, {})[drafter] = pick
+        if depth == 0:
+            return []
+        gains = [acceptance.gains(depth, 1 + num, chances) for num in range(num_branches)]
+        return [
+            Way(drafter, num, num * num_trees, own, pick, acceptance)
+            for num, own in enumerate(gains, start=1)
+        ]
+
+    def choose(
+        self, ways: Sequence[Sequence[Way]], num_idle: int = 0, num_prompt_tokens: int = 0
+    ) -> list[Choice]:
+        """One choice for each request and its ways to guess. Requests without any, and `num_idle`
+        others, go on by one token each."""
+        able = [own for own in ways if own]
+        self._has_weighed = bool(able)
+        if not able:
+            return [SILENT] * len(ways)
+        allocator = Allocator(self.costs, len(ways) + num_idle, num_prompt_tokens)
+        chosen, otherwise, probe = allocator.best(able), Reason.NOTHING_PAYS, None
+        if any(chosen) and self.is_plain_due and num_prompt_tokens == 0:
+            chosen, otherwise = [None] * len(able), Reason.BASELINE
+        else:
+            probe = self._probe(able, chosen, allocator)
+        seconds = allocator.seconds(chosen)
+        price = allocator.price(sum(o[0].width * o[1] for o in chosen if o), seconds)
+        plain = Choice(otherwise, expected_tokens=1.0, expected_seconds=seconds)
+        choices = iter(
+            Choice.of(*one, Reason.PROBE if idx == probe else Reason.PAYS, seconds, price)
+            if one
+            else plain
+            for idx, one in enumerate(chosen)
+        )
+        return [next(choices) if own else SILENT for own in ways]
+
+    @property
+    def is_plain_due(self) -> bool:
+        """Whether it has been long since a pass without guesses was timed."""
+        return self._num_since_plain >= _PLAIN_EVERY
+
+    def _probe(
+        self, ways: Sequence[Sequence[Way]], chosen: list[Chosen], allocator: Allocator
+    ) -> int | None:
+        """Adds one guess by the costly drafter about which the least was learnt lately, if there
+        is time for it and it would pay if its guesses were accepted; returns whose guess."""
+        idle = [
+            (idx, way)
+            for idx, own in enumerate(ways)
+            for way in own
+            if chosen[idx] is None and way.is_costly
+        ]
+        if not idle:
+            return None
+        idx, way = max(idle, key=lambda found: found[1].acceptance.num_unseen)
+
+        def probing(depth: int, gains: Sequence[float]) -> list[Chosen]:
+            return [*chosen[:idx], (way._replace(gains=gains), depth), *chosen[idx + 1 :]]
+
+        cost = allocator.seconds(probing(1, way.gains)) - allocator.seconds(chosen)
+        self._most_credit = max(self._most_credit, cost)  # a machine may have become slower
+        sure, rate = [1.0] * len(way.gains), allocator.rate(chosen)
+        depths = range(1, len(sure) + 1)
+        if cost > self._credit or all(allocator.rate(probing(d, sure)) <= rate for d in depths):
+            return None
+        self._credit -= cost
+        self.probe_seconds += cost
+        chosen[idx] = way, 1
+        return idx
+
+    def commit(
+        self,
+        request: int,
+        choice: Choice,
+        proposal: Proposal,
+        tokens: Sequence[int],
+        *,
+        is_waiting: bool = False,
+    ) -> None:
+        """The request's text went on with `tokens`; `proposal` is what was guessed for it. A
+        drafter that `is_waiting` had no chance to guess."""
+        for drafter, pick in self._picks.pop(request, {}).items():
+            self.acceptance(request, drafter).observe(pick, tokens)
+        if choice.drafter is None or choice.pick is not None or is_waiting:
+            return
+        acceptance = self.acceptance(request, choice.drafter)
+        acceptance.heard(spoke=len(proposal) > 0)
+        acceptance.observe(proposal, tokens, is_merged=choice.num_trees > 1)
+
+    def observe(self, times: StepTimes) -> None:
+        """A step is over. What cannot change a decision costs nothing: a pass that nobody weighed
+        is noted only where a plain one is due."""
+        for drafter, num_requests, level_sizes, seconds in times.drafts:
+            if num_requests:
+                self.costs.observe_draft(drafter, num_requests, level_sizes, seconds)
+            self._earn(seconds)
+        self._num_since_plain += 1
+        if not times.num_requests or not (self._has_weighed or self.is_plain_due):
+            return
+        self._has_weighed = False
+        self.costs.observe_pass(times.num_tokens, times.pass_seconds)
+        self.costs.observe_rest(times.num_requests, times.num_guesses, times.rest_seconds)
+        self._earn(times.pass_seconds + times.rest_seconds)
+        if times.num_tokens == times.num_requests:
+            self._num_since_plain = 0
+
+    def _earn(self, seconds: float) -> None:
+        self._credit = min(self._most_credit, self._credit + _PROBE_SHARE * seconds)
+
+    @property
+    def requests(self) -> set[int]:
+        """Whom it remembers."""
+        return self._own.keys() | self._picks.keys()
+
+    def end(self, request: int) -> None:
+        self._own.pop(request, None)
+        self._picks.pop(request, None)

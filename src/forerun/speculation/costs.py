@@ -1,0 +1,88 @@
+"""What a round costs here and now, in seconds that others measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from forerun.speculation.draft_cost import DraftCost
+from forerun.speculation.pass_cost import PassCost
+
+# A drafter nobody measured is taken to cost this share of a plain pass per level.
+_UNMEASURED: Final = 0.1
+_CHEAP: Final = 0.05  # of a plain pass: what asking may cost and still be done at every look
+
+
+class Costs:
+    """The target's pass, each drafter's answer, and the rest of a round: choice, verdicts, commit.
+
+    A busy machine slows all of them alike, so drafters and the rest are kept in seconds at
+    calibration and read through the pass's speed.
+    """
+
+    def __init__(self, target: PassCost, drafters: dict[str, DraftCost] | None = None) -> None:
+        self.target = target
+        self._drafters = drafters or {}
+        self._rest = DraftCost(0.0, 0.0)
+
+    def round_seconds(
+        self, num_requests: int, num_prompt_tokens: int, max_guesses: int
+    ) -> list[float]:
+        """Of rounds with 0 … `max_guesses` guesses, drafting aside."""
+        passes = self.target.seconds_from(num_requests + num_prompt_tokens, max_guesses + 1)
+        speed = self.target.speed
+        plain, guess = speed * self._rest.seconds(num_requests, 0), speed * self._rest.per_level
+        return [seconds + plain + guess * num for num, seconds in enumerate(passes)]
+
+    def least_price(self, num_requests: int, num_prompt_tokens: int) -> float:
+        """What one more guess adds to a round where it adds least, in tokens that a plain round
+        brings in that time. A guess that brings less is never worth it."""
+        speed, rest = self.target.speed, self._rest
+        plain = self.target.seconds(num_requests + num_prompt_tokens)
+        plain += speed * rest.seconds(num_requests, 0)
+        return num_requests * (self.target.least_slope + speed * rest.per_level) / plain
+
+    def draft_seconds(self, drafter: str, num_requests: int, level_sizes: Sequence[int]) -> float:
+        """One answer for `num_requests` at once; `level_sizes` counts its guesses by depth."""
+        levels = self._levels(level_sizes)
+        return self.target.speed * self._of(drafter).seconds(num_requests, levels)
+
+    def is_cheap(self, drafter: str, num_requests: int) -> bool:
+        """Whether to ask this drafter at every look, by what its answers usually take, however
+        many guesses they have. One that was not heard often is asked, to find out."""
+        cost = self._drafters.get(drafter)
+        if cost is None or not cost.is_known:
+            return True
+        plain = self.target.seconds(num_requests) / self.target.speed
+        return cost.usual_seconds * num_requests <= _CHEAP * plain
+
+    def observe_draft(
+        self, drafter: str, num_requests: int, level_sizes: Sequence[int], seconds: float
+    ) -> None:
+        levels, seconds = self._levels(level_sizes), seconds / self.target.speed
+        if drafter not in self._drafters:
+            self._drafters[drafter] = DraftCost.of_answer(num_requests, levels, seconds)
+        self._drafters[drafter].observe(num_requests, levels, seconds)
+
+    def observe_pass(self, num_tokens: int, seconds: float) -> None:
+        self.target.observe(num_tokens, seconds)
+
+    def observe_rest(self, num_requests: int, num_guesses: int, seconds: float) -> None:
+        """What a round took besides its pass and its drafters."""
+        self._rest.observe(num_requests, num_guesses, max(0.0, seconds) / self.target.speed)
+
+    def _levels(self, level_sizes: Sequence[int]) -> float:
+        """Levels of one guess that would cost as much as these."""
+        if not level_sizes:
+            return 0.0
+        if min(level_sizes) == max(level_sizes):
+            total = len(level_sizes) * self.target.seconds(level_sizes[0])
+        else:
+            total = sum(map(self.target.seconds, level_sizes))
+        return total / self.target.seconds(1)
+
+    def _of(self, drafter: str) -> DraftCost:
+        if drafter in self._drafters:
+            return self._drafters[drafter]
+        plain = self.target.seconds(1) / self.target.speed
+        return DraftCost(0.0, _UNMEASURED * plain)

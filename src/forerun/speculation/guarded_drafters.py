@@ -1,0 +1,175 @@
+"""Drafters that cannot hurt: one that throws, or answers nonsense, costs speculation alone."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from forerun.drafters import Budget, CachedDrafter, Drafter
+from forerun.errors import InvalidProposal
+from forerun.speculation.request import SpeculativeRequest
+from forerun.types import Proposal, Verdict
+
+_LOG: Final = logging.getLogger("forerun")
+
+
+class GuardedDrafters:
+    """Drafters by name, each asked only for requests that allow it.
+
+    Where one fails a request, that request goes on without guesses; `failures` counts by drafter,
+    and the first failure of each is logged. `num_trees` is how many a proposal may merge.
+    """
+
+    def __init__(
+        self, drafters: Mapping[str, Drafter], vocab_size: int, num_trees: int = 1
+    ) -> None:
+        self.drafters = drafters
+        self.vocab_size = vocab_size
+        self.num_trees = num_trees
+        self.failures: Counter[str] = Counter()
+        self._failed: Counter[int] = Counter()  # how often, by request
+        self._picking = [name for name, drafter in drafters.items() if drafter.picks]
+        self._cached = {n: d for n, d in drafters.items() if isinstance(d, CachedDrafter)}
+
+    def names_for(self, request: SpeculativeRequest) -> Iterator[str]:
+        """Those that may guess for it, and see that far."""
+        if request.id in self._failed:
+            return
+        num_tokens = len(request.tokens)
+        for name in self.drafters:
+            cached = self._cached.get(name)
+            is_within = cached is None or num_tokens <= cached.max_len
+            if is_within and request.speculation.allows(name):
+                yield name
+
+    def ready_for(self, request: SpeculativeRequest) -> Iterator[str]:
+        """Of these, those that have room for it now."""
+        for name in self.names_for(request):
+            cached = self._cached.get(name)
+            if cached is None or cached.has_room_for(request):
+                yield name
+
+    @property
+    def picking(self) -> Sequence[str]:
+        """Those that may be asked every round."""
+        return self._picking
+
+    def is_waiting(self, name: str, request: SpeculativeRequest) -> bool:
+        """Whether its silence says nothing about its guesses."""
+        return name in self._cached and self._cached[name].is_waiting(request)
+
+    def num_failures(self, request: SpeculativeRequest) -> int:
+        return self._failed[request.id]
+
+    def begin(self, request: SpeculativeRequest) -> None:
+        for name in self.names_for(request):
+            self.attempt(name, request, partial(self.drafters[name].begin, request))
+
+    def evict(self, request: SpeculativeRequest) -> None:
+        """It lost its rows in the target's cache, and so in those of drafters."""
+        for name, drafter in self._cached.items():
+            self.attempt(name, request, partial(drafter.evict, request))
+
+    def propose(
+        self, name: str, requests: Sequence[SpeculativeRequest], budgets: Sequence[Budget]
+    ) -> list[Proposal]:
+        """All at once; if that throws, one by one, to find out whose request it was."""
+        try:
+            answers = self.drafters[name].propose(requests, budgets)
+            if len(answers) != len(requests):
+                raise InvalidProposal(f"{len(answers)} proposals for {len(requests)} requests.")
+        except Exception as error:
+            if len(requests) == 1:
+                self.give_up(name, requests[0], error)
+                return [Proposal.empty()]
+            pairs = zip(requests, budgets, strict=True)
+            return [self.propose(name, [request], [budget])[0] for request, budget in pairs]
+        return [
+            self._checked(name, request, budget, answer)
+            for request, budget, answer in zip(requests, budgets, answers, strict=True)
+        ]
+
+    def commit(self, request: SpeculativeRequest, guesser: str | None, emitted: Verdict) -> bool:
+        """All hear what was emitted, and `guesser` which of its guesses were accepted; False if
+        nobody may guess for the request."""
+        others = Verdict((), emitted.tokens, emitted.final) if emitted.path else emitted
+        names = list(self.names_for(request))
+        for name in names:
+            verdict = emitted if name == guesser else others
+            self.attempt(name, request, partial(self.drafters[name].commit, request, verdict))
+        return bool(names)
+
+    def in_use(self) -> dict[str, int]:
+        return {
+            "draft_pages": sum(d.num_pages_in_use for d in self._cached.values()),
+            "drafter_entries": sum(d.num_requests for d in self.drafters.values()),
+            "failed_requests": len(self._failed),
+        }
+
+    def end(self, request: SpeculativeRequest) -> int:
+        """Forgotten by all that may ever have heard of it; returns how often they failed it."""
+        for name, drafter in self.drafters.items():
+            if request.speculation.allows(name):
+                self.attempt(name, request, partial(drafter.end, request))
+        return self._failed.pop(request.id, 0)
+
+    def _checked(
+        self, name: str, request: SpeculativeRequest, budget: Budget, answer: object
+    ) -> Proposal:
+        """The answer, if it is what was asked for."""
+        if isinstance(answer, Proposal) and not len(answer):
+            return answer
+        try:
+            proposal = checked_proposal(answer, budget, self.num_trees, self.vocab_size)
+            if name in self._picking and any(d.probs_q is not None for d in proposal.draws):
+                raise InvalidProposal("it picks, so its guesses must not be drawn.")
+            return proposal
+        except InvalidProposal as error:
+            self.give_up(name, request, error)
+            return Proposal.empty()
+
+    def attempt(
+        self, name: str, request: SpeculativeRequest | None, call: Callable[[], None]
+    ) -> None:
+        """What `name` does for one request, or for all (None), may fail."""
+        try:
+            call()
+        except Exception as error:
+            self.give_up(name, request, error)
+
+    def give_up(self, name: str, request: SpeculativeRequest | None, error: Exception) -> None:
+        """`name` failed this request, which goes on without guesses. The first time it is logged:
+        a warning could be turned into an error, and others would suffer."""
+        if request is not None:
+            self._failed[request.id] += 1
+        self.failures[name] += 1
+        if self.failures[name] == 1:
+            _LOG.warning(
+                "speculation failed in %s (%s: %s); %s, and further failures are only counted.",
+                name,
+                type(error).__name__,
+                error,
+                "its request goes on without speculation" if request else "nobody is the worse",
+            )
+
+
+def checked_proposal(answer: object, budget: Budget, num_trees: int, vocab_size: int) -> Proposal:
+    """A proposal that the target can score; trees are sound by construction."""
+    if not isinstance(answer, Proposal):
+        raise InvalidProposal(f"it answered with {type(answer).__name__} instead of a proposal.")
+    if answer.depth > budget.depth or len(answer) > budget.depth * budget.num_branches * num_trees:
+        raise InvalidProposal(
+            f"it answered with {len(answer)} guesses to depth {answer.depth}, and was asked for "
+            f"{budget.num_branches} branches of {budget.depth}."
+        )
+    for token in answer.tokens:
+        if not isinstance(token, int | np.integer) or not 0 <= token < vocab_size:
+            raise InvalidProposal(f"it guessed {token!r}; ids are 0 … {vocab_size - 1}.")
+    if any(draw.probs_q is not None and len(draw.probs_q) != vocab_size for draw in answer.draws):
+        raise InvalidProposal(f"its q must have an entry for each of {vocab_size} tokens.")
+    return answer

@@ -1,0 +1,55 @@
+"""How often it is worth looking whether to guess."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# Tokens whose time may be spent on looks for nothing before a round is skipped, and as many again
+# for each further round.
+_PATIENCE: Final = 0.03
+_FORGIVEN: Final = 0.002  # of that, with every round
+_MAX_SKIPS: Final = 7  # rounds
+
+
+class Looks:
+    """Every round where a look is next to nothing, else ever more rarely until something pays.
+
+    Looking takes time, which a large model does not feel and a small one does: in a text that
+    hardly repeats itself, guesses would not pay for it. What begins to pay in between is found at
+    most seven rounds late.
+    """
+
+    def __init__(self) -> None:
+        self._wasted: dict[int, float] = {}  # tokens' time spent for nothing; less than 0: earned
+        self._num_skips: dict[int, int] = {}  # rounds before the next look
+
+    def is_due(self, request: int) -> bool:
+        """Whether to look this round; a round that is not due counts as skipped."""
+        if request not in self._wasted:
+            return True
+        self._wasted[request] -= _FORGIVEN
+        if self._num_skips[request] == 0:
+            return True
+        self._num_skips[request] -= 1
+        return False
+
+    def looked(self, request: int, gain: float, cost: float) -> None:
+        """A look found guesses that are expected to bring `gain` tokens more than they take; in
+        the time of the look itself, plain decoding would have brought `cost` tokens."""
+        wasted = self._wasted.get(request, 0.0)
+        if gain > cost:
+            self._wasted[request] = min(_PATIENCE, wasted) - gain
+            self._num_skips[request] = 0
+        else:
+            wasted = max(0.0, wasted) + cost
+            self._wasted[request] = wasted
+            self._num_skips[request] = min(_MAX_SKIPS, int(wasted / _PATIENCE))
+
+    @property
+    def requests(self) -> set[int]:
+        """Whom it remembers."""
+        return set(self._wasted)
+
+    def end(self, request: int) -> None:
+        self._wasted.pop(request, None)
+        self._num_skips.pop(request, None)

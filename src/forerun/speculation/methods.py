@@ -1,0 +1,129 @@
+"""Every method of drafting: its name, what it is, and how its drafter is built.
+
+A new one is a file in `drafters/` and an entry here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from forerun.drafters import (
+    Drafter,
+    DraftModel,
+    Hybrid,
+    Merge,
+    NgramTables,
+    PromptLookup,
+    RandomTokens,
+    SuffixLookup,
+)
+from forerun.models.llama import LlamaModel
+from forerun.models.opening import load_tokenizer, open_checkpoint
+from forerun.models.text.compatibility import check_compatible
+from forerun.models.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from forerun.speculation.config import SpeculativeConfig
+
+
+class DraftTarget(Protocol):
+    """The model that drafters guess for."""
+
+    @property
+    def model(self) -> LlamaModel: ...
+
+    @property
+    def tokenizer(self) -> Tokenizer: ...
+
+    @property
+    def cache_dir(self) -> Path | None: ...
+
+
+class Method(NamedTuple):
+    about: str
+    build: Callable[[SpeculativeConfig, DraftTarget], Drafter] | None = None  # None: made of others
+    needs: Mapping[str, str] = {}  # options that must be given, and their flags
+    default_depth: int = 5
+
+
+def build_drafters(config: SpeculativeConfig, target: DraftTarget) -> dict[str, Drafter]:
+    """The drafters of all single methods that are used, by name."""
+    builders = {name: METHODS[name].build for name in config.parts}
+    return {name: build(config, target) for name, build in builders.items() if build}
+
+
+def combined(config: SpeculativeConfig, parts: dict[str, Drafter]) -> dict[str, Drafter]:
+    """The drafters that are asked: one that is made of the parts, or all of them."""
+    if config.method == "merge":
+        return {"merge": Merge(list(parts.values()))}
+    if config.method == "hybrid" and not config.adaptive:
+        return {"hybrid": Hybrid(list(parts.values()))}
+    return parts
+
+
+def _suffix(config: SpeculativeConfig, _: DraftTarget) -> Drafter:
+    return SuffixLookup(
+        config.suffix_min_match,
+        config.suffix_max_match,
+        config.suffix_min_chance,
+        config.suffix_max_shared_tokens,
+    )
+
+
+def _draft_model(config: SpeculativeConfig, target: DraftTarget) -> Drafter:
+    assert config.model is not None
+    checkpoint = open_checkpoint(config.model, target.cache_dir)
+    check_compatible(target.tokenizer, load_tokenizer(checkpoint))
+    model = LlamaModel.load(checkpoint, target.model.kernels)
+    return DraftModel(model, target.model.config.vocab_size)
+
+
+def _own_layers(config: SpeculativeConfig, target: DraftTarget) -> Drafter:
+    assert config.num_layers is not None
+    model = target.model.first_layers(config.num_layers)
+    return DraftModel(model, target.model.config.vocab_size)
+
+
+def _prompt_lookup(config: SpeculativeConfig, _: DraftTarget) -> Drafter:
+    return PromptLookup(config.prompt_lookup_min, config.prompt_lookup_max)
+
+
+def _ngram_tables(*orders: int) -> Callable[[SpeculativeConfig, DraftTarget], Drafter]:
+    """With these orders, or with those of the user."""
+
+    def build(config: SpeculativeConfig, target: DraftTarget) -> Drafter:
+        vocab_size = target.model.config.vocab_size
+        return NgramTables(vocab_size, orders or config.ngram_orders, config.ngram_window)
+
+    return build
+
+
+def _random(_: SpeculativeConfig, target: DraftTarget) -> Drafter:
+    return RandomTokens(target.model.config.vocab_size)
+
+
+METHODS: Final[Mapping[str, Method]] = {
+    "auto": Method("suffix: the best of what needs no extra weights"),
+    "suffix": Method(
+        "copies on from the longest stretch of text that stood here before",
+        _suffix,
+        default_depth=16,  # its guesses stop by themselves
+    ),
+    "draft_model": Method(
+        "a smaller model of the same tokenizer (`model`)", _draft_model, {"model": "--draft-model"}
+    ),
+    "own_layers": Method(
+        "the target's own first `num_layers` layers", _own_layers, {"num_layers": "--num-layers"}
+    ),
+    "prompt_lookup": Method("copies what followed the same words before", _prompt_lookup),
+    "ngram": Method("vLLM's name for prompt_lookup", _prompt_lookup),
+    "ngram_tables": Method("counts of what followed short contexts in this text", _ngram_tables()),
+    "unigram": Method("counts of single tokens in this text", _ngram_tables(1)),
+    "bigram": Method("counts of token pairs in this text", _ngram_tables(2)),
+    "random": Method("random tokens: a lower bound", _random),
+    "hybrid": Method("the one of `methods` that pays; if not adaptive, the first with a guess"),
+    "merge": Method("the guesses of all `methods` in one tree"),
+    "choice": Method("the one of `methods` that a request names; else the one that pays"),
+}

@@ -1,0 +1,188 @@
+"""What a target pass costs by the number of its tokens: measured, then corrected."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from statistics import median
+from typing import Final
+
+# One pass may be slow for reasons of its own (another process, a page fault), so a surprise
+# counts at most this much, in log seconds.
+MOST_SURPRISE: Final = 0.3
+_SPEED_RATE: Final = 0.2
+_SHAPE_RATE: Final = 0.15  # for a size that was hardly seen
+_LEAST_SHAPE_RATE: Final = 0.03
+_NUM_AGREEING: Final = 3  # large surprises that make a new fact
+_SHARE_RATE: Final = 0.05
+_PRECISION: Final = 0.02  # to which calibration wants to know each size
+
+
+def clipped(surprise: float) -> float:
+    return max(-MOST_SURPRISE, min(MOST_SURPRISE, surprise))
+
+
+@dataclass(slots=True)
+class _Point:
+    """One size of a pass, and what is known of it."""
+
+    log_seconds: float  # at calibration's speed
+    is_measured: bool = True  # calibrated, or met in a pass
+    share: float = 0.0  # of recent passes that were near it
+    streak: int = 0  # large surprises in a row, by their sign
+    num_seen: int = 0
+
+    def correct(self, surprise: float, weight: float) -> None:
+        """Only as far as this is *not* the size that nearly all passes have: a machine that slows
+        down under passes of one size says nothing about how sizes compare."""
+        self.log_seconds += self._rate(surprise) * weight * (1 - self.share) * surprise
+
+    def _rate(self, surprise: float) -> float:
+        """A size seen often moves slowly, unless large surprises come in a row and agree."""
+        if abs(surprise) < MOST_SURPRISE:  # it comes clipped
+            self.streak = 0
+        elif surprise > 0:
+            self.streak = max(self.streak, 0) + 1
+        else:
+            self.streak = min(self.streak, 0) - 1
+        self.num_seen = 0 if abs(self.streak) >= _NUM_AGREEING else self.num_seen + 1
+        usual = max(_LEAST_SHAPE_RATE, _SHAPE_RATE / (1 + self.num_seen / 8))
+        return min(1.0, usual * max(1, abs(self.streak)))
+
+
+class PassCost:
+    """Seconds of a pass over n tokens = speed · shape(n).
+
+    `speed` is the machine's, here and now: every pass observed corrects it quickly. `shape` is
+    what decisions rest on: straight lines between sizes, never falling, corrected slowly.
+    """
+
+    def __init__(self, points: Iterable[tuple[int, float]]) -> None:
+        ordered = sorted(points)
+        self._sizes = [size for size, _ in ordered]
+        assert ordered, "a pass cost needs at least one size"
+        assert self._sizes[0] >= 1, ordered
+        assert len(set(self._sizes)) == len(ordered), ordered
+        assert all(seconds > 0 for _, seconds in ordered), ordered
+        self._points = [_Point(math.log(seconds)) for _, seconds in ordered]
+        self._num_passes = 0
+        self._log_speed, self.speed = 0.0, 1.0  # seconds now per second at calibration
+        self._shape: list[float] = []  # seconds by size, at calibration's speed
+        self._refresh()
+
+    @classmethod
+    def calibrate(
+        cls,
+        measure: Callable[[int], float],
+        sizes: Sequence[int],
+        num_repeats: int = 5,
+        max_repeats: int = 60,
+    ) -> PassCost:
+        """`measure(n)` runs a pass over n tokens and returns its seconds.
+
+        Sizes alternate, so that a slow moment of the machine does not fall on one of them; the
+        first round only warms up. On a restless machine rounds go on until the medians are known.
+        """
+
+        def measure_all() -> list[float]:
+            return [measure(size) for size in sizes]
+
+        measure_all()
+        rounds = [measure_all() for _ in range(num_repeats)]
+        while len(rounds) < max_repeats and not all(map(_is_known, zip(*rounds, strict=True))):
+            rounds.append(measure_all())
+        columns = zip(*rounds, strict=True)
+        return cls((n, median(column)) for n, column in zip(sizes, columns, strict=True))
+
+    @property
+    def points(self) -> tuple[tuple[int, float], ...]:
+        return tuple((size, self.seconds(size)) for size in self._sizes)
+
+    def seconds(self, num_tokens: int) -> float:
+        """Beyond the last size the last slope goes on."""
+        sizes, shape = self._sizes, self._shape
+        right = bisect_left(sizes, num_tokens)
+        if right < len(sizes) and sizes[right] == num_tokens:
+            return self.speed * shape[right]
+        if len(sizes) == 1 or right == 0:
+            return self.speed * shape[0]
+        right = min(right, len(sizes) - 1)
+        slope = (shape[right] - shape[right - 1]) / (sizes[right] - sizes[right - 1])
+        return self.speed * (shape[right - 1] + slope * (num_tokens - sizes[right - 1]))
+
+    def seconds_from(self, first: int, num: int) -> list[float]:
+        """`seconds` of `first`, `first` + 1, … tokens: one walk along the lines."""
+        sizes, last, seconds = self._sizes, len(self._sizes) - 1, list[float]()
+        end = first + num
+        while first < end:
+            right = bisect_left(sizes, first + 1)
+            stop = end if right > last else min(end, sizes[right])
+            start = self.seconds(first)
+            slope = (self.seconds(stop) - start) / (stop - first)
+            seconds += [start + slope * step for step in range(stop - first)]
+            first = stop
+        return seconds
+
+    @property
+    def least_slope(self) -> float:
+        """Seconds that one more token adds, where it adds least."""
+        return self.speed * self._least_slope
+
+    def observe(self, num_tokens: int, seconds: float) -> None:
+        """A pass over `num_tokens` took `seconds`."""
+        while num_tokens > self._sizes[-1]:
+            self._append(2 * self._sizes[-1])
+        surprise = math.log(max(seconds, 1e-9) / self.seconds(num_tokens))
+        near = self._neighbours(num_tokens)
+        self._count(near)
+        new = [point for point, _ in near if not point.is_measured]
+        for point in new:  # all that is known of this size is its first pass
+            point.log_seconds += surprise
+            point.is_measured = True
+        if not new:
+            for point, weight in near:
+                point.correct(clipped(surprise), weight)
+            self._log_speed += _SPEED_RATE * clipped(surprise)
+        self._refresh()
+
+    def _append(self, size: int) -> None:
+        """One more size, where the last slope leads until a pass near it is seen."""
+        seconds = self.seconds(size) / self.speed
+        self._sizes.append(size)
+        self._points.append(_Point(math.log(seconds), is_measured=False))
+        self._shape.append(seconds)
+
+    def _neighbours(self, num_tokens: int) -> list[tuple[_Point, float]]:
+        """The sizes on either side, and how near they are."""
+        right = bisect_left(self._sizes, num_tokens)
+        if right == 0 or self._sizes[right] == num_tokens:
+            return [(self._points[right], 1.0)]
+        low, high = self._sizes[right - 1], self._sizes[right]
+        share = (num_tokens - low) / (high - low)
+        return [(self._points[right - 1], 1 - share), (self._points[right], share)]
+
+    def _count(self, near: Iterable[tuple[_Point, float]]) -> None:
+        self._num_passes += 1
+        rate = max(_SHARE_RATE, 1 / self._num_passes)
+        for point in self._points:
+            point.share *= 1 - rate
+        for point, weight in near:
+            point.share += rate * weight
+
+    def _refresh(self) -> None:
+        """The curve after its speed or its points have moved."""
+        self.speed = math.exp(self._log_speed)
+        self._shape = list(accumulate((math.exp(p.log_seconds) for p in self._points), max))
+        runs = pairwise(zip(self._sizes, self._shape, strict=True))
+        slopes = ((high - low) / (after - before) for (before, low), (after, high) in runs)
+        self._least_slope = min(slopes, default=0.0)
+
+
+def _is_known(seconds: Sequence[float]) -> bool:
+    """Whether the median's standard error is small: 1.25 σ / √n, with σ from the middle half."""
+    ordered, quarter = sorted(seconds), len(seconds) // 4
+    sigma = (ordered[-1 - quarter] - ordered[quarter]) / 1.35
+    return 1.25 * sigma <= _PRECISION * median(ordered) * math.sqrt(len(ordered))

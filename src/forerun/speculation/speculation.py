@@ -1,0 +1,233 @@
+"""The one object a step talks to: drafters, and who decides what they spend."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from typing import Final, TypeAlias
+
+from forerun.drafters import Budget
+from forerun.speculation.choice import NO_ROOM, NOT_LOOKED, Choice, Reason, Way
+from forerun.speculation.controller import Controller
+from forerun.speculation.guarded_drafters import GuardedDrafters
+from forerun.speculation.looks import Looks
+from forerun.speculation.request import SpeculativeRequest
+from forerun.speculation.step_times import StepTimes
+from forerun.types import Proposal, Verdict
+
+_CONTROLLER: Final = "controller"  # among those that may fail
+
+Batch: TypeAlias = tuple[int, int]  # requests that the pass decodes, and tokens of prompts
+
+
+class Speculation:
+    """Each request guesses with what it allows: its own drafter, depth and branches, or none.
+
+    `ceiling` is what a request may spend at most; without a controller, what it always spends, on
+    the drafter it names or else on the first.
+    """
+
+    def __init__(
+        self, drafters: GuardedDrafters, controller: Controller | None, ceiling: Budget
+    ) -> None:
+        self.drafters = drafters
+        self.controller = controller
+        self.ceiling = ceiling
+        self.looks = Looks()
+
+    def choose(
+        self, requests: Sequence[SpeculativeRequest], num_prompt_tokens: int, times: StepTimes
+    ) -> list[Choice | None]:
+        """What each request spends; None where nobody may guess. Prompts beside them are read by
+        the same pass.
+
+        Drafters that pick are asked first: their answers may be used in part or not at all.
+        """
+        able = [request for request in requests if any(self.drafters.names_for(request))]
+        try:
+            if self.controller is None:
+                chosen = {request.id: self._fixed(request) for request in able}
+            else:
+                batch = len(requests), num_prompt_tokens
+                chosen = self._weighed(self.controller, able, batch, times)
+        except Exception as error:
+            chosen = {}
+            for request in able:
+                self.drafters.give_up(_CONTROLLER, request, error)
+        return [chosen.get(request.id) for request in requests]
+
+    def _fixed(self, request: SpeculativeRequest) -> Choice:
+        """Nobody expects anything here, so the choice says who, how deep and why."""
+        budget = budget_for(request, self.ceiling)
+        if budget.depth == 0:
+            return NO_ROOM
+        drafter = request.speculation.drafter or next(iter(self.drafters.drafters))
+        num_trees = self.drafters.num_trees
+        return Choice(Reason.FIXED, drafter, budget.depth, budget.num_branches, num_trees)
+
+    def _weighed(
+        self,
+        controller: Controller,
+        requests: Sequence[SpeculativeRequest],
+        batch: Batch,
+        times: StepTimes,
+    ) -> dict[int, Choice]:
+        """Those that are due for a look; the others go on without one."""
+        chosen = {request.id: NOT_LOOKED for request in requests}
+        due = [request for request in requests if self.looks.is_due(request.id)]
+        if not due:
+            return chosen
+        began = times.clock()
+        looked = self._look(controller, due, batch, times)
+        seconds = (times.clock() - began) / len(due)
+        cost = seconds * batch[0] / controller.costs.target.seconds(batch[0])
+        for request_id, choice in looked.items():
+            if choice.reason is not Reason.BASELINE:
+                self.looks.looked(request_id, choice.gain, cost)
+        return chosen | looked
+
+    def _look(
+        self,
+        controller: Controller,
+        requests: Sequence[SpeculativeRequest],
+        batch: Batch,
+        times: StepTimes,
+    ) -> dict[int, Choice]:
+        """Drafters that pick are asked, then all ways to guess are weighed against each other."""
+        ceiling = replace(self.ceiling, least_chance=controller.costs.least_price(*batch))
+        budgets = {request.id: budget_for(request, ceiling) for request in requests}
+        able = [request for request in requests if budgets[request.id].depth]
+        picks = self._pick(controller, able, budgets, times)
+
+        def ways(request: SpeculativeRequest, name: str) -> list[Way]:
+            pick = picks.get((request.id, name))
+            num_trees = self.drafters.num_trees
+            return controller.ways(request.id, name, budgets[request.id], pick, num_trees)
+
+        choices = controller.choose(
+            [
+                [way for name in self.drafters.ready_for(request) for way in ways(request, name)]
+                for request in able
+            ],
+            num_idle=batch[0] - len(able),
+            num_prompt_tokens=batch[1],
+        )
+        found = {request.id: choice for request, choice in zip(able, choices, strict=True)}
+        return {request.id: found.get(request.id, NO_ROOM) for request in requests}
+
+    def _pick(
+        self,
+        controller: Controller,
+        requests: Sequence[SpeculativeRequest],
+        budgets: Mapping[int, Budget],
+        times: StepTimes,
+    ) -> dict[tuple[int, str], Proposal]:
+        """What cheap drafters that pick would guess, by request id and drafter: to be weighed, and
+        scored by the text even if unused."""
+        picks: dict[tuple[int, str], Proposal] = {}
+        for name in self.drafters.picking:
+            asked = [r for r in requests if r.speculation.allows(name)]
+            if asked and controller.costs.is_cheap(name, len(asked)):
+                answers = self._propose(name, asked, [budgets[r.id] for r in asked], times)
+                picks |= {(r.id, name): pick for r, pick in zip(asked, answers, strict=True)}
+        return picks
+
+    def draft(
+        self,
+        requests: Sequence[SpeculativeRequest],
+        choices: Sequence[Choice | None],
+        times: StepTimes,
+    ) -> list[Proposal]:
+        """One proposal per request: what was picked, or what the chosen drafter says now. Drafters
+        are asked once for all who chose them."""
+        found: dict[int, Proposal] = {}
+        chosen: dict[str, list[int]] = {}
+        for idx, choice in enumerate(choices):
+            if choice is not None and choice.pick is not None:
+                found[idx] = choice.pick
+            elif choice is not None and choice.drafter is not None:
+                chosen.setdefault(choice.drafter, []).append(idx)
+        for name, mine in chosen.items():
+            budgets = [Budget(c.depth, c.num_branches) for i in mine if (c := choices[i])]
+            answers = self._propose(name, [requests[i] for i in mine], budgets, times)
+            found |= dict(zip(mine, answers, strict=True))
+        return [found.get(idx, Proposal.empty()) for idx in range(len(requests))]
+
+    def _propose(
+        self,
+        name: str,
+        requests: Sequence[SpeculativeRequest],
+        budgets: Sequence[Budget],
+        times: StepTimes,
+    ) -> list[Proposal]:
+        began = times.clock()
+        answers = self.drafters.propose(name, requests, budgets)
+        seconds = times.clock() - began
+        waiting = sum(self.drafters.is_waiting(name, request) for request in requests)
+        times.drafts.append((name, len(requests) - waiting, _level_sizes(answers), seconds))
+        return answers
+
+    def begin(self, request: SpeculativeRequest) -> None:
+        """It runs now; it may have run before."""
+        self.drafters.begin(request)
+
+    def evict(self, request: SpeculativeRequest) -> None:
+        """It was preempted, and loses its rows in the caches of drafters, too."""
+        self.drafters.evict(request)
+
+    def commit(
+        self,
+        request: SpeculativeRequest,
+        choice: Choice | None,
+        proposal: Proposal,
+        emitted: Verdict,
+    ) -> None:
+        """Tell every drafter what was emitted, and the one that guessed what was accepted."""
+        drafter = choice.drafter if choice and choice.pick is None else None
+        is_waiting = drafter is not None and self.drafters.is_waiting(drafter, request)
+        if self.drafters.commit(request, drafter, emitted) and self.controller and choice:
+            commit = partial(self.controller.commit, request.id, choice, proposal, emitted.tokens)
+            self.drafters.attempt(_CONTROLLER, request, partial(commit, is_waiting=is_waiting))
+
+    def observe(self, times: StepTimes) -> None:
+        """A step is over, and this is where its seconds went."""
+        if self.controller:
+            self.drafters.attempt(_CONTROLLER, None, partial(self.controller.observe, times))
+
+    def num_failures(self, request: SpeculativeRequest) -> int:
+        """How often drafters, or the controller, failed it."""
+        return self.drafters.num_failures(request)
+
+    def in_use(self) -> dict[str, int]:
+        """What requests hold here; all 0 once they have ended."""
+        remembered = self.looks.requests | (self.controller.requests if self.controller else set())
+        return {**self.drafters.in_use(), "controller_entries": len(remembered)}
+
+    def end(self, request: SpeculativeRequest) -> int:
+        """It is gone; returns `num_failures`."""
+        self.looks.end(request.id)
+        if self.controller:
+            end = partial(self.controller.end, request.id)
+            self.drafters.attempt(_CONTROLLER, request, end)
+        return self.drafters.end(request)
+
+
+def budget_for(request: SpeculativeRequest, ceiling: Budget) -> Budget:
+    """The ceiling, or less: what the request allows, and what its answer has room for: a round
+    emits one token more than it accepts."""
+    own, depth = request.speculation, min(ceiling.depth, max(0, request.num_left - 1))
+    if own.num_speculative_tokens is not None:
+        depth = min(depth, own.num_speculative_tokens)
+    num_branches = min(ceiling.num_branches, own.num_branches or ceiling.num_branches)
+    if (depth, num_branches) == (ceiling.depth, ceiling.num_branches):
+        return ceiling
+    return replace(ceiling, depth=depth, num_branches=num_branches)
+
+
+def _level_sizes(proposals: Sequence[Proposal]) -> list[int]:
+    """Guesses by depth, over all proposals."""
+    sizes = Counter(chain.from_iterable(proposal.tree.depths for proposal in proposals))
+    return [sizes[depth] for depth in range(1, len(sizes) + 1)]

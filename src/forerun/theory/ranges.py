@@ -1,0 +1,44 @@
+"""Which numbers the closed forms take; anything else raises rather than compute nonsense."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from forerun.errors import InvalidOption
+from forerun.option_checks import is_finite, is_whole
+
+# Far beyond any useful depth, and small enough for exact arithmetic to stay quick.
+DEPTH_LIMIT: Final = 256
+
+
+def check_alpha(alpha: float) -> float:
+    """An acceptance probability: a number in [0, 1]."""
+    if not (is_finite(alpha) and 0 <= alpha <= 1):
+        raise InvalidOption(f"alpha is {alpha!r}; give a probability between 0 and 1.")
+    return float(alpha)
+
+
+def check_cost(cost: float, name: str = "cost") -> float:
+    """A cost relative to one plain target pass: finite, 0 or more."""
+    if not (is_finite(cost) and cost >= 0):
+        raise InvalidOption(f"{name} is {cost!r}; give a finite number, 0 or more.")
+    return float(cost)
+
+
+def check_positive(value: float, name: str) -> float:
+    if not (is_finite(value) and value > 0):
+        raise InvalidOption(f"{name} is {value!r}; give a finite number above 0.")
+    return float(value)
+
+
+def check_count(value: int, name: str, at_least: int = 1) -> int:
+    if not (is_whole(value) and value >= at_least):
+        raise InvalidOption(f"{name} is {value!r}; give a whole number, {at_least} or more.")
+    return int(value)
+
+
+def check_depth(depth: int, name: str = "depth") -> int:
+    """Guesses per round: a whole number between 0 and `DEPTH_LIMIT`."""
+    if check_count(depth, name, at_least=0) > DEPTH_LIMIT:
+        raise InvalidOption(f"{name} is {depth}; give at most {DEPTH_LIMIT}.")
+    return int(depth)

@@ -1,0 +1,96 @@
+"""`forerun bench startup`, `bench parity` and `forerun proof`, from the outside."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from forerun.bench.measure.startup import Start
+from forerun.bench.proof.proof import SAMPLING
+from forerun.cli import app
+from tests.tiny_model import write_tiny_model
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_model(tmp_path_factory.mktemp("models") / "long", max_len=1500)
+
+
+def run(*args: str | Path) -> str:
+    result = CliRunner().invoke(app, [str(arg) for arg in args])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_parity(path: Path, tmp_path: Path) -> None:
+    record = tmp_path / "parity.json"
+    options = ("--prompts", "3", "--max-tokens", "6", "--json", record)
+    assert "3 of 3 texts the same" in run("bench", "parity", "--model", path, *options)
+    found = json.loads(record.read_text())
+    assert (found["is_complete"], found["num_same"], found["num_tokens"]) == (True, 3, 18)
+    assert (found["settings"]["kernels"], found["settings"]["against"]) == ("cpu", "reference")
+    assert found["commit"]
+    assert found["machine"]["num_cores"] >= 1
+
+
+def test_startup(path: Path, tmp_path: Path) -> None:
+    record = tmp_path / "startup.json"
+    options = ("--kernels", "reference", "--repeats", "2", "--max-tokens", "4", "--json", record)
+    assert "torch was not imported" in run("bench", "startup", "--model", path, *options)
+    found = json.loads(record.read_text())
+    assert len(found["starts"]) == 2
+    assert found["torch"] is False
+    assert found["model"]["num_bytes"] == found["weight_bytes"] > 0
+
+
+def test_startup_passes_on_what_it_takes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[str]()
+
+    def start_once(_python: str, arguments: list[str], _clock: object) -> Start:
+        asked[:] = arguments
+        return Start(1.0, 2.0, 9, torch=False)
+
+    monkeypatch.setattr("forerun.bench.measure.startup.start_once", start_once)
+    packing = ("--quantization", "int8", "--activations", "int8")
+    options = (*packing, "--max-model-len", "99", "--no-speculation")
+    run("bench", "startup", "--model", path, "--repeats", "1", *options)
+    assert "--quantization int8 --activations int8 --max-model-len 99" in " ".join(asked)
+    assert asked[-1] == "--no-speculation"
+
+
+def test_an_interrupted_startup_keeps_its_starts(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starts = iter([Start(1.0, 2.0, 9, torch=False)] * 3)
+
+    def start_once(*_: object) -> Start:
+        for start in starts:
+            return start
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("forerun.bench.measure.startup.start_once", start_once)
+    record = tmp_path / "startup.json"
+    arguments = ("bench", "startup", "--model", path, "--json", record)
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == 130, result.output
+    found = json.loads(record.read_text())
+    assert (found["is_complete"], len(found["starts"])) == (False, 2)
+
+
+def test_proof(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for options in SAMPLING.values():
+        if "logit_bias" in options:  # of tokens that the tiny model has
+            monkeypatch.setitem(options, "logit_bias", {3: 1.0})
+    record = tmp_path / "proof.json"
+    shown = run(
+        *("proof", "--model", path, "--prompts", "2", "--tokens", "4", "--max-depth", "2"),
+        *("--min-cells", "0", "--draft-layers", "1", "--record", record),
+    )
+    assert "0 runs differ" in shown
+    found = json.loads(record.read_text())
+    assert (found["is_complete"], found["num_different"]) == (True, 0)
+    assert found["num_cells"] == len(found["cells"]) >= 20
+    assert "every prompt with every drafter" in found["settings"]["sample"]

@@ -1,0 +1,81 @@
+"""The project's aims, held against records by tools/aims.py."""
+
+from __future__ import annotations
+
+import runpy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forerun.bench.measure.contenders import DEFAULT
+from forerun.bench.records.record import write_json
+from forerun.engine import LLM
+from tests.bench.fakes import Scripted, made_record
+
+ROOT = Path(__file__).parents[2]
+TOOL: dict[str, Any] = runpy.run_path(str(ROOT / "tools" / "aims.py"))
+COPYING = ("edit-code", "repeat", "extract")
+
+Word = Callable[..., str]
+
+
+@pytest.fixture
+def word(llm: LLM, tmp_path: Path) -> Word:
+    """The verdict on a made-up record: a default four times as fast as plain and as a peer."""
+
+    def judged(figure: str, num_pairs: int = 20, **aim: Any) -> str:
+        record = made_record(
+            llm,
+            default=Scripted(DEFAULT, per_pass=4, seconds=0.01),
+            peers=[Scripted("llamacpp/plain", seconds=0.02)],
+            names=COPYING,
+            num_pairs=num_pairs,
+        )
+        write_json(tmp_path / "made.json", record.as_dict())
+        full = {"what": "speed", "record": "made.json", "figure": figure, **aim}
+        return str(TOOL["judge"](full, tmp_path).word)
+
+    return judged
+
+
+@pytest.mark.parametrize(
+    ("figure", "more", "reached", "missed"),
+    [
+        ("mean_ratio", {"kind": "copy-heavy"}, 3.9, 4.1),
+        ("lowest_bound", {"num_classes": 3}, 3.9, 4.1),
+        ("over_best_mode", {"classes": COPYING}, 7.9, 8.1),
+        ("plain_over_peer", {}, 1.9, 2.1),
+        ("first_token_over_peer", {}, 0.9, 1.1),
+    ],
+)
+def test_a_pass_waits_for_its_pairs_and_a_failure_does_not(
+    word: Word, figure: str, more: dict[str, Any], reached: float, missed: float
+) -> None:
+    assert word(figure, at_least=reached, **more) == "PASS"
+    assert word(figure, at_least=missed, **more) == "FAIL"
+    assert word(figure, num_pairs=3, at_least=reached, **more) == "OPEN"
+    assert word(figure, num_pairs=3, at_least=missed, **more) == "FAIL"
+
+
+def test_an_aim_for_classes_that_were_not_measured_is_no_pass(word: Word) -> None:
+    with pytest.raises(AssertionError, match="has 3 classes"):
+        word("lowest_bound", num_classes=9, at_least=0.95)
+    with pytest.raises(AssertionError, match="has no"):
+        word("over_best_mode", classes=(*COPYING, "chat"), at_least=1)
+
+
+def test_at_most_is_the_other_way_round(word: Word) -> None:
+    assert word("num_differing", at_most=0) == "PASS"
+    assert word("prediction_error", contender=DEFAULT, at_most=10) == "PASS"
+    assert word("prediction_error", contender=DEFAULT, at_most=-1) == "FAIL"
+
+
+def test_every_aim_of_the_project_can_be_judged(capsys: pytest.CaptureFixture[str]) -> None:
+    assert TOOL["main"]() == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == (ROOT / "bench" / "aims.toml").read_text().count("[[aim]]")
+    assert all(line[:4] in ("PASS", "FAIL", "OPEN") for line in lines)
+    failed = any(line.startswith("FAIL") for line in lines)
+    assert TOOL["main"]("--strict") == int(failed)

@@ -1,0 +1,227 @@
+"""Products with every weight format: near float64, and the same bits for any rows and threads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from forerun.kernels.cpu import CpuKernels
+from forerun.kernels.cpu.codegen.machine import AVX2_OUTPUTS, AVX512_OUTPUTS, Machine
+from forerun.kernels.cpu.products.digits import BLOCK_LEN
+from forerun.kernels.cpu.products.formats import DECODERS
+from forerun.kernels.cpu.products.product import takes_digits
+from forerun.kernels.cpu.runtime.workers import num_usable_cores
+from tests.contracts.kernel_sets import CACHE_DIR
+from tests.kernels.sources import F32, ArraySource, normal
+from tests.kernels_cpu.packed import PackedSource, packed
+
+FORMATS = ("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q4_K", "Q5_K", "Q6_K")
+MAX_ROWS = 64
+NUM_IN = 1536
+EPS = float(np.finfo(np.float32).eps)
+
+HOST = Machine.host()
+INT8 = replace(HOST, num_digits=min(HOST.num_digits, 1))  # activations of 8 bits, where there are
+MACHINES = [HOST, INT8]
+CASES = [(name, HOST) for name in FORMATS] + [
+    (name, INT8) for name in FORMATS if takes_digits(name, INT8)
+]
+
+
+def named(value: object) -> str | None:
+    return f"{value.num_digits}-digits" if isinstance(value, Machine) else None
+
+
+def kernels(num_threads: int = 2, machine: Machine = HOST) -> CpuKernels:
+    num_threads = min(num_threads, num_usable_cores())
+    return CpuKernels(num_threads, cache_dir=CACHE_DIR, machine=machine)
+
+
+def product(kernels: CpuKernels, source: PackedSource, x: np.ndarray) -> np.ndarray:
+    return np.asarray(kernels.linear(kernels.rows(x), kernels.load_matrix(source, ["w"])))
+
+
+@pytest.mark.parametrize(("weight_format", "machine"), CASES, ids=named)
+@pytest.mark.parametrize("num_out", [4, 97])
+def test_a_product_has_the_same_bits_for_any_rows_and_threads(
+    weight_format: str, num_out: int, machine: Machine
+) -> None:
+    source = PackedSource(weight_format, packed(weight_format, num_out, NUM_IN))
+    x = normal(2, MAX_ROWS, NUM_IN)
+    x[:, ::100] *= 50  # activations have outliers
+    one, two = kernels(1, machine), kernels(2, machine)
+    alone = np.concatenate([product(one, source, x[t : t + 1]) for t in range(MAX_ROWS)])
+    for num_rows in range(1, MAX_ROWS + 1):
+        for ours in (one, two):
+            got = product(ours, source, x[:num_rows])
+            np.testing.assert_array_equal(got, alone[:num_rows])
+
+
+@pytest.mark.parametrize(
+    ("weight_format", "machine", "num_in"),
+    [
+        (name, machine, num_in)
+        for name, machine in CASES
+        for num_in in (32, 64, 96, 256, NUM_IN)
+        if num_in % DECODERS[name].block_len == 0
+    ],
+    ids=named,
+)
+def test_a_product_is_near_float64(weight_format: str, machine: Machine, num_in: int) -> None:
+    """Within 64 roundings of |W||x|; where x becomes digits, half a step of each block besides."""
+    source = PackedSource(weight_format, packed(weight_format, 33, num_in, seed=3))
+    x = normal(4, 5, num_in)
+    weight = source.float32("w").astype(np.float64)
+    exact = x.astype(np.float64) @ weight.T
+    size, slack = np.abs(x.astype(np.float64)), 64 * EPS * np.abs(x)
+    if takes_digits(weight_format, machine):
+        blocks = size.reshape(len(x), -1, BLOCK_LEN)
+        steps = blocks.max(axis=-1, keepdims=True) / (127 << 8 * (machine.num_digits - 1))
+        slack = slack + np.broadcast_to(steps / 2, blocks.shape).reshape(size.shape)
+    bound = slack @ np.abs(weight).T
+    ours = kernels(2, machine)
+    got = product(ours, source, x)
+    assert np.all(np.abs(got - exact) <= bound)
+    np.testing.assert_array_equal(product(ours, source, x[:1]), got[:1])
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("num_rows", [1, 2, 5, 8, 16])
+@pytest.mark.parametrize("quant", [127, -128])
+@pytest.mark.parametrize("machine", MACHINES, ids=named)
+def test_the_largest_sums_fit(quant: int, num_rows: int, sign: int, machine: Machine) -> None:
+    """All weights and activations of a block at their ends, with one sign."""
+    block = np.frombuffer(np.float16(1).tobytes() + np.int8(quant).tobytes() * 32, np.uint8)
+    source = PackedSource("Q8_0", np.tile(block, (9, 8)))
+    x = np.full((num_rows, 256), sign, np.float32)
+    np.testing.assert_array_equal(product(kernels(2, machine), source, x), 256 * quant * sign)
+
+
+def fused(a: F32, b: F32, c: F32) -> F32:
+    """a·b + c, rounded once: the product is exact in float64, the sum is rounded to odd there."""
+    product, c = a.astype(np.float64) * b, c.astype(np.float64)
+    total = product + c
+    back = total - product
+    error = (product - (total - back)) + (c - back)
+    is_even = total.view(np.int64) % 2 == 0
+    odd = np.nextafter(total, np.copysign(np.inf, error))
+    return np.where((error != 0) & is_even, odd, total).astype(np.float32)
+
+
+def product_in_sixteen_lanes(weight: F32, x: F32) -> F32:
+    """Element k goes to lane k mod 16, in ascending order; lanes are folded in halves."""
+    lanes = np.zeros((len(x), len(weight), 16), np.float32)
+    for first in range(0, x.shape[1], 16):
+        group = slice(first, first + 16)
+        lanes = fused(weight[None, :, group], x[:, None, group], lanes)
+    while lanes.shape[-1] > 1:
+        half = lanes.shape[-1] // 2
+        lanes = lanes[..., :half] + lanes[..., half:]
+    return lanes[..., 0]
+
+
+@pytest.mark.parametrize("weight_format", FORMATS)
+@pytest.mark.parametrize("tile_outputs", [AVX2_OUTPUTS, AVX512_OUTPUTS, (4, 2, 1)], ids=str)
+def test_sixteen_lanes_have_the_documented_bits_in_every_shape(
+    weight_format: str, tile_outputs: tuple[int, ...]
+) -> None:
+    """What x86 runs, compiled for this machine: no shape of tile and no number of rows shows."""
+    wide = kernels(machine=Machine(16, tile_outputs))
+    source = PackedSource(weight_format, packed(weight_format, 11, 512, seed=5))
+    table, x = wide.load_matrix(source, ["w"]), normal(6, 9, 512)
+    weight = embedded(wide, table, list(range(11)))
+    np.testing.assert_allclose(weight, source.float32("w"), rtol=1e-6, atol=1e-6)
+    exact = product_in_sixteen_lanes(weight, x)
+    for num_rows in range(1, 10):
+        np.testing.assert_array_equal(product(wide, source, x[:num_rows]), exact[:num_rows])
+
+
+@pytest.mark.parametrize("weight_format", ["F32", "F16", "BF16", "Q8_0", "Q4_1", "Q4_K", "Q6_K"])
+def test_embedded_rows_are_the_tables(weight_format: str) -> None:
+    """Within one rounding: t·d + c is rounded once here, twice in numpy."""
+    source = PackedSource(weight_format, packed(weight_format, 50, 256))
+    table = kernels().load_matrix(source, ["w"])
+    got = embedded(kernels(), table, [3, 49, 0, 3])
+    np.testing.assert_allclose(got, source.float32("w")[[3, 49, 0, 3]], rtol=1e-6, atol=1e-8)
+
+
+def embedded(kernels: CpuKernels, table: object, tokens: list[int]) -> np.ndarray:
+    from forerun.kernels import AttentionShape, Plan, PlanRow
+    from forerun.types import Span, Tree
+
+    span = Span(0, tuple(tokens), Tree.chain(len(tokens)), ())
+    plan = Plan((PlanRow(span, np.arange(len(tokens))),))
+    batch = kernels.begin(plan, AttentionShape(1, 1, 2), np.zeros(1))
+    return np.asarray(kernels.embed(table, batch))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("weight_format", ["Q5_0", "Q5_1"])
+def test_other_formats_are_held_as_q8_0(weight_format: str) -> None:
+    source = PackedSource(weight_format, packed(weight_format, 12, 64))
+    matrix = kernels().load_matrix(source, ["w"])
+    assert [part.weight_format for part in matrix.parts] == ["Q8_0"]
+    x = normal(1, 2, 64)
+    exact = x @ source.float32("w").T
+    np.testing.assert_allclose(
+        product(kernels(), source, x), exact, atol=0.02 * np.abs(exact).max()
+    )
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=named)
+def test_an_infinite_or_missing_activation_shows(machine: Machine) -> None:
+    """A NaN is not lost on the way into digits."""
+    source = PackedSource("Q8_0", packed("Q8_0", 8, 64))
+    x = normal(1, 2, 64)
+    x[0, 5] = np.nan
+    got = product(kernels(2, machine), source, x)
+    assert np.isnan(got[0]).all()
+    assert np.isfinite(got[1]).all()
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=named)
+def test_zero_activations_give_zero(machine: Machine) -> None:
+    source = PackedSource("Q4_1", packed("Q4_1", 8, 64))
+    assert not product(kernels(2, machine), source, np.zeros((3, 64), np.float32)).any()
+
+
+@pytest.mark.parametrize("weight_format", ["Q8_0", "Q4_1", "Q4_K", "Q6_K"])
+@pytest.mark.parametrize("size", [2.0**-99, 1e-33, 1e-36])
+@pytest.mark.parametrize("machine", MACHINES, ids=named)
+def test_tiny_activations_give_next_to_nothing(
+    weight_format: str, size: float, machine: Machine
+) -> None:
+    """Right, or zero; beside a row of the usual size, which keeps its bits."""
+    source = PackedSource(weight_format, packed(weight_format, 8, 256))
+    ours = kernels(2, machine)
+    x = normal(1, 2, 256)
+    usual = product(ours, source, x[:1])
+    x[1] *= np.float32(size)
+    got = product(ours, source, x)
+    np.testing.assert_array_equal(got[:1], usual)
+    weight = source.float32("w").astype(np.float64)
+    error, size_of = np.abs(got[1] - x[1] @ weight.T), np.abs(x[1]) @ np.abs(weight).T
+    slack = 2e-2 if machine.num_digits == 1 else 1e-3
+    assert np.all((got[1] == 0) | (error <= slack * size_of))
+
+
+@pytest.mark.parametrize(("weight_format", "machine"), CASES, ids=named)
+def test_a_product_has_the_same_bits_in_any_order(weight_format: str, machine: Machine) -> None:
+    source = PackedSource(weight_format, packed(weight_format, 97, 512))
+    x, order = normal(7, 16, 512), np.random.default_rng(8).permutation(16)
+    one = kernels(1, machine)
+    alone = np.concatenate([product(one, source, x[t : t + 1]) for t in range(16)])
+    np.testing.assert_array_equal(product(kernels(2, machine), source, x[order]), alone[order])
+
+
+@pytest.mark.parametrize("num_out", [1, 2, 3])
+def test_what_pads_the_outputs_of_a_tiny_matrix_stays_zero(num_out: int) -> None:
+    """0 × inf is NaN: it must not wait in the padding for whoever has these rows next."""
+    k = kernels()
+    narrow = k.load_matrix(ArraySource({"w": normal(1, num_out, 64)}), ["w"])
+    back = k.load_matrix(ArraySource({"w": normal(2, 8, num_out)}), ["w"])
+    np.asarray(k.linear(k.rows(np.full((2, 64), np.inf, np.float32)), narrow))
+    for _ in range(2):
+        got = np.asarray(k.linear(k.rows(normal(3, 2, num_out)), back))
+        assert np.isfinite(got).all()

@@ -1,0 +1,128 @@
+"""Whatever is raised while a pass is recorded or run: memory that steps point to lives on.
+
+Nothing holds these exceptions back, as `Uninterrupted` does with ^C: they come from elsewhere.
+Lines that say `with` are left out: on the way out of a block only a hook can raise there, and the
+lock would stay taken.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import linecache
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from random import Random
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from forerun.cache import KVCache
+from forerun.kernels import Plan
+from forerun.kernels.cpu import CpuKernels
+from forerun.models.llama import LlamaModel
+from forerun.types import Span
+from tests.contracts.kernel_sets import CACHE_DIR
+from tests.interrupting import at_every_line, files, lines_of
+from tests.models_llama.tiny import TinyCheckpoint, tiny_config
+
+HERE = files(*(f"kernels/cpu/runtime/{name}.py" for name in ("program", "replay", "workers")))
+SIZES = (3, 1, 3, 33)  # recorded and replayed, and one that is too long to be kept
+M_PERTURB = -6  # of glibc's mallopt: freed memory is overwritten
+
+
+class Passes:
+    """Passes of several lengths over an empty cache."""
+
+    def __init__(self) -> None:
+        kernels = CpuKernels(cache_dir=CACHE_DIR)
+        config = tiny_config(hidden_size=160, intermediate_size=320)  # buffers that malloc makes
+        self._model = LlamaModel.load(TinyCheckpoint(config), kernels)
+        self.cache = self.new_cache()
+
+    def new_cache(self) -> KVCache:
+        """Nothing is recorded for it yet."""
+        self.cache = self._model.new_cache(num_pages=4, page_size=16)
+        return self.cache
+
+    def run(self) -> list[np.ndarray[Any, np.dtype[np.float32]]]:
+        return [self._one(size) for size in SIZES]
+
+    def _one(self, num_tokens: int) -> Any:
+        table = self.cache.new_table()
+        try:
+            span = Span.all_wanted(table.reserve(num_tokens), tuple(range(num_tokens)))
+            return self._model.forward(Plan.build([(span, table)]), self.cache)
+        finally:
+            table.free()
+
+
+@contextmanager
+def freed_memory_is_overwritten() -> Iterator[None]:
+    if not sys.platform.startswith("linux"):
+        yield
+        return
+    libc = ctypes.CDLL(None)
+    libc.mallopt(M_PERTURB, 165)
+    try:
+        yield
+    finally:
+        libc.mallopt(M_PERTURB, 0)
+
+
+@contextmanager
+def finalizers_may_raise() -> Iterator[None]:
+    """What is raised in `__del__` goes no further."""
+    before, sys.unraisablehook = sys.unraisablehook, lambda _: None
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
+
+
+@pytest.fixture
+def quick_collections() -> Iterator[None]:
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+@pytest.mark.usefixtures("quick_collections")
+def test_an_exception_at_any_line_frees_nothing_that_is_needed() -> None:
+    passes = Passes()
+    right = passes.run()
+    passes.new_cache()
+    seen: dict[tuple[str, int], list[int]] = {}
+    for number, place in enumerate(lines_of(passes.run, HERE)):
+        if not linecache.getline(*place).strip().startswith("with "):
+            seen.setdefault(place, []).append(number)
+    assert len(seen) > 60
+    rng = Random(5)
+    with freed_memory_is_overwritten(), finalizers_may_raise():
+        for (path, _), numbers in seen.items():
+            if path.endswith("workers.py"):
+                passes = Passes()  # with memory that has to grow
+            passes.new_cache()
+            _interrupt(passes, rng.choice(numbers))
+            gc.collect()
+            for found, expected in zip(passes.run(), right, strict=True):
+                np.testing.assert_array_equal(found, expected)
+
+
+def _interrupt(passes: Passes, number: int) -> None:
+    num_seen = 0
+
+    def at(_frame: FrameType) -> None:
+        nonlocal num_seen
+        num_seen += 1
+        if num_seen == number + 1:
+            raise KeyboardInterrupt
+
+    try:
+        with at_every_line(HERE, at):
+            passes.run()
+    except KeyboardInterrupt:
+        pass

@@ -1,0 +1,82 @@
+"""What drafters cost."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from forerun.speculation.costs import Costs
+from forerun.speculation.draft_cost import DraftCost
+from forerun.speculation.pass_cost import PassCost
+
+
+def _costs(**drafters: DraftCost) -> Costs:
+    return Costs(PassCost(((1, 1.0), (8, 2.0))), drafters)
+
+
+def test_a_request_and_a_level_have_their_shares() -> None:
+    costs = _costs(draft=DraftCost(0.05, 0.1))
+    assert costs.draft_seconds("draft", 1, [1] * 4) == pytest.approx(0.45)
+    assert costs.draft_seconds("unheard of", 1, [1] * 4) == pytest.approx(0.4)
+
+
+def test_a_level_grows_with_the_batch_as_a_pass_does() -> None:
+    costs = _costs(draft=DraftCost(0.0, 0.1))
+    assert costs.draft_seconds("draft", 8, [8] * 3) == pytest.approx(0.6)
+
+
+def test_an_unmeasured_drafter_is_learnt_from_its_answers() -> None:
+    costs, rng = _costs(), random.Random(5)
+    for _ in range(60):
+        depth = rng.randint(1, 6)
+        costs.observe_draft("draft", 1, [1] * depth, 0.02 + 0.3 * depth)
+    assert costs.draft_seconds("draft", 1, [1] * 4) == pytest.approx(1.22, rel=0.02)
+
+
+def test_answers_that_all_look_alike_are_enough() -> None:
+    costs = _costs()
+    for _ in range(500):
+        costs.observe_draft("draft", 1, [1] * 4, 0.8)
+    assert costs.draft_seconds("draft", 1, [1] * 4) == pytest.approx(0.8, rel=0.01)
+
+
+def test_silence_has_a_price_too() -> None:
+    costs = _costs()
+    for _ in range(50):
+        costs.observe_draft("lookup", 4, [], 0.004)
+    assert costs.draft_seconds("lookup", 4, []) == pytest.approx(0.004, rel=0.02)
+
+
+def test_one_slow_answer_changes_little() -> None:
+    costs = _costs(draft=DraftCost(0.0, 0.1))
+    for seconds in [0.4] * 20 + [4.0]:
+        costs.observe_draft("draft", 1, [1] * 4, seconds)
+    assert costs.draft_seconds("draft", 1, [1] * 4) == pytest.approx(0.4, rel=0.05)
+
+
+def test_a_busy_machine_slows_drafters_too() -> None:
+    costs = _costs(draft=DraftCost(0.0, 0.1))
+    for _ in range(60):
+        costs.observe_pass(1, 3.0)
+    assert costs.draft_seconds("draft", 1, [1] * 4) == pytest.approx(1.2, rel=0.02)
+
+
+def test_a_slow_first_answer_is_forgotten_once_a_fast_one_comes() -> None:
+    costs = _costs()
+    for seconds in (5.0, 0.001, 0.001, 0.001):
+        costs.observe_draft("lookup", 1, [1] * 4, seconds)
+    assert costs.draft_seconds("lookup", 1, [1] * 4) < 0.01
+
+
+def test_the_rest_of_a_round_counts_by_requests_and_guesses() -> None:
+    costs, rng = _costs(), random.Random(6)
+    for _ in range(200):
+        num_guesses = rng.randint(0, 6)
+        costs.observe_rest(2, num_guesses, 0.2 + 0.05 * num_guesses)
+    seconds = costs.round_seconds(2, 0, max_guesses=3)
+    passes = [costs.target.seconds(2 + num) for num in range(4)]
+    rest = [whole - alone for whole, alone in zip(seconds, passes, strict=True)]
+    assert rest == pytest.approx([0.2, 0.25, 0.3, 0.35], rel=0.03)
+    (plain,) = costs.round_seconds(2, 3, max_guesses=0)
+    assert costs.least_price(2, 3) == pytest.approx(2 * (1 / 7 + 0.05) / plain, rel=0.03)

@@ -1,0 +1,62 @@
+"""Looking less often where nothing pays, and at once again where something does."""
+
+from __future__ import annotations
+
+from forerun.speculation.looks import Looks
+
+COST = 0.035  # what a look of SmolLM2 takes that finds nothing
+
+
+def due_rounds(looks: Looks, num_rounds: int, gain: float, cost: float = COST) -> list[bool]:
+    due = []
+    for _ in range(num_rounds):
+        due.append(looks.is_due(7))
+        if due[-1]:
+            looks.looked(7, gain, cost)
+    return due
+
+
+def test_ever_more_rarely_and_every_eighth_round_in_the_end() -> None:
+    due = due_rounds(Looks(), 300, gain=0.0)
+    assert due[:6] == [True, False, True, False, False, True]
+    assert sum(due[-40:]) == 5
+
+
+def test_never_more_than_seven_rounds_are_missed() -> None:
+    due = due_rounds(Looks(), 300, gain=0.0)
+    assert "FFFFFFFF" not in "".join("T" if look else "F" for look in due)
+
+
+def test_what_pays_is_followed() -> None:
+    looks = Looks()
+    due_rounds(looks, 100, gain=0.0)
+    while not looks.is_due(7):
+        pass
+    looks.looked(7, 0.5, COST)
+    assert all(due_rounds(looks, 20, gain=0.5))
+
+
+def test_what_pays_little_is_not_waited_for_long() -> None:
+    """A guess that brings as much as two looks cost is no reason for many."""
+    little, much, cost = Looks(), Looks(), 0.008
+    for looks, gain in ((little, 2 * cost), (much, 1.0)):
+        due_rounds(looks, 100, gain=0.0, cost=cost)
+        while not looks.is_due(7):
+            pass
+        looks.looked(7, gain, cost)
+    assert sum(due_rounds(little, 8, 0.0, cost)) < sum(due_rounds(much, 8, 0.0, cost))
+
+
+def test_requests_are_apart_and_forgotten() -> None:
+    looks = Looks()
+    due_rounds(looks, 100, gain=0.0)
+    assert looks.is_due(8)
+    looks.end(7)
+    assert due_rounds(looks, 6, gain=0.0) == due_rounds(Looks(), 6, gain=0.0)
+
+
+def test_a_look_that_costs_next_to_nothing_is_always_worth_it() -> None:
+    looks = Looks()
+    for _ in range(10_000):
+        assert looks.is_due(7)
+        looks.looked(7, gain=0.0, cost=0.002)

@@ -1,0 +1,109 @@
+"""What a pass costs, on a machine that others use too."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+
+from forerun.speculation.pass_cost import PassCost
+
+POINTS = ((1, 1.0), (4, 1.3), (8, 1.9))
+
+
+def _ratio(curve: PassCost) -> float:
+    return curve.seconds(8) / curve.seconds(1)
+
+
+def test_straight_lines_between_sizes_and_the_last_slope_beyond() -> None:
+    curve = PassCost(POINTS)
+    assert [curve.seconds(n) for n in (1, 2, 4, 6, 8, 10)] == pytest.approx(
+        [1, 1.1, 1.3, 1.6, 1.9, 2.2]
+    )
+
+
+def test_a_size_never_costs_less_than_a_smaller_one() -> None:
+    curve = PassCost(((1, 1.0), (4, 0.8), (8, 1.2)))
+    seconds = [curve.seconds(n) for n in range(1, 12)]
+    assert seconds == sorted(seconds)
+
+
+def test_calibration_takes_the_median_and_drops_the_warm_up() -> None:
+    calls = itertools.count()
+
+    def measure(num_tokens: int) -> float:
+        call = next(calls)
+        return 0.01 * num_tokens * (50 if call < 3 or call == 7 else 1)
+
+    curve = PassCost.calibrate(measure, sizes=(1, 2, 4), num_repeats=3)
+    assert dict(curve.points) == pytest.approx({1: 0.01, 2: 0.02, 4: 0.04})
+
+
+def test_one_slow_pass_changes_almost_nothing() -> None:
+    curve = PassCost(POINTS)
+    before = _ratio(curve)
+    curve.observe(8, 5 * 1.9)
+    assert _ratio(curve) == pytest.approx(before, rel=0.05)
+
+
+def test_a_slower_machine_is_not_a_dearer_size() -> None:
+    curve = PassCost(POINTS)
+    for slowness in [1.0] * 50 + [2.0] * 50:
+        curve.observe(8, slowness * 1.9)
+    assert curve.seconds(8) == pytest.approx(2 * 1.9, rel=0.02)
+    assert _ratio(curve) == pytest.approx(1.9, rel=0.05)
+
+
+def test_a_wrong_calibration_is_corrected_by_what_is_seen() -> None:
+    curve, rng = PassCost(((1, 1.0), (8, 1.1))), random.Random(3)
+    for _ in range(300):
+        size = rng.choice((1, 8))
+        curve.observe(size, (1.0 if size == 1 else 2.5) * rng.lognormvariate(0, 0.1))
+    assert _ratio(curve) == pytest.approx(2.5, rel=0.1)
+
+
+def test_a_prompt_chunk_teaches_nothing_about_small_passes() -> None:
+    curve = PassCost(POINTS)
+    curve.observe(256, 60.0)
+    assert [curve.seconds(n) for n, _ in POINTS] == pytest.approx([cost for _, cost in POINTS])
+    assert curve.seconds(256) == pytest.approx(60.0)
+
+
+def test_a_knee_beyond_the_calibrated_sizes_is_found_at_once() -> None:
+    curve = PassCost(((1, 1.0), (8, 1.0)))
+    assert curve.seconds(128) == pytest.approx(1.0)
+    for num_tokens in (128, 64, 32, 20, 16):
+        curve.observe(num_tokens, num_tokens / 16)
+    assert [curve.seconds(n) for n in (8, 16, 32, 64, 128)] == pytest.approx(
+        [1, 1, 2, 4, 8], rel=0.1
+    )
+
+
+@pytest.mark.parametrize("points", [(), ((1, 1.0), (1, 2.0)), ((0, 1.0),), ((1, 0.0),)])
+def test_impossible_points_are_a_mistake_of_ours(points: tuple[tuple[int, float], ...]) -> None:
+    with pytest.raises(AssertionError):
+        PassCost(points)
+
+
+def test_a_row_of_sizes_is_the_same_as_one_by_one() -> None:
+    for points in (POINTS, ((3, 2.0),), ((2, 1.0), (3, 1.0), (9, 5.0))):
+        curve = PassCost(points)
+        for first in range(1, 12):
+            alone = [curve.seconds(n) for n in range(first, first + 9)]
+            assert curve.seconds_from(first, 9) == pytest.approx(alone)
+    assert PassCost(POINTS).seconds_from(5, 0) == []
+
+
+@pytest.mark.parametrize(("spread", "least", "most"), [(0.001, 3, 3), (0.1, 12, 60)])
+def test_calibration_goes_on_until_costs_are_known(spread: float, least: int, most: int) -> None:
+    rng, calls = random.Random(4), itertools.count()
+
+    def measure(num_tokens: int) -> float:
+        next(calls)
+        return num_tokens * rng.lognormvariate(0, spread)
+
+    curve = PassCost.calibrate(measure, sizes=(1, 4), num_repeats=3)
+    num_rounds = next(calls) // 2 - 1
+    assert least <= num_rounds <= most
+    assert curve.seconds(4) / curve.seconds(1) == pytest.approx(4, rel=0.08)

@@ -1,0 +1,112 @@
+"""What the controller is told of a step, and what it is left alone with."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from forerun.drafters import Budget
+from forerun.drafters.base import RequestView
+from forerun.engine import LLM
+from forerun.speculation.controller import Controller
+from forerun.speculation.costs import Costs
+from forerun.speculation.guarded_drafters import GuardedDrafters
+from forerun.speculation.pass_cost import PassCost
+from forerun.speculation.speculation import Speculation
+from forerun.speculation.step_times import StepTimes
+from forerun.types import Proposal, SamplingParams, Verdict
+
+PARAMS = SamplingParams(temperature=0, max_tokens=100, ignore_eos=True)
+
+
+class Picking:
+    """Always picks the same guesses."""
+
+    picks = True
+
+    def __init__(self, tokens: tuple[int, ...]) -> None:
+        self.tokens = tokens
+        self.budgets: list[Budget] = []
+
+    num_requests = 0
+
+    def begin(self, request: RequestView) -> None: ...
+
+    def propose(self, _: Sequence[RequestView], budgets: Sequence[Budget]) -> list[Proposal]:
+        self.budgets += budgets
+        return [Proposal.chain(self.tokens[: budget.depth]) for budget in budgets]
+
+    def commit(self, request: RequestView, verdict: Verdict) -> None: ...
+
+    def end(self, request: RequestView) -> None: ...
+
+
+class CountingCosts(Costs):
+    """Of n tokens a pass costs 1 + n."""
+
+    def __init__(self) -> None:
+        super().__init__(PassCost(((1, 2.0), (2, 3.0), (4, 5.0))))
+        self.num_passes = 0
+
+    def observe_pass(self, num_tokens: int, seconds: float) -> None:
+        self.num_passes += 1
+        super().observe_pass(num_tokens, seconds)
+
+
+def passes_heard(plain: LLM, drafter: Picking) -> tuple[int, dict[str, int]]:
+    """How many passes are learnt from while one answer is written, and the choices."""
+    llm = plain.with_speculation({"method": "suffix", "adaptive": False})
+    core, costs = llm.engine.core, CountingCosts()
+    drafters = GuardedDrafters({"suffix": drafter}, core.model.config.vocab_size)
+    speculation = Speculation(drafters, Controller(costs), Budget(3))
+    llm.engine.core = replace(core, speculation=speculation)
+    stats = llm.generate("abc", PARAMS)[0].outputs[0].stats
+    return costs.num_passes, stats["choices"]
+
+
+def test_silent_rounds_take_no_time_of_the_controller(plain: LLM) -> None:
+    num_heard, choices = passes_heard(plain, Picking(()))
+    assert choices["silent"] > 1
+    assert set(choices) <= {"silent", "not looked", "no room"}
+    assert 0 < num_heard < sum(choices.values()) / 10  # a plain pass is due now and then
+
+
+def test_rounds_that_were_weighed_are_timed(plain: LLM) -> None:
+    num_heard, choices = passes_heard(plain, Picking((1, 2, 3)))
+    weighed = sum(choices.values()) - choices.get("silent", 0) - choices.get("not looked", 0)
+    assert num_heard >= weighed - choices.get("no room", 0) > 0
+
+
+def test_drafters_hear_what_a_guess_must_be_worth(plain: LLM) -> None:
+    drafter = Picking((1, 2, 3))
+    passes_heard(plain, drafter)
+    assert drafter.budgets[0].least_chance == pytest.approx(0.5)  # of n tokens a pass costs 1 + n
+    assert all(budget.least_chance > 0 for budget in drafter.budgets)
+
+
+def test_a_step_tells_once_where_its_seconds_went(plain: LLM) -> None:
+    """On a clock that shows a second more at every glance."""
+    llm = plain.with_speculation({"method": "bigram", "adaptive": False})
+    core, told = llm.engine.core, list[StepTimes]()
+    assert core.speculation is not None
+
+    class Listening(Speculation):
+        def observe(self, times: StepTimes) -> None:
+            told.append(times)
+
+    speculation = Listening(core.speculation.drafters, None, Budget(3))
+    seconds = itertools.count()
+    llm.engine.core = replace(core, speculation=speculation, clock=lambda: float(next(seconds)))
+    output = llm.generate("abcabcabc", PARAMS)[0].outputs[0]
+    assert len(told) == llm.metrics()["passes"] == output.stats["target_passes"]
+    assert {times.pass_seconds for times in told} == {1.0}
+    guessing = [times for times in told if times.drafts]
+    assert len(guessing) > 3
+    for times in guessing:  # began, around the draft, around the pass, finished
+        assert [seconds for *_, seconds in times.drafts] == [1.0]
+        assert times.rest_seconds == 5 - 1 - 1
+        assert times.num_tokens == 1 + times.num_guesses
+    assert sum(times.num_guesses for times in told) == output.stats["draft_tokens"]

@@ -1,0 +1,144 @@
+"""Hold bench/aims.toml against the committed records: python tools/aims.py [--strict]
+
+PASS, FAIL, or OPEN: a pass with fewer pairs than were asked for. With --strict, exit code 1 if
+one fails.
+"""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from forerun.bench.measure.contenders import DEFAULT
+from forerun.bench.prompts.workloads import KINDS, Kind
+from forerun.bench.records import summary
+from forerun.bench.records.cells import Cell
+from forerun.bench.records.record import Record
+from forerun.bench.records.report import read_any
+
+BENCH: Final = Path(__file__).parents[1] / "bench"
+_ENOUGH: Final = 20
+_PEER: Final = "llamacpp"
+
+Aim = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Found:
+    value: float
+    cells: Sequence[Cell] = ()  # what it was computed from
+    note: str = ""
+
+    @property
+    def num_pairs(self) -> int | None:
+        return min((cell.num_pairs for cell in self.cells), default=None)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    word: str
+    text: str
+
+
+def judge(aim: Aim, records: Path) -> Verdict:
+    found = _figure(aim, records / aim["record"])
+    if "at_least" in aim:
+        is_reached, wanted = found.value >= aim["at_least"], f"≥ {aim['at_least']:g}"
+    else:
+        is_reached, wanted = found.value <= aim["at_most"], f"≤ {aim['at_most']:g}"
+    pairs = found.num_pairs
+    is_open = pairs is not None and pairs < aim.get("pairs", _ENOUGH)
+    word = "FAIL" if not is_reached else "OPEN" if is_open else "PASS"
+    details = [found.note, "" if pairs is None else f"{pairs} pairs", aim["record"]]
+    more = ", ".join(filter(None, details))
+    return Verdict(word, f"{aim['what']} {wanted}: {_short(found.value)} ({more})")
+
+
+def _figure(aim: Aim, path: Path) -> Found:
+    record = read_any(path)
+    if isinstance(record, Record):
+        return _FIGURES[aim["figure"]](record.cells, aim)
+    value: Any = record
+    for key in aim["figure"].split("."):
+        value = value[key]
+    return Found(float(value))
+
+
+def _num_differing(cells: Sequence[Cell], _aim: Aim) -> Found:
+    return Found(len(summary.differing_cells(cells)))
+
+
+def _lowest_bound(cells: Sequence[Cell], aim: Aim) -> Found:
+    ours = [(c.ratio.low, c.workload) for c in cells if c.contender == DEFAULT and c.ratio]
+    assert len(ours) >= aim["num_classes"], f"{aim['record']} has {len(ours)} classes"
+    low, workload = min(ours)
+    return Found(low, [c for c in cells if c.contender == DEFAULT], f"in {workload}")
+
+
+def _mean_ratio(cells: Sequence[Cell], aim: Aim) -> Found:
+    mean = summary.mean_ratio(cells, Kind(aim["kind"]))
+    assert mean is not None, aim
+    ours = [c for c in cells if c.contender == DEFAULT and c.kind == aim["kind"]]
+    wanted = {name for name, kind in KINDS.items() if kind == aim["kind"]}
+    assert {cell.workload for cell in ours} == wanted, f"{aim['record']} lacks some of {wanted}"
+    return Found(mean, ours)
+
+
+def _over_best_mode(cells: Sequence[Cell], aim: Aim) -> Found:
+    found = summary.over_best_mode(cells, _PEER, aim["classes"])
+    assert found is not None, aim
+    missing = set(aim["classes"]) - {cell.workload for cell in found.cells}
+    assert not missing, f"{aim['record']} has no {missing}"
+    return Found(found.ratio, found.cells, ", ".join(found.modes))
+
+
+def _plain_over_peer(cells: Sequence[Cell], aim: Aim) -> Found:
+    return _worst(cells, aim, lambda cell: cell.ratio)
+
+
+def _first_token_over_peer(cells: Sequence[Cell], aim: Aim) -> Found:
+    return _worst(cells, aim, lambda cell: cell.ratio_ttft)
+
+
+def _worst(cells: Sequence[Cell], aim: Aim, ratio: Callable[[Cell], Any]) -> Found:
+    """The peer's plain mode beside our plain decoding, in the class where we are worst."""
+    theirs = [c for c in cells if c.contender == f"{aim.get('peer', _PEER)}/plain" and ratio(c)]
+    value, workload = min((1 / ratio(cell).median, cell.workload) for cell in theirs)
+    return Found(value, theirs, f"in {workload}")
+
+
+def _prediction_error(cells: Sequence[Cell], aim: Aim) -> Found:
+    found = [c for c in cells if aim["contender"] in c.contender and c.prediction]
+    return Found(max(abs(c.prediction.error) for c in found if c.prediction), found)
+
+
+_FIGURES: Final[Mapping[str, Callable[[Sequence[Cell], Aim], Found]]] = {
+    "num_differing": _num_differing,
+    "lowest_bound": _lowest_bound,
+    "mean_ratio": _mean_ratio,
+    "over_best_mode": _over_best_mode,
+    "plain_over_peer": _plain_over_peer,
+    "first_token_over_peer": _first_token_over_peer,
+    "prediction_error": _prediction_error,
+}
+
+
+def _short(value: float) -> str:
+    return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+
+
+def main(*arguments: str) -> int:
+    aims = tomllib.loads((BENCH / "aims.toml").read_text(encoding="utf-8"))["aim"]
+    verdicts = [judge(aim, BENCH / "records") for aim in aims]
+    for verdict in verdicts:
+        print(f"{verdict.word}  {verdict.text}")
+    is_failed = any(verdict.word == "FAIL" for verdict in verdicts)
+    return int(is_failed and "--strict" in arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

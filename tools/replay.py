@@ -1,0 +1,197 @@
+"""Answers that a model gave, once more through suffix lookup and controller.
+
+Greedy texts do not depend on what was guessed, so they can be recorded once; what guessing earns on
+them follows from the costs of passes. Everything that decides is real, only the clock is simulated:
+a quick and repeatable stand-in for `forerun bench` when a rule changes.
+
+python tools/replay.py write    # asks SmolLM2 for the texts: minutes
+python tools/replay.py table
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from statistics import median
+from typing import Final, NamedTuple
+
+from forerun.bench.prompts.workloads import KINDS, WORKLOADS, Kind, build_workloads
+from forerun.drafters import Budget, SuffixLookup
+from forerun.engine import LLM, RequestSpeculation
+from forerun.sampling import Noise
+from forerun.speculation.choice import Reason
+from forerun.speculation.controller import Controller
+from forerun.speculation.costs import Costs
+from forerun.speculation.guarded_drafters import GuardedDrafters
+from forerun.speculation.pass_cost import PassCost
+from forerun.speculation.speculation import Speculation
+from forerun.speculation.step_times import StepTimes
+from forerun.types import Proposal, SamplingParams, Verdict
+
+_TEXTS: Final = Path(__file__).with_name("recorded_texts.json.gz")
+_PASSES: Final = Path(__file__).parents[1] / "bench/records/smollm2-passes.json"
+_CLASSES: Final = tuple(name for name in WORKLOADS if name != "long")
+_NUM_TEXTS: Final = 20
+_DEPTH: Final = 16
+_GREEDY: Final = SamplingParams(temperature=0, max_tokens=64)
+_CALIBRATED: Final = (1, 2, 4, 8, 16)  # sizes that an engine times at start
+
+# Seconds of a step beside its pass on two cores of a Neoverse-N1, timed by hand: what a plain
+# engine takes, and what speculation adds.
+_REST: Final = 0.25e-3
+_LOOK: Final = 0.18e-3  # what the step's clock shows of a look
+_NOT_LOOKED: Final = 0.06e-3
+_IDLE_LOOK: Final = 0.28e-3
+_WEIGHED: Final = 0.6e-3
+_VERIFIED: Final = 0.12e-3
+
+
+class Text(NamedTuple):
+    prompt: tuple[int, ...]
+    output: tuple[int, ...]
+
+
+@dataclass
+class Answer:
+    """What speculation looks at of a request."""
+
+    id: int
+    prompt: tuple[int, ...]
+    output: list[int]
+    num_tokens: int  # prompt and whole answer
+    params: SamplingParams = _GREEDY
+    speculation: RequestSpeculation = field(default_factory=RequestSpeculation)
+    cache_salt: str | None = None
+    noise: Noise = field(default_factory=lambda: Noise(0))
+    round_idx: int = 0
+
+    def __post_init__(self) -> None:
+        self.tokens = [*self.prompt, *self.output]
+
+    @property
+    def num_left(self) -> int:
+        return self.num_tokens - len(self.tokens)
+
+
+class _Clock:
+    """Shows what a look takes: it is read before and after, and around the drafter's answer."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+
+    def __call__(self) -> float:
+        self._now += _LOOK / 3
+        return self._now
+
+
+def recorded_texts() -> dict[str, list[Text]]:
+    with gzip.open(_TEXTS, "rt", encoding="utf-8") as file:
+        record = json.load(file)
+    return {
+        name: [Text(tuple(prompt), tuple(output)) for prompt, output in texts]
+        for name, texts in record["classes"].items()
+    }
+
+
+def pass_curve() -> PassCost:
+    """As recorded on a Neoverse-N1."""
+    passes = json.loads(_PASSES.read_text("utf-8"))["passes"]
+    return PassCost((int(size), row["median_s"]) for size, row in passes.items())
+
+
+def ratios(texts: Mapping[str, Sequence[Text]]) -> dict[str, list[float]]:
+    """Plain decoding's time ÷ speculation's, for every answer; classes alternate."""
+    true_costs = pass_curve()
+    known = Costs(PassCost((size, true_costs.seconds(size)) for size in _CALIBRATED))
+    drafters = GuardedDrafters({"suffix": SuffixLookup()}, vocab_size=1 << 17)
+    speculation = Speculation(drafters, Controller(known), Budget(_DEPTH))
+    found: dict[str, list[float]] = {name: [] for name in texts}
+    rows = (zip(texts, row, strict=True) for row in zip(*texts.values(), strict=True))
+    for number, (name, text) in enumerate(chain.from_iterable(rows)):
+        plain = (len(text.output) - 1) * (true_costs.seconds(1) + _REST)
+        found[name].append(plain / _seconds(speculation, number, text, true_costs))
+    return found
+
+
+def _seconds(speculation: Speculation, number: int, text: Text, costs: PassCost) -> float:
+    """From the first token to the last."""
+    num_tokens = len(text.prompt) + len(text.output)
+    request = Answer(number, text.prompt, list(text.output[:1]), num_tokens)
+    clock, seconds = _Clock(), 0.0
+    speculation.begin(request)
+    while request.num_left:
+        times = StepTimes(clock, num_requests=1)
+        (choice,) = speculation.choose([request], 0, times)
+        (proposal,) = speculation.draft([request], [choice], times)
+        verdict = _verdict(proposal, text.output[len(request.output) :])
+        times.num_guesses = len(proposal)
+        times.num_tokens = 1 + len(proposal)
+        times.pass_seconds = costs.seconds(times.num_tokens)
+        request.tokens += verdict.tokens
+        request.output += verdict.tokens
+        speculation.commit(request, choice, proposal, verdict)
+        assert choice is not None
+        besides = _REST + _added(choice.reason, proposal)
+        times.rest_seconds = besides - sum(took for *_, took in times.drafts)
+        speculation.observe(times)
+        seconds += times.pass_seconds + besides
+    assert speculation.end(request) == 0
+    return seconds
+
+
+def _added(reason: Reason, proposal: Proposal) -> float:
+    if reason is Reason.NOT_LOOKED:
+        return _NOT_LOOKED
+    if reason in (Reason.SILENT, Reason.NO_ROOM):
+        return _IDLE_LOOK
+    return _WEIGHED + (_VERIFIED if len(proposal) else 0.0)
+
+
+def _verdict(proposal: Proposal, rest: Sequence[int]) -> Verdict:
+    """A chain is judged by the text that was to come."""
+    pairs = zip(proposal.tokens, rest, strict=False)
+    num_held = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(proposal), len(rest)))
+    return Verdict(tuple(range(num_held)), tuple(rest[: num_held + 1]), None)
+
+
+def geometric_mean(found: Mapping[str, Sequence[float]], kind: Kind) -> float:
+    """Of the medians of a kind's classes."""
+    logs = [math.log(median(rows)) for name, rows in found.items() if KINDS[name] is kind]
+    return math.exp(sum(logs) / len(logs))
+
+
+def table() -> None:
+    found = ratios(recorded_texts())
+    print("| class | median | mean | smallest | largest |\n|---|---|---|---|---|")
+    for name, rows in found.items():
+        mean = sum(rows) / len(rows)
+        print(f"| {name} | {median(rows):.3f} | {mean:.3f} | {min(rows):.2f} | {max(rows):.2f} |")
+    for kind in (Kind.COPY, Kind.FREE):
+        print(f"\n{kind} classes together: {geometric_mean(found, kind):.3f}")
+
+
+def write() -> None:
+    llm = LLM("smollm2-135m", max_model_len=2112, max_num_seqs=1)
+    classes = {}
+    for workload in build_workloads(_CLASSES, _NUM_TEXTS, seed=0):
+        prompts = [prompt.encode(llm.tokenizer) for prompt in workload.prompts]
+        results = (llm.generate([prompt], _GREEDY)[0].outputs[0] for prompt in prompts)
+        answers = [list(result.token_ids) for result in results]
+        classes[workload.name] = list(zip(prompts, answers, strict=True))
+    _write_texts(classes)
+
+
+def _write_texts(classes: Mapping[str, Sequence[tuple[Sequence[int], Sequence[int]]]]) -> None:
+    record = {"model": "smollm2-135m", "seed": 0, "max_tokens": 64, "classes": classes}
+    text = json.dumps(record, separators=(",", ":"))
+    _TEXTS.write_bytes(gzip.compress(text.encode(), mtime=0))
+
+
+if __name__ == "__main__":
+    {"write": write, "table": table}[sys.argv[1]]()

@@ -1,0 +1,30 @@
+"""When a pass waits for memory: arithmetic intensity and the weight-streaming floor.
+
+A weight-only picture: KV reads, activations and launches come on top, so these are floors to
+compare a measurement with, never a forecast.
+"""
+
+from __future__ import annotations
+
+from forerun.theory.ranges import check_count, check_positive
+
+
+def arithmetic_intensity(num_tokens: int, bytes_per_weight: float) -> float:
+    """Operations per byte of weights: each weight read serves one multiply-add per token."""
+    operations_per_weight = 2 * check_count(num_tokens, "the number of tokens")
+    return operations_per_weight / check_positive(bytes_per_weight, "bytes per weight")
+
+
+def weight_read_seconds(weight_bytes: float, bytes_per_second: float) -> float:
+    """The least time of a pass that reads every weight once."""
+    size = check_positive(weight_bytes, "the weights' size")
+    return size / check_positive(bytes_per_second, "the memory bandwidth")
+
+
+def free_tokens(
+    operations_per_second: float, bytes_per_second: float, bytes_per_weight: float
+) -> float:
+    """Tokens one pass can carry before arithmetic takes longer than reading the weights."""
+    operations = check_positive(operations_per_second, "the arithmetic rate")
+    bandwidth = check_positive(bytes_per_second, "the memory bandwidth")
+    return operations / bandwidth / arithmetic_intensity(1, bytes_per_weight)
