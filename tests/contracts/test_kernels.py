@@ -85,7 +85,9 @@ def test_stacked_matrices_give_what_each_gives_alone(ks: KernelSet) -> None:
     stacked = linear(ks, x, ks.kernels.load_matrix(source, ["q", "k"], ["b", "c"]))
     q = x @ source.arrays["q"].T + source.arrays["b"]
     k = x @ source.arrays["k"].T + source.arrays["c"]
-    np.testing.assert_allclose(stacked, np.concatenate((q, k), axis=1), atol=1e-5 + 16 * ks.rounding)
+    np.testing.assert_allclose(
+        stacked, np.concatenate((q, k), axis=1), atol=1e-5 + 16 * ks.rounding
+    )
 
 
 @pytest.mark.parametrize("width", [1, 7, 48, 576])

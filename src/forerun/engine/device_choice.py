@@ -58,6 +58,4 @@ def _check_torch() -> None:
     if find_spec("torch") is None or find_spec("triton") is None:
         raise MissingExtra("device 'cuda'", "gpu")
     if not sees_gpu():
-        raise NoDevice(
-            "torch sees no CUDA device; look at `forerun doctor`, or use device 'cpu'."
-        )
+        raise NoDevice("torch sees no CUDA device; look at `forerun doctor`, or use device 'cpu'.")

@@ -28,6 +28,7 @@ from forerun.sampling import Logits, Noise, gumbel_argmax, weight_sum
 from forerun.types import FloatArray, IntArray
 
 DTYPES: Final = {"bfloat16": torch.bfloat16, "float32": torch.float32}
+_READ_WORDS: Final = 1 << 30  # 4 GiB, many times what the caches hold
 _OVERLAPPING: Final = (9, 0)  # compute capability that knows programmatic dependent launch
 
 F32 = npt.NDArray[np.float32]
@@ -130,9 +131,20 @@ class CudaKernels:
         finally:
             self._graphs.stopwatch = None
 
-    def read(self, data: torch.Tensor) -> None:
-        """Read memory and do nothing with it, for benchmarks."""
+    def read_speed(self) -> float:
+        """Bytes per second at which memory is read and nothing done with it, for benchmarks."""
+        data = torch.ones(_READ_WORDS, dtype=torch.int32, device=self.device)
         self._launches.read(data)
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        self._launches.read(data)
+        end.record()
+        end.synchronize()
+        return float(data.nbytes / begin.elapsed_time(end) * 1e3)
+
+    @property
+    def device_name(self) -> str:
+        return str(torch.cuda.get_device_name(self.device))
 
     def embed(self, table: Matrix, batch: CudaBatch) -> Rows:
         batch.num_embeddings = table.num_out

@@ -18,7 +18,14 @@ from forerun.kernels.cuda.product import (
     residual_product,
     rotary_product,
 )
-from forerun.kernels.cuda.row_kernels import READ_LEN, embed_rows, norm_rows, read_words, rope_rows, silu_rows
+from forerun.kernels.cuda.row_kernels import (
+    READ_LEN,
+    embed_rows,
+    norm_rows,
+    read_words,
+    rope_rows,
+    silu_rows,
+)
 from forerun.kernels.cuda.tiles import Kind, Tile, num_segments, square_groups, tile_for
 from forerun.kernels.cuda.values import Normed, Rows
 from forerun.kernels.cuda.weights import Matrix
@@ -60,7 +67,7 @@ class Launches:
         num, width = len(x) if chosen is None else len(chosen), matrix.num_out
         out = stream if chosen is None else _empty(stream, (num, width), torch.float32)
         normed = self.new_normed(out, norm)
-        tile = tile_for(Kind.RESIDUAL, matrix.num_in, num, self.dtype.itemsize)
+        tile = self._tile(Kind.RESIDUAL, matrix, num)
         residual_product[(square_groups(width), -(-num // tile.block_m))](
             x, matrix.weight, matrix.bias, chosen, stream, out, norm.weight, normed.scaled,
             normed.squares, num, width, matrix.num_in,
@@ -71,7 +78,7 @@ class Launches:
 
     def plain(self, x: Rows | Normed, matrix: Matrix) -> Tensor:
         num, width = x.num_rows, matrix.num_out
-        tile = tile_for(Kind.PLAIN, matrix.num_in, num, self.dtype.itemsize)
+        tile = self._tile(Kind.PLAIN, matrix, num)
         y = _empty(matrix.weight, (num, width), torch.float32)
         if num == 0:
             return y
@@ -84,7 +91,7 @@ class Launches:
 
     def gated(self, x: Rows | Normed, matrix: Matrix) -> Tensor:
         num, width = x.num_rows, matrix.num_out // 2
-        tile = tile_for(Kind.GATED, matrix.num_in, num, self.dtype.itemsize)
+        tile = self._tile(Kind.GATED, matrix, num)
         y = _empty(matrix.weight, (num, width), self.dtype)
         gated_product[(-(-width // tile.block_n), -(-num // tile.block_m))](
             *self._operands(x, matrix), y, num, _eps(x), width, matrix.num_in,
@@ -102,7 +109,7 @@ class Launches:
         layer: tuple[Tensor, Tensor],
     ) -> Tensor:
         num = x.num_rows
-        tile = tile_for(Kind.ROTARY, matrix.num_in, num, self.dtype.itemsize)
+        tile = self._tile(Kind.ROTARY, matrix, num)
         q = _empty(matrix.weight, (num, shape.q_len), self.dtype)
         num_heads = shape.num_heads + 2 * shape.num_kv_heads
         per_head = -(-(shape.head_dim // 2) // tile.block_n)
@@ -205,6 +212,9 @@ class Launches:
             return x.scaled, x.squares, matrix.weight, matrix.bias
         assert x.chosen is None, "rows are chosen before a norm alone"
         return x.data.to(self.dtype), None, matrix.weight, matrix.bias
+
+    def _tile(self, kind: Kind, matrix: Matrix, num_rows: int) -> Tile:
+        return tile_for(kind, matrix.num_out, matrix.num_in, num_rows, self.dtype.itemsize)
 
     def _options(self) -> dict[str, Any]:
         return {"PDL": 1, "launch_pdl": True} if self.overlap else {"PDL": 0}

@@ -79,6 +79,14 @@ def load_tile(W_AT, X_AT, at, k, last, live, EVEN: tl.constexpr):
 
 
 @triton.jit
+def step(
+    acc, W_AT, X_AT, at, k, last, live, EVEN: tl.constexpr, PRECISION: tl.constexpr
+):  # fmt: skip
+    w, x = load_tile(W_AT, X_AT, at, k, last, live, EVEN)
+    return tl.dot(w, x, acc, input_precision=PRECISION)
+
+
+@triton.jit
 def walk(
     W, w_rows, X, x_rows, live, BN: tl.constexpr, BM: tl.constexpr, K: tl.constexpr,
     BK: tl.constexpr, SEGMENTS: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr,
@@ -94,15 +102,12 @@ def walk(
     acc = tl.zeros((BN, BM), tl.float32)
     if SEGMENTS == 1:
         for at in range(0, K, BK):
-            w, x = load_tile(w_at, x_at, at, k, K, live, EVEN)
-            acc = tl.dot(w, x, acc, input_precision=PRECISION)
+            acc = step(acc, w_at, x_at, at, k, K, live, EVEN, PRECISION)
     elif SEGMENTS == 2:
         acc1 = tl.zeros((BN, BM), tl.float32)
         for at in range(0, RUN, BK):
-            w0, x0 = load_tile(w_at, x_at, at, k, K, live, EVEN)
-            w1, x1 = load_tile(w_at, x_at, at + RUN, k, K, live, EVEN)
-            acc = tl.dot(w0, x0, acc, input_precision=PRECISION)
-            acc1 = tl.dot(w1, x1, acc1, input_precision=PRECISION)
+            acc = step(acc, w_at, x_at, at, k, K, live, EVEN, PRECISION)
+            acc1 = step(acc1, w_at, x_at, at + RUN, k, K, live, EVEN, PRECISION)
         acc += acc1
     else:
         tl.static_assert(SEGMENTS == 4)
@@ -110,14 +115,10 @@ def walk(
         acc2 = tl.zeros((BN, BM), tl.float32)
         acc3 = tl.zeros((BN, BM), tl.float32)
         for at in range(0, RUN, BK):
-            w0, x0 = load_tile(w_at, x_at, at, k, K, live, EVEN)
-            w1, x1 = load_tile(w_at, x_at, at + RUN, k, K, live, EVEN)
-            w2, x2 = load_tile(w_at, x_at, at + 2 * RUN, k, K, live, EVEN)
-            w3, x3 = load_tile(w_at, x_at, at + 3 * RUN, k, K, live, EVEN)
-            acc = tl.dot(w0, x0, acc, input_precision=PRECISION)
-            acc1 = tl.dot(w1, x1, acc1, input_precision=PRECISION)
-            acc2 = tl.dot(w2, x2, acc2, input_precision=PRECISION)
-            acc3 = tl.dot(w3, x3, acc3, input_precision=PRECISION)
+            acc = step(acc, w_at, x_at, at, k, K, live, EVEN, PRECISION)
+            acc1 = step(acc1, w_at, x_at, at + RUN, k, K, live, EVEN, PRECISION)
+            acc2 = step(acc2, w_at, x_at, at + 2 * RUN, k, K, live, EVEN, PRECISION)
+            acc3 = step(acc3, w_at, x_at, at + 3 * RUN, k, K, live, EVEN, PRECISION)
         acc = acc + acc1 + acc2 + acc3
     return acc
 

@@ -12,6 +12,8 @@ from typing import Final
 
 RESIDUAL_COLUMNS: Final = 16  # of a tile whose squares are summed for the next norm
 _WIDE: Final = 64  # from so many rows on, arithmetic counts as well as bytes
+_NUM_ALONE: Final = 132  # tiles; the multiprocessors of an H100 or H200
+_LONG: Final = 4096  # columns
 _SEGMENTED: Final = 1024  # columns; a shorter sum is over before the memory is
 
 
@@ -47,26 +49,43 @@ class Tile:
         return min(self.ahead, num_in) * self.block_n // (32 * self.num_warps)
 
 
-# The first whose step divides the columns; found by measuring whole passes on an H200.
-_FEW_ROWS: Final = {
-    Kind.ROTARY: (Tile(16, 8, 512, 2, 4), Tile(16, 8, 64, 1, 8, ahead=512)),
+# By kind: where every tile has a multiprocessor to itself, where several share one, and where no
+# longer step divides the columns. Found by measuring whole passes on an H200 (docs/gpu.md).
+_Choice = tuple[Tile, Tile, Tile]
+_FEW_ROWS: Final[dict[Kind, _Choice]] = {
+    Kind.ROTARY: (
+        Tile(16, 8, 512, 2, 4),
+        Tile(16, 8, 256, 2, 4),
+        Tile(16, 8, 64, 1, 8, ahead=512),
+    ),
     Kind.GATED: (
+        Tile(64, 8, 128, 4, 4, early=False),
         Tile(64, 8, 128, 4, 4, early=False),
         Tile(16, 8, 64, 1, 9, ahead=512, early=False),
     ),
     Kind.RESIDUAL: (
         Tile(16, 8, 1024, 2, 3, ahead=512, early=False),
-        Tile(16, 8, 512, 1, 3, ahead=512),
+        Tile(16, 8, 512, 2, 4, ahead=512, early=False),
         Tile(16, 8, 64, 1, 9, ahead=512),
     ),
-    Kind.PLAIN: (Tile(32, 8, 256, 2, 4), Tile(64, 8, 64, 4, 8)),
+    Kind.PLAIN: (Tile(32, 8, 256, 2, 4), Tile(32, 8, 256, 2, 4), Tile(64, 8, 64, 4, 8)),
 }
-_MORE_ROWS: Final = {
-    Kind.ROTARY: (Tile(16, 16, 256, 4, 4), Tile(16, 16, 64, 1, 8)),
-    Kind.GATED: (Tile(64, 16, 128, 4, 3), Tile(16, 16, 64, 1, 8)),
-    Kind.RESIDUAL: (Tile(16, 16, 512, 2, 3), Tile(16, 16, 64, 1, 8)),
-    Kind.PLAIN: (Tile(64, 16, 128, 4, 3), Tile(64, 16, 64, 4, 6)),
+_MORE_ROWS: Final[dict[Kind, _Choice]] = {
+    Kind.ROTARY: (Tile(16, 16, 256, 4, 4), Tile(16, 16, 256, 4, 4), Tile(16, 16, 64, 1, 8)),
+    Kind.GATED: (
+        Tile(64, 16, 128, 4, 3, early=False),
+        Tile(64, 16, 128, 4, 3, early=False),
+        Tile(16, 16, 64, 1, 8),
+    ),
+    Kind.RESIDUAL: (
+        Tile(16, 16, 512, 2, 3, early=False),
+        Tile(16, 16, 512, 2, 3, early=False),
+        Tile(16, 16, 64, 1, 8),
+    ),
+    Kind.PLAIN: (Tile(64, 16, 128, 4, 3), Tile(64, 16, 128, 4, 3), Tile(64, 16, 64, 4, 6)),
 }
+# A short sum of few tiles: half the warps, and the next kernel starts at once.
+_SHORT: Final = Tile(16, 8, 512, 1, 3, ahead=512)
 
 
 def square_groups(width: int) -> int:
@@ -91,14 +110,20 @@ def block_m(num_rows: int, itemsize: int) -> int:
     return size
 
 
-def tile_for(kind: Kind, num_in: int, num_rows: int, itemsize: int) -> Tile:
-    """For products over `num_in` columns; `block_k` counts those of all segments."""
+def tile_for(kind: Kind, num_out: int, num_in: int, num_rows: int, itemsize: int) -> Tile:
+    """For a matrix [num_out, num_in]; `block_k` counts the columns of all segments."""
     rows = block_m(num_rows, itemsize)
     if itemsize == 4:
         return Tile(RESIDUAL_COLUMNS, rows, 32, 4, 2)
     if rows >= _WIDE:
         columns = RESIDUAL_COLUMNS if kind is Kind.RESIDUAL else 64
         return Tile(columns, rows, 64 * num_segments(kind, num_in, itemsize), 4, 3)
-    *tiles, last = (_FEW_ROWS if rows == 8 else _MORE_ROWS)[kind]
-    tile = next((t for t in tiles if num_in % t.block_k == 0), last)
-    return replace(tile, block_m=rows)
+    alone, shared, short = (_FEW_ROWS if rows == 8 else _MORE_ROWS)[kind]
+    tile = alone if num_out <= _NUM_ALONE * alone.block_n * kind.num_runs else shared
+    if rows == 8 and kind is Kind.RESIDUAL and num_in % 512 == 0 and num_in < _LONG:
+        tile = tile if num_in % tile.block_k == 0 else _SHORT
+    if num_in % tile.block_k:
+        steps = tile.block_k > 256 and num_in % 256 == 0
+        tile = replace(tile, block_k=256, num_stages=6) if steps else short
+    ahead = tile.ahead if num_in <= _LONG else 0  # later columns come soon enough
+    return replace(tile, block_m=rows, ahead=ahead)

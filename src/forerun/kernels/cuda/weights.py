@@ -17,6 +17,7 @@ class Matrix:
 
     weight: torch.Tensor
     bias: torch.Tensor | None
+
     @property
     def num_out(self) -> int:
         return int(self.weight.shape[0])
