@@ -36,7 +36,7 @@ _SPECULATIONS: Final[tuple[dict[str, Any], ...]] = (
     {"method": "random", "num_speculative_tokens": 6, "num_branches": 4},
 )
 _NUM_TIMED: Final = 256
-_NUM_COMPARED: Final = 32
+_NUM_COMPARED: Final = 24
 _NUM_REPEATS: Final = 5
 _BATCHES: Final = (1, len(_PROMPTS))
 
