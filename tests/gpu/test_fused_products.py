@@ -31,7 +31,8 @@ def ks(request: pytest.FixtureRequest) -> KernelSet:
 
 
 def weights(*shape: int) -> F32:
-    return normal(sum(shape), *shape) / np.sqrt(np.float32(shape[-1]))
+    scaled: F32 = normal(sum(shape), *shape) / np.sqrt(np.float32(shape[-1]))
+    return scaled
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -39,7 +40,7 @@ def test_a_row_is_the_same_in_any_company(ks: KernelSet, shape: tuple[int, ...])
     width, inner, *heads = shape
     attention, k = AttentionShape(*heads), ks.kernels
     qkv_len = attention.q_len + 2 * attention.kv_len
-    arrays = {
+    arrays: dict[str, F32] = {
         "gate_up": weights(2 * inner, width),
         "down": weights(width, inner),
         "qkv": weights(qkv_len, width),

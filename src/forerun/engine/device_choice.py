@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
@@ -46,8 +47,8 @@ def sees_gpu() -> bool:
     """A driver, torch and Triton are there, and torch finds a device."""
     if find_spec("torch") is None or find_spec("triton") is None or not has_driver():
         return False
-    import_torch: Any = __import__("torch")
-    return bool(import_torch.cuda.is_available())
+    torch: Any = import_module("torch")
+    return bool(torch.cuda.is_available())
 
 
 def has_driver() -> bool:

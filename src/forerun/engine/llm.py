@@ -37,9 +37,10 @@ class LLM:
     """A model that answers, with speculation unless `speculative_config=None`.
 
     `model` is a GGUF file, a Hugging Face directory, or the name of a pulled model. `kernels` is
-    "auto", "cpu", "cuda", "reference" or a kernel set; `device` "auto", "cpu" or "cuda": auto is the
-    GPU where torch sees one, and there `dtype` is "bfloat16" or "float32" (docs/gpu.md).
-    `quantization` ("int8", "int4") packs float weights on load, and `activations` "int8" multiplies them faster and less exactly (docs/cpu-kernels.md);
+    "auto", "cpu", "cuda", "reference" or a kernel set. `device` is "auto", "cpu" or "cuda": auto is
+    the GPU where torch sees one, and there `dtype` is "bfloat16" or "float32" (docs/gpu.md).
+    `quantization` ("int8", "int4") packs float weights on load, and `activations` "int8" multiplies
+    them faster and less exactly (docs/cpu-kernels.md);
     `progress` hears what is being compiled or packed, and how far it is.
 
     `kv_cache_memory` (bytes, or like "512MB") is never exceeded by the caches of target and draft

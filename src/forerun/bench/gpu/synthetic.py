@@ -11,8 +11,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from forerun.models.weights.checkpoint import Tensor
 from forerun.models.config import ModelConfig
+from forerun.models.weights.checkpoint import Tensor
 
 _LLAMA_3: Final = ModelConfig(
     architecture="llama",

@@ -1,4 +1,4 @@
-"""What the other benches wrote: `kernels`, `passes`, `gpu`, `startup`, `batch`, `parity`, proofs."""
+"""What other benches wrote: `kernels`, `passes`, `gpu`, `startup`, `batch`, `parity`; proofs."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -58,5 +59,6 @@ def gpu(
             lambda what: status.update(f"{what} …"),
         )
     settings = {"kernels": "cuda", **engine.rounding}
-    head = record_head(None if synthetic_only else engine.model, settings)
+    versions = {name: version(name) for name in ("torch", "triton")}
+    head = record_head(None if synthetic_only else engine.model, settings, versions)
     finish({**head, "measured": "gpu", **found}, output.json)

@@ -91,7 +91,8 @@ class Graphs:
             on_host = entry.on_host[: len(batch.plan.wanted)]
             on_host.copy_(entry.logits.data[: len(on_host)], non_blocking=True)
             torch.cuda.current_stream(batch.device).synchronize()
-            return on_host.numpy().copy()
+            found: F32 = on_host.numpy().copy()
+            return found
 
     def _record(
         self, kept: OrderedDict[Key, _Kept], key: Key, batch: CudaBatch, store: KVStore

@@ -86,7 +86,7 @@ class CudaKernels:
         return KVStore.new(shape, num_layers, num_slots, self.dtype, self.device)
 
     def row_bytes(self, shape: AttentionShape, num_layers: int) -> int:
-        return 2 * num_layers * shape.kv_len * self.dtype.itemsize
+        return int(2 * num_layers * shape.kv_len * self.dtype.itemsize)
 
     def move_rows(self, store: KVStore, sources: IntArray, targets: IntArray) -> None:
         store.move_rows(sources, targets)

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 import triton
+from torch import Tensor
 
 from forerun.kernels.base import AttentionShape, Norm
 from forerun.kernels.cuda.attention import SPLIT_LENS, attend_split, fold_splits
@@ -30,7 +31,6 @@ from forerun.kernels.cuda.tiles import Kind, Tile, num_segments, square_groups, 
 from forerun.kernels.cuda.values import Normed, Rows
 from forerun.kernels.cuda.weights import Matrix
 
-Tensor = torch.Tensor
 _SILU_LEN = 1024
 
 
@@ -162,8 +162,8 @@ class Launches:
         window = shape.window or 0
         attend_split[(num, G, num_splits)](
             q, *layer, inputs.starts, inputs.firsts, inputs.lengths, inputs.own_firsts,
-            inputs.num_keys, inputs.key_slots, out, mixed, sums, tops, math.log2(math.e) / math.sqrt(D),
-            H, G, D, window, max(16, triton.next_power_of_2(H // G)), block_d, self.split_len,
+            inputs.num_keys, inputs.key_slots, out, mixed, sums, tops,
+            math.log2(math.e) / math.sqrt(D), H, G, D, window, max(16, triton.next_power_of_2(H // G)), block_d, self.split_len,
             only, self._precision, num_warps=8 if D > 64 else 4, **self._options(),
         )  # fmt: skip
         if not only:

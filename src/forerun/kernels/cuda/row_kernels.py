@@ -75,7 +75,7 @@ def rope_rows(
             factor = tl.rsqrt(squares + q_eps)
             left *= factor * tl.load(Q_NORM + d, mask=mask, other=0.0)
             right *= factor * tl.load(Q_NORM + HALF + d, mask=mask, other=0.0)
-    elif head < H + G:
+    elif head < H + G:  # noqa: SIM102  # the next is decided when it is compiled
         if HAS_K_NORM:
             factor = tl.rsqrt(squares + k_eps)
             left *= factor * tl.load(K_NORM + d, mask=mask, other=0.0)

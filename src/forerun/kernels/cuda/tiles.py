@@ -1,7 +1,7 @@
 """Which tile a product is cut into.
 
-Only `square_groups` and `num_segments` decide bits, and neither sees the number of rows. The rest is
-a matter of speed: K is walked in the same order by every tile (docs/gpu.md).
+Only `square_groups` and `num_segments` decide bits, and neither sees the number of rows. The rest
+is a matter of speed: K is walked in the same order by every tile (docs/gpu.md).
 """
 
 from __future__ import annotations
