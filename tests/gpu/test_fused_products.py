@@ -44,7 +44,7 @@ def test_a_row_is_the_same_in_any_company(ks: KernelSet, shape: tuple[int, ...])
         "gate_up": weights(2 * inner, width),
         "down": weights(width, inner),
         "qkv": weights(qkv_len, width),
-        "norm": 1 + normal(3, width) / 4,
+        "norm": np.float32(1) + normal(3, width),
     }
     source = ArraySource(arrays)
     gate_up, down, qkv = (k.load_matrix(source, [name]) for name in ("gate_up", "down", "qkv"))

@@ -63,7 +63,10 @@ class SyntheticCheckpoint:
     def _pool(self) -> npt.NDArray[np.uint16]:
         rng = np.random.default_rng(self.seed)
         floats = rng.standard_normal(_POOL_LEN, np.float32) / np.sqrt(self.config.hidden_size)
-        return (floats.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+        high: npt.NDArray[np.uint16] = (floats.astype(np.float32).view(np.uint32) >> 16).astype(
+            np.uint16
+        )
+        return high
 
     @cached_property
     def _shapes(self) -> dict[str, tuple[int, ...]]:

@@ -6,7 +6,7 @@ these; with `PDL` a kernel starts while the one before it ends, and asks for its
 """
 
 # Triton's kernels are compiled, not called: their arguments have no Python types.
-# mypy: disable-error-code="no-untyped-def, misc"
+# mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
 from __future__ import annotations
 
