@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
@@ -12,6 +15,10 @@ from forerun.engine import LLM
 from forerun.models.download.pull import pull
 from tests.contracts.kernel_sets import CACHE_DIR
 from tests.tiny_model import write_tiny_model
+
+# What a person's terminal says of itself must not decide how wide or colourful our tables are.
+for _name in ("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+    os.environ.pop(_name, None)
 
 # Machines are shared and pause for seconds: a slow example is no failure.
 hypothesis.settings.register_profile("patient", deadline=None)
@@ -24,6 +31,14 @@ def smollm2_path() -> Path:
     CACHE_DIR.mkdir(exist_ok=True)
     with FileLock(CACHE_DIR / "pull.lock"):  # one of the processes that share the tests
         return pull("smollm2-135m")
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """^C raises, as it does in a terminal; in the background, a shell has it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="session")

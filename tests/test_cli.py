@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,8 @@ from forerun.cli import app, machine, plan
 from forerun.cli.cache_dir import cache_dir
 from forerun.cli.doctor import _gpu_finding, _numba_finding
 from forerun.version import VERSION
+
+PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
 
 
 def run(*args: str) -> Result:
@@ -181,6 +185,29 @@ def test_a_bug_is_not_hidden_as_misuse(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(run("plan", "--alpha", "0.5", "--cost", "0").exception, ZeroDivisionError)
 
 
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Doctor reads our metadata as if we were installed, whether we are or only on the path."""
+    extras = tomllib.loads(PYPROJECT.read_text())["project"]["optional-dependencies"]
+    requirements = [
+        f"{package}; extra == '{extra}'"
+        for extra, packages in extras.items()
+        for package in packages
+    ]
+    monkeypatch.setattr(importlib.metadata, "requires", lambda _name: requirements)
+
+
+def test_doctor_on_the_path_but_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def requires(name: str) -> list[str]:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "requires", requires)
+    findings = {item["subject"]: item for item in run_json("doctor")}
+    assert findings["extras"]["found"] == "unknown: forerun is not installed"
+    assert findings["extras"]["remedy"] == "pip install forerun"
+
+
+@pytest.mark.usefixtures("installed")
 def test_doctor_reports_every_subject() -> None:
     findings = {item["subject"]: item for item in run_json("doctor")}
     assert findings["forerun"]["found"] == VERSION
@@ -193,6 +220,7 @@ def test_doctor_reports_every_subject() -> None:
     assert run("doctor").exit_code == 0
 
 
+@pytest.mark.usefixtures("installed")
 def test_doctor_names_the_command_for_a_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     present = {"fastapi", "uvicorn", "matplotlib"}
     monkeypatch.setattr(machine, "is_importable", present.__contains__)

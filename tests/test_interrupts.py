@@ -16,14 +16,14 @@ from tests.interrupting import files, interrupted_at, lines_of
 INT, TERM = signal.SIGINT, signal.SIGTERM
 
 
+pytestmark = pytest.mark.usefixtures("interruptible")
+
+
 @pytest.fixture(autouse=True)
-def handlers() -> Iterator[None]:
-    """Whatever a test does, the next one starts from Python's own."""
-    before = {number: signal.getsignal(number) for number in (INT, TERM)}
-    signal.signal(INT, signal.default_int_handler)
+def unchanged_sigterm() -> Iterator[None]:
+    before = signal.getsignal(TERM)
     yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
+    signal.signal(TERM, before)
 
 
 def test_what_arrives_in_a_section_comes_at_its_end() -> None:

@@ -9,6 +9,7 @@ PUBLIC = {
     "Acceptance",
     "AsyncEngine",
     "CompletionOutput",
+    "DiskFull",
     "DownloadFailed",
     "Draw",
     "EngineClosed",

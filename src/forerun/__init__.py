@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from forerun.errors import (
+    DiskFull,
     DownloadFailed,
     EngineClosed,
     EngineHung,
@@ -87,6 +88,7 @@ __all__ = [
     "Acceptance",
     "AsyncEngine",
     "CompletionOutput",
+    "DiskFull",
     "DownloadFailed",
     "Draw",
     "EngineClosed",

@@ -8,22 +8,56 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Final
+from typing import Final, NoReturn
 
+from forerun.errors import NO_MEMORY, is_lack_of_memory
 from forerun.interrupts import when_safe
 
+_LEAST_ADDRESS_SPACE: Final = 2**28  # below it, numpy's libraries end the process themselves
+_MISUSE: Final = 2
 _INTERRUPTED: Final = 128 + int(signal.SIGINT)
 _TERMINATED: Final = 128 + int(signal.SIGTERM)
 
 
 def main() -> None:
     with ends_by_signals():
-        from forerun.cli import main as run
+        _load()()
 
-        run()
+
+def _load() -> Callable[[], None]:
+    """What the command is made of, or a sentence where there is too little memory for it."""
+    limit = _address_space()
+    try:
+        if limit is not None and limit < _LEAST_ADDRESS_SPACE:
+            raise MemoryError
+        from forerun.cli import main as run
+    except KeyboardInterrupt:
+        if limit is None:
+            raise
+        _refuse()  # OpenBLAS interrupts its own process where it gets no memory for its threads
+    except Exception as error:
+        if not is_lack_of_memory(error):
+            raise
+        _refuse()
+    return run
+
+
+def _address_space() -> int | None:
+    """What `ulimit -v` allows this process; None where there is no limit."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    soft, _hard = resource.getrlimit(resource.RLIMIT_AS)
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+def _refuse() -> NoReturn:
+    print(f"forerun: {NO_MEMORY}", file=sys.stderr)
+    sys.exit(_MISUSE)
 
 
 @contextmanager

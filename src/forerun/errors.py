@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 
 class ForerunError(Exception):
@@ -49,6 +50,10 @@ class UnknownModel(ForerunError, ValueError):
 
 class DownloadFailed(ForerunError, RuntimeError):
     """A model could not be downloaded whole; finished parts are kept for the next try."""
+
+
+class DiskFull(ForerunError, RuntimeError):
+    """Something could not be written whole, since there is no space left for it."""
 
 
 class PromptTooLong(ForerunError, ValueError):
@@ -101,6 +106,18 @@ class MissingExtra(ForerunError, ImportError):
 
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(f'{what} needs an optional extra; run: pip install "forerun[{extra}]"')
+
+
+NO_MEMORY: Final = "there is too little memory for this; free some, or take a smaller model."
+
+
+def is_lack_of_memory(error: BaseException) -> bool:
+    """Python says it by name, the loader of libraries and the threads in their words."""
+    if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
+        return True
+    signs = ("cannot allocate memory", "failed to map segment", "can't start new thread")
+    said = str(error).lower()
+    return isinstance(error, ImportError | RuntimeError) and any(sign in said for sign in signs)
 
 
 def unknown_name(kind: str, name: str, valid: Iterable[str]) -> InvalidOption:

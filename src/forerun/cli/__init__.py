@@ -5,12 +5,27 @@ Nothing heavy is imported before a command runs, so that help appears at once.
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
 
-from forerun.cli import alpha, bench, chat, demo, doctor, gate, generate, models, plan, proof, pull
-from forerun.cli.group import OneSentenceGroup
+from forerun.cli import (
+    alpha,
+    bench,
+    chat,
+    demo,
+    doctor,
+    gate,
+    generate,
+    models,
+    plan,
+    proof,
+    pull,
+    serve,
+)
+from forerun.cli.group import MISUSE, OneSentenceGroup, complain
+from forerun.cli.output import open_output, say
 from forerun.version import VERSION
 
 app = typer.Typer(
@@ -22,6 +37,7 @@ app = typer.Typer(
 )
 app.command()(generate.generate)
 app.command()(chat.chat)
+app.command(context_settings={"auto_envvar_prefix": "FORERUN_SERVE"})(serve.serve)
 app.command()(demo.demo)
 app.command()(pull.pull)
 app.command()(models.models)
@@ -35,7 +51,7 @@ app.command()(doctor.doctor)
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"forerun {VERSION}")
+        say(f"forerun {VERSION}")
         raise typer.Exit
 
 
@@ -50,8 +66,10 @@ def _root(
     ] = False,
 ) -> None:
     if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+        say(context.get_help())
 
 
 def main() -> None:
+    if not open_output():
+        sys.exit(complain("standard output is closed; direct it to a file, or read it.", MISUSE))
     app(prog_name="forerun")

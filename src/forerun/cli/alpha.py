@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -10,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from forerun.cli.bench.options import at_least, load_with_room, split
+from forerun.cli.bench.options import MOST_SEED, at_least, load_with_room, split
 from forerun.cli.cache_dir import cache_dir
 from forerun.cli.engine_options import EngineOptions, engine_options
+from forerun.cli.output import say_json
 from forerun.cli.screen import screen
 from forerun.cli.shared_options import takes
 from forerun.errors import InvalidOption
@@ -60,7 +60,7 @@ def alpha(
     """Measure α = E[Σ min(p, q)], and its coupled form, over text of the target's own."""
     from forerun.bench.views.titles import rounding
 
-    at_least("--seed", seed, 0)
+    at_least("--seed", seed, 0, MOST_SEED)
     at_least("--num-tokens", num_tokens, 1)
     at_least("--max-tokens", max_tokens, 1)
     factors = _factors(lenience)
@@ -77,9 +77,7 @@ def alpha(
             sums = _along(llm, config, texts, factors)
             rows.append(_row(Path(engine.model).name, name, temperature, sums, seed))
     if as_json:
-        typer.echo(
-            json.dumps({"class": workload, "seed": seed, **engine.rounding, "rows": rows}, indent=2)
-        )
+        say_json({"class": workload, "seed": seed, **engine.rounding, "rows": rows}, indent=2)
     else:
         screen().print(_sheet(rows, factors, f"{workload}{rounding(engine.rounding)}"))
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from forerun.models.download.store import default_cache_dir, home_known
+
 
 def cache_dir(environ: Mapping[str, str]) -> Path:
     """`FORERUN_CACHE` if set, else `forerun` in the user's cache folder."""
     if chosen := environ.get("FORERUN_CACHE"):
-        return Path(chosen).expanduser()
+        with home_known(chosen):
+            return Path(chosen).expanduser()
     base = environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "forerun"
+    return Path(base) / "forerun" if base else default_cache_dir()

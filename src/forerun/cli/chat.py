@@ -8,6 +8,8 @@ import typer
 
 from forerun.cli.engine_options import EngineOptions, engine_options
 from forerun.cli.generate import bounded, show_stream
+from forerun.cli.input import ask, check_stdin, checked_text
+from forerun.cli.output import say
 from forerun.cli.sampling_options import sampling_options
 from forerun.cli.shared_options import takes
 from forerun.errors import InvalidOption, PromptTooLong, RequestTooLarge
@@ -23,11 +25,14 @@ def chat(
     """Talk with a model; /reset starts over, /bye or end of input leaves."""
     if params.n != 1:
         raise InvalidOption("--n is for generate; a conversation has one answer at a time.")
+    opening = []
+    if system is not None:
+        opening.append({"role": "system", "content": checked_text(system, "--system")})
+    check_stdin()
     llm = engine.load()
-    opening = [] if system is None else [{"role": "system", "content": system}]
     messages = list(opening)
-    typer.echo(f"{engine.model}: /reset starts over, /bye leaves", err=True)
-    while (line := _ask()) not in (None, "/bye", "/exit"):
+    say(f"{engine.model}: /reset starts over, /bye leaves", err=True)
+    while (line := ask("> ")) not in (None, "/bye", "/exit"):
         if line == "/reset":
             messages = list(opening)
             continue
@@ -39,13 +44,6 @@ def chat(
             answer = show_stream(llm, tokens, bounded(params, llm, len(tokens)), trace=False)
         except (PromptTooLong, RequestTooLarge) as error:
             messages.pop()
-            typer.echo(f"forerun: {error} Or /reset.", err=True)
+            say(f"forerun: {error} Or /reset.", err=True)
             continue
         messages.append({"role": "assistant", "content": answer})
-
-
-def _ask() -> str | None:
-    try:
-        return input("> ").strip()
-    except EOFError:
-        return None

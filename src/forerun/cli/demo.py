@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import typer
@@ -74,8 +75,8 @@ def _answer(console: Console, llm: LLM, tokens: list[int], title: str) -> Comple
 
     text = Text()
     output = None
-    with console.status(f"{title} decoding …"):
-        for event in llm.stream(tokens, PARAMS):
+    with console.status(f"{title} decoding …"), closing(llm.stream(tokens, PARAMS)) as events:
+        for event in events:
             text.append_text(coloured(event))
             output = event.output
     assert output is not None, "a stream ends with its output"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 from dataclasses import asdict, dataclass
@@ -12,7 +11,9 @@ import typer
 
 from forerun.cli import machine
 from forerun.cli.cache_dir import cache_dir
+from forerun.cli.output import say_json
 from forerun.cli.screen import screen
+from forerun.errors import InvalidOption
 from forerun.version import VERSION
 
 GIB: Final = 2**30
@@ -39,10 +40,10 @@ def doctor(
         _disk_finding(),
         _numba_finding(),
         _gpu_finding(machine.gpu_names(), machine.gpu_missing()),
-        *(_extra_finding(*item) for item in machine.missing_by_extra().items()),
+        *_extra_findings(machine.missing_by_extra()),
     ]
     if as_json:
-        typer.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
+        say_json([asdict(finding) for finding in findings], indent=2)
     else:
         _print(findings)
 
@@ -66,8 +67,18 @@ def _memory_finding(memory: machine.Memory) -> Finding:
 
 
 def _disk_finding() -> Finding:
-    folder = cache_dir(os.environ)
-    return Finding("cache folder", f"{folder}, {machine.free_disk(folder) / GIB:.1f} GiB free")
+    remedy = "set FORERUN_CACHE to a folder that may be written"
+    try:
+        folder = cache_dir(os.environ)
+        free = f"{folder}, {machine.free_disk(folder) / GIB:.1f} GiB free"
+        can_keep = machine.can_be_made(folder)
+    except OSError as error:
+        return Finding("cache folder", f"{folder} cannot be used: {error.strerror}", remedy)
+    except InvalidOption as error:
+        return Finding("cache folder", str(error), remedy)
+    if not can_keep:
+        return Finding("cache folder", f"{folder} may not be written", remedy)
+    return Finding("cache folder", free)
 
 
 def _numba_finding() -> Finding:
@@ -86,6 +97,12 @@ def _gpu_finding(names: tuple[str, ...], missing: str | None) -> Finding:
     if missing == "torch":
         remedy = 'pip install "forerun[gpu]"'
     return Finding("gpu", f"{', '.join(names)}, but no {missing}", remedy)
+
+
+def _extra_findings(missing_by_extra: dict[str, tuple[str, ...]]) -> list[Finding]:
+    if not missing_by_extra:
+        return [Finding("extras", "unknown: forerun is not installed", "pip install forerun")]
+    return [_extra_finding(*item) for item in missing_by_extra.items()]
 
 
 def _extra_finding(extra: str, missing: tuple[str, ...]) -> Finding:

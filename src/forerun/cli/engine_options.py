@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from forerun.cli.cache_dir import cache_dir
+from forerun.cli.input import read_option
 from forerun.errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ class EngineOptions:
                 num_threads=self.num_threads,
                 quantization=self.quantization,
                 activations=self.activations,
+                instruction_set=os.environ.get("FORERUN_CPU"),
                 cache_dir=cache_dir(os.environ),
                 progress=progress,
             )
@@ -119,13 +121,17 @@ def engine_options(
         str | None, _option("--quantization", text="Pack float weights on load: int8 or int4.")
     ] = None,
     activations: Annotated[
-        str | None, _option("--activations", text="int8: faster, less exact products (ARM).")
+        str | None, _option("--activations", text="int8: faster, less exact products.")
     ] = None,
 ) -> EngineOptions:
     config = _speculation(
         speculative_config, speculative_decoding, draft_model, spec_length, no_speculation
     )
-    template = None if chat_template is None else _read(chat_template)
+    template = (
+        None
+        if chat_template is None
+        else read_option(chat_template, "--chat-template", "a jinja2 file")
+    )
     return EngineOptions(
         model,
         config,
@@ -163,13 +169,3 @@ def _speculation(
             raise InvalidOption(f"--spec-length {depth} is not allowed; give 1 or more.")
         options["num_speculative_tokens"] = depth
     return SpeculativeConfig.from_dict(options)
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not text"
-        raise InvalidOption(
-            f"--chat-template {path} cannot be read: {reason}; give a jinja2 file."
-        ) from None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from forerun.cli.output import say_json
 from forerun.cli.screen import screen
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def gate(
     is_promoted = all(check.passed for check in checks)
     if as_json:
         found = {"promoted": is_promoted, "checks": [asdict(check) for check in checks]}
-        typer.echo(json.dumps(found, indent=2))
+        say_json(found, indent=2)
     else:
         _print(checks, is_promoted)
     if not is_promoted:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import sys
+from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from forerun.cli.engine_options import EngineOptions, engine_options
+from forerun.cli.input import checked_text, read_option, read_stdin
+from forerun.cli.output import say, say_json
 from forerun.cli.sampling_options import sampling_options
 from forerun.cli.shared_options import takes
 from forerun.errors import InvalidOption
@@ -36,6 +39,10 @@ def generate(
     chat: Annotated[
         bool, typer.Option("--chat", help="Treat the prompt as a user's message.")
     ] = False,
+    prediction: Annotated[
+        Path | None,
+        typer.Option("--prediction", help="A file with the text that you expect, roughly."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     trace: Annotated[
         bool, typer.Option("--trace", help="Print a line per round: held, refused, why.")
@@ -49,6 +56,9 @@ def generate(
         raise InvalidOption("--trace follows one answer; drop --n.")
     if params.logprobs is not None and not as_json:
         raise InvalidOption("--logprobs are shown with --json; add it.")
+    expected = (
+        None if prediction is None else read_option(prediction, "--prediction", "a text file")
+    )
     llm = engine.load(min(params.n, MAX_SEATS))
     tokens = (
         llm.tokenizer.encode_chat([{"role": "user", "content": text}])
@@ -57,14 +67,14 @@ def generate(
     )
     params = bounded(params, llm, len(tokens))
     if as_json:
-        line = json.dumps(_as_dict(llm.generate(tokens, params)[0]), ensure_ascii=False)
+        result = _as_dict(llm.generate(tokens, params, prediction=expected)[0])
         with Uninterrupted():  # the whole line, or nothing of it
-            typer.echo(line)
+            say_json(result)
     elif params.n > 1:
-        for output in llm.generate(tokens, params)[0].outputs:
-            typer.echo(f"[{output.index}] {output.text}")
+        for output in llm.generate(tokens, params, prediction=expected)[0].outputs:
+            say(f"[{output.index}] {output.text}")
     else:
-        show_stream(llm, tokens, params, trace=trace)
+        show_stream(llm, tokens, params, trace=trace, prediction=expected)
 
 
 def bounded(params: SamplingParams, llm: LLM, prompt_len: int) -> SamplingParams:
@@ -75,7 +85,14 @@ def bounded(params: SamplingParams, llm: LLM, prompt_len: int) -> SamplingParams
     return params.with_(max_tokens=min(usual, max(1, llm.max_model_len - prompt_len)))
 
 
-def show_stream(llm: LLM, tokens: list[int], params: SamplingParams, *, trace: bool) -> str:
+def show_stream(
+    llm: LLM,
+    tokens: list[int],
+    params: SamplingParams,
+    *,
+    trace: bool,
+    prediction: str | None = None,
+) -> str:
     """Stream one answer to the terminal; the summary goes to stderr. Returns the answer's text."""
     from rich.console import Console
 
@@ -83,17 +100,18 @@ def show_stream(llm: LLM, tokens: list[int], params: SamplingParams, *, trace: b
 
     console = Console(soft_wrap=True, highlight=False, markup=False)
     output = None
-    for number, event in enumerate(llm.stream(tokens, params), start=1):
-        if trace:
-            console.print(
-                trace_line(llm.tokenizer, event.round, number, colour=console.is_terminal)
-            )
-        elif console.is_terminal:
-            console.print(coloured(event), end="")
-        else:  # for programs: exactly the text
-            sys.stdout.write(event.text)
-            sys.stdout.flush()
-        output = event.output
+    with closing(llm.stream(tokens, params, prediction=prediction)) as events:
+        for number, event in enumerate(events, start=1):
+            if trace:
+                console.print(
+                    trace_line(llm.tokenizer, event.round, number, colour=console.is_terminal)
+                )
+            elif console.is_terminal:
+                console.print(coloured(event), end="")
+            else:  # for programs: exactly the text
+                sys.stdout.write(event.text)
+                sys.stdout.flush()
+            output = event.output
     assert output is not None, "a stream ends with its output"
     if not trace:
         console.print()
@@ -120,10 +138,10 @@ def _prompt_text(argument: str | None, option: str | None) -> str:
     given = [text for text in (argument, option) if text is not None]
     if len(given) != 1:
         raise InvalidOption("give one prompt: as an argument, with --prompt, or - for stdin.")
-    text = sys.stdin.read() if given[0] == "-" else given[0]
+    text = read_stdin() if given[0] == "-" else given[0]
     if not text:
         raise InvalidOption("the prompt is empty; write something.")
-    return text
+    return checked_text(text, "the prompt")
 
 
 def _as_dict(result: RequestOutput) -> dict[str, Any]:

@@ -92,9 +92,20 @@ def _kibibytes(proc: Path, name: str) -> int | None:
 
 def free_disk(folder: Path) -> int:
     """Free bytes where `folder` is, or will be made."""
-    while not folder.exists():
-        folder = folder.parent
-    return shutil.disk_usage(folder).free
+    return shutil.disk_usage(_nearest(folder)).free
+
+
+def can_be_made(folder: Path) -> bool:
+    """Whether `folder` is there and may be written, or can be made."""
+    there = _nearest(folder)
+    return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
+
+
+def _nearest(path: Path) -> Path:
+    """What there is of the way to `path`."""
+    while not path.exists():
+        path = path.parent
+    return path
 
 
 def numba_version() -> str | None:
@@ -124,7 +135,7 @@ def is_importable(module: str) -> bool:
 
 
 def missing_by_extra() -> dict[str, tuple[str, ...]]:
-    """For every extra, the packages of it that are not installed."""
+    """For every extra, the packages of it that are not installed; empty if we are not ourselves."""
     return {
         extra: tuple(name for name in packages if not is_importable(name.replace("-", "_")))
         for extra, packages in _packages_by_extra().items()
@@ -134,7 +145,11 @@ def missing_by_extra() -> dict[str, tuple[str, ...]]:
 def _packages_by_extra() -> dict[str, list[str]]:
     """From our own metadata, so that pyproject.toml stays the only list."""
     packages: dict[str, list[str]] = {extra: [] for extra in EXTRAS}
-    for requirement in importlib.metadata.requires("forerun") or ():
+    try:
+        requirements = importlib.metadata.requires("forerun")
+    except importlib.metadata.PackageNotFoundError:  # on the path, but not installed
+        return {}
+    for requirement in requirements or ():
         found = re.match(r"""([\w.-]+).*;.*extra == ['"](\w+)['"]""", requirement)
         if found and found[2] in packages:
             packages[found[2]].append(found[1])

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from typing import Annotated, Any
 
 import typer
 
 from forerun.cli.cache_dir import cache_dir
+from forerun.cli.output import say_json
 from forerun.cli.screen import screen
 
 
@@ -18,7 +18,7 @@ def models(
     """List the models that are here and those that can be pulled by name."""
     rows = _rows()
     if as_json:
-        typer.echo(json.dumps(rows, indent=2))
+        say_json(rows, indent=2)
     else:
         _print(rows)
 

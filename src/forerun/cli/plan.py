@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from forerun.cli.output import say
 from forerun.cli.plan_tables import print_budget, print_depths
 from forerun.errors import InvalidOption
 from forerun.theory.closed_forms import oracle_speedup
@@ -134,7 +135,7 @@ def plan(
     if plot is not None:
         _draw(plot)
     if as_json:
-        typer.echo(json.dumps(_as_json(depths, memory, plot), indent=2, allow_nan=False))
+        say(json.dumps(_as_json(depths, memory, plot), indent=2, allow_nan=False))
         return
     if depths is not None:
         print_depths(depths)
@@ -142,7 +143,7 @@ def plan(
         assert budget is not None
         print_budget(memory, budget)
     if plot is not None:
-        typer.echo(f"Figures 2, 3 and 4 are in {plot}.")
+        say(f"Figures 2, 3 and 4 are in {plot}.")
 
 
 def _depths(options: DepthOptions) -> DepthTable | None:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from forerun.cli.bench.options import at_least
+from forerun.cli.bench.options import MOST_SEED, at_least
 from forerun.cli.bench.record_head import record_head
 from forerun.cli.cache_dir import cache_dir
 from forerun.cli.engine_options import DEFAULT_MODEL
 from forerun.cli.group import INTERRUPTED
+from forerun.cli.output import say
 from forerun.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def proof(
     at_least("--max-depth", max_depth, 1)
     at_least("--min-cells", min_cells, 0)
     at_least("--draft-layers", draft_layers, 1)
-    at_least("--seed", seed, 0)
+    at_least("--seed", seed, 0, MOST_SEED)
     prompts = named_prompts(num_prompts)
     llm, path = _load(model, prompts, num_tokens)
     methods = proof_methods(str(path), draft_layers)
@@ -122,12 +123,12 @@ class Report:
                     written = self.clock()
             self.is_complete = True
         except KeyboardInterrupt:
-            typer.echo("interrupted: what was run is kept", err=True)
+            say("interrupted: what was run is kept", err=True)
         self.write()
 
     def write(self) -> None:
         from forerun.bench.proof.record import as_json
-        from forerun.bench.records.record import write_whole
+        from forerun.files import write_whole
 
         if self.path is not None:
             seconds = round(self.clock() - self.began, 1)
@@ -140,9 +141,9 @@ def conclude(report: Report) -> None:
     cells = report.cells
     different = [cell for cell in cells if cell.first_difference is not None]
     for cell in different:
-        typer.echo(f"DIFFERENT: {cell}")
+        say(f"DIFFERENT: {cell}")
     num_passes = sum(cell.target_passes for cell in cells)
-    typer.echo(
+    say(
         f"{len(cells)} runs, {sum(cell.num_tokens for cell in cells)} tokens in {num_passes} "
         f"passes, {sum(cell.accepted_tokens for cell in cells)} guesses accepted: "
         f"{len(different)} runs differ from plain decoding"

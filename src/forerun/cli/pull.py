@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from forerun.cli.cache_dir import cache_dir
+from forerun.cli.output import say
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -23,7 +24,7 @@ def pull(
     ] = "smollm2-135m",
 ) -> None:
     """Download a model, check it, and keep it."""
-    typer.echo(str(pull_with_progress(model, cache_dir(os.environ))))
+    say(str(pull_with_progress(model, cache_dir(os.environ))))
 
 
 def pull_with_progress(model: str, folder: Path) -> Path:
@@ -34,7 +35,9 @@ def pull_with_progress(model: str, folder: Path) -> Path:
     from forerun.models.download.pull import pull as pull_model
 
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), DownloadColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    console = Console(stderr=True)
+    is_seen = console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=not is_seen) as progress:
         return pull_model(model, folder, _Bar(progress).report)
 
 

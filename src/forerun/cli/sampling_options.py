@@ -106,7 +106,7 @@ def _parse_bias(text: str | None) -> dict[str, float]:
     try:
         bias = json.loads(text)
         return {str(int(token)): float(value) for token, value in bias.items()}
-    except (ValueError, TypeError, AttributeError, RecursionError):
+    except (ValueError, TypeError, AttributeError, RecursionError, OverflowError):
         raise InvalidOption(
             '--logit-bias must be a JSON object from token id to number, like {"42": -100}.'
         ) from None

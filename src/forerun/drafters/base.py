@@ -36,6 +36,11 @@ class RequestView(Protocol):
         ...
 
     @property
+    def prediction(self) -> Sequence[int]:
+        """What the caller expects the output to be; empty if nothing."""
+        ...
+
+    @property
     def noise(self) -> Noise: ...
 
     @property
@@ -111,7 +116,6 @@ class CachedDrafter(Drafter, Protocol):
         """What a token takes in its cache."""
         ...
 
-    @property
     def num_pages_in_use(self) -> int:
         """Of its cache; 0 once all requests have ended."""
         ...

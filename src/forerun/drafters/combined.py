@@ -54,9 +54,8 @@ class _Several:
     def row_bytes(self) -> int:
         return sum(drafter.row_bytes for drafter in self._cached)
 
-    @property
     def num_pages_in_use(self) -> int:
-        return sum(drafter.num_pages_in_use for drafter in self._cached)
+        return sum(drafter.num_pages_in_use() for drafter in self._cached)
 
     def allocate(self, num_pages: int, page_size: int) -> None:
         for drafter in self._cached:

@@ -25,6 +25,7 @@ class CpuOptions:
     num_threads: int | None = None
     quantization: str | None = None
     activations: str | None = None
+    instruction_set: str | None = None
 
     @property
     def changes_numbers(self) -> bool:

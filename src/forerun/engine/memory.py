@@ -17,6 +17,7 @@ _UNITS: Final = {
     "KB": 10**3, "MB": 10**6, "GB": 10**9,
     "KIB": 2**10, "MIB": 2**20, "GIB": 2**30,
 }  # fmt: skip
+_MOST_BYTES: Final = 2**62  # more than any processor can address
 
 
 @dataclass(frozen=True)
@@ -44,11 +45,11 @@ def parse_bytes(given: int | str | None, name: str) -> int | None:
     """512000000, "512MB" and "0.5 GiB" are bytes; KB is 1000 and KiB 1024, as is usual."""
     if given is None:
         return None
-    if isinstance(given, int) and is_whole(given) and given > 0:
+    if isinstance(given, int) and is_whole(given) and 0 < given <= _MOST_BYTES:
         return given
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMG]?I?B?)\s*", str(given).upper())
     unit = None if found is None or not isinstance(given, str) else _UNITS.get(found[2])
-    num_bytes = 0 if found is None or unit is None else int(float(found[1]) * unit)
-    if num_bytes < 1:
+    num_bytes = 0.0 if found is None or unit is None else float(found[1]) * unit
+    if not 1 <= num_bytes <= _MOST_BYTES:
         raise InvalidOption(f'{name}={given!r} is not allowed; give bytes, like "512MB".')
-    return num_bytes
+    return int(num_bytes)

@@ -132,7 +132,7 @@ class SpeculativeConfig:
     def from_json(cls, text: str) -> SpeculativeConfig:
         try:
             options = json.loads(text)
-        except (json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:  # also for numbers of too many digits
             raise InvalidOption(
                 f'--speculative-config is not JSON ({error}); write it like {{"method": "auto"}}.'
             ) from None

@@ -106,7 +106,7 @@ class GuardedDrafters:
 
     def in_use(self) -> dict[str, int]:
         return {
-            "draft_pages": sum(d.num_pages_in_use for d in self._cached.values()),
+            "draft_pages": sum(d.num_pages_in_use() for d in self._cached.values()),
             "drafter_entries": sum(d.num_requests for d in self.drafters.values()),
             "failed_requests": len(self._failed),
         }

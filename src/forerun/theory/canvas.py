@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 from forerun.errors import InvalidOption, MissingExtra
+from forerun.files import write_whole
 
 FORMATS: Final = (".png", ".pdf", ".svg")
 
@@ -55,8 +57,6 @@ def canvas(path: Path, width: float, height: float, **padding: Any) -> Iterator[
 
 
 def _save(figure: Any, path: Path) -> None:
-    try:
-        figure.savefig(path, dpi=160)
-    except OSError as error:
-        reason = error.strerror or "the file cannot be written"
-        raise InvalidOption(f"cannot write {path}: {reason}; choose another place.") from None
+    drawn = io.BytesIO()
+    figure.savefig(drawn, dpi=160, format=path.suffix[1:].lower())
+    write_whole(path, drawn.getvalue())

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from forerun.errors import InvalidOption, unknown_name
+from forerun.files import MAX_JSON_BYTES, read_bytes
 from forerun.theory.ranges import check_count
 
 
@@ -107,9 +108,9 @@ def _config_text(path: Path) -> str | None:
     """The config.json at `path` or in that folder; None if `path` is neither."""
     try:
         file = path / "config.json" if path.is_dir() else path
-        if not (path.is_dir() or path.is_file() or path.suffix == ".json"):
+        if not (path.exists() or path.suffix == ".json"):
             return None
-        return file.read_text("utf-8", errors="replace")
+        return read_bytes(file, MAX_JSON_BYTES).decode("utf-8", errors="replace")
     except OSError as error:
         reason = error.strerror or "it is not readable"
         raise InvalidOption(f"cannot read {path}: {reason}; give a config.json.") from None
@@ -118,7 +119,7 @@ def _config_text(path: Path) -> str | None:
 def _shape_from_json(text: str, source: str) -> ModelShape:
     try:
         config = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise InvalidOption(f"{source} is not valid JSON; give an object of sizes.") from None
     if not isinstance(config, dict):
         raise InvalidOption(f"{source} is not a JSON object; give one, such as a config.json.")

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from forerun.bench.measure.startup import Start
 from forerun.bench.proof.proof import SAMPLING
+from forerun.bench.records.identity import commit_of
 from forerun.cli import app
 from tests.tiny_model import write_tiny_model
 
@@ -32,8 +33,19 @@ def test_parity(path: Path, tmp_path: Path) -> None:
     found = json.loads(record.read_text())
     assert (found["is_complete"], found["num_same"], found["num_tokens"]) == (True, 3, 18)
     assert (found["settings"]["kernels"], found["settings"]["against"]) == ("cpu", "reference")
-    assert found["commit"]
+    assert found["commit"] == commit_of(Path(__file__).parent)  # None outside git
     assert found["machine"]["num_cores"] >= 1
+
+
+def test_passes_and_their_profile(path: Path, tmp_path: Path) -> None:
+    record = tmp_path / "passes.json"
+    shown = run("bench", "passes", "--model", path, "--json", record)
+    assert shown == run("bench", "show", record)
+    assert json.loads(record.read_text())["passes"]["1"]["ratio"] == 1
+    shown = run("bench", "passes", "--model", path, "--profile", "--json", record)
+    assert shown == run("bench", "show", record)
+    assert "Python" in shown
+    assert json.loads(record.read_text())["measured"] == "profile"
 
 
 def test_startup(path: Path, tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_a_peer_answers_with_its_own_times(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "missing", "command"),
     [
-        ("llamacpp", "xllamacpp", 'pip install "forerun[bench]"'),
+        ("llamacpp", "xllamacpp", "make peers"),
         ("transformers", "torch", 'pip install "forerun[bench]" torch'),
     ],
 )
@@ -105,9 +105,16 @@ def test_a_python_that_is_none_is_told(tmp_path: Path) -> None:
 
 
 def test_a_worker_names_what_it_lacks(tmp_path: Path) -> None:
-    """The shipped workers, in a Python without site packages."""
+    """The shipped workers, in a Python that finds neither library, installed or not."""
     python = tmp_path / "bare"
-    python.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    python.write_text(
+        f"#!{sys.executable}\n"
+        "import runpy, sys\n"
+        "sys.modules.update(torch=None, transformers=None, xllamacpp=None)\n"
+        "sys.argv.pop(0)\n"
+        "sys.path.insert(0, sys.argv[0].rpartition('/')[0])\n"
+        "runpy.run_path(sys.argv[0], run_name='__main__')\n"
+    )
     python.chmod(0o755)
     for name, missing in (("llamacpp", "xllamacpp"), ("transformers", "torch")):
         with pytest.raises(MissingPeer, match=f"needs {missing},"):

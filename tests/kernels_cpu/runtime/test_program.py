@@ -29,7 +29,8 @@ from tests.contracts.kernel_sets import CACHE_DIR
 from tests.interrupting import at_every_line, files, lines_of
 from tests.models_llama.tiny import TinyCheckpoint, tiny_config
 
-HERE = files(*(f"kernels/cpu/runtime/{name}.py" for name in ("program", "replay", "workers")))
+PROGRAMS = files("kernels/cpu/runtime/program.py", "kernels/cpu/runtime/replay.py")
+WORKERS = files("kernels/cpu/runtime/workers.py")
 SIZES = (3, 1, 3, 33)  # recorded and replayed, and one that is too long to be kept
 M_PERTURB = -6  # of glibc's mallopt: freed memory is overwritten
 
@@ -91,28 +92,33 @@ def quick_collections() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("quick_collections")
-def test_an_exception_at_any_line_frees_nothing_that_is_needed() -> None:
-    passes = Passes()
-    right = passes.run()
-    passes.new_cache()
-    seen: dict[tuple[str, int], list[int]] = {}
-    for number, place in enumerate(lines_of(passes.run, HERE)):
-        if not linecache.getline(*place).strip().startswith("with "):
-            seen.setdefault(place, []).append(number)
-    assert len(seen) > 60
+@pytest.mark.parametrize("chosen", [PROGRAMS, WORKERS], ids=["programs", "workers"])
+def test_an_exception_at_any_line_frees_nothing_that_is_needed(chosen: frozenset[str]) -> None:
+    right = Passes().run()
     rng = Random(5)
+    passes = Passes()
     with freed_memory_is_overwritten(), finalizers_may_raise():
-        for (path, _), numbers in seen.items():
-            if path.endswith("workers.py"):
-                passes = Passes()  # with memory that has to grow
+        for numbers in _passed(chosen):
+            if chosen is WORKERS:
+                passes = Passes()  # whose memory has to grow
             passes.new_cache()
-            _interrupt(passes, rng.choice(numbers))
+            _interrupt(passes, chosen, rng.choice(numbers))
             gc.collect()
             for found, expected in zip(passes.run(), right, strict=True):
                 np.testing.assert_array_equal(found, expected)
 
 
-def _interrupt(passes: Passes, number: int) -> None:
+def _passed(chosen: frozenset[str]) -> list[list[int]]:
+    """For every line, the times that passes come by."""
+    passed: dict[tuple[str, int], list[int]] = {}
+    for number, place in enumerate(lines_of(Passes().run, chosen)):
+        if not linecache.getline(*place).strip().startswith("with "):
+            passed.setdefault(place, []).append(number)
+    assert len(passed) > 10
+    return list(passed.values())
+
+
+def _interrupt(passes: Passes, chosen: frozenset[str], number: int) -> None:
     num_seen = 0
 
     def at(_frame: FrameType) -> None:
@@ -122,7 +128,7 @@ def _interrupt(passes: Passes, number: int) -> None:
             raise KeyboardInterrupt
 
     try:
-        with at_every_line(HERE, at):
+        with at_every_line(chosen, at):
             passes.run()
     except KeyboardInterrupt:
         pass

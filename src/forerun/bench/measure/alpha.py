@@ -8,6 +8,7 @@ point mass for what it copies.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -89,10 +90,10 @@ def _laws(text: TargetText, drafter: Drafter, idx: int) -> Iterator[tuple[Probs,
     """
     params = text.params.with_(acceptance=Acceptance.REJECTION)
     known = KnownText(idx, text.prompt, params, text.seed)
-    proposals = proposals_along(drafter, known, text.output, depth=1)
-    for position, proposal in enumerate(proposals):
-        law_p = text.law(position, params)
-        yield law_p, _law_q(proposal, len(law_p))
+    with closing(proposals_along(drafter, known, text.output, depth=1)) as proposals:
+        for position, proposal in enumerate(proposals):
+            law_p = text.law(position, params)
+            yield law_p, _law_q(proposal, len(law_p))
 
 
 def _law_q(proposal: Proposal, vocab_size: int) -> Probs | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 
@@ -90,17 +91,17 @@ def time_stream(
     tokens: list[int] = []
     arrivals: list[tuple[float, int]] = []
     passes: list[Pass] = []
-    stream = llm.stream(list(prompt), params, speculation=speculation)
-    for event in islice(stream, num_rounds):
-        at = clock() - began
-        proposal = event.round.proposal
-        if arrivals:
-            wait = at - arrivals[-1][0]
-            accepted = event.round.verdict.num_accepted
-            passes.append(Pass(len(proposal), proposal.depth, accepted, wait))
-        tokens += event.tokens
-        arrivals.append((at, len(event.tokens)))
-    del stream  # a request that is left early ends here
+    # A request that is left early ends with its stream.
+    with closing(llm.stream(list(prompt), params, speculation=speculation)) as stream:
+        for event in islice(stream, num_rounds):
+            at = clock() - began
+            proposal = event.round.proposal
+            if arrivals:
+                wait = at - arrivals[-1][0]
+                accepted = event.round.verdict.num_accepted
+                passes.append(Pass(len(proposal), proposal.depth, accepted, wait))
+            tokens += event.tokens
+            arrivals.append((at, len(event.tokens)))
     return TimedRun(
         tuple(tokens),
         tuple(arrivals),

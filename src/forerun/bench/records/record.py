@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from forerun.bench.measure.side_by_side import Measurement
 from forerun.bench.records.cells import Cell
 from forerun.bench.records.shape import RECORD, misfit
 from forerun.errors import ForerunError
+from forerun.files import MAX_JSON_BYTES, read_text, write_whole
 
 SCHEMA: Final = "forerun-bench/1"
 
@@ -76,18 +76,6 @@ def write_json(path: Path, values: Mapping[str, Any]) -> None:
     write_whole(path, json.dumps(values, indent=1, ensure_ascii=False, allow_nan=False))
 
 
-def write_whole(path: Path, text: str) -> None:
-    """In one step: a reader, or a run that is interrupted, never sees half a file."""
-    part = path.with_name(f".{path.name}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text(text + "\n", encoding="utf-8")
-        os.replace(part, path)
-    except OSError as error:
-        reason = error.strerror or "the file cannot be written"
-        raise InvalidRecord(f"cannot write {path}: {reason}; choose another place.") from None
-
-
 def read_record(path: Path) -> Record:
     """A record of this schema; anything else is refused by name."""
     return parse_record(path, read_json(path))
@@ -111,7 +99,7 @@ def parse_record(path: Path, values: Any) -> Record:
 
 def read_json(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(read_text(path, MAX_JSON_BYTES))
     except OSError as error:
         reason = error.strerror or "the file cannot be opened"
     except (ValueError, RecursionError):

@@ -8,6 +8,7 @@ from statistics import median
 from typing import Final
 
 from forerun.bench.records.report import Report
+from forerun.bench.records.summary import peer_label
 from forerun.bench.views.sheet import Sheet
 from forerun.bench.views.titles import title
 from forerun.theory.canvas import canvas
@@ -20,6 +21,10 @@ _PASSES: Final = "one target pass, empty context; ratio: in plain passes, taken 
 _GPU: Final = (
     "ms: a pass on the device, 128 tokens of context; of floor: the time to read the weights once "
     "÷ that; forward: with plan, transfers and logits on the host"
+)
+_PROFILE: Final = (
+    "of read: of the {:.1f} GB/s at which memory is read; product, attention, norm (with SiLU) and "
+    "rows: all such steps of a pass in a row; Python: what pass and draw leave of a token"
 )
 _STARTUP: Final = "beyond weights: the peak less the size of the weight file, which is mapped"
 _PARITY: Final = (
@@ -97,6 +102,19 @@ def _passes(report: Report) -> Sheet:
     return Sheet(_title(report), [], [["tokens", "ms", "ratio"]], rows, legend=[_PASSES])
 
 
+def _profile(report: Report) -> Sheet:
+    token, speed = report["token_s"], report["read_bytes_per_second"]
+    rows = []
+    for name, part in report["parts"].items():
+        seconds, num_bytes = part["seconds"], part["bytes"]
+        reads = f"{num_bytes / seconds / speed:.0%}" if num_bytes else "–"
+        gigabytes = f"{num_bytes / seconds / 1e9:.1f}" if num_bytes else "–"
+        rows.append([name, f"{seconds * 1e3:.2f}", f"{seconds / token:.1%}", gigabytes, reads])
+    where = f"{_title(report)} · a token takes {token * 1e3:.1f} ms after {report['num_context']}"
+    legend = _PROFILE.format(speed / 1e9)
+    return Sheet(where, ["part"], [["ms", "of token", "GB/s", "of read"]], rows, legend=[legend])
+
+
 def _startup(report: Report) -> Sheet:
     rows = [
         [str(number), f"{start['first_token_s']:.2f}", f"{start['whole_s']:.2f}"]
@@ -115,7 +133,7 @@ def _megabytes(num_bytes: int | None, less: int) -> str:
 
 
 def _batch(report: Report) -> Sheet:
-    rows = [*_together(report), *_load(report), *_offline(report), *_sharing(report)]
+    rows = [*_together(report), *_load(report), *_offline(report)]
     return Sheet(_title(report), ["part", "measured"], [["found", "of"]], rows)
 
 
@@ -135,18 +153,8 @@ def _load(report: Report) -> Iterator[list[str]]:
 def _offline(report: Report) -> Iterator[list[str]]:
     if found := report.get("offline"):
         for name, ratio in found["ratio"].items():
-            yield ["offline", f"our tokens per second ÷ {name}'s", *_median(ratio)]
-
-
-def _sharing(report: Report) -> Iterator[list[str]]:
-    if found := report.get("sharing"):
-        prefix, admission = found["prefix"], found["admission"]
-        computed = f"prompt tokens computed, {prefix['num_shared']} of them shared"
-        first, second = prefix["num_computed_first"], prefix["num_computed_second"]
-        yield ["sharing", computed, str(second), str(first)]
-        steps = f"steps with a token beside {admission['num_prompt_tokens']} being read"
-        num, num_all = admission["num_steps_with_token"], admission["num_steps"]
-        yield ["sharing", steps, str(num), str(num_all)]
+            peer = peer_label(name, found["servers"][name])
+            yield ["offline", f"tokens/s ÷ {peer}'s", *_median(ratio)]
 
 
 def _median(ratio: Report | None) -> list[str]:
@@ -186,6 +194,7 @@ _SHEETS: Final[Mapping[str, Callable[[Report], Sheet]]] = {
     "kernels": _kernels,
     "passes": _passes,
     "gpu": _gpu,
+    "profile": _profile,
     "startup": _startup,
     "batch": _batch,
     "parity": _parity,

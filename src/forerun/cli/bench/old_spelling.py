@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import typer
 from typer.core import TyperGroup
+
+from forerun.cli.output import say
 
 
 class BenchGroup(TyperGroup):
@@ -31,7 +32,7 @@ def _without_equals(arg: str) -> list[str]:
 
 
 def _said(old: str, new: str, args: list[str]) -> list[str]:
-    typer.echo(
+    say(
         f"note: `forerun bench {old}` is now `forerun bench {new}`; "
         "the next version takes the new spelling alone.",
         err=True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from forerun.engine import LLM
 
 ALL: Final = "all"
+MOST: Final = 1_000_000  # of anything that is counted: more would never end
+MOST_SEED: Final = 2**63 - 1
 # What a model is loaded with, by the names of the parameters of `engine_options`.
 LOADING: Final = (
     *("model", "no_speculation", "max_model_len", "kv_cache_memory", "kv_cache_backend"),
@@ -46,13 +49,11 @@ class BenchOptions:
 
     @property
     def depth_list(self) -> list[int]:
-        for text in split(self.depths):
-            if not text.isdecimal() or int(text) < 1:
-                raise InvalidOption(
-                    f"--depths holds {text!r}; give whole numbers from 1 on, by comma; "
-                    "to run no method at a fixed depth, use --methods none."
-                )
-        return [int(text) for text in split(self.depths)]
+        return whole_numbers(
+            "--depths",
+            self.depths,
+            otherwise="; to run no method at a fixed depth, use --methods none",
+        )
 
     @property
     def method_list(self) -> list[str]:
@@ -96,7 +97,7 @@ def bench_options(
     ] = None,
 ) -> BenchOptions:
     at_least("--prompt-tokens", prompt_tokens, 1)
-    at_least("--seed", seed, 0)
+    at_least("--seed", seed, 0, MOST_SEED)
     at_least("--pairs", pairs, 1)
     at_least("--max-tokens", max_tokens, 2)
     if not split(classes):
@@ -136,9 +137,21 @@ def _check_drawable(path: Path) -> None:
         raise MissingExtra("drawing figures", "plot")
 
 
-def at_least(option: str, value: int | None, least: int) -> None:
+def at_least(option: str, value: int | None, least: int, most: int = MOST) -> None:
     if value is not None and value < least:
         raise InvalidOption(f"{option} {value} is not allowed; give {least} or more.")
+    if value is not None and value > most:
+        raise InvalidOption(f"{option} {value} is not allowed; give {most} or less.")
+
+
+def whole_numbers(option: str, text: str, otherwise: str = "") -> list[int]:
+    """Numbers by comma, each from 1 to 999,999; `otherwise` is what else to do."""
+    for part in split(text):
+        if not re.fullmatch(r"0*[1-9][0-9]{0,5}", part):
+            raise InvalidOption(
+                f"{option} holds {part[:40]!r}; give whole numbers from 1 on, by comma{otherwise}."
+            )
+    return [int(part) for part in split(text)]
 
 
 def split(text: str) -> list[str]:

@@ -13,6 +13,7 @@ from forerun.cli.bench.outcome import collect, finish
 from forerun.cli.bench.record_head import record_head
 from forerun.cli.engine_options import EngineOptions, engine_options
 from forerun.cli.group import INTERRUPTED
+from forerun.cli.output import say
 from forerun.cli.shared_options import only, takes
 
 _PROMPT: Final = "Once upon a time there was"
@@ -33,7 +34,7 @@ def startup(
     from forerun.bench.measure import startup
 
     if strict:
-        typer.echo("note: --strict has no meaning for startup any more; drop it.", err=True)
+        say("note: --strict has no meaning for startup any more; drop it.", err=True)
     at_least("--repeats", repeats, 1)
     at_least("--max-tokens", max_tokens, 2)
     arguments = ["generate", _PROMPT, "--model", engine.model, "--max-tokens", str(max_tokens)]

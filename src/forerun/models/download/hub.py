@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 from forerun.errors import DownloadFailed
+from forerun.files import NO_SPACE
 from forerun.models.download.packages import Progress
 from forerun.models.download.store import publish
 
@@ -30,6 +31,8 @@ def pull_from_hub(name: str, partial: Path, folder: Path, progress: Progress) ->
         raise
     except Exception as error:
         # The client raises its own errors, its transport's and the system's, by version.
+        if isinstance(error, OSError) and error.errno in NO_SPACE:
+            raise
         raise DownloadFailed(
             f"{repo} could not be downloaded from the hub ({_first_line(error)}); "
             "check the name, the network, and that you are logged in if it is gated."

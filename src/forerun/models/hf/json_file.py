@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from forerun.errors import InvalidWeights
+from forerun.files import MAX_JSON_BYTES, read_bytes
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """The JSON object in `path`."""
     try:
-        value = json.loads(path.read_bytes())
+        value = json.loads(read_bytes(path, MAX_JSON_BYTES))
     except OSError as error:
         raise InvalidWeights(f"{path} cannot be read ({error.strerror}); check it.") from None
     except (ValueError, RecursionError) as error:

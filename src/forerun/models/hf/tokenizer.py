@@ -9,6 +9,7 @@ from typing import Any
 import tokenizers
 
 from forerun.errors import InvalidTokenizer
+from forerun.files import MAX_JSON_BYTES, MAX_TEXT_BYTES, read_bytes, read_text
 from forerun.models.hf.json_file import read_json_if_there
 from forerun.models.text.token_bytes import Spelling
 from forerun.models.text.tokenizer import Tokenizer, TokenizerTraits
@@ -40,12 +41,14 @@ def tokenizer_from_directory(
 
 def _read_backend(path: Path) -> tuple[tokenizers.Tokenizer, dict[str, Any]]:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path, MAX_JSON_BYTES)
         backend = tokenizers.Tokenizer.from_str(text)
-    except OSError:
+    except FileNotFoundError:
         raise InvalidTokenizer(
             f"{path} is missing; save the tokenizer in the fast format (tokenizer.json)."
         ) from None
+    except OSError as error:
+        raise InvalidTokenizer(f"{path} cannot be read ({error.strerror}); check it.") from None
     except Exception as error:
         # The library raises bare exceptions for anything it cannot read.
         raise InvalidTokenizer(f"{path} cannot be read ({error}); download it again.") from None
@@ -101,11 +104,18 @@ def _id_list(value: Any) -> list[int]:
     return [item for item in values if type(item) is int]
 
 
+def _read_template(file: Path) -> str:
+    try:
+        return read_bytes(file, MAX_TEXT_BYTES).decode("utf-8", errors="replace")
+    except OSError as error:
+        raise InvalidTokenizer(f"{file} cannot be read ({error.strerror}); check it.") from None
+
+
 def _chat_template(folder: Path, settings: dict[str, Any]) -> str | None:
     """A file of its own wins over the setting; among named templates, "default" is taken."""
     file = folder / "chat_template.jinja"
     if file.is_file():
-        return file.read_text(encoding="utf-8", errors="replace")
+        return _read_template(file)
     template = settings.get("chat_template")
     template = template or read_json_if_there(folder / "chat_template.json").get("chat_template")
     if isinstance(template, list):
