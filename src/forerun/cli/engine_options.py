@@ -34,6 +34,8 @@ class EngineOptions:
     kv_cache_backend: str
     chat_template: str | None
     kernels: str
+    device: str
+    dtype: str
     num_threads: int | None
     quantization: str | None
     activations: str | None
@@ -65,6 +67,8 @@ class EngineOptions:
                 kv_cache_backend=self.kv_cache_backend,
                 chat_template=self.chat_template,
                 kernels=self.kernels,
+                device=self.device,
+                dtype=self.dtype,
                 num_threads=self.num_threads,
                 quantization=self.quantization,
                 activations=self.activations,
@@ -105,7 +109,11 @@ def engine_options(
     chat_template: Annotated[
         Path | None, _option("--chat-template", text="A jinja2 file in place of the model's own.")
     ] = None,
-    kernels: Annotated[str, _option("--kernels", text="auto, cpu or reference.")] = "auto",
+    kernels: Annotated[str, _option("--kernels", text="auto, cpu, cuda or reference.")] = "auto",
+    device: Annotated[str, _option("--device", text="auto, cpu or cuda.")] = "auto",
+    dtype: Annotated[
+        str, _option("--dtype", text="On a GPU: bfloat16 (auto) or float32.")
+    ] = "auto",
     num_threads: Annotated[
         int | None, _option("--threads", text="Cores to use; by default all that are allowed.")
     ] = None,
@@ -132,6 +140,8 @@ def engine_options(
         kv_cache_backend,
         template,
         kernels,
+        device,
+        dtype,
         num_threads,
         quantization,
         activations,
