@@ -108,8 +108,9 @@ LONG = [(name, machine) for machine in SETS[1:] for name in PACKED]
 
 
 def of_set(value: object) -> str | None:
-    is_machine = isinstance(value, Machine)
-    return f"{value.instructions.name}-{value.num_digits}" if is_machine else None
+    if isinstance(value, Machine):
+        return f"{value.instructions.name}-{value.num_digits}"
+    return None
 
 
 @pytest.mark.soak
