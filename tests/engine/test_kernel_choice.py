@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from forerun.engine import device_choice
-from forerun.engine.device_choice import wants_cuda
-from forerun.engine.kernel_choice import CpuOptions, choose_kernels
+from forerun.engine.setup import device_choice
+from forerun.engine.setup.device_choice import wants_cuda
+from forerun.engine.setup.kernel_choice import CpuOptions, choose_kernels
 from forerun.errors import CannotCompile, InvalidOption, MissingExtra, NoDevice
 from forerun.kernels import ReferenceKernels
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from forerun.engine.device_choice import sees_gpu
+from forerun.engine.setup.device_choice import sees_gpu
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

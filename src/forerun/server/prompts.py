@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from forerun.engine.async_engine import AsyncEngine
+from forerun.engine.api.async_engine import AsyncEngine
 from forerun.errors import PromptTooLong
 from forerun.server.errors import bad_request
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
 
-from forerun.engine.async_engine import AsyncEngine
+from forerun.engine.api.async_engine import AsyncEngine
 from forerun.server.errors import ApiError, unavailable
 from forerun.server.operation.counters import Counters
 from forerun.version import VERSION

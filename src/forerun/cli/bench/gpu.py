@@ -37,7 +37,7 @@ def gpu(
     """Read the GPU's own bandwidth, check bits, and time passes against that bandwidth."""
     from forerun.bench.gpu.measure import measure_gpu
     from forerun.bench.gpu.synthetic import SHAPES
-    from forerun.engine.kernel_choice import CpuOptions, choose_kernels
+    from forerun.engine.setup.kernel_choice import CpuOptions, choose_kernels
 
     names = [] if shapes == "none" else split(shapes)
     for name in names:

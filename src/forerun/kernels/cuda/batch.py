@@ -28,7 +28,7 @@ class RopeTable:
         self._inv_freq = inv_freq
         self._turns: F32 = np.empty((0, 2 * len(inv_freq)), np.float32)
 
-    def turns(self, positions: IntArray) -> F32:
+    def rotations(self, positions: IntArray) -> F32:
         """[T, head_dim]: cos, then sin."""
         while len(self._turns) <= int(positions.max()):
             at = len(self._turns) + np.arange(_CHUNK_LEN)
@@ -54,8 +54,8 @@ class Inputs:
     ) -> None:
         self.num_tokens, self.num_wanted = num_tokens, num_wanted
         head = len(_PER_TOKEN) * num_tokens + num_wanted
-        self._turns_at = -(-head // 4) * 4
-        self._keys_at = self._turns_at + num_tokens * head_dim
+        self._rotations_at = -(-head // 4) * 4
+        self._keys_at = self._rotations_at + num_tokens * head_dim
         num_words = self._keys_at + num_key_slots
         self._host = torch.empty(num_words, dtype=torch.int32, pin_memory=device.type == "cuda")
         self._words: I32 = self._host.numpy()
@@ -63,8 +63,8 @@ class Inputs:
         for idx, name in enumerate(_PER_TOKEN):
             setattr(self, name, self._device[idx * num_tokens : (idx + 1) * num_tokens])
         self.wanted = self._device[head - num_wanted : head]
-        turns = self._device[self._turns_at : self._keys_at]
-        self.turns = turns.view(torch.float32).view(num_tokens, head_dim)
+        rotations = self._device[self._rotations_at : self._keys_at]
+        self.rotations = rotations.view(torch.float32).view(num_tokens, head_dim)
         self.key_slots = self._device[self._keys_at :]
 
     tokens: torch.Tensor  # [T]
@@ -85,9 +85,9 @@ class Inputs:
         wanted = words[len(_PER_TOKEN) * num :][: self.num_wanted]
         wanted[: len(batch.plan.wanted)] = batch.plan.wanted
         wanted[len(batch.plan.wanted) :] = 0
-        turns = words[self._turns_at : self._keys_at].view(np.float32).reshape(num, -1)
-        turns[:num_real] = batch.turns
-        turns[num_real:] = 0
+        rotations = words[self._rotations_at : self._keys_at].view(np.float32).reshape(num, -1)
+        rotations[:num_real] = batch.rotations
+        rotations[num_real:] = 0
         last = self._keys_at + len(keys)
         words[self._keys_at : last] = keys
         words[last] = dump_slot
@@ -99,7 +99,7 @@ class CudaBatch:
     plan: Plan
     shape: AttentionShape
     per_token: I32  # [7, T]
-    turns: F32  # [T, head_dim]
+    rotations: F32  # [T, head_dim]
     keys: IntArray  # slots of keys, in logical order, request after request
     device: torch.device
     placed: Inputs | None = None  # None: it has not been sent
@@ -116,8 +116,8 @@ class CudaBatch:
             keys.add(row)
         # A token that does not fit is caught by `check`; here it only must not overflow.
         per_token[0], per_token[1] = np.clip(plan.tokens, -1, 2**31 - 1), plan.write_slots
-        turns = rope.turns(plan.positions)
-        return cls(plan, shape, per_token, turns, np.concatenate(keys.slots), device)
+        rotations = rope.rotations(plan.positions)
+        return cls(plan, shape, per_token, rotations, np.concatenate(keys.slots), device)
 
     @property
     def most_keys(self) -> int:

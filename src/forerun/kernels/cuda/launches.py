@@ -114,7 +114,7 @@ class Launches:
         num_heads = shape.num_heads + 2 * shape.num_kv_heads
         per_head = -(-(shape.head_dim // 2) // tile.block_n)
         rotary_product[(num_heads * per_head, -(-num // tile.block_m))](
-            *self._operands(x, matrix), q, *layer, inputs.slots, inputs.turns, num, _eps(x),
+            *self._operands(x, matrix), q, *layer, inputs.slots, inputs.rotations, num, _eps(x),
             shape.num_heads, shape.num_kv_heads, shape.head_dim, matrix.num_in,
             *_norm_shape(x), matrix.bias is not None, tile.block_n, tile.block_m,
             **self._tile_options(Kind.ROTARY, tile, matrix),
@@ -135,7 +135,7 @@ class Launches:
         rope_rows[(len(qkv), num_heads)](
             qkv, None if q_norm is None else q_norm.weight,
             None if k_norm is None else k_norm.weight,
-            inputs.turns, inputs.slots, q, *layer,
+            inputs.rotations, inputs.slots, q, *layer,
             0.0 if q_norm is None else q_norm.eps, 0.0 if k_norm is None else k_norm.eps,
             shape.num_heads, shape.num_kv_heads, shape.head_dim,
             triton.next_power_of_2(shape.head_dim // 2), q_norm is not None, k_norm is not None,

@@ -228,7 +228,7 @@ def gated_product(
 
 @triton.jit(do_not_specialize=["num_rows"])
 def rotary_product(
-    X, SQUARES, W, BIAS, Q, KEYS, VALUES, SLOTS, TURNS, num_rows, eps,
+    X, SQUARES, W, BIAS, Q, KEYS, VALUES, SLOTS, ROTATIONS, num_rows, eps,
     H: tl.constexpr, G: tl.constexpr, D: tl.constexpr, K: tl.constexpr,
     NUM_SQUARES: tl.constexpr, SQUARE_LANES: tl.constexpr, HAS_BIAS: tl.constexpr,
     BN: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr,
@@ -247,9 +247,9 @@ def rotary_product(
     live, left_rows = m < num_rows, head * D + tl.minimum(d, HALF - 1)
     right_rows = left_rows + HALF
     mask = live[None, :] & (d < HALF)[:, None]
-    turn_at = TURNS + m[None, :] * D + d[:, None]
-    cos = tl.load(turn_at, mask=mask, other=0.0)
-    sin = tl.load(turn_at + HALF, mask=mask, other=0.0)
+    rotation_at = ROTATIONS + m[None, :] * D + d[:, None]
+    cos = tl.load(rotation_at, mask=mask, other=0.0)
+    sin = tl.load(rotation_at + HALF, mask=mask, other=0.0)
     slots = tl.load(SLOTS + m, mask=live, other=0).to(tl.int64)
     begin(W, left_rows, right_rows, K, SEGMENTS, PDL, PIECES, PIECE_LEN)
     if NUM_SQUARES > 0:

@@ -54,7 +54,7 @@ def norm_rows(
 
 @triton.jit
 def rope_rows(
-    QKV, Q_NORM, K_NORM, TURNS, SLOTS, Q, KEYS, VALUES, q_eps, k_eps,
+    QKV, Q_NORM, K_NORM, ROTATIONS, SLOTS, Q, KEYS, VALUES, q_eps, k_eps,
     H: tl.constexpr, G: tl.constexpr, D: tl.constexpr, BHALF: tl.constexpr,
     HAS_Q_NORM: tl.constexpr, HAS_K_NORM: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
@@ -81,8 +81,8 @@ def rope_rows(
             left *= factor * tl.load(K_NORM + d, mask=mask, other=0.0)
             right *= factor * tl.load(K_NORM + HALF + d, mask=mask, other=0.0)
     if head < H + G:
-        cos = tl.load(TURNS + t * D + d, mask=mask, other=0.0)
-        sin = tl.load(TURNS + t * D + HALF + d, mask=mask, other=0.0)
+        cos = tl.load(ROTATIONS + t * D + d, mask=mask, other=0.0)
+        sin = tl.load(ROTATIONS + t * D + HALF + d, mask=mask, other=0.0)
         turned = left * cos - right * sin
         right = right * cos + left * sin
         left = turned

@@ -12,8 +12,8 @@ from typing import Final
 
 import uvicorn
 
-from forerun.engine.async_engine import AsyncEngine
-from forerun.engine.llm import LLM
+from forerun.engine.api.async_engine import AsyncEngine
+from forerun.engine.api.llm import LLM
 from forerun.server.app import build_app
 from forerun.server.operation.access_log import AccessLog
 from forerun.server.operation.auth import Keys

@@ -11,12 +11,12 @@ from typing import Final
 from forerun.cache.cache_size import CacheSize
 from forerun.drafters import Budget, CachedDrafter, Drafter, GivenPrediction
 from forerun.drafters.prediction import PREDICTION
-from forerun.engine.memory import CacheMemory
 from forerun.engine.metrics import Metrics
-from forerun.engine.request import Request
+from forerun.engine.request.request import Request
 from forerun.engine.scheduling.limits import SchedulerLimits
 from forerun.engine.scheduling.scheduler import Scheduler
 from forerun.engine.scheduling.target_pool import TargetPool
+from forerun.engine.setup.memory import CacheMemory
 from forerun.engine.step import Core
 from forerun.errors import InvalidOption
 from forerun.models.llama import LlamaModel

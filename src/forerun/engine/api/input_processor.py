@@ -10,10 +10,10 @@ from typing import Final
 
 from forerun.cache import KVCache
 from forerun.drafters.prediction import PREDICTION
-from forerun.engine.output_text import OutputText
-from forerun.engine.prompt import Prompt, as_prompt
-from forerun.engine.request import Request
-from forerun.engine.request_options import RequestOptions
+from forerun.engine.api.prompt import Prompt, as_prompt
+from forerun.engine.request.options import RequestOptions
+from forerun.engine.request.output_text import OutputText
+from forerun.engine.request.request import Request
 from forerun.engine.step import Core
 from forerun.errors import InvalidOption, PromptTooLong, unknown_name
 from forerun.models.text.tokenizer import Tokenizer
@@ -23,7 +23,7 @@ from forerun.types import SamplingParams
 _CHARS_PER_TOKEN: Final = 16  # far more than texts have on average
 
 
-class Intake:
+class InputProcessor:
     """Touches no state that a step changes, so any thread may use it while the engine runs."""
 
     def __init__(self, tokenizer: Tokenizer, core: Core) -> None:

@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 from weakref import ref
 
-from forerun.engine.building import Target, build_core
+from forerun.engine.api.events import EventBuilder, StreamEvent
+from forerun.engine.api.input_processor import InputProcessor, params_for
+from forerun.engine.api.outputs import RequestOutput
+from forerun.engine.api.prompt import Prompt, TextOrIds, as_batch
+from forerun.engine.api.stream import Stream
 from forerun.engine.engine import Engine
-from forerun.engine.events import Narration, StreamEvent
-from forerun.engine.intake import Intake, params_for
-from forerun.engine.kernel_choice import CpuOptions, Progress, choose_kernels
-from forerun.engine.memory import CacheMemory, parse_bytes
-from forerun.engine.outputs import RequestOutput
-from forerun.engine.prompt import Prompt, TextOrIds, as_batch
-from forerun.engine.request import Request
-from forerun.engine.request_options import RequestOptions, SpeculationLike
+from forerun.engine.lock import EngineLock
+from forerun.engine.request.options import RequestOptions, SpeculationLike
+from forerun.engine.request.request import Request
+from forerun.engine.setup.building import Target, build_core
+from forerun.engine.setup.kernel_choice import CpuOptions, Progress, choose_kernels
+from forerun.engine.setup.memory import CacheMemory, parse_bytes
 from forerun.engine.step import Round
-from forerun.engine.stream import Stream
-from forerun.engine.turn import Turn
 from forerun.errors import InvalidOption, RequestFailed
 from forerun.interrupts import Uninterrupted, safe_point
 from forerun.kernels import Kernels
@@ -83,15 +83,15 @@ class LLM:
             self.model = LlamaModel.load(checkpoint, kernels)
             max_len = _checked_len(max_model_len, self.model.config.max_len)
             self._target = Target(self.model, self.tokenizer, max_len, memory, cache_dir)
-            self._turn = Turn()  # for all that use this kernel set
+            self._lock = EngineLock()  # for all that use this kernel set
             self._start(config)
 
     def _start(self, config: SpeculativeConfig | None) -> None:
-        with self._turn:  # costs are measured by passes
+        with self._lock:  # costs are measured by passes
             core = build_core(self._target, config)
         self.max_model_len = core.max_len
-        self.engine = Engine(core, self._turn)
-        self.intake = Intake(self.tokenizer, core)
+        self.engine = Engine(core, self._lock)
+        self.input_processor = InputProcessor(self.tokenizer, core)
 
     def with_speculation(self, config: SpeculativeConfig | Mapping[str, Any] | None) -> LLM:
         """The same loaded model with other speculation, or with none."""
@@ -120,7 +120,9 @@ class LLM:
         batch = as_batch(prompts)
         params = params_for(len(batch), sampling_params)
         options = RequestOptions.each(len(batch), priority, cache_salt, speculation, prediction)
-        groups = [self.intake.requests(*row) for row in zip(batch, params, options, strict=True)]
+        groups = [
+            self.input_processor.requests(*row) for row in zip(batch, params, options, strict=True)
+        ]
         self._finish([request for group in groups for request in group])
         return self._answers(batch, groups)
 
@@ -165,7 +167,7 @@ class LLM:
         if params.n != 1:
             raise InvalidOption(f"n={params.n} is not allowed in a stream; ask for one answer.")
         (options,) = RequestOptions.each(1, priority, cache_salt, speculation, prediction)
-        requests = self.intake.requests(prompt, params, options)
+        requests = self.input_processor.requests(prompt, params, options)
         self.engine.check(requests)
         return Stream(_read_by(self._tell(requests), requests), requests, self.engine)
 
@@ -217,9 +219,9 @@ class LLM:
         raise failed from (first.__cause__ or first)
 
     def _tell(self, requests: Sequence[Request]) -> Generator[StreamEvent, None, None]:
-        narration = Narration()
+        event_builder = EventBuilder()
         for done in self._run(requests):
-            yield narration.event(done)
+            yield event_builder.event(done)
         for request in requests:
             if request.error is not None:
                 raise request.error
@@ -243,8 +245,8 @@ class LLM:
             self._step_for(requests)
 
     def _step_for(self, requests: Sequence[Request]) -> None:
-        """A step, unless another thread's has brought news while this one waited for its turn."""
-        with self._turn:
+        """A step, unless another thread's has brought news while this one waited for the lock."""
+        with self._lock:
             if any(r.unread for r in requests) or all(r.is_over for r in requests):
                 return
             for done in self.engine.step().rounds:

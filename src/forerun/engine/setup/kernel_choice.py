@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from forerun.engine.device_choice import wants_cuda
+from forerun.engine.setup.device_choice import wants_cuda
 from forerun.errors import CannotCompile, InvalidOption, unknown_name
 from forerun.kernels import Kernels, ReferenceKernels
 from forerun.models.download.store import default_cache_dir

@@ -6,7 +6,7 @@ computed, it shares no prefix with others.
 
 from __future__ import annotations
 
-from forerun.engine.request import Request
+from forerun.engine.request.request import Request
 from forerun.sampling import largest, log_probs
 from forerun.types import FloatArray, Proposal, Span
 

@@ -8,14 +8,14 @@ from types import TracebackType
 from typing import Any, Self
 from weakref import finalize, ref
 
-from forerun.engine.engine_thread import EngineThread, Post
-from forerun.engine.events import StreamEvent
-from forerun.engine.intake import params_for
-from forerun.engine.llm import LLM
-from forerun.engine.mailbox import Mailbox
-from forerun.engine.outputs import RequestOutput
-from forerun.engine.prompt import Prompt, as_prompt
-from forerun.engine.request_options import RequestOptions, SpeculationLike
+from forerun.engine.api.engine_thread import EngineThread, Post
+from forerun.engine.api.events import StreamEvent
+from forerun.engine.api.input_processor import params_for
+from forerun.engine.api.llm import LLM
+from forerun.engine.api.mailbox import Mailbox
+from forerun.engine.api.outputs import RequestOutput
+from forerun.engine.api.prompt import Prompt, as_prompt
+from forerun.engine.request.options import RequestOptions, SpeculationLike
 from forerun.errors import InvalidOption
 from forerun.models.text.tokenizer import Tokenizer
 from forerun.option_checks import require, require_whole
@@ -43,7 +43,7 @@ class AsyncEngine:
         require(good, "step_timeout_s", step_timeout_s, "> 0, or None")
         self._llm = llm
         llm.in_use()  # what nobody waits for is gone after this
-        with llm.engine.turn:  # nobody asks it between the look and the claim
+        with llm.engine.lock:  # nobody asks it between the look and the claim
             if llm.engine.owner is not None or not llm.engine.is_idle:
                 raise InvalidOption("this model still answers somebody else; let that end first.")
             self._max_num_open = llm.max_num_seqs + max_num_waiting
@@ -166,7 +166,7 @@ class AsyncEngine:
     ) -> Sequence[Answer]:
         """Each of the `n` answers as a stream; all are taken, or none."""
         (options,) = RequestOptions.each(1, priority, cache_salt, speculation, prediction)
-        requests = self._llm.intake.requests(prompt, params, options)
+        requests = self._llm.input_processor.requests(prompt, params, options)
         self._llm.engine.check(requests)
         loop = asyncio.get_running_loop()
         posts = [Post(request, Mailbox(loop)) for request in requests]

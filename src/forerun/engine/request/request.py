@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from forerun.cache import BlockTable
-from forerun.engine.output_text import OutputText
-from forerun.engine.request_options import RequestOptions, RequestSpeculation
-from forerun.engine.stats import Stats
+from forerun.engine.request.options import RequestOptions, RequestSpeculation
+from forerun.engine.request.output_text import OutputText
+from forerun.engine.request.stats import Stats
 from forerun.sampling import Context, Noise
 from forerun.types import Origin, SamplingParams
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 
+from forerun.engine.api.events import StreamEvent
 from forerun.engine.engine import Engine
-from forerun.engine.events import StreamEvent
-from forerun.engine.request import Request
+from forerun.engine.request.request import Request
 from forerun.interrupts import Uninterrupted
 
 

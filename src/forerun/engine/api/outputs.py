@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from forerun.engine.request import Request
+from forerun.engine.request.request import Request
 from forerun.types import Origin
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass, replace
 
-from forerun.engine.outputs import CompletionOutput
-from forerun.engine.request import Request
+from forerun.engine.api.outputs import CompletionOutput
+from forerun.engine.request.request import Request
 from forerun.engine.step import Round
 from forerun.types import Origin
 
@@ -46,7 +46,7 @@ class StreamEvent:
         )
 
 
-class Narration:
+class EventBuilder:
     """Tells one request's rounds as events; what is told is never taken back."""
 
     def __init__(self) -> None:

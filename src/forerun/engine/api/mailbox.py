@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from threading import Lock
 
-from forerun.engine.events import StreamEvent
+from forerun.engine.api.events import StreamEvent
 from forerun.interrupts import Uninterrupted
 
 

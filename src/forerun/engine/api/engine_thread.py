@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from threading import Condition, Thread, get_ident
 from typing import Final
 
+from forerun.engine.api.events import EventBuilder
+from forerun.engine.api.mailbox import Mailbox
+from forerun.engine.api.watchdog import Watchdog
 from forerun.engine.engine import NOBODY, Engine, Stepped, failure
-from forerun.engine.events import Narration
-from forerun.engine.mailbox import Mailbox
-from forerun.engine.request import Request
+from forerun.engine.request.request import Request
 from forerun.engine.step import Round
-from forerun.engine.watchdog import Watchdog
 from forerun.errors import (
     EngineClosed,
     EngineHung,
@@ -32,7 +32,7 @@ class Post:
 
     request: Request
     mailbox: Mailbox
-    narration: Narration = field(default_factory=Narration)
+    event_builder: EventBuilder = field(default_factory=EventBuilder)
 
 
 class EngineThread:
@@ -80,7 +80,7 @@ class EngineThread:
         return self._thread.is_alive() and not self._is_hung
 
     def ask(self, posts: Sequence[Post]) -> None:
-        """Let them wait for their turn: all, or none if there is no room for all."""
+        """Let them wait: all, or none if there is no room for all."""
         with Uninterrupted(), self._changed:
             if self._refusal is not None:
                 raise EngineClosed(self._refusal)
@@ -196,7 +196,7 @@ class EngineThread:
             self._changed.wait_for(self._has_work)
             arrivals, self._arrivals = self._arrivals, []
             leavers, self._leavers = self._leavers, []
-        with self._engine.turn:  # when it is over, they are gone
+        with self._engine.lock:  # when it is over, they are gone
             for post in arrivals:
                 self._add(post)
             for request in leavers:
@@ -247,7 +247,7 @@ class EngineThread:
 
     def _tell(self, post: Post, done: Round) -> None:
         try:
-            if not post.mailbox.put(post.narration.event(done)):
+            if not post.mailbox.put(post.event_builder.event(done)):
                 self.leave(post.request)
         except Exception as error:
             self._fail(post, failure(error))

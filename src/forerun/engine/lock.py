@@ -13,15 +13,15 @@ from forerun.interrupts import Uninterrupted
 _MOMENT: Final = 0.05  # seconds between two looks for ^C while waiting
 
 
-class Turn:
-    """A reentrant lock with a queue, and errands that wait for nobody.
+class EngineLock:
+    """A reentrant, fair lock, and calls that wait for nobody.
 
-        with turn:            wait, then have the engine to yourself; ^C comes when it is over
-        turn.post(errand)     done at once if nobody has the turn, else by whoever has it
+        with lock:            wait, then have the engine to yourself; ^C comes when it is over
+        lock.defer(call)      made at once if the lock is free, else by whoever holds it
 
-    A thread that gives up its turn and wants it back at once goes behind those that wait: it has
-    to pass `_next`, which the one who waits for `_lock` holds. An errand may be posted from
-    anywhere, even by the garbage collector in the middle of a turn, so `post` never waits.
+    A thread that releases the lock and wants it back at once goes behind those that wait: it has
+    to pass `_next`, which the one who waits for `_lock` holds. A call may be deferred from
+    anywhere, even by the garbage collector while the lock is held, so `defer` never waits.
     """
 
     def __init__(self) -> None:
@@ -29,8 +29,8 @@ class Turn:
         self._next = Lock()
         self._owner: int | None = None
         self._depth = 0
-        self._section = Uninterrupted()  # of who has the turn
-        self._errands: deque[Callable[[], object]] = deque()
+        self._section = Uninterrupted()  # of who holds it
+        self._deferred: deque[Callable[[], object]] = deque()
 
     def __enter__(self) -> None:
         me = get_ident()
@@ -61,27 +61,27 @@ class Turn:
             return
         section = self._section  # the next owner's will be there soon
         try:
-            self._do_errands_and_release()
-            self._do_errands_if_free()
+            self._make_calls_and_release()
+            self._make_calls_if_free()
         finally:
             section.__exit__()
 
-    def post(self, errand: Callable[[], object]) -> None:
-        """`errand` must not raise: whoever does it has nothing to do with it."""
-        self._errands.append(errand)
+    def defer(self, call: Callable[[], object]) -> None:
+        """`call` must not raise: whoever makes it has nothing to do with it."""
+        self._deferred.append(call)
         with Uninterrupted():
-            self._do_errands_if_free()
+            self._make_calls_if_free()
 
-    def _do_errands_if_free(self) -> None:
-        """Whoever has the lock looks again after releasing it, so no errand is left behind."""
-        while self._errands and self._lock.acquire(blocking=False):
+    def _make_calls_if_free(self) -> None:
+        """Whoever has the lock looks again after releasing it, so no call is left behind."""
+        while self._deferred and self._lock.acquire(blocking=False):
             self._owner, self._depth = get_ident(), 1
-            self._do_errands_and_release()
+            self._make_calls_and_release()
 
-    def _do_errands_and_release(self) -> None:
+    def _make_calls_and_release(self) -> None:
         try:
-            while self._errands:
-                self._errands.popleft()()
+            while self._deferred:
+                self._deferred.popleft()()
         finally:
             self._owner, self._depth = None, 0
             self._lock.release()
