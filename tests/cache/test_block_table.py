@@ -61,6 +61,20 @@ def test_keep_gathers_the_path_behind_the_committed_rows(path: tuple[int, ...], 
     assert pool.num_free == 4 - pool.pages_for(len(kept))
 
 
+@pytest.mark.parametrize(
+    ("start", "path", "num_sealed"), [(5, (0, 2, 5), 5), (5, (1, 2), 5), (3, (0, 2, 3), 4)]
+)
+def test_what_was_sealed_stays_so_up_to_the_first_row_that_moved(
+    start: int, path: tuple[int, ...], num_sealed: int
+) -> None:
+    _, _, table = new_table()
+    table.reserve(5)
+    table.seal()
+    table.reserve(6)
+    table.keep(start, path)
+    assert table.num_sealed == num_sealed
+
+
 def test_an_accepted_chain_moves_no_row() -> None:
     _, log, table = new_table()
     log.write(table, table.reserve(6), list("abcdef"))
@@ -75,6 +89,70 @@ def test_a_path_that_is_not_one_is_refused(path: tuple[int, ...]) -> None:
     table.reserve(6)
     with pytest.raises(AssertionError):
         table.keep(0, path)
+
+
+def test_a_new_table_holds_nothing() -> None:
+    _, _, table = new_table()
+    assert (table.length, table.num_sealed, table.pages) == (0, 0, ())
+
+
+@pytest.mark.parametrize("page_size", [1, 4])
+@pytest.mark.parametrize("length", [0, 1, 4, 5, 6, 8])
+def test_the_last_page_alone_is_copied_and_of_it_the_rows_in_use(
+    length: int, page_size: int
+) -> None:
+    pool, log, table = new_table(num_pages=16, page_size=page_size)
+    log.write(table, table.reserve(length), list("abcdefgh")[:length])
+    twin = table.fork()
+    table.unshare_tail()
+    assert table.pages[:-1] == twin.pages[:-1]
+    assert (table.pages == twin.pages) is (length == 0)
+    assert log.num_moved == length - max(0, (length - 1) // page_size * page_size)
+    assert log.read(table) == log.read(twin) == list("abcdefgh")[:length]
+    assert pool.num_free == 16 - len(twin.pages) - (length > 0)
+
+
+def test_rows_that_are_there_need_no_page() -> None:
+    """Not even where the last page is shared: only a row to come would need a copy."""
+    _, _, table = new_table(page_size=4)
+    table.reserve(6)
+    table.fork()
+    assert [table.num_missing(length) for length in (0, 5, 6, 7, 8, 9)] == [0, 0, 0, 1, 1, 2]
+
+
+def test_rows_of_others_come_first_and_whole() -> None:
+    pool, log, table = new_table(page_size=4)
+    table.reserve(5)
+    other = type(table)(pool, log)
+    with pytest.raises(AssertionError):
+        other.adopt(table.pages, 9)
+    with pytest.raises(AssertionError):
+        other.adopt(table.pages, 4)
+    other.adopt(table.pages, 5)
+    with pytest.raises(AssertionError):
+        other.adopt(table.pages, 5)
+
+
+def test_fewer_than_no_rows_are_refused() -> None:
+    _, _, table = new_table()
+    with pytest.raises(AssertionError):
+        table.reserve(-1)
+    assert table.reserve(0) == 0
+    with pytest.raises(AssertionError):
+        table.truncate_to(-1)
+
+
+def test_a_fork_is_sealed_as_far_as_what_it_was_forked_from() -> None:
+    """Rows of a pass under way are nobody's to share: neither the table's nor its twin's."""
+    _, log, table = new_table()
+    log.write(table, table.reserve(5), list("abcde"))
+    table.seal()
+    log.write(table, table.reserve(3), list("fgh"))
+    twin = table.fork()
+    assert (twin.length, twin.num_sealed, twin.pages) == (8, 5, table.pages)
+    assert log.read(twin) == list("abcdefgh")
+    table.seal()
+    assert (table.num_sealed, twin.num_sealed) == (8, 5)
 
 
 def test_free_gives_back_every_page() -> None:

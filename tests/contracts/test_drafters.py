@@ -13,6 +13,7 @@ from forerun.drafters import (
     Budget,
     Drafter,
     DraftModel,
+    GivenPrediction,
     Hybrid,
     Merge,
     NgramTables,
@@ -48,6 +49,11 @@ class View:
     cache_salt: str | None = None
 
     @property
+    def prediction(self) -> Sequence[int]:
+        """The prompt again, as when an edited file comes back."""
+        return self.prompt
+
+    @property
     def tokens(self) -> Sequence[int]:
         return (*self.prompt, *self.output)
 
@@ -72,6 +78,7 @@ DRAFTERS: dict[str, Callable[[int], Drafter]] = {
     "random": RandomTokens,
     "suffix": lambda _: SuffixLookup(min_chance=0.0),
     "suffix_short": lambda _: SuffixLookup(max_match=2, min_chance=0.0, max_shared_tokens=0),
+    "prediction": lambda _: GivenPrediction(min_chance=0.0),
     "draft_model": draft_model,
     "hybrid": lambda v: Hybrid([PromptLookup(2, 3), NgramTables(v, (2,)), draft_model(v)]),
     "merge": lambda v: Merge([NgramTables(v, (2,)), PromptLookup(1, 2), draft_model(v)]),

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import fractions
+import functools
+import hashlib
 import itertools
+import math
+import operator
+import struct
 
 import numpy as np
 import numpy.typing as npt
@@ -104,7 +110,78 @@ def test_keys_are_hashed_not_added() -> None:
     keys = {derive_key(seed, choice) for seed in range(-50, 50) for choice in range(50)}
     assert len(keys) == 100 * 50
     assert derive_key(-1) == derive_key(2**64 - 1)  # the same 64 bits
-    assert fresh_seed() != fresh_seed()
+
+
+def test_every_bit_of_a_seed_counts() -> None:
+    for bit in range(64):
+        assert derive_key(5 ^ (1 << bit)) != derive_key(5), bit
+        assert derive_key(5, 3 ^ (1 << min(bit, 62))) != derive_key(5, 3), bit
+
+
+def test_fresh_seeds_have_64_random_bits() -> None:
+    """False alarms: two of 1,000 equal in 1 of 10^13 runs; a bit that never changes, in none."""
+    seeds = [fresh_seed() for _ in range(1000)]
+    assert len(set(seeds)) == 1000
+    assert functools.reduce(operator.or_, seeds) == 2**64 - 1
+    assert functools.reduce(operator.and_, seeds) == 0
+
+
+# Any two numbers up to 90,000 apart are as far apart as two of these.
+APART = sorted({*range(300), *range(0, 90_000, 300)})
+
+
+@pytest.mark.parametrize("stream", Stream)
+def test_no_uniform_comes_back_in_another_round_or_draw(stream: Stream) -> None:
+    """Two of 1,200 numbers of 53 bits would be equal by chance for 1 seed in 10^10."""
+    noise = Noise(8)
+    drawn = [noise.uniform(stream, round_idx, 1) for round_idx in APART]
+    drawn += [noise.uniform(stream, 100_001, draw_idx) for draw_idx in APART]
+    assert len(set(drawn)) == len(drawn)
+
+
+def test_no_gumbel_noise_comes_back_at_another_token_or_position() -> None:
+    """Of 32 bits, 15 pairs of these 350,000 would be equal."""
+    num = 175_000
+    at_one = Noise(9).gumbel(3, np.arange(num))
+    positions = np.arange(100, 100 + num, dtype=np.uint64)
+    of_one = Noise(9).gumbel(positions, np.full(num, 7))  # type: ignore[arg-type]
+    assert of_one[5] == Noise(9).gumbel(105, np.array([7]))[0]
+    assert len(np.unique(np.concatenate((at_one, of_one)))) == 2 * num
+
+
+@pytest.mark.parametrize("stream", Stream)
+def test_uniforms_have_53_bits(stream: Stream) -> None:
+    """The lowest bits are as random as the highest."""
+    noise = Noise(10)
+    drawn = [noise.uniform(stream, round_idx, 0) * 2**53 for round_idx in range(2000)]
+    assert all(value == int(value) for value in drawn)
+    counts = np.bincount([int(value) % 16 for value in drawn], minlength=16)
+    assert chi2_p_value(counts, np.full(16, 2000 / 16)) > FALSE_ALARM_RATE
+
+
+def test_where_a_value_comes_from() -> None:
+    """Key and counter as the docstring has them, and the first two words: kernels that make the
+    same noise elsewhere, and answers that were kept with their seed, depend on it."""
+    packed = struct.pack("<QQ", 77, 3)
+    digest = hashlib.blake2b(packed, digest_size=8, person=b"forerun.noise").digest()
+    noise = Noise(77, choice=3)
+    assert noise.key == derive_key(77, 3) == int.from_bytes(digest, "little")
+    assert Noise(77).key == Noise(77, 0).key == derive_key(77) == derive_key(77, 0)
+    high, low, _, _ = philox(noise.key, (5, 9, int(Stream.FINAL), 0))
+    assert noise.uniform(Stream.FINAL, 5, 9) == (high * 2**21 + low // 2**11) / 2**53
+    high, low, _, _ = philox(noise.key, (5, words(9), int(Stream.TARGET), 0))
+    assert noise.gumbel(5, np.array([9])) == gumbel_from_words(high, low)
+
+
+def test_words_become_the_numbers_they_stand_for() -> None:
+    assert uniform_from_words(1 << 31, 0) == 0.5
+    assert uniform_from_words(0, 1 << 11) == 2.0**-53
+    assert uniform_from_words(ALL_ONES, ALL_ONES) == 1 - 2.0**-53
+    for high, low in ((1 << 31, 0), (1 << 20, 77), (0, 0), (0, 1 << 31), (ALL_ONES, ALL_ONES)):
+        u = fractions.Fraction(high, 2**32) + fractions.Fraction(2 * low + 1, 2**65)
+        u = min(u, 1 - fractions.Fraction(1, 2**53))
+        exact = -math.log(-math.log1p(-float(u)))
+        assert gumbel_from_words(words(high), words(low))[0] == pytest.approx(exact, rel=1e-12)
 
 
 def check_words_are_finite(high: npt.NDArray[np.uint64]) -> None:

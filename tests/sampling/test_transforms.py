@@ -136,6 +136,12 @@ def test_eos_waits_for_min_tokens_unless_ignored() -> None:
     assert served_probs(row, ignoring, Context(), (2,)).tolist() == [1 / 3] * 3
 
 
+@pytest.mark.parametrize("end", [3, 4, 99])
+def test_an_end_outside_the_vocabulary_needs_no_mask(end: int) -> None:
+    params = SamplingParams(min_tokens=2, stop_token_ids=(end,))
+    assert served_probs(np.zeros(3), params, Context(), (end, 1)).tolist() == [0.5, 0, 0.5]
+
+
 def test_penalties_see_a_nodes_own_ancestors() -> None:
     params = SamplingParams(temperature=0, frequency_penalty=0.6)
     row = np.array([1.0, 0.5])
@@ -143,6 +149,17 @@ def test_penalties_see_a_nodes_own_ancestors() -> None:
     assert served_probs(row, params, Context()).tolist() == [1, 0]
     assert served_probs(row, params, context).tolist() == [0, 1]
     assert served_probs(row, params, context.extended((1, 1))).tolist() == [1, 0]
+
+
+def test_temperature_0_serves_one_token_at_0() -> None:
+    served = served_logits(np.array([1.0, 3.0, 2.0]), SamplingParams(temperature=0), Context())
+    assert served.tolist() == [-np.inf, 0.0, -np.inf]
+
+
+@pytest.mark.parametrize("offset", [-2000.0, 0.0, 2000.0])
+def test_log_probabilities_do_not_overflow(offset: float) -> None:
+    found = np.exp(log_probs(np.log([0.25, 0.75]) + offset))
+    np.testing.assert_allclose(found, [0.25, 0.75], rtol=1e-9)
 
 
 def test_shown_log_probabilities_are_the_raw_ones() -> None:

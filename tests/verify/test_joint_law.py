@@ -24,7 +24,6 @@ from forerun.sampling import (
     draw_siblings,
     gumbel_top,
     served_logits,
-    served_probs,
     softmax,
 )
 from forerun.types import ROOT, Acceptance, Proposal, ProposalBuilder, SamplingParams, Verdict
@@ -83,18 +82,38 @@ def exact_law(params: SamplingParams) -> dict[tuple[int, ...], float]:
     return law
 
 
+class Served:
+    """What both models serve after an output, each worked out once for all texts of a test."""
+
+    def __init__(self, params: SamplingParams) -> None:
+        self.params = params
+        # The drafter's own transforms: milder temperature, no truncation, no penalties.
+        self._draft_params = SamplingParams(temperature=max(params.temperature, 0.9))
+        self._target: dict[tuple[tuple[int, ...], tuple[int, ...]], Logits] = {}
+        self._draft: dict[tuple[int, ...], Logits] = {}
+
+    def target(self, output: tuple[int, ...], path: tuple[int, ...]) -> Logits:
+        """`path` are guesses: ancestors of the node, behind what was emitted."""
+        if (output, path) not in self._target:
+            row, context = raw_logits("target", (*output, *path)), Context(PROMPT, output)
+            found = served_logits(row, self.params, context.extended(path), EOS)
+            self._target[output, path] = found
+        return self._target[output, path]
+
+    def draft(self, prefix: tuple[int, ...]) -> Logits:
+        if prefix not in self._draft:
+            row = raw_logits("draft", prefix)
+            self._draft[prefix] = served_logits(row, self._draft_params, Context(PROMPT))
+        return self._draft[prefix]
+
+
 class Round:
     """One draft-and-verify round after `output`, as the engine will run it."""
 
-    def __init__(self, params: SamplingParams, seed: int, output: tuple[int, ...]) -> None:
-        self.params, self.output = params, output
+    def __init__(self, served: Served, seed: int, output: tuple[int, ...]) -> None:
+        self.served, self.output = served, output
+        self.params = served.params
         self.noise = Noise(seed)
-        # The drafter's own transforms: milder temperature, no truncation, no penalties.
-        self.draft_params = SamplingParams(temperature=max(params.temperature, 0.9))
-
-    def draft_logits(self, prefix: Sequence[int]) -> Logits:
-        row = raw_logits("draft", (*self.output, *prefix))
-        return served_logits(row, self.draft_params, Context(PROMPT, self.output))
 
     def propose(self, widths: Sequence[int], round_idx: int) -> Proposal:
         builder = ProposalBuilder()
@@ -111,7 +130,7 @@ class Round:
     def _guesses(
         self, prefix: tuple[int, ...], width: int, counter: itertools.count[int], round_idx: int
     ) -> list[tuple[int, Any]]:
-        logits = self.draft_logits(prefix)
+        logits = self.served.draft((*self.output, *prefix))
         if self.params.acceptance is Acceptance.COUPLED:
             position = len(PROMPT) + len(self.output) + len(prefix)
             tokens = gumbel_top(logits, self.noise, position, width, np.arange(V))
@@ -122,31 +141,28 @@ class Round:
         return list(draw_siblings(softmax(logits), uniforms, replace=True))
 
     def verify(self, proposal: Proposal, round_idx: int) -> Verdict:
-        context = Context(PROMPT, self.output)
-
-        def row(node: int) -> tuple[np.ndarray, SamplingParams, Context, tuple[int, ...]]:
-            path = proposal.path_tokens(node)
-            raw = raw_logits("target", (*self.output, *path))
-            return raw, self.params, context.extended(path), EOS
+        def logits_at(node: int) -> Logits:
+            return self.served.target(self.output, proposal.path_tokens(node))
 
         if self.params.acceptance is Acceptance.COUPLED:
             position = len(PROMPT) + len(self.output)
-            return coupled(proposal, lambda n: served_logits(*row(n)), self.noise, position)
-        return rejection(proposal, lambda n: served_probs(*row(n)), self.noise, round_idx)
+            return coupled(proposal, logits_at, self.noise, position)
+        return rejection(proposal, lambda node: softmax(logits_at(node)), self.noise, round_idx)
 
 
-def speculative_text(params: SamplingParams, seed: int, widths: Sequence[int]) -> tuple[int, ...]:
+def speculative_text(served: Served, seed: int, widths: Sequence[int]) -> tuple[int, ...]:
     output: tuple[int, ...] = ()
     round_idx = 0
     while len(output) < LENGTH:
-        this = Round(params, seed, output)
+        this = Round(served, seed, output)
         output += this.verify(this.propose(widths, round_idx), round_idx).tokens
         round_idx += 1
     return output[:LENGTH]
 
 
 def law_p_value(params: SamplingParams, widths: Sequence[int], law_params: SamplingParams) -> float:
-    counts = Counter(speculative_text(params, seed, widths) for seed in range(NUM_TEXTS))
+    served = Served(params)
+    counts = Counter(speculative_text(served, seed, widths) for seed in range(NUM_TEXTS))
     law = exact_law(law_params)
     return chi2_p_value([counts[text] for text in law], [NUM_TEXTS * p for p in law.values()])
 
@@ -167,8 +183,8 @@ def test_the_test_has_power(option: str) -> None:
 
 
 def test_coupled_texts_do_not_depend_on_the_drafter() -> None:
-    params = SamplingParams(**OPTIONS["all"])
+    served = Served(SamplingParams(**OPTIONS["all"]))
     for seed in range(300):
-        plain = speculative_text(params, seed, [])
-        assert speculative_text(params, seed, [1, 1, 1]) == plain
-        assert speculative_text(params, seed, [3, 2]) == plain
+        plain = speculative_text(served, seed, [])
+        assert speculative_text(served, seed, [1, 1, 1]) == plain
+        assert speculative_text(served, seed, [3, 2]) == plain

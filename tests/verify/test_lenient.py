@@ -12,7 +12,7 @@ from forerun.sampling import Noise, UniformNoise
 from forerun.types import ROOT, Draw, Proposal, Tree
 from forerun.verify import bound, greedy, lenient, lenient_greedy, rejection
 from tests.verify.test_law_rejection import Verify, emitted_law, worst_error
-from tests.worlds import Drafter, TableModel, drawn_tree, merged_chains
+from tests.worlds import Drafter, TableModel, drawn_tree, merged_chains, picked
 
 
 def verify_lenient(lenience: float) -> Verify:
@@ -74,6 +74,20 @@ def test_acceptance_rate_is_a5s_closed_form() -> None:
         assert accepted == pytest.approx(np.minimum(p / lenience, q).sum(), abs=1e-12)
 
 
+def test_a_q_in_float32_is_worked_with_in_float64() -> None:
+    """l·q rounded to float32 would move the test by 1e-8."""
+    target, draft = TableModel(4, 7, zeros=0.0), TableModel(4, 8, zeros=0.0)
+    p, q = target.probs(()), draft.probs(()).astype(np.float32)
+    for lenience in (1.0, 0.7, 0.3):
+        for token in range(4):
+            law = emitted_law(
+                picked(Proposal.chain([token], [q])), target, verify_lenient(lenience)
+            )
+            accepted = sum(prob for head, prob in law.items() if len(head) == 2)
+            exact = min(1.0, p[token] / (lenience * float(q[token])))
+            assert accepted == pytest.approx(exact, abs=1e-12)
+
+
 def two_siblings(first: int, second: int) -> Proposal:
     return Proposal(Tree((ROOT, ROOT)), (first, second), (Draw(0), Draw(1)))
 
@@ -108,6 +122,8 @@ def test_bad_lenience(lenience: float) -> None:
         lenient(Proposal.empty(), lambda _: np.array([1.0]), Noise(0), 0, lenience)
     with pytest.raises(InvalidOption, match="lenience"):
         lenient_greedy(Proposal.empty(), lambda _: np.array([1.0]), lenience)
+    with pytest.raises(InvalidOption, match="lenience"):
+        bound(lenience)
 
 
 def test_rejection_is_lenient_with_l_1() -> None:

@@ -10,7 +10,20 @@ from typing import Annotated
 
 import typer
 
-from forerun.cli import alpha, bench, chat, demo, doctor, gate, generate, models, plan, proof, pull
+from forerun.cli import (
+    alpha,
+    bench,
+    chat,
+    demo,
+    doctor,
+    gate,
+    generate,
+    models,
+    plan,
+    proof,
+    pull,
+    serve,
+)
 from forerun.cli.group import MISUSE, OneSentenceGroup, complain
 from forerun.cli.output import open_output, say
 from forerun.version import VERSION
@@ -24,6 +37,7 @@ app = typer.Typer(
 )
 app.command()(generate.generate)
 app.command()(chat.chat)
+app.command(context_settings={"auto_envvar_prefix": "FORERUN_SERVE"})(serve.serve)
 app.command()(demo.demo)
 app.command()(pull.pull)
 app.command()(models.models)

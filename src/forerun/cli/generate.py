@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from forerun.cli.engine_options import EngineOptions, engine_options
-from forerun.cli.input import checked_text, read_stdin
+from forerun.cli.input import checked_text, read_option, read_stdin
 from forerun.cli.output import say, say_json
 from forerun.cli.sampling_options import sampling_options
 from forerun.cli.shared_options import takes
@@ -38,6 +39,10 @@ def generate(
     chat: Annotated[
         bool, typer.Option("--chat", help="Treat the prompt as a user's message.")
     ] = False,
+    prediction: Annotated[
+        Path | None,
+        typer.Option("--prediction", help="A file with the text that you expect, roughly."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     trace: Annotated[
         bool, typer.Option("--trace", help="Print a line per round: held, refused, why.")
@@ -51,6 +56,9 @@ def generate(
         raise InvalidOption("--trace follows one answer; drop --n.")
     if params.logprobs is not None and not as_json:
         raise InvalidOption("--logprobs are shown with --json; add it.")
+    expected = (
+        None if prediction is None else read_option(prediction, "--prediction", "a text file")
+    )
     llm = engine.load(min(params.n, MAX_SEATS))
     tokens = (
         llm.tokenizer.encode_chat([{"role": "user", "content": text}])
@@ -59,14 +67,14 @@ def generate(
     )
     params = bounded(params, llm, len(tokens))
     if as_json:
-        result = _as_dict(llm.generate(tokens, params)[0])
+        result = _as_dict(llm.generate(tokens, params, prediction=expected)[0])
         with Uninterrupted():  # the whole line, or nothing of it
             say_json(result)
     elif params.n > 1:
-        for output in llm.generate(tokens, params)[0].outputs:
+        for output in llm.generate(tokens, params, prediction=expected)[0].outputs:
             say(f"[{output.index}] {output.text}")
     else:
-        show_stream(llm, tokens, params, trace=trace)
+        show_stream(llm, tokens, params, trace=trace, prediction=expected)
 
 
 def bounded(params: SamplingParams, llm: LLM, prompt_len: int) -> SamplingParams:
@@ -77,7 +85,14 @@ def bounded(params: SamplingParams, llm: LLM, prompt_len: int) -> SamplingParams
     return params.with_(max_tokens=min(usual, max(1, llm.max_model_len - prompt_len)))
 
 
-def show_stream(llm: LLM, tokens: list[int], params: SamplingParams, *, trace: bool) -> str:
+def show_stream(
+    llm: LLM,
+    tokens: list[int],
+    params: SamplingParams,
+    *,
+    trace: bool,
+    prediction: str | None = None,
+) -> str:
     """Stream one answer to the terminal; the summary goes to stderr. Returns the answer's text."""
     from rich.console import Console
 
@@ -85,7 +100,7 @@ def show_stream(llm: LLM, tokens: list[int], params: SamplingParams, *, trace: b
 
     console = Console(soft_wrap=True, highlight=False, markup=False)
     output = None
-    with closing(llm.stream(tokens, params)) as events:
+    with closing(llm.stream(tokens, params, prediction=prediction)) as events:
         for number, event in enumerate(events, start=1):
             if trace:
                 console.print(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Final, TextIO
 
 from forerun.errors import InvalidOption
-from forerun.files import MAX_TEXT_BYTES, MIB
+from forerun.files import MAX_TEXT_BYTES, MIB, read_text
 from forerun.option_checks import is_unicode
 
 _TOO_LONG: Final = f"standard input is longer than {MAX_TEXT_BYTES // MIB} MiB; shorten it."
@@ -17,6 +18,15 @@ def checked_text(text: str, what: str) -> str:
     if not is_unicode(text):
         raise InvalidOption(f"{what} holds a lone surrogate, or bytes that are no text; mend it.")
     return text
+
+
+def read_option(path: Path, option: str, wanted: str) -> str:
+    """The text of a file that an option names."""
+    try:
+        return read_text(path, MAX_TEXT_BYTES)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise InvalidOption(f"{option} {path} cannot be read: {reason}; give {wanted}.") from None
 
 
 def read_stdin() -> str:

@@ -4,6 +4,7 @@ from forerun.drafters.base import Budget, CachedDrafter, Drafter, RequestView
 from forerun.drafters.combined import Hybrid, Merge
 from forerun.drafters.draft_model import DraftModel
 from forerun.drafters.ngram_tables import NgramTables
+from forerun.drafters.prediction import GivenPrediction
 from forerun.drafters.prompt_lookup import PromptLookup
 from forerun.drafters.random_tokens import RandomTokens
 from forerun.drafters.suffix import SuffixLookup
@@ -13,6 +14,7 @@ __all__ = [
     "CachedDrafter",
     "DraftModel",
     "Drafter",
+    "GivenPrediction",
     "Hybrid",
     "Merge",
     "NgramTables",

@@ -36,6 +36,11 @@ class RequestView(Protocol):
         ...
 
     @property
+    def prediction(self) -> Sequence[int]:
+        """What the caller expects the output to be; empty if nothing."""
+        ...
+
+    @property
     def noise(self) -> Noise: ...
 
     @property

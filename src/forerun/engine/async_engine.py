@@ -46,8 +46,8 @@ class AsyncEngine:
         with llm.engine.turn:  # nobody asks it between the look and the claim
             if llm.engine.owner is not None or not llm.engine.is_idle:
                 raise InvalidOption("this model still answers somebody else; let that end first.")
-            max_num_open = llm.max_num_seqs + max_num_waiting
-            self._thread = EngineThread(llm.engine, max_num_open, step_timeout_s)
+            self._max_num_open = llm.max_num_seqs + max_num_waiting
+            self._thread = EngineThread(llm.engine, self._max_num_open, step_timeout_s)
             finalize(self, self._thread.abandon)
 
     @property
@@ -57,6 +57,11 @@ class AsyncEngine:
     @property
     def max_model_len(self) -> int:
         return self._llm.max_model_len
+
+    @property
+    def max_num_open(self) -> int:
+        """Requests that may run or wait at once."""
+        return self._max_num_open
 
     @property
     def is_healthy(self) -> bool:
@@ -75,12 +80,20 @@ class AsyncEngine:
         priority: int = 0,
         cache_salt: str | None = None,
         speculation: SpeculationLike = None,
+        prediction: str | None = None,
     ) -> Answer:
         """One answer as it grows. It is asked for at once; what cannot run is refused here."""
         (params,) = params_for(1, sampling_params)
         if params.n != 1:
             raise InvalidOption(f"n={params.n} is not allowed in a stream; ask for one answer.")
-        (answer,) = self._ask(prompt, params, priority, cache_salt, speculation)
+        (answer,) = self.ask(
+            prompt,
+            params,
+            priority=priority,
+            cache_salt=cache_salt,
+            speculation=speculation,
+            prediction=prediction,
+        )
         return answer
 
     async def generate(
@@ -91,10 +104,18 @@ class AsyncEngine:
         priority: int = 0,
         cache_salt: str | None = None,
         speculation: SpeculationLike = None,
+        prediction: str | None = None,
     ) -> RequestOutput:
         """One prompt's answers, when all are there."""
         (params,) = params_for(1, sampling_params)
-        answers = self._ask(prompt, params, priority, cache_salt, speculation)
+        answers = self.ask(
+            prompt,
+            params,
+            priority=priority,
+            cache_salt=cache_salt,
+            speculation=speculation,
+            prediction=prediction,
+        )
         try:
             for answer in answers:
                 async for _ in answer:
@@ -133,15 +154,18 @@ class AsyncEngine:
     ) -> None:
         await self.shutdown(finish=kind is None)
 
-    def _ask(
+    def ask(
         self,
         prompt: Prompt,
         params: SamplingParams,
-        priority: int,
-        cache_salt: str | None,
-        speculation: SpeculationLike,
+        *,
+        priority: int = 0,
+        cache_salt: str | None = None,
+        speculation: SpeculationLike = None,
+        prediction: str | None = None,
     ) -> Sequence[Answer]:
-        (options,) = RequestOptions.each(1, priority, cache_salt, speculation)
+        """Each of the `n` answers as a stream; all are taken, or none."""
+        (options,) = RequestOptions.each(1, priority, cache_salt, speculation, prediction)
         requests = self._llm.intake.requests(prompt, params, options)
         self._llm.engine.check(requests)
         loop = asyncio.get_running_loop()

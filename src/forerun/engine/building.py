@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from forerun.cache.cache_size import CacheSize
-from forerun.drafters import Budget, CachedDrafter, Drafter
+from forerun.drafters import Budget, CachedDrafter, Drafter, GivenPrediction
+from forerun.drafters.prediction import PREDICTION
 from forerun.engine.memory import CacheMemory
 from forerun.engine.metrics import Metrics
 from forerun.engine.request import Request
@@ -83,7 +84,9 @@ def _build_speculation(
     config: SpeculativeConfig, target: Target, parts: dict[str, Drafter]
 ) -> Speculation:
     vocab_size = target.model.config.vocab_size
-    drafters = GuardedDrafters(combined(config, parts), vocab_size, config.num_trees)
+    # First, so that without a controller it guesses for those who bring one.
+    named = {PREDICTION: GivenPrediction(), **combined(config, parts)}
+    drafters = GuardedDrafters(named, vocab_size, config.num_trees)
     ceiling = Budget(config.depth, config.num_branches)
     if not config.adaptive:
         return Speculation(drafters, None, ceiling)

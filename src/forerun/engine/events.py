@@ -25,6 +25,11 @@ class StreamEvent:
     origins: tuple[Origin, ...]
     round: Round
     output: CompletionOutput | None
+    earlier: tuple[Round, ...] = ()  # the rounds before `round`, if there are several
+
+    @property
+    def rounds(self) -> tuple[Round, ...]:
+        return (*self.earlier, self.round)
 
     @property
     def text(self) -> str:
@@ -37,6 +42,7 @@ class StreamEvent:
             pieces=self.pieces + later.pieces,
             tokens=self.tokens + later.tokens,
             origins=self.origins + later.origins,
+            earlier=self.rounds + later.earlier,
         )
 
 

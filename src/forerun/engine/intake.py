@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 from forerun.cache import KVCache
+from forerun.drafters.prediction import PREDICTION
 from forerun.engine.output_text import OutputText
 from forerun.engine.prompt import Prompt, as_prompt
 from forerun.engine.request import Request
@@ -16,6 +19,8 @@ from forerun.errors import InvalidOption, PromptTooLong, unknown_name
 from forerun.models.text.tokenizer import Tokenizer
 from forerun.sampling import fresh_seed
 from forerun.types import SamplingParams
+
+_CHARS_PER_TOKEN: Final = 16  # far more than texts have on average
 
 
 class Intake:
@@ -38,7 +43,8 @@ class Intake:
         tokens = tuple(self._tokenizer.encode(given)) if isinstance(given, str) else given
         self._check_prompt(tokens)
         self._check_params(params)
-        self._check_drafter(options.speculation.drafter)
+        self._check_drafter(options)
+        prediction = self._predicted(options.prediction)
         seed = fresh_seed() if params.seed is None else params.seed
         text = OutputText.start(
             self._tokenizer,
@@ -50,14 +56,15 @@ class Intake:
             Request(
                 id=next(self._ids),
                 prompt=tokens,
-                params=replace(params, n=1),
+                params=_params_of(choice, params),
                 seed=seed,
                 choice=choice,
                 end_ids=self._tokenizer.eos_ids,
                 max_len=self._max_len,
                 table=self._cache.new_table(),
                 text=text,
-                options=options,
+                options=_options_of(choice, params, options),
+                prediction=prediction,
             )
             for choice in range(params.n)
         ]
@@ -80,12 +87,35 @@ class Intake:
                     last = self._vocab_size - 1
                     raise InvalidOption(f"{name} names token {token}; ids end at {last}.")
 
-    def _check_drafter(self, name: str | None) -> None:
+    def _predicted(self, text: str | None) -> tuple[int, ...]:
+        """A prediction's ids; what lies beyond the context can never come, and is not encoded."""
+        if not text:
+            return ()
+        text = text[: _CHARS_PER_TOKEN * self._max_len]
+        ids = self._tokenizer.encode(text, add_special=False, parse_special=False)
+        return tuple(ids[: self._max_len])
+
+    def _check_drafter(self, options: RequestOptions) -> None:
+        name = options.speculation.drafter
+        if name == PREDICTION and not options.prediction:
+            raise InvalidOption("the drafter 'prediction' needs a prediction; give one.")
         if name is None or name in self._drafters:
             return
         if not self._drafters:
             raise InvalidOption(f"drafter {name!r} is not here: this engine does not speculate.")
         raise unknown_name("drafter", name, self._drafters)
+
+
+def _params_of(choice: int, params: SamplingParams) -> SamplingParams:
+    """The prompt is the same for all choices, so the first alone tells about it."""
+    return replace(params, n=1, prompt_logprobs=None if choice else params.prompt_logprobs)
+
+
+def _options_of(choice: int, params: SamplingParams, options: RequestOptions) -> RequestOptions:
+    """Whoever tells about its prompt computes all of it: rows that it shared have no logits."""
+    if choice or params.prompt_logprobs is None:
+        return options
+    return replace(options, cache_salt=f"{options.cache_salt or ''}\0{uuid.uuid4()}")
 
 
 def params_for(

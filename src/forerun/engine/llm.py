@@ -37,8 +37,10 @@ class LLM:
     """A model that answers, with speculation unless `speculative_config=None`.
 
     `model` is a GGUF file, a Hugging Face directory, or the name of a pulled model. `kernels` is
-    "auto", "cpu", "reference" or a kernel set; `quantization` ("int8", "int4") packs float weights
-    on load, and `activations` "int8" multiplies them faster and less exactly (docs/cpu-kernels.md);
+    "auto", "cpu", "cuda", "reference" or a kernel set. `device` is "auto", "cpu" or "cuda": auto is
+    the GPU where torch sees one, and there `dtype` is "bfloat16" or "float32" (docs/gpu.md).
+    `quantization` ("int8", "int4") packs float weights on load, and `activations` "int8" multiplies
+    them faster and less exactly (docs/cpu-kernels.md);
     `progress` hears what is being compiled or packed, and how far it is.
 
     `kv_cache_memory` (bytes, or like "512MB") is never exceeded by the caches of target and draft
@@ -57,9 +59,12 @@ class LLM:
         kv_cache_backend: str = "paged",
         chat_template: str | None = None,
         kernels: str | Kernels = "auto",
+        device: str = "auto",
+        dtype: str = "auto",
         num_threads: int | None = None,
         quantization: str | None = None,
         activations: str | None = None,
+        instruction_set: str | None = None,
         cache_dir: Path | None = None,
         progress: Progress | None = None,
     ) -> None:
@@ -73,8 +78,8 @@ class LLM:
             safe_point()
             if chat_template is not None:
                 self.tokenizer = self.tokenizer.with_chat_template(chat_template)
-            options = CpuOptions(num_threads, quantization, activations)
-            kernels = choose_kernels(kernels, options, cache_dir, progress)
+            options = CpuOptions(num_threads, quantization, activations, instruction_set)
+            kernels = choose_kernels(kernels, options, cache_dir, progress, device, dtype)
             self.model = LlamaModel.load(checkpoint, kernels)
             max_len = _checked_len(max_model_len, self.model.config.max_len)
             self._target = Target(self.model, self.tokenizer, max_len, memory, cache_dir)
@@ -102,17 +107,19 @@ class LLM:
         priority: int | Sequence[int] = 0,
         cache_salt: str | Sequence[str | None] | None = None,
         speculation: SpeculationLike | Sequence[SpeculationLike] = None,
+        prediction: str | Sequence[str | None] | None = None,
     ) -> list[RequestOutput]:
         """Answer one prompt or several; options are for all, or a list.
 
         A prompt is text or token ids; {"prompt": text} and {"prompt_token_ids": ids} will do.
+        `prediction` is the text that is expected, roughly: guesses follow it as far as it holds.
 
         A request that fails does not end the others: when all are over, `RequestFailed` is
         raised, with the answers of the others in its `outputs`.
         """
         batch = as_batch(prompts)
         params = params_for(len(batch), sampling_params)
-        options = RequestOptions.each(len(batch), priority, cache_salt, speculation)
+        options = RequestOptions.each(len(batch), priority, cache_salt, speculation, prediction)
         groups = [self.intake.requests(*row) for row in zip(batch, params, options, strict=True)]
         self._finish([request for group in groups for request in group])
         return self._answers(batch, groups)
@@ -125,6 +132,7 @@ class LLM:
         priority: int | Sequence[int] = 0,
         cache_salt: str | Sequence[str | None] | None = None,
         speculation: SpeculationLike | Sequence[SpeculationLike] = None,
+        prediction: str | Sequence[str | None] | None = None,
         **template_variables: Any,
     ) -> list[RequestOutput]:
         """Answer one conversation or several, through the model's chat template."""
@@ -139,6 +147,7 @@ class LLM:
             priority=priority,
             cache_salt=cache_salt,
             speculation=speculation,
+            prediction=prediction,
         )
 
     def stream(
@@ -149,12 +158,13 @@ class LLM:
         priority: int = 0,
         cache_salt: str | None = None,
         speculation: SpeculationLike = None,
+        prediction: str | None = None,
     ) -> Stream:
         """One answer as it grows, an event per round; `close()` ends it early."""
         (params,) = params_for(1, sampling_params)
         if params.n != 1:
             raise InvalidOption(f"n={params.n} is not allowed in a stream; ask for one answer.")
-        (options,) = RequestOptions.each(1, priority, cache_salt, speculation)
+        (options,) = RequestOptions.each(1, priority, cache_salt, speculation, prediction)
         requests = self.intake.requests(prompt, params, options)
         self.engine.check(requests)
         return Stream(_read_by(self._tell(requests), requests), requests, self.engine)

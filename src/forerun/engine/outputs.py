@@ -46,12 +46,14 @@ class RequestOutput:
     """A prompt and its answers, one for each of `n`.
 
     `num_cached_tokens` of the prompt were found in the cache for the first of them.
+    `prompt_logprobs` has an entry for each token of the prompt, None for the first one.
     """
 
     prompt: str | None
     prompt_token_ids: tuple[int, ...]
     outputs: Sequence[CompletionOutput]
     num_cached_tokens: int = 0
+    prompt_logprobs: Sequence[dict[int, float] | None] | None = None
 
     @classmethod
     def of(cls, prompt: str | Sequence[int], answers: Sequence[Request]) -> RequestOutput:
@@ -60,4 +62,5 @@ class RequestOutput:
             answers[0].prompt,
             [CompletionOutput.of(request) for request in answers],
             answers[0].num_cached_tokens or 0,
+            answers[0].prompt_logprobs or None,
         )

@@ -32,11 +32,13 @@ class Request:
     table: BlockTable
     text: OutputText
     options: RequestOptions = field(default_factory=RequestOptions)
+    prediction: tuple[int, ...] = ()  # what the caller expects the output to be
 
     output: list[int] = field(default_factory=list)
     origins: list[Origin] = field(default_factory=list)
     text_ends: list[int] = field(default_factory=list)  # the text's length after each token
     logprobs: list[dict[int, float]] = field(default_factory=list)
+    prompt_logprobs: list[dict[int, float] | None] = field(default_factory=list)
     stats: Stats = field(default_factory=Stats)
     round_idx: int = 0
     num_cached_tokens: int | None = None  # of the prompt, found in the cache when first admitted
@@ -49,6 +51,9 @@ class Request:
     def __post_init__(self) -> None:
         self.tokens: list[int] = list(self.prompt)
         self.noise = Noise(self.seed, self.choice)
+        self.speculation: RequestSpeculation = self.options.speculation
+        if not self.prediction:
+            self.speculation = self.speculation.without_prediction()
 
     @property
     def priority(self) -> int:
@@ -57,10 +62,6 @@ class Request:
     @property
     def cache_salt(self) -> str | None:
         return self.options.cache_salt
-
-    @property
-    def speculation(self) -> RequestSpeculation:
-        return self.options.speculation
 
     @property
     def context(self) -> Context:

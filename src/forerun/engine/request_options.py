@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
+from forerun.drafters.prediction import PREDICTION
 from forerun.engine.scheduling.limits import MAX_PRIORITY
 from forerun.errors import InvalidOption, unknown_name
 from forerun.option_checks import is_whole, require, require_whole
@@ -37,6 +38,10 @@ class RequestSpeculation:
     def allows(self, drafter: str) -> bool:
         return not self.is_off and self.drafter in (None, drafter)
 
+    def without_prediction(self) -> RequestSpeculation:
+        """Of a request that brings none: nobody follows one for it."""
+        return _WithoutPrediction(self.drafter, self.num_speculative_tokens, self.num_branches)
+
     @classmethod
     def of(cls, given: RequestSpeculation | Mapping[str, Any] | None) -> RequestSpeculation:
         """From what a caller gave; an unknown name raises and points at the nearest valid one."""
@@ -56,6 +61,11 @@ class RequestSpeculation:
         return cls(**given)
 
 
+class _WithoutPrediction(RequestSpeculation):
+    def allows(self, drafter: str) -> bool:
+        return drafter != PREDICTION and super().allows(drafter)
+
+
 AS_STARTED: Final = RequestSpeculation()
 
 SpeculationLike = RequestSpeculation | Mapping[str, Any] | None
@@ -63,11 +73,15 @@ SpeculationLike = RequestSpeculation | Mapping[str, Any] | None
 
 @dataclass(frozen=True)
 class RequestOptions:
-    """`priority`: smaller runs sooner. Only requests of the same `cache_salt` share prefixes."""
+    """`priority`: smaller runs sooner. Only requests of the same `cache_salt` share prefixes.
+
+    `prediction` is the text that the caller expects, roughly: a drafter for this request alone.
+    """
 
     priority: int = 0
     cache_salt: str | None = None
     speculation: RequestSpeculation = AS_STARTED
+    prediction: str | None = None
 
     def __post_init__(self) -> None:
         good = is_whole(self.priority) and abs(self.priority) <= MAX_PRIORITY
@@ -75,6 +89,8 @@ class RequestOptions:
         require(good, "priority", self.priority, rule)
         good = self.cache_salt is None or isinstance(self.cache_salt, str)
         require(good, "cache_salt", self.cache_salt, "a text, or None")
+        good = self.prediction is None or isinstance(self.prediction, str)
+        require(good, "prediction", self.prediction, "a text, or None")
 
     @classmethod
     def each(
@@ -83,15 +99,20 @@ class RequestOptions:
         priority: int | Sequence[int],
         cache_salt: str | Sequence[str | None] | None,
         speculation: SpeculationLike | Sequence[SpeculationLike],
+        prediction: str | Sequence[str | None] | None = None,
     ) -> list[RequestOptions]:
         """For `num` requests; what is given once is meant for all."""
         columns = zip(
             spread(priority, num, "priority"),
             spread(cache_salt, num, "cache_salt"),
             spread(speculation, num, "speculation"),
+            spread(prediction, num, "prediction"),
             strict=True,
         )
-        return [cls(rank, salt, RequestSpeculation.of(guess)) for rank, salt, guess in columns]
+        return [
+            cls(rank, salt, RequestSpeculation.of(guess), text)
+            for rank, salt, guess, text in columns
+        ]
 
 
 def spread(given: Any, num: int, name: str) -> Sequence[Any]:

@@ -24,6 +24,7 @@ from forerun.cache import KVCache
 from forerun.engine.cut import Cut, cut
 from forerun.engine.judge import judge, shown_log_probs
 from forerun.engine.metrics import Metrics
+from forerun.engine.prompt_logprobs import chunk_of, keep_prompt_logprobs, rows_to_judge
 from forerun.engine.request import Request
 from forerun.engine.scheduling.scheduler import Schedule, Scheduler
 from forerun.engine.target_pass import score
@@ -58,6 +59,7 @@ class Round:
     proposal: Proposal = field(default_factory=Proposal.empty)
     span: Span = field(init=False)
     logits: FloatArray | None = None  # [1 + N, V], until commit; [0, V] inside a prompt
+    prompt_logits: FloatArray | None = None  # of all wanted rows, until commit
     verdict: Verdict = field(init=False)  # what is emitted; not there inside a prompt
     cut: Cut = field(init=False)
     error: Exception | None = None  # why the request cannot go on
@@ -118,8 +120,7 @@ def _span(round_: Round) -> Span:
     request, start = round_.request, round_.request.table.length
     if request.num_uncomputed == 1:
         return Span.verification(start, request.tokens[-1], round_.proposal)
-    chunk = request.tokens[start : start + round_.num_tokens]
-    return Span.prompt_chunk(start, chunk, is_last=len(chunk) == request.num_uncomputed)
+    return chunk_of(request, start, round_.num_tokens)
 
 
 def forward(core: Core, rounds: Sequence[Round], times: StepTimes) -> None:
@@ -136,7 +137,8 @@ def forward(core: Core, rounds: Sequence[Round], times: StepTimes) -> None:
         if isinstance(rows, Exception):
             round_.error = rows
         else:
-            round_.logits = rows
+            round_.prompt_logits = rows
+            round_.logits = rows_to_judge(round_.request, round_.span, round_.proposal, rows)
 
 
 def verify(core: Core, rounds: Sequence[Round]) -> None:
@@ -170,7 +172,7 @@ def commit(
                 emitting.append(round_)
         except Exception as error:
             round_.request.error = error
-        round_.logits = None
+        round_.logits = round_.prompt_logits = None
     times.finish()
     if core.speculation is not None:
         core.speculation.observe(times)
@@ -186,6 +188,8 @@ def _commit_one(core: Core, round_: Round) -> bool:
     if round_.error is not None:
         raise round_.error
     assert logits is not None
+    assert round_.prompt_logits is not None
+    keep_prompt_logprobs(request, round_.span, round_.prompt_logits)
     if len(logits):
         if request.params.logprobs is not None:
             request.logprobs += shown_log_probs(round_.verdict, logits, request.params.logprobs)

@@ -55,7 +55,7 @@ def served_logits(
             logits = _penalise(logits, params, context)
         top = _max(logits)
     elif logits.dtype != np.float32:
-        logits = logits.astype(np.float64)
+        logits = logits.astype(np.float64, copy=False)
     if params.temperature == 0:
         return _only(logits, int(np.argmax(logits)))
     if is_truncating(params):

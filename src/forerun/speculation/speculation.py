@@ -27,7 +27,7 @@ class Speculation:
     """Each request guesses with what it allows: its own drafter, depth and branches, or none.
 
     `ceiling` is what a request may spend at most; without a controller, what it always spends, on
-    the drafter it names or else on the first.
+    the drafter it names or else on the first that may guess for it.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Speculation:
         budget = budget_for(request, self.ceiling)
         if budget.depth == 0:
             return NO_ROOM
-        drafter = request.speculation.drafter or next(iter(self.drafters.drafters))
+        drafter = next(self.drafters.names_for(request))
         num_trees = self.drafters.num_trees
         return Choice(Reason.FIXED, drafter, budget.depth, budget.num_branches, num_trees)
 

@@ -110,7 +110,9 @@ class Proposal:
             return self
         assert all(draw.probs_q is None for draw in self.draws), "a drawn guess is never dropped"
         if self.depth == len(self):
-            return Proposal.chain(self.tokens[:depth] if num_branches else ())
+            kept_len = depth if num_branches else 0
+            draws = tuple(draw for draw in self.draws if draw.node < kept_len)
+            return Proposal(Tree.chain(kept_len), self.tokens[:kept_len], draws)
         roots = self.tree.children(ROOT)[:num_branches]
         builder, kept = ProposalBuilder(), {ROOT: ROOT}
         for node, (parent, token) in enumerate(zip(self.tree.parents, self.tokens, strict=True)):

@@ -60,6 +60,7 @@ class SamplingParams:
     include_stop_str_in_output: bool = False
     skip_special_tokens: bool = True
     logprobs: int | None = None
+    prompt_logprobs: int | None = None
     acceptance: Acceptance = Acceptance.COUPLED
     lenience: float = 1.0
 
@@ -129,7 +130,8 @@ class SamplingParams:
             raise InvalidOption("stop must be a non-empty string or a list of them.")
         if not all(map(is_unicode, self.stop)):
             raise InvalidOption("stop holds a lone surrogate, which no text has; give valid text.")
-        require_whole("logprobs", self.logprobs, least=0, or_none=True)
+        for name in ("logprobs", "prompt_logprobs"):
+            require_whole(name, getattr(self, name), least=0, or_none=True)
         if self.seed is not None:
             good = is_whole(self.seed) and -(2**63) <= self.seed < 2**64
             require(good, "seed", self.seed, "a whole number of at most 64 bits")

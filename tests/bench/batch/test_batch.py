@@ -12,7 +12,6 @@ import pytest
 from forerun.bench.batch.in_flight import Prompts, answer_together, mixed_prompts
 from forerun.bench.batch.load import load_record, measure_load
 from forerun.bench.batch.offline import OURS, measure_offline, offline_record
-from forerun.bench.batch.sharing import admission, prefix_use
 from forerun.bench.batch.together import measure_together, together_record
 from forerun.bench.measure.contenders import DEFAULT, PLAIN
 from forerun.engine import LLM
@@ -100,17 +99,3 @@ def test_offline_asks_a_server_for_as_many_tokens(llm: LLM) -> None:
     assert [one.ratio("llamacpp/plain") for one in found] == [2.0] * 3
     assert {one.num_tokens[OURS] for one in found} == {ours.num_tokens}
     assert offline_record(found, 0)["ratio"]["llamacpp/plain"]["median"] == 2
-
-
-def test_a_shared_prefix_is_computed_once(llm: LLM) -> None:
-    text = [n % 26 for n in range(1000)]
-    found = prefix_use(llm, text, [[1, 2, 3], [4, 5, 6]])
-    assert (found.num_computed_first, found.num_computed_second) == (1003, 3)
-
-
-def test_a_stream_gets_a_token_in_every_step_while_a_long_prompt_is_read(llm: LLM) -> None:
-    found = admission(llm.with_speculation(None), [1, 2, 3], [n % 26 for n in range(2000)])
-    assert found.num_steps >= 2000 // 256
-    assert found.num_steps_with_token == found.num_steps
-    pool = llm.engine.core.cache.pool
-    assert pool.num_free == pool.num_pages

@@ -41,7 +41,6 @@ def test_the_command_records_every_part(path: Path, tmp_path: Path) -> None:
     assert len(found["together"]["rounds"]) == 2
     assert len(found["load"]["pairs"]) == 4
     assert found["load"]["same_tokens"] is True
-    assert found["sharing"]["prefix"]["num_computed_second"] == 8
     assert "in flight" in shown
 
 
@@ -66,10 +65,10 @@ def test_an_interrupted_part_keeps_what_it_measured(
 
     monkeypatch.setattr("forerun.bench.batch.load.measure_load", stopping)
     record = tmp_path / "batch.json"
-    code, _ = run("batch", "--model", path, "--parts", "load,sharing", "--json", record)
+    code, _ = run("batch", "--model", path, "--parts", "load,together", "--json", record)
     found = json.loads(record.read_text())
     assert (code, found["is_complete"], len(found["load"]["pairs"])) == (130, False, 1)
-    assert "sharing" not in found
+    assert "together" not in found
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,17 @@ def test_parity(path: Path, tmp_path: Path) -> None:
     assert found["machine"]["num_cores"] >= 1
 
 
+def test_passes_and_their_profile(path: Path, tmp_path: Path) -> None:
+    record = tmp_path / "passes.json"
+    shown = run("bench", "passes", "--model", path, "--json", record)
+    assert shown == run("bench", "show", record)
+    assert json.loads(record.read_text())["passes"]["1"]["ratio"] == 1
+    shown = run("bench", "passes", "--model", path, "--profile", "--json", record)
+    assert shown == run("bench", "show", record)
+    assert "Python" in shown
+    assert json.loads(record.read_text())["measured"] == "profile"
+
+
 def test_startup(path: Path, tmp_path: Path) -> None:
     record = tmp_path / "startup.json"
     options = ("--kernels", "reference", "--repeats", "2", "--max-tokens", "4", "--json", record)

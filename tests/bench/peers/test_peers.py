@@ -59,7 +59,7 @@ def test_a_peer_answers_with_its_own_times(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "missing", "command"),
     [
-        ("llamacpp", "xllamacpp", 'pip install "forerun[bench]"'),
+        ("llamacpp", "xllamacpp", "make peers"),
         ("transformers", "torch", 'pip install "forerun[bench]" torch'),
     ],
 )

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from forerun.bench.measure.bootstrap import Interval
 from forerun.bench.measure.contenders import PLAIN
 from forerun.bench.records.record import SCHEMA, Record, read_record
+from forerun.bench.records.summary import labelled
 from forerun.bench.views.note import Note
 from forerun.bench.views.sheet import Sheet
 from forerun.cli import app
@@ -59,7 +60,8 @@ def interval(found: Interval) -> str:
 @pytest.mark.parametrize("columns", ["80", "120", None])
 @pytest.mark.parametrize("path", SHOWN, ids=lambda path: path.stem)
 def test_every_figure_of_a_record_is_whole(path: Path, columns: str | None) -> None:
-    record, shown = read_record(path), printed("bench", "show", path, columns=columns)
+    record = labelled(read_record(path))
+    shown = printed("bench", "show", path, columns=columns)
     assert "…" not in shown
     for figure in ratios(record):
         assert figure in shown
@@ -71,14 +73,14 @@ def test_every_figure_of_a_record_is_whole(path: Path, columns: str | None) -> N
 
 @pytest.mark.parametrize("path", SHOWN, ids=lambda path: path.stem)
 def test_a_pipe_gets_a_line_for_each_cell(path: Path) -> None:
-    record, lines = read_record(path), printed("bench", "show", path).splitlines()
+    record, lines = labelled(read_record(path)), printed("bench", "show", path).splitlines()
     rows = [line for line in lines if any(f" {cell.contender} " in line for cell in record.cells)]
     assert len([row for row in rows if "·" not in row]) >= len(record.cells)
 
 
 FIGURES = {
-    "batch-load": ["1.029 [0.986, 1.081]", "0.983 [0.979, 0.988]", "1008", "the same"],
-    "batch-offline": ["llamacpp/plain's", "3.496 [3.085, 4.846]"],
+    "batch-load": ["1.029 [0.986, 1.081]", "0.983 [0.979, 0.988]", "the same"],
+    "batch-offline": ["llamacpp generic wheel/plain's", "3.496 [3.085, 4.846]"],
     "batch-together-int8": ["activations int8", "0.510 [0.506, 0.515]"],
     "startup": ["median 2.21 s", "torch was not imported", "2.13"],
     "parity": ["39 of 40 texts the same", "qa-325", "0.00009", "' looking'"],

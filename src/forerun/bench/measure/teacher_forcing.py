@@ -11,6 +11,7 @@ import numpy as np
 
 from forerun.cache.cache_size import CacheSize
 from forerun.drafters import Budget, Drafter
+from forerun.drafters.prediction import PREDICTION
 from forerun.engine import LLM, SpeculativeConfig
 from forerun.engine.building import Target, build_core
 from forerun.engine.memory import CacheMemory
@@ -33,6 +34,7 @@ class KnownText:
     output: list[int] = field(default_factory=list)
     round_idx: int = 0
     cache_salt: str | None = None
+    prediction: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         self.tokens: list[int] = [*self.prompt, *self.output]
@@ -49,8 +51,8 @@ def drafter_for(llm: LLM, config: SpeculativeConfig, cache_dir: Path | None) -> 
     target = Target(llm.model, llm.tokenizer, llm.max_model_len, CacheMemory(1), cache_dir)
     speculation = build_core(target, replace(config, adaptive=False)).speculation
     assert speculation is not None
-    (drafter,) = speculation.drafters.drafters.values()
-    return drafter
+    found = speculation.drafters.drafters.items()
+    return next(drafter for name, drafter in found if name != PREDICTION)
 
 
 def proposals_along(

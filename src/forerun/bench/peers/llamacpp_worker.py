@@ -1,106 +1,173 @@
-"""llama.cpp through xllamacpp: plain decoding, and each of its n-gram kinds of speculation."""
+"""llama.cpp: `llama-server` as it was built, or the generic wheel xllamacpp.
+
+Plain decoding, and each kind of speculation that needs no weights of its own.
+"""
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import importlib.metadata
 import json
+import os
+import re
+import signal
+import subprocess
+import tempfile
 import time
+import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Protocol
 
+from llama_http import complete, complete_all  # type: ignore[import-not-found]
 from worker import Answer, Handler, serve  # type: ignore[import-not-found]
 
-PREFIX = "COMMON_SPECULATIVE_TYPE_"
+PRECISION = "the GGUF's own weights, activations quantised to 8 bits, float16 cache"
+TYPE = "COMMON_SPECULATIVE_TYPE_"
+START_SECONDS = 300.0
+
+
+class Build(Protocol):
+    def about(self) -> Answer:
+        """`build`, `system_info`, `versions` and `modes`."""
+
+    def serve(self, mode: str) -> str:
+        """The address of a server; it has one kind of speculation for life."""
 
 
 def start(setup: dict[str, Any]) -> tuple[Answer, Handler]:
-    library = importlib.import_module("xllamacpp")
-    servers: dict[str, Any] = {}
-    about = {
-        "versions": {"xllamacpp": importlib.metadata.version("xllamacpp")},
-        "precision": "the GGUF's own weights, activations quantised to 8 bits, float16 cache",
-        "modes": _modes(library),
-    }
+    build: Build = Wheel(setup) if setup["server"] is None else Native(setup)
+    addresses: dict[str, str] = {}
+    about = {"precision": PRECISION, **build.about()}
 
     def answer(question: dict[str, Any]) -> Answer:
         mode = question["mode"]
-        if mode not in servers:  # a server has one kind of speculation for life
-            servers[mode] = _server(library, setup, mode)
-        address = servers[mode].listening_address
+        if mode not in addresses:
+            addresses[mode] = build.serve(mode)
         if "prompts" in question:
-            return _complete_all(address, question, setup["slots"])
-        return _complete(address, question)
+            return dict(complete_all(addresses[mode], question, setup["slots"]))
+        return dict(complete(addresses[mode], question))
 
     return about, answer
 
 
-def _modes(library: Any) -> list[str]:
-    """Plain, and every n-gram kind this version names."""
-    kinds = [name for name in dir(library.common_speculative_type) if name.startswith(PREFIX)]
-    ngrams = [name.removeprefix(PREFIX).lower() for name in kinds if "NGRAM" in name]
-    return ["plain", *ngrams]
+class Native:
+    """A `llama-server`; `about.json` beside it, if it is there, says how it was built.
+
+    Its servers are in this process's group, and end with it.
+    """
+
+    def __init__(self, setup: dict[str, Any]) -> None:
+        self._setup = setup
+        self._program = setup["server"]
+
+    def about(self) -> Answer:
+        options = self._output("--help")
+        found = re.search(r"--spec-type\s+([\w,-]+)", options)
+        kinds = found[1].split(",") if found else []
+        ngrams = [kind.replace("-", "_") for kind in kinds if kind.startswith("ngram")]
+        # It tells its features before it looks for the model.
+        features = re.search(
+            r"system_info: (.+)", self._output("-lv", "4", "--port", "0", "-m", "-")
+        )
+        version = re.search(r"version: (.+)", self._output("--version"))
+        built = self._how_built()
+        return {
+            "build": built.get("build", "own build"),
+            "system_info": features[1].strip() if features else None,
+            "versions": {
+                "llama.cpp": version[1] if version else "unknown",
+                **built.get("from", {}),
+            },
+            "modes": ["plain", *ngrams],
+        }
+
+    def _how_built(self) -> dict[str, Any]:
+        try:
+            with open(os.path.join(os.path.dirname(self._program), "about.json")) as file:
+                return dict(json.load(file))
+        except FileNotFoundError:
+            return {}
+
+    def _output(self, *arguments: str) -> str:
+        command = [self._program, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        return done.stdout + done.stderr
+
+    def serve(self, mode: str) -> str:
+        setup, threads = self._setup, str(self._setup["threads"])
+        command = [self._program, "--model", setup["model"], "--host", "127.0.0.1", "--port", "0"]
+        command += ["--threads", threads, "--threads-batch", threads]
+        command += ["--ctx-size", str(setup["max_len"] * setup["slots"])]  # shared among the slots
+        command += ["--parallel", str(setup["slots"])]
+        if mode != "plain":
+            command += ["--spec-type", mode.replace("_", "-")]
+        with tempfile.TemporaryFile() as log:
+            server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            atexit.register(server.kill)  # where nobody closed us, but questions ended
+            return _ready_address(server, log.fileno())
 
 
-def _server(library: Any, setup: dict[str, Any], mode: str) -> Any:
-    params = library.CommonParams()
-    params.model.path = setup["model"]
-    params.n_ctx = setup["max_len"] * setup["slots"]  # shared out among the slots
-    params.n_parallel = setup["slots"]
-    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = setup["threads"]
-    params.verbosity = -1
-    params.port = 0  # any that is free
-    if mode != "plain":
-        kind = getattr(library.common_speculative_type, PREFIX + mode.upper())
-        params.speculative.types = [kind]
-    return library.Server(params)
+def _ready_address(server: subprocess.Popen[bytes], log: int) -> str:
+    """Where it listens, as its log says, once the model is loaded."""
+    ends_at = time.monotonic() + START_SECONDS
+    while time.monotonic() < ends_at:
+        text = os.pread(log, 1 << 20, 0).decode(errors="replace")
+        if server.poll() is not None:
+            raise RuntimeError(f"llama-server ended: {_why(server.returncode, text)}")
+        found = re.search(r"listening on (http://\S+)", text)
+        if found and _is_ready(found[1]):
+            return found[1]
+        time.sleep(0.05)
+    raise RuntimeError(f"llama-server was not ready after {START_SECONDS:.0f} s")
 
 
-def _complete(address: str, question: dict[str, Any]) -> Answer:
-    body = {
-        "prompt": question["prompt"],
-        "n_predict": question["num_tokens"],
-        "temperature": 0.0,
-        "top_k": 1,
-        "ignore_eos": True,
-        "cache_prompt": False,
-        "return_tokens": True,
-        "stream": True,
-    }
-    began = time.perf_counter()
-    tokens: list[int] = []
-    arrivals: list[tuple[float, int]] = []
-    timings: dict[str, Any] = {}
-    for event in _events(f"{address}/completion", body):
-        if event.get("tokens"):
-            tokens += event["tokens"]
-            arrivals.append((time.perf_counter() - began, len(event["tokens"])))
-        timings = event.get("timings", timings)
-    guesses, accepted = timings.get("draft_n", 0), timings.get("draft_n_accepted", 0)
-    return {"tokens": tokens, "arrivals": arrivals, "guesses": guesses, "accepted": accepted}
+def _why(code: int, log: str) -> str:
+    if code < 0:  # its log does not know
+        return f"{signal.strsignal(-code)}, with this build on this machine"
+    said = [line for line in log.splitlines() if line.strip()]
+    return said[-1] if said else "without a word"
 
 
-def _complete_all(address: str, question: dict[str, Any], num_slots: int) -> Answer:
-    """Every slot busy, and always a request that waits for the next free one."""
-    pairs = zip(question["prompts"], question["num_tokens"], strict=True)
-    questions = [{"prompt": prompt, "num_tokens": num} for prompt, num in pairs]
-    began = time.perf_counter()
-    with ThreadPoolExecutor(num_slots + 1) as pool:
-        answers = list(pool.map(lambda one: _complete(address, one), questions))
-    seconds = time.perf_counter() - began
-    return {"tokens": [answer["tokens"] for answer in answers], "seconds": seconds}
+def _is_ready(address: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{address}/health"):
+            return True
+    except urllib.error.URLError:  # 503 while it loads
+        return False
 
 
-def _events(url: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Server-sent events, as they come."""
-    headers = {"Content-Type": "application/json"}
-    request = urllib.request.Request(url, json.dumps(body).encode(), headers)
-    with urllib.request.urlopen(request) as reply:
-        for line in reply:
-            if line.startswith(b"data: {"):
-                yield json.loads(line[6:])
+class Wheel:
+    """xllamacpp, as the package index has it: built for no processor in particular."""
+
+    def __init__(self, setup: dict[str, Any]) -> None:
+        self._setup = setup
+        self._library = importlib.import_module("xllamacpp")
+        self._servers: list[Any] = []  # a server that nobody holds ends
+
+    def about(self) -> Answer:
+        kinds = [n for n in dir(self._library.common_speculative_type) if n.startswith(TYPE)]
+        ngrams = [name.removeprefix(TYPE).lower() for name in kinds if "NGRAM" in name]
+        return {
+            "build": "generic wheel",
+            "system_info": str(self._library.get_system_info()).strip(),
+            "versions": {"xllamacpp": importlib.metadata.version("xllamacpp")},
+            "modes": ["plain", *ngrams],
+        }
+
+    def serve(self, mode: str) -> str:
+        params = self._library.CommonParams()
+        params.model.path = self._setup["model"]
+        params.n_ctx = self._setup["max_len"] * self._setup["slots"]  # shared among the slots
+        params.n_parallel = self._setup["slots"]
+        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = self._setup["threads"]
+        params.verbosity = -1
+        params.port = 0  # any that is free
+        if mode != "plain":
+            kind = getattr(self._library.common_speculative_type, TYPE + mode.upper())
+            params.speculative.types = [kind]
+        self._servers.append(self._library.Server(params))
+        return str(self._servers[-1].listening_address)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -17,7 +19,7 @@ from forerun.errors import ForerunError, InvalidOption, unknown_name
 # Each peer, and what installs it.
 PEERS: Final[Mapping[str, str]] = {
     "transformers": 'pip install "forerun[bench]" torch',
-    "llamacpp": 'pip install "forerun[bench]"',
+    "llamacpp": "make peers",
 }
 
 
@@ -42,6 +44,7 @@ class Peer:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 text=True,
+                start_new_session=True,  # what it starts itself ends with it, and ^C is ours alone
             )
         except OSError as error:
             raise MissingPeer(
@@ -75,11 +78,14 @@ class Peer:
                 f"run: {PEERS[self.name]}"
             )
         if "error" in reply:
-            raise PeerFailed(f"the peer {self.name} failed: {reply['error']}.")
+            raise PeerFailed(
+                f"the peer {self.name} failed: {reply['error']}; mend it, or drop it from --peers."
+            )
         return reply
 
     def close(self) -> None:
-        self._process.kill()
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
             with suppress(BrokenPipeError):  # what it never read is not missed
@@ -95,16 +101,20 @@ def open_peer(
     max_len: int,
     slots: int = 1,
     python: Path | None = None,
+    llama_server: Path | None = None,
 ) -> Peer:
     """Start a peer and load the model; `python` is one that has the peer installed.
 
-    `slots` requests of `max_len` tokens can be under way at once, where the peer has a server.
+    llama.cpp is `llama_server`, or its generic wheel where that is None. `slots` requests of
+    `max_len` tokens can be under way at once, where the peer has a server.
     """
     if name not in PEERS:
         raise unknown_name("peer", name, PEERS)
     if name == "llamacpp" and not model.is_file():
         raise InvalidOption("llama.cpp reads GGUF files only; give --model a GGUF file.")
+    server = None if llama_server is None else str(llama_server)
     setup = {"model": str(model), "threads": threads, "max_len": max_len, "slots": slots}
+    setup["server"] = server if name == "llamacpp" else None
     return Peer(name, python or Path(sys.executable), setup)
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from forerun.bench.measure.bootstrap import geometric_mean
 from forerun.bench.measure.contenders import DEFAULT, PLAIN
 from forerun.bench.prompts.workloads import Kind
 from forerun.bench.records.cells import Cell
+from forerun.bench.records.record import Record
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,28 @@ def over_best_mode(cells: Sequence[Cell], peer: str, classes: Collection[str]) -
                 compared += [ours, best]
     mean = geometric_mean(ratios)
     return None if mean is None else OverPeer(mean, tuple(sorted(modes)), tuple(compared))
+
+
+def labelled(record: Record) -> Record:
+    """Peers named with their build, as every line must that prints their figures."""
+    labels = {name: peer_label(name, about) for name, about in record.contenders.items()}
+    return replace(
+        record,
+        contenders={labels[name]: about for name, about in record.contenders.items()},
+        cells=[replace(c, contender=labels.get(c.contender, c.contender)) for c in record.cells],
+        divergences=[
+            {**d, "contender": labels.get(d["contender"], d["contender"])}
+            for d in record.divergences
+        ],
+    )
+
+
+def peer_label(name: str, about: Mapping[str, Any]) -> str:
+    """`llamacpp native build/plain`; records that name no build were made with the wheel."""
+    is_wheel = "xllamacpp" in about.get("versions", {})
+    build = about.get("build", "generic wheel" if is_wheel else None)
+    peer, slash, mode = name.partition("/")
+    return name if build is None else f"{peer} {build}{slash}{mode}"
 
 
 def peer_of(cell: Cell) -> str | None:

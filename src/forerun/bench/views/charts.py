@@ -13,7 +13,7 @@ from forerun.bench.records.summary import peer_of
 from forerun.bench.views import svg
 
 WIDTH = 760.0
-_LEFT, _RIGHT = 170.0, 60.0
+_LEFT, _RIGHT = 330.0, 60.0  # of the marks: room for a class and a long name before them
 _ROW, _GAP = 17.0, 9.0
 
 Value = TypeVar("Value")

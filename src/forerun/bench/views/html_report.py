@@ -11,7 +11,7 @@ from string import Template
 from forerun.bench.measure.contenders import DEFAULT
 from forerun.bench.prompts.workloads import Kind
 from forerun.bench.records.record import Record
-from forerun.bench.records.summary import mean_ratio
+from forerun.bench.records.summary import labelled, mean_ratio
 from forerun.bench.views import charts
 from forerun.files import write_whole
 
@@ -21,6 +21,7 @@ def write_report(record: Record, path: Path) -> None:
 
 
 def report(record: Record) -> str:
+    record = labelled(record)
     page = resources.files("forerun.bench.views") / "report.html"
     return Template(page.read_text(encoding="utf-8")).substitute(
         title=escape(f"{record.model.get('name')} with Forerun"),
@@ -123,6 +124,8 @@ def _conditions(record: Record) -> Iterator[str]:
         "versions": ", ".join(f"{k} {v}" for k, v in record.versions.items()),
         "settings": ", ".join(f"{k} {v}" for k, v in record.settings.items()),
     }
-    facts |= {k: v["precision"] for k, v in record.contenders.items() if "precision" in v}
+    for name, about in record.contenders.items():
+        told = [about[key] for key in ("precision", "system_info") if about.get(key)]
+        facts |= {name: "; ".join(told)} if told else {}
     for name, found in facts.items():
         yield f"<dt>{escape(name)}<dd>{escape(str(found))}"

@@ -7,12 +7,14 @@ from typing import Any
 
 from forerun.bench.measure.contenders import DEFAULT, PLAIN
 from forerun.bench.records.record import Record
+from forerun.bench.records.summary import labelled
 from forerun.bench.views.svg import ticks
 from forerun.theory.canvas import INK, SHADES, canvas
 
 
 def save_plot(record: Record, path: Path) -> None:
     """Three panels side by side into `path` (.png, .pdf or .svg)."""
+    record = labelled(record)
     with canvas(path, 16, 6) as figure:
         left, middle, right = figure.subplots(1, 3, width_ratios=(1.4, 1, 1))
         draw_ratios(left, record)

@@ -8,6 +8,7 @@ from statistics import median
 from typing import Final
 
 from forerun.bench.records.report import Report
+from forerun.bench.records.summary import peer_label
 from forerun.bench.views.sheet import Sheet
 from forerun.bench.views.titles import title
 from forerun.theory.canvas import canvas
@@ -17,6 +18,14 @@ _KERNELS: Final = (
     "×n: the time of n rows in units of one"
 )
 _PASSES: Final = "one target pass, empty context; ratio: in plain passes, taken within a round"
+_GPU: Final = (
+    "ms: a pass on the device, 128 tokens of context; of floor: the time to read the weights once "
+    "÷ that; forward: with plan, transfers and logits on the host"
+)
+_PROFILE: Final = (
+    "of read: of the {:.1f} GB/s at which memory is read; product, attention, norm (with SiLU) and "
+    "rows: all such steps of a pass in a row; Python: what pass and draw leave of a token"
+)
 _STARTUP: Final = "beyond weights: the peak less the size of the weight file, which is mapped"
 _PARITY: Final = (
     "the first place of each text at which the reference kernels would have chosen another token; "
@@ -59,12 +68,51 @@ def _kernels(report: Report) -> Sheet:
     return Sheet(where, ["format"], groups, rows, legend=[_KERNELS])
 
 
+def _gpu(report: Report) -> Sheet:
+    """A row per shape and pass, then what must be reached."""
+    rows = [
+        [
+            shape["shape"],
+            f"{found['num_requests']} × {found['num_tokens']}",
+            f"{found['device_s'] * 1e3:.3f}",
+            f"{found['share_of_floor']:.0%}",
+            f"{found['forward_s'] * 1e3:.3f}",
+        ]
+        for shape in report["shapes"]
+        for found in shape["passes"]
+    ]
+    words = {True: "reached", False: "NOT REACHED", None: "not measured"}
+    legend = [_GPU]
+    for entry in report["requirements"]:
+        value = (
+            "" if entry["found"] is None else f": {entry['found']:.3g} (must be {entry['must']})"
+        )
+        legend.append(f"{words[entry['reached']]}: {entry['what']}{value}")
+    speed = report["read_bytes_per_second"] / 1e12
+    where = f"{_title(report)} · {report['gpu']} · memory reads at {speed:.2f} TB/s"
+    headings = ["requests × tokens", "ms", "of floor", "forward ms"]
+    return Sheet(where, ["shape"], [headings], rows, legend=legend)
+
+
 def _passes(report: Report) -> Sheet:
     rows = [
         [size, f"{row['median_s'] * 1e3:.1f}", f"{row['ratio']:.2f}"]
         for size, row in report["passes"].items()
     ]
     return Sheet(_title(report), [], [["tokens", "ms", "ratio"]], rows, legend=[_PASSES])
+
+
+def _profile(report: Report) -> Sheet:
+    token, speed = report["token_s"], report["read_bytes_per_second"]
+    rows = []
+    for name, part in report["parts"].items():
+        seconds, num_bytes = part["seconds"], part["bytes"]
+        reads = f"{num_bytes / seconds / speed:.0%}" if num_bytes else "–"
+        gigabytes = f"{num_bytes / seconds / 1e9:.1f}" if num_bytes else "–"
+        rows.append([name, f"{seconds * 1e3:.2f}", f"{seconds / token:.1%}", gigabytes, reads])
+    where = f"{_title(report)} · a token takes {token * 1e3:.1f} ms after {report['num_context']}"
+    legend = _PROFILE.format(speed / 1e9)
+    return Sheet(where, ["part"], [["ms", "of token", "GB/s", "of read"]], rows, legend=[legend])
 
 
 def _startup(report: Report) -> Sheet:
@@ -85,7 +133,7 @@ def _megabytes(num_bytes: int | None, less: int) -> str:
 
 
 def _batch(report: Report) -> Sheet:
-    rows = [*_together(report), *_load(report), *_offline(report), *_sharing(report)]
+    rows = [*_together(report), *_load(report), *_offline(report)]
     return Sheet(_title(report), ["part", "measured"], [["found", "of"]], rows)
 
 
@@ -105,18 +153,8 @@ def _load(report: Report) -> Iterator[list[str]]:
 def _offline(report: Report) -> Iterator[list[str]]:
     if found := report.get("offline"):
         for name, ratio in found["ratio"].items():
-            yield ["offline", f"our tokens per second ÷ {name}'s", *_median(ratio)]
-
-
-def _sharing(report: Report) -> Iterator[list[str]]:
-    if found := report.get("sharing"):
-        prefix, admission = found["prefix"], found["admission"]
-        computed = f"prompt tokens computed, {prefix['num_shared']} of them shared"
-        first, second = prefix["num_computed_first"], prefix["num_computed_second"]
-        yield ["sharing", computed, str(second), str(first)]
-        steps = f"steps with a token beside {admission['num_prompt_tokens']} being read"
-        num, num_all = admission["num_steps_with_token"], admission["num_steps"]
-        yield ["sharing", steps, str(num), str(num_all)]
+            peer = peer_label(name, found["servers"][name])
+            yield ["offline", f"tokens/s ÷ {peer}'s", *_median(ratio)]
 
 
 def _median(ratio: Report | None) -> list[str]:
@@ -155,6 +193,8 @@ def _proof(report: Report) -> Sheet:
 _SHEETS: Final[Mapping[str, Callable[[Report], Sheet]]] = {
     "kernels": _kernels,
     "passes": _passes,
+    "gpu": _gpu,
+    "profile": _profile,
     "startup": _startup,
     "batch": _batch,
     "parity": _parity,

@@ -16,6 +16,7 @@ from forerun.bench.records.cells import Cell, Quantiles
 from forerun.bench.records.record import Record
 from forerun.bench.records.summary import (
     differing_cells,
+    labelled,
     mean_ratio,
     over_best_mode,
     peer_of,
@@ -42,7 +43,7 @@ _LEGEND: Final = (
 
 
 def print_record(console: Console, record: Record) -> None:
-    console.print(_sheet(record))
+    console.print(_sheet(labelled(record)))
     wrong = differing_cells(record.cells)
     if wrong:
         text = f"tokens DIFFER from plain decoding's in {', '.join(wrong)}"
@@ -115,9 +116,9 @@ def _notes(record: Record) -> Iterator[str]:
             error = f"{cell.prediction.error:+.0%}"
             yield f"prediction {error} in {place(cell)}: {cell.prediction.reason}"
     about = record.contenders.items()
-    precisions = [(name, one["precision"]) for name, one in about if "precision" in one]
-    for names, precision in _alike(precisions):
-        yield f"{names}: {precision}"
+    for fact in ("precision", "system_info"):
+        for names, text in _alike((name, one[fact]) for name, one in about if one.get(fact)):
+            yield f"{names}: {text}"
     for names, parting in _alike((d["contender"], _parting(d)) for d in record.divergences):
         yield f"{parting}: {names}"
 

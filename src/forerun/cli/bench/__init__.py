@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import typer
 
-from forerun.cli.bench import batch, kernels, parity, passes, show, speculation, startup
+from forerun.cli.bench import (
+    batch,
+    gpu,
+    kernels,
+    parity,
+    passes,
+    serve,
+    show,
+    speculation,
+    startup,
+)
 from forerun.cli.bench.old_spelling import BenchGroup
 
 app = typer.Typer(
     cls=BenchGroup,
-    help="Measure this machine: speculation, batches, kernels, passes, starts, texts.",
+    help="Measure this machine: speculation, batches, kernels, passes, starts, texts, servers.",
     no_args_is_help=False,
 )
 app.command()(speculation.speculation)
@@ -18,4 +28,6 @@ app.command()(startup.startup)
 app.command()(parity.parity)
 app.command()(passes.passes)
 app.command()(kernels.kernels)
+app.command()(gpu.gpu)
+app.command()(serve.serve)
 app.command()(show.show)

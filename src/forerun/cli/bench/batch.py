@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
+import typer
+
 from forerun.cli.bench.options import (
     ALL,
     BenchOptions,
@@ -38,11 +40,7 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 
-PARTS: Final = ("together", "load", "offline", "sharing")
-_NUM_SHARED: Final = 1000
-_NUM_ADMITTED: Final = 2000
-_ENDING: Final = 8  # tokens of its own that a prompt has after the shared ones
-_ANSWER_ROOM: Final = 256  # tokens that the running stream may write meanwhile
+PARTS: Final = ("together", "load", "offline")
 
 
 @dataclass(frozen=True)
@@ -64,6 +62,9 @@ class BatchOptions:
     def part_list(self, *, has_peer: bool) -> list[str]:
         """Without a peer there is nobody to compare throughput with."""
         names = list(PARTS) if self.parts == ALL else split(self.parts)
+        if "sharing" in names:
+            typer.echo("note: sharing is no part of bench batch any more; drop it.", err=True)
+            names.remove("sharing")
         for name in names:
             if name not in PARTS:
                 raise unknown_name("part of bench batch", name, PARTS)
@@ -155,7 +156,7 @@ class Prompts:
         return [name for name in classes if KINDS.get(name) is Kind.FREE] or classes
 
     def of(self, part: str, tokenizer: Tokenizer) -> list[list[int]]:
-        """All that a part asks; `sharing` makes its own."""
+        """All that a part asks."""
         match part:
             case "together":  # one round more, which warms up
                 num = self.options.together * (self.options.repeats + 1)
@@ -163,9 +164,7 @@ class Prompts:
             case "load":
                 num = self.asked.pairs * sum(self.options.in_flight_list)
                 return self.mixed(num, tokenizer, self.asked.class_list)
-            case "offline":
-                return self.mixed(self.options.num_prompts, tokenizer, self.asked.class_list)
-        return []
+        return self.mixed(self.options.num_prompts, tokenizer, self.asked.class_list)
 
     def mixed(self, num: int, tokenizer: Tokenizer, classes: list[str]) -> list[list[int]]:
         from forerun.bench.batch.in_flight import mixed_prompts
@@ -181,8 +180,6 @@ def room_for(parts: list[str], prompts: Prompts, engine: EngineOptions) -> int:
     tokenizer, trained = load_tokenizer(checkpoint), checkpoint.config.max_len
     lengths = [len(prompt) for part in parts for prompt in prompts.of(part, tokenizer)]
     wanted = max(lengths, default=0) + prompts.asked.max_tokens
-    if "sharing" in parts:
-        wanted = max(wanted, _NUM_ADMITTED + _ANSWER_ROOM)
     return engine.max_model_len or min(trained, wanted)
 
 
@@ -257,30 +254,6 @@ class _Bench:
             "servers": {server.name: dict(server.about) for server in self.servers},
             **offline_record(found, self._seed),
         }
-
-    def sharing(self) -> dict[str, Any]:
-        from forerun.bench.batch.sharing import admission, prefix_use, sharing_record
-
-        room = self.llm.max_model_len - _ANSWER_ROOM
-        num_shared, num_admitted = min(_NUM_SHARED, room), min(_NUM_ADMITTED, room)
-        text = self._long_text(max(num_shared + 2 * _ENDING, num_admitted))
-        endings = [
-            text[num_shared : num_shared + _ENDING],
-            text[num_shared + _ENDING : num_shared + 2 * _ENDING],
-        ]
-        shared = prefix_use(self._plain, text[:num_shared], endings)
-        admitted = admission(self._plain, text[:_ENDING], text[:num_admitted])
-        return sharing_record(shared, admitted)
-
-    def _long_text(self, num_tokens: int) -> list[int]:
-        """Prompts in a row; only their number matters."""
-        text: list[int] = []
-        num = 1
-        while len(text) < num_tokens:
-            num *= 2
-            prompts = self.prompts.mixed(num, self._tokenizer, ["story"])
-            text = [token for prompt in prompts for token in prompt]
-        return text[:num_tokens]
 
     @property
     def _tokenizer(self) -> Tokenizer:

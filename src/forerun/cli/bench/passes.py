@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
+from typing import Annotated
+
+import typer
 
 from forerun.cli.bench.options import LOADING, OutputOptions, output_options
 from forerun.cli.bench.outcome import finish
@@ -13,13 +17,26 @@ from forerun.cli.shared_options import only, takes
 
 
 @takes(engine=only(engine_options, *LOADING), output=only(output_options, "json_path"))
-def passes(engine: EngineOptions, output: OutputOptions) -> None:
+def passes(
+    engine: EngineOptions,
+    output: OutputOptions,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Say where the time of a plain token goes.")
+    ] = False,
+) -> None:
     """Time passes of the model over 1 to 16 tokens: v(γ), the cost of verifying γ guesses."""
     from forerun.bench.measure.passes import SIZES, measure_passes
+    from forerun.bench.measure.profile import measure_profile
     from forerun.speculation.calibration import pass_timer
 
-    model = replace(engine, speculative_config=None).load().model
+    llm = replace(engine, speculative_config=None).load()
+    settings = {"kernels": llm.model.kernels.name, "threads": engine.num_threads}
+    head = record_head(engine.model, settings | engine.rounding)
     with screen().status("measuring …"):
-        found = measure_passes(pass_timer(model, max(SIZES)))
-    head = record_head(engine.model, {"kernels": model.kernels.name, **engine.rounding})
-    finish({**head, "measured": "passes", **found}, output.json)
+        if profile:
+            found = measure_profile(llm, time.perf_counter)
+            report = {"measured": "profile", "is_complete": True, **found}
+        else:
+            found = measure_passes(pass_timer(llm.model, max(SIZES)))
+            report = {"measured": "passes", **found}
+    finish({**head, **report}, output.json)

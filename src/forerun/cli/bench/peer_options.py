@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 from forerun.cli.bench.options import ALL, option, split
 from forerun.cli.bench.record_head import model_path
@@ -16,12 +16,16 @@ from forerun.errors import InvalidOption, unknown_name
 if TYPE_CHECKING:
     from forerun.bench.peers import Peer, PeerContender
 
+BUILT: Final = Path(".peers", "llama-server")  # where `make peers` puts it
+WHEEL: Final = "wheel"
+
 
 @dataclass(frozen=True)
 class PeerOptions:
     peers: str
     peer_modes: str
     peer_python: Path | None
+    llama_server: Path | None  # None: the generic wheel
 
 
 def peer_options(
@@ -35,10 +39,25 @@ def peer_options(
         Path | None,
         option("Peers", "--peer-python", text="A Python that has them; this one by default."),
     ] = None,
+    llama_server: Annotated[
+        str,
+        option("Peers", "--llama-server", text="A llama-server; or wheel, the generic wheel."),
+    ] = str(BUILT),
 ) -> PeerOptions:
-    if not split(peers) and (peers or peer_modes != ALL or peer_python is not None):
+    is_default = (peer_modes, peer_python, llama_server) == (ALL, None, str(BUILT))
+    if not split(peers) and (peers or not is_default):
         raise InvalidOption("--peers names nobody; give transformers, llamacpp, or both by comma.")
-    return PeerOptions(peers, peer_modes, peer_python)
+    return PeerOptions(peers, peer_modes, peer_python, _server(llama_server))
+
+
+def _server(text: str) -> Path | None:
+    """What `make peers` built is taken where it is; what a user names must be there."""
+    path = Path(text)
+    if text == WHEEL or (path == BUILT and not path.exists()):
+        return None
+    if not path.is_file():
+        raise InvalidOption(f"--llama-server {text} is no file; run `make peers`, or give another.")
+    return path.resolve()
 
 
 def open_peers(
@@ -56,6 +75,7 @@ def open_peers(
             max_len=max_len,
             slots=slots,
             python=wanted.peer_python,
+            llama_server=wanted.llama_server,
         )
         stack.callback(peer.close)
         opened.append(peer)

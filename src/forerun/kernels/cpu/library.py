@@ -50,6 +50,7 @@ class Library:
         self._cache = cache
         self._progress = progress
         self._formats: dict[tuple[str, str], int] = {}
+        self._names: dict[int, str] = {}
 
     def operations(self) -> Operations:
         addresses = []
@@ -89,7 +90,7 @@ class Library:
         if self._progress is not None and not is_kept:
             self._progress(f"compiling {name}, once for this machine", 0, 0)
         with Uninterrupted():  # Numba and LLVM keep books of their own
-            return _compiled(name, source, num_args, self._cache)
+            return _compiled(name, source, num_args, self._cache, self._machine)
 
     def _add(self, kind: str, weight_format: str, make: Callable[[str, Machine], Any]) -> int:
         source = make(weight_format, self._machine)
@@ -98,7 +99,13 @@ class Library:
         return address
 
     def _compiled(self, name: str, source: Any, num_args: int) -> int:
-        return self.function(name, source, num_args).address
+        address = self.function(name, source, num_args).address
+        self._names[address] = name
+        return address
+
+    def name_of(self, operation: int) -> str:
+        """Of an operation by its address: like `attend` or `linear-Q4_1`."""
+        return self._names[operation]
 
 
 @cache
@@ -119,6 +126,8 @@ def _embed_source(weight_format: str, machine: Machine) -> Any:
 
 
 @cache
-def _compiled(name: str, source: Any, num_args: int, kept: CodeCache | None) -> Compiled:
+def _compiled(
+    name: str, source: Any, num_args: int, kept: CodeCache | None, machine: Machine
+) -> Compiled:
     """Machine code is the same for all who ask, so it is made once per process."""
-    return Compiled(name, source, num_args, kept)
+    return Compiled(name, source, num_args, kept, machine)

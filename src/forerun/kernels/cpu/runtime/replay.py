@@ -45,6 +45,12 @@ class Replays:
             first_batch.take_in(batch)
             return recording.run(self._workers, batch.scratch_bytes)
 
+    def kept(self, store: KVStore, num_tokens: int) -> tuple[Recording, int]:
+        """The pass over so many tokens of `store` that ran last, and the scratch it needs."""
+        found = [one for key, one in self._kept[store].items() if key[1] == num_tokens]
+        recording, batch = found[-1]
+        return recording, batch.scratch_bytes
+
     def _record(
         self, kept: Kept, key: Key, batch: CpuBatch, store: KVStore
     ) -> npt.NDArray[np.float32]:

@@ -1,0 +1,104 @@
+"""Where the time of a plain token goes: the steps of its pass by kind, the draw, and Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from statistics import median
+from typing import Any, Final
+
+import numpy as np
+
+from forerun.bench.measure.timed_run import Clock
+from forerun.cache.cache_size import CacheSize
+from forerun.engine import LLM
+from forerun.errors import InvalidOption
+from forerun.kernels import Plan
+from forerun.kernels.cpu import CpuKernels
+from forerun.models.llama import LlamaModel
+from forerun.sampling import Context, Noise, served_logits
+from forerun.types import FloatArray, SamplingParams, Span
+
+_READ_BYTES: Final = 64 << 20
+_TOKEN: Final = 7  # any will do
+_PARAMS: Final = SamplingParams(temperature=1.0, seed=0, ignore_eos=True)
+
+
+class _PlainPass:
+    """A pass over one token after `num_context` others, again and again."""
+
+    def __init__(self, model: LlamaModel, num_context: int) -> None:
+        size = CacheSize.for_requests(1, num_context + 1)
+        self._model, self._num_context = model, num_context
+        self.cache = model.new_cache(size.num_pages, size.page_size)
+        self._table = self.cache.new_table()
+        self._forward(num_context)
+
+    def run(self) -> FloatArray:
+        logits = self._forward(1)
+        self._table.truncate_to(self._num_context)
+        return logits
+
+    def _forward(self, num_tokens: int) -> FloatArray:
+        span = Span.all_wanted(self._table.reserve(num_tokens), (_TOKEN,) * num_tokens)
+        return self._model.forward(Plan.build([(span, self._table)]), self.cache)
+
+
+def measure_profile(
+    llm: LLM, clock: Clock, num_context: int = 256, num_rounds: int = 15
+) -> dict[str, Any]:
+    """Seconds of a token of `llm.stream`, of its parts, and what each part reads of memory.
+
+    Everything has its turn in each round. Python is what the parts leave of a token's time.
+    """
+    kernels = llm.model.kernels
+    if not isinstance(kernels, CpuKernels):
+        raise InvalidOption("--profile looks into the cpu kernels; drop --kernels reference.")
+    one_pass = _PlainPass(llm.model, num_context)
+    logits, noise, context = one_pass.run()[0], Noise(0), Context((_TOKEN,) * num_context, ())
+    kinds = kernels.kinds_of_pass(one_pass.cache.store, num_tokens=1)
+    memory = np.ones(_READ_BYTES // 8, np.int64)
+    params = _PARAMS.with_(max_tokens=num_rounds + 2)
+    stream = llm.stream([_TOKEN] * num_context, params)
+    next(stream)  # the prompt
+
+    def draw() -> None:
+        served = served_logits(logits, params, context, (), weight_sum=kernels.weight_sum)
+        kernels.gumbel_argmax(served, noise, num_context)
+
+    works: dict[str, Callable[[], object]] = {
+        "token": lambda: next(stream),
+        "pass": one_pass.run,
+        **{kind.name: kind.run for kind in kinds},  # after a pass: it sets the buffers right
+        "draw": draw,
+        "read": lambda: kernels.read(memory),
+    }
+    times: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(num_rounds + 1):
+        for name, work in works.items():
+            began = clock()
+            work()
+            times[name].append(clock() - began)
+    seconds = {name: median(taken[1:]) for name, taken in times.items()}  # the first warms up
+    num_bytes = {kind.name: kind.weight_bytes for kind in kinds}
+    row_bytes = kernels.row_bytes(llm.model.shape, llm.model.config.num_layers)
+    num_bytes["attention"] = num_context * row_bytes
+    return _report(seconds, num_bytes, num_context)
+
+
+def _report(
+    seconds: dict[str, float], num_bytes: dict[str, int], num_context: int
+) -> dict[str, Any]:
+    token, whole, read = (seconds.pop(name) for name in ("token", "pass", "read"))
+    draw = seconds.pop("draw")
+    parts = {**seconds, "between steps": whole - sum(seconds.values()), "draw": draw}
+    parts["Python"] = token - whole - draw
+    return {
+        "num_context": num_context,
+        "read_bytes_per_second": _READ_BYTES / read,
+        "token_s": token,
+        "pass_s": whole,
+        "parts": {
+            name: {"seconds": taken, "bytes": num_bytes.get(name, 0)}
+            for name, taken in parts.items()
+        },
+    }

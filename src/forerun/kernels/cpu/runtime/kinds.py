@@ -1,0 +1,58 @@
+"""Where a pass spends its time: its steps by kind, all of one kind in a row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from forerun.kernels.cpu.codegen.step import NUM_HEADER_FIELDS
+from forerun.kernels.cpu.runtime.workers import Workers
+
+# By the operation's name, as far as its dash.
+KINDS: Final = {
+    "linear": "product",
+    "write_digits": "product",
+    "attend": "attention",
+    "rope_write": "attention",
+    "add_norm": "norm",
+    "silu_mul": "norm",
+    "embed": "rows",
+    "select": "rows",
+}
+_NUM_ROWS, _ROW_BYTES = NUM_HEADER_FIELDS, NUM_HEADER_FIELDS + 4  # fields of a product
+
+
+@dataclass(frozen=True)
+class Kind:
+    """All steps of one kind in a pass; running them alone leaves garbage in the buffers."""
+
+    name: str
+    steps: npt.NDArray[np.int64]
+    weight_bytes: int
+    workers: Workers
+    scratch_bytes: int
+
+    def run(self) -> None:
+        self.workers.run(self.steps, self.scratch_bytes)
+
+
+def kinds_of(
+    steps: npt.NDArray[np.int64],
+    name_of: Callable[[int], str],
+    workers: Workers,
+    scratch_bytes: int,
+) -> list[Kind]:
+    names = [name_of(int(step[0])).partition("-")[0] for step in steps]
+    found = []
+    for kind in dict.fromkeys(KINDS.values()):
+        mine = np.array([KINDS[name] == kind for name in names])
+        products = steps[np.array([name == "linear" for name in names]) & mine]
+        weight_bytes = int((products[:, _NUM_ROWS] * products[:, _ROW_BYTES]).sum())
+        if mine.any():
+            chosen = np.ascontiguousarray(steps[mine])
+            found.append(Kind(kind, chosen, weight_bytes, workers, scratch_bytes))
+    return found

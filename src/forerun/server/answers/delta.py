@@ -1,0 +1,85 @@
+"""What came to one answer since the last time: the one form that all endpoints show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from forerun.engine.async_engine import Answer
+from forerun.engine.events import StreamEvent
+from forerun.engine.outputs import CompletionOutput
+from forerun.engine.step import Round
+from forerun.server.answers.logprobs import TokenLogprob
+
+
+@dataclass(frozen=True)
+class Delta:
+    """`text` is certain and in whole characters; `output` comes with the last one.
+
+    `num_before` tokens came before. `logprobs` are empty where nobody asked for them.
+    """
+
+    index: int
+    text: str
+    tokens: tuple[int, ...]
+    logprobs: tuple[TokenLogprob, ...]
+    rounds: tuple[Round, ...]
+    num_before: int
+    output: CompletionOutput | None
+
+    def followed_by(self, later: Delta) -> Delta:
+        return replace(
+            self,
+            text=self.text + later.text,
+            tokens=self.tokens + later.tokens,
+            logprobs=self.logprobs + later.logprobs,
+            rounds=self.rounds + later.rounds,
+            output=later.output,
+        )
+
+    def preceded_by(self, text: str, logprobs: tuple[TokenLogprob, ...]) -> Delta:
+        return replace(self, text=text + self.text, logprobs=logprobs + self.logprobs)
+
+    def without_output(self) -> Delta:
+        """Of an answer that had to have a token, although none was asked for."""
+        return replace(self, text="", tokens=(), logprobs=(), rounds=())
+
+    @property
+    def finish_reason(self) -> str | None:
+        return None if self.output is None else self.output.finish_reason
+
+    @property
+    def stop_reason(self) -> str | int | None:
+        return None if self.output is None else self.output.stop_reason
+
+
+class Telling:
+    """Turns the events of one answer into deltas."""
+
+    def __init__(self, index: int, answer: Answer) -> None:
+        self.index = index
+        self.answer = answer
+        self._num_told = 0  # tokens
+
+    def delta(self, event: StreamEvent) -> Delta:
+        start = self._num_told
+        self._num_told += len(event.tokens)
+        return Delta(
+            self.index,
+            event.text,
+            event.tokens,
+            self._logprobs(start, event.tokens),
+            event.rounds,
+            start,
+            event.output,
+        )
+
+    def _logprobs(self, start: int, tokens: Sequence[int]) -> tuple[TokenLogprob, ...]:
+        """The engine's thread only appends to them, and is ahead of us if anything."""
+        num_top = self.answer.request.params.logprobs
+        if num_top is None:
+            return ()
+        rows = self.answer.request.logprobs[start : start + len(tokens)]
+        return tuple(
+            TokenLogprob.of(token, row, num_top) for token, row in zip(tokens, rows, strict=True)
+        )

@@ -1,0 +1,149 @@
+"""`/v1/responses`: response objects and the events of their streams."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from forerun.server.answers.delta import Delta
+from forerun.server.answers.form import Form
+from forerun.server.answers.group import Group
+from forerun.server.answers.logprobs import chat_entry
+from forerun.server.answers.trace import trace
+from forerun.server.answers.usage import responses_usage
+from forerun.server.streaming import explained, to_json
+
+
+@dataclass
+class ResponseForm(Form):
+    """`given` are the request's fields, some of which a response repeats."""
+
+    given: Mapping[str, Any] = field(default_factory=dict)
+
+    def whole(self, deltas: list[Delta], group: Group) -> dict[str, Any]:
+        (delta,) = deltas
+        return self._ended(delta, group)
+
+    def _ended(self, delta: Delta, group: Group) -> dict[str, Any]:
+        response = self._response(_status(delta), [self._message(delta, _status(delta))])
+        if delta.finish_reason == "length":
+            response["incomplete_details"] = {"reason": "max_output_tokens"}
+        response["usage"] = responses_usage(group.usage)
+        if self.shows_trace:
+            response["forerun"] = {"trace": [trace(done, self.tokenizer) for done in delta.rounds]}
+        return response
+
+    def _response(self, status: str, output: list[dict[str, Any]]) -> dict[str, Any]:
+        given = self.given
+        return {
+            "id": self.id,
+            "object": "response",
+            "created_at": self.created,
+            "status": status,
+            "background": False,
+            "error": None,
+            "incomplete_details": None,
+            "instructions": given.get("instructions"),
+            "max_output_tokens": given.get("max_output_tokens"),
+            "model": self.model,
+            "output": output,
+            "parallel_tool_calls": False,
+            "previous_response_id": None,
+            "reasoning": {"effort": None, "summary": None},
+            "store": False,
+            "temperature": given.get("temperature", 1.0),
+            "text": {"format": {"type": "text"}},
+            "tool_choice": "none",
+            "tools": [],
+            "top_logprobs": given.get("top_logprobs", 0),
+            "top_p": given.get("top_p", 1.0),
+            "truncation": "disabled",
+            "usage": None,
+            "metadata": given.get("metadata", {}),
+            "system_fingerprint": self.fingerprint,
+        }
+
+    def _message(self, delta: Delta, status: str) -> dict[str, Any]:
+        return {**self._item(status), "content": [self._part(delta)]}
+
+    def _item(self, status: str) -> dict[str, Any]:
+        return {
+            "type": "message",
+            "id": f"msg_{self.id.removeprefix('resp_')}",
+            "status": status,
+            "role": "assistant",
+            "content": [],
+        }
+
+    def _part(self, delta: Delta) -> dict[str, Any]:
+        return {
+            "type": "output_text",
+            "text": delta.text,
+            "annotations": [],
+            "logprobs": self._logprobs(delta),
+        }
+
+    def _logprobs(self, delta: Delta) -> list[dict[str, Any]]:
+        if not self.shows_logprobs:
+            return []
+        return [chat_entry(self.tokenizer, one) for one in delta.logprobs]
+
+    async def events(self, group: Group) -> AsyncIterator[dict[str, Any]]:
+        """Each event as an object; its `type` is its name."""
+        place = {"item_id": self._item("")["id"], "output_index": 0, "content_index": 0}
+        begun = self._response("in_progress", [])
+        yield {"type": "response.created", "response": begun}
+        yield {"type": "response.in_progress", "response": begun}
+        item = self._item("in_progress")
+        yield {"type": "response.output_item.added", "output_index": 0, "item": item}
+        part = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
+        yield {"type": "response.content_part.added", **place, "part": part}
+        whole: Delta | None = None
+        async for delta in group.deltas():
+            whole = delta if whole is None else whole.followed_by(delta)
+            if self.is_news(delta):
+                yield {"type": "response.output_text.delta", **place, **self._increment(delta)}
+        assert whole is not None, "an answer has at least one delta"
+        part = self._part(whole)
+        logprobs = part["logprobs"]
+        text = {"text": whole.text, "logprobs": logprobs}
+        yield {"type": "response.output_text.done", **place, **text}
+        yield {"type": "response.content_part.done", **place, "part": part}
+        item = self._message(whole, _status(whole))
+        yield {"type": "response.output_item.done", "output_index": 0, "item": item}
+        yield {"type": f"response.{_status(whole)}", "response": self._ended(whole, group)}
+
+    def _increment(self, delta: Delta) -> dict[str, Any]:
+        increment: dict[str, Any] = {"delta": delta.text, "logprobs": self._logprobs(delta)}
+        if self.shows_trace:
+            increment["forerun"] = {"trace": [trace(done, self.tokenizer) for done in delta.rounds]}
+        return increment
+
+    def failed(self, error: Exception) -> dict[str, Any]:
+        told = explained(error).body["error"]
+        response = self._response("failed", [])
+        response["error"] = {"code": told["code"] or "server_error", "message": told["message"]}
+        return {"type": "response.failed", "response": response}
+
+
+async def named_events(group: Group, form: ResponseForm) -> AsyncIterator[bytes]:
+    """The form's events with their names and numbers."""
+    numbers = itertools.count()
+
+    def line(event: dict[str, Any]) -> bytes:
+        numbered = {**event, "sequence_number": next(numbers)}
+        return f"event: {event['type']}".encode() + b"\ndata: " + to_json(numbered) + b"\n\n"
+
+    try:
+        async for event in form.events(group):
+            yield line(event)
+    except Exception as error:
+        yield line(form.failed(error))
+    finally:
+        group.close()
+
+
+def _status(delta: Delta) -> str:
+    return "incomplete" if delta.finish_reason == "length" else "completed"

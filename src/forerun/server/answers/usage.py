@@ -1,0 +1,74 @@
+"""What an answer took: OpenAI's counts, and under `forerun` what speculation did."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from forerun.drafters.prediction import PREDICTION
+from forerun.engine.request import Request
+
+
+def usage(requests: Sequence[Request], num_choices: int, num_told: int) -> dict[str, Any]:
+    """`requests` hold `num_choices` answers to each prompt; `num_told` tokens were sent so far."""
+    prompts = requests[::num_choices]
+    num_prompt_tokens = sum(len(request.prompt) for request in prompts)
+    num_predicted, num_held = _guesses_of(requests, PREDICTION)
+    return {
+        "prompt_tokens": num_prompt_tokens,
+        "completion_tokens": num_told,
+        "total_tokens": num_prompt_tokens + num_told,
+        "prompt_tokens_details": {
+            "cached_tokens": sum(request.num_cached_tokens or 0 for request in prompts),
+            "audio_tokens": 0,
+        },
+        "completion_tokens_details": {
+            "accepted_prediction_tokens": num_held,
+            "rejected_prediction_tokens": num_predicted - num_held,
+            "reasoning_tokens": 0,
+            "audio_tokens": 0,
+        },
+        "forerun": speculation_figures(requests),
+    }
+
+
+def speculation_figures(requests: Sequence[Request]) -> dict[str, Any]:
+    """Over all answers of one request."""
+    stats = [request.stats for request in requests]
+    num_draft_tokens = sum(one.draft_tokens for one in stats)
+    num_accepted = sum(one.accepted_tokens for one in stats)
+    num_passes = sum(one.target_passes for one in stats)
+    num_emitted = sum(one.emitted_tokens for one in stats)
+    return {
+        "seed": requests[0].seed,
+        "target_passes": num_passes,
+        "draft_tokens": num_draft_tokens,
+        "accepted_tokens": num_accepted,
+        "acceptance_rate": num_accepted / num_draft_tokens if num_draft_tokens else None,
+        "mean_acceptance_length": num_emitted / num_passes if num_passes else None,
+        "drafter_failures": sum(one.drafter_failures for one in stats),
+    }
+
+
+def responses_usage(found: dict[str, Any]) -> dict[str, Any]:
+    """The same under the names of the Responses API."""
+    return {
+        "input_tokens": found["prompt_tokens"],
+        "input_tokens_details": {"cached_tokens": found["prompt_tokens_details"]["cached_tokens"]},
+        "output_tokens": found["completion_tokens"],
+        "output_tokens_details": {
+            "reasoning_tokens": 0,
+            **{
+                name: found["completion_tokens_details"][name]
+                for name in ("accepted_prediction_tokens", "rejected_prediction_tokens")
+            },
+        },
+        "total_tokens": found["total_tokens"],
+        "forerun": found["forerun"],
+    }
+
+
+def _guesses_of(requests: Sequence[Request], drafter: str) -> tuple[int, int]:
+    """(made, held) by one drafter."""
+    found = [request.stats.drafters.get(drafter, (0, 0)) for request in requests]
+    return sum(made for made, _ in found), sum(held for _, held in found)

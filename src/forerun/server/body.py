@@ -1,0 +1,68 @@
+"""The bytes of a request's body, and the JSON in them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any, Final, NoReturn
+
+from starlette.requests import ClientDisconnect, Request
+
+from forerun.server.errors import ApiError, bad_request
+
+_SPARE_BYTES: Final = 1 << 20
+
+
+async def read_json(request: Request, max_bytes: int, timeout_s: float) -> Any:
+    """The body's value; a body that is too long or never ends is cut off."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            found = await _read_bytes(request, max_bytes)
+    except TimeoutError:
+        raise ApiError(
+            408,
+            f"the body did not arrive within {timeout_s:g} s; send it at once.",
+            "body_timeout",
+            headers={"Connection": "close"},
+        ) from None
+    return parse_json(found)
+
+
+async def _read_bytes(request: Request, max_bytes: int) -> bytes:
+    """What goes on a little past the limit is read and dropped: a client that still sends when
+    the connection closes never sees why."""
+    chunks: list[bytes] = []
+    num_bytes = 0
+    try:
+        async for chunk in request.stream():
+            num_bytes += len(chunk)
+            if num_bytes <= max_bytes:
+                chunks.append(chunk)
+            elif num_bytes > 2 * max_bytes + _SPARE_BYTES:
+                break
+    except ClientDisconnect:
+        raise ApiError(499, "the client left before its body was complete.", "left") from None
+    if num_bytes > max_bytes:
+        raise ApiError(
+            413,
+            f"the body is longer than {max_bytes} bytes; send less, or raise --max-body-bytes.",
+            "body_too_long",
+            headers={"Connection": "close"},
+        )
+    return b"".join(chunks)
+
+
+def parse_json(found: bytes) -> Any:
+    """JSON by the letter: NaN and Infinity are none, and neither is text that is not UTF-8."""
+    try:
+        return json.loads(found.decode("utf-8"), parse_constant=_no_constant)
+    except UnicodeDecodeError as error:
+        raise bad_request(f"the body is not UTF-8 (byte {error.start}); encode it.") from None
+    except RecursionError:
+        raise bad_request("the body is nested too deeply; send flatter JSON.") from None
+    except ValueError as error:  # also a number with thousands of digits
+        raise bad_request(f"the body is not JSON ({error}); mend it.") from None
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON number")

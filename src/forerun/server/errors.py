@@ -1,0 +1,82 @@
+"""What a client did wrong, or we did, in OpenAI's shape."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from forerun.errors import (
+    EngineClosed,
+    EngineHung,
+    EngineOverloaded,
+    ForerunError,
+    PromptTooLong,
+    RequestFailed,
+    RequestTooLarge,
+)
+
+RETRY_SECONDS: Final = 1
+_NAMED_VALUE: Final = re.compile(r"(\w+)=")
+
+
+@dataclass(eq=False)
+class ApiError(Exception):
+    """An answer that is an error: one sentence, and where in the body the cause is."""
+
+    status: int
+    message: str
+    code: str | None = None
+    param: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def body(self) -> dict[str, Any]:
+        return {
+            "error": {
+                "message": self.message,
+                "type": _kind(self.status),
+                "param": self.param,
+                "code": self.code,
+            }
+        }
+
+
+def bad_request(message: str, param: str | None = None, code: str | None = None) -> ApiError:
+    return ApiError(400, message, code, param)
+
+
+def unavailable(message: str) -> ApiError:
+    return ApiError(503, message, "unavailable", headers={"Retry-After": str(RETRY_SECONDS)})
+
+
+def too_many(message: str) -> ApiError:
+    headers = {"Retry-After": str(RETRY_SECONDS)}
+    return ApiError(429, message, "rate_limit_exceeded", headers=headers)
+
+
+def as_api_error(error: Exception) -> ApiError:
+    """What a client is told; only errors that it can mend say what they are."""
+    if isinstance(error, ApiError):
+        return error
+    message = str(error)
+    if isinstance(error, EngineOverloaded):
+        return too_many(message)
+    if isinstance(error, EngineClosed | EngineHung):
+        return unavailable(message)
+    if isinstance(error, PromptTooLong | RequestTooLarge):
+        return bad_request(message, code="context_length_exceeded")
+    if isinstance(error, ForerunError) and not isinstance(error, RequestFailed):
+        named = _NAMED_VALUE.match(message)
+        return bad_request(message, named[1] if named else None)
+    return ApiError(
+        500, "the server failed on this request; its log says why under the X-Request-Id.", "failed"
+    )
+
+
+def _kind(status: int) -> str:
+    kinds = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
+    if status >= 500:
+        return "server_error"
+    return kinds.get(status, "invalid_request_error")

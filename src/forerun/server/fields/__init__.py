@@ -1,0 +1,7 @@
+"""Which fields a body may have: one list, from which bodies are read and the docs are printed."""
+
+from forerun.server.fields.field import Endpoint, Field, Treatment
+from forerun.server.fields.reading import read_fields
+from forerun.server.fields.table import FIELDS, fields_of, markdown
+
+__all__ = ["FIELDS", "Endpoint", "Field", "Treatment", "fields_of", "markdown", "read_fields"]

@@ -1,0 +1,46 @@
+"""From a parsed body to the fields that were given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from forerun.server.errors import ApiError, bad_request
+from forerun.server.fields.field import Endpoint, Field, Treatment
+from forerun.server.fields.kinds import unknown_key
+from forerun.server.fields.table import by_name
+
+
+def read_fields(endpoint: Endpoint, body: Any, *, lenient: bool = False) -> dict[str, Any]:
+    """The honoured fields that the body has; null means not given.
+
+    With `lenient`, fields that nobody knows are ignored.
+    """
+    if not isinstance(body, dict):
+        raise bad_request("the body is not a JSON object; send one.")
+    known = by_name(endpoint)
+    given: dict[str, Any] = {}
+    for name, value in body.items():
+        field = known.get(name)
+        if field is None:
+            if not lenient:
+                raise unknown_key(name, "", known)
+        elif value is not None:
+            read = _read(field, value)
+            if field.treatment is Treatment.HONOURED:
+                given[name] = read
+    for field in known.values():
+        if field.is_required and field.name not in given:
+            raise bad_request(f"{field.name} is missing; give {field.kind.words}.", field.name)
+    return given
+
+
+def _read(field: Field, value: Any) -> Any:
+    try:
+        return field.kind.read(value, field.name)
+    except ApiError:
+        if field.treatment is not Treatment.REFUSED:
+            raise
+        hint = f": {field.note}" if field.note else ""
+        raise bad_request(
+            f"{field.name} is not supported here{hint}; leave it out.", field.name, "unsupported"
+        ) from None

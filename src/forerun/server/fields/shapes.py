@@ -1,0 +1,106 @@
+"""What stands inside the larger fields: prompts, messages, content parts, predictions."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from forerun.server.fields.kinds import (
+    FLAG,
+    TEXT,
+    Either,
+    ListOf,
+    MapOf,
+    OneOf,
+    Real,
+    Shape,
+    Tagged,
+    Text,
+    Whole,
+)
+
+NOTHING: Final = OneOf((None,))
+MAX_MESSAGES: Final = 4096
+MAX_PROMPTS: Final = 1024
+TOKEN: Final = Whole(0, 2**31 - 1)
+TOKENS: Final = ListOf(TOKEN)
+SOME_TOKENS: Final = ListOf(TOKEN, 1)
+
+PROMPT: Final = Either(
+    (Text(1), SOME_TOKENS, ListOf(Text(1), 1, MAX_PROMPTS), ListOf(SOME_TOKENS, 1, MAX_PROMPTS)),
+    "a text, a list of token ids, or a list of either, none of them empty",
+)
+
+_TEXT_PART: Final = Shape({"type": OneOf(("text",)), "text": TEXT}, ("type", "text"))
+PARTS: Final = ListOf(
+    Tagged({"text": _TEXT_PART}, 'parts of type "text"; others are not supported'), 0, MAX_MESSAGES
+)
+CONTENT: Final = Either((TEXT, PARTS), 'a text, or a list of {"type": "text", "text": …}')
+_MESSAGE: Final = Shape(
+    {
+        "role": OneOf(("system", "developer", "user", "assistant")),
+        "content": CONTENT,
+        "name": TEXT,
+        "refusal": NOTHING,
+        "tool_calls": Either((NOTHING, ListOf(NOTHING, 0, 0)), "null: tools are not supported"),
+        "function_call": NOTHING,
+        "audio": NOTHING,
+        "annotations": ListOf(NOTHING, 0, 0),
+    },
+    ("role", "content"),
+)
+MESSAGES: Final = ListOf(_MESSAGE, 1, MAX_MESSAGES)
+
+PREDICTION: Final = Shape({"type": OneOf(("content",)), "content": CONTENT}, ("type", "content"))
+STOP: Final = Either(
+    (Text(1, 1000), ListOf(Text(1, 1000), 0, 64)), "a text, or a list of at most 64 texts"
+)
+LOGIT_BIAS: Final = MapOf(r"^[0-9]{1,9}$", Real(-100, 100), 4096)
+STREAM_OPTIONS: Final = Shape(
+    {"include_usage": FLAG, "continuous_usage_stats": FLAG, "include_obfuscation": FLAG}
+)
+SPECULATIVE: Final = Either(
+    (
+        FLAG,
+        Shape(
+            {
+                "method": Text(1, 64),
+                "num_speculative_tokens": Whole(0, 512),
+                "num_branches": Whole(1, 512),
+                "acceptance": OneOf(("coupled", "rejection")),
+            }
+        ),
+    ),
+    "false, or an object with method, num_speculative_tokens, num_branches, acceptance",
+)
+FORERUN: Final = Shape({"trace": FLAG})
+METADATA: Final = MapOf("^[\\s\\S]{0,64}$", Text(0, 512), 16)
+
+_INPUT_PART: Final = Tagged(
+    {
+        kind: Shape(
+            {
+                "type": OneOf((kind,)),
+                "text": TEXT,
+                "annotations": ListOf(NOTHING, 0, 0),
+                "logprobs": ListOf(NOTHING, 0, 0),
+            },
+            ("type", "text"),
+        )
+        for kind in ("input_text", "output_text")
+    },
+    'parts of type "input_text" or "output_text"; others are not supported',
+)
+_ITEM: Final = Shape(
+    {
+        "type": OneOf(("message",)),
+        "role": OneOf(("system", "developer", "user", "assistant")),
+        "content": Either((TEXT, ListOf(_INPUT_PART, 0, MAX_MESSAGES))),
+        "id": TEXT,
+        "status": OneOf(("in_progress", "completed", "incomplete")),
+        "phase": OneOf(("commentary", "final_answer")),
+    },
+    ("role", "content"),
+)
+INPUT: Final = Either(
+    (Text(1), ListOf(_ITEM, 1, MAX_MESSAGES)), "a text, or a list of message items"
+)

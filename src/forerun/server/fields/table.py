@@ -1,0 +1,206 @@
+"""Every field of OpenAI's and vLLM's bodies, and what becomes of it: the one list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Final
+
+from forerun.server.fields.field import Endpoint, Field, Treatment
+from forerun.server.fields.kinds import (
+    FLAG,
+    TEXT,
+    Anything,
+    Kind,
+    ListOf,
+    MapOf,
+    OneOf,
+    Real,
+    Shape,
+    Text,
+    Whole,
+)
+from forerun.server.fields.shapes import (
+    FORERUN,
+    INPUT,
+    LOGIT_BIAS,
+    MESSAGES,
+    METADATA,
+    NOTHING,
+    PREDICTION,
+    PROMPT,
+    SOME_TOKENS,
+    SPECULATIVE,
+    STOP,
+    STREAM_OPTIONS,
+    TOKENS,
+)
+
+_COMPLETIONS, _CHAT, _RESPONSES = Endpoint.COMPLETIONS, Endpoint.CHAT, Endpoint.RESPONSES
+_TOKENIZE, _DETOKENIZE = Endpoint.TOKENIZE, Endpoint.DETOKENIZE
+_ALL: Final = (_COMPLETIONS, _CHAT, _RESPONSES)
+_BOTH: Final = (_COMPLETIONS, _CHAT)
+MAX_COUNT: Final = 2**31 - 1  # tokens in an answer; the context is far smaller
+_COUNT: Final = Whole(1, MAX_COUNT)
+_NO_LIST: Final = ListOf(NOTHING, 0, 0)
+_NO_FLAG: Final = OneOf((False,))
+
+
+def _honoured(name: str, kind: Kind, *on: Endpoint, note: str = "", needed: bool = False) -> Field:
+    return Field(name, Treatment.HONOURED, kind, on, note, needed)
+
+
+def _idle(name: str, kind: Kind, *on: Endpoint, note: str = "") -> Field:
+    return Field(name, Treatment.NO_EFFECT, kind, on, note)
+
+
+def _refused(name: str, *on: Endpoint, unused: Kind = NOTHING, note: str = "") -> Field:
+    return Field(name, Treatment.REFUSED, unused, on, note)
+
+
+FIELDS: Final[tuple[Field, ...]] = (
+    # What is asked.
+    _honoured("model", Text(1), *_ALL, _TOKENIZE, _DETOKENIZE, note="a name of `/v1/models`"),
+    _honoured("prompt", PROMPT, _COMPLETIONS, needed=True),
+    _honoured("messages", MESSAGES, _CHAT, needed=True),
+    _honoured("input", INPUT, _RESPONSES, needed=True, note="text or message items"),
+    _honoured("instructions", TEXT, _RESPONSES, note="a system message before `input`"),
+    _honoured("prediction", PREDICTION, *_ALL, note="Predicted Outputs: a drafter of its own"),
+    _honoured("echo", FLAG, _COMPLETIONS),
+    _honoured("continue_final_message", FLAG, _CHAT, note="go on with the assistant's words"),
+    _honoured("add_generation_prompt", FLAG, _CHAT, _TOKENIZE),
+    _honoured("chat_template_kwargs", MapOf("^[A-Za-z_]", Anything(), 64), _CHAT, _TOKENIZE),
+    _honoured("add_special_tokens", FLAG, *_BOTH, _TOKENIZE),
+    _honoured(
+        "truncate_prompt_tokens", Whole(-1, MAX_COUNT), *_ALL, note="keeps the last; -1: all"
+    ),
+    # How its tokens are chosen.
+    _honoured("temperature", Real(0, 100), *_ALL),
+    _honoured("top_p", Real(0, 1, above_low=True), *_ALL),
+    _honoured("top_k", Whole(-1, MAX_COUNT), *_ALL),
+    _honoured("min_p", Real(0, 1), *_ALL),
+    _honoured("repetition_penalty", Real(0.01, 100), *_ALL),
+    _honoured("presence_penalty", Real(-2, 2), *_ALL),
+    _honoured("frequency_penalty", Real(-2, 2), *_ALL),
+    _honoured("logit_bias", LOGIT_BIAS, *_ALL),
+    _honoured("allowed_token_ids", SOME_TOKENS, *_ALL),
+    _honoured("seed", Whole(-(2**63), 2**64 - 1), *_ALL),
+    _honoured("n", Whole(1, 128), *_BOTH, note="choice i has a seed derived from `seed`"),
+    # Where it ends.
+    _honoured("max_tokens", Whole(0, MAX_COUNT), _COMPLETIONS, note="16 if not given"),
+    _honoured("max_tokens", _COUNT, _CHAT, note="OpenAI's older name of the next"),
+    _honoured("max_completion_tokens", _COUNT, _CHAT, note="the whole context if not given"),
+    _honoured("max_output_tokens", _COUNT, _RESPONSES),
+    _honoured("min_tokens", Whole(0, MAX_COUNT), *_ALL),
+    _honoured("stop", STOP, *_ALL),
+    _honoured("stop_token_ids", TOKENS, *_ALL),
+    _honoured("include_stop_str_in_output", FLAG, *_ALL),
+    _honoured("ignore_eos", FLAG, *_ALL),
+    _honoured("skip_special_tokens", FLAG, *_ALL),
+    # How it is shown.
+    _honoured("stream", FLAG, *_ALL),
+    _honoured("stream_options", STREAM_OPTIONS, *_BOTH),
+    _idle("stream_options", Shape({"include_obfuscation": FLAG}), _RESPONSES),
+    _honoured("logprobs", Whole(0, 20), _COMPLETIONS),
+    _honoured("logprobs", FLAG, _CHAT),
+    _honoured("top_logprobs", Whole(0, 20), _CHAT, _RESPONSES),
+    _honoured("include", ListOf(OneOf(("message.output_text.logprobs",))), _RESPONSES),
+    _honoured("return_token_ids", FLAG, *_BOTH),
+    _honoured("request_id", Text(1, 128), *_ALL, note="becomes part of the answer's id"),
+    # How it is run.
+    _honoured("speculative", SPECULATIVE, *_ALL),
+    _honoured("forerun", FORERUN, *_ALL, note="`trace`: what each round guessed"),
+    _honoured("priority", Whole(-100, 100), *_ALL, note="smaller runs sooner"),
+    _honoured("cache_salt", Text(1, 256), *_ALL, note="who shares prefixes with whom"),
+    # What changes nothing here.
+    _idle("user", TEXT, *_ALL),
+    _idle("safety_identifier", TEXT, *_ALL),
+    _idle("prompt_cache_key", TEXT, *_ALL, note="prefixes are always shared"),
+    _idle("prompt_cache_retention", TEXT, *_ALL),
+    _idle("prompt_cache_options", Anything(), *_ALL),
+    _idle("service_tier", TEXT, *_ALL),
+    _idle("access_programs", Anything(), _RESPONSES),
+    _honoured("metadata", METADATA, _RESPONSES, note="comes back with the response"),
+    _idle("metadata", METADATA, _CHAT),
+    _idle("store", FLAG, _CHAT, _RESPONSES, note="nothing is stored"),
+    _idle("parallel_tool_calls", FLAG, _CHAT, _RESPONSES),
+    _idle("max_tool_calls", Whole(0, MAX_COUNT), _RESPONSES),
+    _idle("verbosity", OneOf(("low", "medium", "high")), _CHAT),
+    _idle("reasoning_effort", TEXT, _CHAT),
+    _idle("reasoning", Anything(), _RESPONSES),
+    _idle("include_reasoning", FLAG, _CHAT),
+    _idle("spaces_between_special_tokens", FLAG, *_BOTH),
+    _idle("return_tokens_as_token_ids", _NO_FLAG, *_BOTH),
+    # What does not work here, and what means that nobody asks for it.
+    _refused("suffix", _COMPLETIONS, unused=OneOf(("",)), note="no infilling"),
+    _refused("best_of", _COMPLETIONS, unused=OneOf((1,)), note="use `n`"),
+    _refused("tools", _CHAT, _RESPONSES, unused=_NO_LIST),
+    _refused("tool_choice", _CHAT, _RESPONSES, unused=OneOf(("none", "auto"))),
+    _refused("functions", _CHAT, unused=_NO_LIST),
+    _refused("function_call", _CHAT, unused=OneOf(("none", "auto"))),
+    _refused("response_format", *_BOTH, unused=Shape({"type": OneOf(("text",))}, ("type",))),
+    _refused(
+        "text",
+        _RESPONSES,
+        unused=Shape(
+            {
+                "format": Shape({"type": OneOf(("text",))}, ("type",)),
+                "verbosity": OneOf(("low", "medium", "high")),
+            }
+        ),
+        note="only plain text",
+    ),
+    _refused("structured_outputs", *_ALL),
+    _refused("guided_json", *_BOTH),
+    _refused("guided_regex", *_BOTH),
+    _refused("guided_choice", *_BOTH),
+    _refused("guided_grammar", *_BOTH),
+    _refused("modalities", _CHAT, unused=ListOf(OneOf(("text",)))),
+    _refused("audio", _CHAT),
+    _refused("image", _RESPONSES),
+    _refused("moderation", _CHAT, _RESPONSES),
+    _refused("web_search_options", _CHAT),
+    _refused("use_beam_search", *_BOTH, unused=_NO_FLAG),
+    _refused("length_penalty", *_BOTH, unused=OneOf((1, 1.0)), note="belongs to beam search"),
+    _refused("bad_words", *_BOTH, unused=_NO_LIST, note="use `logit_bias`"),
+    _refused("prompt_logprobs", *_BOTH, note="completions with `echo` and `logprobs` have them"),
+    _refused("prompt_embeds", _COMPLETIONS),
+    _refused("chat_template", _CHAT, note="a template is a program: set it with --chat-template"),
+    _refused("documents", _CHAT, unused=_NO_LIST),
+    _refused("mm_processor_kwargs", _CHAT),
+    _refused("logits_processors", *_BOTH, unused=_NO_LIST),
+    _refused("kv_transfer_params", *_BOTH),
+    _refused("vllm_xargs", *_BOTH, unused=MapOf("$^", NOTHING, 0)),
+    _refused("background", _RESPONSES, unused=_NO_FLAG, note="nothing is stored"),
+    _refused("conversation", _RESPONSES, note="nothing is stored: send all items"),
+    _refused("previous_response_id", _RESPONSES, note="nothing is stored: send all items"),
+    _refused("prompt", _RESPONSES, note="there are no stored prompts"),
+    _refused("truncation", _RESPONSES, unused=OneOf(("disabled",))),
+    _refused("context_management", _RESPONSES, unused=_NO_LIST),
+    # Tokens and text.
+    _honoured("prompt", Text(1), _TOKENIZE, note="or `messages`"),
+    _honoured("messages", MESSAGES, _TOKENIZE, note="or `prompt`"),
+    _honoured("return_token_strs", FLAG, _TOKENIZE),
+    _honoured("tokens", TOKENS, _DETOKENIZE, needed=True),
+)
+
+
+def fields_of(endpoint: Endpoint) -> Iterator[Field]:
+    return (field for field in FIELDS if endpoint in field.on)
+
+
+@cache
+def by_name(endpoint: Endpoint) -> dict[str, Field]:
+    return {field.name: field for field in fields_of(endpoint)}
+
+
+def markdown() -> str:
+    """The table of the docs."""
+    lines = ["| field | completions | chat | responses | note |", "|---|---|---|---|---|"]
+    names = dict.fromkeys(field.name for field in FIELDS if set(field.on) & set(_ALL))
+    for name in names:
+        found = [by_name(endpoint).get(name) for endpoint in _ALL]
+        words = [field.treatment.value if field else "–" for field in found]
+        notes = dict.fromkeys(field.note for field in found if field and field.note)
+        lines.append(f"| `{name}` | {' | '.join(words)} | {'; '.join(notes)} |")
+    return "\n".join(lines)

@@ -1,0 +1,1 @@
+"""How the server is configured, guarded, watched, started and stopped."""

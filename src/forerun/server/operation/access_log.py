@@ -1,0 +1,44 @@
+"""One line of JSON for each HTTP request; never a word of its prompt or answer."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import IO, Any
+
+from starlette.requests import Request
+
+
+class AccessLog:
+    def __init__(self, out: IO[str] | None) -> None:
+        self._out = out  # None: nobody wants it
+
+    def write(self, request: Request, request_id: str, status: int, seconds: float) -> None:
+        if self._out is None:
+            return
+        line = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+            "request_id": request_id,
+            "client": request.client.host if request.client else None,
+            "method": request.method,
+            "path": request.url.path[:200],
+            "status": status,
+            "seconds": round(seconds, 6),
+            **_figures(request),
+        }
+        print(json.dumps(line), file=self._out, flush=True)
+
+
+def _figures(request: Request) -> dict[str, Any]:
+    group = getattr(request.state, "group", None)
+    if group is None:
+        return {}
+    usage = group.usage
+    return {
+        "prompt_tokens": usage["prompt_tokens"],
+        "completion_tokens": usage["completion_tokens"],
+        "cached_tokens": usage["prompt_tokens_details"]["cached_tokens"],
+        "accepted_tokens": usage["forerun"]["accepted_tokens"],
+        "draft_tokens": usage["forerun"]["draft_tokens"],
+        "finish_reasons": [one.finish_reason for one in group.requests],
+    }

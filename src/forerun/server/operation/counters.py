@@ -1,0 +1,176 @@
+"""What `/metrics` shows: the engine's own counts, and what only a server sees."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram
+from prometheus_client import generate_latest as exposition
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from forerun.server.answers.delta import Delta
+from forerun.server.answers.group import Group
+
+PREFIX: Final = "forerun:"
+_FIRST_TOKEN: Final = (*(0.005, 0.01, 0.02, 0.04, 0.08, 0.15, 0.3), 0.6, 1.2, 2.5, 5, 10, 30, 60)
+_BETWEEN: Final = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.6, 1.2, 2.5)
+_WHOLE: Final = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320, 640)
+
+Snapshot = Mapping[str, Any]
+
+
+class Counters:
+    """One registry for one server; `snapshot` asks the engine, None while it is not there."""
+
+    content_type = CONTENT_TYPE_LATEST
+
+    def __init__(self, snapshot: Callable[[], Snapshot | None]) -> None:
+        self._registry = CollectorRegistry()
+        self._registry.register(EngineCollector(snapshot))
+        self._first = self._histogram(
+            "time_to_first_token_seconds", "From the request to its first token.", _FIRST_TOKEN
+        )
+        self._between = self._histogram(
+            "inter_token_latency_seconds", "Between two tokens of one answer.", _BETWEEN
+        )
+        self._whole = self._histogram(
+            "e2e_request_latency_seconds", "From the request to its last token.", _WHOLE
+        )
+        self._depths = self._counter(
+            "rounds_by_depth", "Rounds of answers that were read, by depth of guesses.", "depth"
+        )
+        self._choices = self._counter(
+            "controller_choices", "Why the controller guessed so deep, or not.", "reason"
+        )
+        self._answers = self._counter(
+            "http_responses", "HTTP answers by path and status.", "path", "status"
+        )
+
+    def watch(self, group: Group) -> None:
+        """Observe what its reader gets."""
+        group.on_delta = Watch(self, time.perf_counter()).saw
+
+    def responded(self, path: str, status: int) -> None:
+        self._answers.labels(path, str(status)).inc()
+
+    def exposition(self) -> bytes:
+        return exposition(self._registry)
+
+    def observe_first(self, seconds: float) -> None:
+        self._first.observe(seconds)
+
+    def observe_between(self, seconds: float, num_tokens: int) -> None:
+        for _ in range(num_tokens):
+            self._between.observe(seconds / num_tokens)
+
+    def observe_rounds(self, delta: Delta) -> None:
+        for done in delta.rounds:
+            self._depths.labels(str(done.proposal.depth)).inc()
+            if done.choice is not None:
+                self._choices.labels(done.choice.reason.name.lower()).inc()
+
+    def observe_whole(self, seconds: float) -> None:
+        self._whole.observe(seconds)
+
+    def _histogram(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
+        return Histogram(PREFIX + name, text, buckets=buckets, registry=self._registry)
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(PREFIX + name, text, labels, registry=self._registry)
+
+
+class Watch:
+    """The moments of one request."""
+
+    def __init__(self, counters: Counters, began: float) -> None:
+        self._counters = counters
+        self._began = began
+        self._latest: dict[int, float] = {}  # answer -> when its last token came
+
+    def saw(self, delta: Delta) -> None:
+        now = time.perf_counter()
+        if delta.tokens:
+            if delta.index in self._latest:
+                seconds = now - self._latest[delta.index]
+                self._counters.observe_between(seconds, len(delta.tokens))
+            else:
+                self._counters.observe_first(now - self._began)
+            self._latest[delta.index] = now
+        self._counters.observe_rounds(delta)
+        if delta.output is not None:
+            self._counters.observe_whole(now - self._began)
+
+
+class EngineCollector(Collector):
+    """The engine's snapshot at the moment of a scrape."""
+
+    def __init__(self, snapshot: Callable[[], Snapshot | None]) -> None:
+        self._snapshot = snapshot
+
+    def describe(self) -> Iterator[Metric]:
+        return iter(())  # nothing is known before the model is there
+
+    def collect(self) -> Iterator[Metric]:
+        found = self._snapshot()
+        if found is not None:
+            yield from _counted(found)
+            yield from _speculation(found["drafters"])
+            yield from _now(found)
+
+
+def _counted(found: Snapshot) -> Iterator[Metric]:
+    ended = CounterMetricFamily(
+        PREFIX + "request_success", "Requests that ended, by reason.", labels=["finished_reason"]
+    )
+    for reason, num in found["requests"].items():
+        ended.add_metric([reason], num)
+    yield ended
+    for name, key, text in (
+        ("prompt_tokens", "prompt_tokens", "Tokens of prompts."),
+        ("generation_tokens", "emitted_tokens", "Tokens of answers."),
+        ("prefix_cache_queries", "prompt_tokens", "Prompt tokens looked up in the cache."),
+        ("prefix_cache_hits", "cached_prompt_tokens", "Prompt tokens found in the cache."),
+        ("target_passes", "passes", "Passes of the target."),
+        ("target_pass_tokens", "pass_tokens", "Tokens that the target's passes ran."),
+        ("num_preemptions", "preemptions", "Requests that lost their seat for a while."),
+        ("drafter_failures", "drafter_failures", "Failures of drafters; texts went on."),
+    ):
+        yield CounterMetricFamily(PREFIX + name, text, found[key])
+    yield CounterMetricFamily(
+        PREFIX + "passes_saved",
+        "Tokens that needed no round of their own, as a guess held.",
+        found["emitted_tokens"] - found["rounds"],
+    )
+
+
+def _speculation(drafters: Mapping[str, Mapping[str, Any]]) -> Iterator[Metric]:
+    """vLLM's names; a sum over the label `drafter` is vLLM's figure."""
+    for name in ("num_drafts", "num_draft_tokens", "num_accepted_tokens"):
+        family = CounterMetricFamily(
+            f"{PREFIX}spec_decode_{name}", f"Speculation: {name}.", labels=["drafter"]
+        )
+        for drafter, counts in drafters.items():
+            family.add_metric([drafter], counts[name])
+        yield family
+    family = CounterMetricFamily(
+        f"{PREFIX}spec_decode_num_accepted_tokens_per_pos",
+        "Speculation: guesses that held, by position.",
+        labels=["drafter", "position"],
+    )
+    for drafter, counts in drafters.items():
+        for position, num in enumerate(counts["accepted_per_position"]):
+            family.add_metric([drafter, str(position)], num)
+    yield family
+
+
+def _now(found: Snapshot) -> Iterator[Metric]:
+    num_used = found["num_pages"] - found["num_free_pages"]
+    for name, value, text in (
+        ("num_requests_running", found["num_running"], "Requests in the batch."),
+        ("num_requests_waiting", found["num_waiting"], "Requests in the queue."),
+        ("kv_cache_usage_perc", num_used / found["num_pages"], "Share of cache pages held."),
+    ):
+        yield GaugeMetricFamily(PREFIX + name, text, value)

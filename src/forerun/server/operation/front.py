@@ -1,0 +1,107 @@
+"""The first to see a request and the last to see its answer: id, key, log line, and no traceback.
+
+It is plain ASGI: a wrapper around responses would hide from a stream that its reader left.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import uuid
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from forerun.server.errors import ApiError
+from forerun.server.operation.access_log import AccessLog
+from forerun.server.operation.auth import Keys
+from forerun.server.service import Service
+from forerun.server.streaming import REQUEST_ID, JsonAnswer, explained
+
+_REQUEST_ID: Final = re.compile(r"[!-~]{1,128}")
+
+
+class Front:
+    def __init__(self, app: ASGIApp, service: Service, keys: Keys, log: AccessLog) -> None:
+        self._app = app
+        self._service = service
+        self._keys = keys
+        self._log = log
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope)
+        visit = Visit(_request_id(request), send)
+        REQUEST_ID.set(visit.request_id)
+        self._service.num_open += 1
+        try:
+            await self._answer(scope, receive, visit, request)
+        finally:
+            self._service.num_open -= 1
+            seconds = time.perf_counter() - visit.began
+            self._service.counters.responded(_known_path(request), visit.status)
+            self._log.write(request, visit.request_id, visit.status, seconds)
+
+    async def _answer(self, scope: Scope, receive: Receive, visit: Visit, request: Request) -> None:
+        try:
+            self._keys.check(request.url.path, request.headers.get("authorization"))
+            await self._app(scope, receive, visit.send)
+        except ApiError as error:
+            await _error_response(error)(scope, receive, visit.send)
+        except Exception as error:
+            told = explained(error)
+            if not visit.has_begun:
+                await _error_response(told)(scope, receive, visit.send)
+
+
+class Visit:
+    """One request's way through: what was answered so far."""
+
+    def __init__(self, request_id: str, send: Send) -> None:
+        self.request_id = request_id
+        self.began = time.perf_counter()
+        self.status = 0
+        self.has_begun = False
+        self._send = send
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.has_begun, self.status = True, message["status"]
+            name = (b"x-request-id", self.request_id.encode())
+            message = {**message, "headers": [*message.get("headers", ()), name]}
+        await self._send(message)
+
+
+def _error_response(error: ApiError) -> JsonAnswer:
+    return JsonAnswer(error.body, error.status, dict(error.headers))
+
+
+async def api_error(_request: Request, error: Any) -> JsonAnswer:
+    """For the framework, which asks for a handler by the error's class."""
+    return _error_response(explained(error))
+
+
+async def http_error(request: Request, error: Any) -> JsonAnswer:
+    """What the framework itself refuses: unknown addresses and methods."""
+    words = {
+        404: f"there is nothing at {request.url.path[:200]}; see /openapi.json.",
+        405: f"{request.method[:16]} is not for {request.url.path[:200]}; see /openapi.json.",
+    }
+    message = words.get(error.status_code, str(error.detail))
+    return _error_response(
+        ApiError(error.status_code, message, "not_here", headers=error.headers or {})
+    )
+
+
+def _request_id(request: Request) -> str:
+    given = request.headers.get("x-request-id", "")
+    return given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+
+
+def _known_path(request: Request) -> str:
+    """As the routes spell it, so that strangers cannot make up labels."""
+    route = request.scope.get("route")
+    return getattr(route, "path", "other")

@@ -1,0 +1,108 @@
+"""Where a server listens: a TCP port, or a unix socket; and the file that says who it is."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from forerun.errors import InvalidOption
+from forerun.server.operation.config import ServerConfig
+
+_BACKLOG: Final = 2048
+
+
+@contextmanager
+def listening(config: ServerConfig) -> Iterator[tuple[socket.socket, str]]:
+    """The socket, and its address as clients write it."""
+    if config.uds is not None:
+        with _unix_socket(config.uds) as found:
+            yield found, f"unix:{config.uds}"
+        return
+    with _tcp_socket(config.host, config.port) as found:
+        host, port = found.getsockname()[:2]
+        scheme = "https" if config.tls_cert else "http"
+        shown = f"[{host}]" if ":" in host else host
+        yield found, f"{scheme}://{shown}:{port}"
+
+
+def _tcp_socket(host: str, port: int) -> socket.socket:
+    try:
+        family, kind, proto, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP, flags=socket.AI_PASSIVE
+        )[0]
+        # asyncio turns Nagle's delay off only where the protocol is named: 40 ms an answer.
+        found = socket.socket(family, kind, proto)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind(address)
+    except OSError as error:
+        raise InvalidOption(
+            f"cannot listen at {host}:{port} ({error.strerror or error}); "
+            f"choose another --port or --host, or --port 0 for any free one."
+        ) from None
+    found.listen(_BACKLOG)
+    return found
+
+
+@contextmanager
+def _unix_socket(path: Path) -> Iterator[socket.socket]:
+    found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        _remove_if_dead(path)
+        found.bind(str(path))
+        path.chmod(0o600)
+    except OSError as error:
+        found.close()
+        raise InvalidOption(
+            f"cannot listen at {path} ({error.strerror or error}); choose another --uds."
+        ) from None
+    found.listen(_BACKLOG)
+    try:
+        with found:
+            yield found
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _remove_if_dead(path: Path) -> None:
+    """A socket that nobody answers was left by a server that was killed."""
+    if not path.is_socket():
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            path.unlink()
+            return
+    raise InvalidOption(f"another server listens at {path}; choose another --uds.")
+
+
+@contextmanager
+def pid_file(path: Path | None) -> Iterator[None]:
+    """Holds the process id while the server runs."""
+    if path is None:
+        yield
+        return
+    if (other := _living(path)) is not None:
+        raise InvalidOption(
+            f"{path} belongs to process {other}, which runs; stop it, or choose another --pid-file."
+        )
+    try:
+        path.write_text(f"{os.getpid()}\n", encoding="ascii")
+    except OSError as error:
+        raise InvalidOption(f"cannot write {path} ({error.strerror or error}).") from None
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _living(path: Path) -> int | None:
+    with suppress(OSError, ValueError):
+        process = int(path.read_text(encoding="ascii"))
+        os.kill(process, 0)
+        return process
+    return None

@@ -1,0 +1,143 @@
+"""A server's life: listen at once, load, answer, drain, leave."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from threading import Thread
+from typing import Final
+
+import uvicorn
+
+from forerun.engine.async_engine import AsyncEngine
+from forerun.engine.llm import LLM
+from forerun.server.app import build_app
+from forerun.server.operation.access_log import AccessLog
+from forerun.server.operation.auth import Keys
+from forerun.server.operation.config import ServerConfig
+from forerun.server.operation.counters import Counters
+from forerun.server.operation.listening import listening, pid_file
+from forerun.server.service import Service
+
+_KEEP_ALIVE: Final = 30  # seconds that an idle connection stays open
+_LAST_WORDS: Final = 5  # seconds for responses that are complete to reach their readers
+_MOMENT: Final = 0.02
+
+Tell = Callable[[str], None]
+
+
+def run_server(
+    config: ServerConfig,
+    load: Callable[[], LLM],
+    on_listening: Tell,
+    on_ready: Callable[[str, LLM], None],
+) -> None:
+    """Until a signal ends it. `on_listening` hears the address, `on_ready` when it answers."""
+    with pid_file(config.pid_file), listening(config) as (found, address):
+        life = Life(config, load, lambda llm: on_ready(address, llm))
+        on_listening(address)
+        asyncio.run(life.run(found))
+        if life.error is not None:
+            raise life.error
+
+
+class Life:
+    """The first SIGTERM or SIGINT drains: what runs is finished, what comes is refused, until
+    `drain_timeout_s`. The second ends at once."""
+
+    def __init__(
+        self, config: ServerConfig, load: Callable[[], LLM], on_ready: Callable[[LLM], None]
+    ) -> None:
+        self._config = config
+        self._load = load
+        self._on_ready = on_ready
+        self._service = Service(config.names, config.limits, Counters(self._snapshot))
+        self._engine: AsyncEngine | None = None
+        self._draining: asyncio.Task[None] | None = None
+        self.error: Exception | None = None
+        app = build_app(
+            self._service,
+            Keys(config.api_keys),
+            AccessLog(sys.stderr if config.access_log else None),
+            config.allowed_origins,
+        )
+        self._server = _Server(
+            uvicorn.Config(
+                app,
+                log_config=None,
+                log_level="warning",
+                access_log=False,
+                lifespan="off",
+                server_header=False,
+                timeout_keep_alive=_KEEP_ALIVE,
+                timeout_graceful_shutdown=_LAST_WORDS,
+                ssl_certfile=config.tls_cert,
+                ssl_keyfile=config.tls_key,
+            )
+        )
+
+    async def run(self, found: object) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._on_signal)
+        # A daemon: a model that still loads must not keep the process from ending.
+        Thread(target=self._load_in, args=(loop,), name="forerun-load", daemon=True).start()
+        try:
+            await self._server.serve(sockets=[found])  # type: ignore[list-item]
+        finally:
+            if self._engine is not None:
+                await self._engine.shutdown(finish=False)
+            self._service.close()
+
+    def _load_in(self, loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            llm = self._load()
+        except Exception as error:
+            self.error = error
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+                loop.call_soon_threadsafe(self._stop)
+            return
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(self._loaded, llm)
+
+    def _loaded(self, llm: LLM) -> None:
+        config = self._config
+        self._engine = AsyncEngine(
+            llm, max_num_waiting=config.max_num_waiting, step_timeout_s=config.step_timeout_s
+        )
+        kernels = type(llm.model.kernels).__name__
+        self._service.start(self._engine, f"{llm.model.config} {kernels}")
+        self._on_ready(llm)
+
+    def _snapshot(self) -> dict[str, object] | None:
+        return None if self._engine is None else self._engine.metrics()
+
+    def _on_signal(self) -> None:
+        if self._draining is not None:
+            self._server.force_exit = True
+            self._stop()
+            return
+        self._draining = asyncio.get_running_loop().create_task(self._drain())
+
+    async def _drain(self) -> None:
+        """HTTP requests that are open have been taken, also those that the engine has not seen."""
+        self._service.drain()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._config.drain_timeout_s):
+                while self._service.num_open:
+                    await asyncio.sleep(_MOMENT)
+        self._stop()
+
+    def _stop(self) -> None:
+        self._server.should_exit = True
+
+
+class _Server(uvicorn.Server):
+    """Signals are ours."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield

@@ -1,0 +1,103 @@
+"""From what a client sent to token ids: prompts, conversations, and what continues them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from forerun.engine.async_engine import AsyncEngine
+from forerun.errors import PromptTooLong
+from forerun.server.errors import bad_request
+
+Tokens = tuple[int, ...]
+_TEMPLATE_OWN: Final = ("messages", "add_generation_prompt", "tools", "documents")
+_LONGEST_TOKEN: Final = 256  # characters; texts of more than this per token of context are refused
+
+
+def completion_prompts(given: Any, engine: AsyncEngine, *, add_special: bool) -> list[Tokens]:
+    """One prompt or several, as text or ids."""
+    many = given if isinstance(given, list) and not isinstance(given[0], int) else [given]
+    return [
+        _encoded(one, engine, add_special=add_special) if isinstance(one, str) else tuple(one)
+        for one in many
+    ]
+
+
+def _encoded(text: str, engine: AsyncEngine, *, add_special: bool) -> Tokens:
+    refuse_endless(len(text), engine.max_model_len)
+    return tuple(engine.tokenizer.encode(text, add_special=add_special))
+
+
+def chat_prompt(given: Mapping[str, Any], engine: AsyncEngine) -> Tokens:
+    """Through the model's chat template; `continue_final_message` leaves the last message open."""
+    messages = [_message(message) for message in given["messages"]]
+    refuse_endless(sum(len(m["content"]) for m in messages), engine.max_model_len)
+    continues = given.get("continue_final_message", False)
+    opens = given.get("add_generation_prompt", not continues)
+    if continues and opens:
+        raise bad_request(
+            "continue_final_message and add_generation_prompt exclude each other; drop one.",
+            "continue_final_message",
+        )
+    variables = given.get("chat_template_kwargs", {})
+    for name in variables:
+        if name in _TEMPLATE_OWN:
+            raise bad_request(
+                f"chat_template_kwargs cannot set {name}; send it as a field.",
+                "chat_template_kwargs",
+            )
+    text = engine.tokenizer.apply_chat_template(messages, opens, **variables)
+    if continues:
+        text = _left_open(text, messages[-1]["content"])
+    add_special = given.get("add_special_tokens", False)
+    tokens = tuple(engine.tokenizer.encode(text, add_special=add_special))
+    if not tokens:
+        raise bad_request("the chat template made an empty prompt of the messages; say something.")
+    return tokens
+
+
+def _message(message: Mapping[str, Any]) -> dict[str, str]:
+    role = "system" if message["role"] == "developer" else message["role"]
+    found = {"role": role, "content": joined(message["content"])}
+    if "name" in message:
+        found["name"] = message["name"]
+    return found
+
+
+def joined(content: str | Sequence[Mapping[str, Any]]) -> str:
+    """A text, or the texts of all parts."""
+    return content if isinstance(content, str) else "".join(part["text"] for part in content)
+
+
+def _left_open(text: str, last: str) -> str:
+    """The rendered text up to where the last message ends."""
+    kept = last.strip()  # as templates trim it
+    at = text.rfind(kept)
+    if not kept or at < 0:
+        raise bad_request(
+            "continue_final_message needs words in the last message; "
+            "the chat template shows none of them.",
+            "continue_final_message",
+        )
+    return text[: at + len(kept)]
+
+
+def truncated(tokens: Tokens, num_kept: int | None, max_model_len: int) -> Tokens:
+    """`truncate_prompt_tokens`: the last so many; -1 leaves room for one token of an answer."""
+    if num_kept is None:
+        return tokens
+    if num_kept == 0:
+        raise bad_request(
+            "truncate_prompt_tokens=0 leaves no prompt; give 1 or more, or -1.",
+            "truncate_prompt_tokens",
+        )
+    return tokens[-(max_model_len - 1 if num_kept < 0 else num_kept) :]
+
+
+def refuse_endless(num_chars: int, max_model_len: int) -> None:
+    """Before time is spent on a text that no context can hold."""
+    if num_chars > _LONGEST_TOKEN * max_model_len:
+        raise PromptTooLong(
+            f"the prompt has {num_chars} characters, and the context {max_model_len} tokens; "
+            f"shorten it."
+        )

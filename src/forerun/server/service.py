@@ -1,0 +1,104 @@
+"""What all routes share: the engine once it is there, its names, and what may be asked."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeVar
+
+from forerun.engine.async_engine import AsyncEngine
+from forerun.server.errors import ApiError, unavailable
+from forerun.server.operation.counters import Counters
+from forerun.version import VERSION
+
+Result = TypeVar("Result")
+
+
+class State(StrEnum):
+    LOADING = "loading"
+    READY = "ready"
+    DRAINING = "draining"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one request may cost."""
+
+    max_body_bytes: int = 8 << 20
+    body_timeout_s: float = 30.0
+    request_timeout_s: float = 600.0
+    max_answer_tokens: int | None = None  # None: what the context has room for
+    lenient_fields: bool = False
+
+
+class Service:
+    """`names` are what clients may call the model; the first is what answers say.
+
+    loading ──▶ ready ──▶ draining
+    """
+
+    def __init__(self, names: Sequence[str], limits: Limits, counters: Counters) -> None:
+        self.names = tuple(names)
+        self.limits = limits
+        self.counters = counters
+        self.created = int(time.time())
+        self.state = State.LOADING
+        self.num_open = 0  # HTTP requests
+        self.fingerprint = ""
+        self._engine: AsyncEngine | None = None
+        # A chat template keeps state while it renders: one thread reads all prompts.
+        self._reader = ThreadPoolExecutor(1, "forerun-prompts")
+
+    def start(self, engine: AsyncEngine, backend: str) -> None:
+        """The model is there; `backend` says what its bits depend on."""
+        self._engine = engine
+        self.fingerprint = f"fp_{_digest(VERSION, *self.names, backend)}"
+        if self.state is State.LOADING:
+            self.state = State.READY
+
+    def drain(self) -> None:
+        self.state = State.DRAINING
+
+    @property
+    def loaded(self) -> AsyncEngine | None:
+        """The engine whatever the state, for those who only look."""
+        return self._engine
+
+    @property
+    def engine(self) -> AsyncEngine:
+        """For those who ask something of it."""
+        if self.state is State.DRAINING:
+            raise unavailable("the server is shutting down; ask another one.")
+        if self._engine is None:
+            raise unavailable("the model is still loading; /ready says when it is there.")
+        return self._engine
+
+    def model_named(self, name: str | None) -> str:
+        """What answers call the model; a name that nobody serves is not found."""
+        if name is None:
+            return self.names[0]
+        if name not in self.names:
+            known = ", ".join(self.names)
+            raise ApiError(
+                404,
+                f"the model {name[:200]!r} is not served here; ask for {known}.",
+                "model_not_found",
+                "model",
+            )
+        return name
+
+    async def read(self, work: Callable[[], Result]) -> Result:
+        """Templates and tokenizing, beside the event loop."""
+        return await asyncio.get_running_loop().run_in_executor(self._reader, work)
+
+    def close(self) -> None:
+        self._reader.shutdown(wait=False, cancel_futures=True)
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]

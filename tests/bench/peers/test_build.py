@@ -1,0 +1,74 @@
+"""`make peers`: what it needs, and what it says where that is not there."""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TOOL: dict[str, Any] = runpy.run_path(str(Path(__file__).parents[3] / "tools" / "build_peers.py"))
+
+
+def program(folder: Path, name: str, script: str) -> None:
+    path = folder / name
+    path.write_text(f"#!{sys.executable}\n{script}\n")
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that is the whole PATH."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+    return folder
+
+
+def test_a_missing_tool_is_one_sentence(
+    tools: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert TOOL["main"](str(tmp_path / "peers")) == 2
+    assert "cmake is not here; install cmake, then run `make peers`" in capsys.readouterr().err
+    program(tools, "cmake", "")
+    assert TOOL["main"](str(tmp_path / "peers")) == 2
+    assert "c++ is not here; install a C++ compiler" in capsys.readouterr().err
+
+
+def test_a_failed_step_names_its_log(tmp_path: Path) -> None:
+    log = tmp_path / "step.log"
+    command = [sys.executable, "-c", "print('no such flag'); raise SystemExit(1)"]
+    with pytest.raises(TOOL["BuildFailed"], match=r"failed \(no such flag\); read .*step.log"):
+        TOOL["run"](command, log)
+
+
+def test_git_does_not_answer_for_this_repository(tmp_path: Path) -> None:
+    log = tmp_path / "step.log"
+    TOOL["run"](
+        [sys.executable, "-c", "import os; print(os.environ['GIT_CEILING_DIRECTORIES'])"], log
+    )
+    assert log.read_text().strip() == str(tmp_path)
+
+
+def test_what_was_built_says_how(
+    tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = (
+        "import pathlib, sys\n"
+        "if '--build' in sys.argv:\n"
+        "    folder = pathlib.Path(sys.argv[sys.argv.index('--build') + 1]) / 'bin'\n"
+        "    folder.mkdir(parents=True)\n"
+        "    for name in ('llama-server', 'llama-bench'): (folder / name).write_text('built')\n"
+    )
+    program(tools, "cmake", make)
+    program(tools, "c++", "")
+    monkeypatch.setitem(TOOL["build"].__globals__, "fetch", lambda work: work / "source")
+    folder = tmp_path / "peers"
+    TOOL["build"](folder, 1, ["-DA=1"])
+    assert sorted(os.listdir(folder)) == ["about.json", "llama-bench", "llama-server"]
+    about = json.loads((folder / "about.json").read_text())
+    assert (about["build"], about["flags"]) == ("native build", ["-DA=1"])

@@ -1,0 +1,145 @@
+"""A given prediction: where an output stands in it, after any kind of deviation."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from forerun.cli import app
+from forerun.drafters import GivenPrediction
+from forerun.drafters.prediction import Alignment
+from forerun.engine import LLM
+from forerun.errors import InvalidOption
+from forerun.types import SamplingParams
+
+PREDICTED = list(range(100, 160))
+NEW = [900, 901, 902]  # tokens that the prediction does not have
+
+
+def place_after(output: list[int], prediction: list[int] = PREDICTED) -> int:
+    alignment = Alignment(prediction)
+    alignment.read(output)
+    return alignment.place
+
+
+@pytest.mark.parametrize("at", [0, 1, 20])
+@pytest.mark.parametrize("num", [1, 2, 3, 7])
+def test_it_finds_its_place_again(at: int, num: int) -> None:
+    """Two tokens after a deviation at `at`, of `num` tokens, all is as if nothing had been."""
+    head, tail = PREDICTED[:at], PREDICTED[at:]
+    new = (NEW * 3)[:num]
+    changed = [*head, *new, *tail[num : num + 2]]
+    inserted = [*head, *new, *tail[:2]]
+    left_out = [*head, *tail[num : num + 2]]
+    assert place_after(changed) == at + num + 2
+    assert place_after(inserted) == at + 2
+    assert place_after(left_out) == at + num + 2
+
+
+def test_a_changed_token_costs_nothing_beyond_itself() -> None:
+    """The guess after it is already the right one."""
+    assert place_after([*PREDICTED[:9], 900]) == 10
+
+
+def test_a_moved_stretch_is_followed_once_it_is_long_enough() -> None:
+    assert place_after([*PREDICTED[:5], *PREDICTED[45:47]]) == 7  # two tokens so far away: chance?
+    assert place_after([*PREDICTED[:5], *PREDICTED[45:49]]) == 49
+
+
+def test_a_repetitive_prediction_is_followed_where_the_output_is() -> None:
+    """The same line again and again: the place is the line's number, not the first like it."""
+    prediction = [1, 2, 3, 4, 5] * 8
+    assert place_after([1, 2, 3, 4, 5] * 3 + [1, 2], prediction) == 17
+
+
+def test_what_never_held_is_no_longer_guessed() -> None:
+    """All wrong: after a few rounds there are no guesses left to pay for."""
+    alignment = Alignment(PREDICTED)
+    alignment.read([900 + idx for idx in range(12)])
+    assert alignment.chance(alignment.run) < 0.25
+    alignment = Alignment(PREDICTED)
+    alignment.read(PREDICTED[:40])
+    assert alignment.chance(alignment.run) > 0.95
+
+
+def test_common_tokens_cost_a_bounded_look() -> None:
+    """However often a token stands there, only its nearest places are looked at."""
+    prediction = [7] * 50_000
+    alignment = Alignment(prediction)
+    alignment.read([7] * 100)
+    assert alignment.place == 100
+    assert len(alignment._runs) <= 33
+
+
+PROMPT = "the quick brown fox"
+PARAMS = SamplingParams(temperature=0, max_tokens=120, ignore_eos=True, skip_special_tokens=False)
+
+
+@pytest.fixture(scope="module")
+def llm(tiny_path: Path) -> LLM:
+    return LLM(
+        tiny_path,
+        speculative_config={"method": "random", "num_speculative_tokens": 6, "adaptive": False},
+        max_num_seqs=2,
+    )
+
+
+def wrong_in_places(text: str, share: float) -> str:
+    rng = np.random.default_rng(0)
+    return "".join("x" if rng.random() < share else letter for letter in text)
+
+
+def test_a_good_prediction_saves_passes_and_never_changes_the_text(llm: LLM, plain: LLM) -> None:
+    expected = plain.generate(PROMPT, PARAMS)[0].outputs[0]
+    passes = {}
+    for share in (0.0, 0.1, 1.0):
+        prediction = wrong_in_places(expected.text, share)
+        found = llm.generate(PROMPT, PARAMS, prediction=prediction)[0].outputs[0]
+        assert found.token_ids == expected.token_ids
+        passes[share] = found.stats["target_passes"]
+        assert set(found.stats["drafters"]) <= {"prediction"}
+    assert passes[0.0] < 30
+    assert passes[0.1] < 70
+    assert passes[1.0] > 100
+
+
+def test_predictions_are_for_their_own_request_and_sampled_text_too(llm: LLM, plain: LLM) -> None:
+    params = PARAMS.with_(temperature=1.0, seed=11)
+    alone = [plain.generate(p, params)[0].outputs[0].token_ids for p in (PROMPT, "abc")]
+    text = plain.generate(PROMPT, params)[0].outputs[0].text
+    results = llm.generate([PROMPT, "abc"], params, prediction=[text, None])
+    assert [r.outputs[0].token_ids for r in results] == alone
+    first, second = (r.outputs[0].stats["drafters"] for r in results)
+    assert first["prediction"]["accepted_tokens"] > 80
+    assert "prediction" not in second
+
+
+def test_bad_predictions_are_refused(llm: LLM) -> None:
+    with pytest.raises(InvalidOption, match="prediction"):
+        llm.generate(PROMPT, PARAMS, prediction=3)  # type: ignore[arg-type]
+    with pytest.raises(InvalidOption, match="needs a prediction"):
+        llm.generate(PROMPT, PARAMS, speculation={"drafter": "prediction"})
+    with pytest.raises(InvalidOption, match="min_chance"):
+        GivenPrediction(min_chance=1.0)
+
+
+def test_on_the_command_line(tiny_path: Path, tmp_path: Path) -> None:
+    def run(*args: str) -> Result:
+        speculation = '{"method": "random", "adaptive": false}'
+        options = ("--model", str(tiny_path), "--speculative-config", speculation, "--json")
+        fixed = ("--ignore-eos", "--keep-special", "--max-tokens", "60", "--kernels", "reference")
+        return CliRunner().invoke(app, ["generate", PROMPT, *options, *fixed, *args])
+
+    without = json.loads(run().stdout)
+    file = tmp_path / "expected.txt"
+    file.write_text(without["text"])
+    found = json.loads(run("--prediction", str(file)).stdout)
+    assert found["token_ids"] == without["token_ids"]
+    assert found["stats"]["drafters"]["prediction"]["accepted_tokens"] > 30
+    refused = run("--prediction", str(tmp_path / "none.txt"))
+    assert refused.exit_code == 2
+    assert "cannot be read" in refused.stderr

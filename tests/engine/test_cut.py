@@ -1,0 +1,82 @@
+"""Where an answer ends, token by token."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from forerun.engine import LLM
+from forerun.engine.cut import Cut, cut
+from forerun.types import Origin, SamplingParams, Verdict
+from tests.engine.known_answer import new_request
+
+A, B, C, D = range(4)  # "a", "b", "c", "d"
+EOS = 30
+
+
+def ended(plain: LLM, tokens: tuple[int, ...], output: tuple[int, ...] = (), **options: Any) -> Cut:
+    params = SamplingParams(**{"max_tokens": 50, **options})
+    request = new_request(plain.tokenizer, params, output=output, end_ids=(EOS,))
+    return cut(request, Verdict(tuple(range(len(tokens) - 1)), tokens, Origin.BONUS))
+
+
+@pytest.mark.parametrize(
+    ("min_tokens", "num"), [(0, 2), (1, 2), (2, 4), (3, 4), (4, None), (5, None)]
+)
+@pytest.mark.parametrize("num_before", [0, 1, 2])
+def test_a_stop_string_counts_from_the_token_after_min_tokens(
+    plain: LLM, min_tokens: int, num: int | None, num_before: int
+) -> None:
+    """The answer is abab; a `b` ends it if it is not among the first `min_tokens`."""
+    answer = (A, B, A, B)
+    before = answer[:num_before] if num is None or num_before < num else ()
+    found = ended(plain, answer[len(before) :], before, stop=("b",), min_tokens=min_tokens)
+    if num is None:
+        assert (found.finish_reason, found.text.text) == (None, "abab")
+        assert found.num_tokens == 4 - len(before)
+    else:
+        assert (found.finish_reason, found.stop_reason) == ("stop", "b")
+        assert found.num_tokens == num - len(before)
+        assert found.text.text == "abab"[: num - 1]
+
+
+def test_a_stop_string_over_two_tokens_ends_at_the_second(plain: LLM) -> None:
+    found = ended(plain, (A, B, C, D), stop=("bc",))
+    assert (found.num_tokens, found.text.text, found.text_ends) == (3, "a", (1, 2, 1))
+    kept = ended(plain, (A, B, C, D), stop=("bc",), include_stop_str_in_output=True)
+    assert (kept.num_tokens, kept.text.text, kept.text_ends) == (3, "abc", (1, 2, 3))
+
+
+def test_a_stop_token_ends_and_says_which_it_was(plain: LLM) -> None:
+    found = ended(plain, (A, C, B), stop_token_ids=(C, 9))
+    assert (found.num_tokens, found.finish_reason, found.stop_reason) == (2, "stop", C)
+    assert found.text_ends == (1, len(found.text.text))
+
+
+def test_eos_ends_without_a_reason_unless_it_was_named(plain: LLM) -> None:
+    found = ended(plain, (A, EOS, B))
+    assert (found.num_tokens, found.finish_reason, found.stop_reason) == (2, "stop", None)
+    assert (found.text.text, found.text_ends) == ("a", (1, 1))
+    named = ended(plain, (A, EOS, B), stop_token_ids=(EOS,))
+    assert (named.num_tokens, named.stop_reason) == (2, EOS)
+    ignored = ended(plain, (A, EOS, B), ignore_eos=True)
+    assert (ignored.num_tokens, ignored.finish_reason, ignored.text.text) == (3, None, "ab")
+    both = ended(plain, (A, EOS, B), ignore_eos=True, stop_token_ids=(EOS,))
+    assert (both.num_tokens, both.stop_reason) == (2, EOS)
+
+
+@pytest.mark.parametrize("num_left", [1, 2, 3, 4])
+def test_an_answer_is_as_long_as_it_may_be(plain: LLM, num_left: int) -> None:
+    found = ended(plain, (A, B, C), output=(D,), max_tokens=1 + num_left)
+    assert found.num_tokens == min(3, num_left)
+    assert found.finish_reason == ("length" if num_left <= 3 else None)
+    assert found.stop_reason is None
+    assert found.text.text == "dabc"[: 1 + num_left]
+    assert found.text_ends == tuple(range(2, 2 + found.num_tokens))
+
+
+def test_what_ends_at_the_last_token_did_stop(plain: LLM) -> None:
+    found = ended(plain, (A, B), max_tokens=2, stop=("b",))
+    assert (found.finish_reason, found.stop_reason) == ("stop", "b")
+    assert ended(plain, (A, EOS), max_tokens=2).finish_reason == "stop"

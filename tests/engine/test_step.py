@@ -1,0 +1,214 @@
+"""One step: what is asked for, what is told, and what stays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from forerun.drafters import Budget
+from forerun.engine import LLM
+from forerun.engine.request import Request
+from forerun.engine.scheduling.limits import SchedulerLimits
+from forerun.engine.scheduling.scheduler import Scheduler
+from forerun.engine.scheduling.target_pool import TargetPool
+from forerun.speculation.choice import Choice
+from forerun.speculation.guarded_drafters import GuardedDrafters
+from forerun.speculation.request import SpeculativeRequest
+from forerun.speculation.speculation import Speculation, budget_for
+from forerun.speculation.step_times import StepTimes
+from forerun.types import Proposal, SamplingParams, Verdict
+from tests.engine.known_answer import knowing, new_request
+
+PARAMS = SamplingParams(temperature=0.9, seed=5, max_tokens=20, ignore_eos=True)
+
+
+def answer_of(plain: LLM, params: SamplingParams = PARAMS) -> tuple[int, ...]:
+    return tuple(plain.generate("abc", params)[0].outputs[0].token_ids)
+
+
+ENDS: dict[str, Any] = {
+    "length": lambda _: {},
+    "stop token": lambda whole: {"stop_token_ids": (whole[9],)},
+    "stop string": lambda whole: {"stop": (chr(ord("a") + whole[7]),), "min_tokens": 5},
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_drafters_hear_what_was_emitted_and_nothing_that_was_cut(plain: LLM, end: str) -> None:
+    whole = answer_of(plain)
+    params = PARAMS.with_(**ENDS[end](whole))
+    llm, drafter = knowing(plain, whole)
+    output = llm.generate("abc", params)[0].outputs[0]
+    assert tuple(output.token_ids) == answer_of(plain, params)
+    told = sum((verdict.tokens for verdict in drafter.told), ())
+    assert told == tuple(output.token_ids)
+    heard: tuple[int, ...] = ()
+    for verdict, at_that_time in zip(drafter.told, drafter.outputs, strict=True):
+        heard += verdict.tokens
+        assert at_that_time == heard, "the request is up to date when drafters are told"
+    assert sum(len(verdict.path) for verdict in drafter.told) == output.stats["accepted_tokens"]
+
+
+@pytest.mark.parametrize("max_tokens", range(1, 14))
+def test_no_guess_is_made_that_the_answer_has_no_room_for(plain: LLM, max_tokens: int) -> None:
+    """A round emits one token more than it accepts."""
+    whole = answer_of(plain)[:max_tokens]
+    llm, drafter = knowing(plain, whole)
+    output = llm.generate("abc", PARAMS.with_(max_tokens=max_tokens))[0].outputs[0]
+    assert tuple(output.token_ids) == whole
+    for budget, num_left in zip(drafter.budgets, drafter.num_left, strict=True):
+        assert budget.depth == min(4, num_left - 1)
+    assert output.stats["draft_tokens"] == output.stats["accepted_tokens"]
+
+
+@pytest.mark.parametrize("num_left", [1, 2, 3, 9])
+def test_room(plain: LLM, num_left: int) -> None:
+    params = SamplingParams(max_tokens=2 + num_left)
+    request = new_request(plain.tokenizer, params, output=(1, 2))
+    assert budget_for(request, Budget(4)).depth == min(4, num_left - 1)
+
+
+# --------------------------------------------------------- what speculation and the counts hear
+
+
+class Heard(Speculation):
+    """Chooses as it does, and remembers what it was told."""
+
+    def __init__(self, drafters: GuardedDrafters, ceiling: Budget) -> None:
+        super().__init__(drafters, None, ceiling)
+        self.asked: list[tuple[int, int]] = []  # who may guess, others' prompt tokens
+        self.times: list[StepTimes] = []
+        self.rounds: list[tuple[Choice | None, Proposal, Verdict]] = []
+
+    def choose(
+        self, requests: Sequence[SpeculativeRequest], num_prompt_tokens: int, times: StepTimes
+    ) -> list[Choice | None]:
+        if requests:
+            self.asked.append((len(requests), num_prompt_tokens))
+        return super().choose(requests, num_prompt_tokens, times)
+
+    def observe(self, times: StepTimes) -> None:
+        self.times.append(times)
+
+    def commit(
+        self,
+        request: SpeculativeRequest,
+        choice: Choice | None,
+        proposal: Proposal,
+        emitted: Verdict,
+    ) -> None:
+        assert request.output[-len(emitted.tokens) :] == list(emitted.tokens)
+        self.rounds.append((choice, proposal, emitted))
+        super().commit(request, choice, proposal, emitted)
+
+
+def chunked(llm: LLM, speculation: Speculation | None = None) -> LLM:
+    """The same, with at most 16 tokens in a pass."""
+    core = llm.engine.core
+    limits = SchedulerLimits(core.max_len, 4, max_num_batched_tokens=16)
+    llm.engine.core = replace(
+        core,
+        scheduler=Scheduler(limits, TargetPool(core.cache, core.requests)),
+        speculation=speculation or core.speculation,
+    )
+    return llm
+
+
+def test_speculation_hears_of_every_pass(plain: LLM) -> None:
+    """A prompt of 40 tokens is read 16 at a time while another answer is written."""
+    first = PARAMS.with_(max_tokens=6)
+    answer = answer_of(plain, first)
+    llm, drafter = knowing(plain, answer, depth=2)
+    core = llm.engine.core
+    assert core.speculation is not None
+    heard = Heard(core.speculation.drafters, Budget(2))
+    chunked(llm, heard)
+    second = SamplingParams(temperature=0, max_tokens=1, ignore_eos=True)
+    prompts: list[str | Sequence[int]] = ["abc", [5] * 40]
+    results = llm.generate(prompts, [first, second])
+    assert tuple(results[0].outputs[0].token_ids) == answer
+    alone = plain.generate([5] * 40, second)[0].outputs[0].token_ids
+    assert results[1].outputs[0].token_ids == alone
+    # Prompts of 3 + 13, then 1 + 15 with no place for guesses, then 1 + 12 with two.
+    counts = [(t.num_tokens, t.num_requests, t.num_guesses) for t in heard.times]
+    assert counts == [(16, 2, 0), (16, 2, 0), (15, 2, 2), (1, 1, 0)]
+    assert heard.asked == [(1, 27), (1, 12), (1, 0)]
+    assert all(t.pass_seconds > 0 and t.rest_seconds > 0 for t in heard.times)
+    (guessed,) = [told for told in heard.rounds if len(told[1])]
+    assert guessed[0] is not None
+    assert (guessed[0].drafter, guessed[1].tokens) == ("known", answer[2:4])
+    assert guessed[2].tokens == answer[2:5]
+    assert [verdict.path for verdict in drafter.told if verdict.path] == [(0, 1)]
+    assert llm.metrics()["pass_tokens"] == 16 + 16 + 15 + 1
+    assert llm.metrics()["passes"] == 4
+
+
+def test_a_round_says_what_was_asked_guessed_and_kept(plain: LLM) -> None:
+    whole = answer_of(plain)
+    llm, drafter = knowing(plain, whole)
+    events = list(llm.stream("abc", PARAMS.with_(stop_token_ids=(whole[3],))))
+    kept = whole[: whole.index(whole[3]) + 1]
+    assert sum((event.tokens for event in events), ()) == kept
+    emitted: tuple[int, ...] = ()
+    for event in events:
+        done = event.round
+        assert done.verdict.tokens == event.tokens
+        assert done.cut.num_tokens == len(event.tokens)
+        num_guesses = done.choice.num_guesses if done.choice else 0
+        assert num_guesses in (0, 4)
+        assert done.proposal.tokens == whole[len(emitted) :][:num_guesses]
+        emitted += event.tokens
+    assert drafter.begun
+    assert drafter.begun == drafter.ended
+
+
+def begun(llm: LLM, prompt: Sequence[int]) -> Request:
+    """A request that the engine has taken in."""
+    params = SamplingParams(temperature=0, max_tokens=5)
+    table = llm.engine.core.cache.new_table()
+    request = new_request(llm.tokenizer, params, prompt, table=table)
+    llm.engine.add([request])
+    return request
+
+
+def test_a_prompt_that_is_half_read_is_kept_for_the_next(plain: LLM) -> None:
+    llm = chunked(plain.with_speculation(None))
+    prompt = list(range(20)) * 3
+    request = begun(llm, prompt)
+    llm.engine.step()
+    assert request.num_rows == 16
+    llm.engine.abort(request)
+    assert llm.generate(prompt, PARAMS)[0].num_cached_tokens == 16
+
+
+def test_a_pass_that_fails_ends_its_request_with_the_reason(
+    plain: LLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    llm = plain.with_speculation(None)
+    request = begun(llm, [1, 2, 3])
+    broken = RuntimeError("a broken pass")
+
+    def fail(*_: object) -> None:
+        raise broken
+
+    monkeypatch.setattr(type(llm.model), "forward", fail)
+    stepped = llm.engine.step()
+    assert (stepped.rounds, stepped.ended) == ([], [request])
+    assert request.error is not None
+    assert request.error.__cause__ is broken
+    assert llm.engine.is_idle
+    assert llm.metrics()["requests"] == {"error": 1}
+
+
+def test_a_stream_says_of_every_letter_how_it_came_about(plain: LLM) -> None:
+    params = PARAMS.with_(allowed_token_ids=tuple(range(26)))
+    llm, _ = knowing(plain, answer_of(plain, params))
+    events = list(llm.stream("abc", params))
+    output = events[-1].output
+    assert output is not None
+    pieces = [piece for event in events for piece in event.pieces]
+    assert pieces == list(zip(output.text, output.origins, strict=True))
+    assert len(set(output.origins)) > 1

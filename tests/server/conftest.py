@@ -1,0 +1,34 @@
+"""One server for most tests: a tiny model, several drafters, four seats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.server.serving import Running
+
+NEEDED = ("fastapi", "uvicorn", "prometheus_client", "httpx", "openai", "schemathesis")
+MISSING = [name for name in NEEDED if find_spec(name) is None]
+collect_ignore_glob = (
+    ["test_[!i]*.py", "test_id*.py"] if MISSING else []
+)  # test_installed.py says so
+
+# A fixed depth: what is guessed must not depend on how fast this machine is today.
+SPECULATION = (
+    '{"method": "choice", "methods": ["suffix", "ngram_tables", "random"], "adaptive": false, '
+    '"num_speculative_tokens": 4, "num_branches": 2}'
+)
+
+
+@pytest.fixture(scope="session")
+def server(tiny_path: Path) -> Iterator[Running]:
+    from tests.server.serving import serving
+
+    options = ("--max-num-seqs", "4", "--kernels", "reference", "--max-num-waiting", "60")
+    with serving(tiny_path, "--speculative-config", SPECULATION, *options) as running:
+        yield running

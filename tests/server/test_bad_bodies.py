@@ -1,0 +1,115 @@
+"""300 generated bad bodies and a hostile handful: 4xx in OpenAI's shape, and the server goes on."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from forerun.server.fields import Endpoint, fields_of
+from tests.server.serving import Running
+from tests.server.test_routes import error_of
+
+PATHS: dict[Endpoint, tuple[str, dict[str, Any]]] = {
+    Endpoint.COMPLETIONS: ("/v1/completions", {"prompt": "abc", "max_tokens": 1}),
+    Endpoint.CHAT: (
+        "/v1/chat/completions",
+        {"messages": [{"role": "user", "content": "a"}], "max_tokens": 1},
+    ),
+    Endpoint.RESPONSES: ("/v1/responses", {"input": "abc", "max_output_tokens": 1}),
+    Endpoint.TOKENIZE: ("/tokenize", {"prompt": "abc"}),
+    Endpoint.DETOKENIZE: ("/detokenize", {"tokens": [1]}),
+}
+# Fits no field at all: no text is that nested, no object has that key, no number is that large.
+NOWHERE: list[Any] = [
+    {"\u0000": {"\u0000": []}},
+    [[[[["a"]]]]],
+    10**30,
+    -(10**30),
+    1e300,
+    float("nan"),
+    float("inf"),
+    "\ud800",
+    [None],
+    [{"type": "text", "text": 3}],
+]
+FREE = (
+    "chat_template_kwargs",
+    "reasoning",
+    "prompt_cache_options",
+    "access_programs",
+)  # of these, any JSON will do
+
+
+def bad_bodies(num: int) -> Iterator[tuple[str, bytes]]:
+    """Valid bodies with one field spoilt; escapes as a hostile client would write them."""
+    rng = random.Random(0)
+    for _ in range(num):
+        endpoint = rng.choice(list(PATHS))
+        path, body = PATHS[endpoint]
+        field = rng.choice([field for field in fields_of(endpoint) if field.name not in FREE])
+        spoilt = {**body, field.name: rng.choice(NOWHERE)}
+        yield path, json.dumps(spoilt).encode()
+
+
+def raw_bodies() -> Iterator[bytes]:
+    yield b""
+    yield b"null"
+    yield b'"prompt"'
+    yield b"\xff\xfe\x00"
+    yield b'{"prompt": "\xc3\x28"}'
+    yield b'{"prompt": "abc"'
+    yield b'{"prompt": "abc"}}'
+    yield b'{"prompt": "abc", "prompt": 3}'
+    yield b'{"prompt": "abc", "n": ' + b"9" * 5000 + b"}"
+    yield b'{"prompt": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    yield b'{"prompt": "abc", "metadata": ' + b'{"a":' * 50_000 + b"1" + b"}" * 50_000 + b"}"
+    yield b'{"prompt": "abc", "temperature": 1e999}'
+    yield b'{"prompt": "abc", "temperature": Infinity}'
+    yield b"--boundary\r\nContent-Disposition: form-data\r\n\r\nx\r\n--boundary--"
+
+
+def test_300_generated_bodies(server: Running) -> None:
+    for path, content in bad_bodies(300):
+        response = server.client.post(path, content=content)
+        assert 400 <= response.status_code < 500, (path, content, response.text)
+        error_of(response, response.status_code)
+    assert server.client.get("/health").status_code == 200
+
+
+def test_bodies_that_are_no_json(server: Running) -> None:
+    for content in raw_bodies():
+        error_of(server.client.post("/v1/completions", content=content), 400)
+
+
+def test_ten_megabytes(server: Running) -> None:
+    """Over the limit, and below it more than any context holds."""
+    for num, status in ((10_000_000, 413), (8_000_000, 400)):
+        content = b'{"prompt": "' + b"a" * num + b'"}'
+        error_of(server.client.post("/v1/completions", content=content), status)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"temperature": 1e-300},
+        {"temperature": 100, "top_p": 1e-300, "min_p": 1.0, "top_k": 2**31 - 1},
+        {"repetition_penalty": 100.0, "presence_penalty": -2, "frequency_penalty": 2},
+        {"logit_bias": {"0": -100, "31": 100}},
+        {"allowed_token_ids": [3], "min_tokens": 4, "stop": ["a", "d"]},
+        {"seed": -(2**63)},
+        {"n": 8},
+        {"stop_token_ids": [2**31 - 1]},
+        {"prompt": "\u0000é漢字\U0001f600", "truncate_prompt_tokens": -1},
+    ],
+    ids=str,
+)
+def test_what_is_odd_and_allowed_is_answered(server: Running, odd: dict[str, Any]) -> None:
+    """Extreme values within bounds never end in a failure of ours."""
+    body = {"prompt": "abc", "max_tokens": 5, **odd}
+    response = server.client.post("/v1/completions", json=body)
+    assert response.status_code == 200 or odd.get("prompt"), response.text
+    assert response.status_code < 500, response.text

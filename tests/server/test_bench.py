@@ -1,0 +1,55 @@
+"""`forerun bench serve`: the load it makes, and what it reports."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from random import Random
+
+import pytest
+from typer.testing import CliRunner
+
+from forerun.bench.measure.http_load import Answered, arrivals, load_report, run_load
+from forerun.cli import app
+from forerun.errors import InvalidOption
+from tests.server.serving import Running
+
+
+def test_arrivals_are_as_many_a_second_as_asked_for() -> None:
+    """The mean of 2000 exponential gaps: 5 standard deviations are 11 %."""
+    moments = arrivals(2001, 4.0, Random(0))
+    assert moments[0] == 0.0
+    assert moments == sorted(moments)
+    assert moments[-1] / 2000 == pytest.approx(0.25, rel=0.11)
+
+
+def test_a_report_counts_what_was_answered() -> None:
+    answers = [
+        Answered(0.0, 0.1, 1.0, 10),
+        Answered(1.0, 0.3, 3.0, 30),
+        Answered(1.5, None, None, 0, "429"),
+    ]
+    report = load_report(answers)
+    assert (report["num_requests"], report["num_errors"]) == (3, 1)
+    assert report["requests_per_second"] == pytest.approx(2 / 4)
+    assert report["tokens_per_second"] == pytest.approx(40 / 4)
+    assert report["first_token_s"]["p50"] == pytest.approx(0.2)
+    assert load_report([])["requests_per_second"] is None
+
+
+def test_the_command_against_a_server(server: Running, tmp_path: Path) -> None:
+    path = tmp_path / "record.json"
+    options = ["--rate", "50", "--num-requests", "4", "--max-tokens", "3", "--json", str(path)]
+    result = CliRunner().invoke(app, ["bench", "serve", "--url", server.url, *options])
+    assert result.exit_code == 0, result.output
+    record = json.loads(path.read_text())
+    figures = record["servers"][server.url]
+    assert figures["num_requests"] == 4
+    assert f"{server.url}: 4 requests" in result.stdout
+
+
+def test_addresses_that_are_none_and_servers_that_are_not_there() -> None:
+    with pytest.raises(InvalidOption, match="no address"):
+        run_load("localhost", [{}], [0.0])
+    (answer,) = run_load("http://127.0.0.1:1", [{}], [0.0])
+    assert answer.error == "ConnectionRefusedError"

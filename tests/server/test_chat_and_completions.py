@@ -1,0 +1,212 @@
+"""What single fields do."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.server.serving import Running
+from tests.server.test_routes import CHAT, error_of
+
+LONG: dict[str, Any] = {"max_tokens": 40, "seed": 5, "ignore_eos": True}
+
+
+def texts(answer: dict[str, Any]) -> list[str]:
+    return [choice["text"] for choice in answer["choices"]]
+
+
+def test_lists_of_prompts_and_ids(server: Running) -> None:
+    both = server.ask("/v1/completions", prompt=["abc", "hello"], n=2, **LONG)
+    ids = [server.ask("/tokenize", prompt=text)["tokens"] for text in ("abc", "hello")]
+    as_ids = server.ask("/v1/completions", prompt=ids, n=2, **LONG)
+    assert texts(both) == texts(as_ids)
+    assert [choice["index"] for choice in both["choices"]] == [0, 1, 2, 3]
+    assert len(set(texts(both))) == 4
+    first = server.ask("/v1/completions", prompt=ids[1], n=1, **LONG)
+    assert texts(first) == [texts(both)[2]]  # choice 0 of n equals n = 1
+    assert both["usage"]["prompt_tokens"] == 8
+    assert both["usage"]["completion_tokens"] == 160
+
+
+def test_the_seed_that_was_drawn_comes_back(server: Running) -> None:
+    first = server.ask("/v1/completions", prompt="abc", max_tokens=30, ignore_eos=True)
+    seed = first["usage"]["forerun"]["seed"]
+    again = server.ask("/v1/completions", prompt="abc", **{**LONG, "max_tokens": 30, "seed": seed})
+    assert texts(first) == texts(again)
+    other = server.ask("/v1/completions", prompt="abc", max_tokens=30, ignore_eos=True)
+    assert other["usage"]["forerun"]["seed"] != seed
+
+
+def test_echo_puts_the_prompt_and_its_logprobs_first(server: Running) -> None:
+    asked = {"prompt": "abc hello", **LONG, "max_tokens": 4, "logprobs": 2}
+    plain = server.ask("/v1/completions", **asked)["choices"][0]
+    echoed = server.ask("/v1/completions", **asked, echo=True)["choices"][0]
+    assert echoed["text"] == "abc hello" + plain["text"]
+    logprobs = echoed["logprobs"]
+    assert logprobs["tokens"] == list("abc hello") + plain["logprobs"]["tokens"]
+    assert logprobs["token_logprobs"][0] is None
+    assert logprobs["token_logprobs"][9:] == plain["logprobs"]["token_logprobs"]
+    assert logprobs["text_offset"] == list(range(13))
+    nothing = server.ask("/v1/completions", **{**asked, "max_tokens": 0}, echo=True)["choices"][0]
+    assert nothing["text"] == "abc hello"
+    assert nothing["logprobs"]["token_logprobs"] == logprobs["token_logprobs"][:9]
+    streamed = server.stream("/v1/completions", **asked, echo=True)
+    pieces = [json.loads(line)["choices"][0] for line in streamed[:-1]]
+    assert "".join(piece["text"] for piece in pieces) == echoed["text"]
+    values = [value for piece in pieces for value in piece["logprobs"]["token_logprobs"]]
+    assert values == logprobs["token_logprobs"]
+
+
+def test_chat_logprobs_spell_their_tokens(server: Running) -> None:
+    answer = server.ask(
+        "/v1/chat/completions", messages=CHAT, logprobs=True, top_logprobs=3, **LONG
+    )
+    choice = answer["choices"][0]
+    entries = choice["logprobs"]["content"]
+    assert len(entries) == answer["usage"]["completion_tokens"]
+    assert all(len(entry["top_logprobs"]) == 3 for entry in entries)
+    spelled = b"".join(bytes(entry["bytes"]) for entry in entries).decode()
+    assert choice["message"]["content"] == spelled.replace("<|end|>", "").replace("<|start|>", "")
+    assert error_of(server.post("/v1/chat/completions", messages=CHAT, top_logprobs=3), 400)
+
+
+def test_stop_strings_end_the_text_before_them(server: Running) -> None:
+    whole = texts(server.ask("/v1/completions", prompt="abc", **LONG))[0]
+    stop = whole[10:13]
+    expected = whole[: whole.index(stop)]
+    for extra, text in (({}, expected), ({"include_stop_str_in_output": True}, expected + stop)):
+        answer = server.ask("/v1/completions", prompt="abc", stop=[stop, "~~"], **LONG, **extra)
+        (choice,) = answer["choices"]
+        assert (choice["text"], choice["finish_reason"]) == (text, "stop")
+        assert choice["stop_reason"] == stop
+        chunks = server.stream("/v1/completions", prompt="abc", stop=stop, **LONG, **extra)
+        pieces = [json.loads(chunk)["choices"][0] for chunk in chunks[:-1]]
+        assert "".join(piece["text"] for piece in pieces) == text
+        assert [piece["finish_reason"] for piece in pieces if piece["finish_reason"]] == ["stop"]
+
+
+def test_parts_and_developer_messages_are_what_they_say(server: Running) -> None:
+    plain = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hi there"}]
+    parts = [
+        {"role": "developer", "content": [{"type": "text", "text": "be brief"}]},
+        {"role": "user", "content": [{"type": "text", "text": t} for t in ("hi ", "there")]},
+    ]
+    first, second = (
+        server.ask("/v1/chat/completions", messages=m, return_token_ids=True, **LONG)
+        for m in (plain, parts)
+    )
+    assert first["prompt_token_ids"] == second["prompt_token_ids"]
+    assert first["choices"][0]["token_ids"] == second["choices"][0]["token_ids"]
+
+
+def test_a_final_message_is_continued(server: Running) -> None:
+    messages = [*CHAT, {"role": "assistant", "content": "well then"}]
+    answer = server.ask(
+        "/v1/chat/completions",
+        messages=messages,
+        continue_final_message=True,
+        return_token_ids=True,
+        **LONG,
+    )
+    text = server.ask("/detokenize", tokens=answer["prompt_token_ids"])["prompt"]
+    assert text.endswith("<|start|>well then")
+    for bad in (
+        {"messages": messages, "continue_final_message": True, "add_generation_prompt": True},
+        {"messages": [*CHAT, {"role": "user", "content": " "}], "continue_final_message": True},
+        {"messages": CHAT, "chat_template_kwargs": {"messages": []}},
+    ):
+        error_of(server.post("/v1/chat/completions", **bad), 400)
+
+
+def test_usage_in_streams(server: Running) -> None:
+    asked = {"messages": CHAT, **LONG, "n": 2}
+    whole = server.ask("/v1/chat/completions", **asked)["usage"]
+    lines = server.stream("/v1/chat/completions", **asked, stream_options={"include_usage": True})
+    chunks = [json.loads(line) for line in lines[:-1]]
+    assert [chunk["usage"] for chunk in chunks[:-1]] == [None] * (len(chunks) - 1)
+    assert chunks[-1]["choices"] == []
+    for name in ("prompt_tokens", "completion_tokens", "total_tokens"):
+        assert chunks[-1]["usage"][name] == whole[name]
+    lines = server.stream(
+        "/v1/chat/completions", **asked, stream_options={"continuous_usage_stats": True}
+    )
+    counts = [json.loads(line)["usage"]["completion_tokens"] for line in lines[:-1]]
+    assert counts == sorted(counts)
+    assert counts[-1] == whole["completion_tokens"]
+
+
+def test_a_trace_shows_every_round(server: Running) -> None:
+    asked = {"prompt": "abcabcabcabc", **LONG, "temperature": 0, "forerun": {"trace": True}}
+    asked |= {"speculative": {"method": "suffix"}, "return_token_ids": True}
+    answer = server.ask("/v1/completions", **asked)
+    rounds = answer["choices"][0]["forerun"]["trace"]
+    assert len(rounds) == answer["usage"]["forerun"]["target_passes"]
+    emitted = [entry for done in rounds for entry in done["emitted"]]
+    assert [entry["token_id"] for entry in emitted] == answer["choices"][0]["token_ids"]
+    guessed = [done for done in rounds if done["proposal"]["token_ids"]]
+    assert guessed
+    assert all(done["drafter"] == "suffix" for done in guessed)
+    assert (
+        sum(len(d["accepted"]) + len(d["rejected"]) for d in guessed)
+        == (answer["usage"]["forerun"]["draft_tokens"])
+    )
+    chances = [chance for done in guessed for chance in done["proposal"]["chances"]]
+    assert all(chance is not None and 0 < chance <= 1 for chance in chances)
+    lines = server.stream("/v1/completions", **asked)
+    streamed = [r for c in lines[:-1] for r in json.loads(c)["choices"][0]["forerun"]["trace"]]
+    tokens = [entry for done in streamed for entry in done["emitted"]]
+    assert [t["token_id"] for t in tokens] == [t["token_id"] for t in emitted]
+
+
+def test_truncation_keeps_the_end(server: Running) -> None:
+    ids = server.ask("/tokenize", prompt="hello there")["tokens"]
+    answer = server.ask(
+        "/v1/completions",
+        prompt="hello there",
+        truncate_prompt_tokens=3,
+        return_token_ids=True,
+        **LONG,
+    )
+    assert answer["choices"][0]["prompt_token_ids"] == ids[-3:]
+
+
+def test_tokens_and_back(server: Running) -> None:
+    found = server.ask("/tokenize", prompt="hello", return_token_strs=True)
+    assert found["count"] == 5
+    assert found["token_strs"] == list("hello")
+    assert server.ask("/detokenize", tokens=found["tokens"])["prompt"] == "hello"
+    assert server.ask("/tokenize", messages=CHAT)["count"] == len("hello there") + 3
+    error_of(server.post("/tokenize"), 400)
+    error_of(server.post("/detokenize", tokens=[999]), 400)
+
+
+def test_responses(server: Running) -> None:
+    asked = {"input": "hello there", "seed": 5, "ignore_eos": True, "max_output_tokens": 12}
+    answer = server.ask("/v1/responses", **asked, metadata={"a": "b"})
+    assert (answer["object"], answer["status"]) == ("response", "incomplete")
+    assert answer["incomplete_details"] == {"reason": "max_output_tokens"}
+    assert answer["metadata"] == {"a": "b"}
+    text = answer["output"][0]["content"][0]["text"]
+    items = [
+        {
+            "type": "message",
+            "role": "user",
+            "content": [{"type": "input_text", "text": "hello there"}],
+        }
+    ]
+    assert (
+        server.ask("/v1/responses", **{**asked, "input": items})["output"][0]["content"][0]["text"]
+        == text
+    )
+    chat = server.ask("/v1/chat/completions", messages=CHAT, **{**LONG, "max_tokens": 12})
+    assert chat["choices"][0]["message"]["content"] == text
+    told = server.ask("/v1/responses", **asked, instructions="be brief")
+    assert told["usage"]["input_tokens"] > answer["usage"]["input_tokens"]
+    events = [json.loads(line) for line in server.stream("/v1/responses", **asked)]
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
+    assert events[0]["type"] == "response.created"
+    assert events[-1]["type"] == "response.incomplete"
+    deltas = [e["delta"] for e in events if e["type"] == "response.output_text.delta"]
+    assert "".join(deltas) == text
+    assert events[-1]["response"]["output"][0]["content"][0]["text"] == text
+    error_of(server.post("/v1/responses", input="a", previous_response_id="resp_1"), 400)

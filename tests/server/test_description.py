@@ -1,0 +1,87 @@
+"""Schemathesis, from our own OpenAPI description: no 5xx, no answer off its schema."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+import pytest
+import schemathesis
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    negative_data_rejection,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from tests.server.serving import Running
+
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+    negative_data_rejection,
+]
+
+
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=str)
+def test_generated_requests(server: Running, mode: GenerationMode) -> None:
+    fuzz(server, mode, num_examples=3)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=str)
+def test_many_generated_requests(server: Running, mode: GenerationMode) -> None:
+    fuzz(server, mode, num_examples=400)
+
+
+def fuzz(server: Running, mode: GenerationMode, num_examples: int) -> None:
+    schema = schemathesis.openapi.from_url(f"{server.url}/openapi.json")
+    found = 0
+    for result in schema.get_all_operations():
+        operation: Any = result.ok()  # type: ignore[union-attr]  # an error would raise
+        if mode is GenerationMode.NEGATIVE and operation.method == "get":
+            continue  # nothing to spoil
+
+        @hypothesis.settings(
+            max_examples=num_examples,
+            deadline=None,
+            database=None,
+            derandomize=True,
+            suppress_health_check=list(hypothesis.HealthCheck),
+        )
+        @hypothesis.given(case=operation.as_strategy(generation_mode=mode))
+        def check(case: Any) -> None:
+            case.call_and_validate(base_url=server.url, checks=CHECKS, timeout=60)
+
+        check()
+        found += 1
+    assert found >= 5
+
+
+def test_the_description_is_complete(server: Running) -> None:
+    described = server.client.get("/openapi.json").json()
+    assert set(described["paths"]) >= {
+        *("/health", "/ready", "/version", "/metrics", "/tokenize", "/detokenize"),
+        *("/v1/models", "/v1/completions", "/v1/chat/completions", "/v1/responses"),
+    }
+    body = described["paths"]["/v1/chat/completions"]["post"]["requestBody"]
+    properties = body["content"]["application/json"]["schema"]["properties"]
+    assert {"messages", "prediction", "speculative", "forerun"} <= set(properties)
+
+
+def test_the_dashboard_names_only_metrics_that_exist(server: Running) -> None:
+    dashboard = Path(__file__).parents[2] / "examples" / "grafana-dashboard.json"
+    found = json.loads(dashboard.read_text(encoding="utf-8"))
+    server.ask("/v1/completions", prompt="abcabcabc", max_tokens=20, ignore_eos=True, seed=1)
+    shown = server.client.get("/metrics").text
+    queries = [t["expr"] for panel in found["panels"] for t in panel["targets"]]
+    names = {name for query in queries for name in re.findall(r"forerun:\w+", query)}
+    assert len(names) > 15
+    assert [name for name in sorted(names) if f"\n{name}" not in shown] == []

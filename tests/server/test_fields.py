@@ -1,0 +1,90 @@
+"""The one list of fields: what is read, what is refused, and what the docs say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forerun.server.errors import ApiError
+from forerun.server.fields import FIELDS, Endpoint, Treatment, markdown, read_fields
+
+PROMPT = {"prompt": "a"}
+CHAT = {"messages": [{"role": "user", "content": "a"}]}
+
+BODIES: dict[Endpoint, dict[str, Any]] = {
+    Endpoint.COMPLETIONS: PROMPT,
+    Endpoint.CHAT: CHAT,
+    Endpoint.RESPONSES: {"input": "a"},
+}
+
+
+def refused(endpoint: Endpoint, body: Any) -> ApiError:
+    with pytest.raises(ApiError) as caught:
+        read_fields(endpoint, body)
+    assert caught.value.status == 400
+    assert caught.value.message.endswith((".", "?"))
+    return caught.value
+
+
+def test_no_field_is_listed_twice_for_an_endpoint() -> None:
+    seen = [(field.name, endpoint) for field in FIELDS for endpoint in field.on]
+    assert len(seen) == len(set(seen))
+
+
+def test_only_honoured_fields_are_read_and_null_is_nothing() -> None:
+    body = {**PROMPT, "user": "me", "seed": None, "top_k": 4.0, "best_of": 1}
+    assert read_fields(Endpoint.COMPLETIONS, body) == {"prompt": "a", "top_k": 4}
+
+
+def test_every_refused_field_answers_400_and_names_itself() -> None:
+    found = 0
+    for field in FIELDS:
+        for endpoint in field.on:
+            if field.treatment is Treatment.REFUSED:
+                found += 1
+                error = refused(endpoint, {**BODIES[endpoint], field.name: {"surely": "not"}})
+                assert (error.param, error.code) == (field.name, "unsupported")
+    assert found > 40
+
+
+def test_unknown_fields_point_at_the_nearest_and_may_be_ignored() -> None:
+    error = refused(Endpoint.CHAT, {**CHAT, "max_token": 3})
+    assert "did you mean 'max_tokens'?" in error.message
+    assert read_fields(Endpoint.CHAT, {**CHAT, "max_token": 3}, lenient=True) == CHAT
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "part"),
+    [
+        ("temperature", "hot", "a number from 0"),
+        ("temperature", True, "a number from 0"),
+        ("temperature", float("inf"), "a number from 0"),
+        ("top_p", 0, "above 0"),
+        ("n", 1.5, "a whole number"),
+        ("n", 10**400, "a whole number"),
+        ("seed", 2**64, "a whole number"),
+        ("stop", [""], "1 to 1000 characters"),
+        ("stop", "", "1 to 1000 characters"),
+        ("logit_bias", {"x": 1}, "has the key"),
+        ("logit_bias", {"5": 1000}, "a number from -100"),
+        ("stream_options", {"include_usages": True}, "stream_options.include_usage"),
+        ("prediction", {"type": "content"}, "prediction.content is missing"),
+        ("speculative", {"method": 3}, "a text of 1 to 64"),
+        ("speculative", 3, "false, or an object"),
+        ("speculative", {"acceptance": "lenient"}, "coupled"),
+        ("user", "\ud800", "half a surrogate pair"),
+        ("messages", [{"role": "user", "content": [{"type": "image_url"}]}], "parts of type"),
+        ("messages", [{"role": "tool", "content": "x"}], "'system'"),
+        ("messages", [{"role": "user"}], "messages[0].content is missing"),
+        ("messages", [], "1 to 4096 items"),
+    ],
+)
+def test_values_of_the_wrong_kind(name: str, value: Any, part: str) -> None:
+    assert part in refused(Endpoint.CHAT, {**CHAT, name: value}).message
+
+
+def test_the_docs_have_the_table_that_the_command_prints() -> None:
+    docs = Path(__file__).parents[2] / "docs" / "serving.md"
+    assert markdown() in docs.read_text(encoding="utf-8")

@@ -1,0 +1,327 @@
+"""Keys, limits, clients that leave, and an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+from forerun.cli import app
+from forerun.server.errors import ApiError
+from forerun.server.operation.access_log import AccessLog
+from forerun.server.operation.auth import Keys
+from forerun.server.operation.config import ServerConfig
+from forerun.server.operation.counters import Counters
+from forerun.server.operation.front import Front
+from forerun.server.operation.listening import listening
+from forerun.server.service import Limits, Service
+from tests.server.serving import Running, serving, start
+from tests.server.test_routes import error_of
+from tests.tiny_model import write_tiny_model
+
+PLAIN = ("--kernels", "reference", "--no-speculation")
+ENDLESS: dict[str, Any] = {"prompt": "abc", "max_tokens": 8000, "ignore_eos": True, "seed": 1}
+KEY = {"Authorization": "Bearer from the file"}
+
+
+@pytest.fixture(scope="module")
+def long_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model whose answers take longer than any test."""
+    return write_tiny_model(tmp_path_factory.mktemp("models") / "long", max_len=8192, num_layers=1)
+
+
+@pytest.fixture(scope="module")
+def guarded(long_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """One seat, one waits, keys from three places, small limits; all sources of options."""
+    folder = tmp_path_factory.mktemp("guarded")
+    (folder / "keys").write_text("from the file\n\n")
+    (folder / "serve.toml").write_text(
+        'port = 1\nmax-num-seqs = 1\nmax_num_waiting = 77\nserved-model-name = ["one", "two"]\n'
+        f'api-key-file = "{folder / "keys"}"\nmax-body-bytes = 4000\nbody-timeout = 0.4\n'
+        f'pid-file = "{folder / "pid"}"\nmax-answer-tokens = 8000\n'
+    )
+    env = {"FORERUN_SERVE_MAX_NUM_WAITING": "1", "FORERUN_SERVE_API_KEY": "env1 env2"}
+    options = ["--config", str(folder / "serve.toml"), "--lenient-fields"]
+    options += ["--request-timeout", "3", "--allowed-origin", "https://a.example"]
+    with serving(
+        long_path, *PLAIN, *options, "--served-model-name", "three", env=env, wait=False
+    ) as running:
+        running.client.headers.update(KEY)
+        while running.client.get("/ready").status_code != 200:
+            assert running.process.poll() is None, running.log
+            time.sleep(0.05)
+        assert (folder / "pid").read_text() == f"{running.process.pid}\n"
+        yield running
+
+
+def test_flags_win_over_the_environment_and_that_over_the_file(guarded: Running) -> None:
+    """`serving` gives --port 0 and the file port 1; the environment's queue shows in 429 below."""
+    assert not guarded.url.endswith(":1")
+    listed = guarded.client.get("/v1/models").json()["data"]
+    assert [model["id"] for model in listed] == ["three"]
+
+
+def test_keys(guarded: Running) -> None:
+    for value in ("Bearer env1", "bearer env2", "Bearer from the file"):
+        headers = {"Authorization": value}
+        assert guarded.client.get("/v1/models", headers=headers).status_code == 200
+    for value in ("", "Bearer", "Bearer wrong", "Basic env1", "env1"):
+        for path in ("/v1/models", "/metrics", "/tokenize", "/openapi.json", "/nothing"):
+            response = guarded.client.get(path, headers={"Authorization": value})
+            assert error_of(response, 401)["code"] == "invalid_api_key"
+            assert response.headers["WWW-Authenticate"] == "Bearer"
+    for path in ("/health", "/ready", "/version"):
+        assert httpx.get(guarded.url + path).status_code == 200
+
+
+def test_no_keys_means_that_all_may_ask_and_odd_ones_do_not_crash() -> None:
+    Keys(()).check("/v1/models", None)
+    for given in ("Bearer \udcff", "Bearer ké"):
+        with pytest.raises(ApiError):
+            Keys(("key",)).check("/v1/models", given)
+
+
+def test_request_ids_come_back_or_are_made(guarded: Running) -> None:
+    answer = guarded.client.get("/health", headers={"X-Request-Id": "mine-1"})
+    assert answer.headers["X-Request-Id"] == "mine-1"
+    made = guarded.client.get("/health", headers={"X-Request-Id": "a" * 200})
+    assert len(made.headers["X-Request-Id"]) == 32
+
+
+def test_pages_of_other_origins_are_told_apart(guarded: Running) -> None:
+    for origin, allowed in (("https://a.example", "https://a.example"), ("https://b", None)):
+        answer = guarded.client.get("/health", headers={"Origin": origin})
+        assert answer.headers.get("access-control-allow-origin") == allowed
+
+
+def test_bodies_have_a_limit_of_length_and_of_time(guarded: Running) -> None:
+    error = error_of(guarded.post("/v1/completions", prompt="a" * 5000), 413)
+    assert "--max-body-bytes" in error["message"]
+
+    def endless() -> Iterator[bytes]:
+        yield b'{"prompt": "'
+        while True:
+            yield b"a" * 500
+
+    with suppress(httpx.HTTPError):  # cut off, or told so before that
+        error_of(guarded.client.post("/v1/completions", content=endless()), 413)
+
+    def slow() -> Iterator[bytes]:
+        yield b'{"prompt": "'
+        time.sleep(1.0)
+        yield b'a"}'
+
+    with suppress(httpx.HTTPError):  # the server may have hung up before we are done
+        error_of(guarded.client.post("/v1/completions", content=slow()), 408)
+    assert guarded.client.get("/health").status_code == 200
+
+
+def test_unknown_fields_are_ignored_where_that_was_asked_for(guarded: Running) -> None:
+    guarded.ask("/v1/completions", prompt="abc", max_tokens=1, whatever=3)
+    error = error_of(guarded.post("/v1/completions", prompt="a", max_tokens=8001), 400)
+    assert error["param"] == "max_tokens"
+
+
+def wait_until_idle(running: Running) -> None:
+    running.wait_for("forerun:num_requests_running", 0)
+    running.wait_for("forerun:num_requests_waiting", 0)
+    running.wait_for("forerun:kv_cache_usage_perc", 0)
+
+
+def test_a_full_queue_answers_429_and_those_who_leave_make_room(guarded: Running) -> None:
+    client = guarded.client
+    before = guarded.metric("forerun:request_success_total")
+    with client.stream("POST", "/v1/completions", json={**ENDLESS, "stream": True}) as runs:
+        lines = runs.iter_lines()  # httpx hangs up when this is dropped
+        next(lines)
+        with client.stream("POST", "/v1/completions", json={**ENDLESS, "stream": True}):
+            guarded.wait_for("forerun:num_requests_waiting", 1)
+            refused = guarded.post("/v1/completions", **ENDLESS)
+            assert error_of(refused, 429)["code"] == "rate_limit_exceeded"
+            assert refused.headers["Retry-After"] == "1"
+    wait_until_idle(guarded)
+    assert guarded.metric("forerun:request_success_total") == before + 2
+    with pytest.raises(httpx.ReadTimeout):  # a whole answer whose reader leaves
+        client.post("/v1/completions", json=ENDLESS, timeout=0.5)
+    wait_until_idle(guarded)
+    guarded.ask("/v1/completions", prompt="abc", max_tokens=1)
+
+
+def test_an_answer_has_a_limit_of_time(guarded: Running) -> None:
+    lines = guarded.stream("/v1/completions", **ENDLESS)
+    assert json.loads(lines[-2])["error"]["code"] == "request_timeout"
+    assert lines[-1] == "[DONE]"
+    wait_until_idle(guarded)
+
+
+def test_too_many_answers_at_once_can_never_run(guarded: Running) -> None:
+    error = error_of(guarded.post("/v1/completions", prompt="a", n=3), 400)
+    assert error["param"] == "n"
+
+
+def test_the_access_log_has_figures_and_no_words(guarded: Running) -> None:
+    headers = {"X-Request-Id": "logged"}
+    body = {"prompt": "quick brown", "max_tokens": 3, "ignore_eos": True}
+    guarded.client.post("/v1/completions", json=body, headers=headers)
+    deadline = time.monotonic() + 10
+    while not (found := [line for line in guarded.log if '"logged"' in line]):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    line = json.loads(found[0])
+    assert line["status"] == 200
+    assert (line["prompt_tokens"], line["completion_tokens"]) == (11, 3)
+    assert not any("quick" in line for line in guarded.log)
+    assert not any("Traceback" in line for line in guarded.log)
+
+
+def test_sigterm_finishes_what_runs_and_refuses_what_comes(long_path: Path, tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    with serving(long_path, *PLAIN, "--pid-file", str(pid)) as running:
+        asked = {**ENDLESS, "max_tokens": 400, "stream": True}
+        with running.client.stream("POST", "/v1/completions", json=asked) as stream:
+            lines = stream.iter_lines()
+            next(lines)
+            running.terminate()
+            while running.client.get("/ready").status_code == 200:
+                time.sleep(0.01)
+            assert running.client.get("/health").status_code == 200
+            error_of(running.post("/v1/completions", prompt="a"), 503)
+            rest = [line for line in lines if line]
+        assert rest[-1] == "data: [DONE]"
+        reasons = [json.loads(line[6:])["choices"][0]["finish_reason"] for line in rest[:-1]]
+        assert [reason for reason in reasons if reason] == ["length"]
+        assert running.process.wait(30) == 0
+        assert not pid.exists()
+
+
+def test_a_unix_socket_and_tls(long_path: Path, tmp_path: Path) -> None:
+    """TLS by files over a unix socket; a socket left by a killed server is taken over."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl makes the certificate")
+    cert, key, path = tmp_path / "cert.pem", tmp_path / "key.pem", tmp_path / "socket"
+    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    files = ["-keyout", str(key), "-out", str(cert)]
+    subprocess.run([*made, *names, *files], check=True, capture_output=True)
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(path))
+    options = ("--uds", str(path), "--tls-cert", str(cert), "--tls-key", str(key))
+    with serving(long_path, *PLAIN, *options, wait=False) as running:
+        assert running.url == f"unix:{path}"
+        transport = httpx.HTTPTransport(
+            uds=str(path), verify=ssl.create_default_context(cafile=str(cert))
+        )
+        with httpx.Client(transport=transport, base_url="https://localhost") as client:
+            assert client.get("/health").json() == {"status": "ok"}
+        assert path.stat().st_mode & 0o777 == 0o600
+
+
+def refused_start(*args: str) -> str:
+    with start(*args) as process:
+        out, error = process.communicate(timeout=60)
+    assert process.returncode == 2, (out, error)
+    assert error.startswith("forerun: ")
+    assert error.count("\n") == 1
+    return error
+
+
+def test_starts_that_cannot_be(tmp_path: Path) -> None:
+    config = tmp_path / "serve.toml"
+    config.write_text("prot = 3\n")
+    pid = tmp_path / "pid"
+    pid.write_text(str(os.getpid()))
+    with socket.socket() as taken, ThreadPoolExecutor(4) as together:
+        taken.bind(("127.0.0.1", 0))
+        port = str(taken.getsockname()[1])
+        starts = [
+            (("--config", str(config)), "did you mean 'port'?"),
+            (("--pid-file", str(pid)), "which runs"),
+            (("--port", port), "choose another --port"),
+            (("--port", "0"), "config.json"),  # a folder without a model
+        ]
+        for (_, part), error in zip(
+            starts,
+            together.map(lambda one: refused_start(str(tmp_path), *one[0]), starts),
+            strict=True,
+        ):
+            assert part in error
+
+
+def test_slow_readers_hold_nobody_up(guarded: Running) -> None:
+    """A client that does not read for a while: others are answered, and it is cut off in time."""
+    host, port = guarded.url.removeprefix("http://").split(":")
+    body = json.dumps({**ENDLESS, "stream": True}).encode()
+    head = (
+        f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nAuthorization: {KEY['Authorization']}\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    ).encode()
+    with socket.create_connection((host, int(port))) as deaf:
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        deaf.sendall(head + body)
+        found: list[dict[str, Any]] = []
+        other = threading.Thread(
+            target=lambda: found.append(guarded.ask("/v1/completions", prompt="a", max_tokens=1))
+        )
+        guarded.wait_for("forerun:num_requests_running", 1)
+        assert guarded.client.get("/health").status_code == 200
+    other.start()  # the seat is free as soon as the deaf one is gone
+    other.join()
+    assert found[0]["usage"]["completion_tokens"] == 1
+
+
+def test_answers_are_not_held_back_by_the_network_stack() -> None:
+    """asyncio sets TCP_NODELAY only on connections of sockets that name their protocol."""
+    with listening(ServerConfig(names=("a",), port=0)) as (found, _):
+        assert found.proto == socket.IPPROTO_TCP
+
+
+def test_without_the_extra_one_sentence_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in [name for name in sys.modules if name.startswith("forerun.server")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    result = CliRunner().invoke(app, ["serve"])
+    assert result.exit_code == 2
+    assert result.stderr.count("\n") == 1
+    assert 'pip install "forerun[serve]"' in result.stderr
+
+
+def test_a_failure_of_ours_is_logged_under_the_request_id(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The client hears that we failed, and never of what; the log has it under the id."""
+
+    async def broken(_scope: Any, _receive: Any, _send: Any) -> None:
+        raise RuntimeError("secret")
+
+    service = Service(("a",), Limits(), Counters(lambda: None))
+    front = Front(broken, service, Keys(()), AccessLog(None))
+
+    async def ask() -> httpx.Response:
+        transport = httpx.ASGITransport(front)
+        async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
+            return await client.get("/v1/models", headers={"X-Request-Id": "mine"})
+
+    answer = asyncio.run(ask())
+    assert error_of(answer, 500)["type"] == "server_error"
+    assert "secret" not in answer.text
+    assert answer.headers["X-Request-Id"] == "mine"
+    assert "request mine failed" in caplog.text
+    assert service.num_open == 0

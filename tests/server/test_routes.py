@@ -1,0 +1,104 @@
+"""The addresses: what they answer, and how they refuse."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.server.serving import MODEL, Running, serving
+
+CHAT = [{"role": "user", "content": "hello there"}]
+
+
+def error_of(response: Any, status: int) -> dict[str, Any]:
+    assert response.status_code == status, response.text
+    error: dict[str, Any] = response.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert "\n" not in error["message"]
+    return error
+
+
+def test_it_lives_and_says_who_it_is(server: Running) -> None:
+    assert server.client.get("/health").json() == {"status": "ok"}
+    assert server.client.get("/ready").json()["status"] == "ready"
+    assert "version" in server.client.get("/version").json()
+    listed = server.client.get("/v1/models").json()
+    assert [model["id"] for model in listed["data"]] == [MODEL]
+    assert server.client.get(f"/v1/models/{MODEL}").json()["max_model_len"] == 256
+    error = error_of(server.client.get("/v1/models/other"), 404)
+    assert error["code"] == "model_not_found"
+
+
+def test_completions(server: Running) -> None:
+    answer = server.ask("/v1/completions", prompt="hello wor", max_tokens=9, seed=1, model=MODEL)
+    assert answer["object"] == "text_completion"
+    assert answer["id"].startswith("cmpl-")
+    (choice,) = answer["choices"]
+    usage = answer["usage"]
+    assert usage["prompt_tokens"] == 9
+    assert usage["total_tokens"] == 9 + usage["completion_tokens"]
+    assert choice["finish_reason"] in ("stop", "length")
+
+
+def test_a_stream_joins_to_the_whole_answer(server: Running) -> None:
+    for path, asked in (
+        ("/v1/completions", {"prompt": "abcabcabc"}),
+        ("/v1/chat/completions", {"messages": CHAT}),
+    ):
+        options = {**asked, "max_tokens": 40, "seed": 5, "ignore_eos": True, "n": 2}
+        whole = server.ask(path, **options)
+        *chunks, last = server.stream(path, **options)
+        assert last == "[DONE]"
+        texts, reasons = ["", ""], [[], []]  # type: ignore[var-annotated]
+        for chunk in map(json.loads, chunks):
+            assert chunk["id"] == json.loads(chunks[0])["id"]
+            (choice,) = chunk["choices"]
+            words = choice["text"] if "text" in choice else choice["delta"].get("content", "")
+            texts[choice["index"]] += words
+            if choice["finish_reason"]:
+                reasons[choice["index"]].append(choice["finish_reason"])
+        expected = [c.get("text", c.get("message", {}).get("content")) for c in whole["choices"]]
+        assert texts == expected
+        assert texts[0] != texts[1]
+        assert reasons == [["length"], ["length"]]
+
+
+def test_refusals_have_openais_shape(server: Running) -> None:
+    client = server.client
+    assert error_of(client.get("/v1/nothing"), 404)["type"] == "not_found_error"
+    assert error_of(client.get("/v1/completions"), 405)["code"] == "not_here"
+    assert "prompt is missing" in error_of(server.post("/v1/completions"), 400)["message"]
+    error = error_of(server.post("/v1/completions", prompt="a", model="gpt-9"), 404)
+    assert error["param"] == "model"
+    error = error_of(server.post("/v1/completions", prompt="a", max_tokns=3), 400)
+    assert "did you mean 'max_tokens'?" in error["message"]
+    error = error_of(server.post("/v1/completions", prompt="a", temperature=-1), 400)
+    assert error["param"] == "temperature"
+    error = error_of(server.post("/v1/completions", prompt="a" * 300), 400)
+    assert error["code"] == "context_length_exceeded"
+    error = error_of(server.post("/v1/chat/completions", messages=CHAT, tools=[{"a": 1}]), 400)
+    assert error["param"] == "tools"
+    for content in (b"{", b"[1]", b"\xff\xfe", b'{"prompt": "a", "temperature": NaN}'):
+        error_of(client.post("/v1/completions", content=content), 400)
+
+
+def test_smollm2_answers_at_once_that_it_lives(smollm2_path: Path) -> None:
+    """/health and a refusal while the model loads, then an answer in words."""
+    with serving(smollm2_path, "--max-model-len", "512", wait=False) as running:
+        assert running.client.get("/health").status_code == 200
+        loading = running.client.get("/ready")
+        assert loading.status_code == 503
+        assert loading.headers["Retry-After"] == "1"
+        assert error_of(running.post("/v1/completions", prompt="a"), 503)["code"] == "unavailable"
+        while running.client.get("/ready").status_code != 200:
+            assert running.process.poll() is None, running.log
+            time.sleep(0.1)
+        answer = running.ask(
+            "/v1/chat/completions",
+            messages=[{"role": "user", "content": "What is the capital of France?"}],
+            temperature=0,
+            max_tokens=16,
+        )
+        assert "Paris" in answer["choices"][0]["message"]["content"]

@@ -1,0 +1,101 @@
+"""Build llama.cpp for this very processor: python tools/build_peers.py [folder]
+
+The source comes from the package index, inside the source distribution of llama-cpp-python. The
+folder (.peers by default) receives llama-server, llama-bench and about.json, which says how they
+were built. JOBS=2 sets how many compilers run at once; PEER_FLAGS adds flags for cmake, as where
+a virtual machine offers instructions that it then refuses:
+
+    PEER_FLAGS="'-DCMAKE_CXX_FLAGS=-mno-amx-tile -mno-amx-int8 -mno-amx-bf16'" make peers
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+VERSION: Final = "0.3.36"  # of llama-cpp-python
+PROGRAMS: Final = ("llama-server", "llama-bench")
+FLAGS: Final = (
+    "-DCMAKE_BUILD_TYPE=Release",
+    "-DGGML_NATIVE=ON",
+    "-DBUILD_SHARED_LIBS=OFF",
+    *("-DLLAMA_BUILD_TESTS=OFF", "-DLLAMA_BUILD_EXAMPLES=OFF"),
+    *("-DLLAMA_BUILD_UI=OFF", "-DLLAMA_USE_PREBUILT_UI=OFF"),  # no pages, nothing fetched
+    *("-DLLAMA_CURL=OFF", "-DLLAMA_OPENSSL=OFF"),
+)
+
+
+class BuildFailed(Exception):
+    """One sentence that says what to do."""
+
+
+def build(folder: Path, jobs: int, flags: Sequence[str]) -> None:
+    for tool, remedy in (("cmake", "cmake"), ("c++", "a C++ compiler such as g++")):
+        if shutil.which(tool) is None:
+            raise BuildFailed(f"{tool} is not here; install {remedy}, then run `make peers` again.")
+    work = folder / "build"
+    work.mkdir(parents=True, exist_ok=True)
+    source = fetch(work)
+    objects = work / "objects"
+    run(["cmake", "-S", source, "-B", objects, *flags], work / "configure.log")
+    print(f"compiling with {jobs} jobs: about 20 minutes with two", flush=True)
+    targets = ["--target", *PROGRAMS, "--parallel", str(jobs)]
+    run(["cmake", "--build", objects, *targets], work / "compile.log")
+    for program in PROGRAMS:
+        shutil.copy2(objects / "bin" / program, folder / program)
+    about = {"build": "native build", "from": {"llama-cpp-python": VERSION}, "flags": list(flags)}
+    (folder / "about.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+    shutil.rmtree(work)
+
+
+def fetch(work: Path) -> Path:
+    """llama.cpp's own folder out of the source distribution."""
+    wanted = f"llama-cpp-python=={VERSION}"
+    pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-binary", "llama-cpp-python"]
+    print(f"fetching the source of {wanted}", flush=True)
+    run([*pip, "--dest", work, wanted], work / "fetch.log")
+    (archive,) = work.glob("llama_cpp_python-*.tar.gz")
+    inside = f"{archive.name.removesuffix('.tar.gz')}/vendor/llama.cpp"
+    with tarfile.open(archive) as tar:
+        members = [member for member in tar if member.name.startswith(f"{inside}/")]
+        tar.extractall(work, members, filter="data")
+    archive.unlink()
+    return work / inside
+
+
+def run(command: Sequence[str | Path], log: Path) -> None:
+    # The build asks git for its commit; without a ceiling, git would answer with this repository's.
+    outside = {**os.environ, "GIT_CEILING_DIRECTORIES": str(log.parent.resolve())}
+    with log.open("wb") as file:
+        done = subprocess.run(
+            list(map(str, command)), stdout=file, stderr=subprocess.STDOUT, env=outside
+        )
+    if done.returncode != 0:
+        last = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
+        raise BuildFailed(
+            f"{Path(command[0]).name} failed ({' '.join(last)}); read {log}, mend it and run "
+            "`make peers` again."
+        )
+
+
+def main(folder: str = ".peers") -> int:
+    try:
+        more = shlex.split(os.environ.get("PEER_FLAGS", ""))
+        build(Path(folder), int(os.environ.get("JOBS", "2")), [*FLAGS, *more])
+    except BuildFailed as error:
+        print(f"make peers: {error}", file=sys.stderr)
+        return 2
+    print(f"built {folder}/llama-server; `forerun bench speculation --peers llamacpp` uses it")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
