@@ -46,7 +46,7 @@ def build(folder: Path, jobs: int, flags: Sequence[str]) -> None:
     source = fetch(work)
     objects = work / "objects"
     run(["cmake", "-S", source, "-B", objects, *flags], work / "configure.log")
-    print(f"compiling with {jobs} jobs: about an hour of one core", flush=True)
+    print(f"compiling with {jobs} jobs: about 20 minutes with two", flush=True)
     targets = ["--target", *PROGRAMS, "--parallel", str(jobs)]
     run(["cmake", "--build", objects, *targets], work / "compile.log")
     for program in PROGRAMS:

@@ -238,7 +238,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=SEED, help="of the sample")
     parser.add_argument("--only", default="", help="paths that begin so")
     parser.add_argument("--planted", action="store_true", help="no mutants but the planted")
-    parser.add_argument("--again", choices=("survivors", "all"), help="forget these results")
+    parser.add_argument("--again", choices=("survivors", "late", "all"), help="forget these")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--record", type=Path, default=RECORD)
     parser.add_argument("--table", action="store_true", help="print the table, run nothing")
@@ -252,8 +252,9 @@ def main() -> None:
     record = json.loads(options.record.read_text()) if options.record.exists() else {}
     known = {job.key for job in (*every, *planted())}
     record = {key: one for key, one in record.items() if key in known}
-    for job in jobs if options.again else ():
-        if job.key in record and (options.again == "all" or not record[job.key]["killer"]):
+    forgotten = {"survivors": (None,), "late": ("time limit",)}.get(options.again or "", ())
+    for job in jobs:
+        if job.key in record and (options.again == "all" or record[job.key]["killer"] in forgotten):
             del record[job.key]
     if not options.table:
         run(jobs, record, options.record, options.workers)

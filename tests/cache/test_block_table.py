@@ -96,6 +96,22 @@ def test_a_new_table_holds_nothing() -> None:
     assert (table.length, table.num_sealed, table.pages) == (0, 0, ())
 
 
+@pytest.mark.parametrize("page_size", [1, 4])
+@pytest.mark.parametrize("length", [0, 1, 4, 5, 6, 8])
+def test_the_last_page_alone_is_copied_and_of_it_the_rows_in_use(
+    length: int, page_size: int
+) -> None:
+    pool, log, table = new_table(num_pages=16, page_size=page_size)
+    log.write(table, table.reserve(length), list("abcdefgh")[:length])
+    twin = table.fork()
+    table.unshare_tail()
+    assert table.pages[:-1] == twin.pages[:-1]
+    assert (table.pages == twin.pages) is (length == 0)
+    assert log.num_moved == length - max(0, (length - 1) // page_size * page_size)
+    assert log.read(table) == log.read(twin) == list("abcdefgh")[:length]
+    assert pool.num_free == 16 - len(twin.pages) - (length > 0)
+
+
 def test_rows_that_are_there_need_no_page() -> None:
     """Not even where the last page is shared: only a row to come would need a copy."""
     _, _, table = new_table(page_size=4)

@@ -43,9 +43,10 @@ def test_a_merged_guess_keeps_the_law_it_was_drawn_from() -> None:
 
 
 class Listening:
-    """Guesses a chain, and hears how far it held."""
+    """Guesses a chain, and hears how much of it was accepted."""
 
-    offers = False
+    picks = False
+    num_requests = 0
 
     def __init__(self, tokens: tuple[int, ...]) -> None:
         self.tokens = tokens

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner, Result
 
-from forerun.drafters import Budget, GivenPrediction
+from forerun.cli import app
+from forerun.drafters import GivenPrediction
 from forerun.drafters.prediction import Alignment
 from forerun.engine import LLM
 from forerun.errors import InvalidOption
@@ -122,4 +125,21 @@ def test_bad_predictions_are_refused(llm: LLM) -> None:
         llm.generate(PROMPT, PARAMS, speculation={"drafter": "prediction"})
     with pytest.raises(InvalidOption, match="min_chance"):
         GivenPrediction(min_chance=1.0)
-    assert Budget(0).depth == 0
+
+
+def test_on_the_command_line(tiny_path: Path, tmp_path: Path) -> None:
+    def run(*args: str) -> Result:
+        speculation = '{"method": "random", "adaptive": false}'
+        options = ("--model", str(tiny_path), "--speculative-config", speculation, "--json")
+        fixed = ("--ignore-eos", "--keep-special", "--max-tokens", "60", "--kernels", "reference")
+        return CliRunner().invoke(app, ["generate", PROMPT, *options, *fixed, *args])
+
+    without = json.loads(run().stdout)
+    file = tmp_path / "expected.txt"
+    file.write_text(without["text"])
+    found = json.loads(run("--prediction", str(file)).stdout)
+    assert found["token_ids"] == without["token_ids"]
+    assert found["stats"]["drafters"]["prediction"]["accepted_tokens"] > 30
+    refused = run("--prediction", str(tmp_path / "none.txt"))
+    assert refused.exit_code == 2
+    assert "cannot be read" in refused.stderr

@@ -1,4 +1,4 @@
-"""After everything has ended: not one page, seat or memory of a drafter is left."""
+"""After everything has ended: not one page, place or memory of a drafter is left."""
 
 from __future__ import annotations
 

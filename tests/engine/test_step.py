@@ -127,7 +127,8 @@ def test_speculation_hears_of_every_pass(plain: LLM) -> None:
     heard = Heard(core.speculation.drafters, Budget(2))
     chunked(llm, heard)
     second = SamplingParams(temperature=0, max_tokens=1, ignore_eos=True)
-    results = llm.generate(["abc", [5] * 40], [first, second])
+    prompts: list[str | Sequence[int]] = ["abc", [5] * 40]
+    results = llm.generate(prompts, [first, second])
     assert tuple(results[0].outputs[0].token_ids) == answer
     alone = plain.generate([5] * 40, second)[0].outputs[0].token_ids
     assert results[1].outputs[0].token_ids == alone

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
 import socket
 import ssl
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -18,11 +20,17 @@ from typing import Any
 
 import httpx
 import pytest
+from typer.testing import CliRunner
 
+from forerun.cli import app
 from forerun.server.errors import ApiError
+from forerun.server.operation.access_log import AccessLog
 from forerun.server.operation.auth import Keys
 from forerun.server.operation.config import ServerConfig
+from forerun.server.operation.counters import Counters
+from forerun.server.operation.front import Front
 from forerun.server.operation.listening import listening
+from forerun.server.service import Limits, Service
 from tests.server.serving import Running, serving, start
 from tests.server.test_routes import error_of
 from tests.tiny_model import write_tiny_model
@@ -281,3 +289,39 @@ def test_answers_are_not_held_back_by_the_network_stack() -> None:
     """asyncio sets TCP_NODELAY only on connections of sockets that name their protocol."""
     with listening(ServerConfig(names=("a",), port=0)) as (found, _):
         assert found.proto == socket.IPPROTO_TCP
+
+
+def test_without_the_extra_one_sentence_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in [name for name in sys.modules if name.startswith("forerun.server")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    result = CliRunner().invoke(app, ["serve"])
+    assert result.exit_code == 2
+    assert result.stderr.count("\n") == 1
+    assert 'pip install "forerun[serve]"' in result.stderr
+
+
+def test_a_failure_of_ours_is_logged_under_the_request_id(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The client hears that we failed, and never of what; the log has it under the id."""
+
+    async def broken(_scope: Any, _receive: Any, _send: Any) -> None:
+        raise RuntimeError("secret")
+
+    service = Service(("a",), Limits(), Counters(lambda: None))
+    front = Front(broken, service, Keys(()), AccessLog(None))
+
+    async def ask() -> httpx.Response:
+        transport = httpx.ASGITransport(front)
+        async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
+            return await client.get("/v1/models", headers={"X-Request-Id": "mine"})
+
+    answer = asyncio.run(ask())
+    assert error_of(answer, 500)["type"] == "server_error"
+    assert "secret" not in answer.text
+    assert answer.headers["X-Request-Id"] == "mine"
+    assert "request mine failed" in caplog.text
+    assert service.num_open == 0

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import hypothesis
 import pytest
 
 _SLOW: Final = (
@@ -148,7 +149,8 @@ def _run_and_exit(
         listener = _Listener()
         options = ["-x", "-q", "-p", "no:randomly", "-p", "no:cacheprovider", "-p", "no:xdist"]
         options += ["-W", "ignore:Module already imported:pytest.PytestAssertRewriteWarning"]
-        code = pytest.main([*options, "--hypothesis-seed=0", *tests], plugins=[listener])
+        options += ["--hypothesis-seed=0", f"--hypothesis-profile={_never_shrink()}"]
+        code = pytest.main([*options, *tests], plugins=[listener])
         if code == pytest.ExitCode.OK and _is_ours(folder):
             status = 0
         told = {"killer": listener.killer, "num_passed": listener.num_passed}
@@ -160,6 +162,13 @@ def _run_and_exit(
         sys.stderr.flush()
     finally:
         os._exit(status)
+
+
+def _never_shrink() -> str:
+    """A profile: one failing example is enough, and finding the smallest may take minutes."""
+    phases = (hypothesis.Phase.explicit, hypothesis.Phase.generate)
+    hypothesis.settings.register_profile("mutants", deadline=None, phases=phases)
+    return "mutants"
 
 
 def _is_ours(folder: Path) -> bool:

@@ -34,6 +34,8 @@ class EngineOptions:
     kv_cache_backend: str
     chat_template: str | None
     kernels: str
+    device: str
+    dtype: str
     num_threads: int | None
     quantization: str | None
     activations: str | None
@@ -65,9 +67,12 @@ class EngineOptions:
                 kv_cache_backend=self.kv_cache_backend,
                 chat_template=self.chat_template,
                 kernels=self.kernels,
+                device=self.device,
+                dtype=self.dtype,
                 num_threads=self.num_threads,
                 quantization=self.quantization,
                 activations=self.activations,
+                instruction_set=os.environ.get("FORERUN_CPU"),
                 cache_dir=cache_dir(os.environ),
                 progress=progress,
             )
@@ -104,7 +109,11 @@ def engine_options(
     chat_template: Annotated[
         Path | None, _option("--chat-template", text="A jinja2 file in place of the model's own.")
     ] = None,
-    kernels: Annotated[str, _option("--kernels", text="auto, cpu or reference.")] = "auto",
+    kernels: Annotated[str, _option("--kernels", text="auto, cpu, cuda or reference.")] = "auto",
+    device: Annotated[str, _option("--device", text="auto, cpu or cuda.")] = "auto",
+    dtype: Annotated[
+        str, _option("--dtype", text="On a GPU: bfloat16 (auto) or float32.")
+    ] = "auto",
     num_threads: Annotated[
         int | None, _option("--threads", text="Cores to use; by default all that are allowed.")
     ] = None,
@@ -112,7 +121,7 @@ def engine_options(
         str | None, _option("--quantization", text="Pack float weights on load: int8 or int4.")
     ] = None,
     activations: Annotated[
-        str | None, _option("--activations", text="int8: faster, less exact products (ARM).")
+        str | None, _option("--activations", text="int8: faster, less exact products.")
     ] = None,
 ) -> EngineOptions:
     config = _speculation(
@@ -131,6 +140,8 @@ def engine_options(
         kv_cache_backend,
         template,
         kernels,
+        device,
+        dtype,
         num_threads,
         quantization,
         activations,

@@ -6,6 +6,7 @@ import itertools
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 from forerun.cache import KVCache
 from forerun.drafters.prediction import PREDICTION
@@ -18,6 +19,8 @@ from forerun.errors import InvalidOption, PromptTooLong, unknown_name
 from forerun.models.text.tokenizer import Tokenizer
 from forerun.sampling import fresh_seed
 from forerun.types import SamplingParams
+
+_CHARS_PER_TOKEN: Final = 16  # far more than texts have on average
 
 
 class Intake:
@@ -85,9 +88,10 @@ class Intake:
                     raise InvalidOption(f"{name} names token {token}; ids end at {last}.")
 
     def _predicted(self, text: str | None) -> tuple[int, ...]:
-        """A prediction's ids; what lies beyond the context can never come."""
+        """A prediction's ids; what lies beyond the context can never come, and is not encoded."""
         if not text:
             return ()
+        text = text[: _CHARS_PER_TOKEN * self._max_len]
         ids = self._tokenizer.encode(text, add_special=False, parse_special=False)
         return tuple(ids[: self._max_len])
 

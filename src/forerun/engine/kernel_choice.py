@@ -8,11 +8,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
+from forerun.engine.device_choice import wants_cuda
 from forerun.errors import CannotCompile, InvalidOption, unknown_name
 from forerun.kernels import Kernels, ReferenceKernels
 from forerun.models.download.store import default_cache_dir
 
-KERNEL_SETS: Final = ("auto", "cpu", "reference")
+KERNEL_SETS: Final = ("auto", "cpu", "cuda", "reference")
 
 Progress = Callable[[str, int, int], None]  # what, how many of how many; 0 of 0: nobody knows
 
@@ -24,6 +25,7 @@ class CpuOptions:
     num_threads: int | None = None
     quantization: str | None = None
     activations: str | None = None
+    instruction_set: str | None = None
 
     @property
     def changes_numbers(self) -> bool:
@@ -31,19 +33,26 @@ class CpuOptions:
 
 
 def choose_kernels(
-    name: str | Kernels, options: CpuOptions, cache_dir: Path | None, progress: Progress | None
+    name: str | Kernels,
+    options: CpuOptions,
+    cache_dir: Path | None,
+    progress: Progress | None,
+    device: str = "auto",
+    dtype: str = "auto",
 ) -> Kernels:
-    """A kernel set is itself. `auto` is `cpu`, or `reference` where Numba cannot compile; then it
-    warns of what is lost."""
+    """A kernel set is itself. `auto` is `cuda` where torch sees a GPU, else `cpu`, or `reference`
+    where Numba cannot compile; then it warns of what is lost."""
     if not isinstance(name, str):
-        if options != CpuOptions():
+        if options != CpuOptions() or (device, dtype) != ("auto", "auto"):
             raise InvalidOption(
                 "threads, quantization and activations are set in the kernel set that you give; "
-                "drop them."
+                "drop them, and device and dtype."
             )
         return name
     if name not in KERNEL_SETS:
         raise unknown_name("kernel set", name, KERNEL_SETS)
+    if wants_cuda(device, dtype, name, has_cpu_options=options != CpuOptions()):
+        return _cuda_kernels(dtype, progress)
     if name == "reference":
         if options != CpuOptions():
             raise InvalidOption(
@@ -61,6 +70,12 @@ def choose_kernels(
             stacklevel=2,
         )
         return ReferenceKernels()
+
+
+def _cuda_kernels(dtype: str, progress: Progress | None) -> Kernels:
+    from forerun.kernels.cuda import CudaKernels
+
+    return CudaKernels("bfloat16" if dtype == "auto" else dtype, progress=progress)
 
 
 def _cpu_kernels(options: CpuOptions, cache_dir: Path, progress: Progress | None) -> Kernels:

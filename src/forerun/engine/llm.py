@@ -37,8 +37,10 @@ class LLM:
     """A model that answers, with speculation unless `speculative_config=None`.
 
     `model` is a GGUF file, a Hugging Face directory, or the name of a pulled model. `kernels` is
-    "auto", "cpu", "reference" or a kernel set; `quantization` ("int8", "int4") packs float weights
-    on load, and `activations` "int8" multiplies them faster and less exactly (docs/cpu-kernels.md);
+    "auto", "cpu", "cuda", "reference" or a kernel set. `device` is "auto", "cpu" or "cuda": auto is
+    the GPU where torch sees one, and there `dtype` is "bfloat16" or "float32" (docs/gpu.md).
+    `quantization` ("int8", "int4") packs float weights on load, and `activations` "int8" multiplies
+    them faster and less exactly (docs/cpu-kernels.md);
     `progress` hears what is being compiled or packed, and how far it is.
 
     `kv_cache_memory` (bytes, or like "512MB") is never exceeded by the caches of target and draft
@@ -57,9 +59,12 @@ class LLM:
         kv_cache_backend: str = "paged",
         chat_template: str | None = None,
         kernels: str | Kernels = "auto",
+        device: str = "auto",
+        dtype: str = "auto",
         num_threads: int | None = None,
         quantization: str | None = None,
         activations: str | None = None,
+        instruction_set: str | None = None,
         cache_dir: Path | None = None,
         progress: Progress | None = None,
     ) -> None:
@@ -73,8 +78,8 @@ class LLM:
             safe_point()
             if chat_template is not None:
                 self.tokenizer = self.tokenizer.with_chat_template(chat_template)
-            options = CpuOptions(num_threads, quantization, activations)
-            kernels = choose_kernels(kernels, options, cache_dir, progress)
+            options = CpuOptions(num_threads, quantization, activations, instruction_set)
+            kernels = choose_kernels(kernels, options, cache_dir, progress, device, dtype)
             self.model = LlamaModel.load(checkpoint, kernels)
             max_len = _checked_len(max_model_len, self.model.config.max_len)
             self._target = Target(self.model, self.tokenizer, max_len, memory, cache_dir)

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator, Awaitable
+from contextvars import ContextVar
 from typing import Any, Final, TypeVar
 
 from starlette.requests import Request
@@ -19,6 +20,7 @@ from forerun.server.errors import ApiError, as_api_error
 _LOG: Final = logging.getLogger("forerun.server")
 _GRACE: Final = 30.0  # seconds beyond the request's own limit that a reader may take
 DONE: Final = b"data: [DONE]\n\n"
+REQUEST_ID: Final = ContextVar("request id", default="-")  # of the request that is being answered
 Result = TypeVar("Result")
 
 
@@ -43,8 +45,11 @@ class EventStream(StreamingResponse):
         self._timeout_s = timeout_s + _GRACE
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async with asyncio.timeout(self._timeout_s):
-            await super().__call__(scope, receive, send)
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await super().__call__(scope, receive, send)
+        except TimeoutError:  # the rest is not sent, so the connection is closed
+            _LOG.warning("request %s: its reader was too slow and is cut off", REQUEST_ID.get())
 
 
 async def data_events(group: Group, form: Chunked) -> AsyncIterator[bytes]:
@@ -66,7 +71,7 @@ def explained(error: Exception) -> ApiError:
     """For the client; what is our fault is logged."""
     told = as_api_error(error)
     if told.status == 500:
-        _LOG.error("a request failed", exc_info=error)
+        _LOG.error("request %s failed", REQUEST_ID.get(), exc_info=error)
     return told
 
 

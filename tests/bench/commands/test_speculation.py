@@ -11,7 +11,6 @@ from typer.testing import CliRunner, Result
 
 from forerun.bench.records.record import read_record
 from forerun.cli import app
-from forerun.kernels.cpu.codegen.machine import Machine
 
 RECORDS = Path(__file__).parents[3] / "bench" / "records"
 
@@ -43,7 +42,6 @@ def test_bench_measures_and_records(record_path: Path) -> None:
     assert {"quantization", "chat_template", "threads", "kernels"} <= record.settings.keys()
 
 
-@pytest.mark.skipif(Machine.host().num_digits == 0, reason="needs integer dot products")
 def test_what_was_rounded_is_in_the_record_and_its_title(
     smollm2_path: Path, tmp_path: Path
 ) -> None:
@@ -56,7 +54,6 @@ def test_what_was_rounded_is_in_the_record_and_its_title(
     assert run("bench", "show", path).stdout.splitlines()[0].endswith(", activations int8")
 
 
-@pytest.mark.skipif(Machine.host().num_digits == 0, reason="needs integer dot products")
 @pytest.mark.parametrize("command", [("alpha",), ("bench", "passes")])
 def test_rounding_that_would_change_nothing_is_refused(
     tiny_path: Path, command: tuple[str, ...]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from forerun.bench.peers import Peer, PeerContender, open_peer
+from forerun.bench.peers import peer as peer_module
 from forerun.bench.peers.peer import PeerFailed
 from forerun.bench.records.record import read_record
 from forerun.bench.records.summary import labelled, peer_label
@@ -64,6 +66,21 @@ def test_its_servers_end_with_it(server: Path) -> None:
     address = ("127.0.0.1", int(server.with_name("toy.gguf.port").read_text()))
     socket.create_connection(address).close()  # somebody is there
     peer.close()
+    with pytest.raises(ConnectionRefusedError):
+        connect_for_seconds(10, address)
+
+
+def test_its_servers_end_where_its_owner_was_killed(server: Path) -> None:
+    """The owner's end of the pipe is closed, and that is all the worker hears."""
+    model = server.with_name("toy.gguf")
+    model.write_bytes(b"GGUF")
+    setup = {"model": str(model), "threads": 1, "max_len": 8, "slots": 1, "server": str(server)}
+    question = {"mode": "plain", "prompt": [1], "num_tokens": 1}
+    worker = Path(peer_module.__file__).with_name("llamacpp_worker.py")
+    lines = f"{json.dumps(setup)}\n{json.dumps(question)}\n"
+    done = subprocess.run([sys.executable, worker], input=lines, capture_output=True, text=True)
+    assert json.loads(done.stdout.splitlines()[1])["tokens"] == [1]
+    address = ("127.0.0.1", int(server.with_name("toy.gguf.port").read_text()))
     with pytest.raises(ConnectionRefusedError):
         connect_for_seconds(10, address)
 

@@ -16,6 +16,7 @@ from forerun.kernels.cpu.runtime.workers import num_usable_cores
 from tests.contracts.kernel_sets import CACHE_DIR
 from tests.kernels.sources import F32, ArraySource, normal
 from tests.kernels_cpu.packed import PackedSource, packed
+from tests.kernels_cpu.products.integer_runs import runs_of
 
 FORMATS = ("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q4_K", "Q5_K", "Q6_K")
 MAX_ROWS = 64
@@ -23,7 +24,7 @@ NUM_IN = 1536
 EPS = float(np.finfo(np.float32).eps)
 
 HOST = Machine.host()
-INT8 = replace(HOST, num_digits=min(HOST.num_digits, 1))  # activations of 8 bits, where there are
+INT8 = replace(HOST, num_digits=1)  # activations of 8 bits
 MACHINES = [HOST, INT8]
 CASES = [(name, HOST) for name in FORMATS] + [
     (name, INT8) for name in FORMATS if takes_digits(name, INT8)
@@ -44,7 +45,7 @@ def product(kernels: CpuKernels, source: PackedSource, x: np.ndarray) -> np.ndar
 
 
 @pytest.mark.parametrize(("weight_format", "machine"), CASES, ids=named)
-@pytest.mark.parametrize("num_out", [4, 97])
+@pytest.mark.parametrize("num_out", [16, 97])
 def test_a_product_has_the_same_bits_for_any_rows_and_threads(
     weight_format: str, num_out: int, machine: Machine
 ) -> None:
@@ -94,9 +95,63 @@ def test_a_product_is_near_float64(weight_format: str, machine: Machine, num_in:
 def test_the_largest_sums_fit(quant: int, num_rows: int, sign: int, machine: Machine) -> None:
     """All weights and activations of a block at their ends, with one sign."""
     block = np.frombuffer(np.float16(1).tobytes() + np.int8(quant).tobytes() * 32, np.uint8)
-    source = PackedSource("Q8_0", np.tile(block, (9, 8)))
+    source = PackedSource("Q8_0", np.tile(block, (17, 8)))
     x = np.full((num_rows, 256), sign, np.float32)
     np.testing.assert_array_equal(product(kernels(2, machine), source, x), 256 * quant * sign)
+
+
+PACKED = [name for name in FORMATS if takes_digits(name, HOST)]
+SETS = [replace(Machine.host(each.name), num_digits=2) for each in Machine.offered()]
+SHORT = [(name, machine) for machine in MACHINES for name in PACKED]
+SHORT += [(name, machine) for machine in SETS[1:] for name in ("Q4_1", "Q8_0")]
+LONG = [(name, machine) for machine in SETS[1:] for name in PACKED]
+
+
+def of_set(value: object) -> str | None:
+    if isinstance(value, Machine):
+        return f"{value.instructions.name}-{value.num_digits}"
+    return None
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("weight_format", "machine"), LONG, ids=of_set)
+def test_every_instruction_set_gives_the_documented_bits_in_every_format(
+    weight_format: str, machine: Machine
+) -> None:
+    test_every_instruction_set_gives_the_documented_bits(weight_format, machine)
+
+
+@pytest.mark.parametrize(("weight_format", "machine"), SHORT, ids=of_set)
+def test_every_instruction_set_gives_the_documented_bits(
+    weight_format: str, machine: Machine
+) -> None:
+    """Also for as many rows as the widest tiles have, and where an output is left over."""
+    source = PackedSource(weight_format, packed(weight_format, 33, 512, seed=7))
+    x = normal(8, 17, 512)
+    x[:, ::100] *= 50
+    expected = product_of_digits(source, x, machine.num_digits)
+    for num_rows in (1, 3, 17):
+        got = product(kernels(2, machine), source, x[:num_rows])
+        np.testing.assert_array_equal(got, expected[:num_rows])
+
+
+def product_of_digits(source: PackedSource, x: F32, num_digits: int) -> F32:
+    """As documented: exact sums of blocks, one chain of floats over the blocks."""
+    most = np.float32(127 << 8 * (num_digits - 1))
+    blocks = x.reshape(len(x), -1, BLOCK_LEN)
+    largest = np.abs(blocks).max(axis=-1, keepdims=True)
+    whole = np.rint(blocks * (most / largest)).astype(np.int64)
+    scale = (largest / most)[..., 0]  # [rows, blocks]
+    total = np.zeros((len(x), len(source.data)), np.float32)
+    for first, quants, d, c in runs_of(source):
+        block, at = divmod(first, BLOCK_LEN)
+        digits = whole[:, block, at : at + quants.shape[1]]
+        sums = (digits @ quants.T).astype(np.float32)
+        total = fused(sums, d[None, :] * scale[:, block, None], total)
+        if c is not None:
+            sum_of_block = whole[:, block].sum(axis=-1).astype(np.float32) * scale[:, block]
+            total = fused(c[None, :], sum_of_block[:, None], total)
+    return total
 
 
 def fused(a: F32, b: F32, c: F32) -> F32:
@@ -172,7 +227,7 @@ def test_other_formats_are_held_as_q8_0(weight_format: str) -> None:
 @pytest.mark.parametrize("machine", MACHINES, ids=named)
 def test_an_infinite_or_missing_activation_shows(machine: Machine) -> None:
     """A NaN is not lost on the way into digits."""
-    source = PackedSource("Q8_0", packed("Q8_0", 8, 64))
+    source = PackedSource("Q8_0", packed("Q8_0", 16, 64))
     x = normal(1, 2, 64)
     x[0, 5] = np.nan
     got = product(kernels(2, machine), source, x)
@@ -182,7 +237,7 @@ def test_an_infinite_or_missing_activation_shows(machine: Machine) -> None:
 
 @pytest.mark.parametrize("machine", MACHINES, ids=named)
 def test_zero_activations_give_zero(machine: Machine) -> None:
-    source = PackedSource("Q4_1", packed("Q4_1", 8, 64))
+    source = PackedSource("Q4_1", packed("Q4_1", 16, 64))
     assert not product(kernels(2, machine), source, np.zeros((3, 64), np.float32)).any()
 
 
@@ -193,7 +248,7 @@ def test_tiny_activations_give_next_to_nothing(
     weight_format: str, size: float, machine: Machine
 ) -> None:
     """Right, or zero; beside a row of the usual size, which keeps its bits."""
-    source = PackedSource(weight_format, packed(weight_format, 8, 256))
+    source = PackedSource(weight_format, packed(weight_format, 16, 256))
     ours = kernels(2, machine)
     x = normal(1, 2, 256)
     usual = product(ours, source, x[:1])

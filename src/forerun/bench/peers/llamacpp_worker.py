@@ -5,6 +5,7 @@ Plain decoding, and each kind of speculation that needs no weights of its own.
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import importlib.metadata
 import json
@@ -103,6 +104,7 @@ class Native:
             command += ["--spec-type", mode.replace("_", "-")]
         with tempfile.TemporaryFile() as log:
             server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            atexit.register(server.kill)  # where nobody closed us, but questions ended
             return _ready_address(server, log.fileno())
 
 

@@ -29,6 +29,7 @@ def kernels(engine: EngineOptions, output: OutputOptions) -> None:
             engine.num_threads,
             activations=engine.activations,
             cache_dir=cache_dir(os.environ),
+            instruction_set=os.environ.get("FORERUN_CPU"),
             progress=lambda what, *_count: status.update(f"{what} …"),
         )
         found = measure_kernels(

@@ -58,6 +58,8 @@ def startup(
 def _passed_on(engine: EngineOptions) -> dict[str, object]:
     return {
         "--kernels": engine.kernels,
+        "--device": engine.device,
+        "--dtype": engine.dtype,
         "--threads": engine.num_threads,
         "--quantization": engine.quantization,
         "--activations": engine.activations,

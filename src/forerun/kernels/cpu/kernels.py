@@ -1,6 +1,6 @@
 """The CPU kernel set: weights as the file has them, compiled by Numba.
 
-Activations are float32; on ARM they meet packed weights as 16 bits, or as 8 (`products/digits.py`).
+Activations are float32; they meet packed weights as 16 bits, or as 8 (`products/digits.py`).
 
 Operations are recorded, and run together when logits are asked for.
 """
@@ -8,6 +8,7 @@ Operations are recorded, and run together when logits are asked for.
 from __future__ import annotations
 
 import struct
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -47,8 +48,9 @@ _BLOCKS_PER_CHUNK: Final = 12
 
 
 class CpuKernels:
-    """`activations="int8"` asks for 8 bits of them where they meet packed weights (ARM only).
+    """`activations="int8"` asks for 8 bits of them where they meet packed weights.
 
+    `instruction_set` is one of `machine.X86` or `machine.ARM`, by default the best there is.
     `cache_dir` keeps compiled code between runs; `progress` hears what is being prepared.
     """
 
@@ -62,6 +64,7 @@ class CpuKernels:
         activations: str | None = None,
         cache_dir: Path | None = None,
         progress: Progress | None = None,
+        instruction_set: str | None = None,
         machine: Machine | None = None,
     ) -> None:
         if quantization is not None and quantization not in QUANTIZATIONS:
@@ -70,7 +73,7 @@ class CpuKernels:
         check_processor()
         self._activations = activations
         self._has_packed = False  # any weights that meet activations as digits
-        self._machine = _with_activations(machine or Machine.host(), activations)
+        self._machine = _with_activations(machine or _host(instruction_set), activations)
         key = code_key(self._machine)
         kept = None if cache_dir is None else CodeCache.open(cache_dir, key)
         self._library = Library(self._machine, kept, progress)
@@ -349,15 +352,23 @@ class CpuKernels:
         return CoupledDraw(self._library)
 
 
+def _host(instruction_set: str | None) -> Machine:
+    machine = Machine.host(instruction_set)
+    if machine.instructions.is_slow and not machine.is_forced:
+        warnings.warn(
+            "this processor has neither AVX2 nor SDOT; products take slower code, with the same "
+            "answers.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    return machine
+
+
 def _with_activations(machine: Machine, activations: str | None) -> Machine:
     if activations is None:
         return machine
     if activations not in ACTIVATIONS:
         raise unknown_name("activations", activations, ACTIVATIONS)
-    if machine.num_digits == 0:
-        raise InvalidOption(
-            f"activations {activations!r} are for ARM processors with SDOT; drop them here."
-        )
     return replace(machine, num_digits=ACTIVATIONS[activations])
 
 

@@ -90,7 +90,7 @@ class Library:
         if self._progress is not None and not is_kept:
             self._progress(f"compiling {name}, once for this machine", 0, 0)
         with Uninterrupted():  # Numba and LLVM keep books of their own
-            return _compiled(name, source, num_args, self._cache)
+            return _compiled(name, source, num_args, self._cache, self._machine)
 
     def _add(self, kind: str, weight_format: str, make: Callable[[str, Machine], Any]) -> int:
         source = make(weight_format, self._machine)
@@ -126,6 +126,8 @@ def _embed_source(weight_format: str, machine: Machine) -> Any:
 
 
 @cache
-def _compiled(name: str, source: Any, num_args: int, kept: CodeCache | None) -> Compiled:
+def _compiled(
+    name: str, source: Any, num_args: int, kept: CodeCache | None, machine: Machine
+) -> Compiled:
     """Machine code is the same for all who ask, so it is made once per process."""
-    return Compiled(name, source, num_args, kept)
+    return Compiled(name, source, num_args, kept, machine)

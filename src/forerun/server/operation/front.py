@@ -17,7 +17,7 @@ from forerun.server.errors import ApiError
 from forerun.server.operation.access_log import AccessLog
 from forerun.server.operation.auth import Keys
 from forerun.server.service import Service
-from forerun.server.streaming import JsonAnswer, explained
+from forerun.server.streaming import REQUEST_ID, JsonAnswer, explained
 
 _REQUEST_ID: Final = re.compile(r"[!-~]{1,128}")
 
@@ -35,6 +35,7 @@ class Front:
             return
         request = Request(scope)
         visit = Visit(_request_id(request), send)
+        REQUEST_ID.set(visit.request_id)
         self._service.num_open += 1
         try:
             await self._answer(scope, receive, visit, request)

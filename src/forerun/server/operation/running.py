@@ -108,7 +108,8 @@ class Life:
         self._engine = AsyncEngine(
             llm, max_num_waiting=config.max_num_waiting, step_timeout_s=config.step_timeout_s
         )
-        self._service.start(self._engine)
+        kernels = type(llm.model.kernels).__name__
+        self._service.start(self._engine, f"{llm.model.config} {kernels}")
         self._on_ready(llm)
 
     def _snapshot(self) -> dict[str, object] | None:

@@ -67,13 +67,18 @@ class Compiled:
     """A function void(int64, …) as machine code."""
 
     def __init__(
-        self, name: str, source: Callable[..., None], num_args: int, cache: CodeCache | None
+        self,
+        name: str,
+        source: Callable[..., None],
+        num_args: int,
+        cache: CodeCache | None,
+        machine: Machine | None = None,
     ) -> None:
         code = None if cache is None else cache.load(name)
         self.was_cached: bool = code is not None
         try:
             if code is None:
-                code = _object_code(source, num_args)
+                code = _object_code(source, num_args, machine or Machine.host())
                 if cache is not None:
                     cache.save(name, code)
             self._engine, self.address = _loaded(code)  # the engine owns the code
@@ -87,7 +92,7 @@ class Compiled:
 
 
 @global_compiler_lock  # type: ignore[untyped-decorator]
-def _object_code(source: Callable[..., None], num_args: int) -> ObjectCode:
+def _object_code(source: Callable[..., None], num_args: int, machine: Machine) -> ObjectCode:
     """Numba makes LLVM's code of it, LLVM makes the processor's."""
     flags: Any = compiler.Flags()
     cpu_target.options.parse_as_flags(flags, dict(_OPTIONS))
@@ -100,7 +105,7 @@ def _object_code(source: Callable[..., None], num_args: int) -> ObjectCode:
     module.link_in(binding.parse_assembly(_entry(result.fndesc.llvm_func_name, num_args)))
     outside = (f.name for f in module.functions if f.is_declaration)
     needed = tuple(name for name in outside if not name.startswith("llvm."))
-    return ObjectCode((_ENTRY, *needed), _target_machine().emit_object(module))
+    return ObjectCode((_ENTRY, *needed), _target_machine(machine).emit_object(module))
 
 
 def _entry(inner: str, num_args: int) -> str:
@@ -118,9 +123,11 @@ def _entry(inner: str, num_args: int) -> str:
     """
 
 
-def _target_machine() -> Any:
-    """What Numba itself generates code for."""
+def _target_machine(machine: Machine) -> Any:
+    """What Numba itself generates code for, unless a processor with less is asked for."""
     triple, name, features = cpu_target.target_context.codegen().magic_tuple()
+    if machine.is_forced and machine.instructions.processor is not None:
+        name, features = machine.instructions.processor, ""
     return binding.Target.from_triple(triple).create_target_machine(
         cpu=name,
         features=features,
@@ -140,7 +147,9 @@ def _loaded(code: ObjectCode) -> tuple[Any, int]:
     for name in needed:  # LLVM would leave its address zero, without a word
         if not binding.address_of_symbol(name):
             raise RuntimeError(f"{name} is not to be found")
-    engine = binding.create_mcjit_compiler(binding.parse_assembly(""), _target_machine())
+    engine = binding.create_mcjit_compiler(
+        binding.parse_assembly(""), _target_machine(Machine.host())
+    )
     engine.add_object_file(binding.ObjectFileRef.from_data(code.code))
     engine.finalize_object()
     return engine, engine.get_function_address(entry)

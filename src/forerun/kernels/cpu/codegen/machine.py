@@ -9,34 +9,102 @@ from typing import Final
 from llvmlite import binding
 from numba.core import config
 
+from forerun.errors import InvalidOption, unknown_name
+
 # The lanes are the same for AVX2 and AVX-512, and so are the bits.
 AVX2_OUTPUTS: Final = (2, 1, 1, 1, 1, 1)  # 12 of 16 registers are sums at most
 AVX512_OUTPUTS: Final = (4, 4, 2, 2, 2, 2, 2, 2)
+NEON_OUTPUTS: Final = (4, 4, 4, 4, 2, 2, 2, 2)
+
+
+@dataclass(frozen=True)
+class InstructionSet:
+    """How integers are multiplied, and what LLVM must know to generate code for it."""
+
+    name: str
+    num_outputs: int  # of a tile of integer products: as many int32 as a vector has
+    max_rows: tuple[int, int]  # of such a tile, with one digit and with two
+    needs: tuple[str, ...]  # features, by LLVM's names
+    processor: str | None = None  # that has these and no more, to generate code for
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether there is nothing special in it."""
+        return not self.needs
+
+
+X86: Final = (  # the best first
+    InstructionSet("vnni", 16, (8, 8), ("avx512vnni", "avx512vl", "avx512bw")),
+    InstructionSet("avx512", 16, (8, 8), ("avx512bw", "avx512vl"), "skylake-avx512"),
+    InstructionSet("avxvnni", 8, (4, 4), ("avxvnni",), "alderlake"),
+    InstructionSet("avx2", 8, (4, 4), ("avx2",), "haswell"),
+    InstructionSet("sse", 4, (4, 4), ()),
+)
+ARM: Final = (
+    InstructionSet("dotprod", 4, (16, 8), ("dotprod",)),
+    InstructionSet("neon", 4, (4, 4), ()),
+)
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What code is generated for: a processor, and how exact it is to be."""
+    """A processor, and how exact products are to be."""
 
     num_lanes: int
     tile_outputs: tuple[int, ...]  # of tiles of 1, 2, 3 … rows; chosen so that sums fit registers
     num_digits: int = 0  # of an activation that meets packed weights; 0: a float
+    instructions: InstructionSet = X86[-1]
+    is_forced: bool = False  # whether the processor may have more
 
     @classmethod
-    def host(cls) -> Machine:
-        triple: str = binding.get_process_triple()
-        if triple.startswith(("aarch64", "arm64")):
-            return cls(4, (4, 4, 4, 4, 2, 2, 2, 2), 2 if _has_dot() else 0)
-        wide = binding.get_host_cpu_features().get("avx512f", False)
-        return cls(16, AVX512_OUTPUTS if wide else AVX2_OUTPUTS)
+    def host(cls, name: str | None = None) -> Machine:
+        """The best instruction set of this processor, or the one that is asked for."""
+        found = cls.offered()
+        chosen = found[0] if name is None else _named(name, found)
+        if _is_arm():
+            return cls(4, NEON_OUTPUTS, 2, chosen, name is not None)
+        outputs = AVX512_OUTPUTS if chosen.num_outputs == 16 else AVX2_OUTPUTS
+        return cls(16, outputs, 2, chosen, name is not None)
+
+    @staticmethod
+    def offered() -> list[InstructionSet]:
+        """What this processor has, the best first."""
+        known, features = (ARM, _arm_features()) if _is_arm() else (X86, _x86_features())
+        return [each for each in known if features.issuperset(each.needs)]
 
 
-def _has_dot() -> bool:
-    """Whether this ARM has SDOT, and the code generator was told its right name."""
+def _is_arm() -> bool:
+    return bool(binding.get_process_triple().startswith(("aarch64", "arm64")))
+
+
+def _named(name: str, found: list[InstructionSet]) -> InstructionSet:
+    every = [each.name for each in (*X86, *ARM)]
+    if name not in every:
+        raise unknown_name("instruction set", name, every)
+    names = (name, "avxvnni") if name == "vnni" else (name,)
+    for each in found:
+        if each.name in names:
+            return each
+    offered = ", ".join(each.name for each in found)
+    raise InvalidOption(f"this processor does not have {name}; choose one of {offered}.")
+
+
+def _x86_features() -> set[str]:
+    """As the code generator is told them."""
+    told = getattr(config, "CPU_FEATURES", None)
+    if told is not None:
+        return {each[1:] for each in told.split(",") if each.startswith("+")}
+    if getattr(config, "CPU_NAME", None):
+        return set()  # generic code
+    return {name for name, is_there in binding.get_host_cpu_features().items() if is_there}
+
+
+def _arm_features() -> set[str]:
+    """Where the code generator was told the processor's right name."""
     name = binding.get_host_cpu_name()
     if getattr(config, "CPU_NAME", None) or name in ("", "generic"):
-        return False
+        return set()
     try:
-        return "asimddp" in Path("/proc/cpuinfo").read_text()
+        return {"dotprod"} if "asimddp" in Path("/proc/cpuinfo").read_text() else set()
     except OSError:
-        return bool(name.startswith("apple"))
+        return {"dotprod"} if name.startswith("apple") else set()

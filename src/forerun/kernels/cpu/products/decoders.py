@@ -89,9 +89,10 @@ class Q8_0:  # noqa: N801 - the format's own name
 
 
 def nibbles(e: Emitter, packed: Value) -> tuple[Value, Value]:
-    """The low and the high nibbles of 16 bytes."""
-    low = e.builder.and_(packed, constant(I8, [0x0F] * 16))
-    return low, e.builder.lshr(packed, constant(I8, [4] * 16))
+    """The low and the high nibbles of bytes."""
+    count = packed.type.count
+    low = e.builder.and_(packed, constant(I8, [0x0F] * count))
+    return low, e.builder.lshr(packed, constant(I8, [4] * count))
 
 
 def wide_nibbles(e: Emitter, packed: Value) -> tuple[Value, Value]:

@@ -1,10 +1,10 @@
-"""A tile of integer dot products: four outputs times some rows of digits (ARM).
+"""A tile of integer dot products: as many outputs as a vector has int32, times rows of digits.
 
-The products of a block are summed as integers, exactly, so it does not matter to the bits which
-of the two ways a tile takes:
+The products of a block are summed as integers, exactly, so it does not matter to the bits by which
+instruction, nor which of the two ways a tile takes:
 
-    few rows     one sum per output in four lanes, and the lanes are added up
-    more rows    weights are turned so that lane o belongs to output o: nothing is left to add up
+    few rows on ARM    one sum per output in four lanes, and the lanes are added up
+    else               weights are turned so that lane o belongs to output o
 
 Sums fit 32 bits: 32 products of at most 128 · 127·256. Blocks are added in ascending order, in
 one float per output and row.
@@ -17,28 +17,31 @@ from typing import Final
 
 from llvmlite import ir
 
-from forerun.kernels.cpu.codegen.lanes import F32, I32, I64, Emitter, Value, constant, i64, vector
+from forerun.kernels.cpu.codegen.lanes import (
+    F32,
+    I8,
+    I32,
+    I64,
+    Emitter,
+    Value,
+    constant,
+    i64,
+    vector,
+)
 from forerun.kernels.cpu.codegen.loops import loop, when
 from forerun.kernels.cpu.products.decoders import BYTES16, Decoder
 from forerun.kernels.cpu.products.digits import BLOCK_LEN, DIGIT_BITS, RecordShape
-from forerun.kernels.cpu.products.integer_weights import (
-    NUM_OUTPUTS,
-    ChunkOfFour,
-    Run,
-    by_output,
-    turned,
-)
+from forerun.kernels.cpu.products.dots import DOTS, DOTS_OF_BYTES, SIGNED
+from forerun.kernels.cpu.products.integer_weights import Chunk, Run, by_output, turned
 from forerun.kernels.cpu.products.operands import Operands, row_of
 
-MAX_ROWS: Final = {1: 16, 2: 8}  # of a tile, by the digits: their sums stay in registers
 _OUTPUTS_AHEAD: Final = 8
-_TURNED_FROM: Final = 3  # rows: turning costs as much as it saves in one or two
+_TURNED_FROM: Final = 3  # rows: turning costs as much as it saves in one or two of SDOT
 # Rows that the code generator may mix; mixing more of them spills sums to memory.
 _MAX_MIXED: Final = 6
 _MIXED: Final = 4  # of a tile with more rows
 _MAX_PAIRED: Final = 2  # rows of a tile that has registers for two blocks at once
 _INT4: Final = vector(I32, 4)
-_ZERO: Final = _INT4([0] * 4)
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,7 @@ class DigitTile:
     """The sums of a row are one vector over the outputs."""
 
     decoder: Decoder
-    chunk_of_four: ChunkOfFour
+    chunk: Chunk
     num_rows: int
     e: Emitter
     o: Operands
@@ -56,12 +59,20 @@ class DigitTile:
         return RecordShape(self.e.machine.num_digits)
 
     @property
+    def num_outputs(self) -> int:
+        return self.e.machine.instructions.num_outputs
+
+    @property
+    def is_arm(self) -> bool:
+        return self.e.machine.instructions.name in SIGNED
+
+    @property
     def is_turned(self) -> bool:
-        return self.num_rows >= _TURNED_FROM
+        return self.num_rows >= _TURNED_FROM or not self.is_arm
 
     def emit(self) -> None:
         e = self.e
-        zero = vector(F32, NUM_OUTPUTS)([0.0] * NUM_OUTPUTS)
+        zero = vector(F32, self.num_outputs)([0.0] * self.num_outputs)
         acc = self._blocks([zero] * self.num_rows)
         for row, total in enumerate(acc):
             e.store(total, row_of(e, self.o.y, self.o.y_stride, row))
@@ -69,7 +80,7 @@ class DigitTile:
     def _blocks(self, acc: list[Value]) -> list[Value]:
         """All blocks in ascending order; of few rows two in a turn, which wait less."""
         b, num_blocks = self.e.builder, self.o.num_blocks
-        if self.num_rows > _MAX_PAIRED or self.decoder.num_chunks > 1:
+        if not self.is_arm or self.num_rows > _MAX_PAIRED or self.decoder.num_chunks > 1:
             return loop(b, num_blocks, acc, self._block)
         num_pairs, last = b.sdiv(num_blocks, i64(2)), b.sub(num_blocks, i64(1))
 
@@ -86,11 +97,9 @@ class DigitTile:
     def _block(self, block: Value, acc: list[Value], *, prefetch: bool = True) -> list[Value]:
         e, b, d = self.e, self.e.builder, self.decoder
         first = b.add(self.o.w, b.mul(block, i64(d.block_bytes)))
-        outputs = [row_of(e, first, self.o.w_stride, r) for r in range(NUM_OUTPUTS)]
-        for output in outputs if prefetch else ():
-            ahead = b.add(output, b.mul(self.o.w_stride, i64(_OUTPUTS_AHEAD)))
-            for line in range(0, d.block_bytes, 64):
-                e.prefetch(e.offset(ahead, line))
+        outputs = [row_of(e, first, self.o.w_stride, r) for r in range(self.num_outputs)]
+        if prefetch:
+            self._prefetch(block, outputs)
         records = d.block_len // BLOCK_LEN
         x = b.add(self.o.x, b.mul(block, i64(self.shape.num_bytes * records)))
         step = i64(self.shape.num_bytes * records // d.num_chunks)
@@ -103,68 +112,108 @@ class DigitTile:
     def _chunk(self, outputs: list[Value], x: Value, idx: Value, acc: list[Value]) -> list[Value]:
         start = 0  # the first weight of the run
         arrange = turned if self.is_turned else by_output
-        for run in self.chunk_of_four(self.e, outputs, idx, arrange):
+        for run in self.chunk(self.e, outputs, idx, arrange):
             block, at = divmod(start, BLOCK_LEN)
             here = self.e.offset(x, self.shape.num_bytes * block)
             for row, total in enumerate(acc):
                 record = row_of(self.e, here, self.o.x_stride, row)
-                if self.num_rows > _MAX_MIXED and row >= _MIXED:
+                if self.is_arm and self.num_rows > _MAX_MIXED and row >= _MIXED:
                     record = _after(self.e, record, acc[row // _MIXED * _MIXED - 1])
                 acc[row] = self._row(run, record, at, total)
             start += 16 * len(run.quants[0])
         return acc
 
+    def _prefetch(self, block: Value, outputs: list[Value]) -> None:
+        e, b, d = self.e, self.e.builder, self.decoder
+        if self.is_arm:
+            for output in outputs:
+                ahead = b.add(output, b.mul(self.o.w_stride, i64(_OUTPUTS_AHEAD)))
+                for line in range(0, d.block_bytes, 64):
+                    e.prefetch(e.offset(ahead, line))
+            return
+        # The next tile lies behind this one: as much of it as is read of this one.
+        num_bytes = d.block_bytes * self.num_outputs
+        behind = b.add(self.o.w, b.mul(self.o.w_stride, i64(self.num_outputs)))
+        ahead = b.add(behind, b.mul(block, i64(num_bytes)))
+        for line in range(0, num_bytes, 64):
+            e.prefetch(e.offset(ahead, line))
+
     def _row(self, run: Run, record: Value, at: int, acc: Value) -> Value:
         e, b = self.e, self.e.builder
-        digits = [
-            [
-                e.load(e.offset(record, BLOCK_LEN * digit + at + 16 * piece), BYTES16)
-                for piece in range(len(run.quants[0]))
-            ]
-            for digit in range(self.shape.num_digits)
-        ]
-        sums = self._turned_sums(run, digits) if self.is_turned else self._sums(run, digits)
-        total = b.sitofp(sums, vector(F32, NUM_OUTPUTS))
-        scale_and_sum = e.load(e.offset(record, self.shape.scale_at), vector(F32, 2))
+        sums = self._turned_sums(run, record, at) if self.is_turned else self._sums(run, record, at)
+        total = b.sitofp(sums, vector(F32, self.num_outputs))
         scale, block_sum = (
-            e.shuffle(scale_and_sum, scale_and_sum, [i] * NUM_OUTPUTS) for i in (0, 1)
+            e.splat(e.load(e.offset(record, self.shape.scale_at + 4 * i), F32), self.num_outputs)
+            for i in (0, 1)
         )
         acc = e.fma(total, b.fmul(run.d, scale), acc)
         return acc if run.c is None else e.fma(run.c, block_sum, acc)
 
-    def _sums(self, run: Run, digits: list[list[Value]]) -> Value:
+    def _sums(self, run: Run, record: Value, at: int) -> Value:
         """Σ q·x of each output, in units of s."""
-        sums = []
+        e, sums = self.e, []
         for quants in run.quants:
-            total = _ZERO
-            for digit in digits:
-                total = self._shifted(total)
-                for q, x in zip(quants, digit, strict=True):
-                    total = self._dot(total, q, x)
+            total = None
+            for digit in range(self.shape.num_digits):
+                total = _INT4([0] * 4) if total is None else self._shifted(total)
+                for piece, q in enumerate(quants):
+                    start = e.offset(record, BLOCK_LEN * digit + at + 16 * piece)
+                    total = self._dot(run, total, q, e.load(start, BYTES16))
             sums.append(total)
         return self._pairwise(self._pairwise(*sums[:2]), self._pairwise(*sums[2:]))
 
-    def _turned_sums(self, run: Run, digits: list[list[Value]]) -> Value:
+    def _turned_sums(self, run: Run, record: Value, at: int) -> Value:
         """The same from turned weights: four of x at a time meet all outputs."""
-        e, b = self.e, self.e.builder
-        total = _ZERO
-        for digit in digits:
-            total = self._shifted(total)
-            for piece, x in enumerate(digit):
-                fours = b.bitcast(x, _INT4)
+        e, num_digits = self.e, self.shape.num_digits
+        total = self._zero()
+        for digit in range(num_digits):
+            high = total if digit else None
+            # ARM goes on with the sums that it has; x86 has a chain for each digit, to wait less.
+            total = self._zero() if high is None or not self.is_arm else self._shifted(high)
+            if digit == num_digits - 1:
+                total = self._corrected(run, record, at, total)
+            for piece in range(len(run.quants[0])):
+                start = e.offset(record, BLOCK_LEN * digit + at + 16 * piece)
                 for idx, quants in enumerate(run.quants):
-                    four = b.bitcast(e.shuffle(fours, fours, [idx] * 4), BYTES16)
-                    total = self._dot(total, quants[piece], four)
+                    total = self._dot(run, total, quants[piece], self._four(start, idx))
+            if high is not None and not self.is_arm:
+                total = e.builder.add(self._shifted(high), total)
         return total
 
-    def _shifted(self, total: Value) -> Value:
-        """By a digit, unless nothing is there yet."""
-        if total is _ZERO:
-            return total
-        return self.e.builder.shl(total, constant(I32, [DIGIT_BITS] * 4))
+    def _four(self, start: Value, idx: int) -> Value:
+        """Bytes 4·idx … of 16, once for every output."""
+        e, b = self.e, self.e.builder
+        if self.is_arm:  # SDOT takes one of four from a register
+            fours = e.load(start, _INT4)
+            return b.bitcast(e.shuffle(fours, fours, [idx] * 4), BYTES16)
+        four = e.splat(e.load(e.offset(start, 4 * idx), I32), self.num_outputs)
+        return b.bitcast(four, vector(I8, 4 * self.num_outputs))
 
-    def _dot(self, acc: Value, left: Value, right: Value) -> Value:
-        return self.e.intrinsic("aarch64.neon.sdot.v4i32.v16i8", _INT4, [acc, left, right])
+    def _zero(self) -> Value:
+        return vector(I32, self.num_outputs)([0] * self.num_outputs)
+
+    def _corrected(self, run: Run, record: Value, at: int, total: Value) -> Value:
+        """With what makes up for an offset of the weights."""
+        if not run.offset or self.is_arm:
+            return total
+        first = at if len(run.quants[0]) == 1 else 0
+        place = self.e.offset(record, self.shape.correction_at(run.offset, first))
+        return self.e.splat(self.e.load(place, I32), self.num_outputs)  # total is zero
+
+    def _shifted(self, total: Value) -> Value:
+        """By a digit."""
+        return self.e.builder.shl(total, constant(I32, [DIGIT_BITS] * total.type.count))
+
+    def _dot(self, run: Run, sums: Value, weights: Value, digits: Value) -> Value:
+        name, b = self.e.machine.instructions.name, self.e.builder
+        count = weights.type.count
+        if self.is_arm:
+            if run.offset in (8, 32):
+                weights = b.sub(weights, constant(I8, [run.offset] * count))
+        elif run.offset == 128:
+            weights = b.xor(weights, constant(I8, [-128] * count))
+        dots = DOTS_OF_BYTES if run.offset == 128 else DOTS
+        return dots[name](self.e, sums, weights, digits)
 
     def _pairwise(self, left: Value, right: Value) -> Value:
         return self.e.intrinsic("aarch64.neon.addp.v4i32", _INT4, [left, right])

@@ -4,7 +4,8 @@
     x = s · d₀                s = max|x| / 127, where 8 bits are asked for
 
 Two digits are 15 bits below the largest of a block, and a sign. A record of a block holds its
-digits, 32 bytes of each, then s and the sum of the block.
+digits, 32 bytes of each, then s, the sum of the block, and what to add to integer sums where
+weights were made unsigned by an offset: minus the offset times the sum of 256·d₀ + d₁.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from forerun.kernels.cpu.codegen.machine import Machine
 
 DIGIT_BITS: Final = 8
 BLOCK_LEN: Final = 32
+_CORRECTIONS: Final = ((128, 0), (8, 0), (32, 0), (32, 16))  # (offset, first of 32 or 16 weights)
 _LEAST: Final = 2.0**-100  # blocks below are zero: far below, most / largest is infinite
 
 
@@ -35,7 +37,11 @@ class RecordShape:
 
     @property
     def num_bytes(self) -> int:
-        return self.scale_at + 16
+        return self.scale_at + 32
+
+    def correction_at(self, offset: int, first: int) -> int:
+        """Of a run of weights from `first` on in its block."""
+        return self.scale_at + 8 + 4 * _CORRECTIONS.index((offset, first))
 
 
 def make_write_record(machine: Machine) -> Any:
@@ -61,9 +67,15 @@ def _emit_record(e: Emitter, address: Value, record: Value) -> None:
     for idx, digit in enumerate(_digits(e, whole, shape.num_digits)):
         e.store(b.trunc(digit, vector(I8, BLOCK_LEN)), e.offset(record, BLOCK_LEN * idx))
     scale = b.fdiv(largest, most)
-    total = b.sitofp(_reduced(e, "vector.reduce.add", whole, I32), F32)
+    halves = [
+        _reduced(e, "vector.reduce.add", e.part(whole, first, BLOCK_LEN // 2), I32)
+        for first in (0, BLOCK_LEN // 2)
+    ]
+    total = b.add(*halves)
     e.store(scale, e.offset(record, shape.scale_at))
-    e.store(b.fmul(total, scale), e.offset(record, shape.scale_at + 4))
+    e.store(b.fmul(b.sitofp(total, F32), scale), e.offset(record, shape.scale_at + 4))
+    for (offset, first), part in zip(_CORRECTIONS, (total, total, *halves), strict=True):
+        e.store(b.mul(part, I32(-offset)), e.offset(record, shape.correction_at(offset, first)))
 
 
 def _digits(e: Emitter, whole: Value, count: int) -> list[Value]:

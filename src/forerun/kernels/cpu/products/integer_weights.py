@@ -1,8 +1,8 @@
-"""Packed weights of four outputs as small integers, for integer dot products.
+"""Packed weights of several outputs as small integers, for integer dot products.
 
-A chunk of a block yields runs of 32 or 16 weights with one scale: four times one or two vectors of
-16 int8, and vectors over the four outputs of the scale d and the constant c: w = q·d + c. The four
-are the outputs, or, turned, weights 0–3, 4–7, 8–11 and 12–15 of every output.
+A chunk of a block yields runs of 32 or 16 weights with one scale: vectors of bytes, and vectors
+over the outputs of the scale d and the constant c: w = (q − offset)·d + c. The bytes are either
+those of each output, or, turned, weights 0–3, 4–7, 8–11 and 12–15 of every output.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from forerun.kernels.cpu.codegen.lanes import (
     F16,
     F32,
     I8,
+    I16,
     I32,
     Emitter,
     Value,
@@ -25,18 +26,17 @@ from forerun.kernels.cpu.codegen.lanes import (
 from forerun.kernels.cpu.products.decoders import BYTES16, nibbles
 from forerun.kernels.cpu.products.k_decoders import byte_of, fifth_bits, group_scales
 
-NUM_OUTPUTS: Final = 4
-
 
 @dataclass(frozen=True)
 class Run:
-    quants: list[list[Value]]  # [output, or four weights][1 or 2]: 16 int8 each
-    d: Value  # 4 floats
-    c: Value | None = None  # 4 floats
+    quants: list[list[Value]]  # [output, or four weights][1 or 2 pieces of 16 weights]: bytes
+    d: Value  # floats, one for each output
+    c: Value | None = None
+    offset: int = 0  # of unsigned bytes; 128 stands for signed ones
 
 
 Arrange = Callable[[Emitter, list[Value]], list[Value]]
-ChunkOfFour = Callable[  # blocks' addresses, chunk index
+Chunk = Callable[  # blocks' addresses, chunk index
     [Emitter, list[Value], Value, Arrange], list[Run]
 ]
 
@@ -47,31 +47,84 @@ def by_output(_e: Emitter, outputs: list[Value]) -> list[Value]:
 
 
 def turned(e: Emitter, outputs: list[Value]) -> list[Value]:
-    """Vector i has bytes 4i … 4i+3 of every output."""
-    a, b, c, d = (e.builder.bitcast(output, vector(I32, 4)) for output in outputs)
-    low, high = [0, 4, 1, 5], [2, 6, 3, 7]
-    pairs = [(e.shuffle(a, b, half), e.shuffle(c, d, half)) for half in (low, high)]
+    """Vector i has bytes 4i … 4i+3 of every output.
+
+    A quarter of the outputs is joined to one vector, of which lane j is output 4j + quarter; then
+    four int32 of each lane change places between the four vectors.
+    """
+    words = [e.builder.bitcast(output, vector(I32, 4)) for output in outputs]
+    first, second, third, fourth = (_joined(e, words[start::4]) for start in range(4))
+    num_lanes = len(outputs) // 4
+    low, high = (_pairing(num_lanes, places) for places in ((0, 1), (2, 3)))
+    pairs = [
+        (e.shuffle(first, second, half), e.shuffle(third, fourth, half)) for half in (low, high)
+    ]
     return [
-        e.builder.bitcast(e.shuffle(ab, cd, order), BYTES16)
-        for ab, cd in pairs
-        for order in ([0, 1, 4, 5], [2, 3, 6, 7])
+        e.builder.bitcast(e.shuffle(left, right, order), vector(I8, 4 * len(outputs)))
+        for left, right in pairs
+        for order in (_halving(num_lanes, 0), _halving(num_lanes, 2))
+    ]
+
+
+def _joined(e: Emitter, vectors: list[Value]) -> Value:
+    while len(vectors) > 1:
+        vectors = [e.concat(*vectors[at : at + 2]) for at in range(0, len(vectors), 2)]
+    return vectors[0]
+
+
+def _pairing(num_lanes: int, places: tuple[int, int]) -> list[int]:
+    """Of each lane of four, two places of the left and of the right vector, in turns."""
+    right = 4 * num_lanes
+    return [
+        4 * lane + place + side
+        for lane in range(num_lanes)
+        for place in places
+        for side in (0, right)
+    ]
+
+
+def _halving(num_lanes: int, start: int) -> list[int]:
+    """Of each lane of four, two neighbours of the left vector and two of the right one."""
+    right = 4 * num_lanes
+    return [
+        4 * lane + start + place + side
+        for lane in range(num_lanes)
+        for side in (0, right)
+        for place in (0, 1)
     ]
 
 
 def _halves(e: Emitter, blocks: list[Value], at: int) -> Value:
     """The float16 at byte `at` of each block."""
-    values = vector(F16, NUM_OUTPUTS)(None)
-    for lane, block in enumerate(blocks):
-        half = e.load(e.offset(block, at), F16)
-        values = e.builder.insert_element(values, half, I32(lane))
-    return e.builder.fpext(values, vector(F32, NUM_OUTPUTS))
+    halves = _gathered(e, [e.load(e.offset(block, at), F16) for block in blocks])
+    return e.builder.fpext(halves, vector(F32, len(blocks)))
+
+
+def _two_halves(e: Emitter, blocks: list[Value], at: int) -> tuple[Value, Value]:
+    """Those at byte `at` and behind it, which are loaded together."""
+    return _split_halves(e, _gathered(e, [e.load(e.offset(block, at), I32) for block in blocks]))
+
+
+def _split_halves(e: Emitter, both: Value) -> tuple[Value, Value]:
+    """Two float16 in each int32, as floats."""
+    b, count = e.builder, both.type.count
+    low, high = (
+        b.trunc(value, vector(I16, count))
+        for value in (both, b.lshr(both, constant(I32, [16] * count)))
+    )
+    first, second = (b.bitcast(value, vector(F16, count)) for value in (low, high))
+    return b.fpext(first, vector(F32, count)), b.fpext(second, vector(F32, count))
+
+
+def _gathered(e: Emitter, scalars: list[Value]) -> Value:
+    values = vector(scalars[0].type, len(scalars))(None)
+    for lane, scalar in enumerate(scalars):
+        values = e.builder.insert_element(values, scalar, I32(lane))
+    return values
 
 
 def _floats(e: Emitter, integers: list[Value]) -> Value:
-    values = vector(I32, NUM_OUTPUTS)(None)
-    for lane, integer in enumerate(integers):
-        values = e.builder.insert_element(values, integer, I32(lane))
-    return e.builder.sitofp(values, vector(F32, NUM_OUTPUTS))
+    return e.builder.sitofp(_gathered(e, integers), vector(F32, len(integers)))
 
 
 def _loaded(e: Emitter, addresses: list[Value], at: int, arrange: Arrange) -> list[Value]:
@@ -81,29 +134,26 @@ def _loaded(e: Emitter, addresses: list[Value], at: int, arrange: Arrange) -> li
 
 def q8_0(e: Emitter, blocks: list[Value], _idx: Value, arrange: Arrange) -> list[Run]:
     pieces = [_loaded(e, blocks, at, arrange) for at in (2, 18)]
-    return [Run([list(two) for two in zip(*pieces, strict=True)], _halves(e, blocks, 0))]
+    quants = [list(two) for two in zip(*pieces, strict=True)]
+    return [Run(quants, _halves(e, blocks, 0), offset=128)]
 
 
 def q4_0(e: Emitter, blocks: list[Value], _idx: Value, arrange: Arrange) -> list[Run]:
-    eight = constant(I8, [8] * 16)
-    quants = [
-        [e.builder.sub(part, eight) for part in nibbles(e, packed)]
-        for packed in _loaded(e, blocks, 2, arrange)
-    ]
-    return [Run(quants, _halves(e, blocks, 0))]
+    quants = [list(nibbles(e, packed)) for packed in _loaded(e, blocks, 2, arrange)]
+    return [Run(quants, _halves(e, blocks, 0), offset=8)]
 
 
 def q4_1(e: Emitter, blocks: list[Value], _idx: Value, arrange: Arrange) -> list[Run]:
     quants = [list(nibbles(e, packed)) for packed in _loaded(e, blocks, 4, arrange)]
-    return [Run(quants, _halves(e, blocks, 0), _halves(e, blocks, 2))]
+    return [Run(quants, *_two_halves(e, blocks, 0))]
 
 
 def _q45_k(
     e: Emitter, blocks: list[Value], idx: Value, arrange: Arrange, nibbles_at: int
 ) -> list[Run]:
     b = e.builder
-    scales = [group_scales(e, block) for block in blocks]
-    d, m = _halves(e, blocks, 0), _halves(e, blocks, 2)
+    scales_of = _group_scales_by_lane if arrange is turned else _group_scales_one_by_one
+    scales = scales_of(e, blocks, idx)
     starts = [b.add(e.offset(block, nibbles_at), b.mul(idx, i64(32))) for block in blocks]
     pieces = [[nibbles(e, x) for x in _loaded(e, starts, at, arrange)] for at in (0, 16)]
     has_fifth = nibbles_at > 16
@@ -111,16 +161,67 @@ def _q45_k(
     runs = []
     for part in (0, 1):  # low nibbles are the first 32 weights, high ones the next
         group = b.add(b.mul(idx, i64(2)), i64(part))
-        scale = b.fmul(d, _floats(e, [byte_of(e, pair[0], group) for pair in scales]))
-        least = b.fmul(m, _floats(e, [byte_of(e, pair[1], group) for pair in scales]))
-        quants = [[piece[four][part] for piece in pieces] for four in range(NUM_OUTPUTS)]
+        quants = [[piece[four][part] for piece in pieces] for four in range(len(pieces[0]))]
         if has_fifth:
             quants = [
                 [b.or_(q, fifth_bits(e, fifths[piece][four], group)) for piece, q in enumerate(two)]
                 for four, two in enumerate(quants)
             ]
+        scale, least = scales[part]
         runs.append(Run(quants, scale, b.fneg(least)))
     return runs
+
+
+Scales = list[tuple[Value, Value]]  # of the two groups of a chunk: d·scale, m·minimum
+
+
+def _group_scales_one_by_one(e: Emitter, blocks: list[Value], idx: Value) -> Scales:
+    b, scales = e.builder, [group_scales(e, block) for block in blocks]
+    factors = _two_halves(e, blocks, 0)
+    found = []
+    for part in (0, 1):
+        group = b.add(b.mul(idx, i64(2)), i64(part))
+        scale, least = (
+            b.fmul(factor, _floats(e, [byte_of(e, pair[which], group) for pair in scales]))
+            for which, factor in enumerate(factors)
+        )
+        found.append((scale, least))
+    return found
+
+
+def _group_scales_by_lane(e: Emitter, blocks: list[Value], idx: Value) -> Scales:
+    """`group_scales` of all outputs at once: four int32 of a block's head are turned into lanes."""
+    b, kind = e.builder, vector(I32, len(blocks))
+
+    def all_lanes(value: int) -> Value:
+        return constant(I32, [value] * kind.count)
+
+    head = [b.bitcast(each, kind) for each in _loaded(e, blocks, 0, turned)]
+    factors = _split_halves(e, head[0])
+    is_first = b.icmp_signed("<", idx, i64(2))  # groups 0 … 3
+    words = []
+    for word, shift in ((head[1], 0), (head[2], 4)):
+        fours = b.and_(b.lshr(head[3], all_lanes(shift)), all_lanes(0x0F0F0F0F))
+        upper = b.and_(b.lshr(word, all_lanes(2)), all_lanes(0x30303030))
+        lower = b.and_(word, all_lanes(0x3F3F3F3F))
+        words.append(b.select(is_first, lower, b.or_(fours, upper)))
+    scales = []
+    for part in (0, 1):
+        place = b.add(b.mul(b.and_(idx, i64(1)), i64(16)), i64(8 * part))
+        shift = e.splat(b.trunc(place, I32), kind.count)
+        scale, least = (
+            b.fmul(factor, e.from_integers(b.and_(b.lshr(word, shift), all_lanes(0xFF))))
+            for factor, word in zip(factors, words, strict=True)
+        )
+        scales.append((scale, least))
+    return scales
+
+
+def _signed_byte(e: Emitter, words: Value, idx: int) -> Value:
+    """Byte `idx` of each int32, as a float."""
+    b, count = e.builder, words.type.count
+    left, right = (constant(I32, [bits] * count) for bits in (24 - 8 * idx, 24))
+    return b.sitofp(b.ashr(b.shl(words, left), right), vector(F32, count))
 
 
 def q4_k(e: Emitter, blocks: list[Value], idx: Value, arrange: Arrange) -> list[Run]:
@@ -136,23 +237,26 @@ def q6_k(e: Emitter, blocks: list[Value], idx: Value, arrange: Arrange) -> list[
     d = _halves(e, blocks, 208)
     starts = [b.add(block, b.mul(idx, i64(64))) for block in blocks]
     highs = [b.add(e.offset(block, 128), b.mul(idx, i64(32))) for block in blocks]
-    scales = [b.add(e.offset(block, 192), b.mul(idx, i64(8))) for block in blocks]
+    scale_starts = [b.add(e.offset(block, 192), b.mul(idx, i64(8))) for block in blocks]
+    scales = [
+        _gathered(e, [e.load(e.offset(start, at), I32) for start in scale_starts]) for at in (0, 4)
+    ]
     low = [[nibbles(e, x) for x in _loaded(e, starts, 16 * at, arrange)] for at in range(4)]
     high = [_loaded(e, highs, 16 * at, arrange) for at in range(2)]
     runs = []
     for g in range(8):
         quants = []
-        for four in range(NUM_OUTPUTS):
-            pair = b.lshr(high[g % 2][four], constant(I8, [g // 2 * 2] * 16))
-            two = b.shl(b.and_(pair, constant(I8, [3] * 16)), constant(I8, [4] * 16))
-            whole = b.or_(low[g % 4][four][g // 4], two)
-            quants.append([b.sub(whole, constant(I8, [32] * 16))])
-        scale = _floats(e, [b.sext(e.load(e.offset(start, g), I8), I32) for start in scales])
-        runs.append(Run(quants, b.fmul(d, scale)))
+        for four, bits in enumerate(high[g % 2]):
+            count = bits.type.count
+            pair = b.lshr(bits, constant(I8, [g // 2 * 2] * count))
+            two = b.shl(b.and_(pair, constant(I8, [3] * count)), constant(I8, [4] * count))
+            quants.append([b.or_(low[g % 4][four][g // 4], two)])
+        scale = _signed_byte(e, scales[g // 4], g % 4)
+        runs.append(Run(quants, b.fmul(d, scale), offset=32))
     return runs
 
 
-CHUNKS_OF_FOUR: Final[dict[str, ChunkOfFour]] = {
+CHUNKS: Final[dict[str, Chunk]] = {
     "Q8_0": q8_0,
     "Q4_0": q4_0,
     "Q4_1": q4_1,

@@ -87,11 +87,11 @@ def byte_of(e: Emitter, packed: Value, idx: Value) -> Value:
 
 
 def fifth_bits(e: Emitter, packed: Value, group_idx: Value) -> Value:
-    """Bit `group_idx` of each of 16 bytes, as 0 or 16: no shifts of bytes, which x86 has not."""
-    b = e.builder
-    mask = e.splat(b.trunc(b.shl(i64(1), group_idx), I8), 16)
-    is_clear = b.icmp_unsigned("==", b.and_(packed, mask), BYTES16([0] * 16))
-    return b.select(is_clear, BYTES16([0] * 16), BYTES16([16] * 16))
+    """Bit `group_idx` of each byte, as 0 or 16: no shifts of bytes, which x86 has not."""
+    b, kind, count = e.builder, packed.type, packed.type.count
+    mask = e.splat(b.trunc(b.shl(i64(1), group_idx), I8), count)
+    is_clear = b.icmp_unsigned("==", b.and_(packed, mask), kind([0] * count))
+    return b.select(is_clear, kind([0] * count), kind([16] * count))
 
 
 @dataclass(frozen=True)

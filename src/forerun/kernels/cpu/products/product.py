@@ -11,22 +11,22 @@ from forerun.kernels.cpu.codegen.emitted import emitted
 from forerun.kernels.cpu.codegen.lanes import Emitter, Value, i64
 from forerun.kernels.cpu.codegen.loops import loop
 from forerun.kernels.cpu.codegen.machine import Machine
-from forerun.kernels.cpu.products.digit_tile import MAX_ROWS, DigitTile
+from forerun.kernels.cpu.products.digit_tile import DigitTile
 from forerun.kernels.cpu.products.float_tile import FloatTile
 from forerun.kernels.cpu.products.formats import DECODERS
-from forerun.kernels.cpu.products.integer_weights import CHUNKS_OF_FOUR, NUM_OUTPUTS
+from forerun.kernels.cpu.products.integer_weights import CHUNKS
 from forerun.kernels.cpu.products.operands import Operands
 
 
 def takes_digits(weight_format: str, machine: Machine) -> bool:
     """Whether products with weights of a format read x as records of digits."""
-    return machine.num_digits > 0 and weight_format in CHUNKS_OF_FOUR
+    return machine.num_digits > 0 and weight_format in CHUNKS
 
 
 def max_rows(weight_format: str, machine: Machine) -> int:
     """Of a tile."""
     if takes_digits(weight_format, machine):
-        return MAX_ROWS[machine.num_digits]
+        return machine.instructions.max_rows[machine.num_digits - 1]
     return len(machine.tile_outputs)
 
 
@@ -65,7 +65,7 @@ def _emit_outputs(
     weight_format: str, e: Emitter, width: int, num_outputs: Value, operands: Operands
 ) -> None:
     b, digits = e.builder, takes_digits(weight_format, e.machine)
-    step = NUM_OUTPUTS if digits else e.machine.tile_outputs[width - 1]
+    step = e.machine.instructions.num_outputs if digits else e.machine.tile_outputs[width - 1]
     last = b.sub(num_outputs, i64(step))
 
     def body(idx: Value, _carried: list[Value]) -> list[Value]:
@@ -75,7 +75,7 @@ def _emit_outputs(
         here = replace(operands, w=w, y=b.add(operands.y, b.mul(first, i64(4))))
         decoder = DECODERS[weight_format]
         if digits:
-            DigitTile(decoder, CHUNKS_OF_FOUR[weight_format], width, e, here).emit()
+            DigitTile(decoder, CHUNKS[weight_format], width, e, here).emit()
         else:
             FloatTile(decoder, step, width, e, here).emit()
         return []

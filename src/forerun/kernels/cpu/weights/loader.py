@@ -23,7 +23,7 @@ F32 = npt.NDArray[np.float32]
 FLOAT_FORMATS: Final = {"F32": 4, "F16": 2, "BF16": 2}  # bytes per weight
 QUANTIZATIONS: Final = {"int8": "Q8_0", "int4": "Q4_0"}
 _FALLBACK: Final = "Q8_0"
-_MIN_OUTPUTS: Final = 4  # the largest tile's
+_MIN_OUTPUTS: Final = 16  # the largest tile's
 _CHUNK_BYTES: Final = 1 << 14
 
 
@@ -50,7 +50,7 @@ class Part:
     @cached_property
     def chunk_len(self) -> int:
         """Outputs that a thread takes at once: few enough to share work, a multiple of tiles."""
-        return max(8, _CHUNK_BYTES // self.row_bytes // 8 * 8)
+        return max(_MIN_OUTPUTS, _CHUNK_BYTES // self.row_bytes // _MIN_OUTPUTS * _MIN_OUTPUTS)
 
     @cached_property
     def num_chunks(self) -> int:

@@ -1,0 +1,72 @@
+"""Four bytes times four bytes, added to an int32 in every lane, on each instruction set.
+
+Weights are unsigned and digits are signed, but for ARM, where both are signed. All of these are
+exact, so it does not show which of them was taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from forerun.kernels.cpu.codegen.lanes import I16, I32, Emitter, Value, constant, vector
+from forerun.kernels.cpu.products.decoders import nibbles
+
+Dot = Callable[[Emitter, Value, Value, Value], Value]  # sums, weights, digits
+
+
+def sdot(e: Emitter, sums: Value, weights: Value, digits: Value) -> Value:
+    return e.intrinsic("aarch64.neon.sdot.v4i32.v16i8", sums.type, [sums, weights, digits])
+
+
+def vpdpbusd(e: Emitter, sums: Value, weights: Value, digits: Value) -> Value:
+    b, bits = e.builder, 32 * sums.type.count
+    packed = [b.bitcast(value, sums.type) for value in (weights, digits)]
+    return e.intrinsic(f"x86.avx512.vpdpbusd.{bits}", sums.type, [sums, *packed])
+
+
+def maddubs(e: Emitter, sums: Value, weights: Value, digits: Value) -> Value:
+    """Two products are added in 16 bits, which saturate: weights must be below 128."""
+    return _scaled_maddubs(e, sums, weights, digits, 1)
+
+
+def maddubs_of_bytes(e: Emitter, sums: Value, weights: Value, digits: Value) -> Value:
+    """Weights of 8 bits by their nibbles."""
+    low, high = nibbles(e, weights)
+    sums = _scaled_maddubs(e, sums, high, digits, 16)
+    return _scaled_maddubs(e, sums, low, digits, 1)
+
+
+def _scaled_maddubs(e: Emitter, sums: Value, weights: Value, digits: Value, factor: int) -> Value:
+    half = vector(I16, 2 * sums.type.count)
+    to_pairs, to_fours = {
+        16: ("x86.avx512.pmaddubs.w.512", "x86.avx512.pmaddw.d.512"),
+        8: ("x86.avx2.pmadd.ub.sw", "x86.avx2.pmadd.wd"),
+    }[sums.type.count]
+    pairs = e.intrinsic(to_pairs, half, [weights, digits])
+    factors = constant(I16, [factor] * half.count)
+    return e.builder.add(sums, e.intrinsic(to_fours, sums.type, [pairs, factors]))
+
+
+def portable(e: Emitter, sums: Value, weights: Value, digits: Value) -> Value:
+    """In plain IR, for processors that have nothing better."""
+    b, count = e.builder, sums.type.count
+    wide = vector(I32, 4 * count)
+    products = b.mul(b.zext(weights, wide), b.sext(digits, wide))
+    for first in range(4):
+        picked = e.shuffle(products, products, list(range(first, 4 * count, 4)))
+        sums = b.add(sums, picked)
+    return sums
+
+
+DOTS: Final[dict[str, Dot]] = {
+    "vnni": vpdpbusd,
+    "avxvnni": vpdpbusd,
+    "avx512": maddubs,
+    "avx2": maddubs,
+    "dotprod": sdot,
+    "neon": portable,
+    "sse": portable,
+}
+SIGNED: Final = frozenset({"dotprod"})  # weights, too
+DOTS_OF_BYTES: Final = DOTS | {"avx512": maddubs_of_bytes, "avx2": maddubs_of_bytes}
