@@ -14,8 +14,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from forerun.cli import app, machine, plan
-from forerun.cli.cache_dir import cache_dir
 from forerun.cli.doctor import _gpu_finding, _numba_finding
+from forerun.cli.options.cache_dir import cache_dir
 from forerun.version import VERSION
 
 PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"

@@ -10,9 +10,9 @@ from typing import Annotated, Final
 import typer
 
 from forerun.cli import machine
-from forerun.cli.cache_dir import cache_dir
-from forerun.cli.output import say_json
-from forerun.cli.screen import screen
+from forerun.cli.options.cache_dir import cache_dir
+from forerun.cli.terminal.output import say_json
+from forerun.cli.terminal.screen import screen
 from forerun.errors import InvalidOption
 from forerun.version import VERSION
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from forerun.cli.cache_dir import cache_dir
-from forerun.cli.engine_options import EngineOptions
+from forerun.cli.options.cache_dir import cache_dir
+from forerun.cli.options.engine import EngineOptions
 from forerun.errors import InvalidOption, MissingExtra
 
 if TYPE_CHECKING:

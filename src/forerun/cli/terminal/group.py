@@ -10,8 +10,8 @@ from typing import Any, Final, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from forerun.cli.misuse import sentence
-from forerun.cli.output import CannotPrint, say
+from forerun.cli.terminal.misuse import sentence
+from forerun.cli.terminal.output import CannotPrint, say
 from forerun.errors import NO_MEMORY, DiskFull, ForerunError, is_lack_of_memory
 from forerun.files import NO_SPACE
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from forerun.cli.input import read_option
-from forerun.cli.serve_file import read_defaults
+from forerun.cli.options.serve_file import read_defaults
+from forerun.cli.terminal.input import read_option
 from forerun.errors import InvalidOption
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from forerun.cli.cache_dir import cache_dir
-from forerun.cli.input import read_option
+from forerun.cli.options.cache_dir import cache_dir
+from forerun.cli.terminal.input import read_option
 from forerun.errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class EngineOptions:
 
     def load(self, num_seats: int = 1) -> LLM:
         """Load the model; a line on stderr follows what takes long."""
-        from forerun.cli.loading import loading
+        from forerun.cli.terminal.loading import loading
         from forerun.engine import LLM
 
         with loading(self.model) as progress:

@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from forerun.cli.input import read_option
+from forerun.cli.terminal.input import read_option
 from forerun.errors import InvalidOption, unknown_name
 
 
