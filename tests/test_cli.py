@@ -14,8 +14,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from forerun.cli import app, machine, plan
-from forerun.cli.cache_dir import cache_dir
 from forerun.cli.doctor import _gpu_finding, _numba_finding
+from forerun.cli.options.cache_dir import cache_dir
 from forerun.version import VERSION
 
 PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
@@ -248,8 +248,11 @@ def test_doctor_sees_a_gpu_without_asking_torch(tmp_path: Path) -> None:
     (card / "information").write_text("Model: \t\t NVIDIA H200\nIRQ: 11\n")
     names = machine.gpu_names(tmp_path)
     assert names == ("NVIDIA H200",)
-    assert _gpu_finding(names, has_torch=False).remedy == 'pip install "forerun[gpu]"'
-    assert _gpu_finding(names, has_torch=True).remedy is None
+    assert _gpu_finding(names, "torch").remedy == 'pip install "forerun[gpu]"'
+    found = _gpu_finding(names, "torch that knows CUDA")
+    assert found.found.endswith("but no torch that knows CUDA")
+    assert found.remedy == 'pip install --force-reinstall "forerun[gpu]"'
+    assert _gpu_finding(names, None).remedy is None
 
 
 def test_the_container_limits_what_the_machine_has(tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ NOT_WRITTEN = [
     Attack("forerun doctor > /dev/full", DISK_FULL, "No space left on device"),
     Attack("forerun generate abc $model 2> /dev/full", DISK_FULL),
     Attack("forerun plan --plot full.svg", DISK_FULL, "cannot write full.svg: No space left"),
-    Attack("forerun bench show record.json --html /dev/full", DISK_FULL, "/dev/full: No space"),
+    Attack("forerun bench show record.json --html full.svg", DISK_FULL, "full.svg: No space"),
     Attack("ulimit -f 1; forerun bench show record.json --html big.html", DISK_FULL, "too large"),
     Attack("forerun doctor >&$LEFT", READER_LEFT),
     Attack("forerun --help >&$LEFT", READER_LEFT),

@@ -9,7 +9,7 @@ import warnings
 import pytest
 from rich.console import Console
 
-from forerun.cli import loading
+from forerun.cli.terminal import loading
 
 
 def shown(monkeypatch: pytest.MonkeyPatch, *, is_terminal: bool) -> str:

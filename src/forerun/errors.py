@@ -97,6 +97,10 @@ class CannotCompile(ForerunError, RuntimeError):
         )
 
 
+class NoDevice(ForerunError, RuntimeError):
+    """A device was asked for that this machine does not have, or that torch cannot use."""
+
+
 class MissingExtra(ForerunError, ImportError):
     """An optional dependency is needed and not installed."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from forerun.cache import BlockTable, PagePool
 from forerun.types import IntArray
 
@@ -19,7 +21,7 @@ class RowLog:
             self.rows[slot] = row
         self.num_moved += len(sources)
 
-    def write(self, table: BlockTable, start: int, values: list[object]) -> None:
+    def write(self, table: BlockTable, start: int, values: Sequence[object]) -> None:
         slots = table.slots(start + len(values))[start:]
         for slot, value in zip(slots, values, strict=True):
             self.rows[slot] = value

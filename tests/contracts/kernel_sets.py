@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from forerun.engine.setup.device_choice import sees_gpu
 from forerun.kernels import Kernels, ReferenceKernels
 from forerun.kernels.base import Array
 from forerun.kernels.cpu import CpuKernels
@@ -25,6 +26,7 @@ class KernelSet:
     kernels: Kernels
     put: Callable[[F32], Array]  # a copy that the kernels may write to
     get: Callable[[Array], F32]
+    rounding: float = 0.0  # of operands, relative, where they are shorter than float32
 
 
 def cpu(num_threads: int, activations: str | None = None) -> KernelSet:
@@ -34,10 +36,27 @@ def cpu(num_threads: int, activations: str | None = None) -> KernelSet:
     return KernelSet(kernels, put=kernels.rows, get=np.asarray)
 
 
+def cuda(dtype: str, *, graphs: bool = True) -> KernelSet:
+    from forerun.kernels.cuda import CudaKernels
+
+    kernels = CudaKernels(dtype, graphs=graphs)
+    rounding = 2.0**-8 if dtype == "bfloat16" else 0.0
+    return KernelSet(kernels, put=kernels.rows, get=kernels.to_host, rounding=rounding)
+
+
+# Where there is no GPU, `tests/gpu/test_interpreter.py` looks at their logic.
+CUDA_SETS: dict[str, Callable[[], KernelSet]] = {
+    "cuda-bfloat16": lambda: cuda("bfloat16"),
+    "cuda-bfloat16-eager": lambda: cuda("bfloat16", graphs=False),
+    "cuda-float32": lambda: cuda("float32"),
+}
+
+
 KERNEL_SETS: dict[str, Callable[[], KernelSet]] = {
     "reference": lambda: KernelSet(ReferenceKernels(), put=np.copy, get=np.asarray),
     "cpu-1": lambda: cpu(1),
     "cpu-2": lambda: cpu(2),
+    **(CUDA_SETS if sees_gpu() else {}),
 }
 INT8 = "cpu-2-int8"  # activations of 8 bits, which only packed weights meet
 FOR_PACKED = KERNEL_SETS | {INT8: lambda: cpu(2, "int8")}

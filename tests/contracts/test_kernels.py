@@ -72,7 +72,7 @@ def test_a_product_is_near_float64(ks: KernelSet, shape: tuple[int, int]) -> Non
     """Any order of summation stays within in · eps · |W||x|."""
     weight, x = normal(5, *shape), normal(6, 4, shape[1])
     exact = x.astype(np.float64) @ weight.astype(np.float64).T
-    bound = shape[1] * EPS * (np.abs(x) @ np.abs(weight).T)
+    bound = (shape[1] * EPS + 2 * ks.rounding) * (np.abs(x) @ np.abs(weight).T)
     assert np.all(np.abs(linear(ks, x, load_matrix(ks, weight)) - exact) <= bound)
 
 
@@ -85,7 +85,9 @@ def test_stacked_matrices_give_what_each_gives_alone(ks: KernelSet) -> None:
     stacked = linear(ks, x, ks.kernels.load_matrix(source, ["q", "k"], ["b", "c"]))
     q = x @ source.arrays["q"].T + source.arrays["b"]
     k = x @ source.arrays["k"].T + source.arrays["c"]
-    np.testing.assert_allclose(stacked, np.concatenate((q, k), axis=1), atol=1e-5)
+    np.testing.assert_allclose(
+        stacked, np.concatenate((q, k), axis=1), atol=1e-5 + 16 * ks.rounding
+    )
 
 
 @pytest.mark.parametrize("width", [1, 7, 48, 576])
@@ -96,7 +98,7 @@ def test_residual_and_norm(ks: KernelSet, width: int) -> None:
     exact = x.astype(np.float64) + delta
     scale = np.sqrt((exact**2).mean(-1, keepdims=True) + 1e-5)
     np.testing.assert_array_equal(total, x + delta)
-    np.testing.assert_allclose(normed, exact / scale * weight, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(normed, exact / scale * weight, rtol=1e-6 + ks.rounding, atol=1e-6)
     for t in range(9):
         _, alone = add_norm(ks, x[t : t + 1], delta[t : t + 1], norm)
         np.testing.assert_array_equal(alone, normed[t : t + 1])
@@ -114,7 +116,7 @@ def test_silu_times_up(ks: KernelSet, width: int) -> None:
     gate_up = np.concatenate((gate, up), axis=1)
     got = silu_mul(ks, gate_up)
     exact = gate / (1 + np.exp(-gate.astype(np.float64))) * up
-    np.testing.assert_allclose(got, exact, rtol=2e-6, atol=1e-7)
+    np.testing.assert_allclose(got, exact, rtol=2e-6 + ks.rounding, atol=1e-7)
     alone = [silu_mul(ks, gate_up[t : t + 1]) for t in range(9)]
     np.testing.assert_array_equal(got, np.concatenate(alone))
 
@@ -122,4 +124,4 @@ def test_silu_times_up(ks: KernelSet, width: int) -> None:
 def test_silu_far_out_is_zero_or_the_gate(ks: KernelSet) -> None:
     gate = np.array([-3e4, -200, -90, 0, 200, 3e4], np.float32)
     got = silu_mul(ks, np.concatenate((gate, np.ones(6, np.float32)))[None])
-    np.testing.assert_allclose(got, [[0, 0, 0, 0, 200, 3e4]], rtol=1e-6, atol=1e-29)
+    np.testing.assert_allclose(got, [[0, 0, 0, 0, 200, 3e4]], rtol=1e-6 + ks.rounding, atol=1e-29)

@@ -8,8 +8,8 @@ from dataclasses import replace
 from forerun.cache import BlockTable
 from forerun.drafters import Budget, RequestView
 from forerun.engine import LLM
-from forerun.engine.output_text import OutputText
-from forerun.engine.request import Request
+from forerun.engine.request.output_text import OutputText
+from forerun.engine.request.request import Request
 from forerun.models.text.tokenizer import Tokenizer
 from forerun.speculation.guarded_drafters import GuardedDrafters
 from forerun.speculation.speculation import Speculation

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from forerun.engine import LLM, AsyncEngine, step
-from forerun.engine.async_engine import Answer
+from forerun.engine.api.async_engine import Answer
 from forerun.engine.engine import Stepped
-from forerun.engine.request import Request
+from forerun.engine.request.request import Request
 from forerun.errors import (
     EngineClosed,
     EngineHung,

@@ -107,7 +107,7 @@ def test_more_requests_than_seats(tiny_path: Path, plain: LLM) -> None:
 def test_any_chunking_of_the_prompt(
     plain: LLM, pass_tokens: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("forerun.engine.building._PASS_TOKENS", pass_tokens)
+    monkeypatch.setattr("forerun.engine.setup.building._PASS_TOKENS", pass_tokens)
     llm = plain.with_speculation({"method": "bigram"})
     for prompt in PROMPTS:
         assert tokens(llm, prompt, params("min_p")) == tokens(plain, prompt, params("min_p"))

@@ -10,8 +10,8 @@ import pytest
 from forerun.drafters import DraftModel
 from forerun.engine import LLM, step
 from forerun.engine.judge import judge
-from forerun.engine.request import Request
-from forerun.engine.request_options import RequestOptions
+from forerun.engine.request.options import RequestOptions
+from forerun.engine.request.request import Request
 from forerun.errors import RequestFailed
 from forerun.speculation.acceptance import Acceptance
 from forerun.speculation.choice import Choice, Reason
@@ -96,7 +96,7 @@ def test_a_small_draft_cache_costs_guesses_and_no_seat(
     params = SamplingParams(temperature=0.8, seed=4, max_tokens=20, ignore_eos=True)
     llm.generate(prefix, params.with_(max_tokens=1))
     prompts = [[*prefix, idx] for idx in range(8)]
-    requests = [llm.intake.requests(p, params, RequestOptions())[0] for p in prompts]
+    requests = [llm.input_processor.requests(p, params, RequestOptions())[0] for p in prompts]
     llm.engine.add(requests)
     llm.engine.step()
     assert len(llm.engine.core.scheduler.running) == 8

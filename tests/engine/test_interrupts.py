@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from forerun.engine import LLM, AsyncEngine
-from forerun.engine.turn import Turn
+from forerun.engine.lock import EngineLock
 from forerun.types import SamplingParams
 from tests.engine.leaks import assert_nothing_is_held
 from tests.interrupting import files, interrupted_at, lines_of
@@ -133,7 +133,7 @@ def test_a_stream_that_nobody_reads_on_holds_nothing(plain: LLM, how: str) -> No
 
 
 def test_who_waits_for_a_turn_can_be_interrupted() -> None:
-    turn, has_it, may_end = Turn(), threading.Event(), threading.Event()
+    turn, has_it, may_end = EngineLock(), threading.Event(), threading.Event()
 
     def hold() -> None:
         with turn:
@@ -179,7 +179,7 @@ def test_loading_is_interrupted_between_two_tensors(tiny_path: Path) -> None:
 
 
 def test_a_twin_in_the_making_can_be_interrupted(patient: Patient) -> None:
-    here = files("engine/building.py", "engine/llm.py", "engine/turn.py")
+    here = files("engine/setup/building.py", "engine/api/llm.py", "engine/lock.py")
     work = lambda: patient.llm.with_speculation({"method": "suffix"})  # noqa: E731
     num_lines = len(lines_of(work, here))
     for number in range(0, num_lines, max(1, num_lines // 6)):

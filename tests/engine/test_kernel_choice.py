@@ -6,8 +6,10 @@ import sys
 
 import pytest
 
-from forerun.engine.kernel_choice import CpuOptions, choose_kernels
-from forerun.errors import CannotCompile, InvalidOption
+from forerun.engine.setup import device_choice
+from forerun.engine.setup.device_choice import wants_cuda
+from forerun.engine.setup.kernel_choice import CpuOptions, choose_kernels
+from forerun.errors import CannotCompile, InvalidOption, MissingExtra, NoDevice
 from forerun.kernels import ReferenceKernels
 
 
@@ -45,6 +47,44 @@ def test_the_reference_kernels_take_no_options_of_the_cpu_kernels(options: CpuOp
         choose_kernels("reference", options, None, None)
     with pytest.raises(InvalidOption, match="are set in the kernel set that you give; drop them"):
         choose_kernels(ReferenceKernels(), options, None, None)
+
+
+def test_a_gpu_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_choice, "find_spec", lambda _name: None)
+    with pytest.raises(MissingExtra, match=r'pip install "forerun\[gpu\]"'):
+        choose_kernels("auto", CpuOptions(), None, None, "cuda")
+    monkeypatch.setattr(device_choice, "find_spec", lambda name: name)
+    monkeypatch.setattr(device_choice, "has_driver", lambda: False)
+    with pytest.raises(NoDevice, match="sees no CUDA device"):
+        choose_kernels("cuda", CpuOptions(), None, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "device", "dtype", "options", "message"),
+    [
+        ("auto", "cdua", "auto", CpuOptions(), "did you mean 'cuda'"),
+        ("auto", "cpu", "bfloat", CpuOptions(), "did you mean 'bfloat16'"),
+        ("auto", "cpu", "bfloat16", CpuOptions(), "is for device 'cuda'"),
+        ("cuda", "cpu", "auto", CpuOptions(), "drop device 'cpu'"),
+        ("reference", "cuda", "auto", CpuOptions(), "drop device 'cuda'"),
+        ("auto", "cuda", "auto", CpuOptions(num_threads=1), "are for the cpu kernels"),
+    ],
+)
+def test_options_that_exclude_each_other(
+    name: str, device: str, dtype: str, options: CpuOptions, message: str
+) -> None:
+    with pytest.raises(InvalidOption, match=message):
+        choose_kernels(name, options, None, None, device, dtype)
+
+
+def test_auto_takes_the_gpu_unless_the_processor_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(device_choice, "sees_gpu", lambda: True)
+    for name, device, has_options in (("cpu", "auto", False), ("auto", "cpu", False)):
+        assert not wants_cuda(device, "auto", name, has_cpu_options=has_options)
+    assert not wants_cuda("auto", "auto", "auto", has_cpu_options=True)
+    assert wants_cuda("auto", "float32", "auto", has_cpu_options=False)
 
 
 def test_a_kernel_set_is_itself() -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from forerun.drafters import DraftModel
 from forerun.engine import LLM
-from forerun.engine.memory import parse_bytes
-from forerun.engine.request_options import RequestOptions
+from forerun.engine.request.options import RequestOptions
+from forerun.engine.setup.memory import parse_bytes
 from forerun.engine.step import Core
 from forerun.errors import InvalidOption, RequestTooLarge
 from forerun.types import SamplingParams
@@ -190,5 +190,5 @@ def test_beyond_its_limit_another_drafter_is_chosen(plain: LLM, short_path: Path
     speculation = llm.engine.core.speculation
     assert speculation is not None
     for num_tokens, names in ((40, ["draft_model", "bigram"]), (41, ["bigram"])):
-        (request,) = llm.intake.requests([1] * num_tokens, PARAMS, RequestOptions())
+        (request,) = llm.input_processor.requests([1] * num_tokens, PARAMS, RequestOptions())
         assert list(speculation.drafters.names_for(request)) == names

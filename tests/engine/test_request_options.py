@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from forerun.engine import LLM, RequestSpeculation
-from forerun.engine.request_options import RequestOptions
+from forerun.engine.request.options import RequestOptions
 from forerun.errors import InvalidOption
 from forerun.speculation.choice import NO_ROOM
 from forerun.speculation.step_times import StepTimes
@@ -97,7 +97,7 @@ def test_tenants_do_not_share_prefixes(plain: LLM) -> None:
 def test_a_better_priority_runs_first(tiny_path: Path) -> None:
     llm = LLM(tiny_path, speculative_config=None, max_num_seqs=1)
     turns = (0, 2, -2)
-    requests = [llm.intake.requests("abc", PARAMS, _options(turn))[0] for turn in turns]
+    requests = [llm.input_processor.requests("abc", PARAMS, _options(turn))[0] for turn in turns]
     llm.engine.add(requests)
     ended: list[int] = []
     while not llm.engine.is_idle:
@@ -149,7 +149,7 @@ def test_a_merged_tree_asks_for_what_it_costs(plain: LLM) -> None:
     )
     speculation = llm.engine.core.speculation
     assert speculation is not None
-    (request,) = llm.intake.requests("abc", PARAMS, _options(0))
+    (request,) = llm.input_processor.requests("abc", PARAMS, _options(0))
     (choice,) = speculation.choose([request], 0, StepTimes())
     assert choice is not None
     assert choice.num_guesses == 6

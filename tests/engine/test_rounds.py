@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from forerun.engine import LLM
-from forerun.engine import request as request_module
+from forerun.engine.request import request as request_module
 from forerun.sampling import Context, served_probs
 from forerun.types import Acceptance, SamplingParams
 from tests.enumeration import LazyNoise, World, law_of

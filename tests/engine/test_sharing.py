@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from forerun.engine import LLM
-from forerun.engine.request_options import RequestOptions
+from forerun.engine.request.options import RequestOptions
 from forerun.types import SamplingParams
 from tests.tiny_model import write_tiny_model
 
@@ -36,9 +36,9 @@ def test_a_shared_prefix_is_computed_once(llm: LLM) -> None:
 
 def test_a_stream_gets_a_token_in_every_step_while_a_long_prompt_is_read(llm: LLM) -> None:
     engine, params = llm.engine, SamplingParams(temperature=0, max_tokens=256, ignore_eos=True)
-    (stream,) = llm.intake.requests([1, 2, 3], params, RequestOptions())
+    (stream,) = llm.input_processor.requests([1, 2, 3], params, RequestOptions())
     salt = RequestOptions(cache_salt="newcomer")
-    (newcomer,) = llm.intake.requests(TEXT, params.with_(max_tokens=1), salt)
+    (newcomer,) = llm.input_processor.requests(TEXT, params.with_(max_tokens=1), salt)
     engine.add([stream])
     while not stream.output:
         engine.step()

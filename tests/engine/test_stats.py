@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from forerun.engine import LLM
-from forerun.engine.stats import Stats
+from forerun.engine.request.stats import Stats
 from forerun.speculation.choice import Choice, Reason
 from forerun.speculation.looks import Looks
 from forerun.types import SamplingParams

@@ -10,7 +10,7 @@ import pytest
 
 from forerun.drafters import Budget
 from forerun.engine import LLM
-from forerun.engine.request import Request
+from forerun.engine.request.request import Request
 from forerun.engine.scheduling.limits import SchedulerLimits
 from forerun.engine.scheduling.scheduler import Scheduler
 from forerun.engine.scheduling.target_pool import TargetPool

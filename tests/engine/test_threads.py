@@ -69,7 +69,7 @@ def test_a_stream_may_be_closed_while_another_thread_runs_it(llm: LLM) -> None:
 def test_twins_share_their_turns(llm: LLM, plain: LLM) -> None:
     """Two engines on one kernel set, one of them with a thread of its own."""
     alone = {prompt: tokens_of(plain, prompt) for prompt in PROMPTS}
-    assert llm.engine.turn is plain.engine.turn
+    assert llm.engine.lock is plain.engine.lock
 
     async def ask(engine: AsyncEngine, prompt: str) -> tuple[int, ...]:
         return (await engine.generate(prompt, PARAMS)).outputs[0].token_ids

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from forerun.engine import LLM, CompletionOutput
-from forerun.engine.request import Request
+from forerun.engine.request.request import Request
 from tests.engine.leaks import assert_nothing_is_held
 from tests.soak.questions import Asked, Question
 
@@ -61,7 +61,9 @@ class Crowd:
         for step_idx in count():
             while waiting and len(inside) < MAX_OPEN and self._rng.random() < 0.7:
                 one = waiting.pop()
-                (request,) = self._llm.intake.requests(one.question.prompt, one.params, one.options)
+                (request,) = self._llm.input_processor.requests(
+                    one.question.prompt, one.params, one.options
+                )
                 engine.add([request])
                 inside[request.id] = request, one, step_idx
                 if len(waiting) % max(1, len(asked) // 20) == 0:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from forerun.engine.request_options import RequestOptions, RequestSpeculation
+from forerun.engine.request.options import RequestOptions, RequestSpeculation
 from forerun.types import Acceptance, SamplingParams
 
 

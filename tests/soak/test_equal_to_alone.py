@@ -14,8 +14,8 @@ from forerun.bench.prompts.named_prompts import named_prompts
 from forerun.drafters import Budget
 from forerun.drafters.prediction import PREDICTION
 from forerun.engine import LLM
+from forerun.engine.api.input_processor import InputProcessor
 from forerun.engine.engine import Engine
-from forerun.engine.intake import Intake
 from forerun.speculation.guarded_drafters import GuardedDrafters
 from forerun.speculation.speculation import Speculation
 from tests.soak.bad_drafters import Garbage, throwing
@@ -100,7 +100,7 @@ def by_rule(llm: LLM) -> LLM:
 
 def with_speculation(llm: LLM, speculation: Speculation) -> LLM:
     llm.engine = Engine(replace(llm.engine.core, speculation=speculation))
-    llm.intake = Intake(llm.tokenizer, llm.engine.core)
+    llm.input_processor = InputProcessor(llm.tokenizer, llm.engine.core)
     return llm
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from forerun.drafters import Budget, RequestView
 from forerun.engine import LLM
-from forerun.engine.request_options import RequestOptions
+from forerun.engine.request.options import RequestOptions
 from forerun.errors import InvalidProposal
 from forerun.speculation.controller import Controller
 from forerun.speculation.costs import Costs
@@ -160,6 +160,6 @@ def test_a_pick_that_was_drawn_is_refused(plain: LLM, caplog: pytest.LogCaptureF
             return [Proposal.chain([1], [np.full(32, 1 / 32)]) for _ in requests]
 
     drafters = GuardedDrafters({"drawn": Drawn("")}, vocab_size=32)
-    (request,) = plain.intake.requests("abc", PARAMS, RequestOptions())
+    (request,) = plain.input_processor.requests("abc", PARAMS, RequestOptions())
     assert drafters.propose("drawn", [request], [Budget(2)]) == [Proposal.empty()]
     assert "must not be drawn" in caplog.text

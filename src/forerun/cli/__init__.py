@@ -24,8 +24,8 @@ from forerun.cli import (
     pull,
     serve,
 )
-from forerun.cli.group import MISUSE, OneSentenceGroup, complain
-from forerun.cli.output import open_output, say
+from forerun.cli.terminal.group import MISUSE, OneSentenceGroup, complain
+from forerun.cli.terminal.output import open_output, say
 from forerun.version import VERSION
 
 app = typer.Typer(

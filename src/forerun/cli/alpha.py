@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from forerun.cli.bench.options import MOST_SEED, at_least, load_with_room, split
-from forerun.cli.cache_dir import cache_dir
-from forerun.cli.engine_options import EngineOptions, engine_options
-from forerun.cli.output import say_json
-from forerun.cli.screen import screen
-from forerun.cli.shared_options import takes
+from forerun.cli.options.cache_dir import cache_dir
+from forerun.cli.options.engine import EngineOptions, engine_options
+from forerun.cli.options.shared import takes
+from forerun.cli.terminal.output import say_json
+from forerun.cli.terminal.screen import screen
 from forerun.errors import InvalidOption
 from forerun.types import SamplingParams
 

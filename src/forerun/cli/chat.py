@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from forerun.cli.engine_options import EngineOptions, engine_options
 from forerun.cli.generate import bounded, show_stream
-from forerun.cli.input import ask, check_stdin, checked_text
-from forerun.cli.output import say
-from forerun.cli.sampling_options import sampling_options
-from forerun.cli.shared_options import takes
+from forerun.cli.options.engine import EngineOptions, engine_options
+from forerun.cli.options.sampling import sampling_options
+from forerun.cli.options.shared import takes
+from forerun.cli.terminal.input import ask, check_stdin, checked_text
+from forerun.cli.terminal.output import say
 from forerun.errors import InvalidOption, PromptTooLong, RequestTooLarge
 from forerun.types import SamplingParams
 

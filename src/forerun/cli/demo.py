@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from forerun.cli.cache_dir import cache_dir
-from forerun.cli.engine_options import DEFAULT_MODEL
+from forerun.cli.options.cache_dir import cache_dir
+from forerun.cli.options.engine import DEFAULT_MODEL
 from forerun.types import SamplingParams
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def _answer(console: Console, llm: LLM, tokens: list[int], title: str) -> Comple
     from rich.panel import Panel
     from rich.text import Text
 
-    from forerun.cli.colours import coloured
+    from forerun.cli.terminal.colours import coloured
 
     text = Text()
     output = None

@@ -10,9 +10,9 @@ from typing import Annotated, Final
 import typer
 
 from forerun.cli import machine
-from forerun.cli.cache_dir import cache_dir
-from forerun.cli.output import say_json
-from forerun.cli.screen import screen
+from forerun.cli.options.cache_dir import cache_dir
+from forerun.cli.terminal.output import say_json
+from forerun.cli.terminal.screen import screen
 from forerun.errors import InvalidOption
 from forerun.version import VERSION
 
@@ -39,7 +39,7 @@ def doctor(
         _memory_finding(machine.read_memory()),
         _disk_finding(),
         _numba_finding(),
-        _gpu_finding(machine.gpu_names(), has_torch=machine.is_importable("torch")),
+        _gpu_finding(machine.gpu_names(), machine.gpu_missing()),
         *_extra_findings(machine.missing_by_extra()),
     ]
     if as_json:
@@ -88,12 +88,15 @@ def _numba_finding() -> Finding:
     return Finding("numba", version)
 
 
-def _gpu_finding(names: tuple[str, ...], *, has_torch: bool) -> Finding:
+def _gpu_finding(names: tuple[str, ...], missing: str | None) -> Finding:
     if not names:
         return Finding("gpu", "no NVIDIA device seen; the CPU path needs none")
-    if has_torch:
+    if missing is None:
         return Finding("gpu", ", ".join(names))
-    return Finding("gpu", f"{', '.join(names)}, but no torch", 'pip install "forerun[gpu]"')
+    remedy = 'pip install --force-reinstall "forerun[gpu]"'
+    if missing == "torch":
+        remedy = 'pip install "forerun[gpu]"'
+    return Finding("gpu", f"{', '.join(names)}, but no {missing}", remedy)
 
 
 def _extra_findings(missing_by_extra: dict[str, tuple[str, ...]]) -> list[Finding]:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from forerun.cli.output import say_json
-from forerun.cli.screen import screen
+from forerun.cli.terminal.output import say_json
+from forerun.cli.terminal.screen import screen
 
 if TYPE_CHECKING:
     from forerun.bench.records.gate import Check

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from forerun.cli.engine_options import EngineOptions, engine_options
-from forerun.cli.input import checked_text, read_option, read_stdin
-from forerun.cli.output import say, say_json
-from forerun.cli.sampling_options import sampling_options
-from forerun.cli.shared_options import takes
+from forerun.cli.options.engine import EngineOptions, engine_options
+from forerun.cli.options.sampling import sampling_options
+from forerun.cli.options.shared import takes
+from forerun.cli.terminal.input import checked_text, read_option, read_stdin
+from forerun.cli.terminal.output import say, say_json
 from forerun.errors import InvalidOption
 from forerun.interrupts import Uninterrupted
 from forerun.types import SamplingParams
@@ -96,7 +96,7 @@ def show_stream(
     """Stream one answer to the terminal; the summary goes to stderr. Returns the answer's text."""
     from rich.console import Console
 
-    from forerun.cli.colours import coloured, trace_line
+    from forerun.cli.terminal.colours import coloured, trace_line
 
     console = Console(soft_wrap=True, highlight=False, markup=False)
     output = None

@@ -121,6 +121,15 @@ def gpu_names(proc: Path = PROC) -> tuple[str, ...]:
     return tuple(_first_match(file, r"Model:\s*(.+)") or "NVIDIA GPU" for file in files)
 
 
+def gpu_missing() -> str | None:
+    """The first thing that the GPU's kernels need and that is not installed; imports nothing."""
+    if not is_importable("torch"):
+        return "torch"
+    if importlib.metadata.version("torch").endswith("+cpu"):
+        return "torch that knows CUDA"
+    return None if is_importable("triton") else "triton"
+
+
 def is_importable(module: str) -> bool:
     return importlib.util.find_spec(module) is not None
 

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from forerun.cli.cache_dir import cache_dir
-from forerun.cli.output import say_json
-from forerun.cli.screen import screen
+from forerun.cli.options.cache_dir import cache_dir
+from forerun.cli.terminal.output import say_json
+from forerun.cli.terminal.screen import screen
 
 
 def models(

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from forerun.cli.output import say
 from forerun.cli.plan_tables import print_budget, print_depths
+from forerun.cli.terminal.output import say
 from forerun.errors import InvalidOption
 from forerun.theory.closed_forms import oracle_speedup
 from forerun.theory.depth_table import DepthTable, depth_table

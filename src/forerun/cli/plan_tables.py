@@ -7,7 +7,7 @@ from typing import Final
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from forerun.cli.screen import screen
+from forerun.cli.terminal.screen import screen
 from forerun.theory.closed_forms import oracle_speedup
 from forerun.theory.depth_table import DepthTable
 from forerun.theory.memory_budget import MemoryBudget, ModelMemory

@@ -13,11 +13,11 @@ import typer
 
 from forerun.cli.bench.options import MOST_SEED, at_least
 from forerun.cli.bench.record_head import record_head
-from forerun.cli.cache_dir import cache_dir
-from forerun.cli.engine_options import DEFAULT_MODEL
-from forerun.cli.group import INTERRUPTED
-from forerun.cli.output import say
-from forerun.cli.progress import progress
+from forerun.cli.options.cache_dir import cache_dir
+from forerun.cli.options.engine import DEFAULT_MODEL
+from forerun.cli.terminal.group import INTERRUPTED
+from forerun.cli.terminal.output import say
+from forerun.cli.terminal.progress import progress
 
 if TYPE_CHECKING:
     from forerun.bench.measure.timed_run import Clock

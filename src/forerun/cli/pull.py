@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from forerun.cli.cache_dir import cache_dir
-from forerun.cli.output import say
+from forerun.cli.options.cache_dir import cache_dir
+from forerun.cli.terminal.output import say
 
 if TYPE_CHECKING:
     from rich.progress import Progress

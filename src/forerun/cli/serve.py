@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from forerun.cli.cache_dir import cache_dir
-from forerun.cli.engine_options import DEFAULT_MODEL, EngineOptions, engine_options
+from forerun.cli.options.cache_dir import cache_dir
+from forerun.cli.options.engine import DEFAULT_MODEL, EngineOptions, engine_options
+from forerun.cli.options.serve import ServeOptions, serve_options
+from forerun.cli.options.shared import takes
 from forerun.cli.pull import pull_with_progress
-from forerun.cli.serve_options import ServeOptions, serve_options
-from forerun.cli.shared_options import takes
 from forerun.errors import InvalidOption, MissingExtra
 
 if TYPE_CHECKING:

@@ -95,10 +95,6 @@ class DraftModel:
         return self._model.config.max_len
 
     def num_pages_in_use(self) -> int:
-        if not hasattr(
-            self, "_cache"
-        ):  # Python 3.11 reads it to see whether this is a CachedDrafter
-            return 0
         return self._cache.pool.num_pages - self._cache.pool.num_free
 
     def has_room_for(self, request: RequestView) -> bool:

@@ -1,10 +1,10 @@
 """Requests, the step, and `LLM` and `AsyncEngine`, which run them."""
 
-from forerun.engine.async_engine import AsyncEngine
-from forerun.engine.events import StreamEvent
-from forerun.engine.llm import LLM
-from forerun.engine.outputs import CompletionOutput, RequestOutput
-from forerun.engine.request_options import RequestSpeculation
+from forerun.engine.api.async_engine import AsyncEngine
+from forerun.engine.api.events import StreamEvent
+from forerun.engine.api.llm import LLM
+from forerun.engine.api.outputs import CompletionOutput, RequestOutput
+from forerun.engine.request.options import RequestSpeculation
 from forerun.speculation.config import SpeculativeConfig
 
 __all__ = [

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from forerun.engine.output_text import OutputText
-from forerun.engine.request import Request
+from forerun.engine.request.output_text import OutputText
+from forerun.engine.request.request import Request
 from forerun.types import Verdict
 
 

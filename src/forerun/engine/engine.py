@@ -8,9 +8,9 @@ from functools import partial
 from threading import get_ident
 from typing import Any, Final
 
-from forerun.engine.request import Request
+from forerun.engine.lock import EngineLock
+from forerun.engine.request.request import Request
 from forerun.engine.step import Core, Round, step
-from forerun.engine.turn import Turn
 from forerun.errors import InvalidOption, RequestFailed
 from forerun.interrupts import Uninterrupted
 
@@ -30,19 +30,19 @@ class Stepped:
 
 
 class Engine:
-    """Whoever calls `step` runs a step for all; threads take turns.
+    """Whoever calls `step` runs a step for all; threads wait for each other.
 
         add ──▶ step ──▶ … ──▶ finished or failed: it is gone
                   └── abort, at any moment: it is gone when the step is over
 
     What is gone holds no page, no running place and no drafter's memory. Engines that share a
-    kernel set share the `turn`, too. All that changes the core happens in a turn, which ^C does
-    not interrupt.
+    kernel set share the `lock`, too. All that changes the core happens while it is held, which ^C
+    does not interrupt.
     """
 
-    def __init__(self, core: Core, turn: Turn | None = None) -> None:
+    def __init__(self, core: Core, lock: EngineLock | None = None) -> None:
         self.core = core
-        self.turn = turn or Turn()
+        self.lock = lock or EngineLock()
         self.owner: int | None = None  # the thread that runs it; None: any may
 
     @property
@@ -56,7 +56,7 @@ class Engine:
 
     def add(self, requests: Sequence[Request]) -> None:
         """All of them or, if one is refused, none."""
-        with self.turn:
+        with self.lock:
             if self.owner not in (None, get_ident()):
                 raise InvalidOption(
                     "this model is served by an AsyncEngine; ask that, or close it."
@@ -71,7 +71,7 @@ class Engine:
 
         Never waits: a stream may be garbage collected in the middle of a step.
         """
-        self.turn.post(partial(self._abort, request))
+        self.lock.defer(partial(self._abort, request))
 
     def _abort(self, request: Request) -> None:
         if request.id in self.core.requests:
@@ -79,7 +79,7 @@ class Engine:
 
     def step(self) -> Stepped:
         """Advance whoever is scheduled; a request that cannot go on ends, and the others do."""
-        with self.turn:
+        with self.lock:
             return self._step()
 
     def _step(self) -> Stepped:
@@ -146,13 +146,13 @@ class Engine:
 
     def reset_prefix_cache(self) -> None:
         """From any thread, between two steps: whoever holds a page keeps it."""
-        with self.turn:
+        with self.lock:
             self.core.cache.prefixes.tree.clear()
 
     def snapshot(self) -> dict[str, Any]:
         """The metrics, and how full the engine is."""
         core = self.core
-        self.turn.post(self._end_forsaken)
+        self.lock.defer(self._end_forsaken)
         with Uninterrupted():
             return {
                 **core.metrics.snapshot(),
@@ -164,9 +164,9 @@ class Engine:
 
     def in_use(self) -> dict[str, int]:
         """What requests hold, counted between two steps by those who hold it."""
-        with self.turn:
+        with self.lock:
             self._end_forsaken()
-        with self.turn:  # errands were done at the end of the last one
+        with self.lock:  # deferred calls were made at the end of the last one
             return self._in_use()
 
     def _in_use(self) -> dict[str, int]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from forerun.engine.request import Request
+from forerun.engine.request.request import Request
 from forerun.kernels import Kernels
 from forerun.sampling import largest, log_probs, ranked_logits, served_logits, served_probs
 from forerun.types import Acceptance, FloatArray, Proposal, SamplingParams, Verdict

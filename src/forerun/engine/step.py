@@ -24,8 +24,8 @@ from forerun.cache import KVCache
 from forerun.engine.cut import Cut, cut
 from forerun.engine.judge import judge, shown_log_probs
 from forerun.engine.metrics import Metrics
-from forerun.engine.prompt_logprobs import chunk_of, keep_prompt_logprobs, rows_to_judge
-from forerun.engine.request import Request
+from forerun.engine.request.prompt_logprobs import chunk_of, keep_prompt_logprobs, rows_to_judge
+from forerun.engine.request.request import Request
 from forerun.engine.scheduling.scheduler import Schedule, Scheduler
 from forerun.engine.target_pass import score
 from forerun.models.llama import LlamaModel

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from forerun.engine.async_engine import AsyncEngine
+from forerun.engine.api.async_engine import AsyncEngine
 from forerun.errors import PromptTooLong
-from forerun.models.text.tokenizer import Tokenizer
 from forerun.server.errors import bad_request
 
 Tokens = tuple[int, ...]
@@ -102,7 +101,3 @@ def refuse_endless(num_chars: int, max_model_len: int) -> None:
             f"the prompt has {num_chars} characters, and the context {max_model_len} tokens; "
             f"shorten it."
         )
-
-
-def as_text(tokens: Sequence[int], tokenizer: Tokenizer) -> str:
-    return tokenizer.decode(tokens)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
 
-from forerun.engine.async_engine import AsyncEngine
+from forerun.engine.api.async_engine import AsyncEngine
 from forerun.server.errors import ApiError, unavailable
 from forerun.server.operation.counters import Counters
 from forerun.version import VERSION
@@ -49,14 +49,15 @@ class Service:
         self.created = int(time.time())
         self.state = State.LOADING
         self.num_open = 0  # HTTP requests
-        self.fingerprint = f"fp_{_digest(VERSION, *names)}"
+        self.fingerprint = ""
         self._engine: AsyncEngine | None = None
         # A chat template keeps state while it renders: one thread reads all prompts.
         self._reader = ThreadPoolExecutor(1, "forerun-prompts")
 
-    def start(self, engine: AsyncEngine) -> None:
-        """The model is there."""
+    def start(self, engine: AsyncEngine, backend: str) -> None:
+        """The model is there; `backend` says what its bits depend on."""
         self._engine = engine
+        self.fingerprint = f"fp_{_digest(VERSION, *self.names, backend)}"
         if self.state is State.LOADING:
             self.state = State.READY
 

@@ -13,7 +13,7 @@ from forerun.bench.batch.load import Pair
 from forerun.cli import app
 from forerun.cli.bench.batch import Prompts, batch_options, room_for
 from forerun.cli.bench.options import bench_options
-from forerun.cli.engine_options import engine_options
+from forerun.cli.options.engine import engine_options
 from forerun.models.opening import load_tokenizer, open_checkpoint
 from tests.tiny_model import write_tiny_model
 

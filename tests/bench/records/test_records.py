@@ -18,6 +18,7 @@ from forerun.bench.records.report import has_other_tokens, read_any
 from forerun.bench.records.summary import differing_cells, mean_ratio, over_best_mode
 from forerun.bench.session import Session
 from forerun.engine import LLM
+from forerun.errors import InvalidOption
 from tests.bench.fakes import COSTS, HEAD, Scripted, made_record, side_by_side
 
 RECORDS = Path(__file__).parents[3] / "bench" / "records"
@@ -128,7 +129,7 @@ def test_the_records_in_the_repository_are_sound(path: Path) -> None:
 
 def test_a_place_that_cannot_be_written_is_told(llm: LLM, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(InvalidRecord, match="choose another place"):
+    with pytest.raises(InvalidOption, match="choose another place"):
         write_json(tmp_path / "file" / "record.json", made_record(llm).as_dict())
 
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
-from forerun.models.formats import FORMATS
 
+from forerun.models.weights.formats import FORMATS
 from tests.kernels_cpu.packed import Bytes, PackedSource
 
 Ints = npt.NDArray[np.int64]

@@ -108,8 +108,9 @@ LONG = [(name, machine) for machine in SETS[1:] for name in PACKED]
 
 
 def of_set(value: object) -> str | None:
-    is_machine = isinstance(value, Machine)
-    return f"{value.instructions.name}-{value.num_digits}" if is_machine else None
+    if isinstance(value, Machine):
+        return f"{value.instructions.name}-{value.num_digits}"
+    return None
 
 
 @pytest.mark.soak
@@ -213,7 +214,7 @@ def embedded(kernels: CpuKernels, table: object, tokens: list[int]) -> np.ndarra
 
 @pytest.mark.parametrize("weight_format", ["Q5_0", "Q5_1"])
 def test_other_formats_are_held_as_q8_0(weight_format: str) -> None:
-    source = PackedSource(weight_format, packed(weight_format, 12, 64))
+    source = PackedSource(weight_format, packed(weight_format, 24, 64))
     matrix = kernels().load_matrix(source, ["w"])
     assert [part.weight_format for part in matrix.parts] == ["Q8_0"]
     x = normal(1, 2, 64)

@@ -13,8 +13,8 @@ from forerun.cache.cache_size import CacheSize
 from forerun.drafters import Budget, Drafter
 from forerun.drafters.prediction import PREDICTION
 from forerun.engine import LLM, SpeculativeConfig
-from forerun.engine.building import Target, build_core
-from forerun.engine.memory import CacheMemory
+from forerun.engine.setup.building import Target, build_core
+from forerun.engine.setup.memory import CacheMemory
 from forerun.kernels import Plan
 from forerun.models.llama import LlamaModel
 from forerun.sampling import Noise

@@ -1,4 +1,4 @@
-"""What the other benches wrote: `kernels`, `passes`, `startup`, `batch`, `parity`, and proofs."""
+"""What other benches wrote: `kernels`, `passes`, `gpu`, `startup`, `batch`, `parity`; proofs."""
 
 from __future__ import annotations
 
@@ -39,6 +39,10 @@ def has_other_tokens(report: Report) -> bool:
         case "batch":
             parts = (report.get("together"), report.get("load"))
             return any(part is not None and not part["same_tokens"] for part in parts)
+        case "gpu":
+            answers = report["answers"] or {"num_different": 0}
+            rows = sum(shape["num_rows_different"] for shape in report["shapes"])
+            return bool(rows or answers["num_different"])
         case "proof":
             return bool(report["num_different"])
     return False

@@ -18,6 +18,10 @@ _KERNELS: Final = (
     "×n: the time of n rows in units of one"
 )
 _PASSES: Final = "one target pass, empty context; ratio: in plain passes, taken within a round"
+_GPU: Final = (
+    "ms: a pass on the device, 128 tokens of context; of floor: the time to read the weights once "
+    "÷ that; forward: with plan, transfers and logits on the host"
+)
 _PROFILE: Final = (
     "of read: of the {:.1f} GB/s at which memory is read; product, attention, norm (with SiLU) and "
     "rows: all such steps of a pass in a row; Python: what pass and draw leave of a token"
@@ -62,6 +66,32 @@ def _kernels(report: Report) -> Sheet:
     groups = [["MB", "ms", "GB/s", "of read"], more]
     where = f"{_title(report)} · {num_threads} threads · memory reads at {speed:.1f} GB/s"
     return Sheet(where, ["format"], groups, rows, legend=[_KERNELS])
+
+
+def _gpu(report: Report) -> Sheet:
+    """A row per shape and pass, then what must be reached."""
+    rows = [
+        [
+            shape["shape"],
+            f"{found['num_requests']} × {found['num_tokens']}",
+            f"{found['device_s'] * 1e3:.3f}",
+            f"{found['share_of_floor']:.0%}",
+            f"{found['forward_s'] * 1e3:.3f}",
+        ]
+        for shape in report["shapes"]
+        for found in shape["passes"]
+    ]
+    words = {True: "reached", False: "NOT REACHED", None: "not measured"}
+    legend = [_GPU]
+    for entry in report["requirements"]:
+        value = (
+            "" if entry["found"] is None else f": {entry['found']:.3g} (must be {entry['must']})"
+        )
+        legend.append(f"{words[entry['reached']]}: {entry['what']}{value}")
+    speed = report["read_bytes_per_second"] / 1e12
+    where = f"{_title(report)} · {report['gpu']} · memory reads at {speed:.2f} TB/s"
+    headings = ["requests × tokens", "ms", "of floor", "forward ms"]
+    return Sheet(where, ["shape"], [headings], rows, legend=legend)
 
 
 def _passes(report: Report) -> Sheet:
@@ -163,6 +193,7 @@ def _proof(report: Report) -> Sheet:
 _SHEETS: Final[Mapping[str, Callable[[Report], Sheet]]] = {
     "kernels": _kernels,
     "passes": _passes,
+    "gpu": _gpu,
     "profile": _profile,
     "startup": _startup,
     "batch": _batch,

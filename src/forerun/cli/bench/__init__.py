@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import typer
 
-from forerun.cli.bench import batch, kernels, parity, passes, serve, show, speculation, startup
+from forerun.cli.bench import (
+    batch,
+    gpu,
+    kernels,
+    parity,
+    passes,
+    serve,
+    show,
+    speculation,
+    startup,
+)
 from forerun.cli.bench.old_spelling import BenchGroup
 
 app = typer.Typer(
@@ -18,5 +28,6 @@ app.command()(startup.startup)
 app.command()(parity.parity)
 app.command()(passes.passes)
 app.command()(kernels.kernels)
+app.command()(gpu.gpu)
 app.command()(serve.serve)
 app.command()(show.show)

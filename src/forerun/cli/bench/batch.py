@@ -27,9 +27,9 @@ from forerun.cli.bench.options import (
 from forerun.cli.bench.outcome import collect, finish, write_report
 from forerun.cli.bench.peer_options import PeerOptions, open_peers, peer_options, peer_versions
 from forerun.cli.bench.record_head import record_head
-from forerun.cli.cache_dir import cache_dir
-from forerun.cli.engine_options import EngineOptions, engine_options
-from forerun.cli.shared_options import only, takes
+from forerun.cli.options.cache_dir import cache_dir
+from forerun.cli.options.engine import EngineOptions, engine_options
+from forerun.cli.options.shared import only, takes
 from forerun.errors import InvalidOption, unknown_name
 
 if TYPE_CHECKING:

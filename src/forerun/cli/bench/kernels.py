@@ -8,10 +8,10 @@ import time
 from forerun.cli.bench.options import OutputOptions, output_options
 from forerun.cli.bench.outcome import finish
 from forerun.cli.bench.record_head import record_head
-from forerun.cli.cache_dir import cache_dir
-from forerun.cli.engine_options import EngineOptions, engine_options
-from forerun.cli.screen import screen
-from forerun.cli.shared_options import only, takes
+from forerun.cli.options.cache_dir import cache_dir
+from forerun.cli.options.engine import EngineOptions, engine_options
+from forerun.cli.options.shared import only, takes
+from forerun.cli.terminal.screen import screen
 
 
 @takes(

@@ -6,7 +6,7 @@ from typing import Any
 
 from typer.core import TyperGroup
 
-from forerun.cli.output import say
+from forerun.cli.terminal.output import say
 
 
 class BenchGroup(TyperGroup):

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from forerun.cli.cache_dir import cache_dir
-from forerun.cli.engine_options import EngineOptions
+from forerun.cli.options.cache_dir import cache_dir
+from forerun.cli.options.engine import EngineOptions
 from forerun.errors import InvalidOption, MissingExtra
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ MOST_SEED: Final = 2**63 - 1
 # What a model is loaded with, by the names of the parameters of `engine_options`.
 LOADING: Final = (
     *("model", "no_speculation", "max_model_len", "kv_cache_memory", "kv_cache_backend"),
-    *("kernels", "num_threads", "quantization", "activations"),
+    *("kernels", "device", "dtype", "num_threads", "quantization", "activations"),
 )
 _LONGEST_PROMPT: Final = 2048  # tokens; other tokenizers may need more than SmolLM2's 1466
 

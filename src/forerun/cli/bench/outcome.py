@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 import typer
 
-from forerun.cli.group import INTERRUPTED
-from forerun.cli.progress import progress
-from forerun.cli.screen import screen
+from forerun.cli.terminal.group import INTERRUPTED
+from forerun.cli.terminal.progress import progress
+from forerun.cli.terminal.screen import screen
 
 Item = TypeVar("Item")
 

@@ -18,9 +18,9 @@ from forerun.cli.bench.options import (
 )
 from forerun.cli.bench.outcome import collect, finish
 from forerun.cli.bench.record_head import record_head
-from forerun.cli.cache_dir import cache_dir
-from forerun.cli.engine_options import EngineOptions, engine_options
-from forerun.cli.shared_options import only, takes
+from forerun.cli.options.cache_dir import cache_dir
+from forerun.cli.options.engine import EngineOptions, engine_options
+from forerun.cli.options.shared import only, takes
 
 
 @takes(engine=only(engine_options, *LOADING), output=only(output_options, "json_path"))

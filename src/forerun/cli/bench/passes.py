@@ -11,9 +11,9 @@ import typer
 from forerun.cli.bench.options import LOADING, OutputOptions, output_options
 from forerun.cli.bench.outcome import finish
 from forerun.cli.bench.record_head import record_head
-from forerun.cli.engine_options import EngineOptions, engine_options
-from forerun.cli.screen import screen
-from forerun.cli.shared_options import only, takes
+from forerun.cli.options.engine import EngineOptions, engine_options
+from forerun.cli.options.shared import only, takes
+from forerun.cli.terminal.screen import screen
 
 
 @takes(engine=only(engine_options, *LOADING), output=only(output_options, "json_path"))

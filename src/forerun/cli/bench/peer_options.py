@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from forerun.cli.bench.options import ALL, option, split
 from forerun.cli.bench.record_head import model_path
-from forerun.cli.engine_options import EngineOptions
 from forerun.cli.machine import read_cpu
+from forerun.cli.options.engine import EngineOptions
 from forerun.errors import InvalidOption, unknown_name
 
 if TYPE_CHECKING:

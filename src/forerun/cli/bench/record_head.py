@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from forerun.cli.cache_dir import cache_dir
 from forerun.cli.machine import read_cpu, read_memory
+from forerun.cli.options.cache_dir import cache_dir
 
 
 def record_head(

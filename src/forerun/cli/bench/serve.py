@@ -12,7 +12,7 @@ import typer
 from forerun.cli.bench.options import at_least
 from forerun.cli.bench.outcome import write_report
 from forerun.cli.bench.record_head import record_head
-from forerun.cli.screen import screen
+from forerun.cli.terminal.screen import screen
 from forerun.errors import InvalidOption
 
 

@@ -9,8 +9,8 @@ import typer
 
 from forerun.cli.bench.options import OutputOptions, output_options, strict_option
 from forerun.cli.bench.outcome import leave
-from forerun.cli.screen import screen
-from forerun.cli.shared_options import only, takes
+from forerun.cli.options.shared import only, takes
+from forerun.cli.terminal.screen import screen
 from forerun.errors import InvalidOption
 
 if TYPE_CHECKING:

@@ -29,10 +29,10 @@ from forerun.cli.bench.peer_options import (
 )
 from forerun.cli.bench.record_head import record_head
 from forerun.cli.bench.show import show_record
-from forerun.cli.cache_dir import cache_dir
-from forerun.cli.engine_options import EngineOptions, engine_options
-from forerun.cli.progress import progress
-from forerun.cli.shared_options import takes
+from forerun.cli.options.cache_dir import cache_dir
+from forerun.cli.options.engine import EngineOptions, engine_options
+from forerun.cli.options.shared import takes
+from forerun.cli.terminal.progress import progress
 from forerun.errors import InvalidOption
 
 if TYPE_CHECKING:

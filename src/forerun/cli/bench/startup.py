@@ -11,10 +11,10 @@ import typer
 from forerun.cli.bench.options import LOADING, OutputOptions, at_least, output_options
 from forerun.cli.bench.outcome import collect, finish
 from forerun.cli.bench.record_head import record_head
-from forerun.cli.engine_options import EngineOptions, engine_options
-from forerun.cli.group import INTERRUPTED
-from forerun.cli.output import say
-from forerun.cli.shared_options import only, takes
+from forerun.cli.options.engine import EngineOptions, engine_options
+from forerun.cli.options.shared import only, takes
+from forerun.cli.terminal.group import INTERRUPTED
+from forerun.cli.terminal.output import say
 
 _PROMPT: Final = "Once upon a time there was"
 
@@ -58,6 +58,8 @@ def startup(
 def _passed_on(engine: EngineOptions) -> dict[str, object]:
     return {
         "--kernels": engine.kernels,
+        "--device": engine.device,
+        "--dtype": engine.dtype,
         "--threads": engine.num_threads,
         "--quantization": engine.quantization,
         "--activations": engine.activations,

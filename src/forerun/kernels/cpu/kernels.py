@@ -255,7 +255,7 @@ class CpuKernels:
             q.stride,
             batch.write_slots_address,
             *store.addresses[layer],
-            batch.turns_address,
+            batch.rotations_address,
             0 if q_norm is None else q_norm.weight.address,
             0 if k_norm is None else k_norm.weight.address,
             0 if q_norm is None else _float_bits(q_norm.eps),

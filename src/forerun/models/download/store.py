@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -83,8 +84,12 @@ def _exists(model: str) -> bool:
 
 
 def installed_models(cache_dir: Path) -> list[InstalledModel]:
-    """All pulled models, by name."""
+    """All pulled models, by name; `OSError` where the folder is there and cannot be read."""
     root = cache_dir / "models"
+    try:
+        os.listdir(root)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
     folders = [f for f in sorted([*root.glob("*"), *root.glob("*/*")]) if f.is_dir()]
     installed = []
     for folder in folders:

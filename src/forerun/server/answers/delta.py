@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from forerun.engine.async_engine import Answer
-from forerun.engine.events import StreamEvent
-from forerun.engine.outputs import CompletionOutput
+from forerun.engine.api.async_engine import Answer
+from forerun.engine.api.events import StreamEvent
+from forerun.engine.api.outputs import CompletionOutput
 from forerun.engine.step import Round
 from forerun.server.answers.logprobs import TokenLogprob
 

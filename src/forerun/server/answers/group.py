@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
-from forerun.engine.async_engine import Answer
-from forerun.engine.request import Request
+from forerun.engine.api.async_engine import Answer
+from forerun.engine.request.request import Request
 from forerun.server.answers.delta import Delta, Telling
 from forerun.server.answers.usage import usage
 from forerun.server.errors import ApiError

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from forerun.engine.request import Request
+from forerun.engine.request.request import Request
 from forerun.models.text.tokenizer import Tokenizer
 
 _LEAST: Final = -9999.0  # JSON has no infinity

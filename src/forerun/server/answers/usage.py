@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from forerun.drafters.prediction import PREDICTION
-from forerun.engine.request import Request
+from forerun.engine.request.request import Request
 
 
 def usage(requests: Sequence[Request], num_choices: int, num_told: int) -> dict[str, Any]:

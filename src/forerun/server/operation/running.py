@@ -12,8 +12,8 @@ from typing import Final
 
 import uvicorn
 
-from forerun.engine.async_engine import AsyncEngine
-from forerun.engine.llm import LLM
+from forerun.engine.api.async_engine import AsyncEngine
+from forerun.engine.api.llm import LLM
 from forerun.server.app import build_app
 from forerun.server.operation.access_log import AccessLog
 from forerun.server.operation.auth import Keys
@@ -108,7 +108,8 @@ class Life:
         self._engine = AsyncEngine(
             llm, max_num_waiting=config.max_num_waiting, step_timeout_s=config.step_timeout_s
         )
-        self._service.start(self._engine)
+        kernels = type(llm.model.kernels).__name__
+        self._service.start(self._engine, f"{llm.model.config} {kernels}")
         self._on_ready(llm)
 
     def _snapshot(self) -> dict[str, object] | None:

@@ -8,7 +8,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from forerun.engine.async_engine import AsyncEngine
+from forerun.engine.api.async_engine import AsyncEngine
 from forerun.server.errors import bad_request
 from forerun.server.fields import Endpoint
 from forerun.server.prompts import Tokens, chat_prompt, refuse_endless

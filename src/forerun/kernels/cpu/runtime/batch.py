@@ -24,18 +24,18 @@ class RopeTable:
 
     def __init__(self, inv_freq: FloatArray) -> None:
         self._inv_freq = inv_freq
-        self._turns: dict[int, F32] = {}
+        self._rotations: dict[int, F32] = {}
 
-    def turns(self, positions: IntArray) -> F32:
+    def rotations(self, positions: IntArray) -> F32:
         """[T, 2, head_dim / 2]: cos, then sin."""
-        return np.concatenate([self._turn(position) for position in positions.tolist()])
+        return np.concatenate([self._rotation(position) for position in positions.tolist()])
 
-    def _turn(self, position: int) -> F32:
+    def _rotation(self, position: int) -> F32:
         """[1, 2, head_dim / 2]"""
-        if position not in self._turns:
+        if position not in self._rotations:
             angles = position * self._inv_freq
-            self._turns[position] = np.array([[np.cos(angles), np.sin(angles)]], np.float32)
-        return self._turns[position]
+            self._rotations[position] = np.array([[np.cos(angles), np.sin(angles)]], np.float32)
+        return self._rotations[position]
 
 
 class CpuBatch:
@@ -51,7 +51,7 @@ class CpuBatch:
         self.tokens = plan.tokens.copy()  # [T]
         self.write_slots = plan.write_slots.copy()  # [T]
         self.wanted = plan.wanted.copy()  # [R]
-        self.turns = rope.turns(plan.positions)  # [T, 2, head_dim / 2]
+        self.rotations = rope.rotations(plan.positions)  # [T, 2, head_dim / 2]
         runs = [run for row in plan.rows for run in _runs(row)]
         self._slots = np.concatenate([run.slots for run in runs])  # `keys` has addresses in it
         # [T, 2]: where each token's slots lie in logical order, and how many they are
@@ -70,7 +70,7 @@ class CpuBatch:
         self.tokens[:] = other.tokens
         self.write_slots[:] = other.write_slots
         self.wanted[:] = other.wanted
-        self.turns[:] = other.turns
+        self.rotations[:] = other.rotations
         self.keys[:] = other.keys
         self._slots, self.max_keys = other._slots, other.max_keys
 
@@ -85,8 +85,8 @@ class CpuBatch:
         return int(self.keys.ctypes.data)
 
     @cached_property
-    def turns_address(self) -> int:
-        return int(self.turns.ctypes.data)
+    def rotations_address(self) -> int:
+        return int(self.rotations.ctypes.data)
 
     @cached_property
     def write_slots_address(self) -> int:

@@ -96,6 +96,9 @@ class Loader:
         assert len(biases) in (0, len(names)), (names, biases)
         tensors = [source.tensor(name) for name in names]
         if min(tensor.shape[0] for tensor in tensors) < _MIN_OUTPUTS:
+            for tensor in tensors:
+                if tensor.format in DECODERS and tensor.format not in FLOAT_FORMATS:
+                    check_scales(tensor)
             parts = [_float_part(np.concatenate([source.float32(name) for name in names]))]
         else:
             parts = [self._part(tensor) for tensor in tensors]

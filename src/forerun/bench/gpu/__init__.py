@@ -1,0 +1,1 @@
+"""How fast a GPU runs whole models, against its own memory bandwidth."""

@@ -1,0 +1,51 @@
+"""Everything `forerun bench gpu` measures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import TYPE_CHECKING, Any, Final
+
+from forerun.bench.gpu.answers import measure_answers
+from forerun.bench.gpu.requirements import requirements
+from forerun.bench.gpu.shapes import measure_shape
+
+if TYPE_CHECKING:
+    from forerun.engine import LLM
+    from forerun.kernels.cuda import CudaKernels
+
+_NUM_READS: Final = 7
+
+
+def measure_gpu(
+    kernels: CudaKernels,
+    shapes: Sequence[str],
+    load: Callable[[], LLM] | None,
+    progress: Callable[[str], None],
+) -> dict[str, Any]:
+    """Bandwidth first, then each shape, then a real model where there is one.
+
+    After ^C, what there is; without the bandwidth there is nothing to hold it against.
+    """
+    progress("reading memory")
+    speed = median(kernels.read_speed() for _ in range(_NUM_READS))
+    found: list[dict[str, Any]] = []
+    answers, is_complete = None, False
+    try:
+        for name in shapes:
+            progress(f"measuring the {name} shape")
+            found.append(measure_shape(kernels, name, speed))
+        if load is not None:
+            answers = measure_answers(load, progress)
+        is_complete = True
+    except KeyboardInterrupt:
+        pass
+    return {
+        "read_bytes_per_second": speed,
+        "gpu": kernels.device_name,
+        "dtype": str(kernels.dtype).removeprefix("torch."),
+        "shapes": found,
+        "answers": answers,
+        "requirements": requirements(found, answers),
+        "is_complete": is_complete,
+    }

@@ -1,0 +1,116 @@
+"""Whole passes of models of known shapes: what they take, and whether company changes bits."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from statistics import median
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from forerun.bench.gpu.synthetic import SHAPES, SyntheticCheckpoint
+from forerun.cache import BlockTable
+from forerun.kernels import Plan
+from forerun.models.llama import LlamaModel
+from forerun.types import Span
+
+if TYPE_CHECKING:
+    from forerun.kernels.cuda import CudaKernels
+
+CONTEXT_LEN: Final = 128
+# (requests, tokens of each): plain, verifications of a chain, batches.
+PASSES: Final = ((1, 1), (1, 2), (1, 6), (1, 8), (16, 1), (32, 1))
+_NUM_REPEATS: Final = 5
+_NUM_REPLAYS: Final = 20
+_ROOM: Final = 16  # tokens beyond the context, for each request
+
+
+def measure_shape(kernels: CudaKernels, name: str, read_bytes_per_second: float) -> dict[str, Any]:
+    """For a record: seconds of each of `PASSES`, on the device alone and as a caller sees them."""
+    checkpoint = SyntheticCheckpoint(SHAPES[name])
+    began = time.perf_counter()
+    bench = _Bench(LlamaModel.load(checkpoint, kernels), kernels)
+    loaded = time.perf_counter() - began
+    floor = checkpoint.read_bytes / read_bytes_per_second
+    passes = [bench.time_pass(*sizes) for sizes in PASSES]
+    for found in passes:
+        found["share_of_floor"] = floor / found["device_s"]
+    return {
+        "shape": name,
+        "weight_bytes": checkpoint.read_bytes,
+        "floor_s": floor,
+        "load_s": loaded,
+        "passes": passes,
+        "num_rows_compared": len(bench.alone),
+        "num_rows_different": bench.num_different(),
+    }
+
+
+class _Bench:
+    """Requests with a context each, and passes over their next tokens."""
+
+    def __init__(self, model: LlamaModel, kernels: CudaKernels) -> None:
+        self._model, self._kernels = model, kernels
+        num_requests = max(requests for requests, _ in PASSES)
+        rng = np.random.default_rng(0)
+        self._texts = rng.integers(0, model.config.vocab_size, (num_requests, CONTEXT_LEN + _ROOM))
+        pages = -(-(CONTEXT_LEN + _ROOM) // 16)
+        self._cache = model.new_cache(num_requests * pages, 16)
+        self._tables = [self._cache.new_table() for _ in range(num_requests)]
+        for table, text in zip(self._tables, self._texts, strict=True):
+            self._forward([table], [text[:CONTEXT_LEN].tolist()])
+        self.alone = self._alone()
+
+    def _forward(
+        self, tables: Sequence[BlockTable], tokens: Sequence[Sequence[int]]
+    ) -> npt.NDArray[np.float32]:
+        spans = [
+            Span.all_wanted(t.reserve(len(new)), new) for t, new in zip(tables, tokens, strict=True)
+        ]
+        return self._model.forward(Plan.build(zip(spans, tables, strict=True)), self._cache)
+
+    def _next(self, num_requests: int, num_tokens: int) -> npt.NDArray[np.float32]:
+        """The logits of a pass over each request's next tokens, which are forgotten after it."""
+        tables = self._tables[:num_requests]
+        texts = self._texts[:num_requests, CONTEXT_LEN : CONTEXT_LEN + num_tokens]
+        logits = self._forward(tables, texts.tolist())
+        for table in tables:
+            table.truncate_to(CONTEXT_LEN)
+        return logits
+
+    def time_pass(self, num_requests: int, num_tokens: int) -> dict[str, Any]:
+        self._next(num_requests, num_tokens)  # recorded
+        whole = []
+        for _ in range(_NUM_REPEATS):
+            began = time.perf_counter()
+            self._next(num_requests, num_tokens)
+            whole.append(time.perf_counter() - began)
+        with self._kernels.timed(_NUM_REPLAYS) as seconds:
+            for _ in range(_NUM_REPEATS):
+                self._next(num_requests, num_tokens)
+        return {
+            "num_requests": num_requests,
+            "num_tokens": num_tokens,
+            "device_s": median(seconds),
+            "forward_s": median(whole),  # plan, transfers and logits on the host included
+        }
+
+    def _alone(self) -> list[npt.NDArray[np.float32]]:
+        """The first request's next tokens, one pass each, then the other requests' first."""
+        table, text = self._tables[0], self._texts[0, CONTEXT_LEN:]
+        rows = [self._forward([table], [[int(token)]])[0] for token in text[:8]]
+        table.truncate_to(CONTEXT_LEN)
+        for table, text in list(zip(self._tables, self._texts, strict=True))[1:]:
+            rows.append(self._forward([table], [[int(text[CONTEXT_LEN])]])[0])
+            table.truncate_to(CONTEXT_LEN)
+        return rows
+
+    def num_different(self) -> int:
+        """Rows that are not what they are alone, in a verification and in the largest batch."""
+        verified = self._next(1, 8)
+        batch = self._next(len(self._tables), 1)
+        expected = np.stack([*self.alone[:8], self.alone[0], *self.alone[8:]])
+        found = np.concatenate((verified, batch))
+        return int((found.view(np.uint32) != expected.view(np.uint32)).any(axis=1).sum())

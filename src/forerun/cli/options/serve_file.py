@@ -1,0 +1,42 @@
+"""The TOML file of `forerun serve --config`: defaults for its options."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from forerun.cli.terminal.input import read_option
+from forerun.errors import InvalidOption, unknown_name
+
+
+def read_defaults(context: typer.Context, path: Path | None) -> Path | None:
+    """Run before other options are read; what the file says is used where nobody says more."""
+    if path is None:
+        return None
+    try:
+        found = tomllib.loads(read_option(path, "--config", "a TOML file"))
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidOption(f"--config {path} is not TOML: {error}.") from None
+    context.default_map = {**_options(context, found, path), **(context.default_map or {})}
+    return path
+
+
+def _options(context: typer.Context, found: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Keys are option names without dashes in front, like max-num-seqs or max_num_seqs."""
+    known = {
+        name.lstrip("-").replace("-", "_"): parameter.name
+        for parameter in context.command.params
+        for name in (*parameter.opts, parameter.name or "")
+    }
+    defaults: dict[str, Any] = {}
+    for key, value in found.items():
+        name = known.get(key.replace("-", "_"))
+        if name is None:
+            raise unknown_name(f"option in {path}", key, known)
+        if isinstance(value, dict):
+            raise InvalidOption(f"{key} in {path} is a table; options are single values or lists.")
+        defaults[name] = value
+    return defaults

@@ -1,0 +1,77 @@
+"""How the command line ends: a mistake is one sentence on stderr, never a traceback."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Final, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from forerun.cli.terminal.misuse import sentence
+from forerun.cli.terminal.output import CannotPrint, say
+from forerun.errors import NO_MEMORY, DiskFull, ForerunError, is_lack_of_memory
+from forerun.files import NO_SPACE
+
+MISUSE: Final = 2
+DISK_FULL: Final = 74  # EX_IOERR of sysexits.h
+INTERRUPTED: Final = 130
+READER_LEFT: Final = 141  # as if SIGPIPE had ended us
+
+
+class OneSentenceGroup(TyperGroup):
+    """Commands whose mistakes, ours to explain, come out as one sentence."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = False,  # noqa: ARG002  typer's own panels are not one sentence
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> NoReturn:
+        try:
+            code = super().main(args, prog_name, complete_var, False, windows_expand_args, **extra)
+            sys.stdout.flush()
+        except typer.TyperException as error:
+            code = complain(sentence(error), error.exit_code)
+        except CannotPrint as error:
+            code = _explain_output(error)
+        except DiskFull as error:
+            code = complain(str(error), DISK_FULL)
+        except ForerunError as error:
+            code = complain(str(error), MISUSE)
+        except typer.Abort:
+            code = INTERRUPTED
+        except (MemoryError, OSError, ImportError, RuntimeError) as error:
+            code = _explain(error)
+        with suppress(CannotPrint):  # what came before the mistake; told already if it cannot
+            sys.stdout.flush()
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def complain(message: str, code: int) -> int:
+    """One sentence on stderr; where nobody can read it, the code alone has to say it."""
+    with suppress(CannotPrint):
+        say(f"forerun: {' '.join(message.split())}", err=True)
+    return code
+
+
+def _explain_output(error: CannotPrint) -> int:
+    if error.reader_left:
+        return READER_LEFT
+    return complain(str(error), DISK_FULL if error.is_full else MISUSE)
+
+
+def _explain(error: Exception) -> int:
+    """What the system refused, in its own words; anything else is a bug and stays one."""
+    if is_lack_of_memory(error):
+        return complain(NO_MEMORY, MISUSE)
+    if not isinstance(error, OSError) or error.strerror is None:
+        raise
+    where = "" if error.filename is None else f" {error.filename}"
+    code = DISK_FULL if error.errno in NO_SPACE else MISUSE
+    return complain(f"cannot use{where}: {error.strerror}; check the path and its rights.", code)

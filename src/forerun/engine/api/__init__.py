@@ -1,0 +1,1 @@
+"""What callers hold: `LLM`, `AsyncEngine`, prompts, streams and outputs."""

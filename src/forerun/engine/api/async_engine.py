@@ -1,0 +1,223 @@
+"""`AsyncEngine`: many asyncio callers, one engine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from types import TracebackType
+from typing import Any, Self
+from weakref import finalize, ref
+
+from forerun.engine.api.engine_thread import EngineThread, Post
+from forerun.engine.api.events import StreamEvent
+from forerun.engine.api.input_processor import params_for
+from forerun.engine.api.llm import LLM
+from forerun.engine.api.mailbox import Mailbox
+from forerun.engine.api.outputs import RequestOutput
+from forerun.engine.api.prompt import Prompt, as_prompt
+from forerun.engine.request.options import RequestOptions, SpeculationLike
+from forerun.errors import InvalidOption
+from forerun.models.text.tokenizer import Tokenizer
+from forerun.option_checks import require, require_whole
+from forerun.types import SamplingParams
+
+
+class AsyncEngine:
+    """Serves an `LLM` to many callers at once; one thread runs all its steps.
+
+        async with AsyncEngine(LLM("smollm2-135m")) as engine:
+            async for event in engine.stream("Once upon a time"):
+                print(event.text, end="")
+
+    Up to `max_num_waiting` requests wait beside the `max_num_seqs` that run; one more is refused
+    with `EngineOverloaded`. A step that takes longer than `step_timeout_s` ends all streams with
+    `EngineHung`; None waits for ever. Until it is closed, ask the engine and not the `LLM`. One
+    that is dropped, its answers too, closes by itself.
+    """
+
+    def __init__(
+        self, llm: LLM, *, max_num_waiting: int = 256, step_timeout_s: float | None = 300.0
+    ) -> None:
+        require_whole("max_num_waiting", max_num_waiting, least=0)
+        good = step_timeout_s is None or step_timeout_s > 0
+        require(good, "step_timeout_s", step_timeout_s, "> 0, or None")
+        self._llm = llm
+        llm.in_use()  # what nobody waits for is gone after this
+        with llm.engine.lock:  # nobody asks it between the look and the claim
+            if llm.engine.owner is not None or not llm.engine.is_idle:
+                raise InvalidOption("this model still answers somebody else; let that end first.")
+            self._max_num_open = llm.max_num_seqs + max_num_waiting
+            self._thread = EngineThread(llm.engine, self._max_num_open, step_timeout_s)
+            finalize(self, self._thread.abandon)
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self._llm.tokenizer
+
+    @property
+    def max_model_len(self) -> int:
+        return self._llm.max_model_len
+
+    @property
+    def max_num_open(self) -> int:
+        """Requests that may run or wait at once."""
+        return self._max_num_open
+
+    @property
+    def is_healthy(self) -> bool:
+        """False while a step hangs, and once the engine is closed."""
+        return self._thread.is_healthy
+
+    def metrics(self) -> dict[str, Any]:
+        """What the engine counted so far; see docs/scheduling.md."""
+        return self._llm.metrics()
+
+    def stream(
+        self,
+        prompt: Prompt,
+        sampling_params: SamplingParams | None = None,
+        *,
+        priority: int = 0,
+        cache_salt: str | None = None,
+        speculation: SpeculationLike = None,
+        prediction: str | None = None,
+    ) -> Answer:
+        """One answer as it grows. It is asked for at once; what cannot run is refused here."""
+        (params,) = params_for(1, sampling_params)
+        if params.n != 1:
+            raise InvalidOption(f"n={params.n} is not allowed in a stream; ask for one answer.")
+        (answer,) = self.ask(
+            prompt,
+            params,
+            priority=priority,
+            cache_salt=cache_salt,
+            speculation=speculation,
+            prediction=prediction,
+        )
+        return answer
+
+    async def generate(
+        self,
+        prompt: Prompt,
+        sampling_params: SamplingParams | None = None,
+        *,
+        priority: int = 0,
+        cache_salt: str | None = None,
+        speculation: SpeculationLike = None,
+        prediction: str | None = None,
+    ) -> RequestOutput:
+        """One prompt's answers, when all are there."""
+        (params,) = params_for(1, sampling_params)
+        answers = self.ask(
+            prompt,
+            params,
+            priority=priority,
+            cache_salt=cache_salt,
+            speculation=speculation,
+            prediction=prediction,
+        )
+        try:
+            for answer in answers:
+                async for _ in answer:
+                    pass
+        finally:
+            for answer in answers:
+                answer.cancel()
+        return RequestOutput.of(as_prompt(prompt), [answer.request for answer in answers])
+
+    async def reset_prefix_cache(self) -> None:
+        """Forget the rows of finished requests, so that the next prompt is computed whole."""
+        await asyncio.to_thread(self._llm.reset_prefix_cache)
+
+    async def drain(self) -> None:
+        """Take no more requests, and wait until those that were taken have ended."""
+        self._thread.refuse("the engine is about to close and takes no more requests.")
+        await asyncio.to_thread(self._thread.wait_until_empty)
+
+    async def shutdown(self, *, finish: bool = True) -> None:
+        """Close: after all that runs or waits has ended, or at once, with `EngineClosed`."""
+        try:
+            if finish:
+                await self.drain()
+        finally:  # whoever waits may be cancelled; the engine closes all the same
+            self._thread.begin_to_close()
+        await asyncio.to_thread(self._thread.wait_until_closed)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.shutdown(finish=kind is None)
+
+    def ask(
+        self,
+        prompt: Prompt,
+        params: SamplingParams,
+        *,
+        priority: int = 0,
+        cache_salt: str | None = None,
+        speculation: SpeculationLike = None,
+        prediction: str | None = None,
+    ) -> Sequence[Answer]:
+        """Each of the `n` answers as a stream; all are taken, or none."""
+        (options,) = RequestOptions.each(1, priority, cache_salt, speculation, prediction)
+        requests = self._llm.input_processor.requests(prompt, params, options)
+        self._llm.engine.check(requests)
+        loop = asyncio.get_running_loop()
+        posts = [Post(request, Mailbox(loop)) for request in requests]
+        answers = [Answer(post, self._thread, self) for post in posts]
+        for post, answer in zip(posts, answers, strict=True):
+            post.request.asker = ref(answer)  # dropped from now on, it is forsaken
+        self._thread.ask(posts)
+        return answers
+
+
+class Answer(AsyncIterator[StreamEvent]):
+    """The events of one request; it ends when the stream is left, closed or dropped.
+
+    async with engine.stream("Once upon a time") as answer:
+        async for event in answer:
+            if enough(event):
+                break
+    """
+
+    def __init__(self, post: Post, thread: EngineThread, engine: AsyncEngine) -> None:
+        self.request = post.request
+        self._mailbox = post.mailbox
+        self._thread = thread
+        self._engine = engine  # it closes when nobody has it any more
+        self._is_over = False
+
+    async def __anext__(self) -> StreamEvent:
+        if self._is_over:
+            raise StopAsyncIteration
+        try:
+            event = await self._mailbox.take()
+        except BaseException:  # it failed, or the reader was cancelled
+            self.cancel()
+            raise
+        if event is None:  # somebody else closed it
+            raise StopAsyncIteration
+        self._is_over = event.output is not None
+        return event
+
+    def cancel(self) -> None:
+        """Nothing more is wanted: whoever reads it comes to its end, and what the request held is
+        free before the next step."""
+        self._is_over = True
+        self._mailbox.close()
+        self._thread.leave(self.request)
+
+    async def aclose(self) -> None:
+        self.cancel()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.cancel()

@@ -1,0 +1,77 @@
+"""A streamed answer, piece by piece."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, replace
+
+from forerun.engine.api.outputs import CompletionOutput
+from forerun.engine.request.request import Request
+from forerun.engine.step import Round
+from forerun.types import Origin
+
+
+@dataclass(frozen=True)
+class StreamEvent:
+    """What was added to a streamed answer: by one round, or by several at once.
+
+    `pieces` are (text, how its token came about); they are certain: no later token takes them
+    back. `round` shows what the latest round guessed and what held. `output` comes with the last
+    event.
+    """
+
+    pieces: tuple[tuple[str, Origin], ...]
+    tokens: tuple[int, ...]
+    origins: tuple[Origin, ...]
+    round: Round
+    output: CompletionOutput | None
+    earlier: tuple[Round, ...] = ()  # the rounds before `round`, if there are several
+
+    @property
+    def rounds(self) -> tuple[Round, ...]:
+        return (*self.earlier, self.round)
+
+    @property
+    def text(self) -> str:
+        return "".join(piece for piece, _ in self.pieces)
+
+    def followed_by(self, later: StreamEvent) -> StreamEvent:
+        """Both as one."""
+        return replace(
+            later,
+            pieces=self.pieces + later.pieces,
+            tokens=self.tokens + later.tokens,
+            origins=self.origins + later.origins,
+            earlier=self.rounds + later.earlier,
+        )
+
+
+class EventBuilder:
+    """Tells one request's rounds as events; what is told is never taken back."""
+
+    def __init__(self) -> None:
+        self._num_told = 0  # characters
+
+    def event(self, done: Round) -> StreamEvent:
+        """Rounds come in order; the request may be ahead of them."""
+        request, ending = done.request, done.cut
+        is_last = ending.finish_reason is not None
+        end = len(ending.text.text) if is_last else ending.text.num_certain
+        pieces = pieces_between(request, self._num_told, end)
+        self._num_told = max(self._num_told, end)
+        output = CompletionOutput.of(request) if is_last else None
+        return StreamEvent(pieces, done.verdict.tokens, done.verdict.origins, done, output)
+
+
+def pieces_between(request: Request, start: int, end: int) -> tuple[tuple[str, Origin], ...]:
+    """The text from character `start` to `end`, split by token."""
+    pieces = []
+    text = request.text.text
+    for idx in range(bisect_right(request.text_ends, start), len(request.text_ends)):
+        stop = min(request.text_ends[idx], end)
+        if stop > start:
+            pieces.append((text[start:stop], request.origins[idx]))
+            start = stop
+    if end > start:  # an incomplete character at the end belongs to the last token
+        pieces.append((text[start:end], request.origins[-1]))
+    return tuple(pieces)

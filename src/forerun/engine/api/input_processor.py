@@ -1,0 +1,131 @@
+"""From a caller's prompt to requests that can run, or a refusal before anything is allocated."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from forerun.cache import KVCache
+from forerun.drafters.prediction import PREDICTION
+from forerun.engine.api.prompt import Prompt, as_prompt
+from forerun.engine.request.options import RequestOptions
+from forerun.engine.request.output_text import OutputText
+from forerun.engine.request.request import Request
+from forerun.engine.step import Core
+from forerun.errors import InvalidOption, PromptTooLong, unknown_name
+from forerun.models.text.tokenizer import Tokenizer
+from forerun.sampling import fresh_seed
+from forerun.types import SamplingParams
+
+_CHARS_PER_TOKEN: Final = 16  # far more than texts have on average
+
+
+class InputProcessor:
+    """Touches no state that a step changes, so any thread may use it while the engine runs."""
+
+    def __init__(self, tokenizer: Tokenizer, core: Core) -> None:
+        self._tokenizer = tokenizer
+        self._cache: KVCache = core.cache
+        self._max_len = core.max_len
+        self._vocab_size = core.model.config.vocab_size
+        speculation = core.speculation
+        self._drafters: Collection[str] = speculation.drafters.drafters if speculation else ()
+        self._ids = itertools.count()
+
+    def requests(
+        self, prompt: Prompt, params: SamplingParams, options: RequestOptions
+    ) -> list[Request]:
+        """One request for each of the `n` answers."""
+        given = as_prompt(prompt)
+        tokens = tuple(self._tokenizer.encode(given)) if isinstance(given, str) else given
+        self._check_prompt(tokens)
+        self._check_params(params)
+        self._check_drafter(options)
+        prediction = self._predicted(options.prediction)
+        seed = fresh_seed() if params.seed is None else params.seed
+        text = OutputText.start(
+            self._tokenizer,
+            params.stop,
+            include_stop=params.include_stop_str_in_output,
+            skip_special=params.skip_special_tokens,
+        )
+        return [
+            Request(
+                id=next(self._ids),
+                prompt=tokens,
+                params=_params_of(choice, params),
+                seed=seed,
+                choice=choice,
+                end_ids=self._tokenizer.eos_ids,
+                max_len=self._max_len,
+                table=self._cache.new_table(),
+                text=text,
+                options=_options_of(choice, params, options),
+                prediction=prediction,
+            )
+            for choice in range(params.n)
+        ]
+
+    def _check_prompt(self, tokens: tuple[int, ...]) -> None:
+        if not tokens:
+            raise InvalidOption("the prompt is empty; give at least one token.")
+        if len(tokens) >= self._max_len:
+            raise PromptTooLong(
+                f"the prompt has {len(tokens)} tokens and the context {self._max_len}; "
+                f"shorten it, or raise max_model_len."
+            )
+        if not all(0 <= token < self._vocab_size for token in tokens):
+            raise InvalidOption(f"the prompt holds ids outside 0 … {self._vocab_size - 1}.")
+
+    def _check_params(self, params: SamplingParams) -> None:
+        for name in ("logit_bias", "allowed_token_ids"):
+            for token in getattr(params, name) or ():
+                if token >= self._vocab_size:
+                    last = self._vocab_size - 1
+                    raise InvalidOption(f"{name} names token {token}; ids end at {last}.")
+
+    def _predicted(self, text: str | None) -> tuple[int, ...]:
+        """A prediction's ids; what lies beyond the context can never come, and is not encoded."""
+        if not text:
+            return ()
+        text = text[: _CHARS_PER_TOKEN * self._max_len]
+        ids = self._tokenizer.encode(text, add_special=False, parse_special=False)
+        return tuple(ids[: self._max_len])
+
+    def _check_drafter(self, options: RequestOptions) -> None:
+        name = options.speculation.drafter
+        if name == PREDICTION and not options.prediction:
+            raise InvalidOption("the drafter 'prediction' needs a prediction; give one.")
+        if name is None or name in self._drafters:
+            return
+        if not self._drafters:
+            raise InvalidOption(f"drafter {name!r} is not here: this engine does not speculate.")
+        raise unknown_name("drafter", name, self._drafters)
+
+
+def _params_of(choice: int, params: SamplingParams) -> SamplingParams:
+    """The prompt is the same for all choices, so the first alone tells about it."""
+    return replace(params, n=1, prompt_logprobs=None if choice else params.prompt_logprobs)
+
+
+def _options_of(choice: int, params: SamplingParams, options: RequestOptions) -> RequestOptions:
+    """Whoever tells about its prompt computes all of it: rows that it shared have no logits."""
+    if choice or params.prompt_logprobs is None:
+        return options
+    return replace(options, cache_salt=f"{options.cache_salt or ''}\0{uuid.uuid4()}")
+
+
+def params_for(
+    num: int, given: SamplingParams | Sequence[SamplingParams] | None
+) -> list[SamplingParams]:
+    """For `num` prompts; what is given once is meant for all."""
+    if given is None or isinstance(given, SamplingParams):
+        return [given or SamplingParams()] * num
+    if isinstance(given, Mapping) or not all(isinstance(p, SamplingParams) for p in given):
+        raise InvalidOption("sampling_params must be SamplingParams; build it from your options.")
+    if len(given) != num:
+        raise InvalidOption(f"{len(given)} sampling_params for {num} prompts; match them.")
+    return list(given)

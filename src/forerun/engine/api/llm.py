@@ -1,0 +1,279 @@
+"""`LLM`: load a model, generate, chat, stream. Shaped like vLLM's class of that name."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Generator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar, cast
+from weakref import ref
+
+from forerun.engine.api.events import EventBuilder, StreamEvent
+from forerun.engine.api.input_processor import InputProcessor, params_for
+from forerun.engine.api.outputs import RequestOutput
+from forerun.engine.api.prompt import Prompt, TextOrIds, as_batch
+from forerun.engine.api.stream import Stream
+from forerun.engine.engine import Engine
+from forerun.engine.lock import EngineLock
+from forerun.engine.request.options import RequestOptions, SpeculationLike
+from forerun.engine.request.request import Request
+from forerun.engine.setup.building import Target, build_core
+from forerun.engine.setup.kernel_choice import CpuOptions, Progress, choose_kernels
+from forerun.engine.setup.memory import CacheMemory, parse_bytes
+from forerun.engine.step import Round
+from forerun.errors import InvalidOption, RequestFailed
+from forerun.interrupts import Uninterrupted, safe_point
+from forerun.kernels import Kernels
+from forerun.models.llama import LlamaModel
+from forerun.models.opening import load_tokenizer, open_checkpoint
+from forerun.models.text.chat_template import Messages
+from forerun.speculation.config import AUTO, SpeculativeConfig
+from forerun.types import SamplingParams
+
+Item = TypeVar("Item")
+
+
+class LLM:
+    """A model that answers, with speculation unless `speculative_config=None`.
+
+    `model` is a GGUF file, a Hugging Face directory, or the name of a pulled model. `kernels` is
+    "auto", "cpu", "cuda", "reference" or a kernel set. `device` is "auto", "cpu" or "cuda": auto is
+    the GPU where torch sees one, and there `dtype` is "bfloat16" or "float32" (docs/gpu.md).
+    `quantization` ("int8", "int4") packs float weights on load, and `activations` "int8" multiplies
+    them faster and less exactly (docs/cpu-kernels.md);
+    `progress` hears what is being compiled or packed, and how far it is.
+
+    `kv_cache_memory` (bytes, or like "512MB") is never exceeded by the caches of target and draft
+    models together; without it there is room for `max_num_seqs` texts of `max_model_len` tokens.
+    `kv_cache_backend` is "paged", or "slotted": a whole row for each request.
+    """
+
+    def __init__(
+        self,
+        model: str | Path,
+        *,
+        speculative_config: SpeculativeConfig | Mapping[str, Any] | None = AUTO,
+        max_model_len: int | None = None,
+        max_num_seqs: int = 8,
+        kv_cache_memory: int | str | None = None,
+        kv_cache_backend: str = "paged",
+        chat_template: str | None = None,
+        kernels: str | Kernels = "auto",
+        device: str = "auto",
+        dtype: str = "auto",
+        num_threads: int | None = None,
+        quantization: str | None = None,
+        activations: str | None = None,
+        instruction_set: str | None = None,
+        cache_dir: Path | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        with Uninterrupted():  # ^C comes between two tensors, two functions, two measurements
+            config = _as_config(speculative_config)
+            num_bytes = parse_bytes(kv_cache_memory, "kv_cache_memory")
+            memory = CacheMemory(max_num_seqs, kv_cache_backend, num_bytes)
+            checkpoint = open_checkpoint(model, cache_dir)
+            safe_point()
+            self.tokenizer = load_tokenizer(checkpoint)
+            safe_point()
+            if chat_template is not None:
+                self.tokenizer = self.tokenizer.with_chat_template(chat_template)
+            options = CpuOptions(num_threads, quantization, activations, instruction_set)
+            kernels = choose_kernels(kernels, options, cache_dir, progress, device, dtype)
+            self.model = LlamaModel.load(checkpoint, kernels)
+            max_len = _checked_len(max_model_len, self.model.config.max_len)
+            self._target = Target(self.model, self.tokenizer, max_len, memory, cache_dir)
+            self._lock = EngineLock()  # for all that use this kernel set
+            self._start(config)
+
+    def _start(self, config: SpeculativeConfig | None) -> None:
+        with self._lock:  # costs are measured by passes
+            core = build_core(self._target, config)
+        self.max_model_len = core.max_len
+        self.engine = Engine(core, self._lock)
+        self.input_processor = InputProcessor(self.tokenizer, core)
+
+    def with_speculation(self, config: SpeculativeConfig | Mapping[str, Any] | None) -> LLM:
+        """The same loaded model with other speculation, or with none."""
+        twin = copy.copy(self)
+        twin._start(_as_config(config))
+        return twin
+
+    def generate(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        priority: int | Sequence[int] = 0,
+        cache_salt: str | Sequence[str | None] | None = None,
+        speculation: SpeculationLike | Sequence[SpeculationLike] = None,
+        prediction: str | Sequence[str | None] | None = None,
+    ) -> list[RequestOutput]:
+        """Answer one prompt or several; options are for all, or a list.
+
+        A prompt is text or token ids; {"prompt": text} and {"prompt_token_ids": ids} will do.
+        `prediction` is the text that is expected, roughly: guesses follow it as far as it holds.
+
+        A request that fails does not end the others: when all are over, `RequestFailed` is
+        raised, with the answers of the others in its `outputs`.
+        """
+        batch = as_batch(prompts)
+        params = params_for(len(batch), sampling_params)
+        options = RequestOptions.each(len(batch), priority, cache_salt, speculation, prediction)
+        groups = [
+            self.input_processor.requests(*row) for row in zip(batch, params, options, strict=True)
+        ]
+        self._finish([request for group in groups for request in group])
+        return self._answers(batch, groups)
+
+    def chat(
+        self,
+        messages: Messages | Sequence[Messages] | str,
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        priority: int | Sequence[int] = 0,
+        cache_salt: str | Sequence[str | None] | None = None,
+        speculation: SpeculationLike | Sequence[SpeculationLike] = None,
+        prediction: str | Sequence[str | None] | None = None,
+        **template_variables: Any,
+    ) -> list[RequestOutput]:
+        """Answer one conversation or several, through the model's chat template."""
+        if isinstance(messages, str):
+            raise InvalidOption('messages are a list like [{"role": "user", "content": "…"}].')
+        one = not messages or isinstance(messages[0], Mapping)
+        many = cast(Sequence[Messages], [messages] if one else messages)
+        prompts = [self.tokenizer.encode_chat(chat, **template_variables) for chat in many]
+        return self.generate(
+            prompts,
+            sampling_params,
+            priority=priority,
+            cache_salt=cache_salt,
+            speculation=speculation,
+            prediction=prediction,
+        )
+
+    def stream(
+        self,
+        prompt: Prompt,
+        sampling_params: SamplingParams | None = None,
+        *,
+        priority: int = 0,
+        cache_salt: str | None = None,
+        speculation: SpeculationLike = None,
+        prediction: str | None = None,
+    ) -> Stream:
+        """One answer as it grows, an event per round; `close()` ends it early."""
+        (params,) = params_for(1, sampling_params)
+        if params.n != 1:
+            raise InvalidOption(f"n={params.n} is not allowed in a stream; ask for one answer.")
+        (options,) = RequestOptions.each(1, priority, cache_salt, speculation, prediction)
+        requests = self.input_processor.requests(prompt, params, options)
+        self.engine.check(requests)
+        return Stream(_read_by(self._tell(requests), requests), requests, self.engine)
+
+    @property
+    def max_num_seqs(self) -> int:
+        """Requests that run at once."""
+        return self._target.memory.max_num_seqs
+
+    def metrics(self) -> dict[str, Any]:
+        """What the engine counted so far; see docs/scheduling.md."""
+        return self.engine.snapshot()
+
+    def in_use(self) -> dict[str, int]:
+        """What requests hold now; everything is 0 when nobody is being answered. It waits for the
+        step under way; see docs/scheduling.md."""
+        return self.engine.in_use()
+
+    def reset_prefix_cache(self) -> None:
+        """Forget the rows of finished requests, so that the next prompt is computed whole."""
+        self.engine.reset_prefix_cache()
+
+    def _finish(self, requests: Sequence[Request]) -> None:
+        try:
+            for _ in _read_by(self._run(requests), requests):
+                pass
+        finally:  # if ^C comes before this begins, they are forsaken
+            with Uninterrupted():
+                for request in requests:
+                    self.engine.abort(request)
+
+    def _answers(
+        self, prompts: Sequence[TextOrIds], groups: Sequence[Sequence[Request]]
+    ) -> list[RequestOutput]:
+        """Of those that are over; if any failed, the others come with the error."""
+        errors = [next((r.error for r in group if r.error), None) for group in groups]
+        outputs = [
+            None if error else RequestOutput.of(prompt, group)
+            for prompt, group, error in zip(prompts, groups, errors, strict=True)
+        ]
+        found = [output for output in outputs if output is not None]
+        if len(found) == len(outputs):
+            return found
+        first = next(error for error in errors if error is not None)
+        failed = RequestFailed(
+            f"{len(outputs) - len(found)} of {len(outputs)} prompts failed; the answers to the "
+            f"others are in this error's `outputs`. The first: {first}"
+        )
+        failed.outputs = outputs
+        raise failed from (first.__cause__ or first)
+
+    def _tell(self, requests: Sequence[Request]) -> Generator[StreamEvent, None, None]:
+        event_builder = EventBuilder()
+        for done in self._run(requests):
+            yield event_builder.event(done)
+        for request in requests:
+            if request.error is not None:
+                raise request.error
+
+    def _run(self, requests: Sequence[Request]) -> Generator[Round, None, None]:
+        """Run requests until all have finished or failed; a round of each as it comes.
+
+        Several of these may be under way (interleaved streams, threads): whoever is asked runs a
+        step for all, and the rounds of others wait until they are asked for.
+
+        Nothing is cleaned up here: what is dropped would do that in a finalizer, where ^C is
+        printed and forgotten. Its requests are forsaken, and end before the next step.
+        """
+        self.engine.add(requests)
+        while True:
+            for request in requests:
+                while request.unread:
+                    yield request.unread.popleft()
+            if all(request.is_over for request in requests):
+                return
+            self._step_for(requests)
+
+    def _step_for(self, requests: Sequence[Request]) -> None:
+        """A step, unless another thread's has brought news while this one waited for the lock."""
+        with self._lock:
+            if any(r.unread for r in requests) or all(r.is_over for r in requests):
+                return
+            for done in self.engine.step().rounds:
+                if done.request.asker is not None:
+                    done.request.unread.append(done)
+
+
+def _read_by(
+    reader: Generator[Item, None, None], requests: Sequence[Request]
+) -> Generator[Item, None, None]:
+    """`reader`, without which nobody wants the answers to `requests`."""
+    for request in requests:
+        request.asker = ref(reader)
+    return reader
+
+
+def _as_config(
+    given: SpeculativeConfig | Mapping[str, Any] | None,
+) -> SpeculativeConfig | None:
+    if given is None or isinstance(given, SpeculativeConfig):
+        return given
+    return SpeculativeConfig.from_dict(given)
+
+
+def _checked_len(wanted: int | None, trained: int) -> int | None:
+    if wanted is not None and not (isinstance(wanted, int) and 1 < wanted <= trained):
+        raise InvalidOption(
+            f"max_model_len={wanted} is not allowed; the model's context is {trained} tokens."
+        )
+    return wanted

@@ -1,0 +1,45 @@
+"""How likely the target finds the prompt itself: `SamplingParams.prompt_logprobs`.
+
+Every row of such a prompt's chunks is wanted, where otherwise the last one is. So that all rows are
+computed, it shares no prefix with others.
+"""
+
+from __future__ import annotations
+
+from forerun.engine.request.request import Request
+from forerun.sampling import largest, log_probs
+from forerun.types import FloatArray, Proposal, Span
+
+
+def chunk_of(request: Request, start: int, num_tokens: int) -> Span:
+    """The next tokens of a prompt, with the logits that are wanted of them."""
+    chunk = request.tokens[start : start + num_tokens]
+    if request.params.prompt_logprobs is not None:
+        return Span.all_wanted(start, chunk)
+    return Span.prompt_chunk(start, chunk, is_last=len(chunk) == request.num_uncomputed)
+
+
+def rows_to_judge(request: Request, span: Span, proposal: Proposal, rows: FloatArray) -> FloatArray:
+    """Of all rows, those that say what comes next: none inside a prompt."""
+    num_known = len(span) - len(proposal)
+    if span.start + num_known < len(request.tokens):
+        return rows[:0]
+    return rows[len(rows) - 1 - len(proposal) :]
+
+
+def keep_prompt_logprobs(request: Request, span: Span, rows: FloatArray) -> None:
+    """The row after a token is the law of the next; nothing precedes the first one.
+
+    A prompt that is fed again after a preemption is not told twice.
+    """
+    num_top = request.params.prompt_logprobs
+    if num_top is None:
+        return
+    found = request.prompt_logprobs
+    if not found:
+        found.append(None)
+    for row, position in enumerate(range(span.start + 1, span.start + len(span) + 1)):
+        if position == len(found) < len(request.prompt):
+            logp = log_probs(rows[row])
+            shown = (*largest(logp, num_top), request.prompt[position])
+            found.append({int(token): float(logp[token]) for token in shown})

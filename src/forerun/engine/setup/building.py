@@ -1,0 +1,106 @@
+"""From options to everything a step works with."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from forerun.cache.cache_size import CacheSize
+from forerun.drafters import Budget, CachedDrafter, Drafter, GivenPrediction
+from forerun.drafters.prediction import PREDICTION
+from forerun.engine.metrics import Metrics
+from forerun.engine.request.request import Request
+from forerun.engine.scheduling.limits import SchedulerLimits
+from forerun.engine.scheduling.scheduler import Scheduler
+from forerun.engine.scheduling.target_pool import TargetPool
+from forerun.engine.setup.memory import CacheMemory
+from forerun.engine.step import Core
+from forerun.errors import InvalidOption
+from forerun.models.llama import LlamaModel
+from forerun.models.text.tokenizer import Tokenizer
+from forerun.speculation.calibration import calibrate
+from forerun.speculation.config import SpeculativeConfig
+from forerun.speculation.controller import Controller
+from forerun.speculation.costs import Costs
+from forerun.speculation.guarded_drafters import GuardedDrafters
+from forerun.speculation.methods import build_drafters, combined
+from forerun.speculation.speculation import Speculation
+
+_PASS_TOKENS: Final = 256  # in one pass: prompts are read in chunks beside running answers
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is served. `max_len` None: as long as the model's context and the memory allow."""
+
+    model: LlamaModel
+    tokenizer: Tokenizer
+    max_len: int | None
+    memory: CacheMemory
+    cache_dir: Path | None  # where pulled models are
+
+
+def build_core(target: Target, config: SpeculativeConfig | None) -> Core:
+    """Drafters are built first: the caches that they have come out of the same memory."""
+    drafters = {} if config is None else build_drafters(config, target)
+    cached = {name: d for name, d in drafters.items() if isinstance(d, CachedDrafter)}
+    trained = target.model.config.max_len
+    row_len = (target.max_len or trained) + (config.max_nodes if config else 0)
+    row_bytes = [target.model.row_bytes, *(drafter.row_bytes for drafter in cached.values())]
+    size = target.memory.size(row_len, row_bytes)
+    max_len = _checked_len(target.max_len or min(trained, size.num_rows), size)
+    _warn_of_short_contexts(cached, max_len)
+    max_num_seqs = target.memory.max_num_seqs
+    requests: dict[int, Request] = {}
+    try:
+        cache = target.model.new_cache(size.num_pages, size.page_size)
+        for drafter in cached.values():
+            drafter.allocate(size.num_pages, size.page_size)
+        speculation = _build_speculation(config, target, drafters) if config else None
+    except MemoryError:
+        raise InvalidOption(
+            f"there is no memory for {max_num_seqs} × {max_len} tokens; "
+            f"lower max_model_len or max_num_seqs, or set kv_cache_memory to what there is."
+        ) from None
+    limits = SchedulerLimits(max_len, max_num_seqs, max(_PASS_TOKENS, max_num_seqs))
+    scheduler = Scheduler(limits, TargetPool(cache, requests))
+    return Core(target.model, cache, max_len, speculation, scheduler, requests, Metrics())
+
+
+def _checked_len(max_len: int, size: CacheSize) -> int:
+    """A context that one text could never fill would be a promise to nobody."""
+    if not 1 < max_len <= size.num_rows:
+        raise InvalidOption(
+            f"max_model_len={max_len} does not fit into kv_cache_memory, which holds "
+            f"{size.num_rows} tokens; lower the one or raise the other."
+        )
+    return max_len
+
+
+def _build_speculation(
+    config: SpeculativeConfig, target: Target, parts: dict[str, Drafter]
+) -> Speculation:
+    vocab_size = target.model.config.vocab_size
+    # First, so that without a controller it guesses for those who bring one.
+    named = {PREDICTION: GivenPrediction(), **combined(config, parts)}
+    drafters = GuardedDrafters(named, vocab_size, config.num_trees)
+    ceiling = Budget(config.depth, config.num_branches)
+    if not config.adaptive:
+        return Speculation(drafters, None, ceiling)
+    largest = min(_PASS_TOKENS, target.memory.max_num_seqs * (1 + config.max_nodes))
+    costs = Costs(calibrate(target.model, largest))
+    return Speculation(drafters, Controller(costs), ceiling)
+
+
+def _warn_of_short_contexts(cached: Mapping[str, CachedDrafter], max_len: int) -> None:
+    for name, drafter in cached.items():
+        if drafter.max_len < max_len:
+            warnings.warn(
+                f"the context of {name} is {drafter.max_len} tokens and the target's "
+                f"{max_len}; longer texts go on without its guesses.",
+                RuntimeWarning,
+                stacklevel=4,
+            )

@@ -1,0 +1,62 @@
+"""Whether a GPU runs the model; nothing here imports torch where there is no NVIDIA driver."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+from forerun.errors import InvalidOption, MissingExtra, NoDevice, unknown_name
+
+DEVICES: Final = ("auto", "cpu", "cuda")
+DTYPES: Final = ("auto", "bfloat16", "float32")
+_DRIVERS: Final = (Path("/proc/driver/nvidia/version"), Path("/dev/nvidiactl"), Path("/dev/dxg"))
+
+
+def wants_cuda(device: str, dtype: str, kernels: str, *, has_cpu_options: bool) -> bool:
+    """`auto` is the GPU where torch sees one, unless something else asks for the processor."""
+    if device not in DEVICES:
+        raise unknown_name("device", device, DEVICES)
+    if dtype not in DTYPES:
+        raise unknown_name("dtype", dtype, DTYPES)
+    if kernels == "cuda" and device == "auto":
+        device = "cuda"
+    if device == "cuda":
+        if kernels not in ("auto", "cuda"):
+            raise InvalidOption(f"kernels {kernels!r} run on the processor; drop device 'cuda'.")
+        if has_cpu_options:
+            raise InvalidOption(
+                "threads, quantization and activations are for the cpu kernels; drop them."
+            )
+        _check_torch()
+        return True
+    if kernels == "cuda":
+        raise InvalidOption("kernels 'cuda' need device 'cuda'; drop device 'cpu'.")
+    if device == "auto" and kernels == "auto" and not has_cpu_options and sees_gpu():
+        return True
+    if dtype != "auto":
+        raise InvalidOption(
+            f"dtype {dtype!r} is for device 'cuda'; the processor takes weights as the file has "
+            "them, or packed by quantization."
+        )
+    return False
+
+
+def sees_gpu() -> bool:
+    """A driver, torch and Triton are there, and torch finds a device."""
+    if find_spec("torch") is None or find_spec("triton") is None or not has_driver():
+        return False
+    torch: Any = import_module("torch")
+    return bool(torch.cuda.is_available())
+
+
+def has_driver() -> bool:
+    return any(path.exists() for path in _DRIVERS)
+
+
+def _check_torch() -> None:
+    if find_spec("torch") is None or find_spec("triton") is None:
+        raise MissingExtra("device 'cuda'", "gpu")
+    if not sees_gpu():
+        raise NoDevice("torch sees no CUDA device; look at `forerun doctor`, or use device 'cpu'.")

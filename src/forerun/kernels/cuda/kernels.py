@@ -1,0 +1,210 @@
+"""The CUDA kernel set: Triton kernels, with torch as their memory.
+
+Products are in bfloat16 with float32 sums, or in float32; the residual stream is float32, and the
+cache has the products' dtype. Operations are fused where the model's order of calls allows it: a
+product waits (`values.Product`) until it is known what follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from forerun.errors import unknown_name
+from forerun.kernels.base import AttentionShape, Body, Norm, WeightSource
+from forerun.kernels.cuda.batch import CudaBatch, RopeTable
+from forerun.kernels.cuda.graphs import Graphs, Stopwatch
+from forerun.kernels.cuda.launches import Launches
+from forerun.kernels.cuda.store import KVStore
+from forerun.kernels.cuda.values import Normed, Product, Rows
+from forerun.kernels.cuda.weights import Loader, Matrix
+from forerun.kernels.plan import Plan
+from forerun.sampling import Logits, Noise, gumbel_argmax, weight_sum
+from forerun.types import FloatArray, IntArray
+
+DTYPES: Final = {"bfloat16": torch.bfloat16, "float32": torch.float32}
+_READ_WORDS: Final = 1 << 30  # 4 GiB, many times what the caches hold
+_OVERLAPPING: Final = (9, 0)  # compute capability that knows programmatic dependent launch
+
+F32 = npt.NDArray[np.float32]
+Progress = Callable[[str, int, int], None]  # what, how many of how many
+
+
+class CudaKernels:
+    """`graphs=False` launches every kernel of every pass, for tests and for finding faults."""
+
+    name: Final = "cuda"
+
+    def __init__(
+        self,
+        dtype: str = "bfloat16",
+        *,
+        device: str = "cuda",
+        graphs: bool = True,
+        progress: Progress | None = None,
+    ) -> None:
+        if dtype not in DTYPES:
+            raise unknown_name("dtype", dtype, DTYPES)
+        self.dtype: Final = DTYPES[dtype]
+        self.device: Final = torch.device(device)
+        is_gpu = self.device.type == "cuda"
+        overlap = is_gpu and torch.cuda.get_device_capability(self.device) >= _OVERLAPPING
+        self._launches = Launches(self.dtype, overlap)
+        self._loader = Loader(self.dtype, self.device)
+        self._graphs = Graphs(self._launches.num_splits) if graphs and is_gpu else None
+        self._progress = progress
+        self._num_loaded = self._num_tensors = 0
+        self._ropes: dict[bytes, RopeTable] = {}
+
+    @contextmanager
+    def loading(self, num_tensors: int) -> Iterator[None]:
+        self._num_loaded, self._num_tensors = 0, num_tensors
+        yield
+        self._num_tensors = 0
+
+    def _count(self, num: int) -> None:
+        if self._progress is not None and self._num_tensors:
+            self._progress("sending weights to the GPU", self._num_loaded, self._num_tensors)
+        self._num_loaded += num
+
+    def load_vector(self, source: WeightSource, name: str) -> torch.Tensor:
+        self._count(1)
+        return self._loader.vector(source, [name])
+
+    def load_matrix(
+        self, source: WeightSource, names: Sequence[str], biases: Sequence[str] = ()
+    ) -> Matrix:
+        self._count(len(names) + len(biases))
+        return self._loader.matrix(source, names, biases)
+
+    def new_store(self, shape: AttentionShape, num_layers: int, num_slots: int) -> KVStore:
+        return KVStore.new(shape, num_layers, num_slots, self.dtype, self.device)
+
+    def row_bytes(self, shape: AttentionShape, num_layers: int) -> int:
+        return int(2 * num_layers * shape.kv_len * self.dtype.itemsize)
+
+    def move_rows(self, store: KVStore, sources: IntArray, targets: IntArray) -> None:
+        store.move_rows(sources, targets)
+
+    def rows(self, array: npt.ArrayLike) -> Rows:
+        """A copy of [T, width] that operations take."""
+        return Rows(torch.tensor(np.asarray(array, np.float32), device=self.device))
+
+    def to_host(self, value: Rows | Normed | Product) -> F32:
+        """Whatever an operation returned, as float32."""
+        if isinstance(value, Product):
+            value = Rows(self._launches.plain(value.x, value.matrix), value.chosen)
+        if isinstance(value, Normed):
+            mean = value.squares.sum(1, keepdim=True) / value.scaled.shape[1]
+            value = Rows(value.scaled.float() * torch.rsqrt(mean + value.norm.eps))
+        data = value.data if value.chosen is None else value.data[value.chosen.long()]
+        found: F32 = data.float().cpu().numpy()
+        return found
+
+    def begin(self, plan: Plan, shape: AttentionShape, inv_freq: FloatArray) -> CudaBatch:
+        rope = self._ropes.setdefault(inv_freq.tobytes(), RopeTable(inv_freq))
+        return CudaBatch.of(plan, shape, rope, self.device)
+
+    def gumbel_argmax(self, logits: Logits, noise: Noise, position: int) -> int:
+        return gumbel_argmax(logits, noise, position)
+
+    def weight_sum(self, logits: FloatArray, top: float, temperature: float) -> tuple[float, float]:
+        return weight_sum(logits, top, temperature)
+
+    def run(self, body: Body, batch: CudaBatch, store: KVStore) -> F32:
+        if self._graphs is None:
+            return self.to_host(_as_rows(body(batch, store)))
+        return self._graphs.run(body, batch, store)
+
+    @contextmanager
+    def timed(self, num_replays: int) -> Iterator[list[float]]:
+        """What each recorded pass takes on the device alone, in seconds, for benchmarks."""
+        assert self._graphs is not None, "only graphs are timed"
+        stopwatch = self._graphs.stopwatch = Stopwatch(num_replays)
+        try:
+            yield stopwatch.seconds
+        finally:
+            self._graphs.stopwatch = None
+
+    def read_speed(self) -> float:
+        """Bytes per second at which memory is read and nothing done with it, for benchmarks."""
+        data = torch.ones(_READ_WORDS, dtype=torch.int32, device=self.device)
+        self._launches.read(data)
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        self._launches.read(data)
+        end.record()
+        end.synchronize()
+        return float(data.nbytes / begin.elapsed_time(end) * 1e3)
+
+    @property
+    def device_name(self) -> str:
+        return str(torch.cuda.get_device_name(self.device))
+
+    def embed(self, table: Matrix, batch: CudaBatch) -> Rows:
+        batch.num_embeddings = table.num_out
+        batch.check(table.num_out)
+        return Rows(self._launches.embed(table, batch.inputs()))
+
+    def add_norm(self, x: Rows, delta: Rows | Product | None, norm: Norm) -> tuple[Rows, Normed]:
+        if x.num_rows == 0:  # a chunk inside a prompt: nobody asks for more
+            return Rows(x.data[:0]), self._launches.new_normed(x.data[:0], norm)
+        if isinstance(delta, Product) and isinstance(delta.x, Rows):
+            product_in = delta.x.data.to(self.dtype)
+            stream, normed = self._launches.residual(
+                x.data, product_in, delta.matrix, delta.chosen, norm
+            )
+            return Rows(stream), normed
+        if isinstance(delta, Product):
+            delta = Rows(self._launches.plain(delta.x, delta.matrix), delta.chosen)
+        stream, normed = self._launches.norm(x, None if delta is None else delta.data, norm)
+        return Rows(stream), normed
+
+    def linear(self, x: Rows | Normed, matrix: Matrix) -> Product:
+        return Product(x, matrix)
+
+    def rope_write(
+        self,
+        qkv: Rows | Product,
+        batch: CudaBatch,
+        store: KVStore,
+        layer: int,
+        q_norm: Norm | None = None,
+        k_norm: Norm | None = None,
+    ) -> Rows:
+        inputs, rows = batch.inputs(), store.layer(layer)
+        if isinstance(qkv, Product) and q_norm is None and k_norm is None:
+            return Rows(self._launches.rotary(qkv.x, qkv.matrix, inputs, batch.shape, rows))
+        if isinstance(qkv, Product):
+            qkv = Rows(self._launches.plain(qkv.x, qkv.matrix))
+        return Rows(self._launches.rope(qkv.data, inputs, batch.shape, rows, q_norm, k_norm))
+
+    def attend(self, q: Rows, batch: CudaBatch, store: KVStore, layer: int) -> Rows:
+        splits = batch.num_splits or self._launches.num_splits(batch.most_keys)
+        rows = store.layer(layer)
+        return Rows(self._launches.attend(q.data, batch.inputs(), batch.shape, rows, splits))
+
+    def silu_mul(self, gate_up: Rows | Product) -> Rows:
+        if isinstance(gate_up, Product):
+            return Rows(self._launches.gated(gate_up.x, gate_up.matrix))
+        return Rows(self._launches.silu(gate_up.data))
+
+    def select(self, x: Rows | Product, batch: CudaBatch) -> Rows | Product:
+        wanted = batch.inputs().wanted
+        if isinstance(x, Product):
+            return Product(x.x, x.matrix, wanted)
+        return Rows(x.data, wanted)
+
+    def logits(self, x: Normed, head: Matrix) -> Any:
+        """Rows on the device; `run` brings them to the host, where nothing is recorded."""
+        return Rows(self._launches.plain(x, head))
+
+
+def _as_rows(found: Any) -> Rows:
+    assert isinstance(found, Rows), found
+    return found

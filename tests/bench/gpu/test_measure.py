@@ -1,0 +1,92 @@
+"""`forerun bench gpu` without a GPU: the reference kernels stand in, with a clock of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+from forerun.bench.gpu import answers as answers_room
+from forerun.bench.gpu.measure import measure_gpu
+from forerun.bench.gpu.shapes import PASSES
+from forerun.bench.gpu.synthetic import SHAPES, SyntheticCheckpoint
+from forerun.bench.records.report import has_other_tokens
+from forerun.bench.views.reports import report_sheet
+from forerun.engine import LLM
+from forerun.kernels import ReferenceKernels
+from tests.models_llama.tiny import tiny_config
+
+
+class StandIn(ReferenceKernels):
+    dtype = "torch.float32"
+    device_name = "a stand-in"
+
+    def read_speed(self) -> float:
+        return 1e9
+
+    @contextmanager
+    def timed(self, num_replays: int) -> Iterator[list[float]]:
+        yield [1e-3 / num_replays]
+
+
+class Nudged(StandIn):
+    """Whoever has company gets other bits."""
+
+    def linear(self, x: Any, matrix: Any) -> Any:
+        y = super().linear(x, matrix)
+        return np.nextafter(y, np.float32(np.inf)) if len(x) > 1 else y
+
+
+@pytest.fixture
+def tiny_shape(monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setitem(SHAPES, "3b", tiny_config(tie_embeddings=True))
+    return "3b"
+
+
+def quiet(_what: str) -> None:
+    pass
+
+
+def measured(kernels: StandIn, shape: str, load: Any = None) -> dict[str, Any]:
+    found = measure_gpu(kernels, [shape], load, quiet)  # type: ignore[arg-type]
+    return {"measured": "gpu", "machine": {"cpu": "x", "num_cores": 1}, **found}
+
+
+def test_passes_are_held_against_the_bandwidth(tiny_shape: str) -> None:
+    report = measured(StandIn(), tiny_shape)
+    (shape,) = report["shapes"]
+    assert [(p["num_requests"], p["num_tokens"]) for p in shape["passes"]] == list(PASSES)
+    expected = SyntheticCheckpoint(SHAPES[tiny_shape]).read_bytes / 1e9
+    assert shape["floor_s"] == expected
+    assert shape["passes"][0]["share_of_floor"] == pytest.approx(expected / 5e-5)
+    by_name = {entry["what"]: entry for entry in report["requirements"]}
+    assert by_name["3B shape, plain, ms"]["reached"] is True
+    assert by_name["6 tokens ÷ 1 token, 3B shape"]["found"] == 1
+    assert by_name["1B shape, plain, ms"]["reached"] is None
+    assert "not measured: int8 weights" in str(report_sheet(report).legend)
+
+
+def test_bits_that_company_changes_are_counted(tiny_shape: str) -> None:
+    report = measured(Nudged(), tiny_shape)
+    assert report["shapes"][0]["num_rows_different"] > 0
+    assert has_other_tokens(report)
+    assert not has_other_tokens(measured(StandIn(), tiny_shape))
+
+
+def test_answers_are_timed_and_compared(
+    plain: LLM, tiny_shape: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("_NUM_TIMED", 3), ("_NUM_COMPARED", 4), ("_NUM_REPEATS", 1)):
+        monkeypatch.setattr(answers_room, name, value)
+    monkeypatch.setattr(answers_room, "_PROMPTS", ("abc.", "the sea"))
+    monkeypatch.setattr(answers_room, "_QUESTION", "a word")
+    monkeypatch.setattr(answers_room, "_COPIED", "abc abc abc")
+    monkeypatch.setattr(
+        answers_room, "_SPECULATIONS", ({"method": "prompt_lookup", "num_speculative_tokens": 3},)
+    )
+    found = measured(StandIn(), tiny_shape, lambda: plain)["answers"]
+    assert (found["num_runs"], found["num_different"]) == (16, 0)
+    assert found["first_token_s"] >= found["load_s"]

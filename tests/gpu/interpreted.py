@@ -1,0 +1,39 @@
+"""The kernels' logic on a processor: run by `test_interpreter.py` with TRITON_INTERPRET=1.
+
+Triton's interpreter is slow and knows no bfloat16 products, so this is a small model in float32.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from forerun.kernels.cuda import CudaKernels
+from forerun.models.llama import LlamaModel
+from forerun.types import ROOT, Tree
+from tests.models_llama.naive import naive_logits
+from tests.models_llama.runs import chain_logits, extend
+from tests.models_llama.tiny import TinyCheckpoint, tiny_config
+
+PROMPT = (5, 17, 3)
+GUESSES, TREE = (9, 11, 2), Tree((ROOT, 0, 0))
+
+
+def main() -> None:
+    config = tiny_config(num_layers=1, num_heads=2, num_kv_heads=1, vocab_size=40, hidden_size=24)
+    checkpoint = TinyCheckpoint(config)
+    model = LlamaModel.load(checkpoint, CudaKernels("float32", device="cpu"))
+    exact = naive_logits(checkpoint, PROMPT)
+    whole = chain_logits(model, PROMPT)
+    np.testing.assert_allclose(whole, exact, rtol=0, atol=1e-5 * np.abs(exact).max())
+    cache = model.new_cache(8, 5)
+    table = cache.new_table()
+    for token in PROMPT:
+        extend(model, cache, table, (token,))
+    found = extend(model, cache, table, GUESSES, TREE)
+    for node in range(len(TREE)):
+        path = [GUESSES[n] for n in TREE.path_to(node)]
+        np.testing.assert_array_equal(found[node], chain_logits(model, (*PROMPT, *path))[-1])
+
+
+if __name__ == "__main__":
+    main()
