@@ -67,7 +67,8 @@ TARGETS: Final[dict[str, tuple[str, ...]]] = {
     "src/forerun/engine/**/step.py": (
         *("tests/engine/test_step.py", "tests/engine/test_judge.py", "tests/engine/test_ends.py"),
         *("tests/engine/test_rounds.py", "tests/engine/test_metrics.py"),
-        *("tests/speculation/test_guarded_drafters.py", "tests/engine/test_bits.py"),
+        *("tests/speculation/test_guarded_drafters.py", "tests/speculation/test_methods.py"),
+        "tests/engine/test_bits.py",
     ),
     "src/forerun/cache/**/block_table.py": (
         *("tests/cache/test_block_table.py", "tests/cache/test_shared_prefixes.py"),

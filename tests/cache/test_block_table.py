@@ -102,13 +102,14 @@ def test_the_last_page_alone_is_copied_and_of_it_the_rows_in_use(
     length: int, page_size: int
 ) -> None:
     pool, log, table = new_table(num_pages=16, page_size=page_size)
-    log.write(table, table.reserve(length), list("abcdefgh")[:length])
+    rows: list[object] = [*"abcdefgh"[:length]]
+    log.write(table, table.reserve(length), rows)
     twin = table.fork()
     table.unshare_tail()
     assert table.pages[:-1] == twin.pages[:-1]
     assert (table.pages == twin.pages) is (length == 0)
     assert log.num_moved == length - max(0, (length - 1) // page_size * page_size)
-    assert log.read(table) == log.read(twin) == list("abcdefgh")[:length]
+    assert log.read(table) == log.read(twin) == rows
     assert pool.num_free == 16 - len(twin.pages) - (length > 0)
 
 
