@@ -41,8 +41,10 @@ def test_a_file_is_written(suffix: str, tmp_path: Path) -> None:
 
 def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
+    a_file = tmp_path / "taken"
+    a_file.touch()
     with pytest.raises(InvalidOption, match="cannot write"):
-        save_figures(tmp_path / "missing" / "theory.png")
+        save_figures(a_file / "theory.png")
     with pytest.raises(InvalidOption, match=r"end it in \.png, \.pdf, \.svg"):
         save_figures(tmp_path / "theory.gif")
 
