@@ -43,6 +43,8 @@ import json, os, signal, sys
 import forerun.bench.records.record, forerun.cli, forerun.engine
 from forerun.command import main
 
+pytestmark = pytest.mark.slow
+
 with open(sys.argv[1]) as file:
     lines = json.load(file)
 codes = []

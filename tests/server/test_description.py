@@ -30,6 +30,7 @@ CHECKS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=str)
 def test_generated_requests(server: Running, mode: GenerationMode) -> None:
     fuzz(server, mode, num_examples=3)
