@@ -9,12 +9,14 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt
 FILES := pyproject.toml constraints.txt
 WORKERS ?= 2
+ON_CPU := CUDA_VISIBLE_DEVICES=  # the same tests wherever they run; GPUs have `make test-gpu`
 
-.PHONY: demo serve test lint types imports check docs oracle soak mutants proof aims peers clean help
+.PHONY: demo serve test test-slow test-gpu lint types imports check docs oracle soak mutants proof aims peers clean help
 
 help:
 	@sed -n '2,4s/^# *//p' Makefile
 	@echo "  make check   lint, types and import rules"
+	@echo "  make test-slow  the tests that take seconds each (a few minutes)"
 	@echo "  make docs    the documentation as a site, in build/docs"
 	@echo "  make proof   the promise of bits, 2,000 runs on SmolLM2 (about 50 minutes)"
 	@echo "  make peers   llama.cpp built for this processor, for forerun bench (needs cmake, c++)"
@@ -53,10 +55,16 @@ demo: $(VENV)/.run
 	$(BIN)/forerun demo
 
 test: $(VENV)/.test
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+	$(ON_CPU) $(BIN)/python -m pytest -m 'not slow and not soak' -n $(WORKERS) --dist worksteal
+
+test-slow: $(VENV)/.test
+	$(ON_CPU) $(BIN)/python -m pytest -m 'slow and not soak' -n $(WORKERS) --dist worksteal
+
+test-gpu: $(VENV)/.test
+	$(BIN)/python -m pytest tests/gpu tests/contracts
 
 soak: $(VENV)/.test
-	$(BIN)/python -m pytest -m soak -n $(WORKERS) --dist worksteal
+	$(ON_CPU) $(BIN)/python -m pytest -m soak -n $(WORKERS) --dist worksteal
 
 mutants: $(VENV)/.test
 	nice -n 10 $(BIN)/python tools/mutants.py --workers $(WORKERS)

@@ -23,9 +23,12 @@ from forerun.engine import LLM
 from tests.bench.fakes import made_record
 from tests.tiny_model import EOS, write_tiny_model
 
-pytestmark = pytest.mark.skipif(
-    not Path("/dev/full").exists(), reason="asks for the devices and the limits of Linux"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not Path("/dev/full").exists(), reason="asks for the devices and the limits of Linux"
+    ),
+]
 
 OK, MISUSE, DISK_FULL, READER_LEFT = 0, 2, 74, 141
 SECONDS = 60  # far more than any of them takes; a file that blocks would take for ever

@@ -74,6 +74,7 @@ def assert_silent(err: str) -> None:
     assert len(err.split("\n")) <= 2, err
 
 
+@pytest.mark.slow
 @SIGNALS
 def test_generate_ends_between_two_lines(
     start: Start, talker: str, number: signal.Signals, code: int
@@ -112,6 +113,7 @@ def test_the_command_ends_in_silence_while_it_is_imported(
     assert "Traceback" not in err
 
 
+@pytest.mark.slow
 @SIGNALS
 def test_a_bench_keeps_its_record(
     start: Start, tiny_path: Path, tmp_path: Path, number: signal.Signals, code: int

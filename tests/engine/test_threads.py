@@ -113,6 +113,7 @@ class Cycle:
         self.me = self
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["choose", "schedule", "draft", "forward", "verify", "commit"])
 def test_a_stream_may_be_collected_in_the_middle_of_a_step(
     llm: LLM, place: str, monkeypatch: pytest.MonkeyPatch

@@ -30,6 +30,7 @@ CHECKS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=str)
 def test_generated_requests(server: Running, mode: GenerationMode) -> None:
     fuzz(server, mode, num_examples=3)
@@ -77,7 +78,7 @@ def test_the_description_is_complete(server: Running) -> None:
 
 
 def test_the_dashboard_names_only_metrics_that_exist(server: Running) -> None:
-    dashboard = Path(__file__).parents[2] / "examples" / "grafana-dashboard.json"
+    dashboard = Path(__file__).parents[2] / "examples" / "server" / "grafana-dashboard.json"
     found = json.loads(dashboard.read_text(encoding="utf-8"))
     server.ask("/v1/completions", prompt="abcabcabc", max_tokens=20, ignore_eos=True, seed=1)
     shown = server.client.get("/metrics").text

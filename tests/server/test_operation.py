@@ -35,6 +35,8 @@ from tests.server.serving import Running, serving, start
 from tests.server.test_routes import error_of
 from tests.tiny_model import write_tiny_model
 
+pytestmark = pytest.mark.slow
+
 PLAIN = ("--kernels", "reference", "--no-speculation")
 ENDLESS: dict[str, Any] = {"prompt": "abc", "max_tokens": 8000, "ignore_eos": True, "seed": 1}
 KEY = {"Authorization": "Bearer from the file"}

@@ -30,6 +30,7 @@ def test_curves_hold_the_papers_values() -> None:
     assert (round(speed_5, 2), round(operations_5, 2)) == (3.69, 1.63)  # Table 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["png", "pdf", "svg"])
 def test_a_file_is_written(suffix: str, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
@@ -39,10 +40,13 @@ def test_a_file_is_written(suffix: str, tmp_path: Path) -> None:
     assert file.read_bytes().startswith(starts[suffix])
 
 
+@pytest.mark.slow
 def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
+    a_file = tmp_path / "taken"
+    a_file.touch()
     with pytest.raises(InvalidOption, match="cannot write"):
-        save_figures(tmp_path / "missing" / "theory.png")
+        save_figures(a_file / "theory.png")
     with pytest.raises(InvalidOption, match=r"end it in \.png, \.pdf, \.svg"):
         save_figures(tmp_path / "theory.gif")
 

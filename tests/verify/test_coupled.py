@@ -113,6 +113,7 @@ def test_origins() -> None:
     assert match(Proposal.empty(), {ROOT: 0}.__getitem__).origins == (Origin.PLAIN,)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_acceptance_has_its_closed_form(seed: int) -> None:
     """10,000 positions of the real noise; binomial χ² at the stated false-alarm rate."""

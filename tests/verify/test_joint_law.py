@@ -167,6 +167,7 @@ def law_p_value(params: SamplingParams, widths: Sequence[int], law_params: Sampl
     return chi2_p_value([counts[text] for text in law], [NUM_TEXTS * p for p in law.values()])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("acceptance", [Acceptance.COUPLED, Acceptance.REJECTION])
 @pytest.mark.parametrize("option", OPTIONS)
 def test_texts_have_the_served_law(option: str, acceptance: Acceptance) -> None:
@@ -182,6 +183,7 @@ def test_the_test_has_power(option: str) -> None:
     assert law_p_value(params, [1], SamplingParams()) < FALSE_ALARM_RATE
 
 
+@pytest.mark.slow
 def test_coupled_texts_do_not_depend_on_the_drafter() -> None:
     served = Served(SamplingParams(**OPTIONS["all"]))
     for seed in range(300):

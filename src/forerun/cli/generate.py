@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from forerun.engine import LLM, CompletionOutput, RequestOutput
 
 
-MAX_SEATS: Final = 8  # answers that are written at once
+MAX_NUM_SEQS: Final = 8  # answers that are written at once
 _USUAL_LENGTH: Final = 256  # tokens of an answer, where nobody says how long
 
 
@@ -59,7 +59,7 @@ def generate(
     expected = (
         None if prediction is None else read_option(prediction, "--prediction", "a text file")
     )
-    llm = engine.load(min(params.n, MAX_SEATS))
+    llm = engine.load(min(params.n, MAX_NUM_SEQS))
     tokens = (
         llm.tokenizer.encode_chat([{"role": "user", "content": text}])
         if chat

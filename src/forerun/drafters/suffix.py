@@ -1,7 +1,7 @@
 """Suffix lookup: what followed the longest stretch of text that stood here before?
 
-It looks in the request's own text and, for requests that carry a tenant's key, in the earlier
-outputs of that tenant.
+It looks in the request's own text and, for requests that carry a salt, in the earlier
+outputs of the same salt.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class SuffixLookup:
 
     A guess is made while the chance that it and all before it hold is at least `min_chance` and
     what the budget asks for, so a short match guesses little and a long one much.
-    `max_shared_tokens` bounds what is kept of finished outputs, over all tenants; 0 turns sharing
+    `max_shared_tokens` bounds what is kept of finished outputs, over all salts; 0 turns sharing
     off.
     """
 
@@ -75,9 +75,9 @@ class SuffixLookup:
     def end(self, request: RequestView) -> None:
         if self._texts.pop(request.id, None) is None:
             return
-        tenant = request.cache_salt
-        if tenant is not None:
-            self._history.add(tenant, request.output)
+        salt = request.cache_salt
+        if salt is not None:
+            self._history.add(salt, request.output)
 
     def _propose(self, request: RequestView, budget: Budget) -> Proposal:
         text = self._texts[request.id]
@@ -121,8 +121,8 @@ class SuffixLookup:
         return sorted(known, key=lambda one: -one.match.length)
 
     def _shared(self, request: RequestView) -> Iterator[SuffixAutomaton]:
-        tenant = request.cache_salt
-        return self._history.of(tenant) if tenant is not None and may_share(request) else iter(())
+        salt = request.cache_salt
+        return self._history.of(salt) if salt is not None and may_share(request) else iter(())
 
     def _add_branch(
         self,

@@ -1,4 +1,4 @@
-"""Finished outputs of earlier requests, kept apart by tenant."""
+"""Finished outputs of earlier requests, kept apart by salt."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ END: Final = -2  # stands after every output; no text holds it, so no match cros
 
 
 class OutputHistory:
-    """At most `max_tokens` tokens over all tenants; the oldest outputs go first.
+    """At most `max_tokens` tokens over all salts; the oldest outputs go first.
 
     Outputs enter the young generation. When it holds half of what is allowed, the old generation
     is dropped whole and the young one takes its place: nothing is ever rebuilt.
@@ -28,21 +28,21 @@ class OutputHistory:
         """Tokens held, with one for the end of each output."""
         return sum(map(len, (*self._young.values(), *self._old.values())))
 
-    def add(self, tenant: str, output: Sequence[int]) -> None:
+    def add(self, salt: str, output: Sequence[int]) -> None:
         """Keep an output, or its end where it is longer than a generation."""
         kept = output[max(0, len(output) - self._max_young + 1) :]
         if not kept or self._max_young < 2:
             return
         if self._num_young + len(kept) + 1 > self._max_young:
             self._young, self._old, self._num_young = {}, self._young, 0
-        if tenant not in self._young:
-            self._young[tenant] = SuffixAutomaton(self._max_match)
+        if salt not in self._young:
+            self._young[salt] = SuffixAutomaton(self._max_match)
         for token in (*kept, END):
-            self._young[tenant].append(token)
+            self._young[salt].append(token)
         self._num_young += len(kept) + 1
 
-    def of(self, tenant: str) -> Iterator[SuffixAutomaton]:
-        """What is kept for a tenant, youngest first."""
+    def of(self, salt: str) -> Iterator[SuffixAutomaton]:
+        """What is kept for a salt, youngest first."""
         for generation in (self._young, self._old):
-            if tenant in generation:
-                yield generation[tenant]
+            if salt in generation:
+                yield generation[salt]

@@ -48,6 +48,7 @@ def test_passes_and_their_profile(path: Path, tmp_path: Path) -> None:
     assert json.loads(record.read_text())["measured"] == "profile"
 
 
+@pytest.mark.slow
 def test_startup(path: Path, tmp_path: Path) -> None:
     record = tmp_path / "startup.json"
     options = ("--kernels", "reference", "--repeats", "2", "--max-tokens", "4", "--json", record)

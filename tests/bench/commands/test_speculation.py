@@ -42,6 +42,7 @@ def test_bench_measures_and_records(record_path: Path) -> None:
     assert {"quantization", "chat_template", "threads", "kernels"} <= record.settings.keys()
 
 
+@pytest.mark.slow
 def test_what_was_rounded_is_in_the_record_and_its_title(
     smollm2_path: Path, tmp_path: Path
 ) -> None:

@@ -19,6 +19,8 @@ from forerun.engine import LLM
 from forerun.kernels import ReferenceKernels
 from tests.models_llama.tiny import tiny_config
 
+pytestmark = pytest.mark.slow
+
 
 class StandIn(ReferenceKernels):
     dtype = "torch.float32"

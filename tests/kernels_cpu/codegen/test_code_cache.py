@@ -50,6 +50,7 @@ def kept(cache: CodeCache) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_code_is_found_again_by_another_process(tmp_path: Path) -> None:
     script = (
         "import sys; from pathlib import Path;"
@@ -178,6 +179,7 @@ def test_a_folder_that_others_may_write_to_is_not_used(
     assert made(opened(tmp_path)).was_cached
 
 
+@pytest.mark.slow
 @needs_owners
 def test_kernels_say_once_that_they_compile_in_memory(tmp_path: Path) -> None:
     open_to_others(tmp_path)

@@ -19,7 +19,7 @@ from forerun.errors import unknown_name
 if TYPE_CHECKING:
     from forerun.engine import LLM
 
-_NUM_SEATS = 16
+_MAX_NUM_SEQS = 16
 _MAX_LEN = 1024
 
 
@@ -47,7 +47,7 @@ def gpu(
     on_gpu = replace(on_gpu, max_model_len=engine.max_model_len or _MAX_LEN)
 
     def load() -> LLM:
-        return on_gpu.load(_NUM_SEATS)
+        return on_gpu.load(_MAX_NUM_SEQS)
 
     console = screen()
     with console.status("preparing …") as status:

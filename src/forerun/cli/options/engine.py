@@ -52,7 +52,7 @@ class EngineOptions:
         """For records: what was rounded beyond what the file and the machine ask for."""
         return {"quantization": self.quantization, "activations": self.activations}
 
-    def load(self, num_seats: int = 1) -> LLM:
+    def load(self, max_num_seqs: int = 1) -> LLM:
         """Load the model; a line on stderr follows what takes long."""
         from forerun.cli.terminal.loading import loading
         from forerun.engine import LLM
@@ -62,7 +62,7 @@ class EngineOptions:
                 self.model,
                 speculative_config=self.speculative_config,
                 max_model_len=self.max_model_len,
-                max_num_seqs=num_seats,
+                max_num_seqs=max_num_seqs,
                 kv_cache_memory=self.kv_cache_memory,
                 kv_cache_backend=self.kv_cache_backend,
                 chat_template=self.chat_template,
