@@ -68,7 +68,7 @@ TARGETS: Final[dict[str, tuple[str, ...]]] = {
         *("tests/engine/test_step.py", "tests/engine/test_judge.py", "tests/engine/test_ends.py"),
         *("tests/engine/test_rounds.py", "tests/engine/test_metrics.py"),
         *("tests/speculation/test_guarded_drafters.py", "tests/speculation/test_methods.py"),
-        "tests/engine/test_bits.py",
+        *("tests/engine/test_prompt_logprobs.py", "tests/engine/test_bits.py"),
     ),
     "src/forerun/cache/**/block_table.py": (
         *("tests/cache/test_block_table.py", "tests/cache/test_shared_prefixes.py"),
@@ -247,8 +247,8 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that copies are removed
 
     every = mutants()
-    sample = [] if options.planted else sampled(every, options.sample, options.seed)
-    chosen = [*planted(), *sample]
+    sample = sampled(every, options.sample, options.seed)
+    chosen = [*planted(), *([] if options.planted else sample)]
     jobs = [job for job in chosen if job.path.startswith(options.only)]
     record = json.loads(options.record.read_text()) if options.record.exists() else {}
     known = {job.key for job in (*every, *planted())}
@@ -260,7 +260,8 @@ def main() -> None:
     if not options.table:
         run(jobs, record, options.record, options.workers)
     reasons = json.loads((FOLDER / "survivors.json").read_text())
-    page, is_good = written_table(record, reasons, len(every), options.seed)
+    shown = {job.key: record[job.key] for job in (*planted(), *sample) if job.key in record}
+    page, is_good = written_table(shown, reasons, len(every), options.seed)
     if options.record == RECORD:
         (ROOT / "docs" / "mutants.md").write_text(page)
     print(page.split("## ")[1])

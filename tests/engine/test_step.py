@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from forerun.drafters import Budget
@@ -14,6 +15,7 @@ from forerun.engine.request.request import Request
 from forerun.engine.scheduling.limits import SchedulerLimits
 from forerun.engine.scheduling.scheduler import Scheduler
 from forerun.engine.scheduling.target_pool import TargetPool
+from forerun.errors import InvalidDistribution
 from forerun.speculation.choice import Choice
 from forerun.speculation.guarded_drafters import GuardedDrafters
 from forerun.speculation.request import SpeculativeRequest
@@ -183,6 +185,20 @@ def test_a_prompt_that_is_half_read_is_kept_for_the_next(plain: LLM) -> None:
     assert request.num_rows == 16
     llm.engine.abort(request)
     assert llm.generate(prompt, PARAMS)[0].num_cached_tokens == 16
+
+
+def test_logits_that_cannot_be_judged_end_their_request_with_the_reason(
+    plain: LLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    llm = plain.with_speculation(None)
+    request = begun(llm, [1, 2, 3])
+    rows = np.full((1, plain.model.config.vocab_size), np.nan, np.float32)
+    monkeypatch.setattr(type(llm.model), "forward", lambda *_: rows)
+    stepped = llm.engine.step()
+    assert (stepped.rounds, stepped.ended) == ([], [request])
+    assert request.error is not None
+    assert isinstance(request.error.__cause__, InvalidDistribution)
+    assert llm.engine.is_idle
 
 
 def test_a_pass_that_fails_ends_its_request_with_the_reason(

@@ -184,10 +184,12 @@ def test_masking_everything_is_refused() -> None:
         served_logits(np.zeros(3), params, Context(), (1,))
 
 
-@pytest.mark.parametrize("option", [{"logit_bias": {9: 1.0}}, {"allowed_token_ids": (9,)}])
-def test_a_token_outside_the_vocabulary_is_refused(option: dict[str, Any]) -> None:
-    with pytest.raises(InvalidOption, match="names token 9; the vocabulary ends at 2"):
-        served_logits(np.zeros(3), SamplingParams(**option), Context())
+@pytest.mark.parametrize("token", [3, 9])
+@pytest.mark.parametrize("option", ["logit_bias", "allowed_token_ids"])
+def test_a_token_outside_the_vocabulary_is_refused(option: str, token: int) -> None:
+    given = {"logit_bias": {token: 1.0}, "allowed_token_ids": (token,)}[option]
+    with pytest.raises(InvalidOption, match=f"names token {token}; the vocabulary ends at 2"):
+        served_logits(np.zeros(3), SamplingParams.from_dict({option: given}), Context())
 
 
 @pytest.mark.parametrize(
