@@ -1,6 +1,6 @@
 """Whatever guesses for the target. One file each, one protocol."""
 
-from forerun.drafters.base import Budget, CachedDrafter, Drafter, RequestView
+from forerun.drafters.base import Budget, CachedDrafter, Drafter, RequestView, TappedDrafter
 from forerun.drafters.combined import Hybrid, Merge
 from forerun.drafters.draft_model import DraftModel
 from forerun.drafters.ngram_tables import NgramTables
@@ -22,4 +22,5 @@ __all__ = [
     "RandomTokens",
     "RequestView",
     "SuffixLookup",
+    "TappedDrafter",
 ]

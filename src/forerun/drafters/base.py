@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from forerun.sampling import Noise
-from forerun.types import Proposal, SamplingParams, Verdict
+from forerun.types import FloatArray, Proposal, SamplingParams, Verdict
 
 
 class RequestView(Protocol):
@@ -135,4 +135,24 @@ class CachedDrafter(Drafter, Protocol):
 
     def evict(self, request: RequestView) -> None:
         """The request was preempted: give up its rows, they are fed again when they are needed."""
+        ...
+
+
+@runtime_checkable
+class TappedDrafter(Drafter, Protocol):
+    """A drafter that looks at the target's hidden states.
+
+    It hears of every row that the target computes for a request, from the first that was not in
+    the target's cache: what others computed before is never handed out, so guesses may be worse
+    there, and a row may come again after a preemption.
+    """
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """After how many of the target's layers it taps: `models.llama.Taps`."""
+        ...
+
+    def tapped(self, request: RequestView, start: int, rows: Mapping[int, FloatArray]) -> None:
+        """`rows` [n, E] by layer are the hidden states at positions `start` … `start` + n - 1,
+        whose tokens are committed; `commit` follows if any were emitted."""
         ...

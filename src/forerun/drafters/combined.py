@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from forerun.drafters.base import Budget, CachedDrafter, Drafter, RequestView
-from forerun.types import ROOT, Proposal, ProposalBuilder, Verdict
+from forerun.drafters.base import Budget, CachedDrafter, Drafter, RequestView, TappedDrafter
+from forerun.types import ROOT, FloatArray, Proposal, ProposalBuilder, Verdict
 
 # Draws that a single drafter may make in a round; the next one starts after them.
 _DRAWS_EACH: Final = 1 << 16
@@ -38,6 +38,16 @@ class _Several:
         for drafter, nodes in zip(self.parts, maps, strict=True):
             own = tuple(nodes[node] for node in verdict.path if node in nodes)
             drafter.commit(request, replace(verdict, path=own))
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        tapped = [d.layers for d in self.parts if isinstance(d, TappedDrafter)]
+        return tuple(sorted(set().union(*tapped)))
+
+    def tapped(self, request: RequestView, start: int, rows: Mapping[int, FloatArray]) -> None:
+        for drafter in self.parts:
+            if isinstance(drafter, TappedDrafter):
+                drafter.tapped(request, start, rows)
 
     @property
     def _cached(self) -> list[CachedDrafter]:

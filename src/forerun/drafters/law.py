@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from forerun.drafters.base import RequestView
-from forerun.sampling import Logits, Probs, Stream, draw_siblings, gumbel_top, softmax
-from forerun.types import Acceptance, IntArray
+from forerun.sampling import (
+    Context,
+    Logits,
+    Probs,
+    Stream,
+    draw_siblings,
+    gumbel_top,
+    served_logits,
+    softmax,
+)
+from forerun.types import Acceptance, FloatArray, IntArray
 
 Guess = tuple[int, Probs | None]  # a token, and the q [V] it was drawn from
 
@@ -27,6 +36,30 @@ class DraftLaw:
         tokens: IntArray = np.flatnonzero(logits > -np.inf)
         return cls(tokens, logits[tokens], len(logits))
 
+    @classmethod
+    def served(
+        cls,
+        row: FloatArray,
+        request: RequestView,
+        path: Sequence[int],
+        vocab_size: int,
+        tokens: IntArray | None = None,
+    ) -> DraftLaw:
+        """From a model's logits after `path`, by the request's own options: of ids 0, 1, … or of
+        `tokens`, which ascend."""
+        ids = np.arange(min(len(row), vocab_size)) if tokens is None else tokens
+        params = request.params
+        if params.temperature == 0:  # one-hot would leave no second-best to branch to
+            params = params.before_argmax
+        context = Context(request.prompt, request.output).extended(path)
+        if params.changes_logits or len(context.output) < params.min_tokens:  # by id
+            padded = np.full(vocab_size, -np.inf)
+            padded[ids] = row[: len(ids)]
+            return cls.dense(served_logits(padded, params, context))
+        logits = served_logits(row[: len(ids)], params, context)
+        found: IntArray = np.flatnonzero(logits > -np.inf)
+        return cls(ids[found], logits[found], vocab_size)
+
     def guesses(
         self, request: RequestView, depth: int, num: int, draw_idx: Iterator[int]
     ) -> list[Guess]:
@@ -37,6 +70,8 @@ class DraftLaw:
         replacement, each with its conditional q.
         """
         if request.params.temperature == 0:
+            if num == 1:
+                return [(int(self.tokens[np.argmax(self.logits)]), None)]
             best = np.argsort(-self.logits, kind="stable")[:num]
             return [(int(self.tokens[idx]), None) for idx in best]
         if request.params.acceptance is Acceptance.COUPLED:

@@ -28,7 +28,7 @@ from forerun.engine.request.prompt_logprobs import chunk_of, keep_prompt_logprob
 from forerun.engine.request.request import Request
 from forerun.engine.scheduling.scheduler import Schedule, Scheduler
 from forerun.engine.target_pass import score
-from forerun.models.llama import LlamaModel
+from forerun.models.llama import LlamaModel, Taps
 from forerun.speculation.choice import Choice
 from forerun.speculation.speculation import Speculation
 from forerun.speculation.step_times import StepTimes
@@ -60,6 +60,7 @@ class Round:
     span: Span = field(init=False)
     logits: FloatArray | None = None  # [1 + N, V], until commit; [0, V] inside a prompt
     prompt_logits: FloatArray | None = None  # of all wanted rows, until commit
+    taps: Taps | None = None  # hidden states of the whole span, where drafters want them
     verdict: Verdict = field(init=False)  # what is emitted; not there inside a prompt
     cut: Cut = field(init=False)
     error: Exception | None = None  # why the request cannot go on
@@ -68,6 +69,13 @@ class Round:
     def drafter(self) -> str | None:
         """Who was to guess."""
         return self.choice.drafter if self.choice else None
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """Rows of the span that stay: all that was certain, and the accepted guesses behind it."""
+        num_certain = len(self.span) - len(self.proposal)
+        path = self.verdict.path if len(self.proposal) else ()
+        return (*range(num_certain), *(num_certain + node for node in path))
 
 
 def step(core: Core) -> list[Round]:
@@ -128,8 +136,13 @@ def forward(core: Core, rounds: Sequence[Round], times: StepTimes) -> None:
     spans, tables = [r.span for r in rounds], [r.request.table for r in rounds]
     for span, table in zip(spans, tables, strict=True):
         table.reserve(len(span))
+    layers = core.speculation.layers_for([r.request for r in rounds]) if core.speculation else ()
+    if layers:
+        for round_ in rounds:
+            round_.taps = Taps(layers)
+    taps = [r.taps for r in rounds if r.taps]
     began = core.clock()
-    scores = score(core.model, core.cache, spans, tables)
+    scores = score(core.model, core.cache, spans, tables, taps)
     times.pass_seconds = core.clock() - began
     times.num_requests, times.num_tokens = len(rounds), sum(map(len, spans))
     times.num_guesses = sum(len(r.proposal) for r in rounds)
@@ -172,7 +185,7 @@ def commit(
                 emitting.append(round_)
         except Exception as error:
             round_.request.error = error
-        round_.logits = round_.prompt_logits = None
+        round_.logits = round_.prompt_logits = round_.taps = None
     times.finish()
     if core.speculation is not None:
         core.speculation.observe(times)
@@ -194,6 +207,7 @@ def _commit_one(core: Core, round_: Round) -> bool:
         if request.params.logprobs is not None:
             request.logprobs += shown_log_probs(round_.verdict, logits, request.params.logprobs)
         _commit_tokens(request, round_)
+    _commit_taps(core, request, round_)
     core.cache.prefixes.publish(request.table, request.tokens, request.cache_salt)
     if not len(logits):
         return False
@@ -203,10 +217,8 @@ def _commit_one(core: Core, round_: Round) -> bool:
 
 def _commit_tokens(request: Request, round_: Round) -> None:
     """The span's certain tokens keep their rows; of the guesses behind them, those accepted."""
-    span, emitted, ending = round_.span, round_.verdict, round_.cut
-    num_certain = len(span) - len(round_.proposal)
-    accepted = (num_certain + node for node in emitted.path)
-    request.table.keep(span.start, (*range(num_certain), *accepted))
+    emitted, ending = round_.verdict, round_.cut
+    request.table.keep(round_.span.start, round_.kept)
     request.tokens += emitted.tokens
     request.output += emitted.tokens
     request.origins += emitted.origins
@@ -214,6 +226,14 @@ def _commit_tokens(request: Request, round_: Round) -> None:
     request.text_ends += ending.text_ends
     request.finish_reason, request.stop_reason = ending.finish_reason, ending.stop_reason
     request.round_idx += 1
+
+
+def _commit_taps(core: Core, request: Request, round_: Round) -> None:
+    """Drafters that asked for hidden states get those of the rows that stay."""
+    if core.speculation is not None and round_.taps is not None:
+        kept = list(round_.kept)
+        rows = {layer: found[kept] for layer, found in round_.taps.rows.items()}
+        core.speculation.tapped(request, round_.span.start, rows)
 
 
 def _commit_speculation(core: Core, request: Request, round_: Round) -> None:

@@ -6,27 +6,48 @@ from collections.abc import Sequence
 
 from forerun.cache import BlockTable, KVCache
 from forerun.kernels import Plan
-from forerun.models.llama import LlamaModel
+from forerun.models.llama import LlamaModel, Taps
 from forerun.types import FloatArray, Span
 
 Scores = FloatArray | Exception  # [1 + N, V], [0, V] inside a prompt, or why there are none
 
 
 def score(
-    model: LlamaModel, cache: KVCache, spans: Sequence[Span], tables: Sequence[BlockTable]
+    model: LlamaModel,
+    cache: KVCache,
+    spans: Sequence[Span],
+    tables: Sequence[BlockTable],
+    taps: Sequence[Taps] = (),
 ) -> list[Scores]:
-    """The wanted logits of each span. A pass that fails is run again span by span: what a token
-    gets does not depend on the others, so only the guilty one is left without."""
+    """The wanted logits of each span, and hidden states of all its rows for its taps, if any.
+
+    A pass that fails is run again span by span: what a token gets does not depend on the others,
+    so only the guilty one is left without.
+    """
     try:
-        rows = model.forward(Plan.build(zip(spans, tables, strict=True)), cache)
+        whole = Taps(taps[0].layers) if taps else None
+        rows = model.forward(Plan.build(zip(spans, tables, strict=True)), cache, whole)
     except Exception as error:
         if len(spans) == 1:
             return [error]
-        pairs = zip(spans, tables, strict=True)
-        return [score(model, cache, [span], [table])[0] for span, table in pairs]
+        return [
+            score(model, cache, [span], [table], taps[idx : idx + 1])[0]
+            for idx, (span, table) in enumerate(zip(spans, tables, strict=True))
+        ]
+    if whole is not None:
+        _hand_out(whole, spans, taps)
     scores: list[Scores] = []
     first = 0
     for span in spans:
         scores.append(rows[first : first + len(span.wanted)])
         first += len(span.wanted)
     return scores
+
+
+def _hand_out(whole: Taps, spans: Sequence[Span], taps: Sequence[Taps]) -> None:
+    """To each span its rows of a pass."""
+    first = 0
+    for span, own in zip(spans, taps, strict=True):
+        last = first + len(span)
+        own.rows = {layer: rows[first:last] for layer, rows in whole.rows.items()}
+        first = last

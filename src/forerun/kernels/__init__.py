@@ -1,6 +1,14 @@
 """The only room that knows hardware: one interface, one contract suite, several kernel sets."""
 
-from forerun.kernels.base import AttentionShape, Body, Kernels, Norm, StoredTensor, WeightSource
+from forerun.kernels.base import (
+    AttentionShape,
+    Body,
+    Kernels,
+    Norm,
+    StoredTensor,
+    TappedKernels,
+    WeightSource,
+)
 from forerun.kernels.plan import Plan, PlanRow, SlotTable
 from forerun.kernels.reference import ReferenceKernels
 
@@ -14,5 +22,6 @@ __all__ = [
     "ReferenceKernels",
     "SlotTable",
     "StoredTensor",
+    "TappedKernels",
     "WeightSource",
 ]

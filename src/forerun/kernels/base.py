@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -183,4 +183,39 @@ class Kernels(Protocol):
 
     def logits(self, x: Array, head: Weight) -> npt.NDArray[np.float32]:
         """x · headᵀ, back on the host: [R, E] -> [R, V]"""
+        ...
+
+
+@runtime_checkable
+class TappedKernels(Kernels, Protocol):
+    """A kernel set whose passes hand out hidden states, and take them in: trained heads run here.
+
+    A body calls `tap` as often as it likes; once `run` is over, `taps` has what was handed out. A
+    body that taps is another body than one that does not, with the same bits of logits.
+    """
+
+    def begin(
+        self,
+        plan: Plan,
+        shape: AttentionShape,
+        inv_freq: FloatArray,
+        given: Sequence[FloatArray] = (),
+    ) -> Batch:
+        """As above; `given` are activations [T, width] for the pass to start from."""
+        ...
+
+    def given(self, batch: Batch, idx: int) -> Array:
+        """What `begin` was given: [T, width]"""
+        ...
+
+    def concat(self, parts: Sequence[Array]) -> Array:
+        """Side by side: [T, a], [T, b], … -> [T, a + b + …]"""
+        ...
+
+    def tap(self, x: Array, batch: Batch) -> None:
+        """Hand out `x` as it is now, whatever is written to it later."""
+        ...
+
+    def taps(self, batch: Batch) -> tuple[npt.NDArray[np.float32], ...]:
+        """Copies of what the last `run` over this batch tapped, on the host, in order."""
         ...

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -66,6 +66,8 @@ class ReferenceBatch:
     queries: tuple[Query, ...]  # [T]
     keys: FloatArray  # [most keys, G, head_dim]
     values: FloatArray  # [most keys, G, head_dim]
+    given: tuple[FloatArray, ...] = ()
+    tapped: list[npt.NDArray[np.float32]] = field(default_factory=list)
 
 
 class ReferenceKernels:
@@ -118,7 +120,13 @@ class ReferenceKernels:
         for rows in (store.k, store.v):
             rows[:, targets] = rows[:, sources]  # the right side is a copy, made first
 
-    def begin(self, plan: Plan, shape: AttentionShape, inv_freq: FloatArray) -> ReferenceBatch:
+    def begin(
+        self,
+        plan: Plan,
+        shape: AttentionShape,
+        inv_freq: FloatArray,
+        given: Sequence[FloatArray] = (),
+    ) -> ReferenceBatch:
         cos, sin = np.empty((2, len(plan), shape.head_dim // 2), self._dtype)
         for t, position in enumerate(plan.positions):
             angles = position * inv_freq
@@ -126,7 +134,8 @@ class ReferenceKernels:
         queries = tuple(query for row in plan.rows for query in queries_of(row))
         most = max(query.num_keys for query in queries)
         keys, values = (self._empty(most, shape.num_kv_heads, shape.head_dim) for _ in range(2))
-        return ReferenceBatch(plan, shape, cos, sin, queries, keys, values)
+        rows = tuple(np.array(each, self._dtype) for each in given)
+        return ReferenceBatch(plan, shape, cos, sin, queries, keys, values, rows)
 
     def gumbel_argmax(self, logits: Logits, noise: Noise, position: int) -> int:
         return gumbel_argmax(logits, noise, position)
@@ -135,6 +144,7 @@ class ReferenceKernels:
         return weight_sum(logits, top, temperature)
 
     def run(self, body: Body, batch: ReferenceBatch, store: KVStore) -> npt.NDArray[np.float32]:
+        batch.tapped.clear()
         return body(batch, store)
 
     def embed(self, table: Matrix, batch: ReferenceBatch) -> FloatArray:
@@ -210,6 +220,18 @@ class ReferenceKernels:
 
     def select(self, x: FloatArray, batch: ReferenceBatch) -> FloatArray:
         return x[batch.plan.wanted]
+
+    def given(self, batch: ReferenceBatch, idx: int) -> FloatArray:
+        return batch.given[idx].copy()
+
+    def concat(self, parts: Sequence[FloatArray]) -> FloatArray:
+        return np.concatenate(parts, axis=1)
+
+    def tap(self, x: FloatArray, batch: ReferenceBatch) -> None:
+        batch.tapped.append(x.astype(np.float32))
+
+    def taps(self, batch: ReferenceBatch) -> tuple[npt.NDArray[np.float32], ...]:
+        return tuple(batch.tapped)
 
     def logits(self, x: FloatArray, head: Matrix) -> npt.NDArray[np.float32]:
         return self.linear(x, head).astype(np.float32, copy=False)

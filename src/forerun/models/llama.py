@@ -8,7 +8,8 @@ embedding's.
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -17,7 +18,7 @@ import numpy.typing as npt
 from forerun.cache import KVCache
 from forerun.errors import InvalidOption
 from forerun.interrupts import Uninterrupted, safe_point
-from forerun.kernels import AttentionShape, Kernels, Norm, Plan
+from forerun.kernels import AttentionShape, Kernels, Norm, Plan, TappedKernels
 from forerun.kernels.base import Array, Batch, Store, Weight
 from forerun.models.config import ModelConfig
 from forerun.models.rope import rope_frequencies
@@ -37,6 +38,18 @@ class Layer:
     mlp_norm: Norm
     gate_up: Weight  # [2F, E]
     down: Weight  # [E, F]
+
+
+@dataclass
+class Taps:
+    """Hidden states that a pass hands out: the residual stream after the first so many layers.
+
+    0 is the embedding, and the number of all layers what the last norm takes in; ids are those of
+    Hugging Face's `hidden_states`, up to that norm.
+    """
+
+    layers: tuple[int, ...]  # ascending
+    rows: dict[int, npt.NDArray[np.float32]] = field(default_factory=dict)  # [T, E] by layer
 
 
 class LlamaModel:
@@ -105,29 +118,80 @@ class LlamaModel:
     def new_cache(self, num_pages: int, page_size: int) -> KVCache:
         return KVCache(self.kernels, self.shape, self.num_layers, num_pages, page_size)
 
-    def forward(self, plan: Plan, cache: KVCache) -> npt.NDArray[np.float32]:
+    @property
+    def embedding(self) -> Weight:
+        return self._embedding
+
+    def check_taps(self, layers: Sequence[int], asker: str) -> None:
+        """Refuse a kernel set without taps, and layers that this model does not have."""
+        if not isinstance(self.kernels, TappedKernels):
+            raise InvalidOption(
+                f"{asker} needs hidden states of the target, which the {self.kernels.name} kernels "
+                "do not hand out yet; take another method, or another device."
+            )
+        if not all(0 <= layer <= self.num_layers for layer in layers):
+            raise InvalidOption(
+                f"{asker} asks for hidden states after layers {list(layers)}; "
+                f"the target has {self.num_layers} layers."
+            )
+
+    def forward(
+        self, plan: Plan, cache: KVCache, taps: Taps | None = None
+    ) -> npt.NDArray[np.float32]:
         """One pass over all spans; the logits [R, V] of the wanted tokens, in span order."""
+        body = self._pass if taps is None else _TappedPass(self, taps.layers)
         with Uninterrupted():
             batch = self.kernels.begin(plan, self.shape, self._inv_freq)
-            return self.kernels.run(self._pass, batch, cache.store)
+            logits = self.kernels.run(body, batch, cache.store)
+            if taps is not None:
+                assert isinstance(self.kernels, TappedKernels), self.kernels.name
+                taps.rows = dict(zip(taps.layers, self.kernels.taps(batch), strict=True))
+            return logits
 
-    def _pass(self, batch: Batch, store: Store) -> npt.NDArray[np.float32]:
+    def _pass(
+        self, batch: Batch, store: Store, tapped: tuple[int, ...] = ()
+    ) -> npt.NDArray[np.float32]:
         k = self.kernels
         x, delta = k.embed(self._embedding, batch), None  # [T, E]
         for idx, layer in enumerate(self._layers):
-            x, delta = self._layer(layer, idx, x, delta, batch, store)
+            x, h = k.add_norm(x, delta, layer.input_norm)
+            if idx in tapped:
+                assert isinstance(k, TappedKernels), k.name
+                k.tap(x, batch)
+            x, delta = self._layer(layer, idx, x, h, batch, store)
+        if self.num_layers in tapped:
+            return self._tapped_end(x, delta, batch)
         x, h = k.add_norm(k.select(x, batch), k.select(delta, batch), self._norm)  # [R, E]
         return k.logits(h, self._head)
 
-    def _layer(
-        self, layer: Layer, idx: int, x: Array, delta: Array | None, batch: Batch, store: Store
-    ) -> tuple[Array, Array]:
-        """The residual stream before the layer's last addition, and what is still to be added."""
+    def _tapped_end(self, x: Array, delta: Array, batch: Batch) -> npt.NDArray[np.float32]:
+        """The last norm of all rows, and not only of those that are wanted."""
         k = self.kernels
-        x, h = k.add_norm(x, delta, layer.input_norm)
+        assert isinstance(k, TappedKernels), k.name
+        x, h = k.add_norm(x, delta, self._norm)
+        k.tap(x, batch)
+        return k.logits(k.select(h, batch), self._head)
+
+    def _layer(
+        self, layer: Layer, idx: int, x: Array, h: Array, batch: Batch, store: Store
+    ) -> tuple[Array, Array]:
+        """From the residual stream and its norm: the stream before the layer's last addition, and
+        what is still to be added."""
+        k = self.kernels
         q = k.rope_write(k.linear(h, layer.qkv), batch, store, idx, layer.q_norm, layer.k_norm)
         x, h = k.add_norm(x, k.linear(k.attend(q, batch, store, idx), layer.out), layer.mlp_norm)
         return x, k.linear(k.silu_mul(k.linear(h, layer.gate_up)), layer.down)
+
+
+@dataclass(frozen=True)
+class _TappedPass:
+    """A body that equals another one of the same model and layers, so that it can be replayed."""
+
+    model: LlamaModel
+    layers: tuple[int, ...]
+
+    def __call__(self, batch: Batch, store: Store) -> npt.NDArray[np.float32]:
+        return self.model._pass(batch, store, self.layers)
 
 
 def _check_num_layers(num_layers: int, config: ModelConfig) -> None:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
 import numpy as np
 
-from forerun.drafters import Budget, CachedDrafter, Drafter
+from forerun.drafters import Budget, CachedDrafter, Drafter, TappedDrafter
 from forerun.errors import InvalidProposal
 from forerun.speculation.request import SpeculativeRequest
-from forerun.types import Proposal, Verdict
+from forerun.types import FloatArray, Proposal, Verdict
 
 _LOG: Final = logging.getLogger("forerun")
 
@@ -35,6 +35,7 @@ class GuardedDrafters:
         self._failed: Counter[int] = Counter()  # how often, by request
         self._picking = [name for name, drafter in drafters.items() if drafter.picks]
         self._cached = {n: d for n, d in drafters.items() if isinstance(d, CachedDrafter)}
+        self._tapped = {n: d for n, d in drafters.items() if isinstance(d, TappedDrafter)}
 
     def names_for(self, request: SpeculativeRequest) -> Iterator[str]:
         """Those that may guess for it, and see that far."""
@@ -69,6 +70,22 @@ class GuardedDrafters:
     def begin(self, request: SpeculativeRequest) -> None:
         for name in self.names_for(request):
             self.attempt(name, request, partial(self.drafters[name].begin, request))
+
+    def layers_for(self, requests: Iterable[SpeculativeRequest]) -> tuple[int, ...]:
+        """The layers whose hidden states a pass over these requests must hand out."""
+        if not self._tapped:
+            return ()
+        names = {name for request in requests for name in self.names_for(request)}
+        layers = [d.layers for name, d in self._tapped.items() if name in names]
+        return tuple(sorted(set().union(*layers)))
+
+    def tapped(
+        self, request: SpeculativeRequest, start: int, rows: Mapping[int, FloatArray]
+    ) -> None:
+        for name in self.names_for(request):
+            if name in self._tapped:
+                tapped = partial(self._tapped[name].tapped, request, start, rows)
+                self.attempt(name, request, tapped)
 
     def evict(self, request: SpeculativeRequest) -> None:
         """It lost its rows in the target's cache, and so in those of drafters."""

@@ -19,9 +19,13 @@ from forerun.drafters import (
     RandomTokens,
     SuffixLookup,
 )
+from forerun.drafters.heads.eagle3 import Eagle3
+from forerun.drafters.heads.eagle3_head import Eagle3Head
+from forerun.drafters.heads.folder import HeadFolder
+from forerun.kernels import TappedKernels
 from forerun.models.llama import LlamaModel
 from forerun.models.opening import load_tokenizer, open_checkpoint
-from forerun.models.text.compatibility import check_compatible
+from forerun.models.text.compatibility import check_compatible, tokenizer_hash
 from forerun.models.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -86,6 +90,28 @@ def _own_layers(config: SpeculativeConfig, target: DraftTarget) -> Drafter:
     return DraftModel(model, target.model.config.vocab_size)
 
 
+def _eagle3(config: SpeculativeConfig, target: DraftTarget) -> Drafter:
+    folder = _head_folder(config, target, "eagle3")
+    kernels = target.model.kernels
+    assert isinstance(kernels, TappedKernels), kernels.name
+    return Eagle3(Eagle3Head.load(folder, kernels, target.model.embedding))
+
+
+def _head_folder(config: SpeculativeConfig, target: DraftTarget, kind: str) -> HeadFolder:
+    """A trained head that was made for this target."""
+    assert config.model is not None
+    folder, model = HeadFolder(Path(config.model), kind), target.model.config
+    folder.config.check_target(
+        folder.path,
+        target_hidden_size=model.hidden_size,
+        target_vocab_size=model.vocab_size,
+        target_num_layers=target.model.num_layers,
+        tokenizer_hash=tokenizer_hash(target.tokenizer),
+    )
+    target.model.check_taps(folder.config.layers, f'method "{kind}"')
+    return folder
+
+
 def _prompt_lookup(config: SpeculativeConfig, _: DraftTarget) -> Drafter:
     return PromptLookup(config.prompt_lookup_min, config.prompt_lookup_max)
 
@@ -116,6 +142,11 @@ METHODS: Final[Mapping[str, Method]] = {
     ),
     "own_layers": Method(
         "the target's own first `num_layers` layers", _own_layers, {"num_layers": "--num-layers"}
+    ),
+    "eagle3": Method(
+        "a head trained for this target by EAGLE-3's recipe (`model`: its folder)",
+        _eagle3,
+        {"model": "--draft-model"},
     ),
     "prompt_lookup": Method("copies what followed the same words before", _prompt_lookup),
     "ngram": Method("vLLM's name for prompt_lookup", _prompt_lookup),

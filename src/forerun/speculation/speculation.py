@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -16,7 +16,7 @@ from forerun.speculation.guarded_drafters import GuardedDrafters
 from forerun.speculation.looks import Looks
 from forerun.speculation.request import SpeculativeRequest
 from forerun.speculation.step_times import StepTimes
-from forerun.types import Proposal, Verdict
+from forerun.types import FloatArray, Proposal, Verdict
 
 _CONTROLLER: Final = "controller"  # among those that may fail
 
@@ -173,6 +173,16 @@ class Speculation:
     def begin(self, request: SpeculativeRequest) -> None:
         """It runs now; it may have run before."""
         self.drafters.begin(request)
+
+    def layers_for(self, requests: Iterable[SpeculativeRequest]) -> tuple[int, ...]:
+        """The layers whose hidden states drafters need of a pass over these requests."""
+        return self.drafters.layers_for(requests)
+
+    def tapped(
+        self, request: SpeculativeRequest, start: int, rows: Mapping[int, FloatArray]
+    ) -> None:
+        """Hidden states by layer, from position `start` on, of tokens that are committed."""
+        self.drafters.tapped(request, start, rows)
 
     def evict(self, request: SpeculativeRequest) -> None:
         """It was preempted, and loses its rows in the caches of drafters, too."""

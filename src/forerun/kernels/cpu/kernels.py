@@ -129,11 +129,20 @@ class CpuKernels:
         rows.fill(values)
         return rows
 
-    def begin(self, plan: Plan, shape: AttentionShape, inv_freq: FloatArray) -> CpuBatch:
+    def begin(
+        self,
+        plan: Plan,
+        shape: AttentionShape,
+        inv_freq: FloatArray,
+        given: Sequence[FloatArray] = (),
+    ) -> CpuBatch:
         rope = self._ropes.setdefault(inv_freq.tobytes(), RopeTable(inv_freq))
-        if len(plan) > MAX_TOKENS:
-            return CpuBatch(plan, shape, rope, Program(self._workers, self._buffers))
-        return CpuBatch(plan, shape, rope, KeptProgram(self._workers, self._kept_buffers))
+        program = (
+            Program(self._workers, self._buffers)
+            if len(plan) > MAX_TOKENS
+            else KeptProgram(self._workers, self._kept_buffers)
+        )
+        return CpuBatch(plan, shape, rope, program, given)
 
     def run(self, body: Body, batch: CpuBatch, store: KVStore) -> F32:
         if len(batch.tokens) > MAX_TOKENS:
@@ -316,6 +325,33 @@ class CpuKernels:
             chosen.ctypes.data,
             out.address,
         )
+
+    def given(self, batch: CpuBatch, idx: int) -> Rows:
+        source, width = batch.given[idx], batch.given_widths[idx]
+        x = Rows(batch.program, len(source), width)
+        batch.program.hold(batch)
+        self._place(x, 0, source.ctypes.data, 4 * source.shape[1], width)
+        return x
+
+    def concat(self, parts: Sequence[Rows]) -> Rows:
+        x = Rows(parts[0].program, parts[0].num_rows, sum(part.width for part in parts))
+        first = 0
+        for part in parts:
+            self._place(x, first, part.address, part.stride, part.width)
+            first += part.width
+        return x
+
+    def _place(self, x: Rows, first: int, address: int, stride: int, width: int) -> None:
+        """Rows that lie at `address`, into the columns of x from `first` on."""
+        target = x.address + 4 * first
+        place = self._operations.place
+        x.program.add(place, x.num_rows, width, address, stride, target, x.stride)
+
+    def tap(self, x: Rows, batch: CpuBatch) -> None:
+        batch.program.tap(self.concat([x]))
+
+    def taps(self, batch: CpuBatch) -> tuple[F32, ...]:
+        return batch.program.taps
 
     def logits(self, x: Rows, head: Matrix) -> F32:
         return x.program.finish(self.linear(x, head))

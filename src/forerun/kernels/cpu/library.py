@@ -24,6 +24,7 @@ _OPERATIONS: Final = {
     "add_norm": operations.add_norm,
     "silu_mul": operations.silu_mul,
     "select": operations.select,
+    "place": operations.place,
     "read": operations.read,
     "rope_write": rope_write,
     "attend": attend,
@@ -36,6 +37,7 @@ class Operations(NamedTuple):
     add_norm: int
     silu_mul: int
     select: int
+    place: int
     rope_write: int
     attend: int
 

@@ -68,6 +68,14 @@ def select(step, chunk, _scratch):
         target[i] = source[i]
 
 
+def place(step, chunk, _scratch):
+    """Copy one row into some columns of another."""
+    source = floats(arg(step, 1) + chunk * arg(step, 2))
+    target = floats(arg(step, 3) + chunk * arg(step, 4))
+    for i in range(arg(step, 0)):
+        target[i] = source[i]
+
+
 def make_linear(product: Any, max_width: int) -> Any:
     """One chunk of outputs of a product, for all rows."""
 

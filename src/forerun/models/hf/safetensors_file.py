@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
+
 from forerun.errors import InvalidWeights, UnsupportedModel
 from forerun.models.weights.checkpoint import Tensor
 from forerun.models.weights.formats import FORMATS
@@ -64,6 +67,13 @@ class SafetensorsFile:
         row_bytes = FORMATS[entry.dtype].row_bytes(entry.shape[-1] if entry.shape else 1)
         data = self._data[entry.start : entry.end].reshape(-1, row_bytes)
         return Tensor(name, entry.shape, entry.dtype, data)
+
+    def integers(self, name: str) -> npt.NDArray[np.int64]:
+        """A vector of 64-bit integers, such as a map between vocabularies."""
+        entry = self._entries[name]
+        if entry.dtype != "I64" or entry.end - entry.start != 8 * math.prod(entry.shape):
+            raise self._fail(f"tensor {name!r} is no vector of 64-bit integers")
+        return self._data[entry.start : entry.end].view("<i8").astype(np.int64)
 
     def _fail(self, problem: str) -> InvalidWeights:
         return InvalidWeights(f"{self.path}: {problem}; download the file again.")

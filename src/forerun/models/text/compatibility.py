@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
+
 from forerun.errors import TokenizerMismatch
 from forerun.models.text.tokenizer import Tokenizer
 
@@ -16,6 +18,14 @@ def check_compatible(target: Tokenizer, draft: Tokenizer) -> None:
     _check_tokens(target, draft)
     _check_special(target, draft)
     _check_ends(target, draft)
+
+
+def tokenizer_hash(tokenizer: Tokenizer) -> str:
+    """Equal where ids stand for the same tokens; padding at the end counts as absent."""
+    tokens = [_token(tokenizer, token_id) for token_id in range(tokenizer.vocab_size)]
+    while tokens and tokens[-1] is None:
+        tokens.pop()
+    return sha256("\0".join(token or "" for token in tokens).encode()).hexdigest()
 
 
 def _check_tokens(target: Tokenizer, draft: Tokenizer) -> None:

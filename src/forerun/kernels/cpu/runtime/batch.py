@@ -12,7 +12,7 @@ import numpy.typing as npt
 from forerun.kernels.base import AttentionShape
 from forerun.kernels.cpu.attention.head_group import KEYS_PER_TURN, MAX_HEADS
 from forerun.kernels.cpu.codegen.lanes import padded
-from forerun.kernels.cpu.runtime.program import Program
+from forerun.kernels.cpu.runtime.program import Program, aligned_zeros
 from forerun.kernels.plan import Plan, PlanRow
 from forerun.types import FloatArray, IntArray
 
@@ -42,7 +42,12 @@ class CpuBatch:
     """The arrays of one pass. Their addresses stay when another batch's contents move in."""
 
     def __init__(
-        self, plan: Plan, shape: AttentionShape, rope: RopeTable, program: Program
+        self,
+        plan: Plan,
+        shape: AttentionShape,
+        rope: RopeTable,
+        program: Program,
+        given: Sequence[FloatArray] = (),
     ) -> None:
         self.shape = shape
         self.program = program
@@ -58,8 +63,12 @@ class CpuBatch:
         self.keys = self._seen(_keys(runs, self._slots.ctypes.data))
         longest = max(run.lengths[-1] for run in runs)
         self.max_keys = min(longest, shape.window or longest)
+        self.given_widths = [each.shape[1] for each in given]
+        self.given = [_padded(each) for each in given]  # [T, padded width]
 
     def check(self, tokens: IntArray) -> None:
+        if not self.num_embeddings:  # a pass over what it was given
+            return
         ids = tokens.tolist()  # of a few tokens, a list is looked through faster than an array
         assert min(ids) >= 0, ids
         assert max(ids) < self.num_embeddings, (ids, self.num_embeddings)
@@ -73,6 +82,8 @@ class CpuBatch:
         self.rotations[:] = other.rotations
         self.keys[:] = other.keys
         self._slots, self.max_keys = other._slots, other.max_keys
+        for mine, theirs in zip(self.given, other.given, strict=True):
+            mine[:] = theirs
 
     @property
     def scratch_bytes(self) -> int:
@@ -100,6 +111,13 @@ class CpuBatch:
         return np.ascontiguousarray(
             np.stack((keys[:, 0] + 8 * hidden, keys[:, 1] - hidden), axis=1)
         )
+
+
+def _padded(rows: FloatArray) -> F32:
+    num_rows, width = rows.shape
+    found = aligned_zeros(num_rows, padded(width))
+    found[:, :width] = rows
+    return found
 
 
 class Run(NamedTuple):

@@ -22,6 +22,7 @@ KINDS: Final = {
     "silu_mul": "norm",
     "embed": "rows",
     "select": "rows",
+    "place": "rows",
 }
 _NUM_ROWS, _ROW_BYTES = NUM_HEADER_FIELDS, NUM_HEADER_FIELDS + 4  # fields of a product
 

@@ -49,14 +49,14 @@ class Buffers:
         if free:
             return free.pop()
         num_rows, width, num_parts = size
-        data = _aligned_zeros(num_rows, num_parts * padded(width // num_parts))
+        data = aligned_zeros(num_rows, num_parts * padded(width // num_parts))
         return Buffer(data, data.ctypes.data, 4 * data.shape[1], size)
 
     def give_back(self, buffer: Buffer) -> None:
         self._free.setdefault(buffer.size, []).append(buffer)
 
 
-def _aligned_zeros(num_rows: int, row_len: int) -> F32:
+def aligned_zeros(num_rows: int, row_len: int) -> F32:
     raw = np.zeros(num_rows * row_len * 4 + 64, np.uint8)
     start = -raw.ctypes.data % 64
     return raw[start : start + num_rows * row_len * 4].view(np.float32).reshape(num_rows, row_len)
@@ -81,6 +81,8 @@ class Program:
         self._used: dict[int, Buffer] = {}  # by address: all that its steps ever had
         self._scratch_bytes = 0
         self._was_run = False
+        self._tapped: list[Rows] = []
+        self.taps: tuple[F32, ...] = ()  # copies, once it has finished
 
     def __del__(self) -> None:
         self._release()  # recordings may have the addresses of what it gave up without running
@@ -90,6 +92,10 @@ class Program:
 
     def hold(self, *things: Any) -> None:
         self._held += things
+
+    def tap(self, rows: Rows) -> None:
+        """Hand out a copy of `rows` with the result; nothing may be written to them after this."""
+        self._tapped.append(rows)
 
     def need_scratch(self, num_bytes: int) -> None:
         self._scratch_bytes = max(self._scratch_bytes, num_bytes)
@@ -117,7 +123,9 @@ class Program:
 
     def finish(self, result: Rows) -> F32:
         """Run everything and return a copy of `result`, the last thing recorded."""
+        tapped, self._tapped = self._tapped, []  # they lead back to this program
         self.run()
+        self.taps = tuple(rows.values() for rows in tapped)
         return result.values()
 
     def _release(self) -> None:
@@ -141,11 +149,16 @@ class Recording:
 
     steps: npt.NDArray[np.int64]  # [num_steps, STEP_FIELDS]
     result: F32  # a view
+    taps: tuple[F32, ...]  # views
     held: tuple[Any, ...]  # what the steps need alive
 
     def run(self, workers: Workers, scratch_bytes: int) -> F32:
         workers.run(self.steps, scratch_bytes)
         return _flat_copy(self.result)
+
+    def tapped(self) -> tuple[F32, ...]:
+        """What the latest run handed out."""
+        return tuple(map(_flat_copy, self.taps))
 
     def without(self, thing: Any) -> Recording:
         """Not holding `thing`, which outlives it."""
@@ -161,8 +174,11 @@ class KeptProgram(Program):
         if self._was_run:
             return super().finish(result)
         held = (*self._held, *self._used.values())
-        self._recording = Recording(self._taken(), result.view(), held)
+        tapped, self._tapped = self._tapped, []
+        views = tuple(rows.view() for rows in tapped)
+        self._recording = Recording(self._taken(), result.view(), views, held)
         values = self._recording.run(self._workers, self._scratch_bytes)
+        self.taps = self._recording.tapped()
         self._release()
         return values
 

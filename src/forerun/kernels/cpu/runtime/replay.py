@@ -43,7 +43,9 @@ class Replays:
             kept.move_to_end(key)
             recording, first_batch = kept[key]
             first_batch.take_in(batch)
-            return recording.run(self._workers, batch.scratch_bytes)
+            result = recording.run(self._workers, batch.scratch_bytes)
+            batch.program.taps = recording.tapped()
+            return result
 
     def kept(self, store: KVStore, num_tokens: int) -> tuple[Recording, int]:
         """The pass over so many tokens of `store` that ran last, and the scratch it needs."""

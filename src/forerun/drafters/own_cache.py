@@ -1,0 +1,100 @@
+"""What drafters with a cache of their own share: rows, and who gets how many of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
+
+from forerun.cache import BlockTable, KVCache
+from forerun.drafters.base import Budget, RequestView
+
+
+@dataclass
+class Row:
+    """One request in the drafter's cache.
+
+    The first `num_committed` rows stand for committed tokens; nodes of the latest proposal that
+    were fed follow, in node order. What the request has beyond that is fed at the next proposal. A
+    long prompt takes several proposals; `num_promised` rows are kept for it meanwhile.
+    """
+
+    table: BlockTable
+    num_committed: int = 0
+    num_promised: int = 0
+    is_waiting: bool = False  # when it was asked last
+
+    @property
+    def num_missing(self) -> int:
+        """Pages for what it was promised."""
+        return self.table.num_missing(self.num_promised)
+
+    def cut(self, num_rows: int) -> None:
+        """Forget all that was fed behind the first `num_rows` tokens."""
+        self.num_committed = min(self.num_committed, num_rows)
+        self.table.truncate_to(self.num_committed)
+
+
+RowT = TypeVar("RowT", bound=Row)
+
+
+class OwnCache(Generic[RowT]):
+    """The part of a `CachedDrafter` that does not guess. Where the cache is full, or a prompt is
+    not yet read, it has nothing to say."""
+
+    _cache: KVCache  # once allocated
+
+    def __init__(self) -> None:
+        self._rows: dict[int, RowT] = {}
+
+    @property
+    def num_requests(self) -> int:
+        return len(self._rows)
+
+    def end(self, request: RequestView) -> None:
+        row = self._rows.pop(request.id, None)
+        if row is not None:
+            row.table.free()
+
+    def num_pages_in_use(self) -> int:
+        return self._cache.pool.num_pages - self._cache.pool.num_free
+
+    def has_room_for(self, request: RequestView) -> bool:
+        """Whether it could guess for it now."""
+        row = self._rows.get(request.id)
+        num_tokens = len(request.tokens)
+        if row is None:
+            return self._cache.pool.pages_for(num_tokens) <= self._cache.pool.num_free
+        return row.table.num_missing(num_tokens) <= self._cache.pool.num_free
+
+    def is_waiting(self, request: RequestView) -> bool:
+        row = self._rows.get(request.id)
+        return row is not None and row.is_waiting
+
+    def evict(self, request: RequestView) -> None:
+        row = self._rows.get(request.id)
+        if row is not None:
+            row.cut(0)
+            row.num_promised = 0
+
+    def _let_in(self, requests: Sequence[RequestView], budgets: Iterable[Budget]) -> list[Budget]:
+        """First come, first served: as deep as there are pages for, beside what is promised."""
+        left = self._cache.pool.num_free - sum(row.num_missing for row in self._rows.values())
+        within = []
+        for request, budget in zip(requests, budgets, strict=True):
+            row, num_tokens = self._rows[request.id], len(request.tokens)
+            left += row.num_missing
+            row.num_promised, row.is_waiting = 0, budget.depth > 0
+            depth = budget.depth
+            while depth and row.table.num_missing(_num_rows(num_tokens, depth, budget)) > left:
+                depth -= 1
+            if depth:
+                row.num_promised = _num_rows(num_tokens, depth, budget)
+            left -= row.num_missing
+            within.append(replace(budget, depth=depth))
+        return within
+
+
+def _num_rows(num_tokens: int, depth: int, budget: Budget) -> int:
+    """All known tokens, and all guesses but the deepest, which are never fed."""
+    return num_tokens + (depth - 1) * budget.num_branches

@@ -1,0 +1,53 @@
+"""Heads with random weights for small targets, on disk as users have them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from forerun.drafters.heads.eagle3_head import eagle3_shapes
+from forerun.drafters.heads.folder import D2T, HeadConfig, save_head
+from forerun.models.config import ModelConfig
+
+
+def eagle3_config(target: ModelConfig, tokenizer_hash: str = "", **changes: Any) -> HeadConfig:
+    options: dict[str, Any] = {
+        "kind": "eagle3",
+        "layers": (1, target.num_layers - 1, target.num_layers),
+        "target_hidden_size": target.hidden_size,
+        "target_vocab_size": target.vocab_size,
+        "target_num_layers": target.num_layers,
+        "tokenizer_hash": tokenizer_hash,
+        "draft_vocab_size": target.vocab_size - 2,
+        "intermediate_size": 40,
+        "num_heads": 4,
+        "num_kv_heads": 2,
+        "head_dim": 8,
+        "max_len": target.max_len,
+        "fc_norm": True,
+    }
+    return HeadConfig(**{**options, **changes})
+
+
+def write_eagle3(folder: Path, config: HeadConfig, seed: int = 0) -> Path:
+    """All ids of the target but the second and the last, or as many as the config says."""
+    save_head(folder, config, random_weights(config, eagle3_shapes(config), seed))
+    return folder
+
+
+def random_weights(
+    config: HeadConfig, shapes: dict[str, tuple[int, ...]], seed: int
+) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    weights: dict[str, Any] = {}
+    for name, shape in shapes.items():
+        drawn = rng.standard_normal(shape) / np.sqrt(shape[-1])
+        if name.endswith("norm.weight"):
+            drawn = rng.uniform(0.5, 1.5, shape)
+        weights[name] = (3 * drawn if name == "lm_head.weight" else drawn).astype(np.float32)
+    tokens = [token for token in range(config.target_vocab_size) if token != 1]
+    num = config.draft_vocab_size
+    weights[D2T] = np.array(tokens[:num], np.int64) - np.arange(num)
+    return weights
