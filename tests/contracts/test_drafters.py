@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
 
 import numpy as np
 import pytest
@@ -19,13 +21,21 @@ from forerun.drafters import (
     NgramTables,
     PromptLookup,
     RandomTokens,
+    RequestView,
     SuffixLookup,
 )
-from forerun.kernels import ReferenceKernels
-from forerun.models.llama import LlamaModel
+from forerun.drafters.heads import Eagle3, Eagle3Head, HeadFolder, Medusa, MedusaHeads
+from forerun.kernels import Plan, ReferenceKernels
+from forerun.models.llama import LlamaModel, Taps
 from forerun.sampling import Noise, Probs
-from forerun.types import Acceptance, Origin, Proposal, SamplingParams, Verdict
+from forerun.types import Acceptance, Origin, Proposal, SamplingParams, Span, Verdict
 from forerun.verify import coupled, rejection
+from tests.drafters.random_heads import (
+    eagle3_config,
+    medusa_config,
+    write_eagle3,
+    write_medusa,
+)
 from tests.enumeration import LazyNoise, Staged
 from tests.models_llama.tiny import TinyCheckpoint, tiny_config
 from tests.verify.test_law_rejection import worst_error
@@ -69,6 +79,77 @@ def draft_model(vocab_size: int) -> DraftModel:
     return drafter
 
 
+class Tapping:
+    """A drafter that looks at hidden states, and a target that hands them out as an engine does."""
+
+    picks = False
+
+    def __init__(self, drafter: Eagle3 | Medusa, target: LlamaModel) -> None:
+        self._drafter, self._target = drafter, target
+        self._num_told: dict[int, int] = {}
+
+    @property
+    def num_requests(self) -> int:
+        return self._drafter.num_requests
+
+    def begin(self, request: RequestView) -> None:
+        self._drafter.begin(request)
+        self._num_told[request.id] = 0
+        self._tell(request)
+
+    def _tell(self, request: RequestView) -> None:
+        """Of all tokens but the last, which the target has not run."""
+        start, tokens = self._num_told[request.id], tuple(request.tokens[:-1])
+        if len(tokens) > start:
+            cache = self._target.new_cache(32, 4)
+            table, taps = cache.new_table(), Taps(self._drafter.layers)
+            span = Span.all_wanted(table.reserve(len(tokens)), tokens)
+            self._target.forward(Plan.build([(span, table)]), cache, taps)
+            rows = {layer: found[start:] for layer, found in taps.rows.items()}
+            self._drafter.tapped(request, start, rows)
+            self._num_told[request.id] = len(tokens)
+
+    def propose(self, requests: Sequence[RequestView], budgets: Sequence[Budget]) -> list[Proposal]:
+        return self._drafter.propose(requests, budgets)
+
+    def commit(self, request: RequestView, verdict: Verdict) -> None:
+        self._tell(request)
+        self._drafter.commit(request, verdict)
+
+    def end(self, request: RequestView) -> None:
+        self._drafter.end(request)
+
+
+@cache
+def head_folder(kind: str, vocab_size: int) -> HeadFolder:
+    config = head_target(vocab_size).config
+    folder = Path(mkdtemp()) / kind
+    if kind == "medusa":
+        write_medusa(folder, medusa_config(config, draft_vocab_size=vocab_size))
+    else:
+        write_eagle3(folder, eagle3_config(config, draft_vocab_size=vocab_size))
+    return HeadFolder(folder, kind)
+
+
+@cache
+def head_target(vocab_size: int) -> LlamaModel:
+    config = tiny_config(vocab_size=vocab_size, num_layers=2, max_len=64)
+    return LlamaModel.load(TinyCheckpoint(config, 5), ReferenceKernels())
+
+
+def eagle3(vocab_size: int) -> Tapping:
+    target = head_target(vocab_size)
+    head = Eagle3Head.load(head_folder("eagle3", vocab_size), ReferenceKernels(), target.embedding)
+    drafter = Eagle3(head)
+    drafter.allocate(64, 4)
+    return Tapping(drafter, target)
+
+
+def medusa(vocab_size: int) -> Tapping:
+    heads = MedusaHeads(head_folder("medusa", vocab_size), ReferenceKernels())
+    return Tapping(Medusa(heads), head_target(vocab_size))
+
+
 DRAFTERS: dict[str, Callable[[int], Drafter]] = {
     "prompt_lookup": lambda _: PromptLookup(1, 3),
     "ngram_tables": lambda v: NgramTables(v),
@@ -80,6 +161,8 @@ DRAFTERS: dict[str, Callable[[int], Drafter]] = {
     "suffix_short": lambda _: SuffixLookup(max_match=2, min_chance=0.0, max_shared_tokens=0),
     "prediction": lambda _: GivenPrediction(min_chance=0.0),
     "draft_model": draft_model,
+    "eagle3": eagle3,
+    "medusa": medusa,
     "hybrid": lambda v: Hybrid([PromptLookup(2, 3), NgramTables(v, (2,)), draft_model(v)]),
     "merge": lambda v: Merge([NgramTables(v, (2,)), PromptLookup(1, 2), draft_model(v)]),
     "merge_of_one_kind": lambda v: Merge([RandomTokens(v), RandomTokens(v)]),
@@ -262,7 +345,9 @@ def law_error(drafts: Staged[Proposal], target: TableModel) -> float:
     return worst_error(drafts.law_of(judge), target)
 
 
-@pytest.mark.parametrize("name", ["draft_model", "ngram_tables", "unigram", "random"])
+@pytest.mark.parametrize(
+    "name", ["draft_model", "ngram_tables", "unigram", "random"]
+)
 def test_shared_noise_makes_equal_laws_agree(name: str) -> None:
     """A target that thinks exactly as the drafter does accepts every coupled guess."""
     drafter, view = DRAFTERS[name](V), View(CONTEXTS["a text"], params=COUPLED)

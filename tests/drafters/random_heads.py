@@ -9,13 +9,14 @@ import numpy as np
 
 from forerun.drafters.heads.eagle3_head import eagle3_shapes
 from forerun.drafters.heads.folder import D2T, HeadConfig, save_head
+from forerun.drafters.heads.medusa import medusa_shapes
 from forerun.models.config import ModelConfig
 
 
 def eagle3_config(target: ModelConfig, tokenizer_hash: str = "", **changes: Any) -> HeadConfig:
     options: dict[str, Any] = {
         "kind": "eagle3",
-        "layers": (1, target.num_layers - 1, target.num_layers),
+        "layers": (0, target.num_layers - 1, target.num_layers),
         "target_hidden_size": target.hidden_size,
         "target_vocab_size": target.vocab_size,
         "target_num_layers": target.num_layers,
@@ -31,8 +32,17 @@ def eagle3_config(target: ModelConfig, tokenizer_hash: str = "", **changes: Any)
     return HeadConfig(**{**options, **changes})
 
 
+def medusa_config(target: ModelConfig, tokenizer_hash: str = "", **changes: Any) -> HeadConfig:
+    last = {"kind": "medusa", "layers": (target.num_layers,), "num_guesses": 4}
+    return eagle3_config(target, tokenizer_hash, **{**last, **changes})
+
+
+def write_medusa(folder: Path, config: HeadConfig, seed: int = 0) -> Path:
+    save_head(folder, config, random_weights(config, medusa_shapes(config), seed))
+    return folder
+
+
 def write_eagle3(folder: Path, config: HeadConfig, seed: int = 0) -> Path:
-    """All ids of the target but the second and the last, or as many as the config says."""
     save_head(folder, config, random_weights(config, eagle3_shapes(config), seed))
     return folder
 
@@ -47,7 +57,7 @@ def random_weights(
         if name.endswith("norm.weight"):
             drawn = rng.uniform(0.5, 1.5, shape)
         weights[name] = (3 * drawn if name == "lm_head.weight" else drawn).astype(np.float32)
-    tokens = [token for token in range(config.target_vocab_size) if token != 1]
     num = config.draft_vocab_size
-    weights[D2T] = np.array(tokens[:num], np.int64) - np.arange(num)
+    tokens = np.sort(rng.permutation(config.target_vocab_size)[:num])
+    weights[D2T] = tokens - np.arange(num)
     return weights

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from forerun.drafters import Budget, CachedDrafter, DraftModel, Merge, NgramTables, RequestView
+from forerun.drafters.law import DraftLaw
 from forerun.kernels import ReferenceKernels
 from forerun.models.llama import LlamaModel
-from forerun.types import Origin, Proposal, Verdict
+from forerun.types import FloatArray, Origin, Proposal, Verdict
 from tests.contracts.test_drafters import View
 from tests.models_llama.tiny import TinyCheckpoint, tiny_config
 
@@ -131,14 +132,14 @@ def drafters_that_throw(kind: str, guilty: int, monkeypatch: pytest.MonkeyPatch)
     model = draft_model(num_pages=64)
     if kind == "merge":
         return Merge([model, NgramTables(V, (2,)), Throws(guilty)])
-    law = DraftModel._law
+    served = DraftLaw.served
 
-    def failing(self: DraftModel, request: RequestView, *rest: Any) -> Any:
+    def failing(row: FloatArray, request: RequestView, *rest: Any) -> Any:
         if request.id == guilty:
             raise RuntimeError("no idea")
-        return law(self, request, *rest)
+        return served(row, request, *rest)
 
-    monkeypatch.setattr(DraftModel, "_law", failing)
+    monkeypatch.setattr(DraftLaw, "served", failing)
     return model
 
 

@@ -19,9 +19,7 @@ from forerun.drafters import (
     RandomTokens,
     SuffixLookup,
 )
-from forerun.drafters.heads.eagle3 import Eagle3
-from forerun.drafters.heads.eagle3_head import Eagle3Head
-from forerun.drafters.heads.folder import HeadFolder
+from forerun.drafters.heads import Eagle3, Eagle3Head, HeadFolder, Medusa, MedusaHeads
 from forerun.kernels import TappedKernels
 from forerun.models.llama import LlamaModel
 from forerun.models.opening import load_tokenizer, open_checkpoint
@@ -97,6 +95,13 @@ def _eagle3(config: SpeculativeConfig, target: DraftTarget) -> Drafter:
     return Eagle3(Eagle3Head.load(folder, kernels, target.model.embedding))
 
 
+def _medusa(config: SpeculativeConfig, target: DraftTarget) -> Drafter:
+    folder = _head_folder(config, target, "medusa")
+    kernels = target.model.kernels
+    assert isinstance(kernels, TappedKernels), kernels.name
+    return Medusa(MedusaHeads(folder, kernels))
+
+
 def _head_folder(config: SpeculativeConfig, target: DraftTarget, kind: str) -> HeadFolder:
     """A trained head that was made for this target."""
     assert config.model is not None
@@ -146,6 +151,11 @@ METHODS: Final[Mapping[str, Method]] = {
     "eagle3": Method(
         "a head trained for this target by EAGLE-3's recipe (`model`: its folder)",
         _eagle3,
+        {"model": "--draft-model"},
+    ),
+    "medusa": Method(
+        "heads trained for this target by Medusa's recipe (`model`: their folder)",
+        _medusa,
         {"model": "--draft-model"},
     ),
     "prompt_lookup": Method("copies what followed the same words before", _prompt_lookup),

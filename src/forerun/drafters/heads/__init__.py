@@ -1,6 +1,16 @@
 """Drafters that were trained on what one target says, and look at its hidden states."""
 
 from forerun.drafters.heads.eagle3 import Eagle3
+from forerun.drafters.heads.eagle3_head import Eagle3Head
 from forerun.drafters.heads.folder import HeadConfig, HeadFolder, save_head
+from forerun.drafters.heads.medusa import Medusa, MedusaHeads
 
-__all__ = ["Eagle3", "HeadConfig", "HeadFolder", "save_head"]
+__all__ = [
+    "Eagle3",
+    "Eagle3Head",
+    "HeadConfig",
+    "HeadFolder",
+    "Medusa",
+    "MedusaHeads",
+    "save_head",
+]
