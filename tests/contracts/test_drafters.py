@@ -345,9 +345,7 @@ def law_error(drafts: Staged[Proposal], target: TableModel) -> float:
     return worst_error(drafts.law_of(judge), target)
 
 
-@pytest.mark.parametrize(
-    "name", ["draft_model", "ngram_tables", "unigram", "random"]
-)
+@pytest.mark.parametrize("name", ["draft_model", "ngram_tables", "unigram", "random"])
 def test_shared_noise_makes_equal_laws_agree(name: str) -> None:
     """A target that thinks exactly as the drafter does accepts every coupled guess."""
     drafter, view = DRAFTERS[name](V), View(CONTEXTS["a text"], params=COUPLED)

@@ -19,14 +19,21 @@ F64 = npt.NDArray[np.float64]
 
 def naive_logits(checkpoint: Checkpoint, tokens: Sequence[int]) -> F64:
     """[T, V]"""
-    config = checkpoint.config
-    x = _weight(checkpoint, "model.embed_tokens.weight")[list(tokens)]  # [T, E]
-    for idx in range(config.num_layers):
+    x = naive_hidden_states(checkpoint, tokens)[-1]
+    head = "model.embed_tokens.weight" if checkpoint.config.tie_embeddings else "lm_head.weight"
+    return _norm(checkpoint, "model.norm", x) @ _weight(checkpoint, head).T
+
+
+def naive_hidden_states(checkpoint: Checkpoint, tokens: Sequence[int]) -> list[F64]:
+    """[T, E] each: the embedding, then the residual stream after every layer."""
+    x = _weight(checkpoint, "model.embed_tokens.weight")[list(tokens)]
+    states = [x]
+    for idx in range(checkpoint.config.num_layers):
         block = f"model.layers.{idx}."
         x = x + _attention(checkpoint, block, _norm(checkpoint, f"{block}input_layernorm", x))
         x = x + _mlp(checkpoint, block, _norm(checkpoint, f"{block}post_attention_layernorm", x))
-    head = "model.embed_tokens.weight" if config.tie_embeddings else "lm_head.weight"
-    return _norm(checkpoint, "model.norm", x) @ _weight(checkpoint, head).T
+        states.append(x)
+    return states
 
 
 def _weight(checkpoint: Checkpoint, name: str) -> F64:

@@ -26,7 +26,8 @@ def score(
     """
     try:
         whole = Taps(taps[0].layers) if taps else None
-        rows = model.forward(Plan.build(zip(spans, tables, strict=True)), cache, whole)
+        plan = Plan.build(zip(spans, tables, strict=True))
+        rows = model.forward(plan, cache, whole) if whole else model.forward(plan, cache)
     except Exception as error:
         if len(spans) == 1:
             return [error]

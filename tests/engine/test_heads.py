@@ -1,0 +1,210 @@
+"""Trained heads through the whole engine: the same bits, and the hidden states that they need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forerun.drafters import RequestView
+from forerun.drafters.heads import Eagle3
+from forerun.engine import LLM
+from forerun.kernels import Plan
+from forerun.models.llama import LlamaModel, Taps
+from forerun.models.text.compatibility import tokenizer_hash
+from forerun.types import FloatArray, Span
+from tests.drafters.random_heads import (
+    eagle3_config,
+    medusa_config,
+    write_eagle3,
+    write_medusa,
+)
+from tests.engine.leaks import assert_nothing_is_held
+from tests.engine.test_bits import PROMPTS, SAMPLING, params, tokens
+
+METHODS: dict[str, dict[str, Any]] = {
+    "eagle3": {"method": "eagle3"},
+    "medusa": {"method": "medusa"},
+    "adaptive": {"method": "hybrid", "methods": ["suffix", "eagle3"], "adaptive": True},
+    "hybrid": {"method": "hybrid", "methods": ["prompt_lookup", "eagle3"]},
+    "merge": {"method": "merge", "methods": ["bigram", "medusa"]},
+}
+
+
+@pytest.fixture(scope="module")
+def heads(plain: LLM, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder, config = tmp_path_factory.mktemp("heads"), plain.model.config
+    ours = tokenizer_hash(plain.tokenizer)
+    return {
+        "eagle3": write_eagle3(folder / "eagle3", eagle3_config(config, ours)),
+        "medusa": write_medusa(folder / "medusa", medusa_config(config, ours)),
+    }
+
+
+def config(method: str, heads: dict[str, Path], depth: int, num_branches: int) -> dict[str, Any]:
+    chosen = METHODS[method]
+    (kind,) = {chosen["method"], *chosen.get("methods", ())} & set(heads)
+    size = {"num_speculative_tokens": depth, "num_branches": num_branches}
+    return {"adaptive": False, "model": str(heads[kind]), **size, **chosen}
+
+
+@pytest.mark.parametrize(("depth", "num_branches"), [(1, 1), (4, 1), (3, 3)])
+@pytest.mark.parametrize("method", METHODS)
+def test_heads_change_no_token(
+    plain: LLM, heads: dict[str, Path], method: str, depth: int, num_branches: int
+) -> None:
+    llm = plain.with_speculation(config(method, heads, depth, num_branches))
+    num_guessed = 0
+    for prompt in PROMPTS:
+        for sampling in SAMPLING:
+            output = llm.generate(prompt, params(sampling))[0].outputs[0]
+            assert output.token_ids == tokens(plain, prompt, params(sampling))
+            assert output.stats["drafter_failures"] == 0
+            num_guessed += output.stats["draft_tokens"]
+    assert num_guessed > 0 or method == "adaptive"
+    assert_nothing_is_held(llm)
+
+
+def test_random_heads_are_right_at_times(plain: LLM, heads: dict[str, Path]) -> None:
+    """So accepted paths, and the hidden states of their rows, were among what the rest proves."""
+    for method in ("eagle3", "medusa"):
+        llm = plain.with_speculation(config(method, heads, 3, 3))
+        llm.generate(PROMPTS * 3, params("top_p", n=4))
+        assert llm.metrics()["drafters"][method]["num_accepted_tokens"] > 5
+
+
+@pytest.mark.parametrize(("method", "memory"), [("eagle3", 300_000), ("medusa", 200_000)])
+def test_together_preempted_and_in_chunks(
+    tiny_path: Path,
+    plain: LLM,
+    heads: dict[str, Path],
+    method: str,
+    memory: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("forerun.engine.setup.building._PASS_TOKENS", 9)
+    chosen = config(method, heads, 3, 2)
+    llm = LLM(tiny_path, speculative_config=chosen, kv_cache_memory=memory, max_num_seqs=4)
+    prompts = [prompt * 3 for prompt in PROMPTS] * 3
+    asked = params("min_p").with_(max_tokens=60)
+    for prompt, result in zip(prompts, llm.generate(prompts, asked), strict=True):
+        assert result.outputs[0].token_ids == tokens(plain, prompt, asked)
+    assert llm.metrics()["preemptions"] > 0
+    assert_nothing_is_held(llm)
+
+
+def test_one_that_leaves_holds_nothing(plain: LLM, heads: dict[str, Path]) -> None:
+    llm = plain.with_speculation(config("eagle3", heads, 3, 2))
+    streams = [llm.stream(prompt, params("greedy")) for prompt in PROMPTS]
+    for stream in streams:
+        next(stream)
+    for stream in streams:
+        stream.close()
+    assert_nothing_is_held(llm)
+
+
+Heard = list[tuple[int, int, dict[int, FloatArray]]]  # request, first position, rows by layer
+
+
+@pytest.fixture
+def heard(monkeypatch: pytest.MonkeyPatch) -> Heard:
+    """All that an EAGLE-3 drafter is told from now on."""
+    found: Heard = []
+    tapped = Eagle3.tapped
+
+    def listening(
+        self: Eagle3, request: RequestView, start: int, rows: Mapping[int, FloatArray]
+    ) -> None:
+        found.append((request.id, start, dict(rows)))
+        tapped(self, request, start, rows)
+
+    monkeypatch.setattr(Eagle3, "tapped", listening)
+    return found
+
+
+def states(model: LlamaModel, text: tuple[int, ...], layers: tuple[int, ...]) -> Taps:
+    cache, taps = model.new_cache(64, 16), Taps(layers)
+    table = cache.new_table()
+    span = Span.all_wanted(table.reserve(len(text)), text)
+    model.forward(Plan.build([(span, table)]), cache, taps)
+    return taps
+
+
+def test_drafters_hear_the_hidden_states_of_the_text_and_of_nothing_else(
+    tiny_path: Path,
+    plain: LLM,
+    heads: dict[str, Path],
+    heard: Heard,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Bit for bit those of the finished text, whatever was guessed and rejected on the way: trees,
+    chunks of prompts, others in the pass, preemptions."""
+    monkeypatch.setattr("forerun.engine.setup.building._PASS_TOKENS", 9)
+    chosen = config("eagle3", heads, 3, 3)
+    llm = LLM(tiny_path, speculative_config=chosen, kv_cache_memory=300_000, max_num_seqs=4)
+    prompts = [(*range(n, n + 20), 3) for n in range(6)]
+    results = llm.generate(prompts, params("top_p").with_(max_tokens=60))
+    assert llm.metrics()["preemptions"] > 0
+    expected = {}
+    for idx, result in enumerate(results):
+        text = (*prompts[idx], *result.outputs[0].token_ids)
+        expected[text[:20]] = states(plain.model, text, (0, 2, 3)).rows
+    assert len(heard) > 100
+    first_states = {rows[0][0].tobytes(): rows for rows in expected.values()}
+    by_request: dict[int, dict[int, FloatArray]] = {}
+    for request_id, start, rows in heard:
+        if start == 0:
+            by_request[request_id] = first_states[rows[0][0].tobytes()]
+        whole = by_request[request_id]
+        for layer, found in rows.items():
+            assert found.tobytes() == whole[layer][start : start + len(found)].tobytes()
+
+
+def test_a_known_prefix_is_not_computed_again_for_a_head(
+    plain: LLM, heads: dict[str, Path], heard: Heard
+) -> None:
+    """Its cache begins behind what the target found in its own, and it guesses all the same."""
+    llm = plain.with_speculation(config("eagle3", heads, 2, 1))
+    prompt, asked = [idx % 30 for idx in range(100)], params("greedy")
+    first = llm.generate(prompt, asked)[0].outputs[0]
+    heard.clear()
+    again = llm.generate(prompt, asked)[0].outputs[0]
+    assert again.token_ids == first.token_ids
+    assert heard[0][1] > 64
+    assert again.stats["draft_tokens"] > 10
+
+
+def test_nothing_is_handed_out_where_nobody_asks(
+    plain: LLM, heads: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tapped: list[bool] = []
+    forward = LlamaModel.forward
+
+    def counting(model: Any, plan: Any, cache: Any, taps: Any = None) -> Any:
+        tapped.append(taps is not None)
+        return forward(model, plan, cache, taps)
+
+    monkeypatch.setattr(LlamaModel, "forward", counting)
+    options = config("hybrid", heads, 3, 1) | {"method": "choice"}
+    llm = plain.with_speculation(options)
+    asked = params("greedy")
+    llm.generate("abcabc", asked, speculation={"drafter": "prompt_lookup"})
+    assert tapped
+    assert not any(tapped)
+    llm.generate("abcabc", asked, speculation={"drafter": "eagle3"})
+    assert any(tapped)
+
+
+def test_only_the_latest_hidden_states_are_kept_where_nobody_guesses(
+    plain: LLM, heads: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A long text without a proposal, then one: memory stays bounded, and guesses go on."""
+    monkeypatch.setattr("forerun.drafters.heads.eagle3._MAX_PENDING", 16)
+    llm = plain.with_speculation(config("eagle3", heads, 2, 1))
+    prompt = [idx % 30 for idx in range(80)]
+    output = llm.generate(prompt, params("greedy"))[0].outputs[0]
+    assert output.token_ids == plain.generate(prompt, params("greedy"))[0].outputs[0].token_ids
+    assert output.stats["draft_tokens"] > 10
+
