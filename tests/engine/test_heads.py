@@ -207,4 +207,3 @@ def test_only_the_latest_hidden_states_are_kept_where_nobody_guesses(
     output = llm.generate(prompt, params("greedy"))[0].outputs[0]
     assert output.token_ids == plain.generate(prompt, params("greedy"))[0].outputs[0].token_ids
     assert output.stats["draft_tokens"] > 10
-

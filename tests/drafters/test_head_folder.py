@@ -1,0 +1,201 @@
+"""A head's folder: what is refused, and in which words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from forerun.drafters.heads import Eagle3Head, HeadConfig, HeadFolder, MedusaHeads, save_head
+from forerun.drafters.heads.eagle3_head import eagle3_shapes
+from forerun.drafters.heads.folder import D2T
+from forerun.engine import LLM
+from forerun.errors import DiskFull, ForerunError, InvalidOption, InvalidWeights, UnsupportedModel
+from forerun.kernels import ReferenceKernels
+from forerun.models.text.compatibility import tokenizer_hash
+from tests.drafters.random_heads import (
+    eagle3_config,
+    medusa_config,
+    random_weights,
+    write_eagle3,
+    write_medusa,
+)
+from tests.models_llama.tiny import tiny_config
+from tests.tiny_model import write_tiny_model
+
+TARGET = tiny_config()
+CONFIG = eagle3_config(TARGET)
+WEIGHTS = random_weights(CONFIG, eagle3_shapes(CONFIG), 0)
+
+
+def load(folder: Path) -> Eagle3Head:
+    return Eagle3Head.load(HeadFolder(folder, "eagle3"), ReferenceKernels(), None)
+
+
+def test_what_was_saved_comes_back(tmp_path: Path) -> None:
+    write_eagle3(tmp_path / "head", CONFIG)
+    folder = HeadFolder(tmp_path / "head", "eagle3")
+    assert folder.config == CONFIG
+    assert (folder.float32("fc.weight") == WEIGHTS["fc.weight"]).all()
+    assert (folder.draft_tokens() == WEIGHTS[D2T] + np.arange(len(WEIGHTS[D2T]))).all()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["head"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"num_layers": 2}, "its number of layers is 3, and this target's 2"),
+        ({"hidden_size": 64}, "its hidden size is 48, and this target's 64"),
+        ({"vocab_size": 40}, "its vocabulary size is 32, and this target's 40"),
+    ],
+)
+def test_another_target_is_refused(
+    tmp_path: Path, plain: LLM, changes: dict[str, int], said: str
+) -> None:
+    ours = tokenizer_hash(plain.tokenizer)
+    head = write_eagle3(tmp_path / "head", eagle3_config(plain.model.config, ours))
+    other = write_tiny_model(tmp_path / "other", **changes)
+    with pytest.raises(InvalidOption, match=said):
+        LLM(other, speculative_config={"method": "eagle3", "model": str(head)})
+
+
+def test_another_tokenizer_is_refused(tmp_path: Path, plain: LLM) -> None:
+    head = write_eagle3(tmp_path / "head", eagle3_config(plain.model.config, "of another"))
+    with pytest.raises(InvalidOption, match="its tokenizer is of another"):
+        plain.with_speculation({"method": "eagle3", "model": str(head)})
+
+
+def test_another_kind_is_refused(tmp_path: Path, plain: LLM) -> None:
+    ours = tokenizer_hash(plain.tokenizer)
+    head = write_medusa(tmp_path / "head", medusa_config(plain.model.config, ours))
+    with pytest.raises(InvalidOption, match='holds a head of kind "medusa"; give method "medusa"'):
+        plain.with_speculation({"method": "eagle3", "model": str(head)})
+
+
+def test_no_folder_is_refused(tmp_path: Path, plain: LLM) -> None:
+    with pytest.raises(InvalidWeights, match="is no trained head: it must hold"):
+        plain.with_speculation({"method": "eagle3", "model": str(tmp_path)})
+    with pytest.raises(InvalidOption, match='method "medusa" needs "model"'):
+        plain.with_speculation({"method": "medusa"})
+
+
+def without_config(folder: Path) -> None:
+    (folder / "config.json").unlink()
+
+
+def truncated(folder: Path) -> None:
+    data = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(data[:-100])
+
+
+def edited(**changes: Any) -> Callable[[Path], None]:
+    def edit(folder: Path) -> None:
+        values = json.loads((folder / "config.json").read_text())
+        values |= changes
+        kept = {name: value for name, value in values.items() if value is not None}
+        (folder / "config.json").write_text(json.dumps(kept))
+
+    return edit
+
+
+def weights(**changes: Any) -> Callable[[Path], None]:
+    def edit(folder: Path) -> None:
+        whole: dict[str, Any] = {**WEIGHTS, **{k.replace("__", "."): v for k, v in changes.items()}}
+        save_head(folder, CONFIG, {name: w for name, w in whole.items() if w is not None})
+
+    return edit
+
+
+BROKEN: dict[str, tuple[Callable[[Path], None], type[ForerunError], str]] = {
+    "no config": (without_config, InvalidWeights, "is no trained head"),
+    "truncated": (truncated, InvalidWeights, "ends at byte"),
+    "not ours": (edited(format="x"), UnsupportedModel, "is no head of Forerun's"),
+    "no layers": (edited(layers=None), InvalidWeights, "'layers' is"),
+    "layers off": (edited(layers=[0, 2, 4]), InvalidWeights, "must ascend and be at most 3"),
+    "layers twice": (edited(layers=[1, 1, 2]), InvalidWeights, "must ascend"),
+    "two layers": (edited(layers=[1, 2]), InvalidWeights, "'fc.weight' has shape"),
+    "a word": (edited(num_heads="4"), InvalidWeights, "'num_heads' is '4'"),
+    "no heads": (edited(num_heads=0), InvalidWeights, "fit no layer"),
+    "too many words": (edited(draft_vocab_size=98), InvalidWeights, "fit no head"),
+    "NaN": (
+        weights(norm__weight=np.full(48, np.nan, np.float32)),
+        InvalidWeights,
+        "'norm.weight' has entries that are not finite",
+    ),
+    "missing": (weights(fc__weight=None), InvalidWeights, "tensor 'fc.weight' is missing"),
+    "extra": (
+        weights(extra=np.ones(3, np.float32)),
+        UnsupportedModel,
+        "'extra' has no place in a head",
+    ),
+    "map": (
+        weights(d2t=np.full(95, 7, np.int64) * 90),
+        InvalidWeights,
+        "does not map the draft vocabulary",
+    ),
+    "map of floats": (
+        weights(d2t=np.zeros(95, np.float32)),
+        InvalidWeights,
+        "is no vector of 64-bit integers",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_folder_is_refused_in_one_sentence(tmp_path: Path, name: str) -> None:
+    breaks, error, said = BROKEN[name]
+    folder = write_eagle3(tmp_path / "head", CONFIG)
+    breaks(folder)
+    with pytest.raises(error, match=said) as raised:
+        load(folder)
+    assert "\n" not in str(raised.value)
+
+
+def test_medusa_needs_the_last_layer(tmp_path: Path) -> None:
+    wrong = replace(medusa_config(TARGET), layers=(2,))
+    folder = HeadFolder(write_medusa(tmp_path / "head", wrong), "medusa")
+    with pytest.raises(InvalidWeights, match=r"the target's last layer; it has 4 guesses"):
+        MedusaHeads(folder, ReferenceKernels())
+
+
+def test_a_save_that_fails_leaves_what_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_eagle3(tmp_path / "head", CONFIG)
+    before = (folder / "model.safetensors").read_bytes()
+    write_bytes, num_written = Path.write_bytes, 0
+
+    def full(path: Path, data: bytes) -> int:
+        nonlocal num_written
+        num_written += 1
+        if num_written > 1:
+            raise OSError(28, "No space left on device")
+        return write_bytes(path, data)
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(DiskFull, match="free some space"):
+        write_eagle3(folder, CONFIG, seed=1)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["head"]
+    assert (folder / "model.safetensors").read_bytes() == before
+    load(folder)
+
+
+def test_what_was_written_half_never_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed while it writes: the name is not there yet."""
+    monkeypatch.setattr(Path, "rename", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        write_eagle3(tmp_path / "head", CONFIG)
+    with pytest.raises(InvalidWeights, match="is no trained head"):
+        HeadFolder(tmp_path / "head", "eagle3")
+
+
+def test_a_config_has_no_field_that_is_not_read(tmp_path: Path) -> None:
+    changed = replace(CONFIG, fc_norm=False, norm_output=True, rope_theta=5e5, max_len=77)
+    save_head(tmp_path / "head", changed, WEIGHTS)
+    assert HeadFolder(tmp_path / "head", "eagle3").config == changed
+    assert isinstance(changed, HeadConfig)
