@@ -1,0 +1,1 @@
+"""Training drafters on what a target says. The only room besides the GPU's that imports torch."""

@@ -1,0 +1,146 @@
+"""The torch forms of targets and heads, against the kernels that serve them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from forerun.drafters.heads import Eagle3Head, HeadFolder, MedusaHeads
+from forerun.drafters.heads.folder import D2T
+from forerun.kernels import Plan, PlanRow, ReferenceKernels
+from forerun.models.llama import LlamaModel, Taps
+from forerun.types import Span, Tree
+from tests.drafters.random_heads import (
+    eagle3_config,
+    medusa_config,
+    write_eagle3,
+    write_medusa,
+)
+from tests.models_llama.naive import naive_hidden_states, naive_logits
+from tests.models_llama.runs import all_wanted
+from tests.models_llama.tiny import FAMILIES, TinyCheckpoint
+
+torch = pytest.importorskip("torch", reason="training needs the extra forerun[train]")
+
+from forerun.training.torch_heads import torch_head  # noqa: E402
+from forerun.training.torch_target import TorchTarget  # noqa: E402
+
+TOKENS = [int(t) for t in np.random.default_rng(2).integers(0, 96, 24)]
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_target_says_what_the_kernels_say(family: str) -> None:
+    checkpoint = TinyCheckpoint(FAMILIES[family])
+    target = TorchTarget(checkpoint, "cpu", torch.float32)
+    states, h = target.states(torch.tensor([TOKENS, TOKENS[::-1]]), (0, 1, 3))
+    expected = naive_hidden_states(checkpoint, TOKENS)
+    for layer in (0, 1, 3):
+        np.testing.assert_allclose(states[layer][0], expected[layer], rtol=1e-3, atol=1e-4)
+    logits = target.logits(h)[0]
+    np.testing.assert_allclose(logits, naive_logits(checkpoint, TOKENS), rtol=1e-3, atol=1e-3)
+    model = LlamaModel.load(checkpoint, ReferenceKernels())
+    cache = model.new_cache(8, 4)
+    table = cache.new_table()
+    span = all_wanted(table.reserve(len(TOKENS)), TOKENS)
+    served = model.forward(Plan.build([(span, table)]), cache)
+    np.testing.assert_allclose(logits, served, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("family", ["smollm2", "mistral", "qwen3"])
+def test_generated_tokens_are_those_of_the_whole_text(family: str) -> None:
+    """Prompts of different lengths in one batch, greedily: each token is the best after all
+    before it, so keys were kept and padding was never seen."""
+    checkpoint = TinyCheckpoint(FAMILIES[family])
+    target = TorchTarget(checkpoint, "cpu", torch.float32)
+    prompts = [TOKENS[:9], TOKENS[3:5], TOKENS[10:11]]
+    answers = target.generate(prompts, 8, torch.zeros(3), [], torch.Generator().manual_seed(0))
+    for prompt, answer in zip(prompts, answers, strict=True):
+        assert len(answer) == 8
+        best = naive_logits(checkpoint, [*prompt, *answer]).argmax(-1)
+        assert answer == best[len(prompt) - 1 : -1].tolist()
+    stopped = target.generate(
+        prompts, 8, torch.zeros(3), [answers[0][2]], torch.Generator().manual_seed(0)
+    )
+    assert stopped[0] == answers[0][: answers[0].index(answers[0][2])]
+
+
+def test_drawn_tokens_follow_the_law() -> None:
+    """20,000 first tokens at temperature 1; a right law differs by less than 0.03 in total."""
+    checkpoint = TinyCheckpoint(FAMILIES["smollm2"])
+    target = TorchTarget(checkpoint, "cpu", torch.float32)
+    num = 20_000
+    generator = torch.Generator().manual_seed(1)
+    answers = target.generate([TOKENS[:1]] * num, 1, torch.ones(num), [], generator)
+    counts = np.bincount([answer[0] for answer in answers], minlength=97) / num
+    logits = naive_logits(checkpoint, TOKENS[:1])[0]
+    probs = np.exp(logits - logits.max())
+    assert np.abs(counts - probs / probs.sum()).sum() / 2 < 0.03
+
+
+@pytest.mark.parametrize("flags", [{}, {"norm_output": True}, {"norm_before_residual": True}])
+def test_eagle3_says_at_every_place_what_the_drafter_says(
+    tmp_path: Path, flags: dict[str, bool]
+) -> None:
+    """The same row of the same place, from the features of a text and its own outputs behind them:
+    the served head root by root, the trained one all at once."""
+    checkpoint = TinyCheckpoint(FAMILIES["smollm2"])
+    model = LlamaModel.load(checkpoint, ReferenceKernels())
+    config = eagle3_config(checkpoint.config, **flags)
+    folder = HeadFolder(write_eagle3(tmp_path / "head", config), "eagle3")
+    weights = {name: folder.float32(name) for name in folder.names() if name != D2T}
+    target = TorchTarget(checkpoint, "cpu", torch.float32)
+    states, _ = target.states(torch.tensor([TOKENS]), config.layers)
+    embedded = torch.nn.functional.embedding(torch.tensor([TOKENS[1:]]), target.embedding)
+    features = [states[layer][:, :-1] for layer in config.layers]
+    with torch.no_grad():
+        laws = torch_head(config, weights, CPU).laws(features, embedded, 3)
+    head = Eagle3Head.load(folder, ReferenceKernels(), model.embedding)
+    whole = np.concatenate([x[0].numpy() for x in features], axis=1)
+    for root in (0, 4, 17):
+        served = served_chain(head, whole[: root + 1], TOKENS[1:], num_places=3)
+        for place, logits in enumerate(served):
+            found = laws[place][0, root + place].numpy()
+            np.testing.assert_allclose(found, logits, rtol=1e-3, atol=1e-3)
+
+
+def served_chain(
+    head: Eagle3Head, features: np.ndarray, tokens: list[int], num_places: int
+) -> list[np.ndarray]:
+    """The head after a text of as many tokens as features, then over `tokens` as guesses."""
+    cache = head.new_cache(16, 4)
+    table, num = cache.new_table(), len(features)
+    table.reserve(num)
+    span = Span.prompt_chunk(0, tokens[:num], is_last=True)
+    logits, fed = head.known(Plan.build([(span, table)]), cache, features)
+    found = [logits[0]]
+    for place in range(1, num_places):
+        table.reserve(1)
+        guesses = tuple(tokens[num : num + place])
+        span = Span(num, guesses, Tree.chain(place), (place - 1,))
+        plan = Plan((PlanRow.of(span, table, place - 1),))
+        logits, fed = head.guessed(plan, cache, fed)
+        found.append(logits[0])
+    return found
+
+
+def test_medusa_says_at_every_place_what_the_drafter_says(tmp_path: Path) -> None:
+    checkpoint = TinyCheckpoint(FAMILIES["smollm2"])
+    config = medusa_config(checkpoint.config)
+    folder = HeadFolder(write_medusa(tmp_path / "head", config), "medusa")
+    weights = {name: folder.float32(name) for name in folder.names() if name != D2T}
+    model = LlamaModel.load(checkpoint, ReferenceKernels())
+    cache, taps = model.new_cache(8, 4), Taps(config.layers)
+    table = cache.new_table()
+    span = all_wanted(table.reserve(len(TOKENS)), TOKENS)
+    model.forward(Plan.build([(span, table)]), cache, taps)
+    hidden = taps.rows[3]
+    with torch.no_grad():
+        laws = torch_head(config, weights, CPU).laws([torch.tensor(hidden)[None]], None, 4)
+    served = MedusaHeads(folder, ReferenceKernels()).guesses(hidden)
+    for place in range(4):
+        found = laws[place][0, place:].numpy()
+        expected = served[: len(TOKENS) - place, place]
+        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
