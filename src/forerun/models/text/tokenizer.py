@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -41,31 +41,12 @@ class Tokenizer:
         self._traits = traits
         self._tokens = _tokens_by_id(backend)
         self._bytes: dict[int, bytes] = {}
-
-    @property
-    def vocab_size(self) -> int:
-        return len(self._tokens)
-
-    @property
-    def bos_id(self) -> int | None:
-        return self._traits.bos_id
-
-    @property
-    def eos_ids(self) -> tuple[int, ...]:
-        return self._traits.eos_ids
-
-    @property
-    def special_ids(self) -> frozenset[int]:
-        return self._traits.special_ids
-
-    @property
-    def strips_space(self) -> bool:
-        """Whether `decode` drops the space that `encode` put before the text."""
-        return self._traits.strips_space
-
-    @property
-    def has_chat_template(self) -> bool:
-        return self._traits.chat_template is not None
+        self.vocab_size: Final = len(self._tokens)
+        self.bos_id: Final = traits.bos_id
+        self.eos_ids: Final = traits.eos_ids
+        self.special_ids: Final = traits.special_ids
+        self.strips_space: Final = traits.strips_space  # `decode` drops the space of `encode`
+        self.has_chat_template: Final = traits.chat_template is not None
 
     def encode(self, text: str, add_special: bool = True, parse_special: bool = True) -> list[int]:
         """Ids for `text`.
@@ -88,7 +69,7 @@ class Tokenizer:
         `continuing` says that the text goes on after other text, so that a leading space counts.
         """
         joined = b"".join(self.token_bytes(token, skip_special) for token in ids)
-        if self._traits.strips_space and not continuing:
+        if self.strips_space and not continuing:
             joined = joined.removeprefix(b" ")
         return joined.decode("utf-8", "replace")
 
@@ -109,9 +90,7 @@ class Tokenizer:
 
         A model's head may be padded past the vocabulary: those ids spell nothing.
         """
-        if skip_special and token_id in self._traits.special_ids:
-            return b""
-        if token_id >= len(self._tokens):
+        if (skip_special and token_id in self.special_ids) or token_id >= self.vocab_size:
             return b""
         if token_id not in self._bytes:
             self._bytes[token_id] = self._spell(token_id)
@@ -136,8 +115,7 @@ class Tokenizer:
 
     def with_chat_template(self, source: str) -> Tokenizer:
         """The same vocabulary with another template."""
-        traits = {**vars(self._traits), "chat_template": source}
-        return Tokenizer(self._backend, TokenizerTraits(**traits))
+        return Tokenizer(self._backend, replace(self._traits, chat_template=source))
 
     def save(self, path: Path) -> None:
         """Write the vocabulary as a tokenizer.json."""
