@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from forerun.cli.bench.options import LOADING, OutputOptions, output_options, split
+from forerun.cli.bench.options import LOADING, OutputOptions, split
 from forerun.cli.bench.outcome import finish
 from forerun.cli.bench.record_head import record_head
 from forerun.cli.options.engine import EngineOptions, engine_options
@@ -23,7 +23,7 @@ _MAX_NUM_SEQS = 16
 _MAX_LEN = 1024
 
 
-@takes(engine=only(engine_options, *LOADING), output=only(output_options, "json_path"))
+@takes(engine=only(engine_options, *LOADING), output=only(OutputOptions, "json"))
 def gpu(
     engine: EngineOptions,
     output: OutputOptions,

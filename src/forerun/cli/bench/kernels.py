@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from forerun.cli.bench.options import OutputOptions, output_options
+from forerun.cli.bench.options import OutputOptions
 from forerun.cli.bench.outcome import finish
 from forerun.cli.bench.record_head import record_head
 from forerun.cli.options.cache_dir import cache_dir
@@ -16,7 +16,7 @@ from forerun.cli.terminal.screen import screen
 
 @takes(
     engine=only(engine_options, "num_threads", "activations"),
-    output=only(output_options, "json_path", "plot"),
+    output=only(OutputOptions, "json", "plot"),
 )
 def kernels(engine: EngineOptions, output: OutputOptions) -> None:
     """Time matrix products of every weight format for 1 to 16 rows, beside the memory's speed."""

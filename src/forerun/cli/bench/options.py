@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,17 +30,45 @@ LOADING: Final = (
 _LONGEST_PROMPT: Final = 2048  # tokens; other tokenizers may need more than SmolLM2's 1466
 
 
+def panel(title: str) -> Callable[[str, str], Any]:
+    """Options that help shows together, each by its name and a text."""
+    return lambda name, text: typer.Option(name, help=text, rich_help_panel=title)
+
+
+_bench, _output = panel("Bench"), panel("Output")
+
+
+def strict_option() -> Any:
+    return typer.Option("--strict", help="Exit with 1 if a token differs.")
+
+
 @dataclass(frozen=True)
 class BenchOptions:
-    classes: str
-    pairs: int
-    max_tokens: int
-    temperature: float
-    seed: int
-    methods: str
-    depths: str
-    num_layers: int | None
-    prompt_tokens: int | None
+    classes: Annotated[str, _bench("--classes", "Workload classes, by comma; or all.")] = ALL
+    pairs: Annotated[int, _bench("--pairs", "Interleaved prompts per class.")] = 20
+    max_tokens: Annotated[int, _bench("--max-tokens", "Tokens per answer at most.")] = 64
+    temperature: Annotated[float, _bench("--temperature", "0 is argmax.")] = 0.0
+    seed: Annotated[int, _bench("--seed", "Of prompts, noise and order.")] = 0
+    methods: Annotated[
+        str, _bench("--methods", "Methods to run at fixed depths, by comma; or none.")
+    ] = "prompt_lookup,suffix"
+    depths: Annotated[str, _bench("--depths", "Their depths, by comma.")] = "3,7"
+    num_layers: Annotated[int | None, _bench("--num-layers", "For the method own_layers.")] = None
+    prompt_tokens: Annotated[
+        int | None, _bench("--prompt-tokens", "Cut every prompt to so many tokens.")
+    ] = None
+
+    def __post_init__(self) -> None:
+        at_least("--prompt-tokens", self.prompt_tokens, 1)
+        at_least("--seed", self.seed, 0, MOST_SEED)
+        at_least("--pairs", self.pairs, 1)
+        at_least("--max-tokens", self.max_tokens, 2)
+        if not split(self.classes):
+            raise InvalidOption("--classes names no class; give some by comma, or all.")
+        if not split(self.methods):
+            raise InvalidOption("--methods names no method; give some by comma, or none.")
+        if not split(self.depths):
+            raise InvalidOption("--depths is empty; give some like 3,7, or use --methods none.")
 
     @property
     def class_list(self) -> list[str]:
@@ -49,11 +78,8 @@ class BenchOptions:
 
     @property
     def depth_list(self) -> list[int]:
-        return whole_numbers(
-            "--depths",
-            self.depths,
-            otherwise="; to run no method at a fixed depth, use --methods none",
-        )
+        otherwise = "; to run no method at a fixed depth, use --methods none"
+        return whole_numbers("--depths", self.depths, otherwise)
 
     @property
     def method_list(self) -> list[str]:
@@ -62,69 +88,13 @@ class BenchOptions:
 
 @dataclass(frozen=True)
 class OutputOptions:
-    json: Path | None
-    plot: Path | None
-    html: Path | None
+    json: Annotated[Path | None, _output("--json", "Write a record here.")] = None
+    plot: Annotated[Path | None, _output("--plot", "Draw to .png, .pdf or .svg.")] = None
+    html: Annotated[Path | None, _output("--html", "Write a report for people.")] = None
 
-
-def strict_option() -> Any:
-    return typer.Option("--strict", help="Exit with 1 if a token differs.")
-
-
-def option(panel: str, *names: str, text: str) -> Any:
-    return typer.Option(*names, help=text, rich_help_panel=panel)
-
-
-def bench_options(
-    classes: Annotated[
-        str, option("Bench", "--classes", text="Workload classes, by comma; or all.")
-    ] = ALL,
-    pairs: Annotated[int, option("Bench", "--pairs", text="Interleaved prompts per class.")] = 20,
-    max_tokens: Annotated[
-        int, option("Bench", "--max-tokens", text="Tokens per answer at most.")
-    ] = 64,
-    temperature: Annotated[float, option("Bench", "--temperature", text="0 is argmax.")] = 0.0,
-    seed: Annotated[int, option("Bench", "--seed", text="Of prompts, noise and order.")] = 0,
-    methods: Annotated[
-        str, option("Bench", "--methods", text="Methods to run at fixed depths, by comma; or none.")
-    ] = "prompt_lookup,suffix",
-    depths: Annotated[str, option("Bench", "--depths", text="Their depths, by comma.")] = "3,7",
-    num_layers: Annotated[
-        int | None, option("Bench", "--num-layers", text="For the method own_layers.")
-    ] = None,
-    prompt_tokens: Annotated[
-        int | None, option("Bench", "--prompt-tokens", text="Cut every prompt to so many tokens.")
-    ] = None,
-) -> BenchOptions:
-    at_least("--prompt-tokens", prompt_tokens, 1)
-    at_least("--seed", seed, 0, MOST_SEED)
-    at_least("--pairs", pairs, 1)
-    at_least("--max-tokens", max_tokens, 2)
-    if not split(classes):
-        raise InvalidOption("--classes names no class; give some by comma, or all.")
-    if not split(methods):
-        raise InvalidOption("--methods names no method; give some by comma, or none.")
-    if not split(depths):
-        raise InvalidOption("--depths is empty; give some like 3,7, or use --methods none.")
-    return BenchOptions(
-        classes, pairs, max_tokens, temperature, seed, methods, depths, num_layers, prompt_tokens
-    )
-
-
-def output_options(
-    json_path: Annotated[
-        Path | None, option("Output", "--json", text="Write a record here.")
-    ] = None,
-    plot: Annotated[
-        Path | None, option("Output", "--plot", text="Draw to .png, .pdf or .svg.")
-    ] = None,
-    html: Annotated[
-        Path | None, option("Output", "--html", text="Write a report for people.")
-    ] = None,
-) -> OutputOptions:
-    if plot is not None:
-        _check_drawable(plot)
-    return OutputOptions(json_path, plot, html)
+    def __post_init__(self) -> None:
+        if self.plot is not None:
+            _check_drawable(self.plot)
 
 
 def _check_drawable(path: Path) -> None:

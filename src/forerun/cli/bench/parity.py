@@ -13,7 +13,6 @@ from forerun.cli.bench.options import (
     LOADING,
     OutputOptions,
     at_least,
-    output_options,
     strict_option,
 )
 from forerun.cli.bench.outcome import collect, finish
@@ -23,7 +22,7 @@ from forerun.cli.options.engine import EngineOptions, engine_options
 from forerun.cli.options.shared import only, takes
 
 
-@takes(engine=only(engine_options, *LOADING), output=only(output_options, "json_path"))
+@takes(engine=only(engine_options, *LOADING), output=only(OutputOptions, "json"))
 def parity(
     engine: EngineOptions,
     output: OutputOptions,

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from forerun.cli.bench.options import LOADING, OutputOptions, output_options
+from forerun.cli.bench.options import LOADING, OutputOptions
 from forerun.cli.bench.outcome import finish
 from forerun.cli.bench.record_head import record_head
 from forerun.cli.options.engine import EngineOptions, engine_options
@@ -16,7 +16,7 @@ from forerun.cli.options.shared import only, takes
 from forerun.cli.terminal.screen import screen
 
 
-@takes(engine=only(engine_options, *LOADING), output=only(output_options, "json_path"))
+@takes(engine=only(engine_options, *LOADING), output=only(OutputOptions, "json"))
 def passes(
     engine: EngineOptions,
     output: OutputOptions,

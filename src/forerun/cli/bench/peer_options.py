@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-from forerun.cli.bench.options import ALL, option, split
+from forerun.cli.bench.options import ALL, panel, split
 from forerun.cli.bench.record_head import model_path
 from forerun.cli.machine import read_cpu
 from forerun.cli.options.engine import EngineOptions
@@ -19,45 +19,43 @@ if TYPE_CHECKING:
 BUILT: Final = Path(".peers", "llama-server")  # where `make peers` puts it
 WHEEL: Final = "wheel"
 
+_peers = panel("Peers")
+
 
 @dataclass(frozen=True)
 class PeerOptions:
-    peers: str
-    peer_modes: str
-    peer_python: Path | None
-    llama_server: Path | None  # None: the generic wheel
-
-
-def peer_options(
-    peers: Annotated[
-        str, option("Peers", "--peers", text="transformers, llamacpp, or both by comma.")
-    ] = "",
-    peer_modes: Annotated[
-        str, option("Peers", "--peer-modes", text="Their modes, by comma; or all.")
-    ] = ALL,
+    peers: Annotated[str, _peers("--peers", "transformers, llamacpp, or both by comma.")] = ""
+    peer_modes: Annotated[str, _peers("--peer-modes", "Their modes, by comma; or all.")] = ALL
     peer_python: Annotated[
-        Path | None,
-        option("Peers", "--peer-python", text="A Python that has them; this one by default."),
-    ] = None,
+        Path | None, _peers("--peer-python", "A Python that has them; this one by default.")
+    ] = None
     llama_server: Annotated[
-        str,
-        option("Peers", "--llama-server", text="A llama-server; or wheel, the generic wheel."),
-    ] = str(BUILT),
-) -> PeerOptions:
-    is_default = (peer_modes, peer_python, llama_server) == (ALL, None, str(BUILT))
-    if not split(peers) and (peers or not is_default):
-        raise InvalidOption("--peers names nobody; give transformers, llamacpp, or both by comma.")
-    return PeerOptions(peers, peer_modes, peer_python, _server(llama_server))
+        str, _peers("--llama-server", "A llama-server; or wheel, the generic wheel.")
+    ] = str(BUILT)
 
+    def __post_init__(self) -> None:
+        is_default = (self.peer_modes, self.peer_python, self.llama_server) == (
+            ALL,
+            None,
+            str(BUILT),
+        )
+        if not split(self.peers) and (self.peers or not is_default):
+            raise InvalidOption(
+                "--peers names nobody; give transformers, llamacpp, or both by comma."
+            )
+        _ = self.server  # a mistake is told at once
 
-def _server(text: str) -> Path | None:
-    """What `make peers` built is taken where it is; what a user names must be there."""
-    path = Path(text)
-    if text == WHEEL or (path == BUILT and not path.exists()):
-        return None
-    if not path.is_file():
-        raise InvalidOption(f"--llama-server {text} is no file; run `make peers`, or give another.")
-    return path.resolve()
+    @property
+    def server(self) -> Path | None:
+        """What `make peers` built where it is there; what a user names must be. None: the wheel."""
+        text, path = self.llama_server, Path(self.llama_server)
+        if text == WHEEL or (path == BUILT and not path.exists()):
+            return None
+        if not path.is_file():
+            raise InvalidOption(
+                f"--llama-server {text} is no file; run `make peers`, or give another."
+            )
+        return path.resolve()
 
 
 def open_peers(
@@ -75,7 +73,7 @@ def open_peers(
             max_len=max_len,
             slots=slots,
             python=wanted.peer_python,
-            llama_server=wanted.llama_server,
+            llama_server=wanted.server,
         )
         stack.callback(peer.close)
         opened.append(peer)

@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from forerun.cli.bench.options import (
     BenchOptions,
     OutputOptions,
-    bench_options,
     load_with_room,
     max_len_for,
-    output_options,
     split,
     strict_option,
 )
@@ -24,7 +22,6 @@ from forerun.cli.bench.peer_options import (
     PeerOptions,
     num_threads,
     open_peers,
-    peer_options,
     peer_versions,
 )
 from forerun.cli.bench.record_head import record_head
@@ -42,7 +39,7 @@ if TYPE_CHECKING:
     from forerun.engine import LLM, SpeculativeConfig
 
 
-@takes(engine=engine_options, options=bench_options, peers=peer_options, output=output_options)
+@takes(engine=engine_options, options=BenchOptions, peers=PeerOptions, output=OutputOptions)
 def speculation(
     engine: EngineOptions,
     options: BenchOptions,

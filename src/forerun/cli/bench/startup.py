@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from forerun.cli.bench.options import LOADING, OutputOptions, at_least, output_options
+from forerun.cli.bench.options import LOADING, OutputOptions, at_least
 from forerun.cli.bench.outcome import collect, finish
 from forerun.cli.bench.record_head import record_head
 from forerun.cli.options.engine import EngineOptions, engine_options
@@ -19,7 +19,7 @@ from forerun.cli.terminal.output import say
 _PROMPT: Final = "Once upon a time there was"
 
 
-@takes(engine=only(engine_options, *LOADING), output=only(output_options, "json_path"))
+@takes(engine=only(engine_options, *LOADING), output=only(OutputOptions, "json"))
 def startup(
     engine: EngineOptions,
     output: OutputOptions,
