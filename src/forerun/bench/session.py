@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +66,7 @@ class Session:
             costs=costs_as_dict(self.costs),
             runs=[run_as_dict(m) for m in self.measurements],
             cells=sum_up(self.measurements, self.side.workloads, self.costs, self.side.seed),
-            divergences=[asdict(d) for d in self.divergences],
+            divergences=list(self.divergences),
             is_complete=is_complete,
         )
 

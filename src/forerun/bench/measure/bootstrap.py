@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypedDict
 
 import numpy as np
 
@@ -38,9 +38,15 @@ def geometric_mean(values: Sequence[float]) -> float | None:
     return math.exp(sum(map(math.log, values)) / len(values)) if values else None
 
 
-def quantiles_ms(seconds: Sequence[float]) -> dict[str, float] | None:
-    """p50, p95 and p99 in milliseconds."""
+class Quantiles(TypedDict):
+    p50: float
+    p95: float
+    p99: float
+
+
+def quantiles_ms(seconds: Sequence[float]) -> Quantiles | None:
+    """In milliseconds."""
     if not seconds:
         return None
-    points = np.percentile(np.asarray(seconds) * 1000, (50, 95, 99))
-    return {name: float(point) for name, point in zip(("p50", "p95", "p99"), points, strict=True)}
+    p50, p95, p99 = np.percentile(np.asarray(seconds) * 1000, (50, 95, 99)).tolist()
+    return Quantiles(p50=p50, p95=p95, p99=p99)
