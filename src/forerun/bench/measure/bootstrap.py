@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final, TypedDict
+from dataclasses import asdict, dataclass
+from typing import Any, Final, TypedDict
 
 import numpy as np
 
@@ -32,6 +32,12 @@ def median_interval(values: Sequence[float], seed: int) -> Interval | None:
     drawn = rng.integers(0, len(sample), size=(_RESAMPLES, len(sample)))
     low, high = np.percentile(np.median(sample[drawn], axis=1), _EDGES)
     return Interval(float(np.median(sample)), float(low), float(high), len(sample))
+
+
+def interval_record(values: Sequence[float], seed: int) -> dict[str, Any] | None:
+    """The interval of their median, as a record has it."""
+    found = median_interval(values, seed)
+    return None if found is None else asdict(found)
 
 
 def geometric_mean(values: Sequence[float]) -> float | None:
