@@ -22,6 +22,7 @@ def read_hf_config(values: dict[str, Any], source: object) -> ModelConfig:
     num_heads, hidden_size = fields.integer("num_attention_heads"), fields.integer("hidden_size")
     max_len = fields.integer("max_position_embeddings", 2048)
     rope = _rope_fields(fields)
+    usual_head_dim = 128 if architecture == "qwen3" else hidden_size // max(num_heads, 1)
     return ModelConfig(
         architecture=architecture,
         vocab_size=fields.integer("vocab_size"),
@@ -30,9 +31,7 @@ def read_hf_config(values: dict[str, Any], source: object) -> ModelConfig:
         num_layers=fields.integer("num_hidden_layers"),
         num_heads=num_heads,
         num_kv_heads=fields.integer("num_key_value_heads", num_heads),
-        head_dim=fields.integer(
-            "head_dim", _default_head_dim(architecture, hidden_size, num_heads)
-        ),
+        head_dim=fields.integer("head_dim", usual_head_dim),
         max_len=max_len,
         rms_norm_eps=fields.number("rms_norm_eps", 1e-6),
         rope_theta=rope.number("rope_theta", fields.number("rope_theta", 10000.0)),
@@ -42,10 +41,6 @@ def read_hf_config(values: dict[str, Any], source: object) -> ModelConfig:
         attention_bias=fields.flag("attention_bias", architecture == "qwen2"),
         qk_norm=architecture == "qwen3",
     )
-
-
-def _default_head_dim(architecture: str, hidden_size: int, num_heads: int) -> int:
-    return 128 if architecture == "qwen3" else hidden_size // max(num_heads, 1)
 
 
 def _refuse_variants(fields: Fields) -> None:

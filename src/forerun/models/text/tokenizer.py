@@ -45,7 +45,6 @@ class Tokenizer:
         self.bos_id: Final = traits.bos_id
         self.eos_ids: Final = traits.eos_ids
         self.special_ids: Final = traits.special_ids
-        self.strips_space: Final = traits.strips_space  # `decode` drops the space of `encode`
         self.has_chat_template: Final = traits.chat_template is not None
 
     def encode(self, text: str, add_special: bool = True, parse_special: bool = True) -> list[int]:
@@ -69,7 +68,7 @@ class Tokenizer:
         `continuing` says that the text goes on after other text, so that a leading space counts.
         """
         joined = b"".join(self.token_bytes(token, skip_special) for token in ids)
-        if self.strips_space and not continuing:
+        if self._traits.strips_space and not continuing:
             joined = joined.removeprefix(b" ")
         return joined.decode("utf-8", "replace")
 
@@ -83,7 +82,9 @@ class Tokenizer:
 
     def is_padding(self, token_id: int) -> bool:
         """Whether the id only fills the vocabulary up: no text encodes to it."""
-        return token_id in self._traits.unused_ids or not _is_named(self.token(token_id))
+        token = self.token(token_id)
+        is_named = bool(token) and not _PADDING.fullmatch(token)
+        return token_id in self._traits.unused_ids or not is_named
 
     def token_bytes(self, token_id: int, skip_special: bool = True) -> bytes:
         """The bytes that a token adds to the text; none for a special one that is skipped.
@@ -93,7 +94,9 @@ class Tokenizer:
         if (skip_special and token_id in self.special_ids) or token_id >= self.vocab_size:
             return b""
         if token_id not in self._bytes:
-            self._bytes[token_id] = self._spell(token_id)
+            token, is_added = self.token(token_id), token_id in self._traits.added_ids
+            spelled = token.encode() if is_added else token_bytes(token, self._traits.spelling)
+            self._bytes[token_id] = spelled
         return self._bytes[token_id]
 
     def apply_chat_template(
@@ -136,16 +139,6 @@ class Tokenizer:
         twin = tokenizers.Tokenizer.from_str(self._backend.to_str())
         twin.encode_special_tokens = True
         return twin
-
-    def _spell(self, token_id: int) -> bytes:
-        token = self.token(token_id)
-        if token_id in self._traits.added_ids:
-            return token.encode()
-        return token_bytes(token, self._traits.spelling)
-
-
-def _is_named(token: str) -> bool:
-    return bool(token) and not _PADDING.fullmatch(token)
 
 
 def _tokens_by_id(backend: tokenizers.Tokenizer) -> list[str]:
