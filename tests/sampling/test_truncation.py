@@ -76,8 +76,8 @@ def test_min_p(vocab_size: int) -> None:
 
 
 def test_all_of_them() -> None:
-    for row in rows(3000):
-        for k, top_p, min_p in ((50, 0.9, 0.05), (3, 0.5, 0.5), (2999, 0.99, 1e-4), (0, 0.9, 0.1)):
+    for row in rows(1000):
+        for k, top_p, min_p in ((50, 0.9, 0.05), (3, 0.5, 0.5), (999, 0.99, 1e-4), (0, 0.9, 0.1)):
             for temperature in TEMPERATURES:
                 check(row, top_k=k, top_p=top_p, min_p=min_p, temperature=temperature)
                 check(row, top_k=k, min_p=min_p, temperature=temperature)
