@@ -46,7 +46,7 @@ def generate(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     trace: Annotated[
-        bool, typer.Option("--trace", help="Print a line per round: held, refused, why.")
+        bool, typer.Option("--trace", help="Print a line per round: accepted, refused, why.")
     ] = False,
 ) -> None:
     """Continue a text, with speculation, and say what it saved."""
@@ -126,7 +126,7 @@ def summary(output: CompletionOutput) -> str:
     guessed = (
         "nothing guessed"
         if rate is None
-        else f"{stats['accepted_tokens']} of {stats['draft_tokens']} guesses held ({rate:.0%})"
+        else f"{stats['accepted_tokens']} of {stats['draft_tokens']} guesses accepted ({rate:.0%})"
     )
     return (
         f"{stats['emitted_tokens']} tokens in {stats['target_passes']} target passes "

@@ -17,7 +17,6 @@ from forerun.cli.bench.options import (
     OutputOptions,
     at_least,
     bench_options,
-    option,
     output_options,
     split,
     strict_option,
@@ -27,9 +26,10 @@ from forerun.cli.bench.outcome import collect, finish, write_report
 from forerun.cli.bench.peer_options import PeerOptions, open_peers, peer_options, peer_versions
 from forerun.cli.bench.record_head import record_head
 from forerun.cli.options.engine import engine_options, load
-from forerun.cli.options.shared import only, takes
+from forerun.cli.options.shared import bundle, only, takes
 from forerun.engine_config import EngineConfig
 from forerun.errors import InvalidOption, unknown_name
+from forerun.option_fields import option
 
 if TYPE_CHECKING:
     from forerun.bench.peers import PeerContender
@@ -44,11 +44,18 @@ PARTS: Final = ("together", "load", "offline")
 
 @dataclass(frozen=True)
 class BatchOptions:
-    repeats: int
-    parts: str
-    together: int
-    in_flight: str
-    num_prompts: int
+    parts: str = option(ALL, f"By comma: {', '.join(PARTS)}; or all.")
+    repeats: int = option(5, "Rounds of together and of offline.")
+    together: int = option(8, "Requests of together.")
+    in_flight: str = option("1,4,16", "Requests at once of load, by comma.")
+    num_prompts: int = option(64, "Of the part offline.", "--prompts")
+
+    def __post_init__(self) -> None:
+        at_least("--repeats", self.repeats, 1)
+        at_least("--together", self.together, 2)
+        at_least("--prompts", self.num_prompts, 1)
+        if not split(self.parts) or not split(self.in_flight):
+            raise InvalidOption("--parts and --in-flight must not be empty; drop the option.")
 
     @property
     def in_flight_list(self) -> list[int]:
@@ -72,25 +79,7 @@ class BatchOptions:
         return [name for name in names if has_peer or name != "offline"]
 
 
-def batch_options(
-    parts: Annotated[
-        str, option("Batch", "--parts", text=f"By comma: {', '.join(PARTS)}; or all.")
-    ] = ALL,
-    repeats: Annotated[
-        int, option("Batch", "--repeats", text="Rounds of together and of offline.")
-    ] = 5,
-    together: Annotated[int, option("Batch", "--together", text="Requests of together.")] = 8,
-    in_flight: Annotated[
-        str, option("Batch", "--in-flight", text="Requests at once of load, by comma.")
-    ] = "1,4,16",
-    num_prompts: Annotated[int, option("Batch", "--prompts", text="Of the part offline.")] = 64,
-) -> BatchOptions:
-    at_least("--repeats", repeats, 1)
-    at_least("--together", together, 2)
-    at_least("--prompts", num_prompts, 1)
-    if not split(parts) or not split(in_flight):
-        raise InvalidOption("--parts and --in-flight must not be empty; drop the option.")
-    return BatchOptions(repeats, parts, together, in_flight, num_prompts)
+batch_options = bundle(BatchOptions, "Batch")
 
 
 @takes(
@@ -98,7 +87,7 @@ def batch_options(
     asked=only(bench_options, "classes", "pairs", "max_tokens", "temperature", "seed"),
     options=batch_options,
     peers=peer_options,
-    output=only(output_options, "json_path"),
+    output=only(output_options, "json"),
 )
 def batch(
     engine: EngineConfig,

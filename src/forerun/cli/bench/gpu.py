@@ -24,7 +24,7 @@ _MAX_NUM_SEQS = 16
 _MAX_LEN = 1024
 
 
-@takes(engine=loading_options, output=only(output_options, "json_path"))
+@takes(engine=loading_options, output=only(output_options, "json"))
 def gpu(
     engine: EngineConfig,
     output: OutputOptions,

@@ -16,7 +16,7 @@ from forerun.cli.terminal.screen import screen
 from forerun.engine_config import EngineConfig
 
 
-@takes(engine=loading_options, output=only(output_options, "json_path"))
+@takes(engine=loading_options, output=only(output_options, "json"))
 def passes(
     engine: EngineConfig,
     output: OutputOptions,

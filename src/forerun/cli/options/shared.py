@@ -13,7 +13,7 @@ import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import Field, fields
 from types import UnionType
-from typing import Annotated, Any, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
 
@@ -59,7 +59,8 @@ def filled_by(
         names = {parameter.name: name for name, parameter in more.items()}
 
         def run(**given: Any) -> Value:
-            return function(**{names.get(name, name): value for name, value in given.items()})
+            told = {name: value for name, value in given.items() if value != []}  # nobody repeats
+            return function(**{names.get(name, name): value for name, value in told.items()})
 
         _sign(run, [*own.values(), *more.values()])
         return run
@@ -84,15 +85,27 @@ def without(bundle: Callable[..., Value], *names: str) -> Callable[..., Value]:
 
 def _parameter(field: Field[Any], config: Any, panel: str) -> inspect.Parameter:
     hint: Any = get_type_hints(config)[field.name] if isinstance(field.type, str) else field.type
+    default = field.default
     if isinstance(hint, UnionType) and str in get_args(hint):  # what is typed in is text
         hint = str | None if type(None) in get_args(hint) else str
-    option = typer.Option(*flags_of(field), help=field.metadata["help"], rich_help_panel=panel)
+    if items := _items(hint):
+        hint, default = list[items] | None, None  # type: ignore[valid-type]
+    about = field.metadata
+    option = typer.Option(
+        *flags_of(field), help=about["help"], metavar=about["metavar"], rich_help_panel=panel
+    )
     return inspect.Parameter(
         _name(field),
         inspect.Parameter.KEYWORD_ONLY,
-        default=field.default,
+        default=default,
         annotation=Annotated[hint, option],
     )
+
+
+def _items(hint: Any) -> Any:
+    """What is in a tuple of any length; None if it is something else."""
+    found = next((h for h in (hint, *get_args(hint)) if get_origin(h) is tuple), None)
+    return get_args(found)[0] if get_args(found)[1:] == (...,) else None
 
 
 def flags_of(field: Field[Any]) -> tuple[str, ...]:

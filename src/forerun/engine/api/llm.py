@@ -79,7 +79,7 @@ class LLM:
         """Answer one prompt or several; options are for all, or a list.
 
         A prompt is text or token ids; {"prompt": text} and {"prompt_token_ids": ids} will do.
-        `prediction` is the text that is expected, roughly: guesses follow it as far as it holds.
+        `prediction` is the text that is expected, roughly: guesses follow it while it is right.
 
         A request that fails does not end the others: when all are over, `RequestFailed` is
         raised, with the answers of the others in its `outputs`.
