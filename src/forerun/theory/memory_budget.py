@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from forerun.errors import InvalidOption, unknown_name
+from forerun.errors import InvalidOption
+from forerun.option_checks import require_known
 from forerun.theory.model_shape import ModelShape
 from forerun.theory.ranges import check_count
 
@@ -57,8 +58,7 @@ class MemoryBudget:
 
 def weight_bytes(shape: ModelShape, dtype: str) -> int:
     """All parameters in `dtype`; quantised files keep norms and biases in float32."""
-    if dtype not in WEIGHT_DTYPES:
-        raise unknown_name("dtype", dtype, WEIGHT_DTYPES)
+    require_known("dtype", WEIGHT_DTYPES, dtype)
     vector_dtype = "float32" if dtype in QUANTISED_DTYPES else dtype
     if dtype in QUANTISED_DTYPES:
         _check_blocks(shape, dtype)
@@ -76,8 +76,7 @@ def _check_blocks(shape: ModelShape, dtype: str) -> None:
 
 
 def kv_bytes_per_token(shape: ModelShape, dtype: str) -> int:
-    if dtype not in PLAIN_DTYPES:
-        raise unknown_name("KV dtype", dtype, PLAIN_DTYPES)
+    require_known("KV dtype", PLAIN_DTYPES, dtype)
     return int(shape.kv_values_per_token * PLAIN_DTYPES[dtype])
 
 

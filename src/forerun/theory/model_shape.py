@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from forerun.errors import InvalidOption, unknown_name
 from forerun.files import MAX_JSON_BYTES, read_bytes
+from forerun.option_checks import require_known
 from forerun.theory.ranges import check_count
 
 
@@ -129,8 +130,7 @@ def _shape_from_json(text: str, source: str) -> ModelShape:
 def shape_from_config(config: Mapping[str, Any], source: str = "the config") -> ModelShape:
     """A shape from the keys of a Hugging Face config.json; `model_type` is llama if not given."""
     family = str(config.get("model_type", "llama"))
-    if family not in FAMILIES:
-        raise unknown_name("model_type", family, FAMILIES)
+    require_known("model_type", FAMILIES, family)
     if config.get("mlp_bias") or (config.get("attention_bias") and family != "qwen2"):
         raise InvalidOption(f"{source} has biases that this budget does not count; set them false.")
     num_heads = _size(config, "num_attention_heads", source)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Any, Final
@@ -14,6 +14,7 @@ from forerun.option_checks import (
     is_unicode,
     is_whole,
     require,
+    require_fields,
     require_real,
     require_whole,
 )
@@ -149,10 +150,7 @@ class SamplingParams:
     @classmethod
     def from_dict(cls, options: Mapping[str, Any]) -> SamplingParams:
         """From a caller's JSON; an unknown name raises and points at the nearest valid one."""
-        valid = {f.name for f in fields(cls)}
-        for name in options:
-            if name not in valid:
-                raise unknown_name("sampling option", name, valid)
+        require_fields("sampling option", cls, options)
         return cls(**options)
 
     def with_(self, **changes: Any) -> SamplingParams:

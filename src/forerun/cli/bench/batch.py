@@ -28,7 +28,8 @@ from forerun.cli.bench.record_head import record_head
 from forerun.cli.options.engine import engine_options, load
 from forerun.cli.options.shared import bundle, only, takes
 from forerun.engine_config import EngineConfig
-from forerun.errors import InvalidOption, unknown_name
+from forerun.errors import InvalidOption
+from forerun.option_checks import require_known
 from forerun.option_fields import option
 
 if TYPE_CHECKING:
@@ -71,9 +72,7 @@ class BatchOptions:
         if "sharing" in names:
             typer.echo("note: sharing is no part of bench batch any more; drop it.", err=True)
             names.remove("sharing")
-        for name in names:
-            if name not in PARTS:
-                raise unknown_name("part of bench batch", name, PARTS)
+        require_known("part of bench batch", PARTS, *names)
         if not has_peer and self.parts != ALL and "offline" in names:
             raise InvalidOption("the part offline needs --peers llamacpp.")
         return [name for name in names if has_peer or name != "offline"]

@@ -12,7 +12,8 @@ from forerun.cli.bench.record_head import model_path
 from forerun.cli.machine import read_cpu
 from forerun.cli.options.shared import bundle
 from forerun.engine_config import EngineConfig
-from forerun.errors import InvalidOption, unknown_name
+from forerun.errors import InvalidOption
+from forerun.option_checks import require_known
 from forerun.option_fields import option
 
 if TYPE_CHECKING:
@@ -81,9 +82,7 @@ def peer_modes(peers: list[Peer], wanted: str) -> list[tuple[Peer, str]]:
     if wanted == ALL:
         return known
     names = split(wanted)
-    for name in names:
-        if name not in (mode for _, mode in known):
-            raise unknown_name("peer mode", name, (mode for _, mode in known))
+    require_known("peer mode", [mode for _, mode in known], *names)
     for peer in peers:
         if not set(peer.modes) & set(names):
             valid = ", ".join(peer.modes)

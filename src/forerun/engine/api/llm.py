@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Generator, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, Unpack, cast
 from weakref import ref
 
 from forerun.engine.api.events import EventBuilder, StreamEvent
@@ -14,7 +14,7 @@ from forerun.engine.api.prompt import Prompt, TextOrIds, as_batch
 from forerun.engine.api.stream import Stream
 from forerun.engine.engine import Engine
 from forerun.engine.lock import EngineLock
-from forerun.engine.request.options import RequestOptions, SpeculationLike
+from forerun.engine.request.options import RequestKeywords, RequestOptions, SpeculationLike
 from forerun.engine.request.request import Request
 from forerun.engine.setup.building import Target, build_core
 from forerun.engine.setup.kernel_choice import choose_kernels
@@ -123,18 +123,13 @@ class LLM:
         self,
         prompt: Prompt,
         sampling_params: SamplingParams | None = None,
-        *,
-        priority: int = 0,
-        cache_salt: str | None = None,
-        speculation: SpeculationLike = None,
-        prediction: str | None = None,
+        **options: Unpack[RequestKeywords],
     ) -> Stream:
         """One answer as it grows, an event per round; `close()` ends it early."""
         (params,) = params_for(1, sampling_params)
         if params.n != 1:
             raise InvalidOption(f"n={params.n} is not allowed in a stream; ask for one answer.")
-        (options,) = RequestOptions.each(1, priority, cache_salt, speculation, prediction)
-        requests = self.input_processor.requests(prompt, params, options)
+        requests = self.input_processor.requests(prompt, params, RequestOptions.of(options))
         self.engine.check(requests)
         return Stream(_read_by(self._tell(requests), requests), requests, self.engine)
 
