@@ -13,6 +13,7 @@ PUBLIC = {
     "DownloadFailed",
     "Draw",
     "EngineClosed",
+    "EngineConfig",
     "EngineHung",
     "EngineOverloaded",
     "ForerunError",

@@ -53,8 +53,8 @@ class Budget:
 
     A tree has up to `num_branches` children at the root, each continued as a chain, so it holds
     at most depth · num_branches nodes. `first_draw` keeps the draws of drafters that guess for
-    the same round apart in the random stream. A guess that holds, with all before it, less often
-    than `least_chance` takes more time than it brings: a drafter that knows may leave it out,
+    the same round apart in the random stream. A guess whose chance, with all before it,
+    is below `least_chance` takes more time than it brings: a drafter that knows may leave it out,
     if it is picked. One that was drawn is never left out for what it is.
     """
 

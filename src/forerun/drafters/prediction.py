@@ -16,13 +16,13 @@ from forerun.types import ROOT, Proposal, ProposalBuilder, Verdict
 
 PREDICTION: Final = "prediction"  # the drafter's name
 
-_FIRST_RUN: Final = 3  # a caller's word counts as so many tokens that held
+_FIRST_RUN: Final = 3  # a caller's word counts as so many tokens that were right
 _LONGEST_RUN: Final = 16  # longer ones are not told apart
 _REACH: Final = 8  # a run of r tokens is believed up to _REACH · r² tokens away
 _MAX_PLACES: Final = 32  # places of one token that are looked at, the nearest
 _LOOK_AHEAD: Final = 8  # tokens that may have been left out, for further branches
 
-# How often the next token of the prediction holds, after runs of 0, 1, 2, 3-4, 5-8 and more
+# How often the next token of the prediction comes, after runs of 0, 1, 2, 3-4, 5-8 and more
 # tokens that did, before this output says otherwise.
 _PRIOR: Final = (0.3, 0.5, 0.7, 0.85, 0.92, 0.96)
 _PRIOR_WEIGHT: Final = 4.0  # observations that the prior counts for
@@ -32,8 +32,8 @@ _DECAY: Final = 0.05  # of older observations with each new one
 class GivenPrediction:
     """Copies on from the place in the prediction where the output stands.
 
-    A guess is made while the chance that it and all before it hold is at least `min_chance` and
-    what the budget asks for. A request without a prediction gets no guesses.
+    A guess is made while it and all before it are right with at least `min_chance` and what
+    the budget asks for. A request without a prediction gets no guesses.
     """
 
     picks = True
@@ -66,7 +66,7 @@ class GivenPrediction:
         builder = ProposalBuilder()
         least_chance = max(self._min_chance, budget.least_chance)
         branches: set[int] = set()
-        left = 1.0  # the chance that none of the branches so far holds
+        left = 1.0  # the chance that none of the branches so far is right
         for place, run in alignment.places() if budget.depth else ():
             if len(branches) == budget.num_branches:
                 break
@@ -105,8 +105,8 @@ class Alignment:
             prediction   a b c d e f g h
             output       a b X Y e f          place = 6, run = 2
 
-    `place` is where the output is expected to go on, and `run` how many tokens held before it.
-    Since the last that held, the output may have gone on anywhere from `_earliest` (what came is
+    `place` is where the output is expected to go on, and `run` how many were right before it.
+    Since the last of these, the output may have gone on anywhere from `_earliest` (what came is
     inserted) to `place` (what came replaces as much).
     """
 
@@ -129,7 +129,7 @@ class Alignment:
         self._num_read = len(output)
 
     def chance(self, run: int) -> float:
-        """That the next token of the prediction holds after a run of so many."""
+        """That the next token of the prediction comes after a run of so many."""
         kind = _kind(run)
         return self._hits[kind] / self._trials[kind]
 

@@ -21,8 +21,8 @@ from forerun.types import ROOT, Acceptance, Proposal, ProposalBuilder, Verdict
 class SuffixLookup:
     """Copies on from the longest match: as often followed, then as last followed.
 
-    A guess is made while the chance that it and all before it hold is at least `min_chance` and
-    what the budget asks for, so a short match guesses little and a long one much.
+    A guess is made while it and all before it are right with at least `min_chance` and what
+    the budget asks for, so a short match guesses little and a long one much.
     `max_shared_tokens` bounds what is kept of finished outputs, over all salts; 0 turns sharing
     off.
     """
@@ -133,7 +133,7 @@ class SuffixLookup:
         text: _OwnText,
         chance: float,
     ) -> None:
-        """Guess `token`, which holds with `chance`, and then the best of each longer context."""
+        """Guess `token`, which comes with `chance`, and then the best of each longer context."""
         node, chance_of_all = ROOT, chance
         least_chance = max(self._min_chance, budget.least_chance)
         is_others = len(builder) == 0 and found.source is not text.automaton
@@ -162,9 +162,9 @@ class _Found(NamedTuple):
     def after(self, token: int) -> _Found:
         return _Found(self.source, self.source.continued(self.source.after(self.match, token)))
 
-    def chance(self, trust: Trust, num_held: int) -> float:
-        """That the best follower comes next, once `num_held` guesses held."""
-        return trust.chance(self.match.length, self.source.is_unanimous(self.match), num_held)
+    def chance(self, trust: Trust, num_right: int) -> float:
+        """That the best follower comes next, once `num_right` guesses were."""
+        return trust.chance(self.match.length, self.source.is_unanimous(self.match), num_right)
 
 
 class _OwnText:

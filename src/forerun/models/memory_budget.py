@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from forerun.errors import InvalidOption, unknown_name
+from forerun.errors import InvalidOption
 from forerun.models.config import ModelConfig
 from forerun.models.weights.layout import required_shapes
+from forerun.option_checks import require_known
 from forerun.theory.ranges import check_count
 
 BLOCK_LEN: Final = 32  # numbers that share a scale in the quantised formats (GGUF)
@@ -66,8 +67,7 @@ def num_params(shape: ModelConfig) -> tuple[int, int]:
 
 def weight_bytes(shape: ModelConfig, dtype: str) -> int:
     """All parameters in `dtype`; quantised files keep norms and biases in float32."""
-    if dtype not in WEIGHT_DTYPES:
-        raise unknown_name("dtype", dtype, WEIGHT_DTYPES)
+    require_known("dtype", WEIGHT_DTYPES, dtype)
     vector_dtype = "float32" if dtype in QUANTISED_DTYPES else dtype
     if dtype in QUANTISED_DTYPES:
         _check_blocks(shape, dtype)
@@ -87,8 +87,7 @@ def _check_blocks(shape: ModelConfig, dtype: str) -> None:
 
 def kv_bytes_per_token(shape: ModelConfig, dtype: str) -> int:
     """A key and a value per layer and KV head."""
-    if dtype not in PLAIN_DTYPES:
-        raise unknown_name("KV dtype", dtype, PLAIN_DTYPES)
+    require_known("KV dtype", PLAIN_DTYPES, dtype)
     num_values = 2 * shape.num_layers * shape.num_kv_heads * shape.head_dim
     return int(num_values * PLAIN_DTYPES[dtype])
 

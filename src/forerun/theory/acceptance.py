@@ -1,6 +1,6 @@
-"""How often guesses hold, from the distributions themselves.
+"""How often guesses are accepted, from the distributions themselves.
 
-β is the chance that one guess holds after one prefix; α is its mean over prefixes. p is the
+β is the chance that one guess is accepted after one prefix; α is its mean over prefixes. p is the
 target's law, q the drafter's, both after their sampling transforms, each one row [V].
 """
 
@@ -49,8 +49,8 @@ def beta_lenient(probs_p: FloatArray, probs_q: FloatArray, lenience: float) -> f
     if not 0 < lenience <= 1:
         raise InvalidOption(f"lenience is {lenience!r}; give a number above 0, at most 1.")
     with np.errstate(over="ignore"):  # the minimum is at most q, so overflow never wins
-        held = np.minimum(p / lenience, q)
-    return min(1.0, math.fsum(held))
+        accepted = np.minimum(p / lenience, q)
+    return min(1.0, math.fsum(accepted))
 
 
 def beta_plain_rejection(probs_p: FloatArray, probs_q: FloatArray) -> float:

@@ -1,11 +1,11 @@
 """What speculation is worth, in closed form (Leviathan et al. 2023, §3).
 
-    α  the chance that a guess holds      γ  depth: guesses per round
+    α  the chance that a guess is accepted      γ  depth: guesses per round
     c  one draft step ÷ one plain target pass
     ĉ  arithmetic per token of the drafter ÷ of the target
     v  a pass over γ guesses and one more token ÷ a plain pass; the paper takes v ≡ 1
 
-All assume that guesses hold independently of each other. Bad input raises `InvalidOption`.
+All assume that guesses are accepted independently of each other. Bad input raises `InvalidOption`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def expected_tokens(alpha: float, depth: int) -> float:
 
 
 def expected_accepted(alpha: float, depth: int) -> float:
-    """Guesses that hold per round, α(1 - α^γ)/(1 - α): one less than the tokens emitted."""
+    """Guesses accepted per round, α(1 - α^γ)/(1 - α): one less than the tokens emitted."""
     alpha, depth = check_alpha(alpha), check_depth(depth)
     return alpha * expected_tokens(alpha, depth - 1) if depth else 0.0
 

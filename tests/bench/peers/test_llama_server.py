@@ -18,7 +18,7 @@ from forerun.bench.peers.peer import PeerFailed
 from forerun.bench.records.record import read_record
 from forerun.bench.records.summary import labelled, peer_label
 from forerun.cli import app
-from forerun.cli.bench.peer_options import PeerOptions
+from forerun.cli.bench.peer_options import peer_options
 from forerun.errors import InvalidOption
 
 FAKE = Path(__file__).with_name("fake_llama_server.py")
@@ -120,14 +120,14 @@ def test_the_built_server_is_taken_where_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert PeerOptions(peers="llamacpp").server is None
+    assert peer_options(peers="llamacpp").server() is None
     built = tmp_path / ".peers" / "llama-server"
     built.parent.mkdir()
     built.write_text("")
-    assert PeerOptions(peers="llamacpp").server == built
-    assert PeerOptions(peers="llamacpp", llama_server="wheel").server is None
+    assert peer_options(peers="llamacpp").server() == built
+    assert peer_options(peers="llamacpp", llama_server="wheel").server() is None
     with pytest.raises(InvalidOption, match="is no file; run `make peers`"):
-        PeerOptions(peers="llamacpp", llama_server="elsewhere")
+        peer_options(peers="llamacpp", llama_server="elsewhere")
 
 
 def test_a_wheel_is_named_in_every_line_with_its_ratio() -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from random import Random
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
@@ -17,18 +16,21 @@ from forerun.cli.bench.options import (
     BenchOptions,
     OutputOptions,
     at_least,
-    panel,
+    bench_options,
+    output_options,
     split,
     strict_option,
     whole_numbers,
 )
 from forerun.cli.bench.outcome import collect, finish, write_report
-from forerun.cli.bench.peer_options import PeerOptions, open_peers, peer_versions
+from forerun.cli.bench.peer_options import PeerOptions, open_peers, peer_options, peer_versions
 from forerun.cli.bench.record_head import record_head
-from forerun.cli.options.cache_dir import cache_dir
-from forerun.cli.options.engine import EngineOptions, engine_options
-from forerun.cli.options.shared import only, takes
-from forerun.errors import InvalidOption, unknown_name
+from forerun.cli.options.engine import engine_options, load
+from forerun.cli.options.shared import bundle, only, takes
+from forerun.engine_config import EngineConfig
+from forerun.errors import InvalidOption
+from forerun.option_checks import require_known
+from forerun.option_fields import option
 
 if TYPE_CHECKING:
     from forerun.bench.peers import PeerContender
@@ -39,18 +41,14 @@ Prompts = Mapping[str, list[list[int]]]  # all that a part asks, by its name
 
 PARTS: Final = ("together", "load", "offline")
 
-_batch = panel("Batch")
-
 
 @dataclass(frozen=True)
 class BatchOptions:
-    parts: Annotated[str, _batch("--parts", f"By comma: {', '.join(PARTS)}; or all.")] = ALL
-    repeats: Annotated[int, _batch("--repeats", "Rounds of together and of offline.")] = 5
-    together: Annotated[int, _batch("--together", "Requests of together.")] = 8
-    in_flight: Annotated[str, _batch("--in-flight", "Requests at once of load, by comma.")] = (
-        "1,4,16"
-    )
-    num_prompts: Annotated[int, _batch("--prompts", "Of the part offline.")] = 64
+    parts: str = option(ALL, f"By comma: {', '.join(PARTS)}; or all.")
+    repeats: int = option(5, "Rounds of together and of offline.")
+    together: int = option(8, "Requests of together.")
+    in_flight: str = option("1,4,16", "Requests at once of load, by comma.")
+    num_prompts: int = option(64, "Of the part offline.", "--prompts")
 
     def __post_init__(self) -> None:
         at_least("--repeats", self.repeats, 1)
@@ -73,23 +71,24 @@ class BatchOptions:
         if "sharing" in names:
             typer.echo("note: sharing is no part of bench batch any more; drop it.", err=True)
             names.remove("sharing")
-        for name in names:
-            if name not in PARTS:
-                raise unknown_name("part of bench batch", name, PARTS)
+        require_known("part of bench batch", PARTS, *names)
         if not has_peer and self.parts != ALL and "offline" in names:
             raise InvalidOption("the part offline needs --peers llamacpp.")
         return [name for name in names if has_peer or name != "offline"]
 
 
+batch_options = bundle(BatchOptions, "Batch")
+
+
 @takes(
     engine=engine_options,
-    asked=only(BenchOptions, "classes", "pairs", "max_tokens", "temperature", "seed"),
-    options=BatchOptions,
-    peers=PeerOptions,
-    output=only(OutputOptions, "json"),
+    asked=only(bench_options, "classes", "pairs", "max_tokens", "temperature", "seed"),
+    options=batch_options,
+    peers=peer_options,
+    output=only(output_options, "json"),
 )
 def batch(
-    engine: EngineOptions,
+    engine: EngineConfig,
     asked: BenchOptions,
     options: BatchOptions,
     peers: PeerOptions,
@@ -108,7 +107,7 @@ def batch(
         servers: list[PeerContender] = []
         if "offline" in parts:
             servers = open_peers(stack, engine, peers, max_len, slots=options.max_num_seqs)
-        llm = replace(engine, max_model_len=max_len).load(options.max_num_seqs)
+        llm = load(engine, max_model_len=max_len, max_num_seqs=options.max_num_seqs)
         settings = {**asdict(asked), **asdict(options), **engine.rounding}
         settings |= {"max_num_seqs": options.max_num_seqs, "kernels": llm.model.kernels.name}
         report = record_head(engine.model, settings, peer_versions(servers))
@@ -123,13 +122,13 @@ def batch(
 
 
 def prompts_and_room(
-    engine: EngineOptions, asked: BenchOptions, options: BatchOptions, parts: Iterable[str]
+    engine: EngineConfig, asked: BenchOptions, options: BatchOptions, parts: Iterable[str]
 ) -> tuple[Prompts, int]:
     """What each part asks, and a context for the longest of it and its answer."""
     from forerun.bench.batch.in_flight import mixed_prompts
     from forerun.models.opening import load_tokenizer, open_checkpoint
 
-    checkpoint = open_checkpoint(engine.model, cache_dir(os.environ))
+    checkpoint = open_checkpoint(engine.model, engine.cache_dir)
     tokenizer = load_tokenizer(checkpoint)
     if engine.chat_template is not None:
         tokenizer = tokenizer.with_chat_template(engine.chat_template)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from forerun.cli.options.cache_dir import cache_dir
-from forerun.cli.options.engine import EngineOptions
+from forerun.cli.options.engine import load
+from forerun.cli.options.shared import bundle
+from forerun.engine_config import EngineConfig
 from forerun.errors import InvalidOption, MissingExtra
+from forerun.option_fields import option
 
 if TYPE_CHECKING:
     from forerun.engine import LLM
@@ -22,41 +22,22 @@ if TYPE_CHECKING:
 ALL: Final = "all"
 MOST: Final = 1_000_000  # of anything that is counted: more would never end
 MOST_SEED: Final = 2**63 - 1
-# What a model is loaded with, by the names of the parameters of `engine_options`.
-LOADING: Final = (
-    *("model", "no_speculation", "max_model_len", "kv_cache_memory", "kv_cache_backend"),
-    *("kernels", "device", "dtype", "num_threads", "quantization", "activations"),
-)
 _LONGEST_PROMPT: Final = 2048  # tokens; other tokenizers may need more than SmolLM2's 1466
-
-
-def panel(title: str) -> Callable[[str, str], Any]:
-    """Options that help shows together, each by its name and a text."""
-    return lambda name, text: typer.Option(name, help=text, rich_help_panel=title)
-
-
-_bench, _output = panel("Bench"), panel("Output")
-
-
-def strict_option() -> Any:
-    return typer.Option("--strict", help="Exit with 1 if a token differs.")
 
 
 @dataclass(frozen=True)
 class BenchOptions:
-    classes: Annotated[str, _bench("--classes", "Workload classes, by comma; or all.")] = ALL
-    pairs: Annotated[int, _bench("--pairs", "Interleaved prompts per class.")] = 20
-    max_tokens: Annotated[int, _bench("--max-tokens", "Tokens per answer at most.")] = 64
-    temperature: Annotated[float, _bench("--temperature", "0 is argmax.")] = 0.0
-    seed: Annotated[int, _bench("--seed", "Of prompts, noise and order.")] = 0
-    methods: Annotated[
-        str, _bench("--methods", "Methods to run at fixed depths, by comma; or none.")
-    ] = "prompt_lookup,suffix"
-    depths: Annotated[str, _bench("--depths", "Their depths, by comma.")] = "3,7"
-    num_layers: Annotated[int | None, _bench("--num-layers", "For the method own_layers.")] = None
-    prompt_tokens: Annotated[
-        int | None, _bench("--prompt-tokens", "Cut every prompt to so many tokens.")
-    ] = None
+    classes: str = option(ALL, "Workload classes, by comma; or all.")
+    pairs: int = option(20, "Interleaved prompts per class.")
+    max_tokens: int = option(64, "Tokens per answer at most.")
+    temperature: float = option(0.0, "0 is argmax.")
+    seed: int = option(0, "Of prompts, noise and order.")
+    methods: str = option(
+        "prompt_lookup,suffix", "Methods to run at fixed depths, by comma; or none."
+    )
+    depths: str = option("3,7", "Their depths, by comma.")
+    num_layers: int | None = option(None, "For the method own_layers.")
+    prompt_tokens: int | None = option(None, "Cut every prompt to so many tokens.")
 
     def __post_init__(self) -> None:
         at_least("--prompt-tokens", self.prompt_tokens, 1)
@@ -78,8 +59,11 @@ class BenchOptions:
 
     @property
     def depth_list(self) -> list[int]:
-        otherwise = "; to run no method at a fixed depth, use --methods none"
-        return whole_numbers("--depths", self.depths, otherwise)
+        return whole_numbers(
+            "--depths",
+            self.depths,
+            otherwise="; to run no method at a fixed depth, use --methods none",
+        )
 
     @property
     def method_list(self) -> list[str]:
@@ -88,23 +72,29 @@ class BenchOptions:
 
 @dataclass(frozen=True)
 class OutputOptions:
-    json: Annotated[Path | None, _output("--json", "Write a record here.")] = None
-    plot: Annotated[Path | None, _output("--plot", "Draw to .png, .pdf or .svg.")] = None
-    html: Annotated[Path | None, _output("--html", "Write a report for people.")] = None
+    json: Path | None = option(None, "Write a record here.")
+    plot: Path | None = option(None, "Draw to .png, .pdf or .svg.")
+    html: Path | None = option(None, "Write a report for people.")
 
     def __post_init__(self) -> None:
-        if self.plot is not None:
-            _check_drawable(self.plot)
+        """What cannot be drawn is told before anything is measured, not after."""
+        from forerun.theory.canvas import FORMATS
+
+        if self.plot is None:
+            return
+        if self.plot.suffix.lower() not in FORMATS:
+            valid = ", ".join(FORMATS)
+            raise InvalidOption(f"cannot draw to {self.plot.name!r}; end it in {valid}.")
+        if find_spec("matplotlib") is None:
+            raise MissingExtra("drawing figures", "plot")
 
 
-def _check_drawable(path: Path) -> None:
-    """Told before anything is measured, not after."""
-    from forerun.theory.canvas import FORMATS
+bench_options = bundle(BenchOptions, "Bench")
+output_options = bundle(OutputOptions, "Output")
 
-    if path.suffix.lower() not in FORMATS:
-        raise InvalidOption(f"cannot draw to {path.name!r}; end it in {', '.join(FORMATS)}.")
-    if find_spec("matplotlib") is None:
-        raise MissingExtra("drawing figures", "plot")
+
+def strict_option() -> Any:
+    return typer.Option("--strict", help="Exit with 1 if a token differs.")
 
 
 def at_least(option: str, value: int | None, least: int, most: int = MOST) -> None:
@@ -134,10 +124,10 @@ def max_len_for(max_tokens: int) -> int:
     return _LONGEST_PROMPT + max_tokens
 
 
-def load_with_room(engine: EngineOptions, max_tokens: int) -> LLM:
+def load_with_room(engine: EngineConfig, max_tokens: int, **changes: Any) -> LLM:
     """The model with a context that is long enough, and no longer: contenders have one each."""
     from forerun.models.opening import open_checkpoint
 
-    trained = open_checkpoint(engine.model, cache_dir(os.environ)).config.max_len
+    trained = open_checkpoint(engine.model, engine.cache_dir).config.max_len
     wanted = engine.max_model_len or min(trained, max_len_for(max_tokens))
-    return replace(engine, max_model_len=wanted).load()
+    return load(engine, max_model_len=wanted, **changes)

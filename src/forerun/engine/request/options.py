@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, TypedDict
 
 from forerun.drafters.prediction import PREDICTION
 from forerun.engine.scheduling.limits import MAX_PRIORITY
-from forerun.errors import InvalidOption, unknown_name
-from forerun.option_checks import is_whole, require, require_whole
+from forerun.errors import InvalidOption
+from forerun.option_checks import is_whole, require, require_fields, require_whole
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,7 @@ class RequestSpeculation:
                 f"speculation={given!r} is not allowed; give RequestSpeculation, a mapping of its "
                 f"options, or None."
             )
-        valid = {f.name for f in fields(cls)}
-        for name in given:
-            if name not in valid:
-                raise unknown_name("speculation option", str(name), valid)
+        require_fields("speculation option", cls, given)
         return cls(**given)
 
 
@@ -69,6 +66,15 @@ class _WithoutPrediction(RequestSpeculation):
 AS_STARTED: Final = RequestSpeculation()
 
 SpeculationLike = RequestSpeculation | Mapping[str, Any] | None
+
+
+class RequestKeywords(TypedDict, total=False):
+    """What a caller may give for one request: see `RequestOptions`."""
+
+    priority: int
+    cache_salt: str | None
+    speculation: SpeculationLike
+    prediction: str | None
 
 
 @dataclass(frozen=True)
@@ -93,12 +99,17 @@ class RequestOptions:
         require(good, "prediction", self.prediction, "a text, or None")
 
     @classmethod
+    def of(cls, given: RequestKeywords) -> RequestOptions:
+        (options,) = cls.each(1, **given)
+        return options
+
+    @classmethod
     def each(
         cls,
         num: int,
-        priority: int | Sequence[int],
-        cache_salt: str | Sequence[str | None] | None,
-        speculation: SpeculationLike | Sequence[SpeculationLike],
+        priority: int | Sequence[int] = 0,
+        cache_salt: str | Sequence[str | None] | None = None,
+        speculation: SpeculationLike | Sequence[SpeculationLike] = None,
         prediction: str | Sequence[str | None] | None = None,
     ) -> list[RequestOptions]:
         """For `num` requests; what is given once is meant for all."""
