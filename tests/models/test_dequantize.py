@@ -21,7 +21,7 @@ def _random_blocks(name: str, num_rows: int, blocks_per_row: int) -> np.ndarray:
 
 @pytest.mark.parametrize(("name", "dtype"), [("F32", np.float32), ("F16", np.float16)])
 def test_floats_are_read_as_numpy_reads_them(name: str, dtype: type) -> None:
-    values = np.random.default_rng(1).standard_normal((5, 64)).astype(dtype)
+    values: np.ndarray = np.random.default_rng(1).standard_normal((5, 64)).astype(dtype)
     found = dequantize(values.view(np.uint8), name)
     assert found.dtype == np.float32
     assert np.array_equal(found, values.astype(np.float32))

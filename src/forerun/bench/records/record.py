@@ -22,17 +22,30 @@ class InvalidRecord(ForerunError, ValueError):
     """A file is no bench record, or one that cannot be compared with another."""
 
 
-class RunHead(TypedDict):
-    """What every run says at least."""
-
+class _RunHead(TypedDict):
     workload: str
     pair: int
     contender: str
     digest: str
 
 
-class WorkloadHead(TypedDict):
+class RunRecord(_RunHead, total=False):
+    """One answer; `rounds` are [guesses, depth, accepted, how often]."""
+
+    prompt: str
+    num_tokens: int
+    ttft_s: float
+    seconds: float
+    rounds: list[list[int]]
+
+
+class _WorkloadHead(TypedDict):
     digest: str
+
+
+class WorkloadRecord(_WorkloadHead, total=False):
+    kind: str
+    num_prompts: int
 
 
 @dataclass(frozen=True)
@@ -45,10 +58,10 @@ class Record:
     versions: Mapping[str, str]
     model: Mapping[str, Any]
     settings: Mapping[str, Any]
-    workloads: Mapping[str, WorkloadHead]
+    workloads: Mapping[str, WorkloadRecord]
     contenders: Mapping[str, Mapping[str, Any]]
     costs: Mapping[str, Any]
-    runs: Sequence[RunHead]
+    runs: Sequence[RunRecord]
     cells: Sequence[Cell]
     divergences: Sequence[Divergence]
     is_complete: bool
@@ -61,8 +74,7 @@ class Record:
         return found[0] if found else None
 
 
-def run_as_dict(m: Measurement) -> dict[str, Any]:
-    """One answer, small enough to keep: rounds as [guesses, depth, accepted, how often]."""
+def run_record(m: Measurement) -> RunRecord:
     run = m.run
     rounds: dict[tuple[int, int, int], int] = {}
     for p in run.passes:

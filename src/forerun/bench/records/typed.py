@@ -14,7 +14,8 @@ class Misfit(ValueError):
 def as_type(kind: Any, value: Any, place: str = "") -> Any:
     """`value` as a dataclass, TypedDict, list, mapping, plain type, or one of these or None.
 
-    Whole numbers are floats too. Names that the type does not know are left out of a dataclass.
+    Whole numbers are floats too. Of a TypedDict, what is required is checked; names that a
+    dataclass does not know are left out.
     """
     origin, inner = get_origin(kind) or kind, get_args(kind)
     if kind is Any or (value is None and type(None) in inner):
@@ -23,11 +24,12 @@ def as_type(kind: Any, value: Any, place: str = "") -> Any:
         return as_type(inner[0], value, place)
     if is_dataclass(kind) or is_typeddict(kind):
         given = _of_type(dict, value, place)
+        hints = get_type_hints(kind)
+        wanted = kind.__required_keys__ if is_typeddict(kind) else hints
         named = {
-            name: as_type(hint, given.get(name), _below(place, name))
-            for name, hint in get_type_hints(kind).items()
+            name: as_type(hints[name], given.get(name), _below(place, name)) for name in wanted
         }
-        return kind(**named) if is_dataclass(kind) else given
+        return given if is_typeddict(kind) else kind(**named)
     if origin in (dict, Mapping) and inner:
         return {
             _key(inner[0], name, place): as_type(inner[1], item, _below(place, name))

@@ -52,14 +52,18 @@ def _read_shape(data: npt.NDArray[np.uint8], source: Path) -> ModelConfig:
     if data.size < _HEADER.size:
         raise InvalidWeights(f"{source} is too short for a llama2.c header; download it again.")
     values = _HEADER.unpack(data[: _HEADER.size].tobytes())
-    hidden, _, _, num_heads, _, signed_vocab, max_len = values
+    hidden, inner, num_layers, num_heads, num_kv_heads, signed_vocab, max_len = values
     sizes = [*values[:5], abs(signed_vocab), max_len]
     if not all(1 <= size <= _MAX_SIZE for size in sizes) or hidden % num_heads:
         raise InvalidWeights(f"{source} has the header {values}; give a llama2.c model file.")
     return ModelConfig(
-        "llama",
-        abs(signed_vocab),
-        *values[:5],
+        architecture="llama",
+        vocab_size=abs(signed_vocab),
+        hidden_size=hidden,
+        intermediate_size=inner,
+        num_layers=num_layers,
+        num_heads=num_heads,
+        num_kv_heads=num_kv_heads,
         head_dim=hidden // num_heads,
         max_len=max_len,
         tie_embeddings=signed_vocab > 0,

@@ -19,10 +19,10 @@ def dequantize(data: npt.NDArray[np.uint8], weight_format: str) -> Floats:
     """Expand uint8 [rows, bytes per row] to float32 [rows, row_len]."""
     rows = np.ascontiguousarray(data)
     if weight_format in _FLOATS:
-        return rows.view(_FLOATS[weight_format]).astype(np.float32)
+        floats: Floats = rows.view(_FLOATS[weight_format]).astype(np.float32)
+        return floats
     if weight_format == "BF16":
-        wide: Floats = (rows.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
-        return wide
+        return (rows.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
     return _by_library(rows, weight_format)
 
 
