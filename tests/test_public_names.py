@@ -15,6 +15,7 @@ PUBLIC = {
     "DownloadFailed",
     "Draw",
     "EngineClosed",
+    "EngineConfig",
     "EngineHung",
     "EngineOverloaded",
     "ForerunError",
