@@ -68,6 +68,13 @@ def filled_by(
     return decorate
 
 
+def parted(config: type[Value], given: dict[str, Any]) -> tuple[Value, dict[str, Any]]:
+    """A config made of its own part of what is given, and the rest."""
+    names = {field.name for field in fields(config)}  # type: ignore[arg-type]
+    own = {name: value for name, value in given.items() if name in names}
+    return config(**own), {name: value for name, value in given.items() if name not in names}
+
+
 def only(bundle: Callable[..., Value], *names: str) -> Callable[..., Value]:
     """The same bundle with these options alone; the others keep their defaults."""
     options = _parameters(bundle)
