@@ -11,8 +11,7 @@ from typer.testing import CliRunner
 
 from forerun.bench.batch.load import Pair
 from forerun.cli import app
-from forerun.cli.bench.batch import Prompts, batch_options, room_for
-from forerun.cli.bench.options import bench_options
+from forerun.cli.bench.batch import batch_options, room_for
 from forerun.cli.options.engine import engine_options
 from forerun.models.opening import load_tokenizer, open_checkpoint
 from tests.tiny_model import write_tiny_model
@@ -47,13 +46,17 @@ def test_the_command_records_every_part(path: Path, tmp_path: Path) -> None:
 def test_there_is_room_for_the_longest_prompt_of_every_part(path: Path) -> None:
     """--in-flight 1 needs one story; the second of --prompts is longer."""
     engine = engine_options(model=str(path))
-    prompts = Prompts(
-        bench_options(classes="story,extract", pairs=1, max_tokens=4),
-        batch_options(parts="offline", in_flight="1", num_prompts=2),
+    options = batch_options(
+        classes="story,extract",
+        pairs=1,
+        max_tokens=4,
+        parts="offline",
+        in_flight="1",
+        num_prompts=2,
     )
-    story, extract = prompts.of("offline", load_tokenizer(open_checkpoint(path)))
+    story, extract = options.prompts("offline", load_tokenizer(open_checkpoint(path)))
     assert len(story) < len(extract)
-    assert room_for(["offline"], prompts, engine) == len(extract) + 4
+    assert room_for(["offline"], options, engine) == len(extract) + 4
 
 
 def test_an_interrupted_part_keeps_what_it_measured(

@@ -16,7 +16,6 @@ from forerun.cli.bench.options import (
     BenchOptions,
     OutputOptions,
     at_least,
-    bench_options,
     output_options,
     split,
     strict_option,
@@ -26,7 +25,7 @@ from forerun.cli.bench.outcome import collect, finish, write_report
 from forerun.cli.bench.peer_options import PeerOptions, open_peers, peer_options, peer_versions
 from forerun.cli.bench.record_head import record_head
 from forerun.cli.options.engine import engine_options, load
-from forerun.cli.options.shared import bundle, only, takes
+from forerun.cli.options.shared import bundle, only, takes, without
 from forerun.engine_config import EngineConfig
 from forerun.errors import InvalidOption
 from forerun.option_checks import require_known
@@ -44,7 +43,7 @@ PARTS: Final = ("together", "load", "offline")
 
 
 @dataclass(frozen=True)
-class BatchOptions:
+class BatchOptions(BenchOptions):
     parts: str = option(ALL, f"By comma: {', '.join(PARTS)}; or all.")
     repeats: int = option(5, "Rounds of together and of offline.")
     together: int = option(8, "Requests of together.")
@@ -52,6 +51,7 @@ class BatchOptions:
     num_prompts: int = option(64, "Of the part offline.", "--prompts")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         at_least("--repeats", self.repeats, 1)
         at_least("--together", self.together, 2)
         at_least("--prompts", self.num_prompts, 1)
@@ -77,20 +77,39 @@ class BatchOptions:
             raise InvalidOption("the part offline needs --peers llamacpp.")
         return [name for name in names if has_peer or name != "offline"]
 
+    @property
+    def short_classes(self) -> list[str]:
+        """Free classes have short prompts: there decoding counts, which is what passes share."""
+        from forerun.bench.prompts.workloads import KINDS, Kind
 
-batch_options = bundle(BatchOptions, "Batch")
+        classes = self.class_list
+        return [name for name in classes if KINDS.get(name) is Kind.FREE] or classes
+
+    def prompts(self, part: str, tokenizer: Tokenizer) -> list[list[int]]:
+        """All that a part asks."""
+        from forerun.bench.batch.in_flight import mixed_prompts
+
+        num, classes = self.num_prompts, self.class_list
+        if part == "together":  # one round more, which warms up
+            num, classes = self.together * (self.repeats + 1), self.short_classes
+        elif part == "load":
+            num = self.pairs * sum(self.in_flight_list)
+        return mixed_prompts(classes, num, self.seed, tokenizer)
+
+
+batch_options = without(
+    bundle(BatchOptions, "Batch"), "methods", "depths", "num_layers", "prompt_tokens"
+)
 
 
 @takes(
     engine=engine_options,
-    asked=only(bench_options, "classes", "pairs", "max_tokens", "temperature", "seed"),
     options=batch_options,
     peers=peer_options,
     output=only(output_options, "json"),
 )
 def batch(
     engine: EngineConfig,
-    asked: BenchOptions,
     options: BatchOptions,
     peers: PeerOptions,
     output: OutputOptions,
@@ -103,18 +122,17 @@ def batch(
     if peers.peers not in ("", "llamacpp"):
         raise InvalidOption("bench batch compares with --peers llamacpp alone.")
     parts = options.part_list(has_peer=bool(peers.peers))
-    prompts = Prompts(asked, options)
     with ExitStack() as stack:
-        max_len = room_for(parts, prompts, engine)
+        max_len = room_for(parts, options, engine)
         servers: list[PeerContender] = []
         if "offline" in parts:
             servers = open_peers(stack, engine, peers, max_len, slots=options.max_num_seqs)
         llm = load(engine, max_model_len=max_len, max_num_seqs=options.max_num_seqs)
-        settings = {**prompts.settings, **engine.rounding}
+        settings = {**asdict(options), **engine.rounding}
         settings |= {"max_num_seqs": options.max_num_seqs, "kernels": llm.model.kernels.name}
         report = record_head(engine.model, settings, peer_versions(servers))
         report |= {"measured": "batch", "is_complete": False}
-        bench = _Bench(prompts, llm, servers)
+        bench = _Bench(options, llm, servers)
         for part in parts:
             report[part] = getattr(bench, part)()
             if bench.is_interrupted:
@@ -123,50 +141,14 @@ def batch(
     finish({**report, "is_complete": not bench.is_interrupted}, output.json, strict=strict)
 
 
-@dataclass(frozen=True)
-class Prompts:
-    """What each part asks."""
-
-    asked: BenchOptions
-    options: BatchOptions
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        return {**asdict(self.asked), **asdict(self.options)}
-
-    @property
-    def short_classes(self) -> list[str]:
-        """Free classes have short prompts: there decoding counts, which is what passes share."""
-        from forerun.bench.prompts.workloads import KINDS, Kind
-
-        classes = self.asked.class_list
-        return [name for name in classes if KINDS.get(name) is Kind.FREE] or classes
-
-    def of(self, part: str, tokenizer: Tokenizer) -> list[list[int]]:
-        """All that a part asks."""
-        match part:
-            case "together":  # one round more, which warms up
-                num = self.options.together * (self.options.repeats + 1)
-                return self.mixed(num, tokenizer, self.short_classes)
-            case "load":
-                num = self.asked.pairs * sum(self.options.in_flight_list)
-                return self.mixed(num, tokenizer, self.asked.class_list)
-        return self.mixed(self.options.num_prompts, tokenizer, self.asked.class_list)
-
-    def mixed(self, num: int, tokenizer: Tokenizer, classes: list[str]) -> list[list[int]]:
-        from forerun.bench.batch.in_flight import mixed_prompts
-
-        return mixed_prompts(classes, num, self.asked.seed, tokenizer)
-
-
-def room_for(parts: list[str], prompts: Prompts, engine: EngineConfig) -> int:
+def room_for(parts: list[str], options: BatchOptions, engine: EngineConfig) -> int:
     """A context for the longest prompt of any part and its answer."""
     from forerun.models.opening import load_tokenizer, open_checkpoint
 
     checkpoint = open_checkpoint(engine.model, engine.cache_dir)
     tokenizer, trained = load_tokenizer(checkpoint), checkpoint.config.max_len
-    lengths = [len(prompt) for part in parts for prompt in prompts.of(part, tokenizer)]
-    wanted = max(lengths, default=0) + prompts.asked.max_tokens
+    lengths = [len(prompt) for part in parts for prompt in options.prompts(part, tokenizer)]
+    wanted = max(lengths, default=0) + options.max_tokens
     return engine.max_model_len or min(trained, wanted)
 
 
@@ -174,15 +156,14 @@ def room_for(parts: list[str], prompts: Prompts, engine: EngineConfig) -> int:
 class _Bench:
     """The parts by their names; each returns what it found."""
 
-    prompts: Prompts
+    options: BatchOptions
     llm: LLM
     servers: list[PeerContender]
     is_interrupted: bool = False
 
     def __post_init__(self) -> None:
         self._plain = self.llm.with_speculation(None)
-        self._seed = self.prompts.asked.seed
-        self._repeats = self.prompts.options.repeats
+        self._seed = self.options.seed
 
     def _collect(self, unit: str, total: int, measured: Iterable[Item]) -> list[Item]:
         found = collect(unit, total, measured)
@@ -193,55 +174,44 @@ class _Bench:
     def _params(self) -> SamplingParams:
         from forerun.types import SamplingParams
 
-        asked = self.prompts.asked
-        return SamplingParams(
-            temperature=asked.temperature, max_tokens=asked.max_tokens, seed=asked.seed
-        )
+        own = self.options
+        return SamplingParams(temperature=own.temperature, max_tokens=own.max_tokens, seed=own.seed)
 
     def together(self) -> dict[str, Any]:
         from forerun.bench.batch.together import measure_together, together_record
 
-        num, prompts = self.prompts.options.together, self.prompts.of("together", self._tokenizer)
+        num, prompts = self.options.together, self.options.prompts("together", self.llm.tokenizer)
         rounds = [prompts[first : first + num] for first in range(0, len(prompts), num)]
         params = self._params.with_(ignore_eos=True)
         measured = measure_together(self._plain, rounds, params, time.perf_counter, self._seed)
         found = self._collect("rounds of together", len(rounds), measured)[1:]  # one warms up
-        return {"classes": self.prompts.short_classes, **together_record(found, self._seed)}
+        return {"classes": self.options.short_classes, **together_record(found, self._seed)}
 
     def load(self) -> dict[str, Any]:
         from forerun.bench.batch.load import load_record, measure_load
         from forerun.bench.measure.contenders import DEFAULT, PLAIN
 
-        sizes, num_pairs = self.prompts.options.in_flight_list, self.prompts.asked.pairs
-        prompts = iter(self.prompts.of("load", self._tokenizer))
+        sizes, num_pairs = self.options.in_flight_list, self.options.pairs
+        prompts = iter(self.options.prompts("load", self.llm.tokenizer))
         # Size after size, again and again, so that a machine that slows down slows all of them.
         lists = [[next(prompts) for _ in range(num)] for _ in range(num_pairs) for num in sizes]
         llms = {PLAIN: self._plain, DEFAULT: self.llm}
         measured = measure_load(llms, lists, self._params, time.perf_counter, Random(self._seed))
         found = self._collect("pairs of load", len(lists), measured)
-        return {"classes": self.prompts.asked.class_list, **load_record(found, self._seed)}
+        return {"classes": self.options.class_list, **load_record(found, self._seed)}
 
     def offline(self) -> dict[str, Any]:
         from forerun.bench.batch.offline import measure_offline, offline_record
 
-        prompts = self.prompts.of("offline", self._tokenizer)
+        prompts = self.options.prompts("offline", self.llm.tokenizer)
+        num, clock = self.options.repeats, time.perf_counter
         measured = measure_offline(
-            self.llm,
-            self.servers,
-            prompts,
-            self._repeats,
-            self._params,
-            time.perf_counter,
-            self._seed,
+            self.llm, self.servers, prompts, num, self._params, clock, self._seed
         )
-        found = self._collect("repeats of offline", self._repeats, measured)
+        found = self._collect("repeats of offline", num, measured)
         return {
             "num_prompts": len(prompts),
             "num_prompt_tokens": sum(map(len, prompts)),
             "servers": {server.name: dict(server.about) for server in self.servers},
             **offline_record(found, self._seed),
         }
-
-    @property
-    def _tokenizer(self) -> Tokenizer:
-        return self.llm.tokenizer
