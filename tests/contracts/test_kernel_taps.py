@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache as memoize
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -130,7 +131,7 @@ def test_what_a_pass_is_given_comes_out_side_by_side(kernel_set: str, num_rows: 
 
 @pytest.mark.parametrize("flags", [{}, {"norm_output": True}, {"norm_before_residual": True}])
 def test_an_eagle3_head_says_the_same_on_every_kernel_set(
-    tmp_path: Path, flags: dict[str, bool]
+    tmp_path: Path, flags: dict[str, Any]
 ) -> None:
     config = FAMILIES["smollm2"]
     folder = HeadFolder(write_eagle3(tmp_path / "head", eagle3_config(config, **flags)), "eagle3")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -82,7 +83,7 @@ def test_drawn_tokens_follow_the_law() -> None:
 
 @pytest.mark.parametrize("flags", [{}, {"norm_output": True}, {"norm_before_residual": True}])
 def test_eagle3_says_at_every_place_what_the_drafter_says(
-    tmp_path: Path, flags: dict[str, bool]
+    tmp_path: Path, flags: dict[str, Any]
 ) -> None:
     """The same row of the same place, from the features of a text and its own outputs behind them:
     the served head root by root, the trained one all at once."""

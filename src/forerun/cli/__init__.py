@@ -23,6 +23,7 @@ from forerun.cli import (
     proof,
     pull,
     serve,
+    train,
 )
 from forerun.cli.terminal.group import MISUSE, OneSentenceGroup, complain
 from forerun.cli.terminal.output import open_output, say
@@ -42,6 +43,7 @@ app.command()(demo.demo)
 app.command()(pull.pull)
 app.command()(models.models)
 app.add_typer(bench.app, name="bench")
+app.command()(train.train)
 app.command()(alpha.alpha)
 app.command()(gate.gate)
 app.command()(proof.proof)

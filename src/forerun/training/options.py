@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from forerun.errors import InvalidOption, unknown_name
-from forerun.option_checks import require_real, require_whole
+from forerun.errors import InvalidOption
+from forerun.option_checks import require_known, require_real, require_whole
+from forerun.option_fields import option
 
 KINDS: Final = ("eagle3", "medusa")
 LOSSES: Final = ("kl", "tv")
@@ -15,31 +16,34 @@ LOSSES: Final = ("kl", "tv")
 
 @dataclass(frozen=True)
 class TrainOptions:
-    """`minutes` or `tokens` that were trained on, whichever is over first."""
+    """`minutes` or `tokens`, whichever is over first."""
 
-    kind: str
-    folder: Path
-    minutes: float | None = 10.0
-    tokens: int | None = None
-    seed: int = 0
-    device: str = "auto"
-    loss: str = "kl"
-    learning_rate: float = 1e-3
-    num_places: int = 5  # guesses that are trained, one after another
-    draft_vocab_size: int = 8192
-    max_len: int = 512  # tokens of a text
-    batch_len: int = 16  # texts in a step
-    num_written: int = 256  # texts that the target writes at once
-    layers: tuple[int, ...] | None = None
-    exportable: bool = False  # EAGLE-3 without 3.1's norms, which other engines do not know
+    kind: str = option("eagle3", "eagle3 or medusa.")
+    out: Path = option(
+        Path("head"), "The folder to write; a head that is there already is trained on."
+    )
+    minutes: float | None = option(None, "How long, data and measurements included; default 10.")
+    tokens: int | None = option(None, "Stop once so many tokens were trained on.")
+    seed: int = option(0, "Of weights, texts and their order.")
+    device: str = option("auto", "cuda or cpu; auto takes the GPU where torch sees one.")
+    loss: str = option("kl", "kl (divergence on the draft vocabulary) or tv (total variation).")
+    learning_rate: float = option(1e-3, "At its highest; every call warms up and cools down.")
+    num_places: int = option(5, "Guesses that are trained, one after another.")
+    draft_vocab_size: int = option(8192, "Tokens that it can guess, the most frequent ones.")
+    max_len: int = option(512, "Tokens of a text, prompt and answer.")
+    batch_len: int = option(16, "Texts in a step.")
+    num_written: int = option(256, "Texts that the target writes at once.")
+    layers: tuple[int, ...] | None = option(
+        None, "After how many layers of the target to look, for eagle3; repeat it."
+    )
+    exportable: bool = option(
+        False, "EAGLE-3 without the norms of 3.1, which other engines may not know."
+    )
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise unknown_name("kind of head", self.kind, KINDS)
-        if self.loss not in LOSSES:
-            raise unknown_name("loss", self.loss, LOSSES)
-        if self.minutes is None and self.tokens is None:
-            raise InvalidOption("a training without minutes and tokens has no end; give one.")
+        require_known("kind of head", KINDS, self.kind)
+        require_known("loss", LOSSES, self.loss)
+        require_known("device", ("auto", "cuda", "cpu"), self.device)
         if self.minutes is not None:
             require_real("minutes", self.minutes, "a number above 0", lambda x: x > 0)
         require_real("learning_rate", self.learning_rate, "in (0, 1)", lambda x: 0 < x < 1)
@@ -48,3 +52,13 @@ class TrainOptions:
         for name in ("num_places", "draft_vocab_size", "batch_len", "num_written"):
             require_whole(name, getattr(self, name), 1)
         require_whole("max_len", self.max_len, 16)
+        layers = list(self.layers or ())
+        if layers != sorted(set(layers)) or min(layers, default=0) < 0:
+            raise InvalidOption(f"layers {layers} must ascend, from 0 or more.")
+
+    @property
+    def seconds(self) -> float | None:
+        """None: as long as the tokens take."""
+        if self.minutes is None and self.tokens is not None:
+            return None
+        return 60 * (10 if self.minutes is None else self.minutes)

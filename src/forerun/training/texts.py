@@ -115,4 +115,5 @@ class TextWriter:
         generator: torch.Generator,
     ) -> list[list[int]]:
         on_device = temperatures.to(self._target.device)
-        return self._target.generate(prompts, room, on_device, self._tokenizer.eos_ids, generator)
+        stops = self._tokenizer.eos_ids
+        return self._target.generate(prompts, room, on_device, stops, generator)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import nn
+from torch import Tensor
 from torch.nn import functional
 
 from forerun.drafters.heads.eagle3_head import eagle3_shapes
@@ -21,34 +21,29 @@ from forerun.drafters.heads.folder import D2T, HeadConfig
 from forerun.drafters.heads.medusa import medusa_shapes
 from forerun.training.torch_target import TorchTarget, rms_norm, rotated
 
-Tensor = torch.Tensor
 Weights = dict[str, npt.NDArray[np.float32]]
 
 _ATTN, _MLP = "midlayer.self_attn", "midlayer.mlp"
 
 
-class TorchHead(nn.Module):
+class TorchHead:
     """Weights by the names that the folder has."""
 
     def __init__(self, config: HeadConfig, weights: Weights, device: torch.device) -> None:
-        super().__init__()
         self.config = config
-        self._names = tuple(weights)
-        for name, weight in weights.items():
-            parameter = nn.Parameter(torch.from_numpy(weight.copy()).to(device))
-            self.register_parameter(name.replace(".", "/"), parameter)
-
-    def weight(self, name: str) -> Tensor:
-        return self.get_parameter(name.replace(".", "/"))
+        self.weights = {
+            name: torch.from_numpy(weight.copy()).to(device).requires_grad_()
+            for name, weight in weights.items()
+        }
 
     def linear(self, name: str, x: Tensor) -> Tensor:
-        return functional.linear(x, self.weight(f"{name}.weight"))
+        return functional.linear(x, self.weights[f"{name}.weight"])
 
     def norm(self, name: str, x: Tensor) -> Tensor:
-        return rms_norm(x.float(), self.weight(f"{name}.weight"), self.config.rms_norm_eps)
+        return rms_norm(x.float(), self.weights[f"{name}.weight"], self.config.rms_norm_eps)
 
     def arrays(self) -> Weights:
-        return {name: self.weight(name).detach().float().cpu().numpy() for name in self._names}
+        return {name: weight.detach().cpu().numpy() for name, weight in self.weights.items()}
 
     def laws(self, states: Sequence[Tensor], embedded: Tensor, num_places: int) -> list[Tensor]:
         raise NotImplementedError
@@ -134,7 +129,7 @@ class TorchMedusa(TorchHead):
         for place in range(num_places):
             linear = f"{place}.0.linear"
             block = functional.linear(
-                h, self.weight(f"{linear}.weight"), self.weight(f"{linear}.bias")
+                h, self.weights[f"{linear}.weight"], self.weights[f"{linear}.bias"]
             )
             found.append(_shifted(self.linear(f"{place}.1", h + functional.silu(block)), place))
         return found
@@ -162,11 +157,11 @@ def first_weights(config: HeadConfig, target: TorchTarget, tokens: Tensor, seed:
     for name, shape in shapes.items():
         if name == D2T:
             continue
-        if name == "lm_head.weight" or name.endswith(".1.weight"):
+        if shape == head.shape:
             weights[name] = head
         elif name == "norm.weight":
             weights[name] = target.norm.float().cpu().numpy()
-        elif name.endswith(("norm.weight",)) or name.startswith("fc_norm"):
+        elif len(shape) == 1 and not name.endswith("bias"):
             weights[name] = np.ones(shape, np.float32)
         elif name.endswith(("bias", "linear.weight")):  # Medusa starts as the target's next token
             weights[name] = np.zeros(shape, np.float32)

@@ -12,13 +12,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.nn import functional
 
 from forerun.models.llama import EMBEDDING, HEAD
 from forerun.models.rope import rope_frequencies
 from forerun.models.weights.checkpoint import Checkpoint
-
-Tensor = torch.Tensor
 
 
 @dataclass(frozen=True)
@@ -93,16 +92,14 @@ class TorchTarget:
             self._bias(f"{mlp}.down_proj.bias"),
         )
 
-    @torch.no_grad()
     def states(self, tokens: Tensor, layers: Sequence[int]) -> tuple[dict[int, Tensor], Tensor]:
         """Of tokens [B, T]: the residual stream after each of `layers`, and after the last norm.
 
         Padding belongs on the right, where no earlier token sees it.
         """
-        num = tokens.shape[1]
-        positions = torch.arange(num, device=self.device)[None]
-        mask = self._mask(positions, positions)
-        x, found = functional.embedding(tokens, self.embedding), {}
+        positions = torch.arange(tokens.shape[1], device=self.device)[None]
+        mask = None if self.config.sliding_window is None else self._mask(positions, positions)
+        x, found = functional.embedding(tokens, self.embedding), dict[int, Tensor]()
         for idx, layer in enumerate(self.layers):
             if idx in layers:
                 found[idx] = x
@@ -127,10 +124,11 @@ class TorchTarget:
         layer: _Layer,
         x: Tensor,
         positions: Tensor,
-        mask: Tensor,
+        mask: Tensor | None,
         kept: tuple[Tensor, Tensor, int] | None,
     ) -> Tensor:
-        """One layer; `kept` are keys and values [B, G, room, D], and how many of them are there."""
+        """One layer; without a mask each token sees all up to itself. `kept` are keys and values
+        [B, G, room, D], and how many of them are there."""
         c, (num_seqs, num, _) = self.config, x.shape
         h = rms_norm(x, layer.input_norm, c.rms_norm_eps)
         qkv = functional.linear(h, layer.qkv, layer.qkv_bias).view(num_seqs, num, -1, c.head_dim)
@@ -146,7 +144,9 @@ class TorchTarget:
             keys, values, first = kept
             keys[:, :, first : first + num], values[:, :, first : first + num] = k, v
             k, v = keys[:, :, : first + num], values[:, :, : first + num]
-        mixed = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=True)
+        mixed = functional.scaled_dot_product_attention(
+            q, k, v, attn_mask=mask, is_causal=mask is None, enable_gqa=True
+        )
         x = x + functional.linear(
             mixed.transpose(1, 2).reshape(num_seqs, num, -1), layer.out, layer.out_bias
         )
@@ -154,7 +154,6 @@ class TorchTarget:
         gate, up = functional.linear(h, layer.gate_up, layer.gate_up_bias).chunk(2, dim=-1)
         return x + functional.linear(functional.silu(gate) * up, layer.down, layer.down_bias)
 
-    @torch.no_grad()
     def generate(
         self,
         prompts: Sequence[Sequence[int]],

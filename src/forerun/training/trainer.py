@@ -16,7 +16,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import torch
+from torch import Tensor
 from torch.nn import functional
 
 from forerun.drafters.heads import HeadConfig, HeadFolder, save_head
@@ -31,11 +33,10 @@ from forerun.training.texts import Text, TextWriter
 from forerun.training.torch_heads import TorchHead, first_weights, torch_head
 from forerun.training.torch_target import TorchTarget
 
-Tensor = torch.Tensor
 Report = Callable[[str], None]
 
 HISTORY: Final = "training.json"
-_WRITING: Final = 0.3  # of the time, at most, while there is enough to train on
+_NUM_VISITS: Final = 6  # of a text, on average, before the target writes more
 _DISCOUNT: Final = 0.8  # of the loss, from one place to the next
 _WARM_UP: Final = 0.02
 _SECONDS_BETWEEN: Final = 60.0  # measurements, each with a save
@@ -50,7 +51,6 @@ class Progress:
     began: float = field(default_factory=time.monotonic)
     num_tokens: int = 0
     num_steps: int = 0
-    seconds_writing: float = 0.0
 
     @property
     def seconds(self) -> float:
@@ -60,8 +60,8 @@ class Progress:
     def share(self) -> float:
         """0 at the start, 1 at the end."""
         shares = [0.0]
-        if self.options.minutes is not None:
-            shares.append(self.seconds / 60 / self.options.minutes)
+        if self.options.seconds is not None:
+            shares.append(self.seconds / self.options.seconds)
         if self.options.tokens is not None:
             shares.append(self.num_tokens / self.options.tokens)
         return min(1.0, max(shares))
@@ -91,21 +91,25 @@ class Trainer:
         self._progress = Progress(options)
         self._held_out = self._writer.write(_HELD_OUT_SEED)[: 4 * options.batch_len]
         self._texts: list[Text] = []
+        self._num_written = 0  # tokens
         self._history = _history(options)
         self._write()
         self._config, self._tokens, self._head = self._begin(tokenizer)
         self._optimizer = torch.optim.AdamW(
-            self._head.parameters(), lr=options.learning_rate, betas=(0.9, 0.95), weight_decay=0.01
+            list(self._head.weights.values()),
+            lr=options.learning_rate,
+            betas=(0.9, 0.95),
+            weight_decay=0.01,
         )
 
     def _begin(self, tokenizer: Tokenizer) -> tuple[HeadConfig, Tensor, TorchHead]:
         """The head of the folder, or a new one."""
         options, target = self._options, self._target
-        if (options.folder / "config.json").exists():
-            folder = HeadFolder(options.folder, options.kind)
+        if (options.out / "config.json").exists():
+            folder = HeadFolder(options.out, options.kind)
             config = folder.config
             config.check_target(
-                options.folder,
+                options.out,
                 target_hidden_size=target.config.hidden_size,
                 target_vocab_size=target.config.vocab_size,
                 target_num_layers=target.config.num_layers,
@@ -113,7 +117,7 @@ class Trainer:
             )
             tokens = torch.from_numpy(folder.draft_tokens()).to(target.device)
             weights = {name: folder.float32(name) for name in folder.names() if name != D2T}
-            self._report(f"going on with {options.folder}")
+            self._report(f"going on with {options.out}")
         else:
             found = draft_vocabulary(self._texts, options.draft_vocab_size, tokenizer.eos_ids)
             tokens = torch.tensor(found, device=target.device)
@@ -129,7 +133,7 @@ class Trainer:
         loss = math.nan
         try:
             while progress.share < 1:
-                if progress.seconds_writing < _WRITING * progress.seconds:
+                if progress.num_tokens > _NUM_VISITS * self._num_written:
                     self._write()
                 loss = self._step(self._chosen(chooser))
                 if time.monotonic() - last > _SECONDS_BETWEEN:
@@ -145,11 +149,11 @@ class Trainer:
 
     def _write(self) -> None:
         """More texts, of seeds that no other call or round has."""
-        began = time.monotonic()
         call = len(self._history["calls"])
         seed = (self._options.seed * 1_000_003 + call) * 1_000_003 + len(self._texts)
-        self._texts += self._writer.write(seed % (1 << 39))
-        self._progress.seconds_writing += time.monotonic() - began
+        written = self._writer.write(seed % (1 << 39))
+        self._texts += written
+        self._num_written += sum(len(text.tokens) for text in written)
         if not self._texts:
             raise InvalidOption("the target ends its answers at once; give it prompts in a file.")
 
@@ -165,7 +169,7 @@ class Trainer:
             group["lr"] = self._progress.learning_rate
         total, num = self._loss(texts)
         (total / num).backward()
-        torch.nn.utils.clip_grad_norm_(self._head.parameters(), 1.0)
+        torch.nn.utils.clip_grad_norm_(list(self._head.weights.values()), 1.0)
         self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)
         self._progress.num_steps += 1
@@ -215,30 +219,32 @@ class Trainer:
     def _num_places(self) -> int:
         return self._config.num_guesses or self._options.num_places
 
-    @torch.no_grad()
     def measure(self) -> dict[str, Any]:
         """On held-out texts: α = Σ min(p, q) at temperature 1, and how often the best tokens agree,
         at each place, given that all before it held."""
-        size = self._num_places
-        alphas, hits, nums = np.zeros(size), np.zeros(size), np.zeros(size)
-        for first in range(0, len(self._held_out), self._options.batch_len):
-            laws, h, masks = self._laws(self._held_out[first : first + self._options.batch_len])
-            probs_p = self._target.logits(h).softmax(-1)
-            best = probs_p.argmax(-1)
-            for place, (logits_q, mask) in enumerate(zip(laws, masks, strict=True)):
-                probs_q = logits_q.float().softmax(-1)
-                common = torch.minimum(probs_p[..., self._tokens], probs_q).sum(-1)
-                agree = self._tokens[logits_q.argmax(-1)] == best
-                alphas[place] += float((common * mask).sum())
-                hits[place] += float((agree & mask).sum())
-                nums[place] += float(mask.sum())
-        nums = np.maximum(nums, 1)
-        greedy = hits / nums
+        size = self._options.batch_len
+        sums = np.zeros((3, self._num_places))  # of α, of agreements, and of rows
+        with torch.no_grad():
+            for first in range(0, len(self._held_out), size):
+                sums += self._sums(self._held_out[first : first + size])
+        alphas, greedy = sums[:2] / np.maximum(sums[2], 1)
         return {
-            "alpha": [round(float(a), 4) for a in alphas / nums],
+            "alpha": [round(float(a), 4) for a in alphas],
             "greedy": [round(float(g), 4) for g in greedy],
             "tokens_per_pass": round(1 + float(np.cumprod(greedy).sum()), 3),
         }
+
+    def _sums(self, texts: Sequence[Text]) -> npt.NDArray[np.float64]:
+        laws, h, masks = self._laws(texts)
+        probs_p = self._target.logits(h).softmax(-1)
+        best = probs_p.argmax(-1)
+        found = []
+        for logits_q, mask in zip(laws, masks, strict=True):
+            probs_q = logits_q.float().softmax(-1)
+            common = torch.minimum(probs_p[..., self._tokens], probs_q).sum(-1)
+            agree = self._tokens[logits_q.argmax(-1)] == best
+            found.append([float(x.sum()) for x in (common * mask, agree & mask, mask)])
+        return np.array(found).T
 
     def _say(self, measured: dict[str, Any], loss: float) -> None:
         progress = self._progress
@@ -269,7 +275,7 @@ class Trainer:
             **measured,
         }
         history = json.dumps({"calls": [*calls, call]}, indent=2).encode()
-        save_head(self._options.folder, self._config, weights, {HISTORY: history})
+        save_head(self._options.out, self._config, weights, {HISTORY: history})
 
 
 def new_config(
@@ -289,7 +295,7 @@ def new_config(
     if options.kind == "medusa":
         return HeadConfig(layers=(c.num_layers,), num_guesses=options.num_places, **common)
     return HeadConfig(
-        layers=options.layers or default_layers(c.num_layers),
+        layers=_layers(options, c.num_layers),
         intermediate_size=c.intermediate_size,
         num_heads=c.num_heads,
         num_kv_heads=c.num_kv_heads,
@@ -300,6 +306,13 @@ def new_config(
         norm_output=not options.exportable,
         **common,
     )
+
+
+def _layers(options: TrainOptions, num_layers: int) -> tuple[int, ...]:
+    layers = tuple(options.layers or default_layers(num_layers))
+    if layers[-1] > num_layers:
+        raise InvalidOption(f"layers {list(layers)} go beyond the target's {num_layers}.")
+    return layers
 
 
 def default_layers(num_layers: int) -> tuple[int, ...]:
@@ -317,7 +330,7 @@ def draft_vocabulary(texts: Sequence[Text], size: int, needed: Sequence[int]) ->
 
 def _history(options: TrainOptions) -> dict[str, Any]:
     try:
-        found = json.loads((options.folder / HISTORY).read_text())
+        found = json.loads((options.out / HISTORY).read_text())
     except (OSError, ValueError):
         return {"calls": []}
     return found if isinstance(found.get("calls"), list) else {"calls": []}

@@ -14,7 +14,7 @@ from forerun.drafters.heads.eagle3_head import Eagle3Head
 from forerun.drafters.law import DraftLaw
 from forerun.drafters.own_cache import OwnCache, Row
 from forerun.kernels import Plan, PlanRow
-from forerun.types import ROOT, FloatArray, Proposal, Span, Tree, Verdict
+from forerun.types import ROOT, FloatArray, IntArray, Proposal, Span, Tree, Verdict
 
 _MAX_KNOWN: Final = 256  # known tokens fed per proposal, so that no prompt holds up a step for long
 _MAX_PENDING: Final = 2048  # hidden states that wait to be fed, per request
@@ -208,7 +208,7 @@ class _Growing:
         self.growth = growth
         self.outputs = {ROOT: root}
 
-    def extend(self, tokens: FloatArray, vocab_size: int) -> None:
+    def extend(self, tokens: IntArray, vocab_size: int) -> None:
         self.growth.extend(
             [
                 DraftLaw.served(self.outputs[node][0], self.request, path, vocab_size, tokens)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Final
@@ -163,7 +163,7 @@ def _is_size(value: Any) -> bool:
     return type(value) is int and 0 <= value < 1 << 31
 
 
-_KINDS: Final = {
+_KINDS: Final[Mapping[str, Callable[[Any], bool]]] = {
     "str": lambda value: isinstance(value, str),
     "int": _is_size,
     "float": lambda value: type(value) in (int, float) and 0 < value < 1e30,

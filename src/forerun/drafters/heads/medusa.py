@@ -34,7 +34,8 @@ _NO_ATTENTION = AttentionShape(1, 1, 2)
 
 
 def medusa_shapes(config: HeadConfig) -> dict[str, tuple[int, ...]]:
-    size, shapes = config.target_hidden_size, {"norm.weight": (config.target_hidden_size,)}
+    size = config.target_hidden_size
+    shapes: dict[str, tuple[int, ...]] = {"norm.weight": (size,)}
     for idx in range(config.num_guesses):
         shapes[f"{idx}.0.linear.weight"] = (size, size)
         shapes[f"{idx}.0.linear.bias"] = (size,)

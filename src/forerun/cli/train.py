@@ -1,0 +1,67 @@
+"""`forerun train`: a head that guesses for one target, trained on what the target says."""
+
+from __future__ import annotations
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from forerun.cli.options.cache_dir import cache_dir
+from forerun.cli.options.engine import DEFAULT_MODEL
+from forerun.cli.options.shared import bundle, takes
+from forerun.cli.terminal.output import say
+from forerun.errors import InvalidOption, MissingExtra
+from forerun.files import MAX_TEXT_BYTES, read_text
+from forerun.training.options import TrainOptions
+
+
+@takes(options=bundle(TrainOptions))
+def train(
+    options: TrainOptions,
+    model: Annotated[str, typer.Option("--model", "-m", help="The target.")] = DEFAULT_MODEL,
+    prompts: Annotated[
+        list[Path] | None,
+        typer.Option("--prompts", help='Questions to answer: lines, or JSON lines with "prompt".'),
+    ] = None,
+) -> None:
+    """Train a drafter's head for a target, on texts that the target writes itself.
+
+    Call it again with the same folder to go on. ^C saves what was learnt.
+    """
+    asked = [prompt for path in prompts or () for prompt in read_prompts(path)]
+    if find_spec("torch") is None:
+        raise MissingExtra("training", "train")
+    from forerun.models.opening import open_checkpoint
+    from forerun.training.trainer import Trainer
+
+    Trainer(open_checkpoint(model, cache_dir()), asked, options, say).run()
+    say(
+        f"wrote {options.out}; try it: forerun generate --speculative-config "
+        f'\'{{"method": "{options.kind}", "model": "{options.out}"}}\''
+    )
+
+
+def read_prompts(path: Path) -> list[str]:
+    """One of each line; of a JSON object its `prompt`, or its first turn as MT-bench has it."""
+    try:
+        lines = [line for line in read_text(path, MAX_TEXT_BYTES).splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidOption(f"cannot read {path} ({error}); give a text file.") from None
+    found = [_prompt(line) for line in lines]
+    if not found or None in found:
+        raise InvalidOption(f'{path} must have lines of text, or JSON objects with "prompt".')
+    return [prompt for prompt in found if prompt is not None]
+
+
+def _prompt(line: str) -> str | None:
+    if not line.startswith("{"):
+        return line
+    try:
+        values = json.loads(line)
+    except ValueError:
+        return None
+    found = values.get("prompt") or next(iter(values.get("turns") or ()), None)
+    return found if isinstance(found, str) else None

@@ -1,0 +1,184 @@
+"""A whole training on the CPU: it learns, it goes on, and what it wrote is served."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from forerun.cli import app
+from forerun.cli.train import read_prompts
+from forerun.drafters.heads import HeadFolder
+from forerun.engine import LLM
+from forerun.errors import InvalidOption, InvalidWeights
+from forerun.models.opening import load_tokenizer, open_checkpoint
+from forerun.training.options import TrainOptions
+from forerun.types import SamplingParams
+from tests.tiny_model import write_tiny_model
+
+torch = pytest.importorskip("torch", reason="training needs the extra forerun[train]")
+
+from forerun.training.texts import TextWriter, Turns  # noqa: E402
+from forerun.training.torch_target import TorchTarget  # noqa: E402
+from forerun.training.trainer import HISTORY, Trainer, default_layers  # noqa: E402
+
+SMALL: dict[str, Any] = {
+    "draft_vocab_size": 24,
+    "max_len": 48,
+    "num_written": 48,
+    "num_places": 3,
+    "tokens": 24_000,
+    "device": "cpu",
+}
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Small and sharp, so that there is something to learn."""
+    folder = tmp_path_factory.mktemp("models") / "target"
+    return write_tiny_model(folder, seed=0, sharpness=4.0, num_layers=2)
+
+
+def trained(target: Path, **options: Any) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
+    """What was measured before and after, and what was said."""
+    said: list[str] = []
+    trainer = Trainer(
+        open_checkpoint(target), [], TrainOptions(**{**SMALL, **options}), said.append
+    )
+    before = trainer.measure()
+    return before, trainer.run(), said
+
+
+@pytest.mark.parametrize("loss", ["kl", "tv"])
+@pytest.mark.parametrize("kind", ["eagle3", "medusa"])
+def test_it_learns_and_what_it_wrote_is_served(
+    target: Path, tmp_path: Path, kind: str, loss: str
+) -> None:
+    """What was measured while it was trained comes true where it is served: a hidden state or a
+    token that is one place off would not show in the one, and ruin the other."""
+    out = tmp_path / "head"
+    before, after, said = trained(target, kind=kind, loss=loss, out=out)
+    assert after["alpha"][0] > before["alpha"][0] + 0.02, (before, after)
+    assert after["alpha"][1] > before["alpha"][1], (before, after)
+    assert any("α" in line for line in said)
+    plain = LLM(target, speculative_config=None)
+    llm = plain.with_speculation(
+        {"method": kind, "model": str(out), "adaptive": False, "num_speculative_tokens": 2}
+    )
+    prompts, params = questions(target), SamplingParams(temperature=1, max_tokens=24, seed=4)
+    pairs = zip(plain.generate(prompts, params), llm.generate(prompts, params), strict=True)
+    for expected, found in pairs:
+        assert found.outputs[0].token_ids == expected.outputs[0].token_ids
+    served = llm.metrics()["drafters"][kind]
+    rate = served["accepted_per_position"][0] / served["drafted_per_position"][0]
+    assert rate > 0.6 * after["alpha"][0], (served, after)  # coupled noise accepts a little less
+
+
+def questions(target: Path) -> list[list[int]]:
+    """Prompts as those that it was trained on."""
+    checkpoint = open_checkpoint(target)
+    model = TorchTarget(checkpoint, "cpu", torch.float32)
+    texts = TextWriter(model, load_tokenizer(checkpoint), [], 48, 32).write(seed=99)
+    return [text.tokens[: text.answer] for text in texts]
+
+
+def test_a_second_call_goes_on_where_the_first_ended(target: Path, tmp_path: Path) -> None:
+    out = tmp_path / "head"
+    _, first, _ = trained(target, out=out, tokens=8_000)
+    vocabulary = HeadFolder(out, "eagle3").draft_tokens().tolist()
+    before, _, said = trained(target, out=out, seed=5, tokens=2_000)
+    assert any("going on" in line for line in said)
+    assert before["alpha"] == pytest.approx(first["alpha"], abs=0.01)  # but for half precision
+    assert HeadFolder(out, "eagle3").draft_tokens().tolist() == vocabulary
+    calls = json.loads((out / HISTORY).read_text())["calls"]
+    assert [call["seed"] for call in calls] == [0, 5]
+
+
+def test_the_same_seed_is_the_same_training(target: Path, tmp_path: Path) -> None:
+    found = [trained(target, out=tmp_path / name, tokens=5_000)[1] for name in ("a", "b")]
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("a", "b")]
+    assert found[0] == found[1]
+    assert weights[0] == weights[1]
+
+
+def test_an_interrupted_training_is_saved(
+    target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = torch.optim.AdamW.step
+    num = 0
+
+    def interrupted(self: Any, *rest: Any) -> Any:
+        nonlocal num
+        num += 1
+        if num == 5:
+            raise KeyboardInterrupt
+        return steps(self, *rest)
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", interrupted)
+    _, _, said = trained(target, out=tmp_path / "head")
+    assert any("interrupted" in line for line in said)
+    assert json.loads((tmp_path / "head" / HISTORY).read_text())["calls"][0]["steps"] == 4
+
+
+def test_a_head_of_another_target_is_not_trained_on(target: Path, tmp_path: Path) -> None:
+    out = tmp_path / "head"
+    trained(target, out=out, tokens=500)
+    other = write_tiny_model(tmp_path / "other", num_layers=3)
+    with pytest.raises(InvalidOption, match="was trained for another target"):
+        trained(other, out=out)
+    with pytest.raises(InvalidOption, match='holds a head of kind "eagle3"'):
+        trained(target, out=out, kind="medusa")
+    (out / "model.safetensors").unlink()
+    with pytest.raises(InvalidWeights, match="is no trained head"):
+        trained(target, out=out)
+
+
+def test_the_model_writes_the_question_and_the_answer(target: Path) -> None:
+    checkpoint = open_checkpoint(target)
+    tokenizer = load_tokenizer(checkpoint)
+    turns = Turns.of(tokenizer)
+    assert turns is not None
+    assert tokenizer.decode(turns.before, skip_special=False) == "<|start|>"
+    assert tokenizer.decode(turns.after, skip_special=False) == "<|end|><|start|>"
+    model = TorchTarget(checkpoint, "cpu", torch.float32)
+    asked = ["abc", "the cat sat"]
+    texts = TextWriter(model, tokenizer, asked, max_len=48, batch_len=32).write(seed=3)
+    questions = {tuple(t.tokens[1 : t.answer - 2]) for t in texts}
+    assert {tuple(tokenizer.encode(text)) for text in asked} <= questions
+    assert len(questions) > 10  # the others are the model's own
+    for text in texts:
+        assert text.tokens[text.answer - 2 : text.answer] == turns.after
+        assert len(text.tokens) <= 48
+    again = TextWriter(model, tokenizer, asked, max_len=48, batch_len=32).write(seed=3)
+    assert again == texts
+
+
+def test_layers_are_low_middle_and_high() -> None:
+    assert default_layers(30) == (2, 15, 27)
+    assert default_layers(3) == (1, 2)
+    assert all(default_layers(n)[-1] <= n for n in range(1, 40))
+
+
+def test_the_command_line_trains_and_refuses(target: Path, tmp_path: Path) -> None:
+    out, file = tmp_path / "head", tmp_path / "prompts.jsonl"
+    file.write_text('{"prompt": "abc"}\n{"turns": ["the cat", "x"]}\nplain words\n')
+    assert read_prompts(file) == ["abc", "the cat", "plain words"]
+    small = [f"--{name.replace('_', '-')}={value}" for name, value in SMALL.items()]
+    small += ["--tokens=500", f"--model={target}", f"--out={out}"]
+    done = CliRunner().invoke(app, ["train", *small, f"--prompts={file}"])
+    assert done.exit_code == 0, done.output
+    assert "forerun generate --speculative-config" in done.output
+    for option, said in {
+        "--kind=eagle4": "did you mean 'eagle3'",
+        "--loss=mse": "unknown loss",
+        "--minutes=0": "minutes=0",
+        "--layers=9": "go beyond the target's 2",
+        f"--prompts={tmp_path}": "cannot read",
+    }.items():
+        extra = ["--out=" + str(tmp_path / "new")] if "layers" in option else []
+        failed = CliRunner().invoke(app, ["train", *small, option, *extra])
+        assert failed.exit_code != 0
+        assert said in failed.output.replace("\n", " "), failed.output
