@@ -37,8 +37,10 @@ class _Layer:
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """In float32, then in the weight's own dtype."""
     wide = x.float()
-    return (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)).to(x.dtype) * weight
+    normed = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps) * weight.float()
+    return normed.to(weight.dtype)
 
 
 def rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -99,7 +101,10 @@ class TorchTarget:
         """
         positions = torch.arange(tokens.shape[1], device=self.device)[None]
         mask = None if self.config.sliding_window is None else self._mask(positions, positions)
-        x, found = functional.embedding(tokens, self.embedding), dict[int, Tensor]()
+        x = functional.embedding(
+            tokens, self.embedding
+        ).float()  # the stream is wide, products are not
+        found: dict[int, Tensor] = {}
         for idx, layer in enumerate(self.layers):
             if idx in layers:
                 found[idx] = x
@@ -194,7 +199,7 @@ class TorchTarget:
         mask = self._mask(queries, keys)
         own = torch.arange(first, first + tokens.shape[1], device=self.device)
         mask |= torch.arange(keys.shape[1], device=self.device)[None] == own[:, None]
-        x = functional.embedding(tokens, self.embedding)
+        x = functional.embedding(tokens, self.embedding).float()
         for layer, (k, v) in zip(self.layers, kept, strict=True):
             x = self._run(layer, x, queries, mask, (k, v, first))
         return self.logits(rms_norm(x[:, -1], self.norm, self.config.rms_norm_eps))
