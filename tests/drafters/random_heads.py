@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from forerun.drafters.heads.config import HeadConfig
 from forerun.drafters.heads.eagle3_head import eagle3_shapes
-from forerun.drafters.heads.folder import D2T, HeadConfig, save_head
+from forerun.drafters.heads.folder import D2T, save_head
 from forerun.drafters.heads.medusa import medusa_shapes
 from forerun.models.config import ModelConfig
 

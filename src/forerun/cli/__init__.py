@@ -16,6 +16,7 @@ from forerun.cli import (
     chat,
     demo,
     doctor,
+    drafter,
     gate,
     generate,
     models,
@@ -44,6 +45,7 @@ app.command()(pull.pull)
 app.command()(models.models)
 app.add_typer(bench.app, name="bench")
 app.command()(train.train)
+app.add_typer(drafter.app, name="drafter")
 app.command()(alpha.alpha)
 app.command()(gate.gate)
 app.command()(proof.proof)

@@ -16,8 +16,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from forerun.drafters.heads.config import HeadConfig
 from forerun.drafters.heads.eagle3_head import eagle3_shapes
-from forerun.drafters.heads.folder import D2T, HeadConfig
+from forerun.drafters.heads.folder import D2T
 from forerun.drafters.heads.medusa import medusa_shapes
 from forerun.training.torch_target import TorchTarget, rms_norm, rotated
 
@@ -56,7 +57,7 @@ class TorchEagle3(TorchHead):
         """`states` [B, S, E] of each layer at positions 0 … S - 1, `embedded` tokens 1 … S."""
         if self.config.fc_norm:
             states = [self.norm(f"fc_norm.{idx}", x) for idx, x in enumerate(states)]
-        fed = self.linear("fc", torch.cat(list(states), dim=-1))
+        fed = self.linear("fc", torch.cat(list(states), dim=-1)).float()
         e = self.norm("midlayer.input_layernorm", embedded)
         rows: list[tuple[Tensor, Tensor]] = []  # keys and values of each place
         found = []

@@ -1,8 +1,9 @@
 """Drafters that were trained on what one target says, and look at its hidden states."""
 
+from forerun.drafters.heads.config import HeadConfig
 from forerun.drafters.heads.eagle3 import Eagle3
 from forerun.drafters.heads.eagle3_head import Eagle3Head
-from forerun.drafters.heads.folder import HeadConfig, HeadFolder, save_head
+from forerun.drafters.heads.folder import HeadFolder, export_head, save_head
 from forerun.drafters.heads.medusa import Medusa, MedusaHeads
 
 __all__ = [
@@ -12,5 +13,6 @@ __all__ = [
     "HeadFolder",
     "Medusa",
     "MedusaHeads",
+    "export_head",
     "save_head",
 ]

@@ -21,7 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from forerun.cache import KVCache
-from forerun.drafters.heads.folder import D2T, HeadConfig, HeadFolder
+from forerun.drafters.heads.config import HeadConfig
+from forerun.drafters.heads.folder import D2T, HeadFolder
 from forerun.errors import InvalidWeights
 from forerun.interrupts import Uninterrupted
 from forerun.kernels import AttentionShape, Body, Norm, Plan, TappedKernels
@@ -83,7 +84,10 @@ class Eagle3Head:
         _check_sizes(config, folder)
         has_own = folder.has(EMBEDDING)
         own = {EMBEDDING: (config.target_vocab_size, config.target_hidden_size)} if has_own else {}
-        folder.check({**eagle3_shapes(config), **own})
+        shapes = {**eagle3_shapes(config), **own}
+        if config.draft_vocab_size == config.target_vocab_size and not folder.has(D2T):
+            del shapes[D2T]  # it guesses all ids
+        folder.check(shapes)
 
         def matrix(*names: str) -> Weight:
             return kernels.load_matrix(folder, [f"{name}.weight" for name in names])

@@ -7,11 +7,10 @@ draft vocabulary, how far the target's id is from it.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +18,17 @@ import numpy as np
 import numpy.typing as npt
 from safetensors.numpy import save
 
+from forerun.drafters.heads.config import FORMAT, HeadConfig, read_config
+from forerun.drafters.heads.layouts import (
+    T2D,
+    config_text,
+    layout_of,
+    our_name,
+    read_layout,
+    their_name,
+    written_layout,
+    written_weights,
+)
 from forerun.errors import InvalidOption, InvalidWeights, UnsupportedModel
 from forerun.files import NO_SPACE, full_disk
 from forerun.models.hf.json_file import read_json
@@ -27,52 +37,10 @@ from forerun.models.weights.checkpoint import Tensor
 from forerun.models.weights.dequantize import dequantize
 from forerun.types import IntArray
 
-FORMAT: Final = "forerun-head-1"
 D2T: Final = "d2t"
 _CONFIG, _WEIGHTS = "config.json", "model.safetensors"
 
 Shapes = Mapping[str, tuple[int, ...]]
-
-
-@dataclass(frozen=True)
-class HeadConfig:
-    """What a head is, and for which target; `layers` are those of `models.llama.Taps`."""
-
-    kind: str  # "eagle3" or "medusa"
-    layers: tuple[int, ...]
-    target_hidden_size: int
-    target_vocab_size: int
-    target_num_layers: int
-    tokenizer_hash: str
-    draft_vocab_size: int
-    rms_norm_eps: float = 1e-5
-    # eagle3: its decoder layer, as wide as the target
-    intermediate_size: int = 0
-    num_heads: int = 0
-    num_kv_heads: int = 0
-    head_dim: int = 0
-    rope_theta: float = 10000.0
-    max_len: int = 0
-    fc_norm: bool = False  # 3.1: each feature is normalised before they are fused
-    norm_output: bool = False  # 3.1: what is fed back has passed the last norm
-    norm_before_residual: bool = False  # as vLLM's speculators have it
-    # medusa
-    num_guesses: int = 0
-
-    def check_target(self, where: object, **found: object) -> None:
-        """Refuse another target than the head's own; `found` are the target's values."""
-        words = {
-            "target_hidden_size": "hidden size",
-            "target_vocab_size": "vocabulary size",
-            "target_num_layers": "number of layers",
-            "tokenizer_hash": "tokenizer",
-        }
-        for name, value in found.items():
-            if getattr(self, name) != value:
-                raise InvalidOption(
-                    f"{where} was trained for another target: its {words[name]} is "
-                    f"{getattr(self, name)}, and this target's {value}; take a head made for it."
-                )
 
 
 class HeadFolder:
@@ -84,7 +52,13 @@ class HeadFolder:
             raise InvalidWeights(
                 f"{folder} is no trained head: it must hold {_CONFIG} and {_WEIGHTS}."
             )
-        self.config = read_config(read_json(folder / _CONFIG), folder / _CONFIG)
+        values = read_json(folder / _CONFIG)
+        self._layout = layout_of(values)
+        self.config = (
+            read_config(values, folder / _CONFIG)
+            if self._layout is None
+            else read_layout(self._layout, values, folder / _CONFIG)
+        )
         if self.config.kind != kind:
             raise InvalidOption(
                 f'{folder} holds a head of kind "{self.config.kind}"; '
@@ -93,13 +67,15 @@ class HeadFolder:
         self._file = SafetensorsFile(folder / _WEIGHTS)
 
     def names(self) -> Iterator[str]:
-        return self._file.names()
+        """In our words; what follows from the rest is left out."""
+        names = (our_name(self._layout, name) for name in self._file.names())
+        return (name for name in names if self._layout is None or name != T2D)
 
     def has(self, name: str) -> bool:
-        return self._file.has(name)
+        return self._file.has(their_name(self._layout, name))
 
     def tensor(self, name: str) -> Tensor:
-        return self._file.tensor(name)
+        return self._file.tensor(their_name(self._layout, name))
 
     def float32(self, name: str) -> npt.NDArray[np.float32]:
         tensor = self.tensor(name)
@@ -112,9 +88,10 @@ class HeadFolder:
                 raise InvalidWeights(
                     f"{self.path}: tensor {name!r} is missing; train or copy again."
                 )
-            if self._file.shape(name) != shape:
+            found = self._file.shape(their_name(self._layout, name))
+            if found != shape:
                 raise InvalidWeights(
-                    f"{self.path}: tensor {name!r} has shape {list(self._file.shape(name))} where "
+                    f"{self.path}: tensor {name!r} has shape {list(found)} where "
                     f"its config says {list(shape)}; train or copy again."
                 )
             if name != D2T and not np.isfinite(self.float32(name)).all():
@@ -131,6 +108,8 @@ class HeadFolder:
     def draft_tokens(self) -> IntArray:
         """The target's id of each draft id; they ascend."""
         num = self.config.draft_vocab_size
+        if not self.has(D2T):  # all ids
+            return np.arange(num)
         tokens = self._file.integers(D2T) + np.arange(num)
         is_sound = tokens[0] >= 0 and tokens[-1] < self.config.target_vocab_size
         if not is_sound or not (np.diff(tokens) > 0).all():
@@ -139,48 +118,6 @@ class HeadFolder:
                 "target; train or copy again."
             )
         return tokens
-
-
-def read_config(values: Mapping[str, Any], path: Path) -> HeadConfig:
-    """Each value checked; `path` is where they stand."""
-    if values.get("format") != FORMAT:
-        raise UnsupportedModel(f"{path}: format is not {FORMAT!r}; this is no head of Forerun's.")
-    found: dict[str, Any] = {}
-    for field in fields(HeadConfig):
-        value = values.get(field.name, field.default)
-        if not _KINDS[str(field.type)](value):
-            raise InvalidWeights(f"{path}: {field.name!r} is {str(value)[:40]!r}; train again.")
-        found[field.name] = tuple(value) if field.name == "layers" else value
-    config = HeadConfig(**found)
-    _check_layers(config, path)
-    sizes = (config.target_hidden_size, config.target_vocab_size, config.draft_vocab_size)
-    if min(sizes) < 1 or config.draft_vocab_size > config.target_vocab_size:
-        raise InvalidWeights(f"{path}: its sizes {list(sizes)} fit no head; train again.")
-    return config
-
-
-def _is_size(value: Any) -> bool:
-    return type(value) is int and 0 <= value < 1 << 31
-
-
-_KINDS: Final[Mapping[str, Callable[[Any], bool]]] = {
-    "str": lambda value: isinstance(value, str),
-    "int": _is_size,
-    "float": lambda value: type(value) in (int, float) and 0 < value < 1e30,
-    "bool": lambda value: isinstance(value, bool),
-    "tuple[int, ...]": lambda value: (
-        isinstance(value, list | tuple) and len(value) > 0 and all(map(_is_size, value))
-    ),
-}
-
-
-def _check_layers(config: HeadConfig, path: Path) -> None:
-    layers = config.layers
-    if list(layers) != sorted(set(layers)) or layers[-1] > config.target_num_layers:
-        raise InvalidWeights(
-            f"{path}: layers {list(layers)} must ascend and be at most "
-            f"{config.target_num_layers}, the target's; train again."
-        )
 
 
 def save_head(
@@ -193,9 +130,25 @@ def save_head(
 
     `extra` are further files by name, such as what a training needs to go on.
     """
-    text = json.dumps({"format": FORMAT, **asdict(config)}, indent=2)
+    text = config_text({"format": FORMAT, **asdict(config)})
+    _write(folder, weights, {**(extra or {}), _CONFIG: text})
+
+
+def export_head(folder: HeadFolder, out: Path, layout: str, target: str) -> None:
+    """The same head as others load it; `target` is what they call the model it is for."""
+    values = written_layout(layout, folder.config, target)
+    weights: dict[str, Any] = {
+        name: folder.float32(name).astype(np.float16) for name in folder.names() if name != D2T
+    }
+    tokens = folder.draft_tokens()
+    weights[D2T] = tokens - np.arange(len(tokens))
+    whole = written_weights(layout, weights, tokens, folder.config.target_vocab_size)
+    _write(out, whole, {_CONFIG: config_text(values)})
+
+
+def _write(folder: Path, weights: Mapping[str, Any], others: Mapping[str, bytes]) -> None:
     whole = {name: np.ascontiguousarray(weight) for name, weight in weights.items()}
-    files = {_WEIGHTS: save(whole), **(extra or {}), _CONFIG: f"{text}\n".encode()}
+    files = {_WEIGHTS: save(whole), **others}
     folder = Path(os.path.realpath(folder))
     part, old = (folder.with_name(f".{folder.name}.{end}") for end in ("part", "old"))
     try:

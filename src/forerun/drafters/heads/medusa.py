@@ -19,7 +19,8 @@ import numpy.typing as npt
 from forerun.drafters.base import Budget, RequestView
 from forerun.drafters.growing import Path as GuessedPath
 from forerun.drafters.growing import grow
-from forerun.drafters.heads.folder import D2T, HeadConfig, HeadFolder
+from forerun.drafters.heads.config import HeadConfig
+from forerun.drafters.heads.folder import D2T, HeadFolder
 from forerun.drafters.law import DraftLaw
 from forerun.errors import InvalidWeights
 from forerun.interrupts import Uninterrupted

@@ -1,0 +1,39 @@
+"""`forerun drafter`: trained heads for other engines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from forerun.cli.terminal.group import OneSentenceGroup
+from forerun.cli.terminal.output import say
+from forerun.option_checks import require_known
+
+app = typer.Typer(cls=OneSentenceGroup, help="Trained heads for other engines.")
+
+
+@app.callback()
+def _root() -> None:
+    """A group, though it has one command."""
+
+
+@app.command()
+def export(
+    head: Annotated[Path, typer.Argument(help="The folder of an eagle3 head.")],
+    out: Annotated[Path, typer.Option("--out", help="The folder to write.")],
+    layout: Annotated[
+        str, typer.Option("--format", help="speculators (vLLM) or eagle (SGLang, SpecForge).")
+    ] = "speculators",
+    target: Annotated[
+        str, typer.Option("--target", help="What the other engine calls the target.")
+    ] = "",
+) -> None:
+    """Write a head in the layout that another engine loads."""
+    from forerun.drafters.heads.folder import HeadFolder, export_head
+    from forerun.drafters.heads.layouts import LAYOUTS
+
+    require_known("format", LAYOUTS, layout)
+    export_head(HeadFolder(head, "eagle3"), out, layout, target)
+    say(f"wrote {out}")
