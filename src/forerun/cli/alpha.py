@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -11,10 +9,11 @@ import typer
 
 from forerun.cli.bench.options import MOST_SEED, at_least, load_with_room, split
 from forerun.cli.options.cache_dir import cache_dir
-from forerun.cli.options.engine import EngineOptions, engine_options
+from forerun.cli.options.engine import engine_options
 from forerun.cli.options.shared import takes
 from forerun.cli.terminal.output import say_json
 from forerun.cli.terminal.screen import screen
+from forerun.engine_config import EngineConfig
 from forerun.errors import InvalidOption
 from forerun.types import SamplingParams
 
@@ -34,7 +33,7 @@ _LEGEND: Final = (
 
 @takes(engine=engine_options)
 def alpha(
-    engine: EngineOptions,
+    engine: EngineConfig,
     drafters: Annotated[
         str, typer.Option("--drafters", help="Methods by comma; --draft-model adds its own.")
     ] = DEFAULT_DRAFTERS,
@@ -68,7 +67,7 @@ def alpha(
     configs = _configs(engine, split(drafters), num_layers)
     if not configs or not warmth:
         raise InvalidOption("--drafters and --temperatures must not be empty; drop the option.")
-    llm = load_with_room(replace(engine, speculative_config=None), max_tokens)
+    llm = load_with_room(engine, max_tokens, speculative_config=None)
     rows: list[Row] = []
     for temperature in warmth:
         params = SamplingParams(temperature=temperature, max_tokens=max_tokens, seed=seed)
@@ -83,11 +82,11 @@ def alpha(
 
 
 def _configs(
-    engine: EngineOptions, methods: list[str], num_layers: int | None
+    engine: EngineConfig, methods: list[str], num_layers: int | None
 ) -> dict[str, SpeculativeConfig]:
     from forerun.bench.measure.contenders import fixed_depth
 
-    model = None if engine.speculative_config is None else engine.speculative_config.model
+    model = None if engine.speculation is None else engine.speculation.model
     if model is not None and "draft_model" not in methods:
         methods = [*methods, "draft_model"]
     keys = {"model": model, "num_layers": num_layers}
@@ -121,7 +120,7 @@ def _along(
     from forerun.bench.measure.alpha import AlphaSums, add_text
     from forerun.bench.measure.teacher_forcing import drafter_for
 
-    drafter = drafter_for(llm, config, cache_dir(os.environ))
+    drafter = drafter_for(llm, config, cache_dir())
     sums = AlphaSums()
     with _status(f"{config.method} guesses along …"):
         for idx, text in enumerate(texts):

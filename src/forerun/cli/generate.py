@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from forerun.cli.options.engine import EngineOptions, engine_options
+from forerun.cli.options.engine import engine_options, load
 from forerun.cli.options.sampling import sampling_options
 from forerun.cli.options.shared import takes
 from forerun.cli.terminal.input import checked_text, read_option, read_stdin
 from forerun.cli.terminal.output import say, say_json
+from forerun.engine_config import EngineConfig
 from forerun.errors import InvalidOption
 from forerun.interrupts import Uninterrupted
 from forerun.types import SamplingParams
@@ -28,7 +29,7 @@ _USUAL_LENGTH: Final = 256  # tokens of an answer, where nobody says how long
 
 @takes(engine=engine_options, params=sampling_options)
 def generate(
-    engine: EngineOptions,
+    engine: EngineConfig,
     params: SamplingParams,
     prompt: Annotated[
         str | None, typer.Argument(help="The text to continue; - reads standard input.")
@@ -59,7 +60,7 @@ def generate(
     expected = (
         None if prediction is None else read_option(prediction, "--prediction", "a text file")
     )
-    llm = engine.load(min(params.n, MAX_NUM_SEQS))
+    llm = load(engine, max_num_seqs=min(params.n, MAX_NUM_SEQS))
     tokens = (
         llm.tokenizer.encode_chat([{"role": "user", "content": text}])
         if chat

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,7 +23,7 @@ def pull(
     ] = "smollm2-135m",
 ) -> None:
     """Download a model, check it, and keep it."""
-    say(str(pull_with_progress(model, cache_dir(os.environ))))
+    say(str(pull_with_progress(model, cache_dir())))
 
 
 def pull_with_progress(model: str, folder: Path) -> Path:

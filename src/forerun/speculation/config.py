@@ -115,6 +115,13 @@ class SpeculativeConfig:
         return self.depth * self.num_branches * self.num_trees
 
     @classmethod
+    def of(cls, given: SpeculativeConfig | Mapping[str, Any] | None) -> SpeculativeConfig | None:
+        """As an option of the engine: itself, keys and values, or None for plain decoding."""
+        return (
+            given if given is None or isinstance(given, SpeculativeConfig) else cls.from_dict(given)
+        )
+
+    @classmethod
     def from_dict(cls, options: Mapping[str, Any]) -> SpeculativeConfig:
         """As in vLLM, a `model` alone means method "draft_model"."""
         valid = {f.name for f in fields(cls)}

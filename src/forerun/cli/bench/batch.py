@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterable
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from random import Random
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
@@ -27,9 +26,9 @@ from forerun.cli.bench.options import (
 from forerun.cli.bench.outcome import collect, finish, write_report
 from forerun.cli.bench.peer_options import PeerOptions, open_peers, peer_options, peer_versions
 from forerun.cli.bench.record_head import record_head
-from forerun.cli.options.cache_dir import cache_dir
-from forerun.cli.options.engine import EngineOptions, engine_options
+from forerun.cli.options.engine import engine_options, load
 from forerun.cli.options.shared import only, takes
+from forerun.engine_config import EngineConfig
 from forerun.errors import InvalidOption, unknown_name
 
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ def batch_options(
     output=only(output_options, "json_path"),
 )
 def batch(
-    engine: EngineOptions,
+    engine: EngineConfig,
     asked: BenchOptions,
     options: BatchOptions,
     peers: PeerOptions,
@@ -122,7 +121,7 @@ def batch(
         servers: list[PeerContender] = []
         if "offline" in parts:
             servers = open_peers(stack, engine, peers, max_len, slots=options.max_num_seqs)
-        llm = replace(engine, max_model_len=max_len).load(options.max_num_seqs)
+        llm = load(engine, max_model_len=max_len, max_num_seqs=options.max_num_seqs)
         settings = {**prompts.settings, **engine.rounding}
         settings |= {"max_num_seqs": options.max_num_seqs, "kernels": llm.model.kernels.name}
         report = record_head(engine.model, settings, peer_versions(servers))
@@ -172,11 +171,11 @@ class Prompts:
         return mixed_prompts(classes, num, self.asked.seed, tokenizer)
 
 
-def room_for(parts: list[str], prompts: Prompts, engine: EngineOptions) -> int:
+def room_for(parts: list[str], prompts: Prompts, engine: EngineConfig) -> int:
     """A context for the longest prompt of any part and its answer."""
     from forerun.models.opening import load_tokenizer, open_checkpoint
 
-    checkpoint = open_checkpoint(engine.model, cache_dir(os.environ))
+    checkpoint = open_checkpoint(engine.model, engine.cache_dir)
     tokenizer, trained = load_tokenizer(checkpoint), checkpoint.config.max_len
     lengths = [len(prompt) for part in parts for prompt in prompts.of(part, tokenizer)]
     wanted = max(lengths, default=0) + prompts.asked.max_tokens

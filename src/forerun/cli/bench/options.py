@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from forerun.cli.options.cache_dir import cache_dir
-from forerun.cli.options.engine import EngineOptions
+from forerun.cli.options.engine import load
+from forerun.engine_config import EngineConfig
 from forerun.errors import InvalidOption, MissingExtra
 
 if TYPE_CHECKING:
@@ -21,11 +20,6 @@ if TYPE_CHECKING:
 ALL: Final = "all"
 MOST: Final = 1_000_000  # of anything that is counted: more would never end
 MOST_SEED: Final = 2**63 - 1
-# What a model is loaded with, by the names of the parameters of `engine_options`.
-LOADING: Final = (
-    *("model", "no_speculation", "max_model_len", "kv_cache_memory", "kv_cache_backend"),
-    *("kernels", "device", "dtype", "num_threads", "quantization", "activations"),
-)
 _LONGEST_PROMPT: Final = 2048  # tokens; other tokenizers may need more than SmolLM2's 1466
 
 
@@ -164,10 +158,10 @@ def max_len_for(max_tokens: int) -> int:
     return _LONGEST_PROMPT + max_tokens
 
 
-def load_with_room(engine: EngineOptions, max_tokens: int) -> LLM:
+def load_with_room(engine: EngineConfig, max_tokens: int, **changes: Any) -> LLM:
     """The model with a context that is long enough, and no longer: contenders have one each."""
     from forerun.models.opening import open_checkpoint
 
-    trained = open_checkpoint(engine.model, cache_dir(os.environ)).config.max_len
+    trained = open_checkpoint(engine.model, engine.cache_dir).config.max_len
     wanted = engine.max_model_len or min(trained, max_len_for(max_tokens))
-    return replace(engine, max_model_len=wanted).load()
+    return load(engine, max_model_len=wanted, **changes)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 from forerun.cli.bench.options import ALL, option, split
 from forerun.cli.bench.record_head import model_path
 from forerun.cli.machine import read_cpu
-from forerun.cli.options.engine import EngineOptions
+from forerun.engine_config import EngineConfig
 from forerun.errors import InvalidOption, unknown_name
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def _server(text: str) -> Path | None:
 
 
 def open_peers(
-    stack: ExitStack, engine: EngineOptions, wanted: PeerOptions, max_len: int, slots: int = 1
+    stack: ExitStack, engine: EngineConfig, wanted: PeerOptions, max_len: int, slots: int = 1
 ) -> list[PeerContender]:
     """Started before our own model is loaded, so that a missing peer is told at once."""
     from forerun.bench.peers import PeerContender, open_peer
@@ -102,6 +102,6 @@ def peer_versions(peers: list[PeerContender]) -> dict[str, str]:
     return {name: version for one in peers for name, version in one.peer.about["versions"].items()}
 
 
-def num_threads(engine: EngineOptions) -> int:
+def num_threads(engine: EngineConfig) -> int:
     """Theirs are as many as ours."""
     return engine.num_threads or read_cpu().num_cores

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, SpinnerColumn, TextColumn
 from rich.progress import Progress as Bar
 
 if TYPE_CHECKING:
-    from forerun.engine.setup.kernel_choice import Progress
+    from forerun.engine_config import Progress
 
 
 @contextmanager
