@@ -115,6 +115,7 @@ class AsyncEngine:
             cache_salt=cache_salt,
             speculation=speculation,
             prediction=prediction,
+            whole=True,
         )
         try:
             for answer in answers:
@@ -163,13 +164,15 @@ class AsyncEngine:
         cache_salt: str | None = None,
         speculation: SpeculationLike = None,
         prediction: str | None = None,
+        whole: bool = False,
     ) -> Sequence[Answer]:
-        """Each of the `n` answers as a stream; all are taken, or none."""
+        """Each of the `n` answers as a stream; all are taken, or none. With `whole`, what comes
+        between the first event of an answer and its last is told with the last."""
         (options,) = RequestOptions.each(1, priority, cache_salt, speculation, prediction)
         requests = self._llm.input_processor.requests(prompt, params, options)
         self._llm.engine.check(requests)
         loop = asyncio.get_running_loop()
-        posts = [Post(request, Mailbox(loop)) for request in requests]
+        posts = [Post(request, Mailbox(loop, whole=whole)) for request in requests]
         answers = [Answer(post, self._thread, self) for post in posts]
         for post, answer in zip(posts, answers, strict=True):
             post.request.asker = ref(answer)  # dropped from now on, it is forsaken
