@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from forerun.cli import app
-from forerun.cli.train import read_prompts
+from forerun.cli.heads.train import read_prompts
 from forerun.drafters.heads import HeadFolder
 from forerun.engine import LLM
 from forerun.errors import InvalidOption, InvalidWeights

@@ -16,7 +16,6 @@ from forerun.cli import (
     chat,
     demo,
     doctor,
-    drafter,
     gate,
     generate,
     models,
@@ -24,8 +23,8 @@ from forerun.cli import (
     proof,
     pull,
     serve,
-    train,
 )
+from forerun.cli.heads import drafter, train
 from forerun.cli.terminal.group import MISUSE, OneSentenceGroup, complain
 from forerun.cli.terminal.output import open_output, say
 from forerun.version import VERSION

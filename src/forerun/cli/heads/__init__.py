@@ -1,0 +1,1 @@
+"""Trained heads: making them, and handing them on."""
