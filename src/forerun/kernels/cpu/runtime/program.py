@@ -152,13 +152,11 @@ class Recording:
     taps: tuple[F32, ...]  # views
     held: tuple[Any, ...]  # what the steps need alive
 
-    def run(self, workers: Workers, scratch_bytes: int) -> F32:
+    def run(self, workers: Workers, scratch_bytes: int, program: Program) -> F32:
+        """The result; what is handed out besides goes to `program`."""
         workers.run(self.steps, scratch_bytes)
+        program.taps = tuple(map(_flat_copy, self.taps))
         return _flat_copy(self.result)
-
-    def tapped(self) -> tuple[F32, ...]:
-        """What the latest run handed out."""
-        return tuple(map(_flat_copy, self.taps))
 
     def without(self, thing: Any) -> Recording:
         """Not holding `thing`, which outlives it."""
@@ -177,8 +175,7 @@ class KeptProgram(Program):
         tapped, self._tapped = self._tapped, []
         views = tuple(rows.view() for rows in tapped)
         self._recording = Recording(self._taken(), result.view(), views, held)
-        values = self._recording.run(self._workers, self._scratch_bytes)
-        self.taps = self._recording.tapped()
+        values = self._recording.run(self._workers, self._scratch_bytes, self)
         self._release()
         return values
 

@@ -43,9 +43,7 @@ class Replays:
             kept.move_to_end(key)
             recording, first_batch = kept[key]
             first_batch.take_in(batch)
-            result = recording.run(self._workers, batch.scratch_bytes)
-            batch.program.taps = recording.tapped()
-            return result
+            return recording.run(self._workers, batch.scratch_bytes, batch.program)
 
     def kept(self, store: KVStore, num_tokens: int) -> tuple[Recording, int]:
         """The pass over so many tokens of `store` that ran last, and the scratch it needs."""
