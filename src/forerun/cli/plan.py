@@ -13,11 +13,11 @@ from forerun.cli.options.shared import bundle, flags_of, takes
 from forerun.cli.plan_tables import print_budget, print_depths
 from forerun.cli.terminal.output import say
 from forerun.errors import InvalidOption
+from forerun.models.known_shapes import read_shape
+from forerun.models.memory_budget import WEIGHT_DTYPES, MemoryBudget, model_memory
 from forerun.option_fields import option
 from forerun.theory.closed_forms import oracle_speedup
 from forerun.theory.depth_table import DepthTable, depth_table
-from forerun.theory.memory_budget import WEIGHT_DTYPES, MemoryBudget, model_memory
-from forerun.theory.model_shape import read_shape
 from forerun.theory.verify_cost import FREE, parse_verify_cost
 
 DEFAULT_MAX_DEPTH: Final = 10

@@ -61,12 +61,6 @@ def assured_speedup(alpha: float, cost: float) -> float:
     return (1 + alpha) / (1 + cost) if can_help(alpha, cost) else 1.0
 
 
-def oracle_tokens(alpha: float) -> float:
-    """Tokens per round if an oracle stopped every draft just before its first miss (§3.5)."""
-    alpha = check_alpha(alpha)
-    return math.inf if alpha == 1 else 1 / (1 - alpha)
-
-
 def oracle_speedup(alpha: float, cost: float) -> float:
     """The bound on choosing depth round by round, with v ≡ 1: 1 / (1 - α + αc).
 
