@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
-from forerun.cli.options.shared import bundle, takes
+from forerun.cli.options.shared import bundle, flags_of, takes
 from forerun.cli.plan_tables import print_budget, print_depths
 from forerun.cli.terminal.output import say
 from forerun.errors import InvalidOption
@@ -21,9 +21,6 @@ from forerun.theory.depth_table import DepthTable, depth_table
 from forerun.theory.verify_cost import FREE, parse_verify_cost
 
 DEFAULT_MAX_DEPTH: Final = 10
-DEFAULT_DTYPE: Final = "bfloat16"
-DEFAULT_NUM_SEQUENCES: Final = 8
-DEFAULT_MAX_LEN: Final = 4096
 
 
 @dataclass(frozen=True)
@@ -54,15 +51,11 @@ class BudgetOptions:
         "JSON object with the same keys.",
         metavar="TARGET DRAFT",
     )
-    dtype: str | None = option(
-        None, f"Weights: {', '.join(WEIGHT_DTYPES)}. Default: {DEFAULT_DTYPE}."
-    )
+    dtype: str = option("bfloat16", f"Weights: {', '.join(WEIGHT_DTYPES)}.")
     draft_dtype: str | None = option(None, "The draft model's weights. Default: as --dtype.")
-    kv_dtype: str | None = option(None, f"Both KV caches. Default: {DEFAULT_DTYPE}.")
-    sequences: int | None = option(
-        None, f"Requests served at once. Default: {DEFAULT_NUM_SEQUENCES}."
-    )
-    max_len: int | None = option(None, f"Tokens per request. Default: {DEFAULT_MAX_LEN}.")
+    kv_dtype: str = option("bfloat16", "Both KV caches.")
+    sequences: int = option(8, "Requests served at once.")
+    max_len: int = option(4096, "Tokens per request.")
 
 
 @takes(
@@ -118,32 +111,26 @@ def _budget(options: BudgetOptions) -> MemoryBudget | None:
     if options.budget is None:
         _refuse_strays(options, "--budget")
         return None
-    dtype = options.dtype or DEFAULT_DTYPE
+    dtypes = options.dtype, options.draft_dtype or options.dtype
     target, draft = (
         model_memory(
             read_shape(shape),
-            dtype=weight_dtype,
-            kv_dtype=options.kv_dtype or DEFAULT_DTYPE,
-            num_sequences=_or(options.sequences, DEFAULT_NUM_SEQUENCES),
-            max_len=_or(options.max_len, DEFAULT_MAX_LEN),
+            dtype=dtype,
+            kv_dtype=options.kv_dtype,
+            num_sequences=options.sequences,
+            max_len=options.max_len,
         )
-        for shape, weight_dtype in zip(
-            options.budget, (dtype, options.draft_dtype or dtype), strict=True
-        )
+        for shape, dtype in zip(options.budget, dtypes, strict=True)
     )
     return MemoryBudget(target, draft)
 
 
-def _or(value: int | None, default: int) -> int:
-    return default if value is None else value
-
-
 def _refuse_strays(options: DepthOptions | BudgetOptions, leader: str) -> None:
     """An option that could have no effect is a mistake worth a sentence."""
-    for name, value in asdict(options).items():
-        if value is not None:
-            flag = name.replace("_", "-")
-            raise InvalidOption(f"--{flag} has no effect without {leader}; give both or neither.")
+    for field in fields(options):
+        if getattr(options, field.name) != field.default:
+            flag = flags_of(field)[0]
+            raise InvalidOption(f"{flag} has no effect without {leader}; give both or neither.")
 
 
 def _as_json(

@@ -10,9 +10,9 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from forerun.drafters.base import Budget, RequestView
+from forerun.drafters.base import Budget, OneByOne, RequestView
 from forerun.errors import InvalidOption
-from forerun.types import ROOT, Proposal, ProposalBuilder, Verdict
+from forerun.types import ROOT, Proposal, ProposalBuilder
 
 PREDICTION: Final = "prediction"  # the drafter's name
 
@@ -29,7 +29,7 @@ _PRIOR_WEIGHT: Final = 4.0  # observations that the prior counts for
 _DECAY: Final = 0.05  # of older observations with each new one
 
 
-class GivenPrediction:
+class GivenPrediction(OneByOne["Alignment"]):
     """Copies on from the place in the prediction where the output stands.
 
     A guess is made while it and all before it are right with at least `min_chance` and what
@@ -39,29 +39,15 @@ class GivenPrediction:
     picks = True
 
     def __init__(self, min_chance: float = 0.25) -> None:
+        super().__init__()
         if not 0 <= min_chance < 1:
             raise InvalidOption(f"min_chance={min_chance} is not allowed; give 0 ≤ x < 1.")
         self._min_chance = min_chance
-        self._alignments: dict[int, Alignment] = {}
 
-    @property
-    def num_requests(self) -> int:
-        return len(self._alignments)
+    def _remember(self, request: RequestView) -> Alignment:
+        return Alignment(request.prediction)
 
-    def begin(self, request: RequestView) -> None:
-        self._alignments[request.id] = Alignment(request.prediction)
-
-    def propose(self, requests: Sequence[RequestView], budgets: Sequence[Budget]) -> list[Proposal]:
-        return [self._propose(*pair) for pair in zip(requests, budgets, strict=True)]
-
-    def commit(self, request: RequestView, verdict: Verdict) -> None:
-        """Nothing to do: `propose` reads the new tokens from the request."""
-
-    def end(self, request: RequestView) -> None:
-        self._alignments.pop(request.id, None)
-
-    def _propose(self, request: RequestView, budget: Budget) -> Proposal:
-        alignment = self._alignments[request.id]
+    def _guess(self, request: RequestView, alignment: Alignment, budget: Budget) -> Proposal:
         alignment.read(request.output)
         builder = ProposalBuilder()
         least_chance = max(self._min_chance, budget.least_chance)

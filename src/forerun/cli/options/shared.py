@@ -40,12 +40,12 @@ def takes(**bundles: Callable[..., Any]) -> Callable[[Command], Callable[..., No
     return decorate
 
 
-def bundle(config: Callable[..., Value], panel: str) -> Callable[..., Value]:
+def bundle(config: Callable[..., Value], panel: str | None = None) -> Callable[..., Value]:
     return filled_by(config, panel=panel)(lambda **rest: config(**rest))
 
 
 def filled_by(
-    *configs: Callable[..., Any], panel: str
+    *configs: Callable[..., Any], panel: str | None
 ) -> Callable[[Callable[..., Value]], Callable[..., Value]]:
     def decorate(function: Callable[..., Value]) -> Callable[..., Value]:
         every = _parameters(function).values()
@@ -68,6 +68,13 @@ def filled_by(
     return decorate
 
 
+def parted(config: type[Value], given: dict[str, Any]) -> tuple[Value, dict[str, Any]]:
+    """A config made of its own part of what is given, and the rest."""
+    names = {field.name for field in fields(config)}  # type: ignore[arg-type]
+    own = {name: value for name, value in given.items() if name in names}
+    return config(**own), {name: value for name, value in given.items() if name not in names}
+
+
 def only(bundle: Callable[..., Value], *names: str) -> Callable[..., Value]:
     """The same bundle with these options alone; the others keep their defaults."""
     options = _parameters(bundle)
@@ -83,7 +90,7 @@ def without(bundle: Callable[..., Value], *names: str) -> Callable[..., Value]:
     return only(bundle, *(name for name in _parameters(bundle) if name not in names))
 
 
-def _parameter(field: Field[Any], config: Any, panel: str) -> inspect.Parameter:
+def _parameter(field: Field[Any], config: Any, panel: str | None) -> inspect.Parameter:
     hint: Any = get_type_hints(config)[field.name] if isinstance(field.type, str) else field.type
     default = field.default
     if isinstance(hint, UnionType) and str in get_args(hint):  # what is typed in is text

@@ -16,7 +16,7 @@ from forerun.engine.engine import Engine
 from forerun.engine.lock import EngineLock
 from forerun.engine.request.options import RequestKeywords, RequestOptions, SpeculationLike
 from forerun.engine.request.request import Request
-from forerun.engine.setup.building import Target, build_core
+from forerun.engine.setup.building import build_core
 from forerun.engine.setup.kernel_choice import choose_kernels
 from forerun.engine.setup.memory import CacheMemory, parse_bytes
 from forerun.engine.step import Round
@@ -27,6 +27,7 @@ from forerun.models.llama import LlamaModel
 from forerun.models.opening import load_tokenizer, open_checkpoint
 from forerun.models.text.chat_template import Messages
 from forerun.speculation.config import SpeculativeConfig
+from forerun.speculation.methods import Target
 from forerun.types import SamplingParams
 
 Item = TypeVar("Item")
@@ -49,13 +50,14 @@ class LLM:
                 self.tokenizer = self.tokenizer.with_chat_template(config.chat_template)
             self.model = LlamaModel.load(checkpoint, choose_kernels(config))
             max_len = _checked_len(config.max_model_len, self.model.config.max_len)
-            self._target = Target(self.model, self.tokenizer, max_len, memory, config.cache_dir)
+            self._target = Target(self.model, self.tokenizer, config.cache_dir)
+            self._memory, self._wanted_len = memory, max_len
             self._lock = EngineLock()  # for all that use this kernel set
             self._start(speculation)
 
     def _start(self, config: SpeculativeConfig | None) -> None:
         with self._lock:  # costs are measured by passes
-            core = build_core(self._target, config)
+            core = build_core(self._target, self._memory, self._wanted_len, config)
         self.max_model_len = core.max_len
         self.engine = Engine(core, self._lock)
         self.input_processor = InputProcessor(self.tokenizer, core)
@@ -136,7 +138,7 @@ class LLM:
     @property
     def max_num_seqs(self) -> int:
         """Requests that run at once."""
-        return self._target.memory.max_num_seqs
+        return self._memory.max_num_seqs
 
     def metrics(self) -> dict[str, Any]:
         """What the engine counted so far; see docs/scheduling.md."""

@@ -14,7 +14,6 @@ class Stats:
 
     target_passes: int = 0
     emitted_tokens: int = 0
-    rounds_with_guesses: int = 0
     draft_tokens: int = 0  # guesses made
     accepted_tokens: int = 0  # guesses that were accepted and kept
     accepted_per_position: list[int] = field(default_factory=list)
@@ -32,7 +31,6 @@ class Stats:
         self.emitted_tokens += num_emitted
         self.draft_tokens += num_guesses
         self.accepted_tokens += num_accepted
-        self.rounds_with_guesses += num_guesses > 0
         if choice is not None and choice.drafter is not None and num_guesses:
             made, accepted = self.drafters.get(choice.drafter, (0, 0))
             self.drafters[choice.drafter] = (made + num_guesses, accepted + num_accepted)

@@ -135,7 +135,7 @@ def _counted(found: Snapshot) -> Iterator[Metric]:
         ("prefix_cache_hits", "cached_prompt_tokens", "Prompt tokens found in the cache."),
         ("target_passes", "passes", "Passes of the target."),
         ("target_pass_tokens", "pass_tokens", "Tokens that the target's passes ran."),
-        ("num_preemptions", "preemptions", "Requests that lost their seat for a while."),
+        ("num_preemptions", "preemptions", "Requests that gave up their pages for a while."),
         ("drafter_failures", "drafter_failures", "Failures of drafters; texts went on."),
     ):
         yield CounterMetricFamily(PREFIX + name, text, found[key])
