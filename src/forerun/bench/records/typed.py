@@ -7,7 +7,6 @@ from dataclasses import is_dataclass
 from functools import cache
 from typing import Any, get_args, get_origin, get_type_hints, is_typeddict
 
-
 _hints = cache(get_type_hints)  # of every cell and run alike
 
 
