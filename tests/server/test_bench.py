@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from forerun.bench.measure.http_load import Answered, arrivals, load_report, run_load
+from forerun.bench.records.report import has_other_tokens
 from forerun.bench.serve.servers import NoServer, our_server
 from forerun.cli import app
 from forerun.errors import InvalidOption
@@ -71,6 +72,9 @@ def test_the_whole_command_against_a_server_of_its_own(tmp_path: Path) -> None:
     assert record["servers"]["forerun"]["num_errors"] == 0
     for words in ("HTTP ÷ LLM.generate", "HTTP adds", "a tenth changed", "forerun: 2 requests"):
         assert words in result.stdout
+    assert "every text the same" in result.stdout
+    record["prediction"]["same_text"] = False
+    assert has_other_tokens(record)
 
 
 def test_options_that_cannot_be() -> None:

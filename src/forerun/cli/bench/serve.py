@@ -13,14 +13,13 @@ from typing import Annotated, Any, Final
 import typer
 
 from forerun.cli.bench.options import at_least, option, split
-from forerun.cli.bench.outcome import collect, write_report
+from forerun.cli.bench.outcome import collect, finish, write_report
 from forerun.cli.bench.peer_options import BUILT
 from forerun.cli.bench.record_head import model_path, record_head
 from forerun.cli.machine import read_cpu
 from forerun.cli.options.cache_dir import cache_dir
 from forerun.cli.options.engine import DEFAULT_MODEL
 from forerun.cli.options.shared import takes
-from forerun.cli.terminal.screen import screen
 from forerun.errors import InvalidOption, unknown_name
 
 PARTS: Final = ("together", "alone", "prediction", "load")
@@ -123,6 +122,7 @@ def serve(
     report: dict[str, Any] = {
         **record_head(None if url else options.model, settings),
         "measured": "serve",
+        "is_complete": False,
     }
     if url:
         report["servers"] = {one: _load(options, one) for one in url}
@@ -130,10 +130,7 @@ def serve(
         for name, figures in _own(options):
             report[name] = figures
             write_report(report, json_path)  # what was measured is kept if the rest fails
-    report["is_complete"] = True
-    write_report(report, json_path)
-    for line in _lines(report):
-        screen().print(line)
+    finish({**report, "is_complete": True}, json_path, strict=True)
 
 
 def _own(options: ServeBench) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -208,48 +205,3 @@ def _load(options: ServeBench, url: str) -> dict[str, Any]:
     ]
     moments = arrivals(options.num_requests, options.rate, Random(options.seed))
     return load_report(run_load(url, bodies, moments))
-
-
-def _lines(report: dict[str, Any]) -> Iterator[str]:
-    if found := report.get("together"):
-        yield (
-            f"{report['settings']['concurrency']} at once, HTTP ÷ LLM.generate: whole "
-            f"{_spread(found['whole_ratio'])}, streamed {_spread(found['streamed_ratio'])}; "
-            f"{'the same text' if found['same_text'] else 'NOT the same text'}"
-        )
-    if found := report.get("alone"):
-        yield (
-            f"one stream: HTTP adds {_spread(found['added_ms_per_chunk'])} ms to a chunk and "
-            f"{_spread(found['added_ms_to_the_first'])} ms to the first; the server's own thread "
-            f"computes {_spread(found['server_cpu_ms_per_chunk'])} ms for one"
-        )
-    if found := report.get("prediction"):
-        yield (
-            f"prediction, {report['settings']['prediction_tokens']} tokens: a tenth changed "
-            f"{_spread(found['changed_ratio'])} (passes {_spread(found['changed_passes_ratio'])}), "
-            f"all wrong {_spread(found['wrong_ratio'])} (passes "
-            f"{_spread(found['wrong_passes_ratio'])}); "
-            f"{'the same text' if found['same_text'] else 'NOT the same text'}"
-        )
-    for name, figures in report.get("servers", {}).items():
-        yield _load_line(name, figures)
-
-
-def _spread(found: dict[str, float] | None) -> str:
-    if found is None:
-        return "–"
-    return f"{found['median']:.2f} [{found['low']:.2f}, {found['high']:.2f}]"
-
-
-def _load_line(name: str, figures: dict[str, Any]) -> str:
-    def seconds(name: str) -> str:
-        values = (figures[name][q] for q in ("p50", "p95"))
-        return " / ".join("–" if v is None else f"{v:.3f}" for v in values)
-
-    per_second = figures["requests_per_second"]
-    return (
-        f"{name}: {figures['num_requests']} requests, {figures['num_errors']} errors · "
-        f"{'–' if per_second is None else f'{per_second:.2f}'} requests/s · "
-        f"{figures['tokens_per_second'] or 0:.1f} tokens/s · "
-        f"first token p50/p95 {seconds('first_token_s')} s · last {seconds('last_token_s')} s"
-    )
