@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +13,7 @@ from forerun.cli.options.engine import DEFAULT_MODEL, load, serving_options
 from forerun.cli.options.serve import serve_options
 from forerun.cli.options.shared import takes
 from forerun.cli.pull import pull_with_progress
+from forerun.cli.terminal.output import say
 from forerun.engine_config import EngineConfig
 from forerun.errors import InvalidOption, MissingExtra
 from forerun.server.operation.config import ServerConfig
@@ -52,9 +52,13 @@ def serve(
         return load(replace(engine, model=model), max_num_seqs=engine.max_num_seqs)
 
     def on_ready(address: str, llm: LLM) -> None:
-        _tell(_welcome(address, config, llm, engine.speculation))
+        say(_welcome(address, config, llm, engine.speculation), err=True)
 
-    run_server(config, load_model, lambda address: _print(f"listening on {address}"), on_ready)
+    def on_listening(address: str) -> None:
+        """On stdout, for whoever started us and wants to know the port."""
+        print(f"listening on {address}", flush=True)
+
+    run_server(config, load_model, on_listening, on_ready)
 
 
 def _model(argument: str | None, option: str) -> str:
@@ -95,12 +99,3 @@ def _welcome(
         f"try: curl {insecure}{socket}{where}/v1/chat/completions{key} "
         f"-H 'Content-Type: application/json' -d '{body}'"
     )
-
-
-def _print(line: str) -> None:
-    """On stdout, for whoever started us and wants to know the port."""
-    print(line, flush=True)
-
-
-def _tell(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

@@ -15,7 +15,7 @@ from forerun.cli.options.engine import load, loading_options
 from forerun.cli.options.shared import only, takes
 from forerun.cli.terminal.screen import screen
 from forerun.engine_config import EngineConfig
-from forerun.errors import unknown_name
+from forerun.option_checks import require_known
 
 if TYPE_CHECKING:
     from forerun.engine import LLM
@@ -24,7 +24,7 @@ _MAX_NUM_SEQS = 16
 _MAX_LEN = 1024
 
 
-@takes(engine=loading_options, output=only(output_options, "json_path"))
+@takes(engine=loading_options, output=only(output_options, "json"))
 def gpu(
     engine: EngineConfig,
     output: OutputOptions,
@@ -41,9 +41,7 @@ def gpu(
     from forerun.engine.setup.kernel_choice import choose_kernels
 
     names = [] if shapes == "none" else split(shapes)
-    for name in names:
-        if name not in SHAPES:
-            raise unknown_name("shape", name, SHAPES)
+    require_known("shape", SHAPES, *names)
     on_gpu = replace(engine, device="cuda", kernels="auto", speculative_config=None)
 
     def load_model() -> LLM:

@@ -15,7 +15,7 @@ from forerun.engine_config import EngineConfig
 
 @takes(
     engine=only(engine_options, "num_threads", "activations"),
-    output=only(output_options, "json_path", "plot"),
+    output=only(output_options, "json", "plot"),
 )
 def kernels(engine: EngineConfig, output: OutputOptions) -> None:
     """Time matrix products of every weight format for 1 to 16 rows, beside the memory's speed."""

@@ -20,7 +20,7 @@ from forerun.cli.options.shared import only, takes
 from forerun.engine_config import EngineConfig
 
 
-@takes(engine=loading_options, output=only(output_options, "json_path"))
+@takes(engine=loading_options, output=only(output_options, "json"))
 def parity(
     engine: EngineConfig,
     output: OutputOptions,

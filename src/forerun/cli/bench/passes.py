@@ -16,7 +16,7 @@ from forerun.cli.terminal.screen import screen
 from forerun.engine_config import EngineConfig
 
 
-@takes(engine=loading_options, output=only(output_options, "json_path"))
+@takes(engine=loading_options, output=only(output_options, "json"))
 def passes(
     engine: EngineConfig,
     output: OutputOptions,
@@ -34,9 +34,7 @@ def passes(
     head = record_head(engine.model, settings | engine.rounding)
     with screen().status("measuring …"):
         if profile:
-            found = measure_profile(llm, time.perf_counter)
-            report = {"measured": "profile", "is_complete": True, **found}
+            found = {"measured": "profile", **measure_profile(llm, time.perf_counter)}
         else:
-            found = measure_passes(pass_timer(llm.model, max(SIZES)))
-            report = {"measured": "passes", **found}
-    finish({**head, **report}, output.json)
+            found = {"measured": "passes", **measure_passes(pass_timer(llm.model, max(SIZES)))}
+    finish({**head, **found}, output.json)

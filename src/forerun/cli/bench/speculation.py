@@ -38,7 +38,6 @@ from forerun.errors import InvalidOption
 if TYPE_CHECKING:
     from forerun.bench.peers import PeerContender
     from forerun.bench.records.record import Record
-    from forerun.bench.session import Session
     from forerun.engine import LLM, SpeculativeConfig
 
 
@@ -59,27 +58,6 @@ def speculation(
 def _measure(
     engine: EngineConfig, options: BenchOptions, peers: PeerOptions, path: Path | None
 ) -> Record:
-    if split(peers.peers) and options.temperature != 0:
-        raise InvalidOption("--peers answer greedily; drop --temperature.")
-    configs = _configs(engine, options)  # a mistake is found before anything is loaded
-    with ExitStack() as stack:
-        opened = open_peers(stack, engine, peers, max_len_for(options.max_tokens))
-        llm = load_with_room(engine, options.max_tokens)
-        session = _session(engine, options, configs, llm, opened, path)
-        side = session.side
-        num_answers = side.num_runs + len(side.engines) + len(side.peers)
-        with progress("answers", num_answers) as advance:
-            return session.run(llm, lambda done: advance(1, done))
-
-
-def _session(
-    engine: EngineConfig,
-    options: BenchOptions,
-    configs: dict[str, SpeculativeConfig],
-    llm: LLM,
-    peers: list[PeerContender],
-    path: Path | None,
-) -> Session:
     from forerun.bench.measure.contenders import engines
     from forerun.bench.measure.costs import costs_by_contender
     from forerun.bench.measure.side_by_side import SideBySide
@@ -87,22 +65,32 @@ def _session(
     from forerun.bench.session import Session
     from forerun.types import SamplingParams
 
+    if split(peers.peers) and options.temperature != 0:
+        raise InvalidOption("--peers answer greedily; drop --temperature.")
+    configs = _configs(engine, options)  # a mistake is found before anything is loaded
     workloads = build_workloads(options.class_list, options.pairs, options.seed)
-    if options.prompt_tokens is not None:
-        workloads = cut_prompts(workloads, options.prompt_tokens, llm.tokenizer)
     params = SamplingParams(temperature=options.temperature, seed=options.seed)
-    side = SideBySide(
-        workloads=workloads,
-        engines=engines(llm, configs, params, time.perf_counter),
-        peers=peers,
-        tokenizer=llm.tokenizer,
-        max_tokens=options.max_tokens,
-        num_pairs=options.pairs,
-        seed=options.seed,
-    )
-    sample = workloads[0].prompts[0].encode(llm.tokenizer)
-    costs = costs_by_contender(llm, configs, sample, time.perf_counter, engine.cache_dir)
-    return Session(side, _head(engine, options, llm, peers), costs, path)
+    clock = time.perf_counter
+    with ExitStack() as stack:
+        opened = open_peers(stack, engine, peers, max_len_for(options.max_tokens))
+        llm = load_with_room(engine, options.max_tokens)
+        if options.prompt_tokens is not None:
+            workloads = cut_prompts(workloads, options.prompt_tokens, llm.tokenizer)
+        side = SideBySide(
+            workloads=workloads,
+            engines=engines(llm, configs, params, clock),
+            peers=opened,
+            tokenizer=llm.tokenizer,
+            max_tokens=options.max_tokens,
+            num_pairs=options.pairs,
+            seed=options.seed,
+        )
+        sample = workloads[0].prompts[0].encode(llm.tokenizer)
+        costs = costs_by_contender(llm, configs, sample, clock, engine.cache_dir)
+        session = Session(side, _head(engine, options, llm, opened), costs, path)
+        num_answers = side.num_runs + len(side.engines) + len(side.peers)
+        with progress("answers", num_answers) as advance:
+            return session.run(llm, lambda done: advance(1, done))
 
 
 def _configs(engine: EngineConfig, options: BenchOptions) -> dict[str, SpeculativeConfig]:

@@ -20,7 +20,7 @@ from forerun.engine_config import EngineConfig
 _PROMPT: Final = "Once upon a time there was"
 
 
-@takes(engine=loading_options, output=only(output_options, "json_path"))
+@takes(engine=loading_options, output=only(output_options, "json"))
 def startup(
     engine: EngineConfig,
     output: OutputOptions,

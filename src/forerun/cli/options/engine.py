@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from forerun.cli.options.cache_dir import cache_dir
-from forerun.cli.options.shared import filled_by, flags_of, without
+from forerun.cli.options.shared import filled_by, flags_of, parted, without
 from forerun.cli.terminal.input import read_option
 from forerun.engine_config import EngineConfig
 from forerun.errors import InvalidOption
+from forerun.option_fields import option
 
 if TYPE_CHECKING:
     from forerun.engine import LLM, SpeculativeConfig
@@ -24,40 +25,59 @@ _SPECULATING: Final = ("speculative_config", "speculative_decoding", "draft_mode
 _NOT_PASSED_ON: Final = ("max_num_seqs", "chat_template")
 
 
-def _option(*names: str, text: str) -> Any:
-    return typer.Option(*names, help=text, rich_help_panel=PANEL)
+@dataclass(frozen=True)
+class SpeculationFlags:
+    """What the command line has in place of a `SpeculativeConfig`."""
+
+    speculative_config: str | None = option(
+        None, 'JSON with vLLM\'s keys, like {"method": "ngram"}.'
+    )
+    speculative_decoding: bool = option(False, "Speculate with --draft-model.")
+    draft_model: str | None = option(None, "A smaller model of the same tokenizer.")
+    spec_length: int | None = option(None, "Guesses per round: the depth.")
+    no_speculation: bool = option(False, "Plain decoding.")
+
+    def config(self) -> SpeculativeConfig | None:
+        from forerun.engine import SpeculativeConfig
+
+        draft_model, depth = self.draft_model, self.spec_length
+        has_short = self.speculative_decoding or draft_model is not None or depth is not None
+        if self.no_speculation:
+            if self.speculative_config is not None or has_short:
+                raise InvalidOption("--no-speculation excludes the other speculation options.")
+            return None
+        if self.speculative_config is not None:
+            if has_short:
+                raise InvalidOption("--speculative-config says it all; drop the short flags.")
+            return SpeculativeConfig.from_json(self.speculative_config)
+        if self.speculative_decoding and draft_model is None:
+            raise InvalidOption("--speculative-decoding needs --draft-model; give a model.")
+        if depth is not None and depth < 1:
+            raise InvalidOption(f"--spec-length {depth} is not allowed; give 1 or more.")
+        return SpeculativeConfig.from_dict({"model": draft_model, "num_speculative_tokens": depth})
 
 
-@filled_by(EngineConfig, panel=PANEL)
+@filled_by(SpeculationFlags, EngineConfig, panel=PANEL)
 def serving_options(
     model: Annotated[
-        str, _option("--model", "-m", text="A pulled name, a GGUF file, a Hugging Face folder.")
+        str,
+        typer.Option(
+            "--model",
+            "-m",
+            help="A pulled name, a GGUF file, a Hugging Face folder.",
+            rich_help_panel=PANEL,
+        ),
     ] = DEFAULT_MODEL,
-    speculative_config: Annotated[
-        str | None,
-        _option("--speculative-config", text='JSON with vLLM\'s keys, like {"method": "ngram"}.'),
-    ] = None,
-    speculative_decoding: Annotated[
-        bool, _option("--speculative-decoding", text="Speculate with --draft-model.")
-    ] = False,
-    draft_model: Annotated[
-        str | None, _option("--draft-model", text="A smaller model of the same tokenizer.")
-    ] = None,
-    spec_length: Annotated[
-        int | None, _option("--spec-length", text="Guesses per round: the depth.")
-    ] = None,
-    no_speculation: Annotated[bool, _option("--no-speculation", text="Plain decoding.")] = False,
-    **rest: Any,
+    **given: Any,
 ) -> EngineConfig:
     """What the environment says, too: FORERUN_CACHE and FORERUN_CPU."""
+    flags, rest = parted(SpeculationFlags, given)
     if rest.get("chat_template") is not None:
         path = Path(rest["chat_template"])
         rest["chat_template"] = read_option(path, "--chat-template", "a jinja2 file")
     return EngineConfig(
         model,
-        speculative_config=_speculation(
-            speculative_config, speculative_decoding, draft_model, spec_length, no_speculation
-        ),
+        speculative_config=flags.config(),
         cache_dir=cache_dir(),
         instruction_set=os.environ.get("FORERUN_CPU"),
         **rest,
@@ -86,26 +106,3 @@ def as_arguments(config: EngineConfig) -> list[str]:
         if field.name not in _NOT_PASSED_ON and "help" in field.metadata and value is not None:
             arguments += [flags_of(field)[0], str(value)]
     return arguments if config.speculation else [*arguments, "--no-speculation"]
-
-
-def _speculation(
-    text: str | None, wanted: bool, draft_model: str | None, depth: int | None, off: bool
-) -> SpeculativeConfig | None:
-    from forerun.engine import SpeculativeConfig
-
-    if off:
-        if text is not None or wanted or draft_model is not None or depth is not None:
-            raise InvalidOption("--no-speculation excludes the other speculation options.")
-        return None
-    if text is not None:
-        if wanted or draft_model is not None or depth is not None:
-            raise InvalidOption("--speculative-config says it all; drop the short flags.")
-        return SpeculativeConfig.from_json(text)
-    if wanted and draft_model is None:
-        raise InvalidOption("--speculative-decoding needs --draft-model; give a model.")
-    options: dict[str, Any] = {} if draft_model is None else {"model": draft_model}
-    if depth is not None:
-        if depth < 1:
-            raise InvalidOption(f"--spec-length {depth} is not allowed; give 1 or more.")
-        options["num_speculative_tokens"] = depth
-    return SpeculativeConfig.from_dict(options)

@@ -2,61 +2,56 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from forerun.cli.options.serve_file import read_defaults
-from forerun.cli.options.shared import filled_by
+from forerun.cli.options.shared import filled_by, parted
 from forerun.cli.terminal.input import read_option
 from forerun.errors import InvalidOption
+from forerun.option_fields import option
 from forerun.server.operation.config import Limits, ServerConfig
 
 PANEL = "Server"
 
 
-def _option(*names: str, text: str, **more: Any) -> Any:
-    return typer.Option(*names, help=text, rich_help_panel=PANEL, **more)
+@dataclass(frozen=True)
+class Repeatable:
+    """What may be given several times, and a file with more."""
+
+    served_model_name: tuple[str, ...] = option((), "What clients call the model; repeatable.")
+    api_key: tuple[str, ...] = option((), "Who has it may ask; repeatable.")
+    api_key_file: Path | None = option(None, "More of them, one a line.")
+    allowed_origin: tuple[str, ...] = option((), "A web page that may ask (CORS); repeatable.")
 
 
-@filled_by(ServerConfig, Limits, panel=PANEL)
+@filled_by(Repeatable, ServerConfig, Limits, panel=PANEL)
 def serve_options(
     config: Annotated[  # noqa: ARG001  read before the others, by its callback
         Path | None,
-        _option(
+        typer.Option(
             "--config",
-            text="A TOML file with any of these options; flags win over the environment "
+            help="A TOML file with any of these options; flags win over the environment "
             "(FORERUN_SERVE_PORT …), and that over the file.",
+            rich_help_panel=PANEL,
             is_eager=True,
             callback=read_defaults,
         ),
     ] = None,
-    served_model_name: Annotated[
-        list[str] | None,
-        _option("--served-model-name", text="What clients call the model; repeatable."),
-    ] = None,
-    api_key: Annotated[
-        list[str] | None, _option("--api-key", text="Who has it may ask; repeatable.")
-    ] = None,
-    api_key_file: Annotated[
-        Path | None, _option("--api-key-file", text="More of them, one a line.")
-    ] = None,
-    allowed_origin: Annotated[
-        list[str] | None,
-        _option("--allowed-origin", text="A web page that may ask (CORS); repeatable."),
-    ] = None,
-    **rest: Any,
+    **given: Any,
 ) -> ServerConfig:
     """Without a name given, `names` is empty: the model's own is to be put there."""
-    limits = {field.name: rest.pop(field.name) for field in fields(Limits)}
+    lists, given = parted(Repeatable, given)
+    limits, given = parted(Limits, given)
     return ServerConfig(
-        tuple(served_model_name or ()),
-        api_keys=(*(api_key or ()), *_keys_in(api_key_file)),
-        allowed_origins=tuple(allowed_origin or ()),
-        limits=Limits(**limits),
-        **rest,
+        tuple(lists.served_model_name or ()),
+        api_keys=(*(lists.api_key or ()), *_keys_in(lists.api_key_file)),
+        allowed_origins=tuple(lists.allowed_origin or ()),
+        limits=limits,
+        **given,
     )
 
 

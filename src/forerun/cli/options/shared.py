@@ -13,7 +13,7 @@ import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import Field, fields
 from types import UnionType
-from typing import Annotated, Any, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
 
@@ -40,12 +40,12 @@ def takes(**bundles: Callable[..., Any]) -> Callable[[Command], Callable[..., No
     return decorate
 
 
-def bundle(config: Callable[..., Value], panel: str) -> Callable[..., Value]:
+def bundle(config: Callable[..., Value], panel: str | None = None) -> Callable[..., Value]:
     return filled_by(config, panel=panel)(lambda **rest: config(**rest))
 
 
 def filled_by(
-    *configs: Callable[..., Any], panel: str
+    *configs: Callable[..., Any], panel: str | None
 ) -> Callable[[Callable[..., Value]], Callable[..., Value]]:
     def decorate(function: Callable[..., Value]) -> Callable[..., Value]:
         every = _parameters(function).values()
@@ -59,12 +59,20 @@ def filled_by(
         names = {parameter.name: name for name, parameter in more.items()}
 
         def run(**given: Any) -> Value:
-            return function(**{names.get(name, name): value for name, value in given.items()})
+            told = {name: value for name, value in given.items() if value != []}  # nobody repeats
+            return function(**{names.get(name, name): value for name, value in told.items()})
 
         _sign(run, [*own.values(), *more.values()])
         return run
 
     return decorate
+
+
+def parted(config: type[Value], given: dict[str, Any]) -> tuple[Value, dict[str, Any]]:
+    """A config made of its own part of what is given, and the rest."""
+    names = {field.name for field in fields(config)}  # type: ignore[arg-type]
+    own = {name: value for name, value in given.items() if name in names}
+    return config(**own), {name: value for name, value in given.items() if name not in names}
 
 
 def only(bundle: Callable[..., Value], *names: str) -> Callable[..., Value]:
@@ -82,17 +90,29 @@ def without(bundle: Callable[..., Value], *names: str) -> Callable[..., Value]:
     return only(bundle, *(name for name in _parameters(bundle) if name not in names))
 
 
-def _parameter(field: Field[Any], config: Any, panel: str) -> inspect.Parameter:
+def _parameter(field: Field[Any], config: Any, panel: str | None) -> inspect.Parameter:
     hint: Any = get_type_hints(config)[field.name] if isinstance(field.type, str) else field.type
+    default = field.default
     if isinstance(hint, UnionType) and str in get_args(hint):  # what is typed in is text
         hint = str | None if type(None) in get_args(hint) else str
-    option = typer.Option(*flags_of(field), help=field.metadata["help"], rich_help_panel=panel)
+    if items := _items(hint):
+        hint, default = list[items] | None, None  # type: ignore[valid-type]
+    about = field.metadata
+    option = typer.Option(
+        *flags_of(field), help=about["help"], metavar=about["metavar"], rich_help_panel=panel
+    )
     return inspect.Parameter(
         _name(field),
         inspect.Parameter.KEYWORD_ONLY,
-        default=field.default,
+        default=default,
         annotation=Annotated[hint, option],
     )
+
+
+def _items(hint: Any) -> Any:
+    """What is in a tuple of any length; None if it is something else."""
+    found = next((h for h in (hint, *get_args(hint)) if get_origin(h) is tuple), None)
+    return get_args(found)[0] if get_args(found)[1:] == (...,) else None
 
 
 def flags_of(field: Field[Any]) -> tuple[str, ...]:

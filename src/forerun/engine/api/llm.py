@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Generator, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, Unpack, cast
 from weakref import ref
 
 from forerun.engine.api.events import EventBuilder, StreamEvent
@@ -14,9 +14,9 @@ from forerun.engine.api.prompt import Prompt, TextOrIds, as_batch
 from forerun.engine.api.stream import Stream
 from forerun.engine.engine import Engine
 from forerun.engine.lock import EngineLock
-from forerun.engine.request.options import RequestOptions, SpeculationLike
+from forerun.engine.request.options import RequestKeywords, RequestOptions, SpeculationLike
 from forerun.engine.request.request import Request
-from forerun.engine.setup.building import Target, build_core
+from forerun.engine.setup.building import build_core
 from forerun.engine.setup.kernel_choice import choose_kernels
 from forerun.engine.setup.memory import CacheMemory, parse_bytes
 from forerun.engine.step import Round
@@ -27,6 +27,7 @@ from forerun.models.llama import LlamaModel
 from forerun.models.opening import load_tokenizer, open_checkpoint
 from forerun.models.text.chat_template import Messages
 from forerun.speculation.config import SpeculativeConfig
+from forerun.speculation.methods import Target
 from forerun.types import SamplingParams
 
 Item = TypeVar("Item")
@@ -49,13 +50,14 @@ class LLM:
                 self.tokenizer = self.tokenizer.with_chat_template(config.chat_template)
             self.model = LlamaModel.load(checkpoint, choose_kernels(config))
             max_len = _checked_len(config.max_model_len, self.model.config.max_len)
-            self._target = Target(self.model, self.tokenizer, max_len, memory, config.cache_dir)
+            self._target = Target(self.model, self.tokenizer, config.cache_dir)
+            self._memory, self._wanted_len = memory, max_len
             self._lock = EngineLock()  # for all that use this kernel set
             self._start(speculation)
 
     def _start(self, config: SpeculativeConfig | None) -> None:
         with self._lock:  # costs are measured by passes
-            core = build_core(self._target, config)
+            core = build_core(self._target, self._memory, self._wanted_len, config)
         self.max_model_len = core.max_len
         self.engine = Engine(core, self._lock)
         self.input_processor = InputProcessor(self.tokenizer, core)
@@ -79,7 +81,7 @@ class LLM:
         """Answer one prompt or several; options are for all, or a list.
 
         A prompt is text or token ids; {"prompt": text} and {"prompt_token_ids": ids} will do.
-        `prediction` is the text that is expected, roughly: guesses follow it as far as it holds.
+        `prediction` is the text that is expected, roughly: guesses follow it while it is right.
 
         A request that fails does not end the others: when all are over, `RequestFailed` is
         raised, with the answers of the others in its `outputs`.
@@ -123,25 +125,20 @@ class LLM:
         self,
         prompt: Prompt,
         sampling_params: SamplingParams | None = None,
-        *,
-        priority: int = 0,
-        cache_salt: str | None = None,
-        speculation: SpeculationLike = None,
-        prediction: str | None = None,
+        **options: Unpack[RequestKeywords],
     ) -> Stream:
         """One answer as it grows, an event per round; `close()` ends it early."""
         (params,) = params_for(1, sampling_params)
         if params.n != 1:
             raise InvalidOption(f"n={params.n} is not allowed in a stream; ask for one answer.")
-        (options,) = RequestOptions.each(1, priority, cache_salt, speculation, prediction)
-        requests = self.input_processor.requests(prompt, params, options)
+        requests = self.input_processor.requests(prompt, params, RequestOptions.of(options))
         self.engine.check(requests)
         return Stream(_read_by(self._tell(requests), requests), requests, self.engine)
 
     @property
     def max_num_seqs(self) -> int:
         """Requests that run at once."""
-        return self._target.memory.max_num_seqs
+        return self._memory.max_num_seqs
 
     def metrics(self) -> dict[str, Any]:
         """What the engine counted so far; see docs/scheduling.md."""

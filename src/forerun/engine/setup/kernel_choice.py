@@ -7,9 +7,10 @@ from typing import Final
 
 from forerun.engine.setup.device_choice import wants_cuda
 from forerun.engine_config import EngineConfig, Progress
-from forerun.errors import CannotCompile, InvalidOption, unknown_name
+from forerun.errors import CannotCompile, InvalidOption
 from forerun.kernels import Kernels, ReferenceKernels
 from forerun.models.download.store import default_cache_dir
+from forerun.option_checks import require_known
 
 KERNEL_SETS: Final = ("auto", "cpu", "cuda", "reference")
 
@@ -25,8 +26,7 @@ def choose_kernels(config: EngineConfig) -> Kernels:
                 "drop them, and device and dtype."
             )
         return name
-    if name not in KERNEL_SETS:
-        raise unknown_name("kernel set", name, KERNEL_SETS)
+    require_known("kernel set", KERNEL_SETS, name)
     if wants_cuda(config.device, config.dtype, name, has_cpu_options=bool(options)):
         return _cuda_kernels(config.dtype, config.progress)
     if name == "reference":
