@@ -156,9 +156,12 @@ def test_a_step_wakes_a_loop_once(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> 
         await gate.reached()
         loop = asyncio.get_running_loop()
         wake = loop.call_soon_threadsafe
-        monkeypatch.setattr(
-            loop, "call_soon_threadsafe", lambda *args: (wakes.append(1), wake(*args))[1]
-        )
+
+        def counting(*args: Any) -> asyncio.Handle:
+            wakes.append(1)
+            return wake(*args)
+
+        monkeypatch.setattr(loop, "call_soon_threadsafe", counting)
         gate.is_open.set()
         assert all(await asyncio.gather(*map(text_of, answers)))
         assert 0 < len(wakes) <= len(steps)

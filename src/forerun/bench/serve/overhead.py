@@ -96,10 +96,9 @@ def measure_together(
                 ]
                 seconds, replies = ask_all(server.url, bodies)
                 found[way] = seconds, [reply.text for reply in replies]
-        yield Together(
-            *(found[way][0] for way in WAYS),
-            same_text=all(texts == found["generate"][1] for _, texts in found.values()),
-        )
+        seconds_of = {f"{way}_s": seconds for way, (seconds, _) in found.items()}
+        same_text = all(texts == found["generate"][1] for _, texts in found.values())
+        yield Together(**seconds_of, same_text=same_text)
 
 
 def _generate(

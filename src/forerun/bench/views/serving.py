@@ -54,8 +54,9 @@ def _load_line(name: str, figures: Mapping[str, Any]) -> str:
         return " / ".join("–" if v is None else f"{v:.3f}" for v in values)
 
     per_second = figures["requests_per_second"]
+    build = f" ({figures['build']['build']})" if figures.get("build") else ""
     return (
-        f"{name}: {figures['num_requests']} requests, {figures['num_errors']} errors, "
+        f"{name}{build}: {figures['num_requests']} requests, {figures['num_errors']} errors, "
         f"{'–' if per_second is None else f'{per_second:.2f}'} requests/s, "
         f"{figures['tokens_per_second'] or 0:.1f} tokens/s, "
         f"first token p50/p95 {seconds('first_token_s')} s, last {seconds('last_token_s')} s"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -12,15 +13,17 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from forerun.cli.bench.options import at_least, option, split
+from forerun.cli.bench.options import at_least, split
 from forerun.cli.bench.outcome import collect, finish, write_report
 from forerun.cli.bench.peer_options import BUILT
 from forerun.cli.bench.record_head import model_path, record_head
 from forerun.cli.machine import read_cpu
 from forerun.cli.options.cache_dir import cache_dir
 from forerun.cli.options.engine import DEFAULT_MODEL
-from forerun.cli.options.shared import takes
-from forerun.errors import InvalidOption, unknown_name
+from forerun.cli.options.shared import bundle, takes
+from forerun.errors import InvalidOption
+from forerun.option_checks import require_known
+from forerun.option_fields import option
 
 PARTS: Final = ("together", "alone", "prediction", "load")
 _MAX_LEN: Final = 2048  # tokens that a slot of a peer has room for
@@ -28,79 +31,39 @@ _MAX_LEN: Final = 2048  # tokens that a slot of a peer has room for
 
 @dataclass(frozen=True)
 class ServeBench:
-    """Of everything but the addresses."""
+    model: str = option(DEFAULT_MODEL, "What our server serves.")
+    parts: str = option(",".join(PARTS), "What is measured, by comma.")
+    repeats: int = option(6, "Of each comparison.")
+    concurrency: int = option(32, "Requests at once, and seats.")
+    rate: float = option(2.0, "Arrivals per second, on average.")
+    num_requests: int = option(64, "Arrivals at each server.")
+    max_tokens: int = option(64, "Tokens per answer.")
+    prediction_tokens: int = option(200, "Of answers that are predicted.")
+    num_threads: int | None = option(None, "Of each server; all cores.", "--threads")
+    seed: int = option(0, "Of orders and arrivals.")
+    llama_server: Path = option(BUILT, "A peer under the same load, if it is there.")
 
-    model: str
-    parts: list[str]
-    repeats: int
-    concurrency: int
-    rate: float
-    num_requests: int
-    max_tokens: int
-    prediction_tokens: int
-    num_threads: int
-    seed: int
-    llama_server: Path | None
+    def __post_init__(self) -> None:
+        for name in ("repeats", "concurrency", "num_requests", "max_tokens", "prediction_tokens"):
+            at_least(f"--{name.replace('_', '-')}", getattr(self, name), 1)
+        if not (self.rate > 0 and math.isfinite(self.rate)):
+            raise InvalidOption(f"--rate {self.rate} is not allowed; give a number above 0.")
+        require_known("part of bench serve", PARTS, *split(self.parts))
+        if self.llama_server != BUILT and not self.llama_server.is_file():
+            raise InvalidOption(f"--llama-server {self.llama_server} is no file; run `make peers`.")
+
+    @property
+    def threads(self) -> int:
+        return self.num_threads or read_cpu().num_cores
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """For the record."""
+        found = asdict(self)
+        return {k: v for k, v in found.items() if k not in ("model", "llama_server", "num_threads")}
 
 
-def serve_bench(
-    model: Annotated[str, option("Serve", "--model", "-m", text="What our server serves.")] = (
-        DEFAULT_MODEL
-    ),
-    parts: Annotated[
-        str, option("Serve", "--parts", text=f"By comma: {', '.join(PARTS)}.")
-    ] = ",".join(PARTS),
-    repeats: Annotated[int, option("Serve", "--repeats", text="Of each comparison.")] = 6,
-    concurrency: Annotated[
-        int, option("Serve", "--concurrency", text="Requests at once, and seats.")
-    ] = 32,
-    rate: Annotated[float, option("Serve", "--rate", text="Arrivals per second, on average.")] = (
-        2.0
-    ),
-    num_requests: Annotated[
-        int, option("Serve", "--num-requests", text="Arrivals at each server.")
-    ] = 64,
-    max_tokens: Annotated[int, option("Serve", "--max-tokens", text="Tokens per answer.")] = 64,
-    prediction_tokens: Annotated[
-        int, option("Serve", "--prediction-tokens", text="Of answers that are predicted.")
-    ] = 200,
-    num_threads: Annotated[
-        int | None, option("Serve", "--threads", text="Of each server; all cores.")
-    ] = None,
-    seed: Annotated[int, option("Serve", "--seed", text="Of orders and arrivals.")] = 0,
-    llama_server: Annotated[
-        Path, option("Serve", "--llama-server", text="A peer under the same load, if it is there.")
-    ] = BUILT,
-) -> ServeBench:
-    for name, value in (
-        ("--repeats", repeats),
-        ("--concurrency", concurrency),
-        ("--num-requests", num_requests),
-        ("--max-tokens", max_tokens),
-        ("--prediction-tokens", prediction_tokens),
-    ):
-        at_least(name, value, 1)
-    if not (rate > 0 and math.isfinite(rate)):
-        raise InvalidOption(f"--rate {rate} is not allowed; give a number above 0.")
-    wanted = split(parts)
-    for name in wanted:
-        if name not in PARTS:
-            raise unknown_name("part of bench serve", name, PARTS)
-    if llama_server != BUILT and not llama_server.is_file():
-        raise InvalidOption(f"--llama-server {llama_server} is no file; run `make peers`.")
-    return ServeBench(
-        model,
-        wanted,
-        repeats,
-        concurrency,
-        rate,
-        num_requests,
-        max_tokens,
-        prediction_tokens,
-        num_threads or read_cpu().num_cores,
-        seed,
-        llama_server.resolve() if llama_server.is_file() else None,
-    )
+serve_bench = bundle(ServeBench, "Serve")
 
 
 @takes(options=serve_bench)
@@ -118,23 +81,26 @@ def serve(
     engine's own stream. prediction: an answer with a tenth of its prediction changed, and with all
     of it wrong. load: Poisson arrivals, beside llama-server where `make peers` built one.
     """
-    settings = {k: v for k, v in asdict(options).items() if k not in ("model", "llama_server")}
+    settings = options.settings if url else {**options.settings, "num_threads": options.threads}
     report: dict[str, Any] = {
         **record_head(None if url else options.model, settings),
         "measured": "serve",
         "is_complete": False,
     }
+    is_complete = True
     if url:
         report["servers"] = {one: _load(options, one) for one in url}
     else:
-        for name, figures in _own(options):
+        for name, figures, is_complete in _own(options):
             report[name] = figures
             write_report(report, json_path)  # what was measured is kept if the rest fails
-    finish({**report, "is_complete": True}, json_path, strict=True)
+            if not is_complete:
+                break
+    finish({**report, "is_complete": is_complete}, json_path, strict=True)
 
 
-def _own(options: ServeBench) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Part by part."""
+def _own(options: ServeBench) -> Iterator[tuple[str, dict[str, Any], bool]]:
+    """Part by part: its name, its figures, and whether it was let end."""
     import os
 
     from forerun.bench.prompts.named_prompts import named_prompts
@@ -142,51 +108,51 @@ def _own(options: ServeBench) -> Iterator[tuple[str, dict[str, Any]]]:
     from forerun.bench.serve.servers import llama_server, our_server
     from forerun.engine import LLM
 
-    random, seed = Random(options.seed), options.seed
+    random, seed, parts = Random(options.seed), options.seed, split(options.parts)
     prompts = named_prompts(max(40, options.concurrency))
     with ExitStack() as stack:
-        ours = stack.enter_context(
-            our_server(options.model, options.num_threads, options.concurrency)
-        )
+        ours = stack.enter_context(our_server(options.model, options.threads, options.concurrency))
         llm = LLM(
             options.model,
             max_num_seqs=options.concurrency,
-            num_threads=options.num_threads,
+            num_threads=options.threads,
             cache_dir=cache_dir(os.environ),
         )
         overhead.warm_up(llm, ours, prompts[0])
-        if "together" in options.parts:
+        if "together" in parts:
             crowd = prompts[: options.concurrency]
             rounds = overhead.measure_together(
                 llm, ours, crowd, options.max_tokens, options.repeats, random
             )
-            found = collect("together", options.repeats, rounds)
-            yield "together", overhead.together_record(found, seed)
-        if "alone" in options.parts:
+            crowds = collect("together", options.repeats, rounds)
+            is_whole = len(crowds) == options.repeats
+            yield "together", overhead.together_record(crowds, seed), is_whole
+        if "alone" in parts:
             few = [prompts[idx % len(prompts)] for idx in range(2 * options.repeats)]
             alone = overhead.measure_alone(llm, ours, few, options.max_tokens, random)
-            yield "alone", overhead.alone_record(collect("alone", len(few), alone), seed)
-        if "prediction" in options.parts:
+            streams = collect("alone", len(few), alone)
+            yield "alone", overhead.alone_record(streams, seed), len(streams) == len(few)
+        if "prediction" in parts:
             few = prompts[: max(2, options.repeats)]
             pairs = predictions.measure_predictions(
                 ours, few, llm.tokenizer, options.prediction_tokens, 2, random
             )
-            yield (
-                "prediction",
-                predictions.predictions_record(collect("predictions", 2 * len(few), pairs), seed),
-            )
-        if "load" in options.parts:
+            answers = collect("predictions", 2 * len(few), pairs)
+            is_whole = len(answers) == 2 * len(few)
+            yield "prediction", predictions.predictions_record(answers, seed), is_whole
+        if "load" in parts:
             servers = {"forerun": _load(options, ours.url)}
-            if options.llama_server is not None:
+            if options.llama_server.is_file():
                 with llama_server(
-                    options.llama_server,
+                    options.llama_server.resolve(),
                     model_path(options.model),
-                    options.num_threads,
+                    options.threads,
                     options.concurrency,
                     _MAX_LEN,
                 ) as peer:
                     servers["llama-server"] = _load(options, peer.url)
-            yield "servers", servers
+                servers["llama-server"]["build"] = _how_built(options.llama_server)
+            yield "servers", servers, True
 
 
 def _load(options: ServeBench, url: str) -> dict[str, Any]:
@@ -205,3 +171,10 @@ def _load(options: ServeBench, url: str) -> dict[str, Any]:
     ]
     moments = arrivals(options.num_requests, options.rate, Random(options.seed))
     return load_report(run_load(url, bodies, moments))
+
+
+def _how_built(llama_server: Path) -> dict[str, Any] | None:
+    """What `make peers` wrote beside it."""
+    about = llama_server.with_name("about.json")
+    found: dict[str, Any] | None = json.loads(about.read_text()) if about.is_file() else None
+    return found
