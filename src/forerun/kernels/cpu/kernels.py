@@ -29,14 +29,14 @@ from forerun.kernels.cpu.draws.coupled_draw import CoupledDraw
 from forerun.kernels.cpu.draws.weight_sum import WeightSum
 from forerun.kernels.cpu.library import Library, Operations
 from forerun.kernels.cpu.products.digits import BLOCK_LEN, RecordShape
-from forerun.kernels.cpu.products.product import takes_digits
+from forerun.kernels.cpu.products.product import takes_digits, takes_tiles
 from forerun.kernels.cpu.runtime.batch import CpuBatch, RopeTable
 from forerun.kernels.cpu.runtime.kinds import Kind, kinds_of
 from forerun.kernels.cpu.runtime.program import Buffers, KeptProgram, Program, Rows
 from forerun.kernels.cpu.runtime.replay import MAX_TOKENS, Replays
 from forerun.kernels.cpu.runtime.workers import Workers, resolved_num_threads
 from forerun.kernels.cpu.weights.load_report import LoadReport, Progress
-from forerun.kernels.cpu.weights.loader import QUANTIZATIONS, Loader, Matrix, Vector
+from forerun.kernels.cpu.weights.loader import QUANTIZATIONS, Loader, Matrix, Part, Vector
 from forerun.kernels.plan import Plan
 from forerun.sampling import Logits, Noise
 from forerun.types import FloatArray, IntArray
@@ -108,10 +108,16 @@ class CpuKernels:
         self, source: WeightSource, names: Sequence[str], biases: Sequence[str] = ()
     ) -> Matrix:
         matrix = self._loader.matrix(source, names, biases)
+        matrix = replace(matrix, parts=tuple(map(self._tiled, matrix.parts)))
         for part in matrix.parts:
             self._has_packed |= takes_digits(part.weight_format, self._machine)
             self._library.linear(part.weight_format)  # compile now, while someone watches
         return matrix
+
+    def _tiled(self, part: Part) -> Part:
+        if not takes_tiles(part.weight_format, self._machine):
+            return part
+        return replace(part, tile_len=self._machine.instructions.num_outputs)
 
     def new_store(self, shape: AttentionShape, num_layers: int, num_slots: int) -> KVStore:
         return KVStore.new(shape, num_layers, num_slots)
@@ -192,7 +198,7 @@ class CpuKernels:
                 len(part.data),
                 part.chunk_len,
                 x.num_rows,
-                part.address,
+                part.product_address,
                 part.row_bytes,
                 source.address,
                 source.stride,
