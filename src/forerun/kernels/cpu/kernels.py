@@ -28,8 +28,10 @@ from forerun.kernels.cpu.codegen.machine import Machine
 from forerun.kernels.cpu.draws.coupled_draw import CoupledDraw
 from forerun.kernels.cpu.draws.weight_sum import WeightSum
 from forerun.kernels.cpu.library import Library, Operations
+from forerun.kernels.cpu.products.amx_tile import AMX_ROWS, amx_scratch_bytes
 from forerun.kernels.cpu.products.digits import BLOCK_LEN, RecordShape
-from forerun.kernels.cpu.products.product import takes_digits, takes_tiles
+from forerun.kernels.cpu.products.formats import DECODERS
+from forerun.kernels.cpu.products.product import has_amx_product, takes_digits, takes_tiles
 from forerun.kernels.cpu.runtime.batch import CpuBatch, RopeTable
 from forerun.kernels.cpu.runtime.kinds import Kind, kinds_of
 from forerun.kernels.cpu.runtime.program import Buffers, KeptProgram, Program, Rows
@@ -191,6 +193,10 @@ class CpuKernels:
         program.hold(matrix)
         first, last = 0, matrix.parts[-1]
         for part in matrix.parts:
+            if x.num_rows >= AMX_ROWS and has_amx_product(part.weight_format, self._machine):
+                longest = 2 * part.chunk_len  # the last chunk, at most
+                decoder = DECODERS[part.weight_format]
+                program.need_scratch(amx_scratch_bytes(decoder, part.num_blocks, longest))
             source = self._digits(x) if takes_digits(part.weight_format, self._machine) else x
             program.add(
                 self._library.linear(part.weight_format),
