@@ -3,7 +3,8 @@
 SmolLM2 reads the texts that travel with the package, 512 tokens at a time. Of each token after the
 first 256, the law of the next one is compared with what float32 activations give, for 16-bit and
 8-bit digits and for llama.cpp, whose llama-perplexity must be there (`make peers`, or its folder
-in PEERS). Everyone has the same packed weights; THREADS says how many cores to use.
+in PEERS). Everyone has the same packed weights; THREADS says how many cores to use, and LAWS where
+to find, or else to leave, what llama-perplexity writes (2 GB).
 
 llama.cpp writes log-probabilities as 16 bits of the 16 nats below the best token. So tokens further
 below than 15 nats in float32 are left out, for all alike, and what is left is normalised.
@@ -18,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -36,6 +38,7 @@ from forerun.types import FloatArray
 
 CONTEXT: Final = 512
 FIRST: Final = CONTEXT // 2  # the first token whose successor counts
+NUM_CHUNKS: Final = 80  # of 255 tokens that count
 NATS: Final = 15.0
 
 Chunk = dict[str, list[tuple[float, bool]]]  # by name: KL and agreement of each token that counts
@@ -57,7 +60,7 @@ class LlamaLaws:
         context, self.num_tokens, num_chunks = struct.unpack("<3i", file.read(12))
         assert context == CONTEXT, context
         raw = file.read(4 * context * num_chunks)
-        self.chunks = np.frombuffer(raw, np.int32).reshape(num_chunks, context)
+        self.chunks = np.frombuffer(raw, np.int32).reshape(num_chunks, context)[:NUM_CHUNKS]
         self._row_len = 2 * ((self.num_tokens + 1) // 2) + 4
         self._file = file
 
@@ -92,7 +95,9 @@ def models(path: Path, num_threads: int) -> dict[str, LlamaModel]:
     return found
 
 
-def compared(laws: LlamaLaws, loaded: dict[str, LlamaModel]) -> Iterator[Chunk]:
+def compared(
+    laws: LlamaLaws, loaded: dict[str, LlamaModel], num_threads: int
+) -> Iterator[Chunk]:
     for done, chunk in enumerate(laws.chunks.tolist(), 1):
         found = {
             name: text_logits(model, chunk[: FIRST + 1], chunk[FIRST + 1 :])
@@ -100,7 +105,8 @@ def compared(laws: LlamaLaws, loaded: dict[str, LlamaModel]) -> Iterator[Chunk]:
         }
         exact = found.pop("float32")
         found["llama.cpp"] = laws.read()
-        yield {name: list(map(divergence, exact, law)) for name, law in found.items()}
+        with ThreadPoolExecutor(num_threads) as pool:
+            yield {name: list(pool.map(divergence, exact, law)) for name, law in found.items()}
         print(f"\r{done} of {len(laws.chunks)} chunks", end="", file=sys.stderr, flush=True)
 
 
@@ -126,16 +132,18 @@ def main(record: str | None = None) -> int:
     threads = int(os.environ.get("THREADS", "2"))
     path = find_model("smollm2-135m", default_cache_dir())
     with tempfile.TemporaryDirectory() as folder:
-        words, written = Path(folder) / "text", Path(folder) / "laws"
-        words.write_text(text(), encoding="utf-8")
-        command = [program, "-m", path, "-f", words, "-c", str(CONTEXT), "-t", str(threads)]
-        command += ["--save-all-logits", written]
-        subprocess.run(list(map(str, command)), check=True, capture_output=True)
-        with written.open("rb") as file:
-            summary = summed(list(compared(LlamaLaws(file), models(path, threads))))
+        laws = Path(os.environ.get("LAWS", f"{folder}/laws"))
+        if not laws.exists():
+            words = Path(folder) / "text"
+            words.write_text(text(), encoding="utf-8")
+            command = [program, "-m", path, "-f", words, "-c", CONTEXT, "-t", threads]
+            command += ["--chunks", NUM_CHUNKS, "--save-all-logits", laws]
+            subprocess.run(list(map(str, command)), check=True, capture_output=True)
+        with laws.open("rb") as file:
+            summary = summed(list(compared(LlamaLaws(file), models(path, threads), threads)))
     about = json.loads((program.parent / "about.json").read_text(encoding="utf-8"))
     settings = {"context": CONTEXT, "threads": threads, "from": "float32", "peer": about}
-    head = record_head("smollm2-135m", settings, {"llama-cpp-python": about["from"]["llama-cpp-python"]})
+    head = record_head("smollm2-135m", settings, about["from"])
     report = {**head, "measured": "kl-divergence", "laws": summary}
     print("", json.dumps(report, indent=1), sep="\n")
     if record is not None:

@@ -69,6 +69,7 @@ def proof(
         "seed": seed,
         "sample": _HOW_DRAWN,
         "num_plain_runs": sample.num_plain,
+        "instruction_set": os.environ.get("FORERUN_CPU"),
     }
     head = record_head(model, settings) | {"measured": "proof", "kernels": llm.model.kernels.name}
     report = Report(record, head)
@@ -96,6 +97,7 @@ def _load(model: str, prompts: Sequence[NamedPrompt], num_tokens: int) -> tuple[
         max_num_seqs=BATCH,
         speculative_config=None,
         cache_dir=folder,
+        instruction_set=os.environ.get("FORERUN_CPU"),
     )
     return llm, path
 

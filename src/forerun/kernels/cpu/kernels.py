@@ -37,6 +37,7 @@ from forerun.kernels.cpu.runtime.kinds import Kind, kinds_of
 from forerun.kernels.cpu.runtime.program import Buffers, KeptProgram, Program, Rows
 from forerun.kernels.cpu.runtime.replay import MAX_TOKENS, Replays
 from forerun.kernels.cpu.runtime.workers import Workers, resolved_num_threads
+from forerun.kernels.cpu.weights.interleave import Tiles
 from forerun.kernels.cpu.weights.load_report import LoadReport, Progress
 from forerun.kernels.cpu.weights.loader import QUANTIZATIONS, Loader, Matrix, Part, Vector
 from forerun.kernels.plan import Plan
@@ -45,7 +46,7 @@ from forerun.types import FloatArray, IntArray
 
 F32 = npt.NDArray[np.float32]
 
-ACTIVATIONS: Final = {"int8": 1}  # how many digits
+ACTIVATIONS: Final = {"int8": 1, "int16": 2}  # how many digits
 _BLOCKS_PER_CHUNK: Final = 12
 
 
@@ -87,6 +88,7 @@ class CpuKernels:
         self._replays = Replays(self._workers)
         self._report = LoadReport(progress)
         self._loader = Loader(quantization, self._report)
+        self._tiles = Tiles(self._machine.instructions.num_outputs)
         self._ropes: dict[bytes, RopeTable] = {}
 
     @property
@@ -117,9 +119,8 @@ class CpuKernels:
         return matrix
 
     def _tiled(self, part: Part) -> Part:
-        if not takes_tiles(part.weight_format, self._machine):
-            return part
-        return replace(part, tile_len=self._machine.instructions.num_outputs)
+        takes = takes_tiles(part.weight_format, self._machine)
+        return replace(part, tiling=self._tiles) if takes else part
 
     def new_store(self, shape: AttentionShape, num_layers: int, num_slots: int) -> KVStore:
         return KVStore.new(shape, num_layers, num_slots)

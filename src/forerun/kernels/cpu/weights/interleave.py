@@ -21,6 +21,8 @@ from forerun.kernels.cpu.products.formats import DECODERS
 
 Bytes = npt.NDArray[np.uint8]
 
+_PIECE_BYTES: Final = 32 << 20
+_LINE: Final = 64
 # Where a block has its float16 scales, and where words begin.
 _LAYOUTS: Final[dict[str, tuple[tuple[int, ...], int]]] = {
     "Q8_0": ((0,), 2),
@@ -32,16 +34,33 @@ _LAYOUTS: Final[dict[str, tuple[tuple[int, ...], int]]] = {
 }
 
 
-def interleaved(data: Bytes, weight_format: str, num_outputs: int) -> Bytes:
-    """[num_out, row_bytes] as tiles of `num_outputs`: [tiles, blocks, bytes of all blocks]."""
-    whole = len(data) // num_outputs * num_outputs
-    tiles = np.empty((-(-len(data) // num_outputs), num_outputs * data.shape[1]), np.uint8)
-    size = DECODERS[weight_format].block_bytes
-    tiles = tiles.reshape(len(tiles), -1, num_outputs * size)
-    _interleave(data[:whole], weight_format, tiles[: whole // num_outputs])
-    if whole < len(data):
-        _interleave(data[-num_outputs:], weight_format, tiles[-1:])
-    return tiles
+class Tiles:
+    """Tiles of `num_outputs`, in large pieces of memory: small ones would have small pages, and
+    looking these up takes longer than reading what is on them."""
+
+    def __init__(self, num_outputs: int) -> None:
+        self.num_outputs: Final = num_outputs
+        self._free: Bytes = np.empty(0, np.uint8)
+
+    def interleaved(self, data: Bytes, weight_format: str) -> Bytes:
+        """[num_out, row_bytes] as [tiles, blocks, bytes of a block of all outputs]."""
+        count, whole = self.num_outputs, len(data) // self.num_outputs * self.num_outputs
+        size = DECODERS[weight_format].block_bytes * count
+        tiles = self._take(-(-len(data) // count) * count * data.shape[1])
+        tiles = tiles.reshape(-1, data.shape[1] * count // size, size)
+        _interleave(data[:whole], weight_format, tiles[: whole // count])
+        if whole < len(data):
+            _interleave(data[-count:], weight_format, tiles[-1:])
+        _forget(data)
+        return tiles
+
+    def _take(self, num_bytes: int) -> Bytes:
+        if len(self._free) < num_bytes:
+            piece = np.empty(max(num_bytes, _PIECE_BYTES) + _LINE, np.uint8)
+            self._free = piece[-piece.ctypes.data % _LINE :]
+        taken = self._free[:num_bytes]
+        self._free = self._free[-(-num_bytes // _LINE) * _LINE :]
+        return taken
 
 
 def _interleave(data: Bytes, weight_format: str, tiles: Bytes) -> None:
@@ -76,7 +95,7 @@ def _move(
     target[...] = source
 
 
-def forget(data: Bytes) -> None:
+def _forget(data: Bytes) -> None:
     """Give back the memory of weights that were read from a mapped file; it can be read again."""
     owner: object = data
     while isinstance(owner, np.ndarray):

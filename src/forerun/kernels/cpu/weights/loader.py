@@ -13,7 +13,7 @@ import numpy.typing as npt
 from forerun.kernels.base import StoredTensor, WeightSource
 from forerun.kernels.cpu.codegen.lanes import padded
 from forerun.kernels.cpu.products.formats import DECODERS
-from forerun.kernels.cpu.weights.interleave import forget, interleaved
+from forerun.kernels.cpu.weights.interleave import Tiles
 from forerun.kernels.cpu.weights.load_report import LoadReport
 from forerun.kernels.cpu.weights.repack import repacked
 from forerun.kernels.cpu.weights.scales import check_scales
@@ -35,7 +35,7 @@ class Part:
     weight_format: str
     data: Bytes  # [num_out, row_bytes]; a tiny matrix has more rows than outputs
     num_out: int
-    tile_len: int = 0  # outputs of a tile, where products take tiles
+    tiling: Tiles | None = None  # where products take tiles
 
     @cached_property
     def address(self) -> int:
@@ -45,11 +45,9 @@ class Part:
     @cached_property
     def tiles(self) -> Bytes:
         """What products read; interleaved when the first of them is recorded."""
-        if not self.tile_len:
+        if self.tiling is None:
             return self.data
-        tiles = interleaved(self.data, self.weight_format, self.tile_len)
-        forget(self.data)
-        return tiles
+        return self.tiling.interleaved(self.data, self.weight_format)
 
     @cached_property
     def product_address(self) -> int:
