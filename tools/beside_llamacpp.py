@@ -111,7 +111,9 @@ def main(record: str) -> int:
         report = {**head, "measured": "beside-llamacpp", "threads": found}
         Path(record).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
         for name, speeds in found[str(num_threads)].items():
-            shown = (f"{w} {s['tokens_per_second']:.0f} ({s['ratio']:.2f}×)" for w, s in speeds.items())
+            shown = (
+                f"{w} {s['tokens_per_second']:.0f} ({s['ratio']:.2f}×)" for w, s in speeds.items()
+            )
             print(f"{num_threads} threads, {name}: {', '.join(shown)}", flush=True)
     return 0
 

@@ -95,9 +95,7 @@ def models(path: Path, num_threads: int) -> dict[str, LlamaModel]:
     return found
 
 
-def compared(
-    laws: LlamaLaws, loaded: dict[str, LlamaModel], num_threads: int
-) -> Iterator[Chunk]:
+def compared(laws: LlamaLaws, loaded: dict[str, LlamaModel], num_threads: int) -> Iterator[Chunk]:
     for done, chunk in enumerate(laws.chunks.tolist(), 1):
         found = {
             name: text_logits(model, chunk[: FIRST + 1], chunk[FIRST + 1 :])

@@ -62,7 +62,8 @@ def test_what_was_built_says_how(
         "if '--build' in sys.argv:\n"
         "    folder = pathlib.Path(sys.argv[sys.argv.index('--build') + 1]) / 'bin'\n"
         "    folder.mkdir(parents=True)\n"
-        "    for name in ('llama-server', 'llama-bench', 'llama-perplexity'): (folder / name).write_text('built')\n"
+        "    for name in ('server', 'bench', 'perplexity'):\n"
+        "        (folder / f'llama-{name}').write_text('built')\n"
     )
     program(tools, "cmake", make)
     program(tools, "c++", "")
