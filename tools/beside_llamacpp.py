@@ -1,9 +1,9 @@
-"""Plain decoding and prompts beside llama.cpp's own bench: python tools/beside_llamacpp.py record.json
+"""Plain decoding and prompts beside llama-bench: python tools/beside_llamacpp.py record.json
 
 SmolLM2 with 1, 2, 4 and 8 threads, each on as many cores (THREADS="1 2" chooses others): 64 tokens
-without speculation, and a prompt of 512 tokens. `llama-bench` (`make peers`, or its folder in PEERS)
-and Forerun with 8-bit and 16-bit activations run in turns, ROUNDS times; ratios are taken within a
-round. llama-bench decodes without drawing tokens or making text of them; Forerun does both.
+without speculation, and a prompt of 512 tokens. `llama-bench` (`make peers`, or its folder in
+PEERS) and Forerun with 8-bit and 16-bit activations run in turns, ROUNDS times; ratios are taken
+within a round. llama-bench decodes without drawing tokens or making text of them; Forerun does both.
 FORERUN_CPU forces an instruction set.
 """
 
