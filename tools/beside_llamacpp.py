@@ -3,8 +3,8 @@
 SmolLM2 with 1, 2, 4 and 8 threads, each on as many cores (THREADS="1 2" chooses others): 64 tokens
 without speculation, and a prompt of 512 tokens. `llama-bench` (`make peers`, or its folder in
 PEERS) and Forerun with 8-bit and 16-bit activations run in turns, ROUNDS times; ratios are taken
-within a round. llama-bench decodes without drawing tokens or making text of them; Forerun does both.
-FORERUN_CPU forces an instruction set.
+within a round. llama-bench draws no tokens and makes no text of them; Forerun does both.
+FORERUN_CPU forces an instruction set; `beside_llamacpp.py show record.json` prints a record.
 """
 
 from __future__ import annotations
@@ -88,7 +88,19 @@ def measured(program: Path, model: Path, num_threads: int, num_rounds: int) -> d
     }
 
 
-def main(record: str) -> int:
+def show(threads: dict[str, Any]) -> None:
+    for num_threads, contenders in threads.items():
+        for name, speeds in contenders.items():
+            shown = [
+                f"{w} {s['tokens_per_second']:.0f} ({s['ratio']:.2f})" for w, s in speeds.items()
+            ]
+            print(f"{num_threads} threads, {name}: {', '.join(shown)} tokens/s", flush=True)
+
+
+def main(record: str, shown: str | None = None) -> int:
+    if shown is not None:
+        show(json.loads(Path(shown).read_text(encoding="utf-8"))["threads"])
+        return 0
     folder = Path(os.environ.get("PEERS", ".peers"))
     program = folder / "llama-bench"
     if not program.is_file():
@@ -108,13 +120,15 @@ def main(record: str) -> int:
     model, found = find_model(NAME, default_cache_dir()), {}
     for num_threads in threads:
         found[str(num_threads)] = measured(program, model, num_threads, num_rounds)
-        report = {**head, "measured": "beside-llamacpp", "threads": found}
+        is_complete = len(found) == len(threads)
+        report = {
+            **head,
+            "measured": "beside-llamacpp",
+            "is_complete": is_complete,
+            "threads": found,
+        }
         Path(record).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-        for name, speeds in found[str(num_threads)].items():
-            shown = (
-                f"{w} {s['tokens_per_second']:.0f} ({s['ratio']:.2f}×)" for w, s in speeds.items()
-            )
-            print(f"{num_threads} threads, {name}: {', '.join(shown)}", flush=True)
+        show({str(num_threads): found[str(num_threads)]})
     return 0
 
 

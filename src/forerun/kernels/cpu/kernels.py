@@ -28,7 +28,7 @@ from forerun.kernels.cpu.codegen.machine import Machine
 from forerun.kernels.cpu.draws.coupled_draw import CoupledDraw
 from forerun.kernels.cpu.draws.weight_sum import WeightSum
 from forerun.kernels.cpu.library import Library, Operations
-from forerun.kernels.cpu.products.amx_tile import AMX_MIN_ROWS, amx_scratch_bytes
+from forerun.kernels.cpu.products.amx_tile import AMX_ROWS, amx_scratch_bytes
 from forerun.kernels.cpu.products.digits import BLOCK_LEN, RecordShape
 from forerun.kernels.cpu.products.formats import DECODERS
 from forerun.kernels.cpu.products.product import has_amx_product, takes_digits, takes_tiles
@@ -194,7 +194,7 @@ class CpuKernels:
         program.hold(matrix)
         first, last = 0, matrix.parts[-1]
         for part in matrix.parts:
-            if x.num_rows >= AMX_MIN_ROWS and has_amx_product(part.weight_format, self._machine):
+            if x.num_rows >= AMX_ROWS and has_amx_product(part.weight_format, self._machine):
                 longest = 2 * part.chunk_len  # the last chunk, at most
                 decoder = DECODERS[part.weight_format]
                 program.need_scratch(amx_scratch_bytes(decoder, part.num_blocks, longest))

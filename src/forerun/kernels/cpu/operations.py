@@ -18,7 +18,7 @@ from numba import float32, int64, njit
 from forerun.kernels.cpu.codegen.native import dot, floats, int_at, ints
 from forerun.kernels.cpu.codegen.scalar import exp32
 from forerun.kernels.cpu.codegen.step import arg, float_arg, num_groups
-from forerun.kernels.cpu.products.amx_tile import AMX_MIN_ROWS
+from forerun.kernels.cpu.products.amx_tile import AMX_ROWS
 from forerun.kernels.cpu.products.digits import BLOCK_LEN
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
@@ -75,7 +75,7 @@ def _no_product(*_args):
 
 
 def make_linear(product: Any, max_width: int, amx_product: Any = None) -> Any:
-    """One chunk of outputs of a product, for all rows; AMX takes many of them."""
+    """One chunk of outputs of a product, for all rows; AMX takes 16 or more of them."""
     has_amx = amx_product is not None
     if not has_amx:
         amx_product = _no_product
@@ -88,7 +88,7 @@ def make_linear(product: Any, max_width: int, amx_product: Any = None) -> Any:
         count = num_outputs - first if is_last else chunk_len
         w, y, bias = arg(step, 3) + first * w_stride, arg(step, 8) + 4 * first, arg(step, 10)
         row, num_tiles = int64(0), (num_rows + max_width - 1) // max_width
-        if has_amx and num_rows >= AMX_MIN_ROWS:
+        if has_amx and num_rows >= AMX_ROWS:
             x = arg(step, 5)
             amx_product(
                 scratch, num_rows, count, w, w_stride, x, x_stride, arg(step, 7), y, y_stride

@@ -1,8 +1,8 @@
-"""Products of many rows by AMX: 16 rows of digits times 16 outputs in one instruction.
+"""Products of 16 rows or more by AMX: 16 rows of digits times 16 outputs in one instruction.
 
 Weights of a few outputs are unpacked once for all rows, into memory of the thread's own:
 
-    scratch   tile configuration | sums, four of 1 KB | outputs 0 … 15 | outputs 16 … 31 | …
+    scratch   tile configuration | sums, 1 KB a digit | outputs 0 … 15 | outputs 16 … 31 | …
     outputs   of each run: bytes, four of every output in a row | d | c where there is one
 
 The sums of a run are exact integers as in `digit_tile`, and what follows them is the same chain of
@@ -11,30 +11,25 @@ floats, so the bits are the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from llvmlite import ir
 
 from forerun.kernels.cpu.codegen.lanes import F32, I8, I32, Emitter, Value, constant, i64, vector
-from forerun.kernels.cpu.codegen.loops import loop, when
+from forerun.kernels.cpu.codegen.loops import loop
 from forerun.kernels.cpu.products.decoders import Decoder
 from forerun.kernels.cpu.products.digits import BLOCK_LEN, DIGIT_BITS, RecordShape
 from forerun.kernels.cpu.products.integer_weights import Chunk, Run, TiledBlocks
 from forerun.kernels.cpu.products.operands import Operands, row_of
 
-AMX_MIN_ROWS: Final = 32  # fewer do not pay for unpacking
-_NUM_ROWS: Final = 16  # of a tile
+AMX_ROWS: Final = 16
 _NUM_OUTPUTS: Final = 16
 _LINE: Final = 64  # bytes of 16 floats, or of four weights of 16 outputs
-# Tile registers: sums of four products, digits and weights of two. A product waits for many
-# cycles, so several are begun before the first one's sums are read.
-_SUMS, _DIGITS, _WEIGHTS, _NUM_REGISTERS = 0, 4, 6, 8
-_NUM_SUMS: Final = _DIGITS - _SUMS
 _SUMS_AT: Final = 64
-_SUM_BYTES: Final = _NUM_ROWS * _LINE
-_OUTPUTS_AT: Final = _SUMS_AT + _NUM_SUMS * _SUM_BYTES
+_SUM_BYTES: Final = AMX_ROWS * _LINE
+_OUTPUTS_AT: Final = _SUMS_AT + 2 * _SUM_BYTES
+_SUMS, _DIGITS, _WEIGHTS = 0, 2, 4  # tile registers; two each of the first two kinds
 _FLOATS: Final = vector(F32, _NUM_OUTPUTS)
 
 
@@ -54,9 +49,6 @@ class _RunShape:
     @property
     def num_lines(self) -> int:
         return self.num_weights // 4 + 1 + self.has_constant
-
-
-_Place = tuple[_RunShape, Value, Value, int]  # a run, its weights, its record, its byte in that
 
 
 @dataclass(frozen=True)
@@ -139,11 +131,17 @@ class AmxProduct:
     def _configure(self, num_weights: int) -> None:
         """Palette 1; the bytes of a row and the number of rows of each tile register."""
         e = self.e
-        widths = [_LINE] * _NUM_SUMS + [num_weights] * 2 + [_LINE] * 2
-        heights = [_NUM_ROWS] * (_NUM_SUMS + 2) + [num_weights // 4] * 2
-        unused = [0] * (16 - _NUM_REGISTERS)
-        halves = [part for width in widths + unused for part in (width & 255, width >> 8)]
-        config = [1, *[0] * 15, *halves, *heights, *unused]
+        sizes = {
+            _SUMS: (_LINE, 16),
+            _DIGITS: (num_weights, 16),
+            _WEIGHTS: (_LINE, num_weights // 4),
+        }
+        row_bytes, num_rows = [0] * 16, [0] * 16
+        for first, (width, height) in sizes.items():
+            for register in (first, first + 1):
+                row_bytes[register], num_rows[register] = width, height
+        halves = [b for width in row_bytes for b in (width & 255, width >> 8)]
+        config = [1, *[0] * 15, *halves, *num_rows]
         e.store(constant(I8, config), self.scratch)
         e.intrinsic("x86.ldtilecfg", ir.VoidType(), [e.pointer(self.scratch, I8)])
 
@@ -154,81 +152,33 @@ class AmxProduct:
         records = self.decoder.block_len // BLOCK_LEN // self.decoder.num_chunks
         x_step, w_step = i64(records * self.shape.num_bytes), i64(_num_bytes(runs))
 
-        places, start, line = [], 0, 0  # of a chunk's runs: record, byte in it, line of weights
-        for run in runs:
-            places.append((start // BLOCK_LEN, start % BLOCK_LEN, line))
-            start, line = start + run.num_weights, line + run.num_lines
+        def chunk(idx: Value, acc: list[Value]) -> list[Value]:
+            here, start = b.add(w, b.mul(idx, w_step)), 0
+            for run in runs:
+                block, at = divmod(start, BLOCK_LEN)
+                record = e.offset(b.add(x, b.mul(idx, x_step)), self.shape.num_bytes * block)
+                acc = self._run(run, here, record, at, acc)
+                here, start = e.offset(here, _LINE * run.num_lines), start + run.num_weights
+            return acc
 
-        def turn(count: int) -> Callable[[Value, list[Value]], list[Value]]:
-            """`count` chunks from chunk `count` · idx on."""
-
-            def body(idx: Value, acc: list[Value]) -> list[Value]:
-                first = b.mul(idx, i64(count))
-                pending = []
-                for chunk in range(count):
-                    place = b.add(first, i64(chunk))
-                    weights, records = (
-                        b.add(w, b.mul(place, w_step)),
-                        b.add(x, b.mul(place, x_step)),
-                    )
-                    for run, (block, at, line) in zip(runs, places, strict=True):
-                        record = e.offset(records, self.shape.num_bytes * block)
-                        pending.append((run, e.offset(weights, _LINE * line), record, at))
-                size = _NUM_SUMS // self.shape.num_digits
-                for start in range(0, len(pending), size):
-                    acc = self._runs(pending[start : start + size], acc)
-                return acc
-
-            return body
-
-        count = max(1, _NUM_SUMS // self.shape.num_digits // len(runs))
-        num_turns, left = b.sdiv(self.num_chunks, i64(count)), b.srem(self.num_chunks, i64(count))
-        rest = b.mul(num_turns, i64(count))
-        acc = [_FLOATS([0.0] * _NUM_OUTPUTS)] * _NUM_ROWS
-        has_turns, has_rest = (b.icmp_signed(">", each, i64(0)) for each in (num_turns, left))
-        acc = when(b, has_turns, acc, lambda acc: loop(b, num_turns, acc, turn(count)))
-        acc = when(
-            b,
-            has_rest,
-            acc,
-            lambda acc: loop(b, left, acc, lambda idx, acc: turn(1)(b.add(rest, idx), acc)),
-        )
+        acc = loop(b, self.num_chunks, [_FLOATS([0.0] * _NUM_OUTPUTS)] * AMX_ROWS, chunk)
         first = self._moved_back(tile, self.num_outputs)
         y = b.add(b.add(self.o.y, b.mul(row, self.o.y_stride)), b.mul(first, i64(4)))
         for idx, total in enumerate(acc):
             e.store(total, row_of(e, y, self.o.y_stride, idx))
         return []
 
-    def _runs(self, pending: list[_Place], acc: list[Value]) -> list[Value]:
-        num_digits = self.shape.num_digits
-        for idx, place in enumerate(pending):
-            self._multiply(place, idx * num_digits, _WEIGHTS + idx % 2)
-        for idx, place in enumerate(pending):
-            acc = self._add(place, idx * num_digits, acc)
-        return acc
-
-    def _multiply(self, place: _Place, first: int, weights: int) -> None:
-        """The sums of 16 rows and 16 outputs, of each digit, in memory from slot `first` on."""
-        e, (_run, w, record, at) = self.e, place
-        self._move("tileloadd64", weights, w, i64(_LINE))
-        for digit in range(self.shape.num_digits):
-            slot, digits = first + digit, _DIGITS + (first + digit) % 2
-            start = e.offset(record, BLOCK_LEN * digit + at)
-            self._move("tileloadd64", digits, start, self.o.x_stride)
-            e.intrinsic("x86.tilezero", ir.VoidType(), [I8(_SUMS + slot)])
-            registers = [I8(_SUMS + slot), I8(digits), I8(weights)]
-            e.intrinsic("x86.tdpbsud", ir.VoidType(), registers)  # signed digits, unsigned weights
-        for slot in range(first, first + self.shape.num_digits):
-            self._move("tilestored64", _SUMS + slot, self._sums_at(slot, 0), i64(_LINE))
-
-    def _add(self, place: _Place, first: int, acc: list[Value]) -> list[Value]:
-        e, b, (run, w, record, at) = self.e, self.e.builder, place
+    def _run(
+        self, run: _RunShape, w: Value, record: Value, at: int, acc: list[Value]
+    ) -> list[Value]:
+        e, b = self.e, self.e.builder
+        self._multiply(w, record, at)
         scales_at = run.num_weights // 4 * _LINE
         d, c = (e.load(e.offset(w, scales_at + _LINE * i), _FLOATS) for i in (0, 1))
         totals = []
         for row, total in enumerate(acc):
             mine = row_of(e, record, self.o.x_stride, row)
-            sums = b.sitofp(self._sums(run, mine, at, first, row), _FLOATS)
+            sums = b.sitofp(self._sums(run, mine, at, row), _FLOATS)
             scale = e.splat(e.load(e.offset(mine, self.shape.scale_at), F32), _NUM_OUTPUTS)
             total = e.fma(sums, b.fmul(d, scale), total)
             if run.has_constant:
@@ -237,25 +187,38 @@ class AmxProduct:
             totals.append(total)
         return totals
 
+    def _multiply(self, w: Value, record: Value, at: int) -> None:
+        """The sums of 16 rows and 16 outputs, of each digit, in memory."""
+        e = self.e
+        self._move("tileloadd64", _WEIGHTS, w, i64(_LINE))
+        for digit in range(self.shape.num_digits):
+            sums, digits = _SUMS + digit, _DIGITS + digit
+            self._move(
+                "tileloadd64", digits, e.offset(record, BLOCK_LEN * digit + at), self.o.x_stride
+            )
+            e.intrinsic("x86.tilezero", ir.VoidType(), [I8(sums)])
+            registers = [I8(sums), I8(digits), I8(_WEIGHTS)]
+            e.intrinsic("x86.tdpbsud", ir.VoidType(), registers)  # signed digits, unsigned weights
+            self._move("tilestored64", sums, self._sums_at(digit, 0), i64(_LINE))
+
     def _move(self, name: str, register: int, address: Value, stride: Value) -> None:
         args = [I8(register), self.e.pointer(address, I8), stride]
         self.e.intrinsic(f"x86.{name}", ir.VoidType(), args)
 
-    def _sums(self, run: _RunShape, record: Value, at: int, first: int, row: int) -> Value:
+    def _sums(self, run: _RunShape, record: Value, at: int, row: int) -> Value:
         e, b, kind = self.e, self.e.builder, vector(I32, _NUM_OUTPUTS)
-        slots = range(first, first + self.shape.num_digits)
-        digits = [e.load(self._sums_at(slot, row), kind) for slot in slots]
+        digits = [e.load(self._sums_at(i, row), kind) for i in range(self.shape.num_digits)]
         total = digits[0]
         for low in digits[1:]:
             total = b.add(b.shl(total, constant(I32, [DIGIT_BITS] * _NUM_OUTPUTS)), low)
         if run.offset:
-            start = at if run.num_weights < BLOCK_LEN else 0
-            place = e.offset(record, self.shape.correction_at(run.offset, start))
+            first = at if run.num_weights < BLOCK_LEN else 0
+            place = e.offset(record, self.shape.correction_at(run.offset, first))
             total = b.add(total, e.splat(e.load(place, I32), _NUM_OUTPUTS))
         return total
 
-    def _sums_at(self, slot: int, row: int) -> Value:
-        return self.e.offset(self.scratch, _SUMS_AT + _SUM_BYTES * slot + _LINE * row)
+    def _sums_at(self, digit: int, row: int) -> Value:
+        return self.e.offset(self.scratch, _SUMS_AT + _SUM_BYTES * digit + _LINE * row)
 
 
 def _shape_of(run: Run) -> _RunShape:

@@ -58,7 +58,7 @@ def has_amx_product(weight_format: str, machine: Machine) -> bool:
 
 
 def make_amx_product(weight_format: str, machine: Machine) -> Any:
-    """The same for AMX_MIN_ROWS rows or more, amx_product(scratch, num_rows, …)."""
+    """The same for any 16 rows or more, amx_product(scratch, num_rows, …)."""
 
     @emitted(void, *[int64] * 10)
     def amx_product(

@@ -35,8 +35,7 @@ _LAYOUTS: Final[dict[str, tuple[tuple[int, ...], int]]] = {
 
 
 class Tiles:
-    """Tiles of `num_outputs`, in large pieces of memory: small ones would have small pages, and
-    looking these up takes longer than reading what is on them."""
+    """Tiles of `num_outputs`, in large pieces of memory, for which there may be large pages."""
 
     def __init__(self, num_outputs: int) -> None:
         self.num_outputs: Final = num_outputs
