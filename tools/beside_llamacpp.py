@@ -4,7 +4,7 @@ SmolLM2 with 1, 2, 4 and 8 threads, each on as many cores (THREADS="1 2" chooses
 without speculation, and a prompt of 512 tokens. `llama-bench` (`make peers`, or its folder in
 PEERS) and Forerun with 8-bit and 16-bit activations run in turns, ROUNDS times; ratios are taken
 within a round. llama-bench draws no tokens and makes no text of them; Forerun does both.
-FORERUN_CPU forces an instruction set; `beside_llamacpp.py show record.json` prints a record.
+FORERUN_CPU forces an instruction set; `forerun bench show record.json` prints what was found.
 """
 
 from __future__ import annotations
@@ -88,19 +88,7 @@ def measured(program: Path, model: Path, num_threads: int, num_rounds: int) -> d
     }
 
 
-def show(threads: dict[str, Any]) -> None:
-    for num_threads, contenders in threads.items():
-        for name, speeds in contenders.items():
-            shown = [
-                f"{w} {s['tokens_per_second']:.0f} ({s['ratio']:.2f})" for w, s in speeds.items()
-            ]
-            print(f"{num_threads} threads, {name}: {', '.join(shown)} tokens/s", flush=True)
-
-
-def main(record: str, shown: str | None = None) -> int:
-    if shown is not None:
-        show(json.loads(Path(shown).read_text(encoding="utf-8"))["threads"])
-        return 0
+def main(record: str) -> int:
     folder = Path(os.environ.get("PEERS", ".peers"))
     program = folder / "llama-bench"
     if not program.is_file():
@@ -128,7 +116,7 @@ def main(record: str, shown: str | None = None) -> int:
             "threads": found,
         }
         Path(record).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-        show({str(num_threads): found[str(num_threads)]})
+        print(f"{num_threads} threads measured", flush=True)
     return 0
 
 

@@ -70,7 +70,7 @@ class LlamaLaws:
         raw = self._file.read(2 * self._row_len * num_rows)
         rows = np.frombuffer(raw, np.uint16).reshape(num_rows, self._row_len)
         scale, least = np.ascontiguousarray(rows[:, :4]).view(np.float32).T[:, :, None]
-        return scale * rows[:, 4 : 4 + self.num_tokens] + least
+        return np.asarray(scale * rows[:, 4 : 4 + self.num_tokens] + least)
 
 
 def divergence(exact: FloatArray, other: FloatArray) -> tuple[float, bool]:

@@ -12,6 +12,7 @@ import hashlib
 import json
 import platform
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -48,11 +49,11 @@ def pinned() -> dict[str, dict[str, Digests]]:
 def cases() -> Iterator[tuple[str, Callable[[str | None], Digests]]]:
     """Names, and what computes the digests with an instruction set."""
     for family in FAMILIES:
-        yield f"family {family}", lambda forced, family=family: of_family(family, forced)
+        yield f"family {family}", partial(of_family, family)
     for weight_format in FORMATS:
         for activations in ("int8", "int16"):
             name = f"format {weight_format}, {activations}"
-            yield name, lambda f, w=weight_format, a=activations: of_format(w, a, f)
+            yield name, partial(of_format, weight_format, activations)
 
 
 def of_family(family: str, instruction_set: str | None = None) -> Digests:
