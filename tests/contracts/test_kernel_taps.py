@@ -148,6 +148,16 @@ def test_an_eagle3_head_says_the_same_on_every_kernel_set(
         np.testing.assert_allclose(fed_back, found[0][1], rtol=1e-3, atol=1e-4)
 
 
+def test_kernels_without_taps_are_refused() -> None:
+    class NoTaps:
+        name = "cuda"
+
+    model = LlamaModel.load(TinyCheckpoint(FAMILIES["smollm2"]), ReferenceKernels())
+    model.kernels = NoTaps()  # type: ignore[assignment]
+    with pytest.raises(InvalidOption, match="which the cuda kernels do not hand out yet"):
+        model.check_taps((1,), "it")
+
+
 def test_a_layer_that_is_not_there_is_refused() -> None:
     model = LlamaModel.load(TinyCheckpoint(FAMILIES["smollm2"]), ReferenceKernels())
     model.check_taps((0, 3), "it")

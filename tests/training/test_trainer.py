@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from forerun.cli import app
 from forerun.cli.heads.train import read_prompts
-from forerun.drafters.heads import HeadFolder
+from forerun.drafters.heads import HeadFolder, export_head
 from forerun.engine import LLM
 from forerun.errors import InvalidOption, InvalidWeights
 from forerun.models.opening import load_tokenizer, open_checkpoint
@@ -95,6 +95,19 @@ def test_a_second_call_goes_on_where_the_first_ended(target: Path, tmp_path: Pat
     assert HeadFolder(out, "eagle3").draft_tokens().tolist() == vocabulary
     calls = json.loads((out / HISTORY).read_text())["calls"]
     assert [call["seed"] for call in calls] == [0, 5]
+
+
+def test_a_head_of_another_engine_is_trained_on_and_becomes_ours(
+    target: Path, tmp_path: Path
+) -> None:
+    trained(target, out=tmp_path / "head", tokens=500, exportable=True)
+    folder = HeadFolder(tmp_path / "head", "eagle3")
+    export_head(folder, tmp_path / "other", "speculators", "")
+    trained(target, out=tmp_path / "other", tokens=500)
+    assert HeadFolder(tmp_path / "other", "eagle3").config == folder.config
+    (tmp_path / "other" / HISTORY).write_text("{}")
+    with pytest.raises(InvalidWeights, match="is damaged; delete it"):
+        trained(target, out=tmp_path / "other", tokens=500)
 
 
 def test_the_same_seed_is_the_same_training(target: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -23,7 +23,8 @@ from torch.nn import functional
 
 from forerun.drafters.heads import HeadConfig, HeadFolder, save_head
 from forerun.drafters.heads.folder import D2T
-from forerun.errors import InvalidOption, NoDevice
+from forerun.errors import InvalidOption, InvalidWeights, NoDevice
+from forerun.models.hf.json_file import read_json
 from forerun.models.opening import load_tokenizer
 from forerun.models.text.compatibility import tokenizer_hash
 from forerun.models.text.tokenizer import Tokenizer
@@ -108,13 +109,14 @@ class Trainer:
         if (options.out / "config.json").exists():
             folder = HeadFolder(options.out, options.kind)
             config = folder.config
-            config.check_target(
-                options.out,
-                target_hidden_size=target.config.hidden_size,
-                target_vocab_size=target.config.vocab_size,
-                target_num_layers=target.config.num_layers,
-                tokenizer_hash=tokenizer_hash(tokenizer),
-            )
+            own: dict[str, Any] = {
+                "target_hidden_size": target.config.hidden_size,
+                "target_vocab_size": target.config.vocab_size,
+                "target_num_layers": target.config.num_layers,
+                "tokenizer_hash": tokenizer_hash(tokenizer),
+            }
+            config.check_target(options.out, **own)
+            config = replace(config, **own)  # a head of another engine's did not say
             tokens = torch.from_numpy(folder.draft_tokens()).to(target.device)
             weights = {name: folder.float32(name) for name in folder.names() if name != D2T}
             self._report(f"going on with {options.out}")
@@ -329,11 +331,13 @@ def draft_vocabulary(texts: Sequence[Text], size: int, needed: Sequence[int]) ->
 
 
 def _history(options: TrainOptions) -> dict[str, Any]:
-    try:
-        found = json.loads((options.out / HISTORY).read_text())
-    except (OSError, ValueError):
+    path = options.out / HISTORY
+    if not path.exists():
         return {"calls": []}
-    return found if isinstance(found.get("calls"), list) else {"calls": []}
+    found = read_json(path)
+    if not isinstance(found.get("calls"), list):
+        raise InvalidWeights(f"{path} is damaged; delete it to go on without what it says.")
+    return found
 
 
 def _device(name: str) -> str:
