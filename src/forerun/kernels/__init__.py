@@ -3,6 +3,7 @@
 from forerun.kernels.base import AttentionShape, Body, Kernels, Norm, StoredTensor, WeightSource
 from forerun.kernels.plan import Plan, PlanRow, SlotTable
 from forerun.kernels.reference import ReferenceKernels
+from forerun.kernels.scores import Scores
 
 __all__ = [
     "AttentionShape",
@@ -12,6 +13,7 @@ __all__ = [
     "Plan",
     "PlanRow",
     "ReferenceKernels",
+    "Scores",
     "SlotTable",
     "StoredTensor",
     "WeightSource",

@@ -31,7 +31,8 @@ import numpy as np
 import numpy.typing as npt
 
 from forerun.kernels.plan import Plan
-from forerun.sampling import Logits, Noise
+from forerun.kernels.scores import Scores
+from forerun.sampling import CoupledDraws, Logits, Noise
 from forerun.types import FloatArray, IntArray
 
 Array = Any  # activations: [T, …], or [R, …] after select
@@ -139,6 +140,16 @@ class Kernels(Protocol):
 
         A body depends on its arguments alone, so a kernel set may keep what it did and replay it
         for the next batch of as many tokens.
+        """
+        ...
+
+    def draw(
+        self, body: Body, batch: Batch, store: Store, draws: Sequence[CoupledDraws | None]
+    ) -> Scores:
+        """`run`, and the tokens that `draws` (one for each row of the plan) describe.
+
+        A kernel set may draw them where the logits are, exactly as `sampling` would, and leave
+        the logits there; or return logits and no tokens. Rows without draws come as logits.
         """
         ...
 

@@ -20,7 +20,8 @@ from forerun.kernels import one_row
 from forerun.kernels.base import AttentionShape, Body, Norm, WeightSource
 from forerun.kernels.key_walk import Query, queries_of
 from forerun.kernels.plan import Plan
-from forerun.sampling import Logits, Noise, gumbel_argmax, weight_sum
+from forerun.kernels.scores import Scores
+from forerun.sampling import CoupledDraws, Logits, Noise, gumbel_argmax, weight_sum
 from forerun.types import FloatArray, IntArray
 
 ALIGNMENT: Final = 64
@@ -136,6 +137,11 @@ class ReferenceKernels:
 
     def run(self, body: Body, batch: ReferenceBatch, store: KVStore) -> npt.NDArray[np.float32]:
         return body(batch, store)
+
+    def draw(
+        self, body: Body, batch: ReferenceBatch, store: KVStore, _: Sequence[CoupledDraws | None]
+    ) -> Scores:
+        return Scores(self.run(body, batch, store))
 
     def embed(self, table: Matrix, batch: ReferenceBatch) -> FloatArray:
         tokens = batch.plan.tokens

@@ -8,6 +8,7 @@ embedding's.
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,11 +18,12 @@ import numpy.typing as npt
 from forerun.cache import KVCache
 from forerun.errors import InvalidOption
 from forerun.interrupts import Uninterrupted, safe_point
-from forerun.kernels import AttentionShape, Kernels, Norm, Plan
+from forerun.kernels import AttentionShape, Kernels, Norm, Plan, Scores
 from forerun.kernels.base import Array, Batch, Store, Weight
 from forerun.models.config import ModelConfig
 from forerun.models.rope import rope_frequencies
 from forerun.models.weights.checkpoint import Checkpoint
+from forerun.sampling import CoupledDraws
 
 EMBEDDING: Final = "model.embed_tokens.weight"
 HEAD: Final = "lm_head.weight"
@@ -110,6 +112,12 @@ class LlamaModel:
         with Uninterrupted():
             batch = self.kernels.begin(plan, self.shape, self._inv_freq)
             return self.kernels.run(self._pass, batch, cache.store)
+
+    def draw(self, plan: Plan, cache: KVCache, draws: Sequence[CoupledDraws | None]) -> Scores:
+        """`forward`, and what `Kernels.draw` draws of it; `draws` has one entry for each span."""
+        with Uninterrupted():
+            batch = self.kernels.begin(plan, self.shape, self._inv_freq)
+            return self.kernels.draw(self._pass, batch, cache.store, draws)
 
     def _pass(self, batch: Batch, store: Store) -> npt.NDArray[np.float32]:
         k = self.kernels

@@ -38,7 +38,8 @@ from forerun.kernels.cpu.runtime.workers import Workers, resolved_num_threads
 from forerun.kernels.cpu.weights.load_report import LoadReport, Progress
 from forerun.kernels.cpu.weights.loader import QUANTIZATIONS, Loader, Matrix, Vector
 from forerun.kernels.plan import Plan
-from forerun.sampling import Logits, Noise
+from forerun.kernels.scores import Scores
+from forerun.sampling import CoupledDraws, Logits, Noise
 from forerun.types import FloatArray, IntArray
 
 F32 = npt.NDArray[np.float32]
@@ -139,6 +140,12 @@ class CpuKernels:
         if len(batch.tokens) > MAX_TOKENS:
             return body(batch, store)
         return self._replays.run(body, batch, store)
+
+    def draw(
+        self, body: Body, batch: CpuBatch, store: KVStore, _: Sequence[CoupledDraws | None]
+    ) -> Scores:
+        """Logits: the host draws them with `gumbel_argmax`, and only where a guess held."""
+        return Scores(self.run(body, batch, store))
 
     def embed(self, table: Matrix, batch: CpuBatch) -> Rows:
         (part,) = table.parts

@@ -124,6 +124,11 @@ class CudaBatch:
         return int(self.per_token[6].max())
 
     @property
+    def num_wanted(self) -> list[int]:
+        """Rows that each span asks for."""
+        return [len(row.span.wanted) for row in self.plan.rows]
+
+    @property
     def num_key_slots(self) -> int:
         return len(self.keys) + 1
 

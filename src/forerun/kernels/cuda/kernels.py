@@ -18,12 +18,14 @@ import torch
 from forerun.errors import unknown_name
 from forerun.kernels.base import AttentionShape, Body, Norm, WeightSource
 from forerun.kernels.cuda.batch import CudaBatch, RopeTable
-from forerun.kernels.cuda.graphs import Graphs, Stopwatch
+from forerun.kernels.cuda.drawing import Drawing, Draws
+from forerun.kernels.cuda.graphs import Graphs, Stopwatch, launched
 from forerun.kernels.cuda.launches import Launches
 from forerun.kernels.cuda.store import KVStore
 from forerun.kernels.cuda.values import Normed, Product, Rows
 from forerun.kernels.cuda.weights import Loader, Matrix
 from forerun.kernels.plan import Plan
+from forerun.kernels.scores import Scores
 from forerun.sampling import Logits, Noise, gumbel_argmax, weight_sum
 from forerun.types import FloatArray, IntArray
 
@@ -56,7 +58,9 @@ class CudaKernels:
         overlap = is_gpu and torch.cuda.get_device_capability(self.device) >= _OVERLAPPING
         self._launches = Launches(self.dtype, overlap)
         self._loader = Loader(self.dtype, self.device)
-        self._graphs = Graphs(self._launches.num_splits) if graphs and is_gpu else None
+        self.drawing: Final = Drawing(self._launches.options)
+        kept = graphs and is_gpu
+        self._graphs = Graphs(self._launches.num_splits, self.drawing) if kept else None
         self._progress = progress
         self._num_loaded = self._num_tensors = 0
         self._ropes: dict[bytes, RopeTable] = {}
@@ -117,9 +121,14 @@ class CudaKernels:
         return weight_sum(logits, top, temperature)
 
     def run(self, body: Body, batch: CudaBatch, store: KVStore) -> F32:
+        found = self.draw(body, batch, store, ()).logits
+        assert isinstance(found, np.ndarray)
+        return found
+
+    def draw(self, body: Body, batch: CudaBatch, store: KVStore, draws: Draws) -> Scores:
         if self._graphs is None:
-            return self.to_host(_as_rows(body(batch, store)))
-        return self._graphs.run(body, batch, store)
+            return launched(body, batch, store, self.drawing, draws)
+        return self._graphs.run(body, batch, store, draws)
 
     @contextmanager
     def timed(self, num_replays: int) -> Iterator[list[float]]:
@@ -203,8 +212,3 @@ class CudaKernels:
     def logits(self, x: Normed, head: Matrix) -> Any:
         """Rows on the device; `run` brings them to the host, where nothing is recorded."""
         return Rows(self._launches.plain(x, head))
-
-
-def _as_rows(found: Any) -> Rows:
-    assert isinstance(found, Rows), found
-    return found
