@@ -24,6 +24,10 @@ class Scores:
     def __getitem__(self, rows: slice) -> Scores:
         return Scores(self.logits[rows], None if self.tokens is None else self.tokens[rows])
 
+    def each(self) -> list[Scores]:
+        """One row after the other."""
+        return [self[idx : idx + 1] for idx in range(len(self))]
+
     def row(self, idx: int) -> FloatArray:
         logits = self.logits[idx]
         assert logits is not None, f"the logits of row {idx} stayed on the device"
