@@ -98,9 +98,28 @@ def main() -> None:
         draws = [draws_for(seed, options, 3) for seed, options in enumerate(SAMPLINGS)]
         num_left += compare(drawing, rows, draws, "cpu")
         num_rows += 3 * len(SAMPLINGS)
-    print(num_left, "of", num_rows, "left to the host")
-    assert num_left < num_rows / 3
+    assert num_left < num_rows / 3, num_left
     assert drawing.num_left == num_left
+    check_what_is_left()
+
+
+def check_what_is_left() -> None:
+    """Broken rows, rows that come too near to an edge, and spans that are not drawn at all."""
+    rows = rows_of(3, 1500, 1.0)
+    rows[1, 700] = np.nan
+    logits = torch.tensor(rows)
+    penalised = draws_for(0, {"repetition_penalty": 1.1}, 1)
+    draws = [draws_for(0, {}, 1), draws_for(0, {"temperature": 0}, 1), penalised]
+    drawing = Drawing({"PDL": 0})
+    scores = drawing.finish(logits, drawing.best(logits), [1, 1, 1], draws)
+    assert scores.token(0) is not None
+    assert scores.tokens is not None
+    assert list(scores.tokens[1:]) == [None, None]
+    np.testing.assert_array_equal(np.stack([scores.row(1), scores.row(2)]), rows[1:])
+    assert (drawing.num_drawn, drawing.num_left) == (2, 1)
+    careful = Drawing({"PDL": 0}, margin=60.0)  # no two sums are so far apart
+    assert compare(careful, rows[:1, None], [draws_for(0, {}, 1)], "cpu") == 1
+    assert compare(careful, rows[:1, None], [draws_for(0, {"top_k": 9}, 1)], "cpu") == 1
 
 
 if __name__ == "__main__":

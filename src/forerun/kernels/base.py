@@ -119,6 +119,10 @@ class Kernels(Protocol):
         """What one slot of such a store takes: a key and a value in every layer."""
         ...
 
+    def free_bytes(self) -> int | None:
+        """What new stores may take together; None where a machine's memory is the only limit."""
+        ...
+
     def move_rows(self, store: Store, sources: IntArray, targets: IntArray) -> None:
         """Copy K and V of all layers from slot to slot, as if all were read before any write."""
         ...

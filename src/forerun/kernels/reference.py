@@ -115,6 +115,9 @@ class ReferenceKernels:
     def row_bytes(self, shape: AttentionShape, num_layers: int) -> int:
         return 2 * num_layers * shape.kv_len * self._dtype.itemsize
 
+    def free_bytes(self) -> None:
+        return None
+
     def move_rows(self, store: KVStore, sources: IntArray, targets: IntArray) -> None:
         for rows in (store.k, store.v):
             rows[:, targets] = rows[:, sources]  # the right side is a copy, made first

@@ -7,6 +7,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
 from forerun.bench.gpu.answers import measure_answers
+from forerun.bench.gpu.oracle import measure_oracle
 from forerun.bench.gpu.requirements import requirements
 from forerun.bench.gpu.shapes import measure_shape
 
@@ -30,11 +31,14 @@ def measure_gpu(
     progress("reading memory")
     speed = median(kernels.read_speed() for _ in range(_NUM_READS))
     found: list[dict[str, Any]] = []
-    answers, is_complete = None, False
+    answers, oracle, is_complete = None, None, False
     try:
         for name in shapes:
             progress(f"measuring the {name} shape")
             found.append(measure_shape(kernels, name, speed))
+        if "3b" in shapes:
+            progress("drafting with an oracle")
+            oracle = measure_oracle(kernels, "3b", "1b" if "1b" in shapes else None)
         if load is not None:
             answers = measure_answers(load, progress)
         is_complete = True
@@ -46,6 +50,9 @@ def measure_gpu(
         "dtype": str(kernels.dtype).removeprefix("torch."),
         "shapes": found,
         "answers": answers,
-        "requirements": requirements(found, answers),
+        "oracle": oracle,
+        "num_rows_drawn": kernels.drawing.num_drawn,
+        "num_rows_left_to_host": kernels.drawing.num_left,
+        "requirements": requirements(found, answers, oracle),
         "is_complete": is_complete,
     }

@@ -58,7 +58,9 @@ def measure_oracle(kernels: CudaKernels, target: str, draft: str | None) -> dict
         for depth in DRAFTED_DEPTHS:
             drafter = DraftModel(model, bench.vocab_size)
             drafter.allocate(_MAX_LEN // 16, 16)
-            runs.append({"depth": depth, **bench.measure(plain, Oracle(bench.answer, drafter), depth)})
+            runs.append(
+                {"depth": depth, **bench.measure(plain, Oracle(bench.answer, drafter), depth)}
+            )
         found["draft"] = {"shape": draft, "runs": runs}
     return found
 
@@ -95,7 +97,9 @@ class Oracle:
             (drawn,) = self.model.propose(requests, [replace(budget, depth=len(guesses))])
             guesses = guesses[: len(drawn)]
         spoiled = self._rng.random(len(guesses)) >= ALPHA
-        return [Proposal.chain([t ^ 1 if bad else t for t, bad in zip(guesses, spoiled, strict=True)])]
+        return [
+            Proposal.chain([t ^ 1 if bad else t for t, bad in zip(guesses, spoiled, strict=True)])
+        ]
 
     def commit(self, request: RequestView, verdict: Verdict) -> None:
         if self.model is not None:

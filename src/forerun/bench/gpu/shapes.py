@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 CONTEXT_LEN: Final = 128
 # (requests, tokens of each): plain, verifications of a chain, batches.
-PASSES: Final = ((1, 1), (1, 2), (1, 6), (1, 8), (16, 1), (32, 1))
+PASSES: Final = (*((1, num) for num in (1, 2, 3, 4, 5, 6, 8)), (16, 1), (32, 1))
 _NUM_REPEATS: Final = 5
 _NUM_REPLAYS: Final = 20
 _ROOM: Final = 16  # tokens beyond the context, for each request

@@ -120,6 +120,9 @@ class CpuKernels:
     def row_bytes(self, shape: AttentionShape, num_layers: int) -> int:
         return KVStore.row_bytes(shape, num_layers)
 
+    def free_bytes(self) -> None:
+        return None
+
     def move_rows(self, store: KVStore, sources: IntArray, targets: IntArray) -> None:
         store.move_rows(sources, targets)
 

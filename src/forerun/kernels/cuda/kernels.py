@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from forerun.errors import unknown_name
+from forerun.errors import DeviceFailed, unknown_name
 from forerun.kernels.base import AttentionShape, Body, Norm, WeightSource
 from forerun.kernels.cuda.batch import CudaBatch, RopeTable
 from forerun.kernels.cuda.drawing import Drawing, Draws
@@ -31,6 +31,8 @@ from forerun.types import FloatArray, IntArray
 
 DTYPES: Final = {"bfloat16": torch.bfloat16, "float32": torch.float32}
 _READ_WORDS: Final = 1 << 30  # 4 GiB, many times what the caches hold
+_LEAST_FOR_PASSES: Final = 1 << 30  # bytes for graphs, logits and what is computed in between
+_SHARE_FOR_PASSES: Final = 0.05
 _OVERLAPPING: Final = (9, 0)  # compute capability that knows programmatic dependent launch
 
 F32 = npt.NDArray[np.float32]
@@ -92,6 +94,14 @@ class CudaKernels:
     def row_bytes(self, shape: AttentionShape, num_layers: int) -> int:
         return int(2 * num_layers * shape.kv_len * self.dtype.itemsize)
 
+    def free_bytes(self) -> int | None:
+        """What torch holds unused counts as free; passes and their graphs keep a share."""
+        if self.device.type != "cuda":
+            return None
+        free, total = torch.cuda.mem_get_info(self.device)
+        unused = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
+        return max(0, free + unused - max(_LEAST_FOR_PASSES, int(total * _SHARE_FOR_PASSES)))
+
     def move_rows(self, store: KVStore, sources: IntArray, targets: IntArray) -> None:
         store.move_rows(sources, targets)
 
@@ -126,9 +136,18 @@ class CudaKernels:
         return found
 
     def draw(self, body: Body, batch: CudaBatch, store: KVStore, draws: Draws) -> Scores:
-        if self._graphs is None:
-            return launched(body, batch, store, self.drawing, draws)
-        return self._graphs.run(body, batch, store, draws)
+        try:
+            if self._graphs is None:
+                return launched(body, batch, store, self.drawing, draws)
+            return self._graphs.run(body, batch, store, draws)
+        except torch.OutOfMemoryError as error:
+            raise DeviceFailed(
+                "the GPU has no memory left for this pass; lower kv_cache_memory or max_num_seqs."
+            ) from error
+        except torch.AcceleratorError as error:
+            raise DeviceFailed(
+                f"the GPU failed in a pass ({error}); start the process again."
+            ) from error
 
     @contextmanager
     def timed(self, num_replays: int) -> Iterator[list[float]]:
