@@ -38,6 +38,10 @@ SAMPLINGS: tuple[dict[str, Any], ...] = (
     {"temperature": 0.7, "top_k": 40, "top_p": 0.9},
     {"temperature": 1.3, "top_k": 20, "top_p": 0.6, "min_p": 0.02},
     {"temperature": 0.2, "top_k": 50, "top_p": 0.95},
+    {"temperature": 0.0, "repetition_penalty": 1.3, "logit_bias": {9: 3.0, 8: -1.0}},
+    {"repetition_penalty": 0.7, "presence_penalty": 0.4, "frequency_penalty": 0.3, "top_k": 9},
+    {"frequency_penalty": 1.7, "temperature": 0.5, "min_tokens": 5, "stop_token_ids": (8,)},
+    {"min_tokens": 5, "temperature": 0.0, "logit_bias": {2: 50.0}, "top_p": 0.9},
 )
 
 
@@ -53,7 +57,7 @@ def rows_of(num: int, vocab_size: int, scale: float) -> F32:
 def draws_for(seed: int, options: dict[str, Any], num: int, position: int = 3) -> CoupledDraws:
     """Of a chain of `num` - 1 guesses."""
     params = SamplingParams(**options)
-    proposal = Proposal.chain([0] * (num - 1))
+    proposal = Proposal.chain(range(6, 5 + num))
     context = Context((1, 2, 3, 4, 5), (7, 8, 7))
     return CoupledDraws(params, Noise(seed), position, context, (2,), proposal)
 
@@ -108,8 +112,8 @@ def check_what_is_left() -> None:
     rows = rows_of(3, 1500, 1.0)
     rows[1, 700] = np.nan
     logits = torch.tensor(rows)
-    penalised = draws_for(0, {"repetition_penalty": 1.1}, 1)
-    draws = [draws_for(0, {}, 1), draws_for(0, {"temperature": 0}, 1), penalised]
+    restricted = draws_for(0, {"allowed_token_ids": (1, 2, 3)}, 1)
+    draws = [draws_for(0, {}, 1), draws_for(0, {"temperature": 0}, 1), restricted]
     drawing = Drawing({"PDL": 0})
     scores = drawing.finish(logits, drawing.best(logits), [1, 1, 1], draws)
     assert scores.token(0) is not None

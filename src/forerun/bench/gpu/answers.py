@@ -58,6 +58,7 @@ def measure_answers(load: Callable[[], LLM], progress: Callable[[str], None]) ->
         "plain_s": _seconds_per_token(plain, _QUESTION),
         "plain_copy_s": _seconds_per_token(plain, _COPIED),
         "default_copy_s": _seconds_per_token(default, _COPIED),
+        "default_copy_tokens_per_pass": _tokens_per_pass(default, _COPIED),
         "sampled": [
             {"sampling": options, "plain_s": _seconds_per_token(plain, _QUESTION, options)}
             for options in _SAMPLINGS[1:]
@@ -67,7 +68,13 @@ def measure_answers(load: Callable[[], LLM], progress: Callable[[str], None]) ->
     }
     progress("comparing tokens")
     runs = list(_differences(plain))
-    return found | {"num_runs": len(runs), "num_different": sum(runs)}
+    drawing = plain.model.kernels.drawing  # type: ignore[attr-defined]  # loaded on the GPU
+    return found | {
+        "num_runs": len(runs),
+        "num_different": sum(runs),
+        "num_rows_drawn": drawing.num_drawn,
+        "num_rows_left_to_host": drawing.num_left,
+    }
 
 
 def _prompts(llm: LLM) -> list[list[int]]:
@@ -88,6 +95,13 @@ def _seconds_per_token(
         llm.generate([list(prompt)] * num_requests, params)
         seconds.append((time.perf_counter() - began) / _NUM_TIMED)
     return median(seconds[1:])
+
+
+def _tokens_per_pass(llm: LLM, text: str) -> float:
+    params = SamplingParams(max_tokens=_NUM_TIMED, ignore_eos=True, temperature=0)
+    prompt = llm.tokenizer.encode_chat([{"role": "user", "content": text}])
+    (answer,) = llm.generate([list(prompt)], params)
+    return _NUM_TIMED / float(answer.outputs[0].stats["target_passes"])
 
 
 def _differences(plain: LLM) -> Iterator[bool]:

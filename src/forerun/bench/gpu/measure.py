@@ -51,8 +51,6 @@ def measure_gpu(
         "shapes": found,
         "answers": answers,
         "oracle": oracle,
-        "num_rows_drawn": kernels.drawing.num_drawn,
-        "num_rows_left_to_host": kernels.drawing.num_left,
         "requirements": requirements(found, answers, oracle),
         "is_complete": is_complete,
     }

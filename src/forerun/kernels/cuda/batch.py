@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 
 from forerun.kernels.base import AttentionShape
+from forerun.kernels.cuda.recording import Recording
 from forerun.kernels.plan import Plan, PlanRow
 from forerun.types import FloatArray, IntArray
 
@@ -108,6 +109,7 @@ class CudaBatch:
     placed: Inputs | None = None  # None: it has not been sent
     num_embeddings: int | None = None
     num_splits: int | None = None  # of keys; None: as many as its own keys need
+    recording: Recording | None = None  # while it is recorded
 
     @classmethod
     def of(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +13,7 @@ import torch
 import triton
 from torch import Tensor
 
+from forerun.kernels.cuda.asked_draws import AskedDraws, Draws
 from forerun.kernels.cuda.draws import (
     BLOCK,
     DEPTH,
@@ -21,15 +21,15 @@ from forerun.kernels.cuda.draws import (
     NUM_WORDS,
     best_of_blocks,
     best_of_rows,
+    change_rows,
     noisy_blocks,
     noisy_rows,
+    widen_rows,
 )
 from forerun.kernels.scores import Scores
-from forerun.sampling import CoupledDraws
 
 F32 = npt.NDArray[np.float32]
 I32 = npt.NDArray[np.int32]
-Draws = Sequence[CoupledDraws | None]
 
 _MARGIN: Final = 1e-9  # more than logarithms and sums of two libraries differ by
 _WARPS: Final = 8
@@ -39,7 +39,7 @@ _WARPS: Final = 8
 class Best:
     """The argmax of each row on the device, and what a draw with noise starts from."""
 
-    tokens: Tensor  # [R] int32, -1: not a row that can be served
+    tokens: Tensor  # [R] int32 in the host's memory; -1: not a row that can be served
     tops: Tensor  # [R] float32
     counts: Tensor  # [R] int32, zero
 
@@ -53,24 +53,33 @@ class Drawing:
         self._rooms: dict[tuple[int, int], _Room] = {}
         self.num_drawn = self.num_left = 0
 
-    def best(self, logits: Tensor) -> Best:
+    @staticmethod
+    def new_tokens(num: int, device: torch.device) -> Tensor:
+        """Where the device writes tokens by itself: integers are not worth a copy of their own."""
+        return torch.empty(num, dtype=torch.int32, pin_memory=device.type == "cuda")
+
+    def best(self, logits: Tensor, tokens: Tensor | None = None) -> Best:
+        """`tokens` [R], from `new_tokens`: none can be had while a pass is recorded."""
         num, width = logits.shape
+        if tokens is None:
+            tokens = self.new_tokens(num, logits.device)
         blocks = -(-width // BLOCK)
-        tops, ids, tokens, row_tops, counts = (
+        tops, ids, row_tops, counts = (
             torch.empty(size, dtype=dtype, device=logits.device)
             for size, dtype in (
                 ((num, blocks), torch.float32),
                 ((num, blocks), torch.int32),
-                ((num,), torch.int32),
                 ((num,), torch.float32),
                 ((num,), torch.int32),
             )
         )
         if num:
-            best_of_blocks[(blocks, num)](logits, tops, ids, width, BLOCK, **self._options)
+            best_of_blocks[(blocks, num)](
+                logits, None, tops, ids, width, BLOCK, False, NUM_WORDS, **self._options
+            )
             best_of_rows[(num,)](
-                tops, ids, tokens, row_tops, counts, width, blocks,
-                triton.next_power_of_2(blocks), **self._options,
+                tops, ids, None, tokens, row_tops, counts, width, blocks,
+                triton.next_power_of_2(blocks), False, NUM_WORDS, **self._options,
             )  # fmt: skip
         return Best(tokens, row_tops, counts)
 
@@ -84,17 +93,17 @@ class Drawing:
             room.logits[:num].copy_(logits[:num], non_blocking=True)
             _synchronize(logits.device)
             return Scores(room.logits[:num].numpy().copy())
-        asked = _Asked.of(wanted, draws)
-        if asked.is_noisy:
-            self._launch_noise(logits, best, asked, room)
-        room.tokens[:num].copy_(best.tokens[:num], non_blocking=True)
+        asked = AskedDraws.of(wanted, draws, *logits.shape)
+        if asked.is_noisy or asked.num_changes:
+            self._launch(logits, best, asked, room)
         for rows in asked.as_logits:
             room.logits[rows].copy_(logits[rows], non_blocking=True)
         _synchronize(logits.device)
-        return self._scores(asked, room, logits)
+        return self._scores(asked, room, logits, best.tokens.numpy()[:num].tolist())
 
-    def _scores(self, asked: _Asked, room: _Room, logits: Tensor) -> Scores:
-        tokens: list[int | None] = room.tokens[: asked.num].tolist()
+    def _scores(
+        self, asked: AskedDraws, room: _Room, logits: Tensor, tokens: list[int | None]
+    ) -> Scores:
         rows: list[F32 | None] = [None] * asked.num
         for part in asked.as_logits:
             rows[part] = list(room.logits[part].numpy().copy())
@@ -107,17 +116,42 @@ class Drawing:
             self.num_drawn += part.stop - part.start
         return Scores(rows, tokens)
 
-    def _launch_noise(self, logits: Tensor, best: Best, asked: _Asked, room: _Room) -> None:
-        num, width = asked.num, logits.shape[1]
-        blocks = -(-width // BLOCK)
+    def _launch(self, logits: Tensor, best: Best, asked: AskedDraws, room: _Room) -> None:
+        """What `best` does not say: changed logits and noise."""
+        num = asked.num
         room.words_on_host[:num] = asked.words
         room.words[:num].copy_(room.host_words[:num], non_blocking=True)
+        if asked.num_changes:
+            self._launch_changes(logits, best, asked, room)
+        if asked.is_noisy:
+            self._launch_noise(logits, best, asked, room)
+
+    def _launch_changes(self, logits: Tensor, best: Best, asked: AskedDraws, room: _Room) -> None:
+        num, width, wide = asked.num, logits.shape[1], room.wide
+        blocks, device = -(-width // BLOCK), logits.device
+        tokens = torch.from_numpy(np.concatenate(asked.tokens).astype(np.int32)).to(device)
+        changes = torch.from_numpy(np.concatenate(asked.changes)).to(device)
+        widen_rows[(blocks, num)](logits, room.words, wide, width, BLOCK, NUM_WORDS)
+        change_rows[(num,)](
+            wide, room.words, tokens, changes, width, BLOCK, NUM_WORDS, enable_fp_fusion=False
+        )
+        best_of_blocks[(blocks, num)](
+            wide, room.words, room.bests, room.ids, width, BLOCK, True, NUM_WORDS, PDL=0
+        )
+        best_of_rows[(num,)](
+            room.bests, room.ids, room.words, best.tokens, room.wide_tops, best.counts, width,
+            blocks, triton.next_power_of_2(blocks), True, NUM_WORDS, PDL=0,
+        )  # fmt: skip
+
+    def _launch_noise(self, logits: Tensor, best: Best, asked: AskedDraws, room: _Room) -> None:
+        num, width = asked.num, logits.shape[1]
+        blocks, changed = -(-width // BLOCK), asked.num_changes > 0
         doubles = room.words.view(torch.float64)
         found = (room.bests, room.seconds, room.ids, room.weights, best.counts)
         gathered = (room.kept, room.noisy, room.kept_ids)
         noisy_blocks[(blocks, num)](
-            logits, best.tops, room.words, doubles, *found, *gathered,
-            width, BLOCK, DEPTH, MOST, NUM_WORDS,
+            logits, best.tops, room.wide if changed else None, room.wide_tops, room.words, doubles,
+            *found, *gathered, changed, width, BLOCK, DEPTH, MOST, NUM_WORDS,
         )  # fmt: skip
         noisy_rows[(num,)](
             room.words, doubles, *found, *gathered, best.tokens, self.margin,
@@ -148,9 +182,14 @@ class _Room:
         self.kept, self.noisy = (on_device(torch.float64, num, MOST) for _ in range(2))
         self.kept_ids = on_device(torch.int32, num, MOST)
         self.words = on_device(torch.int32, num, NUM_WORDS)
+        self.wide_tops = on_device(torch.float64, num)
         self.host_words = self._on_host(torch.int32, num, NUM_WORDS)
         self.words_on_host: I32 = self.host_words.numpy()
-        self.tokens = self._on_host(torch.int32, num)
+
+    @cached_property
+    def wide(self) -> Tensor:
+        """Changed logits."""
+        return torch.empty(self._size, dtype=torch.float64, device=self.words.device)
 
     @cached_property
     def logits(self) -> Tensor:
@@ -163,48 +202,3 @@ class _Room:
 def _synchronize(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.current_stream(device).synchronize()
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """Which rows are drawn, and how; the others come as logits."""
-
-    words: I32  # [R, NUM_WORDS]: kind, position, key, top_k; doubles from word 8 on
-    drawn: list[slice]
-    as_logits: list[slice]
-
-    @property
-    def num(self) -> int:
-        return len(self.words)
-
-    @property
-    def is_noisy(self) -> bool:
-        return bool(self.words[:, 0].any())
-
-    @classmethod
-    def of(cls, wanted: Sequence[int], draws: Draws) -> _Asked:
-        asked = cls(np.zeros((sum(wanted), NUM_WORDS), np.int32), [], [])
-        first = 0
-        for num, one in zip(wanted, draws, strict=True):
-            rows = slice(first, first + num)
-            first += num
-            if one is None or one.changes_logits:
-                if num:
-                    asked.as_logits.append(rows)
-                continue
-            assert num == len(one), (num, len(one))
-            asked.drawn.append(rows)
-            if one.params.temperature > 0:
-                asked._describe(rows, one)
-        return asked
-
-    def _describe(self, rows: slice, one: CoupledDraws) -> None:
-        params, words = one.params, self.words[rows]
-        truncates = params.top_k > 0 or params.top_p < 1 or params.min_p > 0
-        words[:, 0] = 2 if truncates else 1
-        words[:, 1] = one.positions
-        words[:, 2:4] = np.array([one.noise.key], np.uint64).view(np.int32)
-        words[:, 4] = min(params.top_k, 2**31 - 1)
-        least = float(np.log(params.min_p)) if params.min_p else -math.inf
-        doubles = self.words.view(np.float64)[rows]
-        doubles[:, 4:7] = (params.temperature, params.top_p, least)

@@ -22,42 +22,98 @@ MOST: Final = 4096
 
 
 @triton.jit
-def best_of_blocks(LOGITS, TOPS, IDS, V: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr):
-    """The largest of each run of BLOCK logits, and the lowest token that has it; NaN stays NaN."""
+def is_changed(WORDS, r, NUM_WORDS: tl.constexpr):
+    return tl.load(WORDS + r * NUM_WORDS + 6) > 0
+
+
+@triton.jit
+def best_of_blocks(
+    LOGITS, WORDS, TOPS, IDS, V: tl.constexpr, BLOCK: tl.constexpr, CHANGED: tl.constexpr,
+    NUM_WORDS: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    """The largest of each run of BLOCK logits, and the lowest token that has it; NaN stays NaN.
+
+    CHANGED: of those rows alone whose logits are.
+    """
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
         tl.extra.cuda.gdc_wait()
     block, r = tl.program_id(0), tl.program_id(1)
-    v = block * BLOCK + tl.arange(0, BLOCK)
-    x = tl.load(LOGITS + r.to(tl.int64) * V + v, mask=v < V, other=float("-inf"))
-    top = tl.max(x, axis=0)
-    token = tl.min(tl.where(x == top, v, V), axis=0)
-    num_broken = tl.sum((x != x).to(tl.int32), axis=0)
-    at = r * tl.num_programs(0) + block
-    tl.store(TOPS + at, tl.where(num_broken > 0, float("nan"), top))
-    tl.store(IDS + at, token)
+    asked = True
+    if CHANGED:
+        asked = is_changed(WORDS, r, NUM_WORDS)
+    if asked:
+        v = block * BLOCK + tl.arange(0, BLOCK)
+        x = tl.load(LOGITS + r.to(tl.int64) * V + v, mask=v < V, other=float("-inf"))
+        top = tl.max(x, axis=0)
+        token = tl.min(tl.where(x == top, v, V), axis=0)
+        num_broken = tl.sum((x != x).to(tl.int32), axis=0)
+        at = r * tl.num_programs(0) + block
+        tl.store(TOPS + at, tl.where(num_broken > 0, float("nan"), top))
+        tl.store(IDS + at, token)
 
 
 @triton.jit
 def best_of_rows(
-    BLOCK_TOPS, IDS, TOKENS, TOPS, COUNTS, V: tl.constexpr, NUM_BLOCKS: tl.constexpr,
-    LANES: tl.constexpr, PDL: tl.constexpr,
+    BLOCK_TOPS, IDS, WORDS, TOKENS, TOPS, COUNTS, V: tl.constexpr, NUM_BLOCKS: tl.constexpr,
+    LANES: tl.constexpr, CHANGED: tl.constexpr, NUM_WORDS: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """The argmax of each row, or -1 where its largest is not a number that can be served."""
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
         tl.extra.cuda.gdc_wait()
     r, lane = tl.program_id(0), tl.arange(0, LANES)
-    inside = lane < NUM_BLOCKS
-    tops = tl.load(BLOCK_TOPS + r * NUM_BLOCKS + lane, mask=inside, other=float("-inf"))
-    ids = tl.load(IDS + r * NUM_BLOCKS + lane, mask=inside, other=V)
-    top = tl.max(tops, axis=0)
-    token = tl.min(tl.where(tops == top, ids, V), axis=0)
-    num_broken = tl.sum((tops != tops).to(tl.int32), axis=0)
-    good = (num_broken == 0) & (top > float("-inf")) & (top < float("inf"))
-    tl.store(TOKENS + r, tl.where(good, token, -1))
-    tl.store(TOPS + r, top)
-    tl.store(COUNTS + r, 0)
+    asked = True
+    if CHANGED:
+        asked = is_changed(WORDS, r, NUM_WORDS)
+    if asked:
+        inside = lane < NUM_BLOCKS
+        tops = tl.load(BLOCK_TOPS + r * NUM_BLOCKS + lane, mask=inside, other=float("-inf"))
+        ids = tl.load(IDS + r * NUM_BLOCKS + lane, mask=inside, other=V)
+        top = tl.max(tops, axis=0)
+        token = tl.min(tl.where(tops == top, ids, V), axis=0)
+        num_broken = tl.sum((tops != tops).to(tl.int32), axis=0)
+        good = (num_broken == 0) & (top > float("-inf")) & (top < float("inf"))
+        if CHANGED:
+            good = good & (tl.load(TOKENS + r) >= 0)
+        tl.store(TOKENS + r, tl.where(good, token, -1))
+        tl.store(TOPS + r, top)
+        tl.store(COUNTS + r, 0)
+
+
+@triton.jit
+def widen_rows(LOGITS, WORDS, WIDE, V: tl.constexpr, BLOCK: tl.constexpr, NUM_WORDS: tl.constexpr):
+    """Rows whose logits are changed, as float64."""
+    block, r = tl.program_id(0), tl.program_id(1)
+    if is_changed(WORDS, r, NUM_WORDS):
+        at = r.to(tl.int64) * V + block * BLOCK + tl.arange(0, BLOCK)
+        inside = block * BLOCK + tl.arange(0, BLOCK) < V
+        x = tl.load(LOGITS + at, mask=inside, other=0.0)
+        tl.store(WIDE + at, x.to(tl.float64), mask=inside)
+
+
+@triton.jit
+def change_rows(
+    WIDE, WORDS, IDS, CHANGES, V: tl.constexpr, BLOCK: tl.constexpr, NUM_WORDS: tl.constexpr
+):
+    """Bias or mask, repetition penalty, then presence and frequency penalties, of single tokens.
+
+    To be launched without fused products: then every step rounds as numpy's does.
+    """
+    r = tl.program_id(0)
+    first, num = tl.load(WORDS + r * NUM_WORDS + 5), tl.load(WORDS + r * NUM_WORDS + 6)
+    start = 0
+    while start < num:
+        idx = start + tl.arange(0, BLOCK)
+        inside = idx < num
+        token = tl.load(IDS + first + idx, mask=inside, other=0)
+        at = WIDE + r.to(tl.int64) * V + token
+        change = CHANGES + (first + idx) * 3
+        x = tl.load(at, mask=inside, other=0.0) + tl.load(change, mask=inside, other=0.0)
+        factor = tl.load(change + 1, mask=inside, other=1.0)
+        x = tl.where(x > 0, x / factor, x * factor) - tl.load(change + 2, mask=inside, other=0.0)
+        tl.store(at, x, mask=inside)
+        start += BLOCK
 
 
 @triton.jit
@@ -77,9 +133,9 @@ def gumbel(key, position, tokens):
 
 @triton.jit
 def noisy_blocks(
-    LOGITS, TOPS, WORDS, DOUBLES, BESTS, SECONDS, IDS, WEIGHTS, COUNTS, KEPT, NOISY, KEPT_IDS,
-    V: tl.constexpr, BLOCK: tl.constexpr, DEPTH: tl.constexpr, MOST: tl.constexpr,
-    NUM_WORDS: tl.constexpr,
+    LOGITS, TOPS, WIDE, WIDE_TOPS, WORDS, DOUBLES, BESTS, SECONDS, IDS, WEIGHTS, COUNTS, KEPT,
+    NOISY, KEPT_IDS, HAS_WIDE: tl.constexpr, V: tl.constexpr, BLOCK: tl.constexpr,
+    DEPTH: tl.constexpr, MOST: tl.constexpr, NUM_WORDS: tl.constexpr,
 ):  # fmt: skip
     """Of each run of BLOCK tokens the best two sums of logit and noise.
 
@@ -95,8 +151,13 @@ def noisy_blocks(
         temperature = tl.load(DOUBLES + r * (NUM_WORDS // 2) + 4)
         top = tl.load(TOPS + r).to(tl.float64)
         v = block * BLOCK + tl.arange(0, BLOCK)
-        x = tl.load(LOGITS + r.to(tl.int64) * V + v, mask=v < V, other=float("-inf"))
-        served = (x.to(tl.float64) - top) / temperature
+        at = r.to(tl.int64) * V + v
+        x = tl.load(LOGITS + at, mask=v < V, other=float("-inf")).to(tl.float64)
+        if HAS_WIDE:  # noqa: SIM102  # decided when it is compiled
+            if is_changed(WORDS, r, NUM_WORDS):
+                x = tl.load(WIDE + at, mask=v < V, other=float("-inf"))
+                top = tl.load(WIDE_TOPS + r)
+        served = (x - top) / temperature
         noisy = served + gumbel(key, position, v)
         if kind > 1:
             near = served >= -DEPTH

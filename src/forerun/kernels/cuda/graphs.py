@@ -1,4 +1,4 @@
-"""Whole passes as CUDA graphs, one for each size that came along.
+"""Whole passes as recorded CUDA graphs, one recording for each size that came along.
 
 A pass is filled up to the next size in `SIZES`; the rows that fill it read and write the dump slot.
 """
@@ -17,6 +17,7 @@ import torch
 from forerun.kernels.base import Body
 from forerun.kernels.cuda.batch import CudaBatch, Inputs, bucket
 from forerun.kernels.cuda.drawing import Best, Drawing, Draws
+from forerun.kernels.cuda.recording import Recording, cuts_for
 from forerun.kernels.cuda.store import KVStore
 from forerun.kernels.cuda.values import Rows
 from forerun.kernels.scores import Scores
@@ -30,7 +31,7 @@ Key = tuple[Body, int, int, int, int]
 
 @dataclass(frozen=True)
 class _Kept:
-    graph: Any  # torch.cuda.CUDAGraph
+    recording: Recording
     inputs: Inputs
     logits: torch.Tensor
     best: Best
@@ -44,11 +45,11 @@ class Stopwatch:
     num_replays: int
     seconds: list[float] = field(default_factory=list)  # of one pass on the device, each
 
-    def time(self, graph: Any) -> None:
+    def time(self, recording: Recording) -> None:
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         begin.record()
         for _ in range(self.num_replays):
-            graph.replay()
+            recording.replay()
         end.record()
         end.synchronize()
         self.seconds.append(begin.elapsed_time(end) / 1e3 / self.num_replays)
@@ -64,6 +65,7 @@ class Graphs:
         self._lock = Lock()  # graphs share memory: one at a time, until its result is copied
         self._kept: WeakKeyDictionary[KVStore, OrderedDict[Key, _Kept]] = WeakKeyDictionary()
         self._pool: Any = None
+        self._stream: Any = None  # where passes are recorded
 
     def run(self, body: Body, batch: CudaBatch, store: KVStore, draws: Draws) -> Scores:
         """The tokens of this pass that `draws` describe, and the logits of all other rows."""
@@ -85,9 +87,9 @@ class Graphs:
             entry = kept[key]
             batch.check(entry.num_embeddings)
             entry.inputs.send(batch, store.dump_slot)
-            entry.graph.replay()
+            entry.recording.replay()
             if self.stopwatch is not None:
-                self.stopwatch.time(entry.graph)
+                self.stopwatch.time(entry.recording)
             return self._drawing.finish(entry.logits, entry.best, batch.num_wanted, draws)
 
     def _record(
@@ -105,15 +107,20 @@ class Graphs:
         inputs.send(batch, store.dump_slot)
         batch.placed, batch.num_splits = inputs, num_splits
         found = launched(body, batch, store, self._drawing, draws)
-        torch.cuda.synchronize(batch.device)
         if self._pool is None:
             self._pool = torch.cuda.graph_pool_handle()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+            self._stream = torch.cuda.Stream(batch.device)
+        batch.recording = recording = Recording(self._pool, cuts_for(store.num_layers))
+
+        tokens = self._drawing.new_tokens(num_wanted, batch.device)
+
+        def work() -> tuple[torch.Tensor, Best]:
             logits = logits_of(body, batch, store)
-            best = self._drawing.best(logits)
+            return logits, self._drawing.best(logits, tokens)
+
+        logits, best = recording.record(work, self._stream)
         assert batch.num_embeddings is not None
-        kept[key] = _Kept(graph, inputs, logits, best, batch.num_embeddings)
+        kept[key] = _Kept(recording, inputs, logits, best, batch.num_embeddings)
         if len(kept) > _MAX_KEPT:
             kept.popitem(last=False)
         return found

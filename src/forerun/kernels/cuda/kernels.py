@@ -205,6 +205,8 @@ class CudaKernels:
         q_norm: Norm | None = None,
         k_norm: Norm | None = None,
     ) -> Rows:
+        if batch.recording is not None:
+            batch.recording.at_layer(layer)
         inputs, rows = batch.inputs(), store.layer(layer)
         if isinstance(qkv, Product) and q_norm is None and k_norm is None:
             return Rows(self._launches.rotary(qkv.x, qkv.matrix, inputs, batch.shape, rows))
