@@ -51,9 +51,13 @@ def gpu(
 
     console = screen()
     with console.status("preparing …") as status:
-        kernels = choose_kernels("auto", CpuOptions(), None, None, "cuda", engine.dtype)
+        options = (CpuOptions(), CpuOptions(quantization="int8"))
+        plain, packed = (
+            choose_kernels("auto", o, None, None, "cuda", engine.dtype) for o in options
+        )
         found = measure_gpu(
-            kernels,  # type: ignore[arg-type]  # asked for by its device
+            plain,  # type: ignore[arg-type]  # asked for by its device
+            packed,  # type: ignore[arg-type]
             names,
             None if synthetic_only else load,
             lambda what: status.update(f"{what} …"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +20,8 @@ Progress = Callable[[str, int, int], None]  # what, how many of how many; 0 of 0
 
 @dataclass(frozen=True)
 class CpuOptions:
-    """What the cpu kernels alone take; None is their own choice."""
+    """What the cpu kernels take; None is their own choice. `quantization` "int8" is for GPUs too,
+    where these are asked for by name."""
 
     num_threads: int | None = None
     quantization: str | None = None
@@ -51,8 +52,10 @@ def choose_kernels(
         return name
     if name not in KERNEL_SETS:
         raise unknown_name("kernel set", name, KERNEL_SETS)
-    if wants_cuda(device, dtype, name, has_cpu_options=options != CpuOptions()):
-        return _cuda_kernels(dtype, progress)
+    on_gpu = "cuda" in (device, name) and options.quantization == "int8"
+    others = replace(options, quantization=None) if on_gpu else options
+    if wants_cuda(device, dtype, name, has_cpu_options=others != CpuOptions()):
+        return _cuda_kernels(dtype, options.quantization, progress)
     if name == "reference":
         if options != CpuOptions():
             raise InvalidOption(
@@ -72,10 +75,11 @@ def choose_kernels(
         return ReferenceKernels()
 
 
-def _cuda_kernels(dtype: str, progress: Progress | None) -> Kernels:
+def _cuda_kernels(dtype: str, quantization: str | None, progress: Progress | None) -> Kernels:
     from forerun.kernels.cuda import CudaKernels
 
-    return CudaKernels("bfloat16" if dtype == "auto" else dtype, progress=progress)
+    dtype = "bfloat16" if dtype == "auto" else dtype
+    return CudaKernels(dtype, quantization=quantization, progress=progress)
 
 
 def _cpu_kernels(options: CpuOptions, cache_dir: Path, progress: Progress | None) -> Kernels:

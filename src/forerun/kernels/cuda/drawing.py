@@ -88,7 +88,7 @@ class Drawing:
 
         One synchronisation, and a second one where a row was left to the host.
         """
-        num, room = sum(wanted), self._room(*logits.shape, logits.device)
+        num, room = sum(wanted), self._room(logits)
         if not any(draws):
             room.logits[:num].copy_(logits[:num], non_blocking=True)
             _synchronize(logits.device)
@@ -159,9 +159,10 @@ class Drawing:
             num_warps=_WARPS,
         )  # fmt: skip
 
-    def _room(self, num: int, width: int, device: torch.device) -> _Room:
+    def _room(self, logits: Tensor) -> _Room:
+        num, width = logits.shape
         if (num, width) not in self._rooms:
-            self._rooms[num, width] = _Room(num, width, device)
+            self._rooms[num, width] = _Room(num, width, logits.device)
         return self._rooms[num, width]
 
 

@@ -15,8 +15,9 @@ from weakref import WeakKeyDictionary
 import torch
 
 from forerun.kernels.base import Body
+from forerun.kernels.cuda.asked_draws import Draws
 from forerun.kernels.cuda.batch import CudaBatch, Inputs, bucket
-from forerun.kernels.cuda.drawing import Best, Drawing, Draws
+from forerun.kernels.cuda.drawing import Best, Drawing
 from forerun.kernels.cuda.recording import Recording, cuts_for
 from forerun.kernels.cuda.store import KVStore
 from forerun.kernels.cuda.values import Rows
