@@ -128,9 +128,8 @@ class Drawing:
 
     def _launch_changes(self, logits: Tensor, best: Best, asked: AskedDraws, room: _Room) -> None:
         num, width, wide = asked.num, logits.shape[1], room.wide
-        blocks, device = -(-width // BLOCK), logits.device
-        tokens = torch.from_numpy(np.concatenate(asked.tokens).astype(np.int32)).to(device)
-        changes = torch.from_numpy(np.concatenate(asked.changes)).to(device)
+        blocks = -(-width // BLOCK)
+        tokens, changes = room.send_changes(asked)
         widen_rows[(blocks, num)](logits, room.words, wide, width, BLOCK, NUM_WORDS)
         change_rows[(num,)](
             wide, room.words, tokens, changes, width, BLOCK, NUM_WORDS, enable_fp_fusion=False
@@ -171,6 +170,7 @@ class _Room:
 
     def __init__(self, num: int, width: int, device: torch.device) -> None:
         self._size, self._pinned = (num, width), device.type == "cuda"
+        self._num_changes = 0  # that there is room for
         blocks = -(-width // BLOCK)
 
         def on_device(dtype: torch.dtype, *size: int) -> Tensor:
@@ -186,6 +186,22 @@ class _Room:
         self.wide_tops = on_device(torch.float64, num)
         self.host_words = self._on_host(torch.int32, num, NUM_WORDS)
         self.words_on_host: I32 = self.host_words.numpy()
+
+    def send_changes(self, asked: AskedDraws) -> tuple[Tensor, Tensor]:
+        """Tokens and what changes their logits, on the device, without waiting for the pass."""
+        if asked.num_changes > self._num_changes:
+            self._num_changes = triton.next_power_of_2(asked.num_changes)
+            sizes = ((torch.int32, (self._num_changes,)), (torch.float64, (self._num_changes, 3)))
+            self._changes_on_host = [self._on_host(dtype, *size) for dtype, size in sizes]
+            self._changes = [
+                torch.empty(size, dtype=dtype, device=self.words.device) for dtype, size in sizes
+            ]
+        found = (np.concatenate(asked.tokens), np.concatenate(asked.changes))
+        for array, host, device in zip(found, self._changes_on_host, self._changes, strict=True):
+            host.numpy()[: len(array)] = array
+            device[: len(array)].copy_(host[: len(array)], non_blocking=True)
+        tokens, changes = self._changes
+        return tokens, changes
 
     @cached_property
     def wide(self) -> Tensor:
