@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from forerun.engine import RequestSpeculation
 from forerun.engine.api.async_engine import Answer, AsyncEngine
-from forerun.engine.request.options import RequestSpeculation
 from forerun.sampling import fresh_seed
 from forerun.server.answers.group import Group
 from forerun.server.errors import bad_request
+from forerun.server.operation.config import Limits
 from forerun.server.prompts import Tokens, joined
-from forerun.server.service import Limits
 from forerun.types import SamplingParams
 
 # Fields that are sampling options of the same name.
@@ -65,7 +65,7 @@ class Question:
             _predicted(given.get("prediction")),
         )
 
-    def ask(self, engine: AsyncEngine, timeout_s: float) -> Group:
+    def ask(self, engine: AsyncEngine, timeout_s: float, *, streams: bool) -> Group:
         """All answers are under way, or none is."""
         num_answers = len(self.prompts) * self.params.n
         if num_answers > engine.max_num_open:
@@ -84,6 +84,7 @@ class Question:
                     cache_salt=self.cache_salt,
                     speculation=self.speculation,
                     prediction=self.prediction,
+                    whole=not streams,
                 )
         except BaseException:
             for answer in answers:

@@ -19,12 +19,13 @@ from forerun.drafters import Budget, DraftModel, RequestView
 from forerun.engine.api.input_processor import InputProcessor
 from forerun.engine.engine import Engine
 from forerun.engine.request.options import RequestOptions
-from forerun.engine.setup.building import Target, build_core
+from forerun.engine.setup.building import build_core
 from forerun.engine.setup.memory import CacheMemory
 from forerun.models.llama import LlamaModel
 from forerun.models.text.token_bytes import Spelling
 from forerun.models.text.tokenizer import Tokenizer, TokenizerTraits
 from forerun.speculation.guarded_drafters import GuardedDrafters
+from forerun.speculation.methods import Target
 from forerun.speculation.speculation import Speculation
 from forerun.types import Proposal, SamplingParams, Verdict
 
@@ -117,14 +118,14 @@ class _Bench:
         # The head's ids lie past this vocabulary, so they spell nothing.
         backend = tokenizers.Tokenizer(tokenizers.models.WordLevel({"?": 0}, unk_token="?"))
         self._tokenizer = Tokenizer(backend, TokenizerTraits(Spelling.BYTE_LEVEL))
-        self._target = Target(model, self._tokenizer, _MAX_LEN, CacheMemory(1), None)
+        self._target = Target(model, self._tokenizer, None)
         rng = np.random.default_rng(1)
         self._prompt = rng.integers(1, self.vocab_size, _CONTEXT_LEN).tolist()
         self.answer: tuple[int, ...] = ()
         self.answer = self._run(self._engine(None, 0))[0]
 
     def _engine(self, drafter: Oracle | None, depth: int) -> Engine:
-        core = build_core(self._target, None)
+        core = build_core(self._target, CacheMemory(1), _MAX_LEN, None)
         if drafter is not None:
             drafters = GuardedDrafters({"oracle": drafter}, self.vocab_size)
             core = replace(core, speculation=Speculation(drafters, None, Budget(depth)))

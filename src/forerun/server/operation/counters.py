@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from typing import Any, Final
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram
@@ -45,6 +46,9 @@ class Counters:
         self._choices = self._counter(
             "controller_choices", "Why the controller guessed so deep, or not.", "reason"
         )
+        # A lookup by label costs more than the count itself.
+        self._depth = cache(lambda depth: self._depths.labels(str(depth)))
+        self._choice = cache(lambda reason: self._choices.labels(reason.name.lower()))
         self._answers = self._counter(
             "http_responses", "HTTP answers by path and status.", "path", "status"
         )
@@ -68,9 +72,9 @@ class Counters:
 
     def observe_rounds(self, delta: Delta) -> None:
         for done in delta.rounds:
-            self._depths.labels(str(done.proposal.depth)).inc()
+            self._depth(done.proposal.depth).inc()
             if done.choice is not None:
-                self._choices.labels(done.choice.reason.name.lower()).inc()
+                self._choice(done.choice.reason).inc()
 
     def observe_whole(self, seconds: float) -> None:
         self._whole.observe(seconds)
@@ -135,13 +139,13 @@ def _counted(found: Snapshot) -> Iterator[Metric]:
         ("prefix_cache_hits", "cached_prompt_tokens", "Prompt tokens found in the cache."),
         ("target_passes", "passes", "Passes of the target."),
         ("target_pass_tokens", "pass_tokens", "Tokens that the target's passes ran."),
-        ("num_preemptions", "preemptions", "Requests that lost their seat for a while."),
+        ("num_preemptions", "preemptions", "Requests that gave up their pages for a while."),
         ("drafter_failures", "drafter_failures", "Failures of drafters; texts went on."),
     ):
         yield CounterMetricFamily(PREFIX + name, text, found[key])
     yield CounterMetricFamily(
         PREFIX + "passes_saved",
-        "Tokens that needed no round of their own, as a guess held.",
+        "Tokens that needed no round of their own, as a guess was accepted.",
         found["emitted_tokens"] - found["rounds"],
     )
 
@@ -157,7 +161,7 @@ def _speculation(drafters: Mapping[str, Mapping[str, Any]]) -> Iterator[Metric]:
         yield family
     family = CounterMetricFamily(
         f"{PREFIX}spec_decode_num_accepted_tokens_per_pos",
-        "Speculation: guesses that held, by position.",
+        "Speculation: guesses that were accepted, by position.",
         labels=["drafter", "position"],
     )
     for drafter, counts in drafters.items():
