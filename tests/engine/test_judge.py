@@ -8,10 +8,19 @@ import numpy as np
 import pytest
 
 from forerun.engine import LLM
-from forerun.engine.judge import judge, shown_log_probs
+from forerun.engine.judge import draws_of, judge, shown_log_probs
 from forerun.kernels import ReferenceKernels, Scores
 from forerun.sampling import Noise, Stream, log_probs
-from forerun.types import ROOT, Acceptance, Draw, Proposal, SamplingParams, Tree, Verdict
+from forerun.types import (
+    ROOT,
+    Acceptance,
+    Draw,
+    Proposal,
+    SamplingParams,
+    Span,
+    Tree,
+    Verdict,
+)
 from tests.engine.known_answer import new_request
 
 V = 6
@@ -165,3 +174,44 @@ def test_log_probabilities_do_not_depend_on_the_tree(plain: LLM, temperature: fl
     assert one.token_ids == other.token_ids
     assert one.logprobs == other.logprobs
     assert other.stats["accepted_tokens"] > 0
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_token_that_was_drawn_with_the_pass_is_taken(plain: LLM, temperature: float) -> None:
+    """Row by row: what was not drawn is drawn from its logits, and nobody asks for others."""
+    request = new_request(plain.tokenizer, SamplingParams(temperature=temperature))
+    logits: list[np.ndarray | None] = [None, None, PATH_1_3[2], None, None, None]
+    tokens = [2, None, None, None, 3, None]
+    verdict = judge(request, TREE, Scores(logits, tokens), ReferenceKernels())
+    assert (verdict.path, verdict.tokens) == ((1, 3), (2, 4, 3))
+
+
+@pytest.mark.parametrize(
+    ("options", "is_drawn"),
+    [
+        ({"temperature": 0.5}, True),
+        ({"temperature": 0.0}, True),
+        ({"logprobs": 2}, False),
+        ({"prompt_logprobs": 2}, False),
+        ({"acceptance": "rejection"}, False),
+        ({"acceptance": "lenient", "lenience": 0.5}, False),
+    ],
+)
+def test_whoever_needs_laws_gets_logits(
+    plain: LLM, options: dict[str, Any], is_drawn: bool
+) -> None:
+    request = new_request(plain.tokenizer, SamplingParams(**options), prompt=(1, 2, 3))
+    span, inside = Span.all_wanted(0, (1, 2, 3)), Span.all_wanted(0, (1, 2))
+    draws = draws_of(request, span, Proposal.empty())
+    assert (draws is not None) == is_drawn
+    if draws is not None:
+        assert (list(draws.nodes), draws.positions) == ([ROOT], [3])
+    assert draws_of(request, inside, Proposal.empty()) is None
+
+
+def test_every_node_is_drawn_at_its_own_position(plain: LLM) -> None:
+    request = new_request(plain.tokenizer, SamplingParams(), prompt=(1, 2, 3))
+    span = Span.verification(2, 3, TREE)
+    draws = draws_of(request, span, TREE)
+    assert draws is not None
+    assert draws.positions == [3, 4, 4, 5, 5, 6]
