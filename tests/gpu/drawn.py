@@ -120,7 +120,7 @@ def check_what_is_left() -> None:
     assert scores.tokens is not None
     assert list(scores.tokens[1:]) == [None, None]
     np.testing.assert_array_equal(np.stack([scores.row(1), scores.row(2)]), rows[1:])
-    assert (drawing.num_drawn, drawing.num_left) == (2, 1)
+    assert (drawing.num_asked, drawing.num_left) == (2, 1)
     careful = Drawing({"PDL": 0}, margin=60.0)  # no two sums are so far apart
     assert compare(careful, rows[:1, None], [draws_for(0, {}, 1)], "cpu") == 1
     assert compare(careful, rows[:1, None], [draws_for(0, {"top_k": 9}, 1)], "cpu") == 1

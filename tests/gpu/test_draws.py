@@ -26,6 +26,6 @@ def test_every_draw_is_that_of_sampling(vocab_size: int, scale: float) -> None:
         rows = rows_of(num_each * len(SAMPLINGS), vocab_size, scale)
         draws = [draws_for(first + seed, one, num_each) for seed, one in enumerate(SAMPLINGS)]
         compare(drawing, rows.reshape(len(SAMPLINGS), num_each, -1), draws, "cuda")
-    assert drawing.num_drawn == 3 * num_each * len(SAMPLINGS)
+    assert drawing.num_asked == 3 * num_each * len(SAMPLINGS)
     if scale > 3:  # flatter rows have more tokens near the best than are gathered
-        assert drawing.num_left < drawing.num_drawn / 10
+        assert drawing.num_left < drawing.num_asked / 10

@@ -4,7 +4,7 @@ Arrays, weights, stores and batches are opaque above this room: a model passes t
 call and never looks inside. A pass is
 
     batch = begin(plan, rope)                     integers go to the device, once
-    run(body, batch, store)                       where body is
+    run(body, batch, store)                       or draw(…), for tokens; where body is
     x = embed(table, batch)                       [T, E]
     per layer:
       x, h = add_norm(x, delta, norm)             residual, then RMS norm

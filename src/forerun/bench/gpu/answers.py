@@ -72,7 +72,7 @@ def measure_answers(load: Callable[[], LLM], progress: Callable[[str], None]) ->
     return found | {
         "num_runs": len(runs),
         "num_different": sum(runs),
-        "num_rows_drawn": drawing and drawing.num_drawn,
+        "num_rows_asked": drawing and drawing.num_asked,
         "num_rows_left_to_host": drawing and drawing.num_left,
     }
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import tokenizers
@@ -112,6 +112,13 @@ class Oracle:
             self.model.end(request)
 
 
+class _Run(NamedTuple):
+    answer: tuple[int, ...]
+    seconds: float
+    num_rounds: int
+    num_tokens: int
+
+
 class _Bench:
     def __init__(self, model: LlamaModel) -> None:
         self.vocab_size = model.config.vocab_size
@@ -122,7 +129,7 @@ class _Bench:
         rng = np.random.default_rng(1)
         self._prompt = rng.integers(1, self.vocab_size, _CONTEXT_LEN).tolist()
         self.answer: tuple[int, ...] = ()
-        self.answer = self._run(self._engine(None, 0))[0]
+        self.answer = self._run(self._engine(None, 0)).answer
 
     def _engine(self, drafter: Oracle | None, depth: int) -> Engine:
         core = build_core(self._target, CacheMemory(1), _MAX_LEN, None)
@@ -131,8 +138,9 @@ class _Bench:
             core = replace(core, speculation=Speculation(drafters, None, Budget(depth)))
         return Engine(core)
 
-    def _run(self, engine: Engine) -> tuple[tuple[int, ...], float, int]:
-        """The answer, seconds from its first token on, and rounds."""
+    def _run(self, engine: Engine) -> _Run:
+        """Timed from the first token on, and until guesses are cut short by the end of the answer:
+        such passes have sizes that would be recorded while the clock runs."""
         options = RequestOptions()
         (request,) = InputProcessor(self._tokenizer, engine.core).requests(
             self._prompt, _PARAMS, options
@@ -140,29 +148,31 @@ class _Bench:
         engine.add([request])
         while not request.output:
             engine.step()
-        began, num_rounds = time.perf_counter(), 0
-        while not engine.is_idle:
+        began, num_rounds, num_before = time.perf_counter(), 0, len(request.output)
+        while not request.is_over and len(request.output) < _NUM_TOKENS - 2 * DEPTH:
             engine.step()
             num_rounds += 1
-        seconds = time.perf_counter() - began
+        seconds, num_tokens = time.perf_counter() - began, len(request.output) - num_before
+        while not engine.is_idle:
+            engine.step()
         if request.error is not None:
             raise request.error
-        return tuple(request.output), seconds, num_rounds
+        return _Run(tuple(request.output), seconds, num_rounds, num_tokens)
 
     def seconds_per_token(self, drafter: Oracle | None, depth: int) -> float:
         engine = self._engine(drafter, depth)
-        times = [self._run(engine)[1] for _ in range(_NUM_REPEATS + 1)]
-        return median(times[1:]) / (_NUM_TOKENS - 1)
+        runs = [self._run(engine) for _ in range(_NUM_REPEATS + 1)]
+        return median(run.seconds / run.num_tokens for run in runs[1:])
 
     def measure(self, plain: float, drafter: Oracle, depth: int) -> dict[str, Any]:
         engine = self._engine(drafter, depth)
         runs = [self._run(engine) for _ in range(_NUM_REPEATS + 1)][1:]
-        num_tokens = len(runs) * (_NUM_TOKENS - 1)
-        seconds = sum(run[1] for run in runs) / num_tokens
+        num_tokens = sum(run.num_tokens for run in runs)
+        seconds = sum(run.seconds for run in runs) / num_tokens
         return {
             "token_s": seconds,
             "speedup": plain / seconds,
-            "tokens_per_round": num_tokens / sum(run[2] for run in runs),
+            "tokens_per_round": num_tokens / sum(run.num_rounds for run in runs),
             "expected_tokens": (1 - ALPHA ** (depth + 1)) / (1 - ALPHA),
-            "num_different": sum(run[0] != self.answer for run in runs),
+            "num_different": sum(run.answer != self.answer for run in runs),
         }

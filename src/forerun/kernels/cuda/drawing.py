@@ -45,13 +45,13 @@ class Best:
 
 
 class Drawing:
-    """`num_drawn` and `num_left` count rows: drawn here, and left to the host though asked for."""
+    """`num_asked` rows were to be drawn, of which `num_left` were left to the host."""
 
     def __init__(self, options: dict[str, Any], margin: float = _MARGIN) -> None:
         self._options = options  # of a launch inside a pass
         self.margin = margin
         self._rooms: dict[tuple[int, int], _Room] = {}
-        self.num_drawn = self.num_left = 0
+        self.num_asked = self.num_left = 0
 
     @staticmethod
     def new_tokens(num: int, device: torch.device) -> Tensor:
@@ -93,7 +93,7 @@ class Drawing:
             room.logits[:num].copy_(logits[:num], non_blocking=True)
             _synchronize(logits.device)
             return Scores(room.logits[:num].numpy().copy())
-        asked = AskedDraws.of(wanted, draws, *logits.shape)
+        asked = AskedDraws.of(wanted, draws, room.num, logits.shape[1])
         if asked.is_noisy or asked.num_changes:
             self._launch(logits, best, asked, room)
         for rows in asked.as_logits:
@@ -113,7 +113,7 @@ class Drawing:
                 if tokens[row] == -1:
                     tokens[row], rows[row] = None, logits[row].cpu().numpy()
                     self.num_left += 1
-            self.num_drawn += part.stop - part.start
+            self.num_asked += part.stop - part.start
         return Scores(rows, tokens)
 
     def _launch(self, logits: Tensor, best: Best, asked: AskedDraws, room: _Room) -> None:
@@ -160,15 +160,17 @@ class Drawing:
 
     def _room(self, logits: Tensor) -> _Room:
         num, width = logits.shape
-        if (num, width) not in self._rooms:
-            self._rooms[num, width] = _Room(num, width, logits.device)
-        return self._rooms[num, width]
+        size = triton.next_power_of_2(max(1, num)), width
+        if size not in self._rooms:
+            self._rooms[size] = _Room(*size, logits.device)
+        return self._rooms[size]
 
 
 class _Room:
-    """Memory for a draw of `num` rows; on the host such as the device writes to by itself."""
+    """Memory for draws of up to `num` rows; on the host such as the device copies to by itself."""
 
     def __init__(self, num: int, width: int, device: torch.device) -> None:
+        self.num = num
         self._size, self._pinned = (num, width), device.type == "cuda"
         self._num_changes = 0  # that there is room for
         blocks = -(-width // BLOCK)
