@@ -147,7 +147,7 @@ class CpuKernels:
     def draw(
         self, body: Body, batch: CpuBatch, store: KVStore, _: Sequence[CoupledDraws | None]
     ) -> Scores:
-        """Logits: the host draws them with `gumbel_argmax`, and only where a guess held."""
+        """Logits: the host draws them with `gumbel_argmax`, and only along the accepted path."""
         return Scores(self.run(body, batch, store))
 
     def embed(self, table: Matrix, batch: CpuBatch) -> Rows:
