@@ -136,6 +136,22 @@ def gotten(schema: dict[str, Any], *refusals: int) -> dict[str, Any]:
     return {"responses": {**answers, **_errors(401, *refusals)}}
 
 
+def queried(schema: dict[str, Any]) -> dict[str, Any]:
+    """Of /forerun/theory."""
+    number = {"type": "number", "minimum": 0}
+    parameters = {
+        "alpha": {**number, "maximum": 1},
+        "cost": {**number, "maximum": 1e6},
+        "verify_cost": {**_TEXT, "pattern": r"^(0|[1-9][0-9]{0,2})(\.[0-9]{1,6})?$"},
+        "max_depth": {"type": "integer", "minimum": 1, "maximum": 64},
+    }
+    listed = [
+        {"name": name, "in": "query", "required": name == "alpha", "schema": kind}
+        for name, kind in parameters.items()
+    ]
+    return {**gotten(schema, 400), "parameters": listed}
+
+
 def exposed() -> dict[str, Any]:
     """Of /metrics, which is not JSON."""
     content = {"text/plain": {"schema": _TEXT}}
@@ -157,4 +173,48 @@ MODELS: Final = {
     "type": "object",
     "required": ["object", "data"],
     "properties": {"data": {"type": "array", "items": _MODEL}},
+}
+SETTINGS: Final = {
+    "type": "object",
+    "required": ["model", "version", "max_model_len", "sampling", "speculation"],
+    "properties": {
+        "model": _TEXT,
+        "version": _TEXT,
+        "max_model_len": _COUNT,
+        "max_answer_tokens": or_null(_COUNT),
+        "sampling": {"type": "object", "additionalProperties": {"type": "number"}},
+        "speculation": or_null(
+            {
+                "type": "object",
+                "required": ["methods", "num_speculative_tokens", "num_branches", "costs"],
+                "properties": {
+                    "methods": {"type": "array", "items": _TEXT},
+                    "num_speculative_tokens": _COUNT,
+                    "num_branches": _COUNT,
+                    "adaptive": {"type": "boolean"},
+                    "costs": or_null({"type": "object"}),
+                },
+            }
+        ),
+    },
+}
+_ROW: Final = (
+    *("expected_tokens", "expected_accepted", "speedup", "operations_factor"),
+    *("memory_access_factor", "verify_cost"),
+)
+THEORY: Final = {
+    "type": "object",
+    "required": ["alpha", "cost", "verify_cost", "rows", "best_depth", "meaning"],
+    "properties": {
+        "rows": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["depth", *_ROW],
+                "properties": {"depth": _COUNT, **{name: {"type": "number"} for name in _ROW}},
+            },
+        },
+        "best_depth": _COUNT,
+        "meaning": _TEXT,
+    },
 }

@@ -105,6 +105,9 @@ def serve_options(
     access_log: Annotated[
         bool, _option("--access-log/--no-access-log", text="A line of JSON for each request.")
     ] = True,
+    page: Annotated[
+        bool, _option("--page/--no-page", text="A page at / to chat and to see what is guessed.")
+    ] = True,
 ) -> ServeOptions:
     return ServeOptions(
         {
@@ -120,6 +123,7 @@ def serve_options(
             "step_timeout_s": step_timeout,
             "drain_timeout_s": drain_timeout,
             "access_log": access_log,
+            "has_page": page,
         },
         {
             "max_body_bytes": max_body_bytes,

@@ -26,6 +26,7 @@ class ServerConfig:
     step_timeout_s: float = 300.0
     drain_timeout_s: float = 120.0
     access_log: bool = True
+    has_page: bool = True
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:

@@ -1,0 +1,52 @@
+// Conversations, kept in this browser alone.
+
+const NAME = "forerun.conversations";
+let onFull = () => {};
+
+export const whenFull = (tell) => (onFull = tell);
+
+export function load() {
+  try {
+    const found = JSON.parse(localStorage.getItem(NAME) ?? "[]");
+    return Array.isArray(found) ? found : [];
+  } catch {
+    onFull("Kept conversations could not be read; this starts without them.");
+    return [];
+  }
+}
+
+/** Newest first. Where there is no room, traces go first, the oldest conversation's before others'. */
+export function save(conversations) {
+  const kept = conversations.filter((one) => one.messages.length > 0);
+  for (;;) {
+    try {
+      localStorage.setItem(NAME, JSON.stringify(kept));
+      return;
+    } catch (error) {
+      if (error.name !== "QuotaExceededError") throw error;
+      const oldest = kept.findLast((one) => one.messages.some((message) => message.trace));
+      if (!oldest) return onFull("This browser has no room to keep the conversation; export it.");
+      for (const message of oldest.messages) delete message.trace;
+      onFull("This browser's storage is full: the oldest tints were dropped.");
+    }
+  }
+}
+
+export function created() {
+  return { id: crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`, created: Date.now(), messages: [] };
+}
+
+/** What the list calls it. */
+export function titleOf(conversation) {
+  const words = conversation.messages[0]?.content.trim().replace(/\s+/g, " ") ?? "";
+  return words.length > 60 ? `${words.slice(0, 59)}…` : words || "New conversation";
+}
+
+export function download(conversation) {
+  const text = JSON.stringify({ forerun: "conversation", version: 1, ...conversation }, null, 1);
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([text], { type: "application/json" }));
+  link.download = `forerun-${new Date(conversation.created).toISOString().slice(0, 16).replace(/:/g, "")}.json`;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}
