@@ -4,7 +4,9 @@ import { get, setKeyDialog } from "./api.js";
 import { Chat } from "./chat.js";
 import { showDefaults } from "./controls.js";
 import { byId, el } from "./dom.js";
+import { Race } from "./race.js";
 import { whenFull } from "./store.js";
+import { Theory } from "./theory.js";
 
 const VIEWS = ["chat", "race", "theory"];
 const WAIT = 500; // ms between two looks at a server that loads
@@ -81,6 +83,8 @@ async function start() {
   wireTabs();
   wirePanels();
   const chat = new Chat();
+  new Race();
+  new Theory(() => chat.rounds);
   show(VIEWS.includes(location.hash.slice(1)) ? location.hash.slice(1) : "chat");
   await untilReady();
   try {
@@ -94,7 +98,6 @@ async function start() {
     byId("status").className = "status failed";
     byId("send").disabled = error.status === 401;
   }
-  return chat;
 }
 
 start();

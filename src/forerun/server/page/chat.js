@@ -55,7 +55,6 @@ export class Chat {
     });
     byId("tint").addEventListener("change", () => this._tint());
     byId("markdown").addEventListener("change", () => this.show());
-    byId("round-close").addEventListener("click", () => this._look(null, null));
     for (const idea of document.querySelectorAll("[data-idea]")) {
       idea.addEventListener("click", () => {
         input.value = idea.dataset.idea;
@@ -113,7 +112,8 @@ export class Chat {
     this._thread.replaceChildren(...messages.map((message, at) => this._message(message, at)));
     this._list();
     this._showFigures(messages.findLast((message) => message.trace));
-    this._isFollowing = true;
+    this._isFollowing = messages.length > 0;
+    this._scroller.scrollTop = 0;
     this._follow();
   }
 

@@ -24,7 +24,7 @@ export class Markdown {
 
   update(text, isDone) {
     while (this._start < text.length) {
-      const block = nextBlock(text, this._start);
+      const block = nextBlock(text, this._start, isDone);
       const isClosed = isDone || block.end < text.length || block.isComplete;
       this._show(text, block, isClosed);
       if (!isClosed) return;
@@ -209,13 +209,15 @@ function startsBlock(line) {
 }
 
 /** [start, end) with its markers, [from, to) without. `isComplete`: more text would not change it. */
-function nextBlock(text, start) {
+function nextBlock(text, start, isDone) {
   const eol = lineEnd(text, start);
   const line = text.slice(start, eol);
   const after = Math.min(eol + 1, text.length);
   const whole = { start, end: after, isComplete: eol < text.length };
   if (!line.trim()) return { ...whole, kind: "blank", from: start, to: start };
   const fence = FENCE.exec(line);
+  // Its language is still coming.
+  if (fence && eol === text.length && !isDone) return { ...whole, kind: "blank", from: start, to: start };
   if (fence) return codeBlock(text, start, after, fence);
   const heading = HEADING.exec(line);
   if (heading) {
