@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import chromium
 import pytest
 
-from tests.server.serving import Running
+from tests.server.serving import Running, serving
 
 Open = Callable[..., Any]
 
@@ -20,6 +21,14 @@ def browser() -> Iterator[Any]:
         pytest.skip(reason)
     with chromium.browser() as found:
         yield found
+
+
+@pytest.fixture(scope="session")
+def guarded(browser: Any, tiny_path: Path) -> Iterator[Running]:
+    """Behind a key, "secret", and with a controller, which measures; not without a browser."""
+    assert browser is not None
+    with serving(tiny_path, "--kernels", "reference", "--api-key", "secret", wait=True) as running:
+        yield running
 
 
 @pytest.fixture

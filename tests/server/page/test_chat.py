@@ -10,7 +10,7 @@ import pytest
 
 from tests.server.page.conftest import Open, answer_of, configure, say, wait_for_end
 from tests.server.page.streams import event, put_before
-from tests.server.serving import Running, serving
+from tests.server.serving import Running
 
 pytestmark = pytest.mark.browser
 WORDS = "abc abc abc abc"
@@ -163,19 +163,18 @@ def test_a_refusal_is_said(open_page: Open, server: Running) -> None:
     assert "shorten" in page.locator(".message .failed").inner_text()
 
 
-def test_a_key_is_asked_for_once_and_not_kept(open_page: Open, tiny_path: Path) -> None:
-    with serving(tiny_path, "--kernels", "reference", "--api-key", "secret") as running:
-        page = open_page(running.url, allow="401 (Unauthorized)")
-        page.fill("#key", "wrong")
-        page.click("text=Use it")
-        page.wait_for_selector("#key-wrong:visible")
-        page.fill("#key", "secret")
-        page.click("text=Use it")
-        page.wait_for_selector(".status.ready")
-        configure(page, **{"max-tokens": "5"})
-        assert say(page, "abc")
-        assert page.locator(".failed:visible").count() == 0
-        kept = "JSON.stringify([localStorage, sessionStorage, document.cookie])"
-        assert "secret" not in page.evaluate(kept)
-        page.reload()
-        page.wait_for_selector("#key-dialog[open]")
+def test_a_key_is_asked_for_once_and_not_kept(open_page: Open, guarded: Running) -> None:
+    page = open_page(guarded.url, allow="401 (Unauthorized)")
+    page.fill("#key", "wrong")
+    page.click("text=Use it")
+    page.wait_for_selector("#key-wrong:visible")
+    page.fill("#key", "secret")
+    page.click("text=Use it")
+    page.wait_for_selector(".status.ready")
+    configure(page, **{"max-tokens": "5"})
+    assert say(page, "abc")
+    assert page.locator(".failed:visible").count() == 0
+    kept = "JSON.stringify([localStorage, sessionStorage, document.cookie])"
+    assert "secret" not in page.evaluate(kept)
+    page.reload()
+    page.wait_for_selector("#key-dialog[open]")

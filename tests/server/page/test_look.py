@@ -31,10 +31,9 @@ def findings(page: Any) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("screen", ["desktop", "phone"])
+@pytest.mark.parametrize(("screen", "scheme"), [("desktop", "light"), ("phone", "dark")])
 def test_axe_finds_nothing_serious(
-    server: Running, open_page: Open, scheme: str, screen: str
+    server: Running, open_page: Open, screen: str, scheme: str
 ) -> None:
     if not AXE.exists():
         pytest.skip(f"there is no axe-core at {AXE}; `make test-page` fetches it")
@@ -65,21 +64,19 @@ def test_axe_finds_nothing_serious(
     assert {view: said for view, said in found.items() if said} == {}
 
 
-@pytest.mark.parametrize("width", [320, 390, 768, 1100, 1360, 1920])
-def test_nothing_is_wider_than_the_screen(server: Running, open_page: Open, width: int) -> None:
-    page = open_page(server.url, viewport={"width": width, "height": 700})
-    page.wait_for_selector(".status.ready")
-    configure(page)
+def test_nothing_is_wider_than_the_screen(page: Any) -> None:
     put_before(page, event([("a" * 300 + "\n\n```\n" + "b" * 300 + "\n```\n", "plain")]), GUESSED)
     say(page, "c" * 300)
-    for view in ("chat", "race", "theory"):
-        page.click(f"#tab-{view}")
-        widths = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
-        assert widths[0] <= widths[1], view
+    for width in (320, 390, 768, 1100, 1360, 1920):
+        page.set_viewport_size({"width": width, "height": 700})
+        for view in ("chat", "race", "theory"):
+            page.click(f"#tab-{view}")
+            widths = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+            assert widths[0] <= widths[1], (width, view)
         top = page.locator("header.top > *:visible").evaluate_all(
             "(all) => all.map((e) => e.getBoundingClientRect()).map((r) => [r.left, r.right])"
         )
-        assert all(left[1] <= right[0] for left, right in zip(top, top[1:], strict=False)), top
+        assert all(a[1] <= b[0] for a, b in zip(top, top[1:], strict=False)), (width, top)
 
 
 def test_a_phone_reaches_everything(server: Running, open_page: Open) -> None:
@@ -90,11 +87,11 @@ def test_a_phone_reaches_everything(server: Running, open_page: Open) -> None:
     page.locator(".answer .t.recovered").tap()
     assert page.locator("#card s").all_inner_texts() == ["␣three"]
     page.click("#open-insight")
-    page.wait_for_function("getComputedStyle(insight).transform === 'none'")
+    page.wait_for_function("() => getComputedStyle(insight).transform === 'none'")
     assert page.locator("#round .tree").is_visible()
     page.click("#insight-close")
     page.click("#open-side")
-    page.wait_for_function("getComputedStyle(side).transform === 'none'")
+    page.wait_for_function("() => getComputedStyle(side).transform === 'none'")
     page.click("#new")
     assert page.locator("#welcome").is_visible()
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.server.page.conftest import Open, configure, say
-from tests.server.serving import Running, serving
+from tests.server.page.conftest import Open, say
+from tests.server.page.streams import event, put_before
+from tests.server.serving import Running
 
 pytestmark = pytest.mark.browser
 
@@ -98,28 +98,25 @@ def test_sliders_move_the_curve(page: Any) -> None:
     page.wait_for_selector("#meaning:has-text('No depth up to 16 helps')")
 
 
-def test_this_machine_and_this_conversation_are_on_it(open_page: Open, tiny_path: Path) -> None:
+def test_this_machine_and_this_conversation_are_on_it(open_page: Open, guarded: Running) -> None:
     """With a controller there is a measured v(γ); guesses give the conversation its point."""
-    with serving(tiny_path, "--kernels", "reference") as running:
-        page = open_page(running.url)
-        page.wait_for_selector(".status.ready")
-        page.click("#tab-theory")
-        page.wait_for_selector("#curve-machine")
-        assert "v(1) = " in page.locator("#measured").inner_text()
-        assert page.locator("#here").count() == 0
-    with serving(
-        tiny_path, "--kernels", "reference", "--speculative-config", '{"adaptive": false}'
-    ) as running:
-        page = open_page(running.url)
-        page.wait_for_selector(".status.ready")
-        configure(page)
-        say(page, "abc abc abc abc")
-        page.click("#tab-theory")
-        page.wait_for_selector("#here")
-        assert "this conversation: α 0." in page.locator("#curve-legend").inner_text()
-        page.click("#use-alpha")
-        told = page.locator("#use-alpha").inner_text().split()[-1]
-        assert page.locator("#alpha-out").inner_text() == told
+    page = open_page(guarded.url, allow="401 (Unauthorized)")
+    page.fill("#key", "secret")
+    page.click("text=Use it")
+    page.wait_for_selector(".status.ready")
+    page.click("#tab-theory")
+    page.wait_for_selector("#curve-machine")
+    assert "v(1) = " in page.locator("#measured").inner_text()
+    assert page.locator("#here").count() == 0
+    page.click("#tab-chat")
+    put_before(page, event([("two", "accepted"), (" hats", "recovered")], [(-1, "two"), (0, "x")]))
+    say(page, "anything")
+    page.click("#tab-theory")
+    page.wait_for_selector("#here")
+    told = page.locator("#curve-legend .here").inner_text()
+    assert told.startswith("this conversation: α 0.50, depth 2: ")
+    page.click("#use-alpha")
+    page.wait_for_selector("#alpha-out:text-is('0.50')")
 
 
 def test_tabs_by_keyboard_and_by_address(server: Running, open_page: Open) -> None:

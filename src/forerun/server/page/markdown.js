@@ -72,7 +72,7 @@ export class Markdown {
 
   _begin(text, block) {
     const { root, parent } = this._element(block);
-    if (root) this._container.append(root);
+    if (root && !root.parentNode) this._container.append(root);
     return { kind: block.kind, root, parent, frozen: block.from, numKept: 0 };
   }
 
@@ -175,8 +175,9 @@ function codeBox(language) {
 
 /** Where the code's text ends that is certain: its last line may become the closing fence. */
 function heldBack(text, block) {
-  const last = Math.max(text.lastIndexOf("\n", block.to - 1) + 1, block.from);
-  return /^ {0,3}(`+|~+)\s*$/.test(text.slice(last, block.to)) ? last : block.to;
+  const last = text.lastIndexOf("\n", block.to - 1);
+  const isOpen = /^ {0,3}(`*|~*)\s*$/.test(text.slice(Math.max(last + 1, block.from), block.to));
+  return isOpen ? Math.max(last, block.from) : block.to;
 }
 
 function lineEnd(text, at) {
