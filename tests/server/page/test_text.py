@@ -182,7 +182,11 @@ def test_a_long_answer_costs_little_for_each_frame(page: Any, capsys: Any) -> No
     frames = sorted(page.evaluate("window.frames_"))
     built = page.evaluate("window.built")
     with capsys.disabled():
-        told = {"frames": len(frames), "longest_ms": frames[-1], "median_ms": frames[len(frames) // 2]}
+        told = {
+            "frames": len(frames),
+            "longest_ms": frames[-1],
+            "median_ms": frames[len(frames) // 2],
+        }
         print("\nframes at 3,000 to 4,000 tokens:", json.dumps(told), "most nodes:", max(built))
     assert "word3999" in shown
     assert page.locator(".answer .t").count() >= 3900

@@ -198,10 +198,11 @@ export class Chat {
     this._placeCard(answer.spanOf(index).getClientRects()[0]);
   }
 
-  /** Under the token, or over it where there is no room below. */
+  /** Under the token, or over it where there is no room below; never over the panel with the tree. */
   _placeCard(token) {
     const { offsetWidth: width, offsetHeight: height } = this._card;
-    const left = Math.max(8, Math.min(token.left, innerWidth - width - 8));
+    const right = this._scroller.getBoundingClientRect().right;
+    const left = Math.max(8, Math.min(token.left, right - width - 8));
     const under = token.bottom + 8;
     const top = under + height > innerHeight - 8 ? token.top - height - 8 : under;
     Object.assign(this._card.style, { left: `${left}px`, top: `${Math.max(8, top)}px` });

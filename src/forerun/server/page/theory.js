@@ -109,7 +109,7 @@ function chart(mine, machine, point, room) {
   }
   drawing.append(
     svg("text", { x: x(DEEPEST / 2), y: height - 4, class: "middle", text: "depth γ: guesses a round" }),
-    svg("text", { x: width - right, y: y(1) - 6, class: "end", text: "plain decoding" }));
+    svg("text", { x: width - right, y: y(1) + 15, class: "end", text: "plain decoding" }));
   for (const [table, kind] of [[machine, "machine"], [mine, "mine"]]) {
     const at = (row) => `${x(row.depth).toFixed(1)} ${y(row.speedup).toFixed(1)}`;
     if (table) drawing.append(svg("path", { d: `M${table.rows.map(at).join("L")}`, class: `curve ${kind}`, id: `curve-${kind}` }));
