@@ -33,6 +33,8 @@ RETIRED = {
 # Whole names whose parts are plain words.
 RETIRED_NAMES = {"Ask", "Line", "Share", "Offer", "Turn", "kept_code"}
 SOURCES = sorted(ROOT.rglob("*.py"))
+# Pages hold rows and locks are held; guesses are accepted.
+HELD = re.compile(r"\b(?:guess|guesses|nodes|what)(?: that)?(?: always)? (?:held|holds?)\b", re.I)
 
 
 def parts(name: str) -> set[str]:
@@ -63,6 +65,15 @@ def test_retired_names_are_seen() -> None:
 def test_retired_names_stay_away(room: Path) -> None:
     for path in room.glob("*.py"):
         assert not retired_in(names_in(path.read_text("utf-8")) | {path.stem}), path
+
+
+def test_guesses_are_accepted_wherever_a_user_reads_of_them() -> None:
+    assert HELD.search("9 of 12 guesses held (75%)")
+    top = ROOT.parents[1]
+    read = [top / "README.md", *(top / "docs").glob("*.md"), *(top / "examples").rglob("*.*")]
+    for path in (*read, *SOURCES):
+        found = HELD.search(path.read_text("utf-8"))
+        assert found is None, f"{path}: {found[0]}"
 
 
 def test_no_room_is_crowded() -> None:

@@ -45,7 +45,7 @@ for edit in EDITS:
         print(
             f"{edit} {'with' if prediction else 'without'} a prediction: "
             f"{time.perf_counter() - began:.2f} s, "
-            f"{details.accepted_prediction_tokens} predicted tokens held, "
+            f"{details.accepted_prediction_tokens} predicted tokens accepted, "
             f"{details.rejected_prediction_tokens} did not"
         )
     code = answer.choices[0].message.content

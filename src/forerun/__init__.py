@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         LLM,
         AsyncEngine,
         CompletionOutput,
+        EngineConfig,
         RequestOutput,
         RequestSpeculation,
         SpeculativeConfig,
@@ -48,35 +49,15 @@ if TYPE_CHECKING:
 
 __version__ = VERSION
 
-_FROM_ENGINE = {
-    "LLM",
-    "AsyncEngine",
-    "CompletionOutput",
-    "RequestOutput",
-    "RequestSpeculation",
-    "SpeculativeConfig",
-    "StreamEvent",
-}
-_FROM_TYPES = {
-    "Acceptance",
-    "Draw",
-    "Origin",
-    "Proposal",
-    "SamplingParams",
-    "Span",
-    "Tree",
-    "Verdict",
-}
-
 
 def __getattr__(name: str) -> Any:
     """What needs numpy, or the engine, is loaded when it is first asked for: `forerun --help` is
     quick, and the command can take care of signals before it imports anything heavy."""
-    if name in _FROM_TYPES:
+    if name in __all__:
         from forerun import types
 
-        return getattr(types, name)
-    if name in _FROM_ENGINE:
+        if hasattr(types, name):
+            return getattr(types, name)
         from forerun import engine
 
         return getattr(engine, name)
@@ -92,6 +73,7 @@ __all__ = [
     "DownloadFailed",
     "Draw",
     "EngineClosed",
+    "EngineConfig",
     "EngineHung",
     "EngineOverloaded",
     "ForerunError",

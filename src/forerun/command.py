@@ -6,6 +6,7 @@ nothing, and what the command is made of comes when signals are taken care of.
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -33,6 +34,7 @@ def _load() -> Callable[[], None]:
     try:
         if limit is not None and limit < _LEAST_ADDRESS_SPACE:
             raise MemoryError
+        _import_numpy()
         from forerun.cli import main as run
     except KeyboardInterrupt:
         if limit is None:
@@ -43,6 +45,18 @@ def _load() -> Callable[[], None]:
             raise
         _refuse()
     return run
+
+
+def _import_numpy() -> None:
+    """Without the thread for each core that its BLAS starts: nothing here is multiplied by it, and
+    their memory is what a small limit lacks. Libraries that come later choose for themselves."""
+    threads = "OPENBLAS_NUM_THREADS"
+    before = os.environ.get(threads)
+    os.environ[threads] = before or "1"
+    import numpy  # noqa: F401
+
+    if before is None:
+        del os.environ[threads]
 
 
 def _address_space() -> int | None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import fields
 from numbers import Integral, Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from forerun.errors import InvalidOption
+from forerun.errors import InvalidOption, unknown_name
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 
 def is_whole(value: object) -> bool:
@@ -38,6 +42,19 @@ def require(good: bool, name: str, value: object, rule: str) -> None:
     """`rule` says what is allowed: "in (0, 1]", "a whole number"."""
     if not good:
         raise InvalidOption(f"{name}={value!r} is not allowed; it must be {rule}.")
+
+
+def require_known(kind: str, valid: Iterable[str], *names: object) -> None:
+    """Names that somebody knows; the error points at the nearest valid one."""
+    valid = list(valid)
+    for name in names:
+        if name not in valid:
+            raise unknown_name(kind, str(name), valid)
+
+
+def require_fields(kind: str, config: type[DataclassInstance], given: Iterable[str]) -> None:
+    """Names of the fields of a dataclass."""
+    require_known(kind, [field.name for field in fields(config)], *given)
 
 
 def require_whole(name: str, value: Any, least: int, *, or_none: bool = False) -> None:

@@ -215,7 +215,9 @@ def test_a_request_may_end_at_any_time(name: str) -> None:
 
 @every_drafter
 @pytest.mark.parametrize("num_branches", [1, 2])
-@pytest.mark.parametrize("target_seed", [3, 4, 8])
+@pytest.mark.parametrize(
+    "target_seed", [3, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (4, 8))]
+)
 def test_declared_laws_are_the_true_ones(name: str, num_branches: int, target_seed: int) -> None:
     """By enumeration: `rejection` with this drafter emits the target's law, so the q it records
     is the law it draws from, also among siblings and merged drafters."""

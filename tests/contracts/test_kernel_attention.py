@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -54,13 +57,11 @@ def attend(
 
 
 def attend_in_chunks(
-    ks: KernelSet, shape: AttentionShape, qkv: F32, chunk_len: int, seed: int
+    ks: KernelSet, shape: AttentionShape, qkv: F32, starts: Iterable[int], seed: int
 ) -> F32:
     store, table = ks.kernels.new_store(shape, 2, len(qkv)), Scattered(len(qkv), seed)
-    starts = range(0, len(qkv), chunk_len)
-    return np.concatenate(
-        [attend(ks, shape, qkv[lo : lo + chunk_len], lo, store, table) for lo in starts]
-    )
+    chunks = itertools.pairwise([*starts, len(qkv)])
+    return np.concatenate([attend(ks, shape, qkv[lo:hi], lo, store, table) for lo, hi in chunks])
 
 
 def naive(shape: AttentionShape, qkv: F32) -> F64:
@@ -82,9 +83,10 @@ def test_attention_is_near_float64_and_blind_to_chunks_and_pages(
 ) -> None:
     shape = AttentionShape(*heads, window)
     qkv = normal(7, max(NUM_KEYS), shape.q_len + 2 * shape.kv_len)
-    whole = attend_in_chunks(ks, shape, qkv, len(qkv), seed=1)
-    for chunk_len, seed in ((1, 2), (7, 3), (256, 4)):
-        np.testing.assert_array_equal(attend_in_chunks(ks, shape, qkv, chunk_len, seed), whole)
+    whole = attend_in_chunks(ks, shape, qkv, [0], seed=1)
+    singles = (*range(70), *range(250, 262), *range(590, 600))  # around every length below
+    for seed, starts in enumerate((singles, range(0, 600, 7), range(0, 600, 256)), start=2):
+        np.testing.assert_array_equal(attend_in_chunks(ks, shape, qkv, starts, seed), whole)
     for num_keys in NUM_KEYS:
         exact = naive(shape, qkv[:num_keys])
         atol = 5e-6 + 4 * ks.rounding

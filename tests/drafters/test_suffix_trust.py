@@ -27,9 +27,9 @@ def test_hits_raise_it_and_misses_lower_it_without_a_leap() -> None:
     assert all(abs(after - before) < 0.12 for before, after in pairwise(rising + falling))
 
 
-def test_what_is_taken_to_have_held_counts_as_copying() -> None:
+def test_what_is_taken_to_be_right_counts_as_copying() -> None:
     trust = Trust()
-    after = [trust.chance(2, is_unanimous=True, num_held=num) for num in range(6)]
+    after = [trust.chance(2, is_unanimous=True, num_right=num) for num in range(6)]
     assert after == sorted(after)
     assert after[-1] > after[0] + 0.1
 

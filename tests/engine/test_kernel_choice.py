@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import pytest
 
 from forerun.engine.setup import device_choice
 from forerun.engine.setup.device_choice import wants_cuda
-from forerun.engine.setup.kernel_choice import CpuOptions, choose_kernels
+from forerun.engine.setup.kernel_choice import choose_kernels
+from forerun.engine_config import EngineConfig
 from forerun.errors import CannotCompile, InvalidOption, MissingExtra, NoDevice
 from forerun.kernels import ReferenceKernels
 
@@ -21,60 +23,52 @@ def _no_numba(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_no_numba")
 def test_without_numba_auto_takes_the_reference_kernels_and_says_so() -> None:
     with pytest.warns(RuntimeWarning, match=r"Numba cannot be imported .* The reference kernels"):
-        assert choose_kernels("auto", CpuOptions(), None, None).name == "reference"
+        assert choose_kernels(EngineConfig("a model")).name == "reference"
 
 
 @pytest.mark.usefixtures("_no_numba")
 @pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("cpu", CpuOptions()),
-        ("auto", CpuOptions(quantization="int8")),
-        ("auto", CpuOptions(activations="int8")),
-    ],
+    "options", [{"kernels": "cpu"}, {"quantization": "int8"}, {"activations": "int8"}]
 )
-def test_without_numba_what_needs_it_is_refused(name: str, options: CpuOptions) -> None:
+def test_without_numba_what_needs_it_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(CannotCompile, match=r"reinstall numba, or use the reference kernels\."):
-        choose_kernels(name, options, None, None)
+        choose_kernels(EngineConfig("a model", **options))
 
 
 @pytest.mark.parametrize(
-    "options",
-    [CpuOptions(num_threads=1), CpuOptions(quantization="int4"), CpuOptions(activations="int8")],
+    "options", [{"num_threads": 1}, {"quantization": "int4"}, {"activations": "int8"}]
 )
-def test_the_reference_kernels_take_no_options_of_the_cpu_kernels(options: CpuOptions) -> None:
+def test_the_reference_kernels_take_no_options_of_the_cpu_kernels(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidOption, match="are for the cpu kernels; drop them"):
-        choose_kernels("reference", options, None, None)
+        choose_kernels(EngineConfig("a model", kernels="reference", **options))
     with pytest.raises(InvalidOption, match="are set in the kernel set that you give; drop them"):
-        choose_kernels(ReferenceKernels(), options, None, None)
+        choose_kernels(EngineConfig("a model", kernels=ReferenceKernels(), **options))
 
 
 def test_a_gpu_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device_choice, "find_spec", lambda _name: None)
     with pytest.raises(MissingExtra, match=r'pip install "forerun\[gpu\]"'):
-        choose_kernels("auto", CpuOptions(), None, None, "cuda")
+        choose_kernels(EngineConfig("a model", device="cuda"))
     monkeypatch.setattr(device_choice, "find_spec", lambda name: name)
     monkeypatch.setattr(device_choice, "has_driver", lambda: False)
     with pytest.raises(NoDevice, match="sees no CUDA device"):
-        choose_kernels("cuda", CpuOptions(), None, None)
+        choose_kernels(EngineConfig("a model", kernels="cuda"))
 
 
 @pytest.mark.parametrize(
-    ("name", "device", "dtype", "options", "message"),
+    ("options", "message"),
     [
-        ("auto", "cdua", "auto", CpuOptions(), "did you mean 'cuda'"),
-        ("auto", "cpu", "bfloat", CpuOptions(), "did you mean 'bfloat16'"),
-        ("auto", "cpu", "bfloat16", CpuOptions(), "is for device 'cuda'"),
-        ("cuda", "cpu", "auto", CpuOptions(), "drop device 'cpu'"),
-        ("reference", "cuda", "auto", CpuOptions(), "drop device 'cuda'"),
-        ("auto", "cuda", "auto", CpuOptions(num_threads=1), "are for the cpu kernels"),
+        ({"device": "cdua"}, "did you mean 'cuda'"),
+        ({"device": "cpu", "dtype": "bfloat"}, "did you mean 'bfloat16'"),
+        ({"device": "cpu", "dtype": "bfloat16"}, "is for device 'cuda'"),
+        ({"device": "cpu", "kernels": "cuda"}, "drop device 'cpu'"),
+        ({"device": "cuda", "kernels": "reference"}, "drop device 'cuda'"),
+        ({"device": "cuda", "num_threads": 1}, "are for the cpu kernels"),
     ],
 )
-def test_options_that_exclude_each_other(
-    name: str, device: str, dtype: str, options: CpuOptions, message: str
-) -> None:
+def test_options_that_exclude_each_other(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidOption, match=message):
-        choose_kernels(name, options, None, None, device, dtype)
+        choose_kernels(EngineConfig("a model", **options))
 
 
 def test_auto_takes_the_gpu_unless_the_processor_is_asked_for(
@@ -89,4 +83,4 @@ def test_auto_takes_the_gpu_unless_the_processor_is_asked_for(
 
 def test_a_kernel_set_is_itself() -> None:
     given = ReferenceKernels()
-    assert choose_kernels(given, CpuOptions(), None, None) is given
+    assert choose_kernels(EngineConfig("a model", kernels=given)) is given

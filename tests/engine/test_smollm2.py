@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from forerun.bench.prompts.named_prompts import named_prompts
-from forerun.bench.proof.proof import Proof, proof_methods
+from forerun.bench.proof.proof import Method, Proof, proof_methods
 from forerun.engine import LLM
 from forerun.types import SamplingParams
 
@@ -24,9 +24,18 @@ TEXT = (
 
 
 def load(path: Path, activations: str | None = None) -> LLM:
-    """With a fixed depth: what the controller spends depends on the clock, and tests must not."""
+    """With a fixed depth: what the controller spends depends on the clock, and tests must not.
+
+    One thread: other tests have the other cores.
+    """
     fixed = {"adaptive": False}
-    return LLM(path, max_model_len=512, speculative_config=fixed, activations=activations)
+    return LLM(
+        path,
+        max_model_len=512,
+        speculative_config=fixed,
+        activations=activations,
+        num_threads=1,
+    )
 
 
 def test_a_repeated_text_needs_few_passes(smollm2_path: Path) -> None:
@@ -43,8 +52,10 @@ def test_a_repeated_text_needs_few_passes(smollm2_path: Path) -> None:
 def test_a_sample_of_the_proof(smollm2_path: Path, activations: str | None) -> None:
     """What `make proof` runs by the thousand: here 3 prompts, 10 tokens, depths 1 to 3."""
     llm = load(smollm2_path, activations)
-    methods = proof_methods(str(smollm2_path), num_layers=4)
-    light = {name: methods[name] for name in ("suffix", "own_layers", "merge", "random")}
+    singles = ("suffix", "own_layers", "random")
+    shared = {"method": "choice", "methods": [*singles], "num_layers": 4}
+    merge = proof_methods(str(smollm2_path), num_layers=4)["merge"]
+    light = {"merge": merge, **{name: Method(shared, name) for name in singles}}
     proof = Proof(llm, named_prompts(3), light, max_depth=3, num_tokens=10, seed=1)
     cells = list(proof.run())
     assert len(cells) >= 12

@@ -130,12 +130,13 @@ def _mutate(data: bytes, rng: random.Random) -> bytes:
     return bytes(damaged)
 
 
-def test_no_mutation_crashes_or_allocates_much(tiny: bytes, tmp_path: Path) -> None:
-    rng = random.Random(2026)
+@pytest.mark.parametrize("seed", [2026, pytest.param(2027, marks=pytest.mark.slow)])
+def test_no_mutation_crashes_or_allocates_much(tiny: bytes, tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
     path = tmp_path / "m.gguf"
     num_refused = 0
     tracemalloc.start()
-    for _ in range(600):
+    for _ in range(300):
         path.write_bytes(_mutate(tiny, rng))
         try:
             checkpoint = open_checkpoint(path)
@@ -146,5 +147,5 @@ def test_no_mutation_crashes_or_allocates_much(tiny: bytes, tmp_path: Path) -> N
             num_refused += 1
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert num_refused > 300
+    assert num_refused > 150
     assert peak < 8 * 2**20, peak

@@ -45,6 +45,7 @@ def smollm2(smollm2_path: Path) -> LlamaModel:
     return LlamaModel.load(open_checkpoint(smollm2_path), ReferenceKernels())
 
 
+@pytest.mark.slow  # the cpu kernels give the same golden texts in the quick tests
 @pytest.mark.parametrize("case_idx", [0, 3])
 def test_smollm2_gives_the_greedy_text_of_transformers(smollm2: LlamaModel, case_idx: int) -> None:
     """One pass over prompt and answer; `make oracle` runs all ten prompts.

@@ -18,7 +18,7 @@ TEMPERATURES = (0.01, 0.7, 1.0, 1.3, 50.0)
 
 
 def rows(vocab_size: int) -> list[FloatArray]:
-    """Smooth, tied, flat and steep rows, some with excluded tokens, in both widths."""
+    """Smooth, tied, flat and steep rows, some with excluded tokens, by turns in both widths."""
     made = []
     for seed, scale in enumerate((0.0, 0.3, 3.0, 8.0, 40.0)):
         rng = np.random.default_rng(seed)
@@ -26,7 +26,7 @@ def rows(vocab_size: int) -> list[FloatArray]:
         masked = np.where(rng.random(vocab_size) < 0.6, -np.inf, row)
         masked[vocab_size // 2] = 21.0
         made += [row, np.round(row), np.round(row, 1), masked, np.sort(row)]
-    return [row.astype(dtype) for row in made for dtype in (np.float32, np.float64)]
+    return [row.astype((np.float32, np.float64)[idx % 2]) for idx, row in enumerate(made)]
 
 
 def check(row: FloatArray, **chosen: Any) -> None:
@@ -76,8 +76,8 @@ def test_min_p(vocab_size: int) -> None:
 
 
 def test_all_of_them() -> None:
-    for row in rows(3000):
-        for k, top_p, min_p in ((50, 0.9, 0.05), (3, 0.5, 0.5), (2999, 0.99, 1e-4), (0, 0.9, 0.1)):
+    for row in rows(1000):
+        for k, top_p, min_p in ((50, 0.9, 0.05), (3, 0.5, 0.5), (999, 0.99, 1e-4), (0, 0.9, 0.1)):
             for temperature in TEMPERATURES:
                 check(row, top_k=k, top_p=top_p, min_p=min_p, temperature=temperature)
                 check(row, top_k=k, min_p=min_p, temperature=temperature)

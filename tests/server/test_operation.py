@@ -26,11 +26,11 @@ from forerun.cli import app
 from forerun.server.errors import ApiError
 from forerun.server.operation.access_log import AccessLog
 from forerun.server.operation.auth import Keys
-from forerun.server.operation.config import ServerConfig
+from forerun.server.operation.config import Limits, ServerConfig
 from forerun.server.operation.counters import Counters
 from forerun.server.operation.front import Front
 from forerun.server.operation.listening import listening
-from forerun.server.service import Limits, Service
+from forerun.server.service import Service
 from tests.server.serving import Running, serving, start
 from tests.server.test_routes import error_of
 from tests.tiny_model import write_tiny_model

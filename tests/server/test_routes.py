@@ -86,7 +86,7 @@ def test_refusals_have_openais_shape(server: Running) -> None:
 
 def test_smollm2_answers_at_once_that_it_lives(smollm2_path: Path) -> None:
     """/health and a refusal while the model loads, then an answer in words."""
-    with serving(smollm2_path, "--max-model-len", "512", wait=False) as running:
+    with serving(smollm2_path, "--max-model-len", "512", "--threads", "1", wait=False) as running:
         assert running.client.get("/health").status_code == 200
         loading = running.client.get("/ready")
         assert loading.status_code == 503

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from forerun.engine.request.options import RequestOptions, RequestSpeculation
+from forerun.engine.request.options import RequestOptions
+from forerun.speculation.request import RequestSpeculation
 from forerun.types import Acceptance, SamplingParams
 
 

@@ -34,7 +34,8 @@ from simulated_record import Row, measure, measured, misses, table
 from simulation import MISS, FixedDepth, SimulatedDrafter, World, simulate
 
 HARD = ("α = 0.0", "α = 0.4", "α = 0.98", "drop", "alternating 50", "bursts", "copying")
-MACHINES = (("cpu int8", 0.0), ("cpu int8", 0.1), ("gpu flat", 0.25), ("cpu fast", 0.5))
+MACHINES = (("cpu int8", 0.0), ("gpu flat", 0.25))
+MORE_MACHINES = (("cpu int8", 0.1), ("cpu fast", 0.5))
 BATCHES = (("cpu int8", "mixed", 4), ("gpu flat", "mixed", 16), ("row by row", "out of step", 4))
 
 RECORD = Path(__file__).parents[2] / "bench" / "records" / "controller-simulated.json"
@@ -49,6 +50,13 @@ def _holds(found: Figures) -> bool:
 def test_one_request(curve: str, cost: float, text: str) -> None:
     found = figures(world(curve, cost, (TEXTS[text],)))
     assert _holds(found), found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("curve", "cost"), MORE_MACHINES)
+@pytest.mark.parametrize("text", HARD)
+def test_one_request_on_more_machines(curve: str, cost: float, text: str) -> None:
+    test_one_request(curve, cost, text)
 
 
 @pytest.mark.parametrize("text", ["α = 0.0", "α = 0.98", "bursts"])

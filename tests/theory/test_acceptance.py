@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -12,12 +13,10 @@ from hypothesis import strategies as st
 from forerun.errors import InvalidDistribution, InvalidOption
 from forerun.theory.acceptance import (
     Float64Array,
-    alpha_from_pairs,
     beta_coupled,
     beta_lenient,
     beta_plain_rejection,
     beta_rejection,
-    divergence_lk,
 )
 
 Pair = tuple[Float64Array, Float64Array]
@@ -54,12 +53,11 @@ def test_beta_under_rejection_by_brute_force(pair: Pair) -> None:
 
 
 @given(pairs())
-def test_divergence_is_symmetric_and_completes_beta(pair: Pair) -> None:
+def test_beta_under_rejection_is_one_less_the_total_variation(pair: Pair) -> None:
     p, q = pair
-    middle = (p + q) / 2
-    assert divergence_lk(p, q) == pytest.approx(float(np.abs(p - middle).sum()), abs=1e-12)
-    assert divergence_lk(p, q) == divergence_lk(q, p)
-    assert divergence_lk(p, q) + beta_rejection(p, q) == pytest.approx(1, abs=1e-12)
+    variation = float(np.abs(p - q).sum()) / 2
+    assert beta_rejection(p, q) == pytest.approx(1 - variation, abs=1e-12)
+    assert beta_rejection(p, q) == beta_rejection(q, p)
 
 
 @given(pairs())
@@ -128,19 +126,10 @@ def test_worked_example_of_plain_rejection() -> None:
 
 
 @pytest.mark.parametrize("beta", [beta_rejection, beta_coupled, beta_plain_rejection])
-def test_equal_and_disjoint_distributions(beta: type[object]) -> None:
+def test_equal_and_disjoint_distributions(beta: Callable[..., float]) -> None:
     same = np.array([0.1, 0.2, 0.7])
-    assert alpha_from_pairs([(same, same)], beta) == pytest.approx(1)  # type: ignore[arg-type]
-    left, right = np.array([1.0, 0.0]), np.array([0.0, 1.0])
-    assert alpha_from_pairs([(left, right)], beta) == 0  # type: ignore[arg-type]
-
-
-def test_alpha_is_the_mean_over_prefixes() -> None:
-    same = (np.array([0.5, 0.5]), np.array([0.5, 0.5]))
-    apart = (np.array([0.9, 0.1]), np.array([0.1, 0.9]))
-    assert alpha_from_pairs([same, apart]) == pytest.approx((1 + 0.2) / 2)
-    coupled = (1 + coupled_by_definition(*apart)) / 2
-    assert alpha_from_pairs([same, apart], beta_coupled) == pytest.approx(coupled)
+    assert beta(same, same) == pytest.approx(1)
+    assert beta(np.array([1.0, 0.0]), np.array([0.0, 1.0])) == 0
 
 
 def test_extreme_ratios_stay_finite() -> None:
@@ -163,7 +152,7 @@ def test_float32_rows_never_give_more_than_one() -> None:
 )
 def test_what_is_no_distribution_is_refused(bad: list[float]) -> None:
     row, good = np.array(bad), np.array([0.5, 0.5])
-    for beta in (beta_rejection, beta_coupled, beta_plain_rejection, divergence_lk):
+    for beta in (beta_rejection, beta_coupled, beta_plain_rejection):
         with pytest.raises(InvalidDistribution, match=r"^p "):
             beta(row, good)
         with pytest.raises(InvalidDistribution, match=r"^q "):
@@ -173,11 +162,6 @@ def test_what_is_no_distribution_is_refused(bad: list[float]) -> None:
 def test_different_vocabularies_are_refused() -> None:
     with pytest.raises(InvalidDistribution, match="one vocabulary"):
         beta_rejection(np.array([1.0]), np.array([0.5, 0.5]))
-
-
-def test_no_pairs_are_refused() -> None:
-    with pytest.raises(InvalidDistribution, match="no \\(p, q\\) pairs"):
-        alpha_from_pairs([])
 
 
 @pytest.mark.parametrize("lenience", [0, -1, 1.5, math.nan])

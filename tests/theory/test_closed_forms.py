@@ -19,7 +19,6 @@ from forerun.theory.closed_forms import (
     operations_factor,
     optimal_depth,
     oracle_speedup,
-    oracle_tokens,
     speedup,
 )
 from forerun.theory.ranges import DEPTH_LIMIT
@@ -219,7 +218,6 @@ def test_depth_can_pay_off_behind_a_step_in_the_pass_cost() -> None:
 @given(st.floats(0, 0.999), depths, costs)
 def test_no_fixed_depth_beats_the_oracle(alpha: float, depth: int, cost: float) -> None:
     assert speedup(alpha, depth, cost) <= oracle_speedup(alpha, cost) * (1 + 1e-12)
-    assert expected_tokens(alpha, depth) <= oracle_tokens(alpha) * (1 + 1e-12)
 
 
 def test_the_oracle_gains_up_to_60_percent() -> None:
@@ -234,11 +232,9 @@ def test_the_oracle_gains_up_to_60_percent() -> None:
 
 
 def test_bounds_without_a_limit_are_infinite() -> None:
-    assert oracle_tokens(1.0) == math.inf
     assert oracle_speedup(1.0, 0.0) == math.inf
     assert oracle_speedup(1.0, 0.25) == 4.0
     assert oracle_speedup(0.5, 3.0) == 1.0  # it would not draft at all
-    assert oracle_tokens(0.8) == pytest.approx(5.0)
 
 
 @given(alphas, depths)
@@ -260,7 +256,6 @@ def test_alpha_outside_its_range_is_refused(alpha: float) -> None:
         lambda: memory_access_factor(alpha, 3),
         lambda: can_help(alpha, 0.1),
         lambda: assured_speedup(alpha, 0.1),
-        lambda: oracle_tokens(alpha),
         lambda: oracle_speedup(alpha, 0.1),
         lambda: optimal_depth(alpha, 0.1, 4),
     ):

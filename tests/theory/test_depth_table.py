@@ -40,7 +40,7 @@ def test_the_sentence_says_when_the_table_ends_too_soon() -> None:
 def test_the_sentence_says_why_nothing_helps() -> None:
     dear_drafter = depth_table(0.3, 0.3, 6)
     assert dear_drafter.best_depth == 0
-    assert "a guess costs 0.3 of a target pass and holds with probability 0.3" in (
+    assert "a guess costs 0.3 of a target pass and is accepted with probability 0.3" in (
         dear_drafter.meaning()
     )
     dear_pass = depth_table(0.3, 0.1, 6, LinearVerifyCost(0.5))

@@ -176,6 +176,7 @@ def test_texts_have_the_served_law(option: str, acceptance: Acceptance) -> None:
     assert law_p_value(params, widths, params) > FALSE_ALARM_RATE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", ["temperature", "top_p", "repetition", "frequency", "bias"])
 def test_the_test_has_power(option: str) -> None:
     """The same counts against the law without the option: a real deviation is seen."""

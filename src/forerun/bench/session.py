@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from forerun.bench.measure.prediction import Costs
 from forerun.bench.measure.side_by_side import Measurement, SideBySide
 from forerun.bench.peers.divergence import Divergence, before_end, first_difference, margin_at
 from forerun.bench.records.cells import sum_up
-from forerun.bench.records.record import Record, run_as_dict, write_json
+from forerun.bench.records.record import Record, run_record, write_json
 from forerun.engine import LLM
 
 Progress = Callable[[str], None]  # called before each run with what comes
@@ -64,9 +64,9 @@ class Session:
             },
             contenders={c.name: dict(c.about) for c in contenders},
             costs=costs_as_dict(self.costs),
-            runs=[run_as_dict(m) for m in self.measurements],
+            runs=[run_record(m) for m in self.measurements],
             cells=sum_up(self.measurements, self.side.workloads, self.costs, self.side.seed),
-            divergences=[asdict(d) for d in self.divergences],
+            divergences=list(self.divergences),
             is_complete=is_complete,
         )
 

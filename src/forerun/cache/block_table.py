@@ -26,11 +26,11 @@ class BlockTable:
         row      0 1 2 3 | 4 5 6 7 | 8 9 . .      length 10, page_size 4
         page       7     |    2    |    5         slot of row 9: 5 · 4 + 1
 
-    A round reserves rows for its span, writes them, and keeps those that held:
+    A round reserves rows for its span, writes them, and keeps those that were accepted:
 
         start = table.reserve(len(span))
         …one pass…
-        table.keep(start, path)                    or truncate_to(start + num_held)
+        table.keep(start, path)                    or truncate_to(start + num_accepted)
 
     Pages may be shared with other tables and with the prefix tree. Before a row of a shared page
     is written, the table gets a copy of the page for itself.

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from forerun.errors import InvalidOption, unknown_name
+from forerun.errors import InvalidOption
+from forerun.option_checks import require_known
 
 BACKENDS: Final = ("paged", "slotted")
 PAGE_SIZE: Final = 16  # rows: small enough to waste little, large enough to keep tables short
@@ -52,6 +53,5 @@ class CacheSize:
 
 def page_size_of(backend: str, row_len: int) -> int:
     """`row_len`: the most rows that one request may need, guesses included."""
-    if backend not in BACKENDS:
-        raise unknown_name("kv_cache_backend", backend, BACKENDS)
+    require_known("kv_cache_backend", BACKENDS, backend)
     return PAGE_SIZE if backend == "paged" else row_len

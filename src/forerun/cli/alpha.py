@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
-
-import typer
+from typing import TYPE_CHECKING, Any, Final
 
 from forerun.cli.bench.options import MOST_SEED, at_least, load_with_room, split
 from forerun.cli.options.cache_dir import cache_dir
-from forerun.cli.options.engine import EngineOptions, engine_options
-from forerun.cli.options.shared import takes
+from forerun.cli.options.engine import engine_options
+from forerun.cli.options.shared import bundle, takes
 from forerun.cli.terminal.output import say_json
 from forerun.cli.terminal.screen import screen
+from forerun.engine_config import EngineConfig
 from forerun.errors import InvalidOption
+from forerun.option_fields import option
 from forerun.types import SamplingParams
 
 if TYPE_CHECKING:
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from forerun.bench.views.sheet import Sheet
     from forerun.engine import LLM, SpeculativeConfig
 
-DEFAULT_DRAFTERS = "unigram,bigram,ngram_tables,prompt_lookup"
 Row = dict[str, Any]
 _LEGEND: Final = (
     "M_p: the target; M_q: the drafter; smpl: temperature; α: mean of Σ min(p, q) where the "
@@ -32,62 +30,58 @@ _LEGEND: Final = (
 )
 
 
-@takes(engine=engine_options)
-def alpha(
-    engine: EngineOptions,
-    drafters: Annotated[
-        str, typer.Option("--drafters", help="Methods by comma; --draft-model adds its own.")
-    ] = DEFAULT_DRAFTERS,
-    temperatures: Annotated[
-        str, typer.Option("--temperatures", help="By comma; 0 is argmax.")
-    ] = "0,1",
-    lenience: Annotated[
-        str, typer.Option("--lenience", help="Factors by comma, as in the paper's Table 5: LOSSY.")
-    ] = "",
-    num_tokens: Annotated[
-        int, typer.Option("--num-tokens", help="Tokens that the target generates, each time.")
-    ] = 1000,
-    max_tokens: Annotated[int, typer.Option("--max-tokens", help="Of one answer.")] = 64,
-    workload: Annotated[
-        str, typer.Option("--class", help="The workload class to take prompts from.")
-    ] = "chat",
-    num_layers: Annotated[
-        int | None, typer.Option("--num-layers", help="For the drafter own_layers.")
-    ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Of prompts and noise.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
-) -> None:
+@dataclass(frozen=True)
+class AlphaOptions:
+    drafters: str = option(
+        "unigram,bigram,ngram_tables,prompt_lookup",
+        "Methods by comma; --draft-model adds its own.",
+    )
+    temperatures: str = option("0,1", "By comma; 0 is argmax.")
+    lenience: str = option("", "Factors by comma, as in the paper's Table 5: LOSSY.")
+    num_tokens: int = option(1000, "Tokens that the target generates, each time.")
+    max_tokens: int = option(64, "Of one answer.")
+    workload: str = option("chat", "The workload class to take prompts from.", "--class")
+    num_layers: int | None = option(None, "For the drafter own_layers.")
+    seed: int = option(0, "Of prompts and noise.")
+    json: bool = option(False, "Print JSON instead of tables.")
+
+    def __post_init__(self) -> None:
+        at_least("--seed", self.seed, 0, MOST_SEED)
+        at_least("--num-tokens", self.num_tokens, 1)
+        at_least("--max-tokens", self.max_tokens, 1)
+
+
+@takes(options=bundle(AlphaOptions), engine=engine_options)
+def alpha(options: AlphaOptions, engine: EngineConfig) -> None:
     """Measure α = E[Σ min(p, q)], and its coupled form, over text of the target's own."""
     from forerun.bench.views.titles import rounding
 
-    at_least("--seed", seed, 0, MOST_SEED)
-    at_least("--num-tokens", num_tokens, 1)
-    at_least("--max-tokens", max_tokens, 1)
-    factors = _factors(lenience)
-    warmth = _numbers(temperatures, "--temperatures")
-    configs = _configs(engine, split(drafters), num_layers)
+    workload, max_tokens, seed = options.workload, options.max_tokens, options.seed
+    factors = _factors(options.lenience)
+    warmth = _numbers(options.temperatures, "--temperatures")
+    configs = _configs(engine, split(options.drafters), options.num_layers)
     if not configs or not warmth:
         raise InvalidOption("--drafters and --temperatures must not be empty; drop the option.")
-    llm = load_with_room(replace(engine, speculative_config=None), max_tokens)
+    llm = load_with_room(engine, max_tokens, speculative_config=None)
     rows: list[Row] = []
     for temperature in warmth:
         params = SamplingParams(temperature=temperature, max_tokens=max_tokens, seed=seed)
-        texts = _texts(llm, workload, num_tokens, params)
+        texts = _texts(llm, workload, options.num_tokens, params)
         for name, config in configs.items():
             sums = _along(llm, config, texts, factors)
             rows.append(_row(Path(engine.model).name, name, temperature, sums, seed))
-    if as_json:
+    if options.json:
         say_json({"class": workload, "seed": seed, **engine.rounding, "rows": rows}, indent=2)
     else:
         screen().print(_sheet(rows, factors, f"{workload}{rounding(engine.rounding)}"))
 
 
 def _configs(
-    engine: EngineOptions, methods: list[str], num_layers: int | None
+    engine: EngineConfig, methods: list[str], num_layers: int | None
 ) -> dict[str, SpeculativeConfig]:
     from forerun.bench.measure.contenders import fixed_depth
 
-    model = None if engine.speculative_config is None else engine.speculative_config.model
+    model = None if engine.speculation is None else engine.speculation.model
     if model is not None and "draft_model" not in methods:
         methods = [*methods, "draft_model"]
     keys = {"model": model, "num_layers": num_layers}
@@ -121,7 +115,7 @@ def _along(
     from forerun.bench.measure.alpha import AlphaSums, add_text
     from forerun.bench.measure.teacher_forcing import drafter_for
 
-    drafter = drafter_for(llm, config, cache_dir(os.environ))
+    drafter = drafter_for(llm, config, cache_dir())
     sums = AlphaSums()
     with _status(f"{config.method} guesses along …"):
         for idx, text in enumerate(texts):

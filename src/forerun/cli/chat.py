@@ -7,18 +7,19 @@ from typing import Annotated
 import typer
 
 from forerun.cli.generate import bounded, show_stream
-from forerun.cli.options.engine import EngineOptions, engine_options
+from forerun.cli.options.engine import engine_options, load
 from forerun.cli.options.sampling import sampling_options
 from forerun.cli.options.shared import takes
 from forerun.cli.terminal.input import ask, check_stdin, checked_text
 from forerun.cli.terminal.output import say
+from forerun.engine_config import EngineConfig
 from forerun.errors import InvalidOption, PromptTooLong, RequestTooLarge
 from forerun.types import SamplingParams
 
 
 @takes(engine=engine_options, params=sampling_options)
 def chat(
-    engine: EngineOptions,
+    engine: EngineConfig,
     params: SamplingParams,
     system: Annotated[str | None, typer.Option("--system", help="A system message.")] = None,
 ) -> None:
@@ -29,7 +30,7 @@ def chat(
     if system is not None:
         opening.append({"role": "system", "content": checked_text(system, "--system")})
     check_stdin()
-    llm = engine.load()
+    llm = load(engine)
     messages = list(opening)
     say(f"{engine.model}: /reset starts over, /bye leaves", err=True)
     while (line := ask("> ")) not in (None, "/bye", "/exit"):

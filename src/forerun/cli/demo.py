@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import closing
 from typing import TYPE_CHECKING
 
 import typer
 
 from forerun.cli.options.cache_dir import cache_dir
-from forerun.cli.options.engine import DEFAULT_MODEL
+from forerun.cli.options.engine import DEFAULT_MODEL, engine_options, load
 from forerun.types import SamplingParams
 
 if TYPE_CHECKING:
@@ -34,13 +33,12 @@ def demo() -> None:
     from rich.console import Console
 
     from forerun.cli.pull import pull_with_progress
-    from forerun.engine import LLM
 
     console = Console(highlight=False)
-    folder = cache_dir(os.environ)
-    pull_with_progress(DEFAULT_MODEL, folder)
+    engine = engine_options(model=DEFAULT_MODEL, max_model_len=1024)
+    pull_with_progress(DEFAULT_MODEL, cache_dir())
     console.print(f"loading {DEFAULT_MODEL} …", style="dim")
-    speculative = LLM(DEFAULT_MODEL, max_model_len=1024, max_num_seqs=1, cache_dir=folder)
+    speculative = load(engine)
     plain = speculative.with_speculation(None)
     all_same = True
     for name, prompt in PROMPTS.items():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from dataclasses import asdict, dataclass
 from typing import Annotated, Final
@@ -69,7 +68,7 @@ def _memory_finding(memory: machine.Memory) -> Finding:
 def _disk_finding() -> Finding:
     remedy = "set FORERUN_CACHE to a folder that may be written"
     try:
-        folder = cache_dir(os.environ)
+        folder = cache_dir()
         free = f"{folder}, {machine.free_disk(folder) / GIB:.1f} GiB free"
         can_keep = machine.can_be_made(folder)
     except OSError as error:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import sys
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from forerun.cli.options.engine import EngineOptions, engine_options
+from forerun.cli.options.engine import engine_options, load
 from forerun.cli.options.sampling import sampling_options
-from forerun.cli.options.shared import takes
+from forerun.cli.options.shared import bundle, takes
 from forerun.cli.terminal.input import checked_text, read_option, read_stdin
 from forerun.cli.terminal.output import say, say_json
+from forerun.engine_config import EngineConfig
 from forerun.errors import InvalidOption
 from forerun.interrupts import Uninterrupted
+from forerun.option_fields import option
 from forerun.types import SamplingParams
 
 if TYPE_CHECKING:
@@ -26,47 +29,43 @@ MAX_NUM_SEQS: Final = 8  # answers that are written at once
 _USUAL_LENGTH: Final = 256  # tokens of an answer, where nobody says how long
 
 
-@takes(engine=engine_options, params=sampling_options)
+@dataclass(frozen=True)
+class GenerateOptions:
+    prompt_option: str | None = option(None, "The same, as an option.", "--prompt", "-p")
+    chat: bool = option(False, "Treat the prompt as a user's message.")
+    prediction: Path | None = option(None, "A file with the text that you expect, roughly.")
+    json: bool = option(False, "Print one JSON object.")
+    trace: bool = option(False, "Print a line per round: accepted, refused, why.")
+
+
+@takes(options=bundle(GenerateOptions), engine=engine_options, params=sampling_options)
 def generate(
-    engine: EngineOptions,
+    options: GenerateOptions,
+    engine: EngineConfig,
     params: SamplingParams,
     prompt: Annotated[
         str | None, typer.Argument(help="The text to continue; - reads standard input.")
     ] = None,
-    prompt_option: Annotated[
-        str | None, typer.Option("--prompt", "-p", help="The same, as an option.")
-    ] = None,
-    chat: Annotated[
-        bool, typer.Option("--chat", help="Treat the prompt as a user's message.")
-    ] = False,
-    prediction: Annotated[
-        Path | None,
-        typer.Option("--prediction", help="A file with the text that you expect, roughly."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    trace: Annotated[
-        bool, typer.Option("--trace", help="Print a line per round: held, refused, why.")
-    ] = False,
 ) -> None:
     """Continue a text, with speculation, and say what it saved."""
-    text = _prompt_text(prompt, prompt_option)
-    if as_json and trace:
+    text = _prompt_text(prompt, options.prompt_option)
+    if options.json and options.trace:
         raise InvalidOption("--json and --trace are two outputs; choose one.")
-    if trace and params.n > 1:
+    if options.trace and params.n > 1:
         raise InvalidOption("--trace follows one answer; drop --n.")
-    if params.logprobs is not None and not as_json:
+    if params.logprobs is not None and not options.json:
         raise InvalidOption("--logprobs are shown with --json; add it.")
-    expected = (
-        None if prediction is None else read_option(prediction, "--prediction", "a text file")
-    )
-    llm = engine.load(min(params.n, MAX_NUM_SEQS))
+    expected = None
+    if options.prediction is not None:
+        expected = read_option(options.prediction, "--prediction", "a text file")
+    llm = load(engine, max_num_seqs=min(params.n, MAX_NUM_SEQS))
     tokens = (
         llm.tokenizer.encode_chat([{"role": "user", "content": text}])
-        if chat
+        if options.chat
         else llm.tokenizer.encode(text)
     )
     params = bounded(params, llm, len(tokens))
-    if as_json:
+    if options.json:
         result = _as_dict(llm.generate(tokens, params, prediction=expected)[0])
         with Uninterrupted():  # the whole line, or nothing of it
             say_json(result)
@@ -74,7 +73,7 @@ def generate(
         for output in llm.generate(tokens, params, prediction=expected)[0].outputs:
             say(f"[{output.index}] {output.text}")
     else:
-        show_stream(llm, tokens, params, trace=trace, prediction=expected)
+        show_stream(llm, tokens, params, trace=options.trace, prediction=expected)
 
 
 def bounded(params: SamplingParams, llm: LLM, prompt_len: int) -> SamplingParams:
@@ -125,7 +124,7 @@ def summary(output: CompletionOutput) -> str:
     guessed = (
         "nothing guessed"
         if rate is None
-        else f"{stats['accepted_tokens']} of {stats['draft_tokens']} guesses held ({rate:.0%})"
+        else f"{stats['accepted_tokens']} of {stats['draft_tokens']} guesses accepted ({rate:.0%})"
     )
     return (
         f"{stats['emitted_tokens']} tokens in {stats['target_passes']} target passes "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Annotated, Any
 
 import typer
@@ -32,7 +31,7 @@ def _rows() -> list[dict[str, Any]]:
         | {"summary": source.summary}
         for source in SOURCES.values()
     }
-    for model in installed_models(cache_dir(os.environ)):
+    for model in installed_models(cache_dir()):
         summary = rows.get(model.name, {}).get("summary", "")
         row = {"name": model.name, "path": str(model.path), "bytes": model.num_bytes}
         rows[model.name] = row | {"summary": summary}

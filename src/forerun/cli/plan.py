@@ -3,122 +3,68 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
+from forerun.cli.options.shared import bundle, flags_of, takes
 from forerun.cli.plan_tables import print_budget, print_depths
 from forerun.cli.terminal.output import say
 from forerun.errors import InvalidOption
+from forerun.models.known_shapes import read_shape
+from forerun.models.memory_budget import WEIGHT_DTYPES, MemoryBudget, model_memory
+from forerun.option_fields import option
 from forerun.theory.closed_forms import oracle_speedup
 from forerun.theory.depth_table import DepthTable, depth_table
-from forerun.theory.memory_budget import WEIGHT_DTYPES, MemoryBudget, model_memory
-from forerun.theory.model_shape import read_shape
 from forerun.theory.verify_cost import FREE, parse_verify_cost
 
 DEFAULT_MAX_DEPTH: Final = 10
-DEFAULT_DTYPE: Final = "bfloat16"
-DEFAULT_NUM_SEQUENCES: Final = 8
-DEFAULT_MAX_LEN: Final = 4096
-
-_DEPTHS, _BUDGET = "Depth", "Memory budget"
 
 
 @dataclass(frozen=True)
 class DepthOptions:
-    alpha: float | None
-    cost: float | None
-    verify_cost: str | None
-    operations_cost: float | None
-    max_depth: int | None
+    alpha: float | None = option(None, "Chance that a guess is accepted, 0 to 1.")
+    cost: float | None = option(
+        None, "One draft step in plain target passes; 0 for a table lookup."
+    )
+    verify_cost: str | None = option(
+        None,
+        "Target pass over γ guesses in plain passes: a slope per guess (0.05), measured values for "
+        "depth 1, 2, … (1.04,1.10,1.15), or points (3:1.38,7:1.90). Default: 1.",
+        metavar="SPEC",
+    )
+    operations_cost: float | None = option(
+        None, "Drafter's arithmetic per token over the target's. Default: the same as --cost."
+    )
+    max_depth: int | None = option(
+        None, f"Deepest row. Default: {DEFAULT_MAX_DEPTH}, or as far as was measured."
+    )
 
 
 @dataclass(frozen=True)
 class BudgetOptions:
-    shapes: tuple[str, str] | None
-    dtype: str | None
-    draft_dtype: str | None
-    kv_dtype: str | None
-    num_sequences: int | None
-    max_len: int | None
+    budget: tuple[str, str] | None = option(
+        None,
+        "Memory of two models, each a known name (llama-3.2-3b), a config.json or its folder, or a "
+        "JSON object with the same keys.",
+        metavar="TARGET DRAFT",
+    )
+    dtype: str = option("bfloat16", f"Weights: {', '.join(WEIGHT_DTYPES)}.")
+    draft_dtype: str | None = option(None, "The draft model's weights. Default: as --dtype.")
+    kv_dtype: str = option("bfloat16", "Both KV caches.")
+    sequences: int = option(8, "Requests served at once.")
+    max_len: int = option(4096, "Tokens per request.")
 
 
+@takes(
+    depth_options=bundle(DepthOptions, "Depth"),
+    budget_options=bundle(BudgetOptions, "Memory budget"),
+)
 def plan(
-    alpha: Annotated[
-        float | None,
-        typer.Option(help="Chance that a guess holds, 0 to 1.", rich_help_panel=_DEPTHS),
-    ] = None,
-    cost: Annotated[
-        float | None,
-        typer.Option(
-            help="One draft step in plain target passes; 0 for a table lookup.",
-            rich_help_panel=_DEPTHS,
-        ),
-    ] = None,
-    verify_cost: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SPEC",
-            help="Target pass over γ guesses in plain passes: a slope per guess (0.05), measured "
-            "values for depth 1, 2, … (1.04,1.10,1.15), or points (3:1.38,7:1.90). Default: 1.",
-            rich_help_panel=_DEPTHS,
-        ),
-    ] = None,
-    operations_cost: Annotated[
-        float | None,
-        typer.Option(
-            help="Drafter's arithmetic per token over the target's. Default: the same as --cost.",
-            rich_help_panel=_DEPTHS,
-        ),
-    ] = None,
-    max_depth: Annotated[
-        int | None,
-        typer.Option(
-            help=f"Deepest row. Default: {DEFAULT_MAX_DEPTH}, or as far as was measured.",
-            rich_help_panel=_DEPTHS,
-        ),
-    ] = None,
-    budget: Annotated[
-        tuple[str, str] | None,
-        typer.Option(
-            metavar="TARGET DRAFT",
-            help="Memory of two models, each a known name (llama-3.2-3b), a config.json or its "
-            "folder, or a JSON object with the same keys.",
-            rich_help_panel=_BUDGET,
-        ),
-    ] = None,
-    dtype: Annotated[
-        str | None,
-        typer.Option(
-            help=f"Weights: {', '.join(WEIGHT_DTYPES)}. Default: {DEFAULT_DTYPE}.",
-            rich_help_panel=_BUDGET,
-        ),
-    ] = None,
-    draft_dtype: Annotated[
-        str | None,
-        typer.Option(
-            help="The draft model's weights. Default: as --dtype.", rich_help_panel=_BUDGET
-        ),
-    ] = None,
-    kv_dtype: Annotated[
-        str | None,
-        typer.Option(help=f"Both KV caches. Default: {DEFAULT_DTYPE}.", rich_help_panel=_BUDGET),
-    ] = None,
-    sequences: Annotated[
-        int | None,
-        typer.Option(
-            help=f"Requests served at once. Default: {DEFAULT_NUM_SEQUENCES}.",
-            rich_help_panel=_BUDGET,
-        ),
-    ] = None,
-    max_len: Annotated[
-        int | None,
-        typer.Option(
-            help=f"Tokens per request. Default: {DEFAULT_MAX_LEN}.", rich_help_panel=_BUDGET
-        ),
-    ] = None,
+    depth_options: DepthOptions,
+    budget_options: BudgetOptions,
     plot: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Draw Figures 2, 3 and 4 of the paper (.png .pdf .svg)."),
@@ -126,22 +72,23 @@ def plan(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """Show what each depth would give, what two models would occupy, or the theory's curves."""
-    depths = _depths(DepthOptions(alpha, cost, verify_cost, operations_cost, max_depth))
-    memory = _budget(BudgetOptions(budget, dtype, draft_dtype, kv_dtype, sequences, max_len))
+    depths, memory = _depths(depth_options), _budget(budget_options)
     if depths is None and memory is None and plot is None:
         raise InvalidOption(
             "nothing to plan; give --alpha with --cost, --budget TARGET DRAFT, or --plot FILE."
         )
     if plot is not None:
-        _draw(plot)
+        from forerun.theory.figures import save_figures
+
+        save_figures(plot)
     if as_json:
         say(json.dumps(_as_json(depths, memory, plot), indent=2, allow_nan=False))
         return
     if depths is not None:
         print_depths(depths)
     if memory is not None:
-        assert budget is not None
-        print_budget(memory, budget)
+        assert budget_options.budget is not None
+        print_budget(memory, budget_options.budget)
     if plot is not None:
         say(f"Figures 2, 3 and 4 are in {plot}.")
 
@@ -161,41 +108,29 @@ def _depths(options: DepthOptions) -> DepthTable | None:
 
 
 def _budget(options: BudgetOptions) -> MemoryBudget | None:
-    if options.shapes is None:
+    if options.budget is None:
         _refuse_strays(options, "--budget")
         return None
-    dtype = options.dtype or DEFAULT_DTYPE
+    dtypes = options.dtype, options.draft_dtype or options.dtype
     target, draft = (
         model_memory(
             read_shape(shape),
-            dtype=weight_dtype,
-            kv_dtype=options.kv_dtype or DEFAULT_DTYPE,
-            num_sequences=_or(options.num_sequences, DEFAULT_NUM_SEQUENCES),
-            max_len=_or(options.max_len, DEFAULT_MAX_LEN),
+            dtype=dtype,
+            kv_dtype=options.kv_dtype,
+            num_sequences=options.sequences,
+            max_len=options.max_len,
         )
-        for shape, weight_dtype in zip(
-            options.shapes, (dtype, options.draft_dtype or dtype), strict=True
-        )
+        for shape, dtype in zip(options.budget, dtypes, strict=True)
     )
     return MemoryBudget(target, draft)
 
 
-def _or(value: int | None, default: int) -> int:
-    return default if value is None else value
-
-
 def _refuse_strays(options: DepthOptions | BudgetOptions, leader: str) -> None:
     """An option that could have no effect is a mistake worth a sentence."""
-    for name, value in asdict(options).items():
-        if value is not None:
-            flag = {"num_sequences": "sequences"}.get(name, name).replace("_", "-")
-            raise InvalidOption(f"--{flag} has no effect without {leader}; give both or neither.")
-
-
-def _draw(path: Path) -> None:
-    from forerun.theory.figures import save_figures
-
-    save_figures(path)
+    for field in fields(options):
+        if getattr(options, field.name) != field.default:
+            flag = flags_of(field)[0]
+            raise InvalidOption(f"{flag} has no effect without {leader}; give both or neither.")
 
 
 def _as_json(

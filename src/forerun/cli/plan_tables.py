@@ -8,9 +8,9 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from forerun.cli.terminal.screen import screen
+from forerun.models.memory_budget import MemoryBudget, ModelMemory
 from forerun.theory.closed_forms import oracle_speedup
 from forerun.theory.depth_table import DepthTable
-from forerun.theory.memory_budget import MemoryBudget, ModelMemory
 from forerun.theory.verify_cost import FREE
 
 GB: Final = 10**9

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ import typer
 from forerun.cli.bench.options import MOST_SEED, at_least
 from forerun.cli.bench.record_head import record_head
 from forerun.cli.options.cache_dir import cache_dir
-from forerun.cli.options.engine import DEFAULT_MODEL
+from forerun.cli.options.engine import DEFAULT_MODEL, engine_options, load
 from forerun.cli.terminal.group import INTERRUPTED
 from forerun.cli.terminal.output import say
 from forerun.cli.terminal.progress import progress
@@ -81,23 +80,16 @@ def _load(model: str, prompts: Sequence[NamedPrompt], num_tokens: int) -> tuple[
     """With a context for the longest of the prompts, and no longer."""
     from forerun.bench.proof.proof import BATCH
     from forerun.cli.pull import pull_with_progress
-    from forerun.engine import LLM
     from forerun.models.download.sources import SOURCES
     from forerun.models.download.store import find_model
     from forerun.models.opening import load_tokenizer, open_checkpoint
 
-    folder = cache_dir(os.environ)
+    folder = cache_dir()
     path = pull_with_progress(model, folder) if model in SOURCES else find_model(model, folder)
     tokenizer = load_tokenizer(open_checkpoint(path, folder))
     max_len = max(len(prompt.encode(tokenizer)) for prompt in prompts) + num_tokens
-    llm = LLM(
-        path,
-        max_model_len=max_len,
-        max_num_seqs=BATCH,
-        speculative_config=None,
-        cache_dir=folder,
-    )
-    return llm, path
+    engine = engine_options(model=str(path), max_model_len=max_len, no_speculation=True)
+    return load(engine, max_num_seqs=BATCH), path
 
 
 @dataclass

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from forerun.cli.options.cache_dir import cache_dir
 from forerun.cli.terminal.output import say
-
-if TYPE_CHECKING:
-    from rich.progress import Progress
+from forerun.cli.terminal.progress import following
 
 
 def pull(
@@ -24,31 +21,15 @@ def pull(
     ] = "smollm2-135m",
 ) -> None:
     """Download a model, check it, and keep it."""
-    say(str(pull_with_progress(model, cache_dir(os.environ))))
+    say(str(pull_with_progress(model, cache_dir())))
 
 
 def pull_with_progress(model: str, folder: Path) -> Path:
     """Where the model lies now; a bar on stderr shows what is fetched."""
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, SpinnerColumn, TextColumn
+    from rich.progress import DownloadColumn
 
     from forerun.models.download.pull import pull as pull_model
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), DownloadColumn())
-    console = Console(stderr=True)
-    is_seen = console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=not is_seen) as progress:
-        return pull_model(model, folder, _Bar(progress).report)
-
-
-class _Bar:
-    """One line on the terminal that follows whatever is being fetched."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self._task = progress.add_task("", total=None)
-
-    def report(self, what: str, done: int, total: int) -> None:
-        self._progress.update(
-            self._task, description=what, completed=done, total=total if total else None
-        )
+    with following(Console(stderr=True), "", DownloadColumn()) as report:
+        return pull_model(model, folder, report)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,26 +9,26 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from forerun.cli.options.cache_dir import cache_dir
-from forerun.cli.options.engine import DEFAULT_MODEL, EngineOptions, engine_options
-from forerun.cli.options.serve import ServeOptions, serve_options
+from forerun.cli.options.engine import DEFAULT_MODEL, load, serving_options
+from forerun.cli.options.serve import serve_options
 from forerun.cli.options.shared import takes
 from forerun.cli.pull import pull_with_progress
+from forerun.cli.terminal.output import say
+from forerun.engine_config import EngineConfig
 from forerun.errors import InvalidOption, MissingExtra
+from forerun.server.operation.config import ServerConfig
 
 if TYPE_CHECKING:
     from forerun.engine import LLM, SpeculativeConfig
 
 
-@takes(engine=engine_options, options=serve_options)
+@takes(engine=serving_options, config=serve_options)
 def serve(
-    engine: EngineOptions,
-    options: ServeOptions,
+    engine: EngineConfig,
+    config: ServerConfig,
     model_name: Annotated[
         str | None, typer.Argument(metavar="MODEL", help="The same as --model.")
     ] = None,
-    max_num_seqs: Annotated[
-        int, typer.Option("--max-num-seqs", help="Requests that run at once.")
-    ] = 8,
     show_fields: Annotated[
         bool, typer.Option("--show-fields", help="Print what becomes of each field, and exit.")
     ] = False,
@@ -46,17 +44,21 @@ def serve(
     if show_fields:
         typer.echo(markdown())
         return
-    engine = replace(engine, model=_model(model_name, engine.model))
-    config = options.config(engine.model)
+    model = _model(model_name, str(engine.model))
+    config = replace(config, names=config.names or (_short_name(model),))
 
-    def load() -> LLM:
-        _pull_if_known(engine.model)
-        return engine.load(max_num_seqs)
+    def load_model() -> LLM:
+        _pull_if_known(model)
+        return load(replace(engine, model=model), max_num_seqs=engine.max_num_seqs)
 
     def on_ready(address: str, llm: LLM) -> None:
-        _tell(_welcome(address, config.names[0], llm, engine.speculative_config, options))
+        say(_welcome(address, config, llm, engine.speculation), err=True)
 
-    run_server(config, load, lambda address: _print(f"listening on {address}"), on_ready)
+    def on_listening(address: str) -> None:
+        """On stdout, for whoever started us and wants to know the port."""
+        print(f"listening on {address}", flush=True)
+
+    run_server(config, load_model, on_listening, on_ready)
 
 
 def _model(argument: str | None, option: str) -> str:
@@ -67,27 +69,28 @@ def _model(argument: str | None, option: str) -> str:
     return argument
 
 
+def _short_name(model: str) -> str:
+    """A path's last part; any other name as it is."""
+    return Path(model).resolve().name if Path(model).exists() else model
+
+
 def _pull_if_known(model: str) -> None:
     """A name of our own list is fetched, so that a newcomer needs one command."""
     from forerun.models.download.sources import SOURCES
 
     if model in SOURCES and not Path(model).exists():
-        pull_with_progress(model, cache_dir(os.environ))
+        pull_with_progress(model, cache_dir())
 
 
 def _welcome(
-    address: str,
-    name: str,
-    llm: LLM,
-    speculation: SpeculativeConfig | None,
-    options: ServeOptions,
+    address: str, config: ServerConfig, llm: LLM, speculation: SpeculativeConfig | None
 ) -> str:
     """What is served, and a command that works when it is pasted."""
     guesses = "off" if speculation is None else f"{speculation.method}, depth {speculation.depth}"
-    where, socket = address, ""
+    name, where, socket = config.names[0], address, ""
     if address.startswith("unix:"):
         where, socket = "http://localhost", f"--unix-socket {address.removeprefix('unix:')} "
-    key = ' -H "Authorization: Bearer $KEY"' if options.has_keys else ""
+    key = ' -H "Authorization: Bearer $KEY"' if config.api_keys else ""
     insecure = "-k " if address.startswith("https") else ""
     body = f'{{"model": "{name}", "messages": [{{"role": "user", "content": "Hello!"}}]}}'
     return (
@@ -96,12 +99,3 @@ def _welcome(
         f"try: curl {insecure}{socket}{where}/v1/chat/completions{key} "
         f"-H 'Content-Type: application/json' -d '{body}'"
     )
-
-
-def _print(line: str) -> None:
-    """On stdout, for whoever started us and wants to know the port."""
-    print(line, flush=True)
-
-
-def _tell(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

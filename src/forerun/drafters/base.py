@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 from forerun.sampling import Noise
 from forerun.types import Proposal, SamplingParams, Verdict
+
+Memory = TypeVar("Memory")
 
 
 class RequestView(Protocol):
@@ -53,8 +55,8 @@ class Budget:
 
     A tree has up to `num_branches` children at the root, each continued as a chain, so it holds
     at most depth · num_branches nodes. `first_draw` keeps the draws of drafters that guess for
-    the same round apart in the random stream. A guess that holds, with all before it, less often
-    than `least_chance` takes more time than it brings: a drafter that knows may leave it out,
+    the same round apart in the random stream. A guess whose chance, with all before it,
+    is below `least_chance` takes more time than it brings: a drafter that knows may leave it out,
     if it is picked. One that was drawn is never left out for what it is.
     """
 
@@ -97,6 +99,39 @@ class Drafter(Protocol):
     def end(self, request: RequestView) -> None:
         """The request is gone, finished or not; forget it."""
         ...
+
+
+class OneByOne(Generic[Memory]):
+    """Most of a drafter that guesses for each request by itself, from what it remembers of it and
+    from the request's own tokens: `_remember` and `_guess` are all that is left to write."""
+
+    def __init__(self) -> None:
+        self._memories: dict[int, Memory] = {}
+
+    @property
+    def num_requests(self) -> int:
+        return len(self._memories)
+
+    def begin(self, request: RequestView) -> None:
+        self._memories[request.id] = self._remember(request)
+
+    def propose(self, requests: Sequence[RequestView], budgets: Sequence[Budget]) -> list[Proposal]:
+        pairs = zip(requests, budgets, strict=True)
+        return [
+            self._guess(request, self._memories[request.id], budget) for request, budget in pairs
+        ]
+
+    def commit(self, request: RequestView, verdict: Verdict) -> None:
+        """Nothing to do: `_guess` reads the new tokens from the request."""
+
+    def end(self, request: RequestView) -> None:
+        self._memories.pop(request.id, None)
+
+    def _remember(self, request: RequestView) -> Memory:
+        raise NotImplementedError
+
+    def _guess(self, request: RequestView, memory: Memory, budget: Budget) -> Proposal:
+        raise NotImplementedError
 
 
 @runtime_checkable

@@ -81,9 +81,9 @@ class DraftModel:
     def commit(self, request: RequestView, verdict: Verdict) -> None:
         row = self._rows[request.id]
         num_fed = row.table.length - row.num_committed
-        held = [node for node in verdict.path if node < num_fed]
-        row.table.keep(row.num_committed, held)
-        row.num_committed += len(held)
+        accepted = [node for node in verdict.path if node < num_fed]
+        row.table.keep(row.num_committed, accepted)
+        row.num_committed += len(accepted)
 
     def end(self, request: RequestView) -> None:
         row = self._rows.pop(request.id, None)

@@ -32,8 +32,8 @@ class DraftLaw:
     ) -> list[Guess]:
         """Up to `num` siblings for the token that stands `depth` places after the committed ones.
 
-        They are made the way the request judges them, so that they hold as often as they can:
-        at temperature 0 the best, coupled by the target's own noise, else drawn without
+        They are made the way the request judges them, to be accepted as often as can be: at
+        temperature 0 the best, coupled by the target's own noise, else drawn without
         replacement, each with its conditional q.
         """
         if request.params.temperature == 0:

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from forerun.drafters.base import Budget, RequestView
+from forerun.drafters.base import Budget, OneByOne, RequestView
 from forerun.drafters.growing import grow
 from forerun.drafters.law import DraftLaw
 from forerun.errors import InvalidOption
-from forerun.types import Proposal, Verdict
+from forerun.types import Proposal
 
 Gram = tuple[int, ...]
 
 
-class NgramTables:
+class NgramTables(OneByOne["_Counts"]):
     """Guesses by the counts after the longest context that was seen; the counts are its q.
 
     An order-n table looks at n − 1 tokens. Orders (1,) and (2,) are the paper's unigram and
@@ -29,6 +29,7 @@ class NgramTables:
     def __init__(
         self, vocab_size: int, orders: Sequence[int] = (2, 3, 4), window: int = 1 << 17
     ) -> None:
+        super().__init__()
         if not orders or min(orders) < 1:
             raise InvalidOption(f"ngram orders {tuple(orders)} are not allowed; give orders ≥ 1.")
         if window < max(orders):
@@ -38,20 +39,11 @@ class NgramTables:
         self._vocab_size = vocab_size
         self._orders = tuple(sorted(set(orders), reverse=True))
         self._window = window
-        self._tables: dict[int, _Counts] = {}
 
-    @property
-    def num_requests(self) -> int:
-        return len(self._tables)
+    def _remember(self, request: RequestView) -> _Counts:  # noqa: ARG002
+        return _Counts(self._orders, self._window)
 
-    def begin(self, request: RequestView) -> None:
-        self._tables[request.id] = _Counts(self._orders, self._window)
-
-    def propose(self, requests: Sequence[RequestView], budgets: Sequence[Budget]) -> list[Proposal]:
-        return [self._propose(*pair) for pair in zip(requests, budgets, strict=True)]
-
-    def _propose(self, request: RequestView, budget: Budget) -> Proposal:
-        counts = self._tables[request.id]
+    def _guess(self, request: RequestView, counts: _Counts, budget: Budget) -> Proposal:
         counts.extend(request.tokens)
 
         def law_after(path: Gram) -> DraftLaw | None:
@@ -63,12 +55,6 @@ class NgramTables:
             return DraftLaw(tokens, np.log(weights), self._vocab_size)
 
         return grow(request, budget, law_after)
-
-    def commit(self, request: RequestView, verdict: Verdict) -> None:
-        """Nothing to do: `propose` reads the new tokens from the request."""
-
-    def end(self, request: RequestView) -> None:
-        self._tables.pop(request.id, None)
 
 
 class _Counts:

@@ -10,63 +10,49 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from forerun.drafters.base import Budget, RequestView
+from forerun.drafters.base import Budget, OneByOne, RequestView
 from forerun.errors import InvalidOption
-from forerun.types import ROOT, Proposal, ProposalBuilder, Verdict
+from forerun.types import ROOT, Proposal, ProposalBuilder
 
 PREDICTION: Final = "prediction"  # the drafter's name
 
-_FIRST_RUN: Final = 3  # a caller's word counts as so many tokens that held
+_FIRST_RUN: Final = 3  # a caller's word counts as so many tokens that were right
 _LONGEST_RUN: Final = 16  # longer ones are not told apart
 _REACH: Final = 8  # a run of r tokens is believed up to _REACH · r² tokens away
 _MAX_PLACES: Final = 32  # places of one token that are looked at, the nearest
 _LOOK_AHEAD: Final = 8  # tokens that may have been left out, for further branches
 
-# How often the next token of the prediction holds, after runs of 0, 1, 2, 3-4, 5-8 and more
+# How often the next token of the prediction comes, after runs of 0, 1, 2, 3-4, 5-8 and more
 # tokens that did, before this output says otherwise.
 _PRIOR: Final = (0.3, 0.5, 0.7, 0.85, 0.92, 0.96)
 _PRIOR_WEIGHT: Final = 4.0  # observations that the prior counts for
 _DECAY: Final = 0.05  # of older observations with each new one
 
 
-class GivenPrediction:
+class GivenPrediction(OneByOne["Alignment"]):
     """Copies on from the place in the prediction where the output stands.
 
-    A guess is made while the chance that it and all before it hold is at least `min_chance` and
-    what the budget asks for. A request without a prediction gets no guesses.
+    A guess is made while it and all before it are right with at least `min_chance` and what
+    the budget asks for. A request without a prediction gets no guesses.
     """
 
     picks = True
 
     def __init__(self, min_chance: float = 0.25) -> None:
+        super().__init__()
         if not 0 <= min_chance < 1:
             raise InvalidOption(f"min_chance={min_chance} is not allowed; give 0 ≤ x < 1.")
         self._min_chance = min_chance
-        self._alignments: dict[int, Alignment] = {}
 
-    @property
-    def num_requests(self) -> int:
-        return len(self._alignments)
+    def _remember(self, request: RequestView) -> Alignment:
+        return Alignment(request.prediction)
 
-    def begin(self, request: RequestView) -> None:
-        self._alignments[request.id] = Alignment(request.prediction)
-
-    def propose(self, requests: Sequence[RequestView], budgets: Sequence[Budget]) -> list[Proposal]:
-        return [self._propose(*pair) for pair in zip(requests, budgets, strict=True)]
-
-    def commit(self, request: RequestView, verdict: Verdict) -> None:
-        """Nothing to do: `propose` reads the new tokens from the request."""
-
-    def end(self, request: RequestView) -> None:
-        self._alignments.pop(request.id, None)
-
-    def _propose(self, request: RequestView, budget: Budget) -> Proposal:
-        alignment = self._alignments[request.id]
+    def _guess(self, request: RequestView, alignment: Alignment, budget: Budget) -> Proposal:
         alignment.read(request.output)
         builder = ProposalBuilder()
         least_chance = max(self._min_chance, budget.least_chance)
         branches: set[int] = set()
-        left = 1.0  # the chance that none of the branches so far holds
+        left = 1.0  # the chance that none of the branches so far is right
         for place, run in alignment.places() if budget.depth else ():
             if len(branches) == budget.num_branches:
                 break
@@ -105,8 +91,8 @@ class Alignment:
             prediction   a b c d e f g h
             output       a b X Y e f          place = 6, run = 2
 
-    `place` is where the output is expected to go on, and `run` how many tokens held before it.
-    Since the last that held, the output may have gone on anywhere from `_earliest` (what came is
+    `place` is where the output is expected to go on, and `run` how many were right before it.
+    Since the last of these, the output may have gone on anywhere from `_earliest` (what came is
     inserted) to `place` (what came replaces as much).
     """
 
@@ -129,7 +115,7 @@ class Alignment:
         self._num_read = len(output)
 
     def chance(self, run: int) -> float:
-        """That the next token of the prediction holds after a run of so many."""
+        """That the next token of the prediction comes after a run of so many."""
         kind = _kind(run)
         return self._hits[kind] / self._trials[kind]
 

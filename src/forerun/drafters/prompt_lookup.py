@@ -8,39 +8,31 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from forerun.drafters.base import Budget, RequestView
+from forerun.drafters.base import Budget, OneByOne, RequestView
 from forerun.errors import InvalidOption
-from forerun.types import ROOT, Proposal, ProposalBuilder, Verdict
+from forerun.types import ROOT, Proposal, ProposalBuilder
 
 _MAX_ENDS: Final = 32  # earlier places that are looked at for each length, the latest first
 
 
-class PromptLookup:
+class PromptLookup(OneByOne["_IndexedText"]):
     """Copies from this request's own text. No weights, no probabilities."""
 
     picks = True
 
     def __init__(self, min_ngram: int = 2, max_ngram: int = 5) -> None:
+        super().__init__()
         if not 1 <= min_ngram <= max_ngram:
             raise InvalidOption(
                 f"prompt_lookup_min={min_ngram} and prompt_lookup_max={max_ngram} are not allowed; "
                 f"give 1 ≤ min ≤ max."
             )
         self._lengths = range(max_ngram, min_ngram - 1, -1)
-        self._texts: dict[int, _IndexedText] = {}
 
-    @property
-    def num_requests(self) -> int:
-        return len(self._texts)
+    def _remember(self, request: RequestView) -> _IndexedText:  # noqa: ARG002
+        return _IndexedText(self._lengths)
 
-    def begin(self, request: RequestView) -> None:
-        self._texts[request.id] = _IndexedText(self._lengths)
-
-    def propose(self, requests: Sequence[RequestView], budgets: Sequence[Budget]) -> list[Proposal]:
-        return [self._propose(*pair) for pair in zip(requests, budgets, strict=True)]
-
-    def _propose(self, request: RequestView, budget: Budget) -> Proposal:
-        text = self._texts[request.id]
+    def _guess(self, request: RequestView, text: _IndexedText, budget: Budget) -> Proposal:
         text.extend(request.tokens)
         builder = ProposalBuilder()
         branches: set[int] = set()
@@ -54,12 +46,6 @@ class PromptLookup:
             for token in continuation:
                 node = builder.add(node, token)
         return builder.build()
-
-    def commit(self, request: RequestView, verdict: Verdict) -> None:
-        """Nothing to do: `propose` reads the new tokens from the request."""
-
-    def end(self, request: RequestView) -> None:
-        self._texts.pop(request.id, None)
 
 
 class _IndexedText:

@@ -2,38 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from forerun.drafters.base import Budget, RequestView
+from forerun.drafters.base import Budget, OneByOne, RequestView
 from forerun.drafters.growing import grow
 from forerun.drafters.law import DraftLaw
 from forerun.sampling import Stream
-from forerun.types import Proposal, Verdict
+from forerun.types import Proposal
 
 
-class RandomTokens:
+class RandomTokens(OneByOne[None]):
     """Uniform over the vocabulary; at temperature 0 it picks at random, too."""
 
     picks = False
 
     def __init__(self, vocab_size: int) -> None:
+        super().__init__()
         self._vocab_size = vocab_size
         self._tokens = np.arange(vocab_size)
         self._uniform = np.zeros(vocab_size)
 
-    @property
-    def num_requests(self) -> int:
-        return 0
+    def _remember(self, request: RequestView) -> None:
+        """Nothing."""
 
-    def begin(self, request: RequestView) -> None:
-        """Nothing to remember."""
-
-    def propose(self, requests: Sequence[RequestView], budgets: Sequence[Budget]) -> list[Proposal]:
-        return [self._propose(*pair) for pair in zip(requests, budgets, strict=True)]
-
-    def _propose(self, request: RequestView, budget: Budget) -> Proposal:
+    def _guess(self, request: RequestView, memory: None, budget: Budget) -> Proposal:  # noqa: ARG002
         def law_after(path: tuple[int, ...]) -> DraftLaw:
             if request.params.temperature > 0:
                 return DraftLaw(self._tokens, self._uniform, self._vocab_size)
@@ -48,9 +40,3 @@ class RandomTokens:
         num = min(num, self._vocab_size)
         first = min(int(u * self._vocab_size), self._vocab_size - num)
         return DraftLaw(self._tokens[first : first + num], self._uniform[:num], self._vocab_size)
-
-    def commit(self, request: RequestView, verdict: Verdict) -> None:
-        """Nothing to learn."""
-
-    def end(self, request: RequestView) -> None:
-        """Nothing to forget."""

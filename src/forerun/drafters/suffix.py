@@ -10,19 +10,19 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from forerun.drafters.base import Budget, RequestView
+from forerun.drafters.base import Budget, OneByOne, RequestView
 from forerun.drafters.suffix_automaton import Match, SuffixAutomaton
 from forerun.drafters.suffix_history import END, OutputHistory
 from forerun.drafters.suffix_trust import Trust
 from forerun.errors import InvalidOption
-from forerun.types import ROOT, Acceptance, Proposal, ProposalBuilder, Verdict
+from forerun.types import ROOT, Acceptance, Proposal, ProposalBuilder
 
 
-class SuffixLookup:
+class SuffixLookup(OneByOne["_OwnText"]):
     """Copies on from the longest match: as often followed, then as last followed.
 
-    A guess is made while the chance that it and all before it hold is at least `min_chance` and
-    what the budget asks for, so a short match guesses little and a long one much.
+    A guess is made while it and all before it are right with at least `min_chance` and what
+    the budget asks for, so a short match guesses little and a long one much.
     `max_shared_tokens` bounds what is kept of finished outputs, over all salts; 0 turns sharing
     off.
     """
@@ -36,6 +36,7 @@ class SuffixLookup:
         min_chance: float = 0.25,
         max_shared_tokens: int = 1 << 16,
     ) -> None:
+        super().__init__()
         if not 1 <= min_match <= max_match:
             raise InvalidOption(
                 f"suffix_min_match={min_match} and suffix_max_match={max_match} are not allowed; "
@@ -51,36 +52,23 @@ class SuffixLookup:
         self._max_match = max_match
         self._min_chance = min_chance
         self._history = OutputHistory(max_shared_tokens, max_match)
-        self._texts: dict[int, _OwnText] = {}
 
     @property
     def num_shared_tokens(self) -> int:
         """Tokens of finished outputs that are kept now."""
         return len(self._history)
 
-    @property
-    def num_requests(self) -> int:
-        return len(self._texts)
-
-    def begin(self, request: RequestView) -> None:
-        text = self._texts[request.id] = _OwnText(len(request.prompt), self._max_match)
+    def _remember(self, request: RequestView) -> _OwnText:
+        text = _OwnText(len(request.prompt), self._max_match)
         text.extend(request.tokens)
-
-    def propose(self, requests: Sequence[RequestView], budgets: Sequence[Budget]) -> list[Proposal]:
-        return [self._propose(*pair) for pair in zip(requests, budgets, strict=True)]
-
-    def commit(self, request: RequestView, verdict: Verdict) -> None:
-        """Nothing to do: `propose` reads the new tokens from the request."""
+        return text
 
     def end(self, request: RequestView) -> None:
-        if self._texts.pop(request.id, None) is None:
-            return
-        salt = request.cache_salt
-        if salt is not None:
-            self._history.add(salt, request.output)
+        if request.id in self._memories and request.cache_salt is not None:
+            self._history.add(request.cache_salt, request.output)
+        super().end(request)
 
-    def _propose(self, request: RequestView, budget: Budget) -> Proposal:
-        text = self._texts[request.id]
+    def _guess(self, request: RequestView, text: _OwnText, budget: Budget) -> Proposal:
         text.extend(request.tokens)
         text.predicted.clear()
         builder = ProposalBuilder()
@@ -133,7 +121,7 @@ class SuffixLookup:
         text: _OwnText,
         chance: float,
     ) -> None:
-        """Guess `token`, which holds with `chance`, and then the best of each longer context."""
+        """Guess `token`, which comes with `chance`, and then the best of each longer context."""
         node, chance_of_all = ROOT, chance
         least_chance = max(self._min_chance, budget.least_chance)
         is_others = len(builder) == 0 and found.source is not text.automaton
@@ -162,9 +150,9 @@ class _Found(NamedTuple):
     def after(self, token: int) -> _Found:
         return _Found(self.source, self.source.continued(self.source.after(self.match, token)))
 
-    def chance(self, trust: Trust, num_held: int) -> float:
-        """That the best follower comes next, once `num_held` guesses held."""
-        return trust.chance(self.match.length, self.source.is_unanimous(self.match), num_held)
+    def chance(self, trust: Trust, num_right: int) -> float:
+        """That the best follower comes next, once `num_right` guesses were."""
+        return trust.chance(self.match.length, self.source.is_unanimous(self.match), num_right)
 
 
 class _OwnText:

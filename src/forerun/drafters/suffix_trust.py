@@ -34,10 +34,10 @@ class Trust:
         self._num_copying = [_PRIOR_WEIGHT] * len(_COPYING)
         self._run = _FIRST_RUN  # the share of recent tokens that were predicted
 
-    def chance(self, length: int, is_unanimous: bool, num_held: int = 0) -> float:
-        """After `num_held` guesses that are taken to have held."""
+    def chance(self, length: int, is_unanimous: bool, num_right: int = 0) -> float:
+        """After `num_right` guesses that are taken to be right."""
         idx = _kind(length, is_unanimous)
-        not_run = (1 - self._run) * _RUN_DECAY**num_held
+        not_run = (1 - self._run) * _RUN_DECAY**num_right
         free = self._free[idx] / self._num_free[idx]
         copying = self._copying[idx] / self._num_copying[idx]
         return copying + not_run * (free - copying)

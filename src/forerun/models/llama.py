@@ -68,11 +68,7 @@ class LlamaModel:
         """`num_layers` loads only the first layers, under the model's own norm and head."""
         config = checkpoint.config
         num_layers = config.num_layers if num_layers is None else num_layers
-        if not 1 <= num_layers <= config.num_layers:
-            raise InvalidOption(
-                f"num_layers={num_layers} is not allowed; give 1 … {config.num_layers}, "
-                f"the layers of the model."
-            )
+        _check_num_layers(num_layers, config)
         loader = _Loader(checkpoint, kernels)
         with kernels.loading(len(tuple(checkpoint.names()))):
             embedding = loader.matrix(EMBEDDING)
@@ -133,7 +129,8 @@ class LlamaModel:
 def _check_num_layers(num_layers: int, config: ModelConfig) -> None:
     if not 1 <= num_layers <= config.num_layers:
         raise InvalidOption(
-            f"num_layers={num_layers} is not allowed; the model has {config.num_layers} layers."
+            f"num_layers={num_layers} is not allowed; give 1 or more: "
+            f"the model has {config.num_layers} layers."
         )
 
 

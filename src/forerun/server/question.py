@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from forerun.engine import RequestSpeculation
 from forerun.engine.api.async_engine import Answer, AsyncEngine
-from forerun.engine.request.options import RequestSpeculation
 from forerun.sampling import fresh_seed
 from forerun.server.answers.group import Group
 from forerun.server.errors import bad_request
+from forerun.server.operation.config import Limits
 from forerun.server.prompts import Tokens, joined
-from forerun.server.service import Limits
 from forerun.types import SamplingParams
 
 # Fields that are sampling options of the same name.

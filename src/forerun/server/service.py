@@ -7,12 +7,12 @@ import hashlib
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
 
 from forerun.engine.api.async_engine import AsyncEngine
 from forerun.server.errors import ApiError, unavailable
+from forerun.server.operation.config import Limits
 from forerun.server.operation.counters import Counters
 from forerun.version import VERSION
 
@@ -23,17 +23,6 @@ class State(StrEnum):
     LOADING = "loading"
     READY = "ready"
     DRAINING = "draining"
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What one request may cost."""
-
-    max_body_bytes: int = 8 << 20
-    body_timeout_s: float = 30.0
-    request_timeout_s: float = 600.0
-    max_answer_tokens: int | None = None  # None: what the context has room for
-    lenient_fields: bool = False
 
 
 class Service:

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Final
 
-from forerun.errors import InvalidOption, unknown_name
-from forerun.option_checks import is_whole, require, require_real, require_whole
+from forerun.errors import InvalidOption
+from forerun.option_checks import (
+    is_whole,
+    require,
+    require_fields,
+    require_known,
+    require_real,
+    require_whole,
+)
 from forerun.speculation.methods import METHODS
 
 _COMBINED: Final = ("hybrid", "merge", "choice")
@@ -38,9 +45,7 @@ class SpeculativeConfig:
 
     def __post_init__(self) -> None:
         self._check_types()
-        for name in (self.method, *self.methods):
-            if name not in METHODS:
-                raise unknown_name("speculative method", name, METHODS)
+        require_known("speculative method", METHODS, self.method, *self.methods)
         if self.depth * self.num_branches > MAX_NODES:
             raise InvalidOption(
                 f"num_speculative_tokens={self.depth} with num_branches="
@@ -115,12 +120,16 @@ class SpeculativeConfig:
         return self.depth * self.num_branches * self.num_trees
 
     @classmethod
+    def of(cls, given: SpeculativeConfig | Mapping[str, Any] | None) -> SpeculativeConfig | None:
+        """As an option of the engine: itself, keys and values, or None for plain decoding."""
+        return (
+            given if given is None or isinstance(given, SpeculativeConfig) else cls.from_dict(given)
+        )
+
+    @classmethod
     def from_dict(cls, options: Mapping[str, Any]) -> SpeculativeConfig:
         """As in vLLM, a `model` alone means method "draft_model"."""
-        valid = {f.name for f in fields(cls)}
-        for name in options:
-            if name not in valid:
-                raise unknown_name("speculative option", name, valid)
+        require_fields("speculative option", cls, options)
         given: dict[str, Any] = {
             k: tuple(v) if isinstance(v, list) else v for k, v in options.items()
         }

@@ -6,8 +6,9 @@ A new one is a file in `drafters/` and an entry here.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from forerun.drafters import (
     Drafter,
@@ -28,27 +29,23 @@ if TYPE_CHECKING:
     from forerun.speculation.config import SpeculativeConfig
 
 
-class DraftTarget(Protocol):
-    """The model that drafters guess for."""
+@dataclass(frozen=True)
+class Target:
+    """The model that is served, and that drafters guess for."""
 
-    @property
-    def model(self) -> LlamaModel: ...
-
-    @property
-    def tokenizer(self) -> Tokenizer: ...
-
-    @property
-    def cache_dir(self) -> Path | None: ...
+    model: LlamaModel
+    tokenizer: Tokenizer
+    cache_dir: Path | None  # where pulled models are
 
 
 class Method(NamedTuple):
     about: str
-    build: Callable[[SpeculativeConfig, DraftTarget], Drafter] | None = None  # None: made of others
+    build: Callable[[SpeculativeConfig, Target], Drafter] | None = None  # None: made of others
     needs: Mapping[str, str] = {}  # options that must be given, and their flags
     default_depth: int = 5
 
 
-def build_drafters(config: SpeculativeConfig, target: DraftTarget) -> dict[str, Drafter]:
+def build_drafters(config: SpeculativeConfig, target: Target) -> dict[str, Drafter]:
     """The drafters of all single methods that are used, by name."""
     builders = {name: METHODS[name].build for name in config.parts}
     return {name: build(config, target) for name, build in builders.items() if build}
@@ -63,7 +60,7 @@ def combined(config: SpeculativeConfig, parts: dict[str, Drafter]) -> dict[str, 
     return parts
 
 
-def _suffix(config: SpeculativeConfig, _: DraftTarget) -> Drafter:
+def _suffix(config: SpeculativeConfig, _: Target) -> Drafter:
     return SuffixLookup(
         config.suffix_min_match,
         config.suffix_max_match,
@@ -72,7 +69,7 @@ def _suffix(config: SpeculativeConfig, _: DraftTarget) -> Drafter:
     )
 
 
-def _draft_model(config: SpeculativeConfig, target: DraftTarget) -> Drafter:
+def _draft_model(config: SpeculativeConfig, target: Target) -> Drafter:
     assert config.model is not None
     checkpoint = open_checkpoint(config.model, target.cache_dir)
     check_compatible(target.tokenizer, load_tokenizer(checkpoint))
@@ -80,27 +77,27 @@ def _draft_model(config: SpeculativeConfig, target: DraftTarget) -> Drafter:
     return DraftModel(model, target.model.config.vocab_size)
 
 
-def _own_layers(config: SpeculativeConfig, target: DraftTarget) -> Drafter:
+def _own_layers(config: SpeculativeConfig, target: Target) -> Drafter:
     assert config.num_layers is not None
     model = target.model.first_layers(config.num_layers)
     return DraftModel(model, target.model.config.vocab_size)
 
 
-def _prompt_lookup(config: SpeculativeConfig, _: DraftTarget) -> Drafter:
+def _prompt_lookup(config: SpeculativeConfig, _: Target) -> Drafter:
     return PromptLookup(config.prompt_lookup_min, config.prompt_lookup_max)
 
 
-def _ngram_tables(*orders: int) -> Callable[[SpeculativeConfig, DraftTarget], Drafter]:
+def _ngram_tables(*orders: int) -> Callable[[SpeculativeConfig, Target], Drafter]:
     """With these orders, or with those of the user."""
 
-    def build(config: SpeculativeConfig, target: DraftTarget) -> Drafter:
+    def build(config: SpeculativeConfig, target: Target) -> Drafter:
         vocab_size = target.model.config.vocab_size
         return NgramTables(vocab_size, orders or config.ngram_orders, config.ngram_window)
 
     return build
 
 
-def _random(_: SpeculativeConfig, target: DraftTarget) -> Drafter:
+def _random(_: SpeculativeConfig, target: Target) -> Drafter:
     return RandomTokens(target.model.config.vocab_size)
 
 

@@ -1,32 +1,76 @@
-"""A request as speculation sees it."""
+"""A request as speculation sees it, and what it allows."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
 
 from forerun.drafters import RequestView
+from forerun.drafters.prediction import PREDICTION
+from forerun.errors import InvalidOption
+from forerun.option_checks import require, require_fields, require_whole
 
 
-class RequestLimits(Protocol):
-    """What a request allows, within what the engine was started with; None: all of that."""
+@dataclass(frozen=True)
+class RequestSpeculation:
+    """What may guess for one request, within what the engine was started with.
+
+    `drafter` names one of the engine's drafters; without a name they all may guess.
+    `num_speculative_tokens` and `num_branches` are ceilings below the engine's own; a depth of 0
+    turns guessing off.
+    """
+
+    drafter: str | None = None
+    num_speculative_tokens: int | None = None
+    num_branches: int | None = None
+
+    def __post_init__(self) -> None:
+        good = self.drafter is None or isinstance(self.drafter, str)
+        require(good, "drafter", self.drafter, "a drafter's name, or None")
+        for name, least in (("num_speculative_tokens", 0), ("num_branches", 1)):
+            require_whole(name, getattr(self, name), least, or_none=True)
 
     @property
-    def drafter(self) -> str | None: ...
+    def is_off(self) -> bool:
+        return self.num_speculative_tokens == 0
 
-    @property
-    def num_speculative_tokens(self) -> int | None: ...
+    def allows(self, drafter: str) -> bool:
+        return not self.is_off and self.drafter in (None, drafter)
 
-    @property
-    def num_branches(self) -> int | None: ...
+    def without_prediction(self) -> RequestSpeculation:
+        """Of a request that brings none: nobody follows one for it."""
+        return _WithoutPrediction(self.drafter, self.num_speculative_tokens, self.num_branches)
 
-    def allows(self, drafter: str) -> bool: ...
+    @classmethod
+    def of(cls, given: RequestSpeculation | Mapping[str, Any] | None) -> RequestSpeculation:
+        """From what a caller gave; an unknown name raises and points at the nearest valid one."""
+        if given is None:
+            return AS_STARTED
+        if isinstance(given, cls):
+            return given
+        if not isinstance(given, Mapping):
+            raise InvalidOption(
+                f"speculation={given!r} is not allowed; give RequestSpeculation, a mapping of its "
+                f"options, or None."
+            )
+        require_fields("speculation option", cls, given)
+        return cls(**given)
+
+
+class _WithoutPrediction(RequestSpeculation):
+    def allows(self, drafter: str) -> bool:
+        return drafter != PREDICTION and super().allows(drafter)
+
+
+AS_STARTED: Final = RequestSpeculation()
 
 
 class SpeculativeRequest(RequestView, Protocol):
     """What drafters see, what it allows, and how much of its answer is left."""
 
     @property
-    def speculation(self) -> RequestLimits: ...
+    def speculation(self) -> RequestSpeculation: ...
 
     @property
     def num_left(self) -> int:

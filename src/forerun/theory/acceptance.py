@@ -1,13 +1,12 @@
-"""How often guesses hold, from the distributions themselves.
+"""How often guesses are accepted, from the distributions themselves.
 
-β is the chance that one guess holds after one prefix; α is its mean over prefixes. p is the
+β is the chance that one guess is accepted after one prefix; α is its mean over prefixes. p is the
 target's law, q the drafter's, both after their sampling transforms, each one row [V].
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 import numpy as np
@@ -17,17 +16,10 @@ from forerun.errors import InvalidDistribution, InvalidOption
 from forerun.types import FloatArray, check_probs
 
 Float64Array: TypeAlias = npt.NDArray[np.float64]
-Beta: TypeAlias = Callable[[FloatArray, FloatArray], float]
-
-
-def divergence_lk(probs_p: FloatArray, probs_q: FloatArray) -> float:
-    """D_LK = Σ|p - q|/2, the total variation between p and q (Def. 3.2)."""
-    p, q = _checked_pair(probs_p, probs_q)
-    return min(1.0, math.fsum(np.abs(p - q)) / 2)
 
 
 def beta_rejection(probs_p: FloatArray, probs_q: FloatArray) -> float:
-    """Σ min(p, q) = 1 - D_LK: the chance under `rejection` (Thm 3.5)."""
+    """Σ min(p, q) = 1 - Σ|p - q|/2: the chance under `rejection` (Thm 3.5)."""
     p, q = _checked_pair(probs_p, probs_q)
     return min(1.0, math.fsum(np.minimum(p, q)))
 
@@ -57,8 +49,8 @@ def beta_lenient(probs_p: FloatArray, probs_q: FloatArray, lenience: float) -> f
     if not 0 < lenience <= 1:
         raise InvalidOption(f"lenience is {lenience!r}; give a number above 0, at most 1.")
     with np.errstate(over="ignore"):  # the minimum is at most q, so overflow never wins
-        held = np.minimum(p / lenience, q)
-    return min(1.0, math.fsum(held))
+        accepted = np.minimum(p / lenience, q)
+    return min(1.0, math.fsum(accepted))
 
 
 def beta_plain_rejection(probs_p: FloatArray, probs_q: FloatArray) -> float:
@@ -67,16 +59,6 @@ def beta_plain_rejection(probs_p: FloatArray, probs_q: FloatArray) -> float:
     drawn = p > 0
     with np.errstate(over="ignore"):  # the minimum is at most 1, so overflow never wins
         return min(1.0, float((q[drawn] / p[drawn]).min()))
-
-
-def alpha_from_pairs(
-    pairs: Iterable[tuple[FloatArray, FloatArray]], beta: Beta = beta_rejection
-) -> float:
-    """α: the mean of `beta` over (p, q) pairs, one per prefix (Cor. 3.6)."""
-    betas = [beta(probs_p, probs_q) for probs_p, probs_q in pairs]
-    if not betas:
-        raise InvalidDistribution("there are no (p, q) pairs; give at least one.")
-    return math.fsum(betas) / len(betas)
 
 
 def _checked_pair(probs_p: FloatArray, probs_q: FloatArray) -> tuple[Float64Array, Float64Array]:

@@ -1,11 +1,11 @@
 """What speculation is worth, in closed form (Leviathan et al. 2023, §3).
 
-    α  the chance that a guess holds      γ  depth: guesses per round
+    α  the chance that a guess is accepted      γ  depth: guesses per round
     c  one draft step ÷ one plain target pass
     ĉ  arithmetic per token of the drafter ÷ of the target
     v  a pass over γ guesses and one more token ÷ a plain pass; the paper takes v ≡ 1
 
-All assume that guesses hold independently of each other. Bad input raises `InvalidOption`.
+All assume that guesses are accepted independently of each other. Bad input raises `InvalidOption`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def expected_tokens(alpha: float, depth: int) -> float:
 
 
 def expected_accepted(alpha: float, depth: int) -> float:
-    """Guesses that hold per round, α(1 - α^γ)/(1 - α): one less than the tokens emitted."""
+    """Guesses accepted per round, α(1 - α^γ)/(1 - α): one less than the tokens emitted."""
     alpha, depth = check_alpha(alpha), check_depth(depth)
     return alpha * expected_tokens(alpha, depth - 1) if depth else 0.0
 
@@ -59,12 +59,6 @@ def can_help(alpha: float, cost: float) -> bool:
 def assured_speedup(alpha: float, cost: float) -> float:
     """What the best depth gives at least when v ≡ 1: (1 + α)/(1 + c), or 1 without drafts."""
     return (1 + alpha) / (1 + cost) if can_help(alpha, cost) else 1.0
-
-
-def oracle_tokens(alpha: float) -> float:
-    """Tokens per round if an oracle stopped every draft just before its first miss (§3.5)."""
-    alpha = check_alpha(alpha)
-    return math.inf if alpha == 1 else 1 / (1 - alpha)
 
 
 def oracle_speedup(alpha: float, cost: float) -> float:

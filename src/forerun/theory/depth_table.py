@@ -60,7 +60,7 @@ class DepthTable:
         if can_help(self.alpha, self.cost):
             return "the longer target pass costs more than the accepted guesses give back"
         return (
-            f"a guess costs {self.cost:g} of a target pass and holds with probability "
+            f"a guess costs {self.cost:g} of a target pass and is accepted with probability "
             f"{self.alpha:g}, which would have to be larger"
         )
 

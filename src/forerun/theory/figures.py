@@ -92,5 +92,5 @@ def _subtitle(axes: Any, text: str) -> None:
 
 
 def _alpha_axis(axes: Any) -> None:
-    axes.set_xlabel("α, the chance that a guess holds")
+    axes.set_xlabel("α, the chance that a guess is accepted")
     axes.set_xlim(0, 1)

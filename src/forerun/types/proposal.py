@@ -19,8 +19,8 @@ class Draw:
     replacement: the renormalised rest). None means a point mass: the guess was not drawn but
     picked. That is always lawful, whatever picked it; a true q only accepts more often.
 
-    `chance` is the drafter's own word on how likely a picked guess is to hold, given that those
-    before it do; None where it has none. It may say so from committed history only.
+    `chance` is the drafter's own word on how likely a picked guess is accepted, given that those
+    before it are; None where it has none. It may say so from committed history only.
     """
 
     node: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Any, Final
@@ -14,9 +14,11 @@ from forerun.option_checks import (
     is_unicode,
     is_whole,
     require,
+    require_fields,
     require_real,
     require_whole,
 )
+from forerun.option_fields import option
 
 _REALS: Final = (
     *("temperature", "top_p", "min_p", "lenience"),
@@ -41,28 +43,32 @@ class SamplingParams:
     draw 64 random bits once and return them. `lenience` belongs to `acceptance="lenient"` alone.
     """
 
-    n: int = 1
+    n: int = option(1, "Answers per prompt.", "-n", "--n")
     temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-    min_p: float = 0.0
-    repetition_penalty: float = 1.0
-    presence_penalty: float = 0.0
-    frequency_penalty: float = 0.0
+    top_k: int = option(0, "Keep the k best tokens; 0 keeps all.")
+    top_p: float = option(1.0, "Keep the best tokens up to this mass.")
+    min_p: float = option(0.0, "Drop tokens under this share of the best.")
+    repetition_penalty: float = option(1.0, "Above 1 discourages repetition.")
+    presence_penalty: float = option(0.0, "Subtracted once from tokens already put out.")
+    frequency_penalty: float = option(0.0, "Subtracted for each time a token was put out.")
     logit_bias: Mapping[int, float] = field(default_factory=dict)
-    allowed_token_ids: tuple[int, ...] | None = None
-    seed: int | None = None
+    allowed_token_ids: tuple[int, ...] | None = option(
+        None, "Only these ids may come; repeatable.", "--allowed-token-id"
+    )
+    seed: int | None = option(None, "The same seed gives the same text; drawn if not given.")
     max_tokens: int | None = 16
-    min_tokens: int = 0
-    stop: tuple[str, ...] = ()
-    stop_token_ids: tuple[int, ...] = ()
-    ignore_eos: bool = False
-    include_stop_str_in_output: bool = False
+    min_tokens: int = option(0, "Do not end before this many.")
+    stop: tuple[str, ...] = option((), "End before this text; repeatable.")
+    stop_token_ids: tuple[int, ...] = option(
+        (), "End at this token; repeatable.", "--stop-token-id"
+    )
+    ignore_eos: bool = option(False, "Go on past the end.")
+    include_stop_str_in_output: bool = option(False, "Keep the stop text.", "--include-stop")
     skip_special_tokens: bool = True
-    logprobs: int | None = None
+    logprobs: int | None = option(None, "With --json: log-probabilities of the k best.")
     prompt_logprobs: int | None = None
     acceptance: Acceptance = Acceptance.COUPLED
-    lenience: float = 1.0
+    lenience: float = option(1.0, "For lenient: no token above p/l; 1 is exact.")
 
     def __post_init__(self) -> None:
         self._normalise()
@@ -144,10 +150,7 @@ class SamplingParams:
     @classmethod
     def from_dict(cls, options: Mapping[str, Any]) -> SamplingParams:
         """From a caller's JSON; an unknown name raises and points at the nearest valid one."""
-        valid = {f.name for f in fields(cls)}
-        for name in options:
-            if name not in valid:
-                raise unknown_name("sampling option", name, valid)
+        require_fields("sampling option", cls, options)
         return cls(**options)
 
     def with_(self, **changes: Any) -> SamplingParams:

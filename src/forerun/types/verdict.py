@@ -11,7 +11,7 @@ from forerun.types.proposal import Proposal
 class Origin(StrEnum):
     """How an emitted token came about."""
 
-    ACCEPTED = "accepted"  # a guess that held
+    ACCEPTED = "accepted"  # a guess that stays
     RECOVERED = "recovered"  # the target's own token at the first miss
     BONUS = "bonus"  # the extra token after a full accept
     PLAIN = "plain"  # nothing was guessed

@@ -1,4 +1,4 @@
-"""Which guesses hold. Pure functions of (p, proposal, noise): no request, no cache."""
+"""Which guesses are accepted. Pure functions of (p, proposal, noise): no request, no cache."""
 
 from forerun.verify.coupled import coupled
 from forerun.verify.greedy import greedy

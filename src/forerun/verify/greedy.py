@@ -1,4 +1,4 @@
-"""Greedy acceptance: a guess holds iff it is the target's argmax (Stern et al. 2018)."""
+"""Greedy acceptance: a guess is accepted iff it is the target's argmax (Stern et al. 2018)."""
 
 from __future__ import annotations
 

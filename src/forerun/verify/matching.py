@@ -1,4 +1,4 @@
-"""Acceptance by identity: a guess holds iff it *is* the token the target chose.
+"""Acceptance by identity: a guess is accepted iff it *is* the token the target chose.
 
 Coupled and greedy acceptance are this one walk; they differ in how the target chooses.
 """

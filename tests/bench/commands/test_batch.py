@@ -11,10 +11,9 @@ from typer.testing import CliRunner
 
 from forerun.bench.batch.load import Pair
 from forerun.cli import app
-from forerun.cli.bench.batch import Prompts, batch_options, room_for
-from forerun.cli.bench.options import bench_options
+from forerun.cli.bench.batch import BatchOptions, prompts_and_room
+from forerun.cli.bench.options import BenchOptions
 from forerun.cli.options.engine import engine_options
-from forerun.models.opening import load_tokenizer, open_checkpoint
 from tests.tiny_model import write_tiny_model
 
 
@@ -46,14 +45,27 @@ def test_the_command_records_every_part(path: Path, tmp_path: Path) -> None:
 
 def test_there_is_room_for_the_longest_prompt_of_every_part(path: Path) -> None:
     """--in-flight 1 needs one story; the second of --prompts is longer."""
-    engine = engine_options(model=str(path))
-    prompts = Prompts(
-        bench_options(classes="story,extract", pairs=1, max_tokens=4),
-        batch_options(parts="offline", in_flight="1", num_prompts=2),
+    prompts, room = prompts_and_room(
+        engine_options(model=str(path)),
+        BenchOptions(classes="story,extract", pairs=1, max_tokens=4),
+        BatchOptions(parts="offline", in_flight="1", num_prompts=2),
+        ["offline"],
     )
-    story, extract = prompts.of("offline", load_tokenizer(open_checkpoint(path)))
+    story, extract = prompts["offline"]
     assert len(story) < len(extract)
-    assert room_for(["offline"], prompts, engine) == len(extract) + 4
+    assert room == len(extract) + 4
+
+
+def test_a_template_of_the_users_own_is_what_room_is_made_for(path: Path, tmp_path: Path) -> None:
+    def room(chat_template: Path | None) -> int:
+        engine = engine_options(model=str(path), chat_template=chat_template)
+        return prompts_and_room(engine, BenchOptions(classes="extract"), BatchOptions(), ["load"])[
+            1
+        ]
+
+    wordy = tmp_path / "wordy.jinja"
+    wordy.write_text("so " * 200 + "{{ messages[0].content }}")
+    assert room(wordy) > room(None) + 150
 
 
 def test_an_interrupted_part_keeps_what_it_measured(

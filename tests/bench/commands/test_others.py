@@ -70,7 +70,8 @@ def test_startup_passes_on_what_it_takes(path: Path, monkeypatch: pytest.MonkeyP
     packing = ("--quantization", "int8", "--activations", "int8")
     options = (*packing, "--max-model-len", "99", "--no-speculation")
     run("bench", "startup", "--model", path, "--repeats", "1", *options)
-    assert "--quantization int8 --activations int8 --max-model-len 99" in " ".join(asked)
+    assert "--quantization int8 --activations int8" in " ".join(asked)
+    assert "--max-model-len 99" in " ".join(asked)
     assert asked[-1] == "--no-speculation"
 
 

@@ -120,12 +120,12 @@ def test_the_built_server_is_taken_where_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert peer_options(peers="llamacpp").llama_server is None
+    assert peer_options(peers="llamacpp").server() is None
     built = tmp_path / ".peers" / "llama-server"
     built.parent.mkdir()
     built.write_text("")
-    assert peer_options(peers="llamacpp").llama_server == built
-    assert peer_options(peers="llamacpp", llama_server="wheel").llama_server is None
+    assert peer_options(peers="llamacpp").server() == built
+    assert peer_options(peers="llamacpp", llama_server="wheel").server() is None
     with pytest.raises(InvalidOption, match="is no file; run `make peers`"):
         peer_options(peers="llamacpp", llama_server="elsewhere")
 

@@ -162,5 +162,5 @@ def test_a_peers_own_way_is_recorded_once_per_class(llm: LLM) -> None:
 
     side = side_by_side(llm, Scripted(PLAIN), peers=[Stubborn("llamacpp/plain")])
     record = Session(side, HEAD, {}).run(llm, lambda _: None)
-    assert [d["workload"] for d in record.divergences] == ["chat", "story"]
-    assert {d["at"] for d in record.divergences} <= {2, 3, 4}
+    assert [d.workload for d in record.divergences] == ["chat", "story"]
+    assert {d.at for d in record.divergences} <= {2, 3, 4}

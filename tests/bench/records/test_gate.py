@@ -46,7 +46,7 @@ def test_equal_latency_is_no_improvement(llm: LLM) -> None:
 
 def test_other_tokens_are_held_back(llm: LLM) -> None:
     record = made_record(llm)
-    runs = [dict(run) for run in record.runs]
+    runs = [run.copy() for run in record.runs]
     last = next(run for run in reversed(runs) if run["contender"] == DEFAULT)
     last["digest"] = "other"
     found = gated(record, replace(record, runs=runs))

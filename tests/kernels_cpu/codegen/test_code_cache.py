@@ -50,6 +50,23 @@ def kept(cache: CodeCache) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def code(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    folder = tmp_path_factory.mktemp("code")
+    folder.chmod(0o700)
+    made(opened(folder))
+    return kept(opened(folder)).read_bytes()
+
+
+@pytest.fixture
+def filled(cache: CodeCache, code: bytes) -> CodeCache:
+    """As `made` leaves it, without compiling again."""
+    path = cache.folder / "select.code"
+    path.write_bytes(code)
+    path.chmod(0o600)
+    return cache
+
+
 @pytest.mark.slow
 def test_code_is_found_again_by_another_process(tmp_path: Path) -> None:
     script = (
@@ -65,13 +82,12 @@ def test_code_is_found_again_by_another_process(tmp_path: Path) -> None:
     assert [run.stdout.strip() for run in runs] == ["False", "True"]
 
 
-def test_what_is_loaded_runs(cache: CodeCache) -> None:
-    made(cache)
+def test_what_is_loaded_runs(filled: CodeCache) -> None:
     source, target = np.arange(32, dtype=np.float32), np.zeros(16, np.float32)
     chosen = np.array([1])
     addresses = (a.ctypes.data for a in (source, chosen, target))
     step = np.array([0, 1, 1, 16, 64, *addresses], np.int64)
-    loaded = made(cache)
+    loaded = made(filled)
     assert loaded.was_cached
     loaded.call(step.ctypes.data, 0, 0)
     assert target.tolist() == list(range(16, 32))
@@ -83,41 +99,37 @@ def test_bytes_come_back_as_they_were() -> None:
 
 
 @pytest.mark.parametrize("place", [0, 8, 12, 44, 48, 56, 90, 0.3, 0.6, 0.9, -1])
-def test_a_changed_bit_is_seen_and_the_file_replaced(cache: CodeCache, place: float) -> None:
+def test_a_changed_bit_is_seen_and_the_file_replaced(filled: CodeCache, place: float) -> None:
     """In any field of the header, the names or the code: LLVM must never get to see it."""
-    made(cache)
-    whole = bytearray(kept(cache).read_bytes())
+    whole = bytearray(kept(filled).read_bytes())
     whole[place if isinstance(place, int) else int(place * len(whole))] ^= 8
-    kept(cache).write_bytes(whole)
-    assert not made(cache).was_cached
-    assert made(cache).was_cached
+    kept(filled).write_bytes(whole)
+    assert not made(filled).was_cached
+    assert made(filled).was_cached
 
 
 @pytest.mark.parametrize("length", [0, 5, 87, 88, 200, -1])
-def test_a_cut_file_is_compiled_anew(cache: CodeCache, length: int) -> None:
-    made(cache)
-    path = kept(cache)
+def test_a_cut_file_is_compiled_anew(filled: CodeCache, length: int) -> None:
+    path = kept(filled)
     path.write_bytes(path.read_bytes()[:length])
-    assert not made(cache).was_cached
-    assert made(cache).was_cached
+    assert not made(filled).was_cached
+    assert made(filled).was_cached
 
 
-def test_a_longer_file_is_compiled_anew(cache: CodeCache) -> None:
-    made(cache)
-    with kept(cache).open("ab") as file:
+def test_a_longer_file_is_compiled_anew(filled: CodeCache) -> None:
+    with kept(filled).open("ab") as file:
         file.write(b"\0")
-    assert not made(cache).was_cached
+    assert not made(filled).was_cached
 
 
 def test_code_of_another_key_or_another_function_is_not_taken(
-    cache: CodeCache, tmp_path: Path
+    filled: CodeCache, tmp_path: Path
 ) -> None:
-    made(cache)
     other = opened(tmp_path, bytes(32))
-    (other.folder / "select.code").write_bytes(kept(cache).read_bytes())
+    (other.folder / "select.code").write_bytes(kept(filled).read_bytes())
     assert other.load("select") is None
-    kept(cache).rename(cache.folder / "attend.code")
-    assert cache.load("attend") is None
+    kept(filled).rename(filled.folder / "attend.code")
+    assert filled.load("attend") is None
 
 
 class Planted:
@@ -132,13 +144,12 @@ class Planted:
 
 @pytest.mark.parametrize("prefix", [b"", MAGIC, "checksum"])
 def test_a_planted_pickle_is_never_run(
-    cache: CodeCache, tmp_path: Path, prefix: bytes | str
+    filled: CodeCache, tmp_path: Path, prefix: bytes | str
 ) -> None:
-    made(cache)
     planted = pickle.dumps(Planted(tmp_path / "run"))
     start = hashlib.sha256(planted).digest() if isinstance(prefix, str) else prefix
-    kept(cache).write_bytes(start + planted)
-    assert not made(cache).was_cached
+    kept(filled).write_bytes(start + planted)
+    assert not made(filled).was_cached
     assert not (tmp_path / "run").exists()
     pickle.loads(planted)  # it would have
     assert (tmp_path / "run").exists()
@@ -168,10 +179,8 @@ def open_to_others(path: Path) -> None:
 
 @needs_owners
 @pytest.mark.parametrize("which", [".", "kernels", "kernels/0001020304050607"])
-def test_a_folder_that_others_may_write_to_is_not_used(
-    cache: CodeCache, tmp_path: Path, which: str
-) -> None:
-    made(cache)
+@pytest.mark.usefixtures("filled")
+def test_a_folder_that_others_may_write_to_is_not_used(tmp_path: Path, which: str) -> None:
     open_to_others(tmp_path / which)
     with pytest.warns(RuntimeWarning, match=r"may be changed by others \(run: chmod go-w"):
         assert CodeCache.open(tmp_path, KEY) is None
@@ -210,12 +219,11 @@ def test_the_group_of_one_user_alone_may_write(
 
 
 @needs_owners
-def test_a_file_that_others_may_write_to_is_replaced(cache: CodeCache) -> None:
-    made(cache)
-    open_to_others(kept(cache))
-    assert not made(cache).was_cached
-    assert kept(cache).stat().st_mode & 0o022 == 0
-    assert made(cache).was_cached
+def test_a_file_that_others_may_write_to_is_replaced(filled: CodeCache) -> None:
+    open_to_others(kept(filled))
+    assert not made(filled).was_cached
+    assert kept(filled).stat().st_mode & 0o022 == 0
+    assert made(filled).was_cached
 
 
 @needs_owners
@@ -242,15 +250,14 @@ def test_a_file_of_someone_else_is_replaced(cache: CodeCache) -> None:
 
 
 @needs_owners
-def test_a_link_is_not_followed(cache: CodeCache, tmp_path: Path) -> None:
-    made(cache)
-    kept(cache).rename(tmp_path / "elsewhere.code")
-    (cache.folder / "select.code").symlink_to(tmp_path / "elsewhere.code")
-    assert not made(cache).was_cached
-    assert not kept(cache).is_symlink()  # replaced, and what it led to is left alone
+def test_a_link_is_not_followed(filled: CodeCache, tmp_path: Path) -> None:
+    kept(filled).rename(tmp_path / "elsewhere.code")
+    (filled.folder / "select.code").symlink_to(tmp_path / "elsewhere.code")
+    assert not made(filled).was_cached
+    assert not kept(filled).is_symlink()  # replaced, and what it led to is left alone
     assert (tmp_path / "elsewhere.code").exists()
-    cache.folder.rename(tmp_path / "moved")
-    cache.folder.symlink_to(tmp_path / "moved")
+    filled.folder.rename(tmp_path / "moved")
+    filled.folder.symlink_to(tmp_path / "moved")
     with pytest.warns(RuntimeWarning, match="is a link to elsewhere"):
         assert CodeCache.open(tmp_path, KEY) is None
 
@@ -262,11 +269,10 @@ def test_the_cache_itself_may_be_reached_by_a_link(cache: CodeCache, tmp_path: P
 
 
 @needs_owners
-def test_a_pipe_in_its_place_holds_nobody_up(cache: CodeCache) -> None:
-    made(cache)
-    kept(cache).unlink()
-    os.mkfifo(cache.folder / "select.code")
-    assert not made(cache).was_cached
+def test_a_pipe_in_its_place_holds_nobody_up(filled: CodeCache) -> None:
+    kept(filled).unlink()
+    os.mkfifo(filled.folder / "select.code")
+    assert not made(filled).was_cached
 
 
 @pytest.fixture
@@ -313,9 +319,8 @@ def test_a_full_disk_costs_the_file_alone(
 
 
 def test_a_folder_that_may_not_be_written_is_read(
-    cache: CodeCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    filled: CodeCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made(cache)
 
     def refuse(*_args: Any, **_options: Any) -> None:
         raise PermissionError(errno.EACCES, "Permission denied")
@@ -323,7 +328,7 @@ def test_a_folder_that_may_not_be_written_is_read(
     monkeypatch.setattr(Path, "replace", refuse)
     monkeypatch.setattr(code_cache, "_write", refuse)
     assert made(opened(tmp_path)).was_cached
-    assert not Compiled("silu_mul", silu_mul, 3, cache).was_cached
+    assert not Compiled("silu_mul", silu_mul, 3, filled).was_cached
 
 
 def test_without_a_place_to_keep_it_a_function_is_compiled(tmp_path: Path) -> None:

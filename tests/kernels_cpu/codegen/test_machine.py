@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from forerun.errors import InvalidOption
@@ -87,12 +89,18 @@ def test_slower_code_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(said) == 1
 
 
-def test_the_command_line_reads_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("command", ["bench kernels", "proof --prompts 1 --model", "demo"])
+def test_the_command_line_reads_the_variable(
+    command: str, tiny_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from typer.testing import CliRunner
 
     from forerun.cli import app
 
     monkeypatch.setenv("FORERUN_CPU", "abacus")
-    result = CliRunner().invoke(app, ["bench", "kernels"])
+    monkeypatch.setattr("forerun.cli.pull.pull_with_progress", lambda *_: tiny_path)
+    monkeypatch.setattr("forerun.cli.demo.DEFAULT_MODEL", str(tiny_path))
+    words = command.split()
+    result = CliRunner().invoke(app, [*words, str(tiny_path)] if "--model" in words else words)
     assert result.exit_code == 2
     assert "unknown instruction set 'abacus'" in result.output

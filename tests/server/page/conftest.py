@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import chromium
 import pytest
 
+import chromium
 from tests.server.serving import Running, serving
 
 Open = Callable[..., Any]

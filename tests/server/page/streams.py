@@ -12,7 +12,7 @@ PATH = "**/v1/chat/completions"
 def event(
     emitted: Sequence[tuple[str, str]], guesses: Sequence[tuple[int, str]] = (), **choice: Any
 ) -> str:
-    """One round as an event. `emitted` are tokens and their origins; `guesses` parents and tokens."""
+    """One round as an event: tokens with their origins, and guesses with their parents."""
     held = [at for at, (_, origin) in enumerate(emitted) if origin == "accepted"]
     content = [
         {"token": token, "logprob": -0.5, "bytes": list(token.encode()), "top_logprobs": []}

@@ -30,7 +30,10 @@ def test_an_answer_streams_tinted_and_is_the_servers(page: Any, server: Running)
     messages = [{"role": "user", "content": WORDS}]
     whole = server.ask(
         "/v1/chat/completions",
-        **{"messages": messages, "max_tokens": 40, "seed": 7, "temperature": 0.9},
+        messages=messages,
+        max_tokens=40,
+        seed=7,
+        temperature=0.9,
     )
     page.uncheck("#markdown")
     expected = whole["choices"][0]["message"]["content"]
@@ -149,7 +152,9 @@ def test_the_system_prompt_and_the_controls_are_sent(page: Any) -> None:
     assert body["messages"][0] == {"role": "system", "content": "be brief"}
     assert (body["temperature"], body["seed"], body["max_completion_tokens"]) == (0.9, 7, 40)
     assert body["speculative"] == {
-        **{"method": "random", "num_speculative_tokens": 2, "num_branches": 1},
+        "method": "random",
+        "num_speculative_tokens": 2,
+        "num_branches": 1,
         "acceptance": "rejection",
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,7 @@ def test_nothing_is_wider_than_the_screen(page: Any) -> None:
         top = page.locator("header.top > *:visible").evaluate_all(
             "(all) => all.map((e) => e.getBoundingClientRect()).map((r) => [r.left, r.right])"
         )
-        assert all(a[1] <= b[0] for a, b in zip(top, top[1:], strict=False)), (width, top)
+        assert all(a[1] <= b[0] for a, b in pairwise(top)), (width, top)
 
 
 def test_a_phone_reaches_everything(server: Running, open_page: Open) -> None:
@@ -121,7 +122,10 @@ def test_nothing_above_moves_while_an_answer_grows(server: Running, open_page: O
     page.fill("#input", "abc")
     page.press("#input", "Enter")
     page.locator(".answer .t").first.wait_for()
-    places = "['.said', '#composer', '#figures'].map((s) => document.querySelector(s).getBoundingClientRect().top)"
+    places = (
+        "['.said', '#composer', '#figures']"
+        ".map((s) => document.querySelector(s).getBoundingClientRect().top)"
+    )
     before = page.evaluate(places)
     page.wait_for_selector(".message.assistant .tools")
     assert page.evaluate(places) == before

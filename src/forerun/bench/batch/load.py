@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from forerun.bench.batch.in_flight import Prompts, answer_together
-from forerun.bench.measure.bootstrap import Interval, median_interval
+from forerun.bench.measure.bootstrap import interval_record
 from forerun.bench.measure.contenders import DEFAULT, PLAIN
 from forerun.bench.measure.timed_run import Clock
 from forerun.engine import LLM
@@ -51,18 +51,13 @@ def measure_load(
         )
 
 
-def intervals(pairs: Sequence[Pair], seed: int) -> dict[int, Interval]:
-    """By number of requests in flight."""
+def load_record(pairs: Sequence[Pair], seed: int) -> dict[str, Any]:
+    """Ratios by the number of requests in flight."""
     ratios: dict[int, list[float]] = {}
     for pair in pairs:
         ratios.setdefault(pair.num_in_flight, []).append(pair.ratio)
-    found = {num: median_interval(values, seed) for num, values in ratios.items()}
-    return {num: interval for num, interval in found.items() if interval is not None}
-
-
-def load_record(pairs: Sequence[Pair], seed: int) -> dict[str, Any]:
     return {
-        "ratio": {str(num): asdict(found) for num, found in intervals(pairs, seed).items()},
+        "ratio": {str(num): interval_record(values, seed) for num, values in ratios.items()},
         "same_tokens": all(pair.same_tokens for pair in pairs),
         "pairs": [asdict(pair) for pair in pairs],
     }

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any, Final, Protocol
 
 from forerun.bench.batch.in_flight import Answered, Prompts, answer_together
-from forerun.bench.measure.bootstrap import Interval, median_interval
+from forerun.bench.measure.bootstrap import interval_record
 from forerun.bench.measure.timed_run import Clock
 from forerun.engine import LLM
 from forerun.types import SamplingParams
@@ -73,13 +73,8 @@ def measure_offline(
 
 
 def offline_record(repeats: Sequence[Repeat], seed: int) -> dict[str, Any]:
+    names = [name for name in (repeats[0].seconds if repeats else ()) if name != OURS]
     return {
-        "ratio": {name: asdict(found) for name, found in _ratios(repeats, seed).items()},
+        "ratio": {n: interval_record([one.ratio(n) for one in repeats], seed) for n in names},
         "repeats": [asdict(one) for one in repeats],
     }
-
-
-def _ratios(repeats: Sequence[Repeat], seed: int) -> dict[str, Interval]:
-    names = [name for name in (repeats[0].seconds if repeats else ()) if name != OURS]
-    found = {n: median_interval([one.ratio(n) for one in repeats], seed) for n in names}
-    return {name: interval for name, interval in found.items() if interval is not None}

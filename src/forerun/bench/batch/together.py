@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from forerun.bench.batch.in_flight import Prompts, answer_together
-from forerun.bench.measure.bootstrap import median_interval
+from forerun.bench.measure.bootstrap import interval_record
 from forerun.bench.measure.timed_run import Clock
 from forerun.engine import LLM
 from forerun.types import SamplingParams
@@ -46,9 +46,8 @@ def measure_together(
 
 
 def together_record(rounds: Sequence[Round], seed: int) -> dict[str, Any]:
-    ratio = median_interval([one.ratio for one in rounds], seed)
     return {
-        "ratio": None if ratio is None else asdict(ratio),
+        "ratio": interval_record([one.ratio for one in rounds], seed),
         "same_tokens": all(one.same_tokens for one in rounds),
         "rounds": [asdict(one) for one in rounds],
     }

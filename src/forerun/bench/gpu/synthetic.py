@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
@@ -12,40 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from forerun.models.config import ModelConfig
+from forerun.models.known_shapes import read_shape
 from forerun.models.weights.checkpoint import Tensor
+from forerun.models.weights.layout import required_shapes
 
-_LLAMA_3: Final = ModelConfig(
-    architecture="llama",
-    vocab_size=128256,
-    hidden_size=2048,
-    intermediate_size=8192,
-    num_layers=16,
-    num_heads=32,
-    num_kv_heads=8,
-    head_dim=64,
-    max_len=131072,
-    rope_theta=500000.0,
-    tie_embeddings=True,
-)
 SHAPES: Final = {
-    "1b": _LLAMA_3,
-    "3b": replace(
-        _LLAMA_3, hidden_size=3072, num_layers=28, num_heads=24, head_dim=128
-    ),
-    "135m": ModelConfig(
-        architecture="llama",
-        vocab_size=49152,
-        hidden_size=576,
-        intermediate_size=1536,
-        num_layers=30,
-        num_heads=9,
-        num_kv_heads=3,
-        head_dim=64,
-        max_len=8192,
-        rope_theta=100000.0,
-        tie_embeddings=True,
-    ),
-}  # fmt: skip
+    "1b": read_shape("llama-3.2-1b"),
+    "3b": read_shape("llama-3.2-3b"),
+    "135m": read_shape("smollm2-135m"),
+}
 _POOL_LEN: Final = 1 << 22
 
 
@@ -70,28 +45,7 @@ class SyntheticCheckpoint:
 
     @cached_property
     def _shapes(self) -> dict[str, tuple[int, ...]]:
-        c = self.config
-        shapes: dict[str, tuple[int, ...]] = {
-            "model.embed_tokens.weight": (c.vocab_size, c.hidden_size),
-            "model.norm.weight": (c.hidden_size,),
-        }
-        if not c.tie_embeddings:
-            shapes["lm_head.weight"] = (c.vocab_size, c.hidden_size)
-        q_len, kv_len = c.num_heads * c.head_dim, c.num_kv_heads * c.head_dim
-        block = {
-            "input_layernorm": (c.hidden_size,),
-            "self_attn.q_proj": (q_len, c.hidden_size),
-            "self_attn.k_proj": (kv_len, c.hidden_size),
-            "self_attn.v_proj": (kv_len, c.hidden_size),
-            "self_attn.o_proj": (c.hidden_size, q_len),
-            "post_attention_layernorm": (c.hidden_size,),
-            "mlp.gate_proj": (c.intermediate_size, c.hidden_size),
-            "mlp.up_proj": (c.intermediate_size, c.hidden_size),
-            "mlp.down_proj": (c.hidden_size, c.intermediate_size),
-        }
-        for layer in range(c.num_layers):
-            shapes |= {f"model.layers.{layer}.{n}.weight": shape for n, shape in block.items()}
-        return shapes
+        return dict(required_shapes(self.config))
 
     @property
     def read_bytes(self) -> int:

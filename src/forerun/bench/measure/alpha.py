@@ -7,7 +7,7 @@ point mass for what it copies.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
@@ -20,8 +20,6 @@ from forerun.engine import LLM
 from forerun.sampling import Context, Logits, Probs, served_probs
 from forerun.theory.acceptance import beta_coupled, beta_lenient, beta_rejection
 from forerun.types import Acceptance, Proposal, SamplingParams
-
-Beta = Callable[[Probs, Probs], float]
 
 
 @dataclass(frozen=True)

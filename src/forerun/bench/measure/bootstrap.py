@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import asdict, dataclass
+from typing import Any, Final, TypedDict
 
 import numpy as np
 
@@ -34,13 +34,25 @@ def median_interval(values: Sequence[float], seed: int) -> Interval | None:
     return Interval(float(np.median(sample)), float(low), float(high), len(sample))
 
 
+def interval_record(values: Sequence[float], seed: int) -> dict[str, Any] | None:
+    """The interval of their median, as a record has it."""
+    found = median_interval(values, seed)
+    return None if found is None else asdict(found)
+
+
 def geometric_mean(values: Sequence[float]) -> float | None:
     return math.exp(sum(map(math.log, values)) / len(values)) if values else None
 
 
-def quantiles_ms(seconds: Sequence[float]) -> dict[str, float] | None:
-    """p50, p95 and p99 in milliseconds."""
+class Quantiles(TypedDict):
+    p50: float
+    p95: float
+    p99: float
+
+
+def quantiles_ms(seconds: Sequence[float]) -> Quantiles | None:
+    """In milliseconds."""
     if not seconds:
         return None
-    points = np.percentile(np.asarray(seconds) * 1000, (50, 95, 99))
-    return {name: float(point) for name, point in zip(("p50", "p95", "p99"), points, strict=True)}
+    p50, p95, p99 = np.percentile(np.asarray(seconds) * 1000, (50, 95, 99)).tolist()
+    return Quantiles(p50=p50, p95=p95, p99=p99)

@@ -1,19 +1,20 @@
 """How fast the CPU kernels are: products of each weight format, for 1 … 16 rows at once.
 
-A matrix is larger than the processor's caches, as a model is. Formats and row counts take turns,
-so that a busy moment of the machine does not fall on one of them alone.
+A matrix is larger than the processor's caches, as a model is.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from forerun.bench.measure.rounds import rounds, timed
 from forerun.bench.measure.timed_run import Clock
 from forerun.kernels.cpu import CpuKernels
 from forerun.models.weights.checkpoint import Tensor
@@ -25,30 +26,6 @@ MATRIX_BYTES: Final = 64 << 20
 _NUM_IN: Final = 2048
 
 
-@dataclass
-class _Case:
-    """A matrix under test, and its seconds by number of rows."""
-
-    weight_format: str
-    matrix: Any
-    num_bytes: int
-    seconds: dict[int, list[float]] = field(default_factory=dict)
-
-    def as_dict(self, read_bytes_per_second: float) -> dict[str, Any]:
-        """Without the first repeat, which warmed up."""
-        counted = {num_rows: times[1:] for num_rows, times in self.seconds.items()}
-        medians = {num_rows: statistics.median(times) for num_rows, times in counted.items()}
-        bytes_per_second = self.num_bytes / medians[1]
-        return {
-            "format": self.weight_format,
-            "bytes": self.num_bytes,
-            "bytes_per_second": bytes_per_second,
-            "share_of_bandwidth": bytes_per_second / read_bytes_per_second,
-            "seconds": {str(num_rows): times for num_rows, times in counted.items()},
-            "ratios": {str(num): median / medians[1] for num, median in medians.items()},
-        }
-
-
 def measure_kernels(
     kernels: CpuKernels,
     clock: Clock,
@@ -58,68 +35,60 @@ def measure_kernels(
     matrix_bytes: int = MATRIX_BYTES,
     progress: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """`rows` must hold 1. The first repeat warms up and is not counted.
-
-    After ^C, the whole repeats that there are, if one of them counts.
-    """
+    """`rows` must hold 1. After ^C, the whole repeats that there are."""
     assert 1 in rows, rows
-    cases = []
+    memory = np.ones(matrix_bytes // 8, np.int64)
+    works = {("read", 0): partial(timed, partial(kernels.read, memory), clock)}
+    sizes = {}
     for name in formats:
         progress(f"preparing {name}")
-        cases.append(_case(kernels, name, matrix_bytes))
-    memory = np.ones(matrix_bytes // 8, np.int64)
-    reads: list[float] = []
-    try:
-        for repeat in range(num_repeats + 1):
-            progress(f"measuring, round {repeat} of {num_repeats}")
-            read = _seconds(lambda: kernels.read(memory), clock)
-            found = list(_round(kernels, cases, rows, clock))
-            reads.append(read)
-            for case, num_rows, seconds in found:
-                case.seconds.setdefault(num_rows, []).append(seconds)
-    except KeyboardInterrupt:
-        if len(reads) < 2:
-            raise
-    counted = reads[1:]
-    read_bytes_per_second = matrix_bytes / statistics.median(counted)
+        data = _random_blocks(name, matrix_bytes)
+        sizes[name] = data.nbytes
+        tensor = Tensor("w", (len(data), _NUM_IN), name, data)
+        matrix = kernels.load_matrix(_Only(tensor), ["w"])
+        works |= {(name, num): partial(_product, kernels, matrix, num, clock) for num in rows}
+    seconds = rounds(works, num_repeats, progress=progress)
+    reads = seconds.pop(("read", 0))
+    speed = matrix_bytes / statistics.median(reads)
     return {
-        "is_complete": len(counted) == num_repeats,
+        "is_complete": len(reads) == num_repeats,
         "num_threads": kernels.num_threads,
         "matrix_bytes": matrix_bytes,
-        "read_bytes_per_second": read_bytes_per_second,
-        "read_seconds": counted,
-        "products": [case.as_dict(read_bytes_per_second) for case in cases],
+        "read_bytes_per_second": speed,
+        "read_seconds": reads,
+        "products": [
+            _as_dict(name, sizes[name], {num: seconds[name, num] for num in rows}, speed)
+            for name in formats
+        ],
     }
 
 
-def _round(
-    kernels: CpuKernels, cases: Sequence[_Case], rows: Sequence[int], clock: Clock
-) -> Iterator[tuple[_Case, int, float]]:
-    for num_rows in rows:
-        x = np.random.default_rng(num_rows).standard_normal((num_rows, _NUM_IN))
-        for case in cases:
-            y = kernels.linear(kernels.rows(x), case.matrix)
-            yield case, num_rows, _seconds(y.program.run, clock)
+def _product(kernels: CpuKernels, matrix: Any, num_rows: int, clock: Clock) -> float:
+    x = np.random.default_rng(num_rows).standard_normal((num_rows, _NUM_IN))
+    y = kernels.linear(kernels.rows(x), matrix)
+    return timed(y.program.run, clock)
 
 
-def _seconds(work: Callable[[], None], clock: Clock) -> float:
-    began = clock()
-    work()
-    return clock() - began
+def _as_dict(
+    name: str, num_bytes: int, seconds: dict[int, list[float]], read_bytes_per_second: float
+) -> dict[str, Any]:
+    medians = {num_rows: statistics.median(times) for num_rows, times in seconds.items()}
+    bytes_per_second = num_bytes / medians[1]
+    return {
+        "format": name,
+        "bytes": num_bytes,
+        "bytes_per_second": bytes_per_second,
+        "share_of_bandwidth": bytes_per_second / read_bytes_per_second,
+        "seconds": {str(num_rows): times for num_rows, times in seconds.items()},
+        "ratios": {str(num): median / medians[1] for num, median in medians.items()},
+    }
 
 
-def _case(kernels: CpuKernels, weight_format: str, matrix_bytes: int) -> _Case:
-    packing = PACKINGS[weight_format]
-    row_bytes = packing.row_bytes(_NUM_IN)
-    data = _random_blocks(weight_format, matrix_bytes // row_bytes, row_bytes)
-    tensor = Tensor("w", (len(data), _NUM_IN), weight_format, data)
-    return _Case(weight_format, kernels.load_matrix(_Only(tensor), ["w"]), data.nbytes)
-
-
-def _random_blocks(weight_format: str, num_rows: int, row_bytes: int) -> npt.NDArray[np.uint8]:
+def _random_blocks(weight_format: str, num_bytes: int) -> npt.NDArray[np.uint8]:
     """Bytes of 1 … 56: no float among them, of any width, is infinite, and none is tiny."""
     rng = np.random.default_rng(len(weight_format))
-    return rng.integers(1, 57, (num_rows, row_bytes), dtype=np.uint8)
+    row_bytes = PACKINGS[weight_format].row_bytes(_NUM_IN)
+    return rng.integers(1, 57, (num_bytes // row_bytes, row_bytes), dtype=np.uint8)
 
 
 @dataclass(frozen=True)

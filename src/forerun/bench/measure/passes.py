@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from statistics import median, quantiles
 from typing import Any, Final
+
+from forerun.bench.measure.rounds import rounds
 
 SIZES: Final = (1, 2, 3, 4, 5, 6, 8, 12, 16)
 _MIN_ROUNDS: Final = 2  # for quartiles
@@ -15,24 +18,14 @@ def measure_passes(
 ) -> dict[str, Any]:
     """`measure` runs one pass over so many tokens and says how many seconds it took.
 
-    `sizes` begin with 1. Every size has its turn in each round, so that what disturbs the machine
-    disturbs all of them.
-
-    After ^C, the whole rounds that there are, if they are enough for quartiles.
+    `sizes` begin with 1.
     """
-    rounds: list[list[float]] = []
-    try:
-        for _ in range(num_rounds + 1):
-            rounds.append([measure(size) for size in sizes])  # noqa: PERF401  kept after ^C
-    except KeyboardInterrupt:
-        if len(rounds) < _MIN_ROUNDS + 1:
-            raise
-    counted = rounds[1:]  # the first round warms up
-    rows = {
-        str(size): _row([took[idx] for took in counted], [took[0] for took in counted])
-        for idx, size in enumerate(sizes)
+    works = {size: partial(measure, size) for size in sizes}
+    seconds = rounds(works, num_rounds, least=_MIN_ROUNDS)
+    return {
+        "is_complete": len(seconds[1]) == num_rounds,
+        "passes": {str(size): _row(times, seconds[1]) for size, times in seconds.items()},
     }
-    return {"is_complete": len(counted) == num_rounds, "passes": rows}
 
 
 def _row(seconds: Sequence[float], plain: Sequence[float]) -> dict[str, Any]:

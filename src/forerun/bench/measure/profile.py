@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from statistics import median
 from typing import Any, Final
 
 import numpy as np
 
+from forerun.bench.measure.rounds import rounds, timed
 from forerun.bench.measure.timed_run import Clock
 from forerun.cache.cache_size import CacheSize
 from forerun.engine import LLM
@@ -48,7 +50,7 @@ def measure_profile(
 ) -> dict[str, Any]:
     """Seconds of a token of `llm.stream`, of its parts, and what each part reads of memory.
 
-    Everything has its turn in each round. Python is what the parts leave of a token's time.
+    Python is what the parts leave of a token's time.
     """
     kernels = llm.model.kernels
     if not isinstance(kernels, CpuKernels):
@@ -72,17 +74,13 @@ def measure_profile(
         "draw": draw,
         "read": lambda: kernels.read(memory),
     }
-    times: dict[str, list[float]] = {name: [] for name in works}
-    for _ in range(num_rounds + 1):
-        for name, work in works.items():
-            began = clock()
-            work()
-            times[name].append(clock() - began)
-    seconds = {name: median(taken[1:]) for name, taken in times.items()}  # the first warms up
+    times = rounds({name: partial(timed, work, clock) for name, work in works.items()}, num_rounds)
+    seconds = {name: median(taken) for name, taken in times.items()}
     num_bytes = {kind.name: kind.weight_bytes for kind in kinds}
     row_bytes = kernels.row_bytes(llm.model.shape, llm.model.config.num_layers)
     num_bytes["attention"] = num_context * row_bytes
-    return _report(seconds, num_bytes, num_context)
+    is_complete = len(times["token"]) == num_rounds
+    return {"is_complete": is_complete, **_report(seconds, num_bytes, num_context)}
 
 
 def _report(

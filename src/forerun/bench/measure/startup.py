@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from forerun.bench.measure.bootstrap import median_interval
+from forerun.bench.measure.bootstrap import interval_record
 from forerun.bench.measure.timed_run import Clock
 from forerun.errors import ForerunError
 
@@ -31,10 +31,9 @@ class Start:
 
 def startup_report(starts: Sequence[Start], weight_bytes: int, seed: int) -> dict[str, Any]:
     """`peak_beyond_weights_bytes` is the most memory of any start, less the weights."""
-    interval = median_interval([start.first_token_s for start in starts], seed)
     peaks = [start.peak_bytes for start in starts if start.peak_bytes is not None]
     return {
-        "first_token_s": None if interval is None else asdict(interval),
+        "first_token_s": interval_record([start.first_token_s for start in starts], seed),
         "weight_bytes": weight_bytes,
         "peak_beyond_weights_bytes": max(peaks) - weight_bytes if peaks else None,
         "torch": any(start.torch for start in starts),

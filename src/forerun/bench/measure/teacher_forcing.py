@@ -13,11 +13,12 @@ from forerun.cache.cache_size import CacheSize
 from forerun.drafters import Budget, Drafter
 from forerun.drafters.prediction import PREDICTION
 from forerun.engine import LLM, SpeculativeConfig
-from forerun.engine.setup.building import Target, build_core
+from forerun.engine.setup.building import build_core
 from forerun.engine.setup.memory import CacheMemory
 from forerun.kernels import Plan
 from forerun.models.llama import LlamaModel
 from forerun.sampling import Noise
+from forerun.speculation.methods import Target
 from forerun.types import FloatArray, Origin, Proposal, SamplingParams, Span, Tree, Verdict
 
 _PASS_TOKENS: Final = 256
@@ -48,8 +49,9 @@ class KnownText:
 
 
 def drafter_for(llm: LLM, config: SpeculativeConfig, cache_dir: Path | None) -> Drafter:
-    target = Target(llm.model, llm.tokenizer, llm.max_model_len, CacheMemory(1), cache_dir)
-    speculation = build_core(target, replace(config, adaptive=False)).speculation
+    target = Target(llm.model, llm.tokenizer, cache_dir)
+    fixed = replace(config, adaptive=False)
+    speculation = build_core(target, CacheMemory(1), llm.max_model_len, fixed).speculation
     assert speculation is not None
     found = speculation.drafters.drafters.items()
     return next(drafter for name, drafter in found if name != PREDICTION)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import Final
 
-from forerun.bench.prompts.data_files import read_rows
+from forerun.bench.prompts.data_files import endlessly, read_rows
 
 Task = tuple[str, str]  # a name, and what the user says
 
@@ -22,7 +22,7 @@ _MAX_REPEATED: Final = 560  # characters: an answer of about 130 tokens
 
 def edit_code(random: Random) -> Iterator[Task]:
     """Rename a function; the rest of the code stays as it is."""
-    rows = _endlessly("functions", random)
+    rows = endlessly(read_rows("functions"), random)
     while True:
         chosen = [next(rows) for _ in range(_NUM_FUNCTIONS)]
         old = chosen[0]["entry_point"]
@@ -37,7 +37,7 @@ def edit_code(random: Random) -> Iterator[Task]:
 
 def repeat_with_change(random: Random) -> Iterator[Task]:
     """A passage word for word, but for one word."""
-    for row in _endlessly("articles", random):
+    for row in endlessly(read_rows("articles"), random):
         passage = _first_sentences(row["text"])
         old = random.choice(sorted(set(re.findall(r"\b[a-z]{6,}\b", passage))))
         new = random.choice(_WORDS)
@@ -84,10 +84,3 @@ def _first_sentences(text: str) -> str:
     kept = text[:_MAX_REPEATED]
     end = kept.rfind(". ")
     return kept[: end + 1] if end > 0 else kept
-
-
-def _endlessly(name: str, random: Random) -> Iterator[dict[str, str]]:
-    """All rows in a random order, and again."""
-    rows = read_rows(name)
-    while True:
-        yield from random.sample(rows, len(rows))

@@ -7,7 +7,7 @@ from random import Random
 from typing import Final
 
 from forerun.bench.prompts.copy_tasks import Task
-from forerun.bench.prompts.data_files import read_rows
+from forerun.bench.prompts.data_files import endlessly, read_rows
 from forerun.bench.prompts.named_prompts import named_prompts
 
 _CHAT: Final = {"writing", "roleplay", "reasoning", "stem", "humanities", "qa", "coding"}
@@ -42,10 +42,8 @@ def story(random: Random) -> Iterator[Task]:
 
 
 def summary(random: Random) -> Iterator[Task]:
-    articles = read_rows("articles")
-    while True:
-        for row in random.sample(articles, len(articles)):
-            yield f"{row['name']}-summary", f"Summarise in three sentences:\n\n{row['text']}"
+    for row in endlessly(read_rows("articles"), random):
+        yield f"{row['name']}-summary", f"Summarise in three sentences:\n\n{row['text']}"
 
 
 def long_context(random: Random) -> Iterator[Task]:
@@ -63,6 +61,5 @@ def long_context(random: Random) -> Iterator[Task]:
 
 def _from_categories(random: Random, categories: set[str]) -> Iterator[Task]:
     prompts = [prompt for prompt in named_prompts() if prompt.category in categories]
-    while True:
-        for prompt in random.sample(prompts, len(prompts)):
-            yield prompt.name, prompt.text
+    for prompt in endlessly(prompts, random):
+        yield prompt.name, prompt.text

@@ -6,14 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from forerun.bench.measure.bootstrap import Interval, median_interval, quantiles_ms
+from forerun.bench.measure.bootstrap import Interval, Quantiles, median_interval, quantiles_ms
 from forerun.bench.measure.contenders import PLAIN
 from forerun.bench.measure.prediction import Costs, Prediction, predict
 from forerun.bench.measure.side_by_side import Measurement
 from forerun.bench.measure.timed_run import Pass, TimedRun
 from forerun.bench.prompts.workloads import Workload
-
-Quantiles = dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -47,20 +45,7 @@ class Cell:
         found = asdict(self)
         if self.prediction is not None:
             found["prediction"]["error"] = self.prediction.error
-            found["prediction"]["verify"] = {str(k): v for k, v in self.prediction.verify.items()}
         return found
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Cell:
-        given = dict(values)
-        for name in ("ratio", "ratio_whole", "ratio_ttft"):
-            found = given.get(name)
-            given[name] = None if found is None else Interval(**found)
-        if given["prediction"] is not None:
-            parts = {k: v for k, v in given["prediction"].items() if k != "error"}
-            parts["verify"] = {int(k): v for k, v in parts["verify"].items()}
-            given["prediction"] = Prediction(**parts)
-        return cls(**given)
 
 
 def sum_up(

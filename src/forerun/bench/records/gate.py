@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from forerun.bench.records.cells import Cell, Quantiles
+from forerun.bench.measure.bootstrap import Quantiles
+from forerun.bench.records.cells import Cell
 from forerun.bench.records.record import InvalidRecord, Record
 from forerun.errors import unknown_name
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from forerun.bench.measure.side_by_side import Measurement
+from forerun.bench.peers.divergence import Divergence
 from forerun.bench.records.cells import Cell
-from forerun.bench.records.shape import RECORD, misfit
+from forerun.bench.records.typed import Misfit, as_type
 from forerun.errors import ForerunError
 from forerun.files import MAX_JSON_BYTES, read_text, write_whole
 
@@ -19,6 +20,32 @@ SCHEMA: Final = "forerun-bench/1"
 
 class InvalidRecord(ForerunError, ValueError):
     """A file is no bench record, or one that cannot be compared with another."""
+
+
+class _RunHead(TypedDict):
+    workload: str
+    pair: int
+    contender: str
+    digest: str
+
+
+class RunRecord(_RunHead, total=False):
+    """One answer; `rounds` are [guesses, depth, accepted, how often]."""
+
+    prompt: str
+    num_tokens: int
+    ttft_s: float
+    seconds: float
+    rounds: list[list[int]]
+
+
+class _WorkloadHead(TypedDict):
+    digest: str
+
+
+class WorkloadRecord(_WorkloadHead, total=False):
+    kind: str
+    num_prompts: int
 
 
 @dataclass(frozen=True)
@@ -31,29 +58,23 @@ class Record:
     versions: Mapping[str, str]
     model: Mapping[str, Any]
     settings: Mapping[str, Any]
-    workloads: Mapping[str, Mapping[str, Any]]
+    workloads: Mapping[str, WorkloadRecord]
     contenders: Mapping[str, Mapping[str, Any]]
     costs: Mapping[str, Any]
-    runs: Sequence[Mapping[str, Any]]
+    runs: Sequence[RunRecord]
     cells: Sequence[Cell]
-    divergences: Sequence[Mapping[str, Any]]
+    divergences: Sequence[Divergence]
     is_complete: bool
 
     def as_dict(self) -> dict[str, Any]:
-        plain = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return {
-            "schema": SCHEMA,
-            **plain,
-            "cells": [cell.as_dict() for cell in self.cells],
-        }
+        return {"schema": SCHEMA, **asdict(self), "cells": [cell.as_dict() for cell in self.cells]}
 
     def cell(self, workload: str, contender: str) -> Cell | None:
         found = [c for c in self.cells if (c.workload, c.contender) == (workload, contender)]
         return found[0] if found else None
 
 
-def run_as_dict(m: Measurement) -> dict[str, Any]:
-    """One answer, small enough to keep: rounds as [guesses, depth, accepted, how often]."""
+def run_record(m: Measurement) -> RunRecord:
     run = m.run
     rounds: dict[tuple[int, int, int], int] = {}
     for p in run.passes:
@@ -88,13 +109,17 @@ def parse_record(path: Path, values: Any) -> Record:
             f"{path} is no record of speculation: it has the schema {schema!r}, not {SCHEMA!r}; "
             "give a file that `forerun bench speculation --json` wrote."
         )
-    place = misfit(values, RECORD)
-    if place is not None:
-        raise InvalidRecord(f"{path} is damaged: {place} is missing or wrong; measure again.")
+    record: Record = checked(Record, path, values)
+    return record
+
+
+def checked(kind: Any, path: Path, values: Any) -> Any:
     try:
-        return _record(values)
-    except (KeyError, TypeError, ValueError) as error:
-        raise InvalidRecord(f"{path} is damaged ({error}); measure again.") from None
+        return as_type(kind, values)
+    except Misfit as place:
+        raise InvalidRecord(
+            f"{path} is damaged: {place} is missing or wrong; measure again."
+        ) from None
 
 
 def read_json(path: Path) -> Any:
@@ -108,9 +133,3 @@ def read_json(path: Path) -> Any:
         f"{path} cannot be read as a bench record: {reason}; "
         "give a file that `forerun bench … --json` wrote."
     )
-
-
-def _record(values: Mapping[str, Any]) -> Record:
-    given = {name: values[name] for name in Record.__dataclass_fields__}
-    given["cells"] = [Cell.from_dict(cell) for cell in given["cells"]]
-    return Record(**given)

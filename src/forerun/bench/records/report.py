@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
-from forerun.bench.records.record import InvalidRecord, Record, parse_record, read_json
-from forerun.bench.records.shape import misfit
+from forerun.bench.records.record import Record, checked, parse_record, read_json
 
 Report = Mapping[str, Any]
 
-_HEAD: Final = {"measured": str, "machine": dict, "is_complete": bool}
+
+class _Head(TypedDict):
+    measured: str
+    machine: dict[str, Any]
+    is_complete: bool
+
+
 # Records that do not say what was measured are known by what they hold.
 _KNOWN_BY: Final = {"products": "kernels", "passes": "passes", "num_different": "proof"}
 
@@ -26,9 +31,8 @@ def read_any(path: Path) -> Record | Report:
             values.setdefault("measured", kind)
     if "measured" not in values:
         return parse_record(path, values)
-    if place := misfit(values, _HEAD):
-        raise InvalidRecord(f"{path} is damaged: {place} is missing or wrong; measure again.")
-    return values
+    report: Report = checked(_Head, path, values)
+    return report
 
 
 def has_other_tokens(report: Report) -> bool:

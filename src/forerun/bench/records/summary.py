@@ -63,8 +63,7 @@ def labelled(record: Record) -> Record:
         contenders={labels[name]: about for name, about in record.contenders.items()},
         cells=[replace(c, contender=labels.get(c.contender, c.contender)) for c in record.cells],
         divergences=[
-            {**d, "contender": labels.get(d["contender"], d["contender"])}
-            for d in record.divergences
+            replace(d, contender=labels.get(d.contender, d.contender)) for d in record.divergences
         ],
     )
 

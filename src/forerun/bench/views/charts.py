@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from forerun.bench.measure.bootstrap import Interval
+from forerun.bench.measure.bootstrap import Interval, Quantiles
 from forerun.bench.measure.contenders import DEFAULT, PLAIN
 from forerun.bench.measure.prediction import TOLERANCE
-from forerun.bench.records.cells import Cell, Quantiles
+from forerun.bench.records.cells import Cell
 from forerun.bench.records.summary import peer_of
 from forerun.bench.views import svg
 

@@ -107,9 +107,9 @@ def _section(title: str, text: str, body: str) -> str:
 
 def _divergences(record: Record) -> str:
     rows = [
-        f"<tr><td>{escape(d['contender'])}<td>{escape(d['workload'])}<td>{d['at']}"
-        f"<td><code>{escape(repr(d['ours']))}</code><td><code>{escape(repr(d['theirs']))}</code>"
-        f"<td>{'far' if d['margin'] is None else format(d['margin'], '.3f')}"
+        f"<tr><td>{escape(d.contender)}<td>{escape(d.workload)}<td>{d.at}"
+        f"<td><code>{escape(repr(d.ours))}</code><td><code>{escape(repr(d.theirs))}</code>"
+        f"<td>{'far' if d.margin is None else format(d.margin, '.3f')}"
         for d in record.divergences
     ]
     head = "<tr><th>peer<th>class<th>at token<th>ours<th>theirs<th>margin (log p)"

@@ -33,35 +33,34 @@ def drawing(width: float, height: float, parts: Iterable[str], label: str) -> st
 
 
 def line(x1: float, y1: float, x2: float, y2: float, kind: str, title: str = "") -> str:
-    return (
-        f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="{kind}">'
-        f"{_title(title)}</line>"
-    )
+    return _mark("line", kind, _title(title), x1=x1, y1=y1, x2=x2, y2=y2)
 
 
 def dot(x: float, y: float, radius: float, kind: str, title: str = "") -> str:
-    return (
-        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:g}" class="{kind}">{_title(title)}</circle>'
-    )
+    return _mark("circle", kind, _title(title), cx=x, cy=y, r=radius)
 
 
 def bar(x: float, y: float, width: float, height: float, kind: str, title: str = "") -> str:
-    return (
-        f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(width, 0):.1f}" height="{max(height, 0):.1f}" '
-        f'rx="2" class="{kind}">{_title(title)}</rect>'
-    )
+    size = {"width": max(width, 0), "height": max(height, 0)}
+    return _mark("rect", kind, _title(title), x=x, y=y, rx=2, **size)
 
 
 def text(x: float, y: float, label: str, kind: str = "", anchor: str = "start") -> str:
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" class="{kind}">'
-        f"{escape(label)}</text>"
-    )
+    return _mark("text", kind, escape(label), x=x, y=y, text_anchor=anchor)
 
 
 def polygon(points: Sequence[tuple[float, float]], kind: str) -> str:
     joined = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     return f'<polygon points="{joined}" class="{kind}"/>'
+
+
+def _mark(tag: str, kind: str, inside: str, **attributes: float | str) -> str:
+    """Numbers in tenths; `_` in a name is written `-`."""
+    listed = ""
+    for name, value in attributes.items():
+        shown = value if isinstance(value, str) else f"{value:.1f}"
+        listed += f' {name.replace("_", "-")}="{shown}"'
+    return f'<{tag}{listed} class="{kind}">{inside}</{tag}>'
 
 
 def _title(text: str) -> str:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 from rich.console import Console
 from rich.text import Text
 
-from forerun.bench.measure.bootstrap import Interval
+from forerun.bench.measure.bootstrap import Interval, Quantiles
 from forerun.bench.measure.contenders import PLAIN
 from forerun.bench.measure.prediction import TOLERANCE
+from forerun.bench.peers.divergence import Divergence
 from forerun.bench.prompts.workloads import Kind
-from forerun.bench.records.cells import Cell, Quantiles
+from forerun.bench.records.cells import Cell
 from forerun.bench.records.record import Record
 from forerun.bench.records.summary import (
     differing_cells,
@@ -96,9 +97,7 @@ def _number(value: float | None, digits: int) -> str:
 
 
 def _quantiles(found: Quantiles | None) -> str:
-    if found is None:
-        return "–"
-    return "/".join(f"{found[name]:.0f}" for name in ("p50", "p95", "p99"))
+    return "–" if found is None else "{p50:.0f}/{p95:.0f}/{p99:.0f}".format(**found)
 
 
 def _ratio(interval: Interval | None) -> Text:
@@ -119,7 +118,7 @@ def _notes(record: Record) -> Iterator[str]:
     for fact in ("precision", "system_info"):
         for names, text in _alike((name, one[fact]) for name, one in about if one.get(fact)):
             yield f"{names}: {text}"
-    for names, parting in _alike((d["contender"], _parting(d)) for d in record.divergences):
+    for names, parting in _alike((d.contender, _parting(d)) for d in record.divergences):
         yield f"{parting}: {names}"
 
 
@@ -150,11 +149,11 @@ def _alike(named: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
         yield ", ".join(those), text
 
 
-def _parting(d: Mapping[str, Any]) -> str:
-    margin = "far" if d["margin"] is None else f"margin {d['margin']:.3f}"
+def _parting(d: Divergence) -> str:
+    margin = "far" if d.margin is None else f"margin {d.margin:.3f}"
     return (
-        f"another text than ours in {d['workload']} ({d['prompt']}) from token {d['at']} on, "
-        f"{d['theirs']!r} for {d['ours']!r}, {margin}"
+        f"another text than ours in {d.workload} ({d.prompt}) from token {d.at} on, "
+        f"{d.theirs!r} for {d.ours!r}, {margin}"
     )
 
 

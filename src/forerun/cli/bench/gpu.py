@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from forerun.cli.bench.options import LOADING, OutputOptions, output_options, split
+from forerun.cli.bench.options import OutputOptions, output_options, split
 from forerun.cli.bench.outcome import finish
 from forerun.cli.bench.record_head import record_head
-from forerun.cli.options.engine import EngineOptions, engine_options
+from forerun.cli.options.engine import load, loading_options
 from forerun.cli.options.shared import only, takes
 from forerun.cli.terminal.screen import screen
-from forerun.errors import unknown_name
+from forerun.engine_config import EngineConfig
+from forerun.option_checks import require_known
 
 if TYPE_CHECKING:
     from forerun.engine import LLM
@@ -23,9 +24,9 @@ _MAX_NUM_SEQS = 16
 _MAX_LEN = 1024
 
 
-@takes(engine=only(engine_options, *LOADING), output=only(output_options, "json_path"))
+@takes(engine=loading_options, output=only(output_options, "json"))
 def gpu(
-    engine: EngineOptions,
+    engine: EngineConfig,
     output: OutputOptions,
     shapes: Annotated[
         str, typer.Option("--shapes", help="Synthetic models: 1b, 3b, 135m, or none.")
@@ -37,25 +38,23 @@ def gpu(
     """Read the GPU's own bandwidth, check bits, and time passes against that bandwidth."""
     from forerun.bench.gpu.measure import measure_gpu
     from forerun.bench.gpu.synthetic import SHAPES
-    from forerun.engine.setup.kernel_choice import CpuOptions, choose_kernels
+    from forerun.engine.setup.kernel_choice import choose_kernels
 
     names = [] if shapes == "none" else split(shapes)
-    for name in names:
-        if name not in SHAPES:
-            raise unknown_name("shape", name, SHAPES)
+    require_known("shape", SHAPES, *names)
     on_gpu = replace(engine, device="cuda", kernels="auto", speculative_config=None)
-    on_gpu = replace(on_gpu, max_model_len=engine.max_model_len or _MAX_LEN)
 
-    def load() -> LLM:
-        return on_gpu.load(_MAX_NUM_SEQS)
+    def load_model() -> LLM:
+        max_len = engine.max_model_len or _MAX_LEN
+        return load(on_gpu, max_model_len=max_len, max_num_seqs=_MAX_NUM_SEQS)
 
     console = screen()
     with console.status("preparing …") as status:
-        kernels = choose_kernels("auto", CpuOptions(), None, None, "cuda", engine.dtype)
+        kernels = choose_kernels(EngineConfig("", device="cuda", dtype=engine.dtype))
         found = measure_gpu(
             kernels,  # type: ignore[arg-type]  # asked for by its device
             names,
-            None if synthetic_only else load,
+            None if synthetic_only else load_model,
             lambda what: status.update(f"{what} …"),
         )
     settings = {"kernels": "cuda", **engine.rounding}

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import time
 
 from forerun.cli.bench.options import OutputOptions, output_options
 from forerun.cli.bench.outcome import finish
 from forerun.cli.bench.record_head import record_head
-from forerun.cli.options.cache_dir import cache_dir
-from forerun.cli.options.engine import EngineOptions, engine_options
+from forerun.cli.options.engine import engine_options
 from forerun.cli.options.shared import only, takes
 from forerun.cli.terminal.screen import screen
+from forerun.engine_config import EngineConfig
 
 
 @takes(
     engine=only(engine_options, "num_threads", "activations"),
-    output=only(output_options, "json_path", "plot"),
+    output=only(output_options, "json", "plot"),
 )
-def kernels(engine: EngineOptions, output: OutputOptions) -> None:
+def kernels(engine: EngineConfig, output: OutputOptions) -> None:
     """Time matrix products of every weight format for 1 to 16 rows, beside the memory's speed."""
     from forerun.bench.measure.kernels import measure_kernels
     from forerun.bench.views.reports import save_kernel_plot
@@ -26,10 +25,8 @@ def kernels(engine: EngineOptions, output: OutputOptions) -> None:
 
     with screen().status("preparing …") as status:
         products = CpuKernels(
-            engine.num_threads,
-            activations=engine.activations,
-            cache_dir=cache_dir(os.environ),
-            instruction_set=os.environ.get("FORERUN_CPU"),
+            **engine.cpu_options,
+            cache_dir=engine.cache_dir,
             progress=lambda what, *_count: status.update(f"{what} …"),
         )
         found = measure_kernels(

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from forerun.cli.options.cache_dir import cache_dir
-from forerun.cli.options.engine import EngineOptions
+from forerun.cli.options.engine import load
+from forerun.cli.options.shared import bundle
+from forerun.engine_config import EngineConfig
 from forerun.errors import InvalidOption, MissingExtra
+from forerun.option_fields import option
 
 if TYPE_CHECKING:
     from forerun.engine import LLM
@@ -21,25 +22,34 @@ if TYPE_CHECKING:
 ALL: Final = "all"
 MOST: Final = 1_000_000  # of anything that is counted: more would never end
 MOST_SEED: Final = 2**63 - 1
-# What a model is loaded with, by the names of the parameters of `engine_options`.
-LOADING: Final = (
-    *("model", "no_speculation", "max_model_len", "kv_cache_memory", "kv_cache_backend"),
-    *("kernels", "device", "dtype", "num_threads", "quantization", "activations"),
-)
 _LONGEST_PROMPT: Final = 2048  # tokens; other tokenizers may need more than SmolLM2's 1466
 
 
 @dataclass(frozen=True)
 class BenchOptions:
-    classes: str
-    pairs: int
-    max_tokens: int
-    temperature: float
-    seed: int
-    methods: str
-    depths: str
-    num_layers: int | None
-    prompt_tokens: int | None
+    classes: str = option(ALL, "Workload classes, by comma; or all.")
+    pairs: int = option(20, "Interleaved prompts per class.")
+    max_tokens: int = option(64, "Tokens per answer at most.")
+    temperature: float = option(0.0, "0 is argmax.")
+    seed: int = option(0, "Of prompts, noise and order.")
+    methods: str = option(
+        "prompt_lookup,suffix", "Methods to run at fixed depths, by comma; or none."
+    )
+    depths: str = option("3,7", "Their depths, by comma.")
+    num_layers: int | None = option(None, "For the method own_layers.")
+    prompt_tokens: int | None = option(None, "Cut every prompt to so many tokens.")
+
+    def __post_init__(self) -> None:
+        at_least("--prompt-tokens", self.prompt_tokens, 1)
+        at_least("--seed", self.seed, 0, MOST_SEED)
+        at_least("--pairs", self.pairs, 1)
+        at_least("--max-tokens", self.max_tokens, 2)
+        if not split(self.classes):
+            raise InvalidOption("--classes names no class; give some by comma, or all.")
+        if not split(self.methods):
+            raise InvalidOption("--methods names no method; give some by comma, or none.")
+        if not split(self.depths):
+            raise InvalidOption("--depths is empty; give some like 3,7, or use --methods none.")
 
     @property
     def class_list(self) -> list[str]:
@@ -62,79 +72,29 @@ class BenchOptions:
 
 @dataclass(frozen=True)
 class OutputOptions:
-    json: Path | None
-    plot: Path | None
-    html: Path | None
+    json: Path | None = option(None, "Write a record here.")
+    plot: Path | None = option(None, "Draw to .png, .pdf or .svg.")
+    html: Path | None = option(None, "Write a report for people.")
+
+    def __post_init__(self) -> None:
+        """What cannot be drawn is told before anything is measured, not after."""
+        from forerun.theory.canvas import FORMATS
+
+        if self.plot is None:
+            return
+        if self.plot.suffix.lower() not in FORMATS:
+            valid = ", ".join(FORMATS)
+            raise InvalidOption(f"cannot draw to {self.plot.name!r}; end it in {valid}.")
+        if find_spec("matplotlib") is None:
+            raise MissingExtra("drawing figures", "plot")
+
+
+bench_options = bundle(BenchOptions, "Bench")
+output_options = bundle(OutputOptions, "Output")
 
 
 def strict_option() -> Any:
     return typer.Option("--strict", help="Exit with 1 if a token differs.")
-
-
-def option(panel: str, *names: str, text: str) -> Any:
-    return typer.Option(*names, help=text, rich_help_panel=panel)
-
-
-def bench_options(
-    classes: Annotated[
-        str, option("Bench", "--classes", text="Workload classes, by comma; or all.")
-    ] = ALL,
-    pairs: Annotated[int, option("Bench", "--pairs", text="Interleaved prompts per class.")] = 20,
-    max_tokens: Annotated[
-        int, option("Bench", "--max-tokens", text="Tokens per answer at most.")
-    ] = 64,
-    temperature: Annotated[float, option("Bench", "--temperature", text="0 is argmax.")] = 0.0,
-    seed: Annotated[int, option("Bench", "--seed", text="Of prompts, noise and order.")] = 0,
-    methods: Annotated[
-        str, option("Bench", "--methods", text="Methods to run at fixed depths, by comma; or none.")
-    ] = "prompt_lookup,suffix",
-    depths: Annotated[str, option("Bench", "--depths", text="Their depths, by comma.")] = "3,7",
-    num_layers: Annotated[
-        int | None, option("Bench", "--num-layers", text="For the method own_layers.")
-    ] = None,
-    prompt_tokens: Annotated[
-        int | None, option("Bench", "--prompt-tokens", text="Cut every prompt to so many tokens.")
-    ] = None,
-) -> BenchOptions:
-    at_least("--prompt-tokens", prompt_tokens, 1)
-    at_least("--seed", seed, 0, MOST_SEED)
-    at_least("--pairs", pairs, 1)
-    at_least("--max-tokens", max_tokens, 2)
-    if not split(classes):
-        raise InvalidOption("--classes names no class; give some by comma, or all.")
-    if not split(methods):
-        raise InvalidOption("--methods names no method; give some by comma, or none.")
-    if not split(depths):
-        raise InvalidOption("--depths is empty; give some like 3,7, or use --methods none.")
-    return BenchOptions(
-        classes, pairs, max_tokens, temperature, seed, methods, depths, num_layers, prompt_tokens
-    )
-
-
-def output_options(
-    json_path: Annotated[
-        Path | None, option("Output", "--json", text="Write a record here.")
-    ] = None,
-    plot: Annotated[
-        Path | None, option("Output", "--plot", text="Draw to .png, .pdf or .svg.")
-    ] = None,
-    html: Annotated[
-        Path | None, option("Output", "--html", text="Write a report for people.")
-    ] = None,
-) -> OutputOptions:
-    if plot is not None:
-        _check_drawable(plot)
-    return OutputOptions(json_path, plot, html)
-
-
-def _check_drawable(path: Path) -> None:
-    """Told before anything is measured, not after."""
-    from forerun.theory.canvas import FORMATS
-
-    if path.suffix.lower() not in FORMATS:
-        raise InvalidOption(f"cannot draw to {path.name!r}; end it in {', '.join(FORMATS)}.")
-    if find_spec("matplotlib") is None:
-        raise MissingExtra("drawing figures", "plot")
 
 
 def at_least(option: str, value: int | None, least: int, most: int = MOST) -> None:
@@ -164,10 +124,10 @@ def max_len_for(max_tokens: int) -> int:
     return _LONGEST_PROMPT + max_tokens
 
 
-def load_with_room(engine: EngineOptions, max_tokens: int) -> LLM:
+def load_with_room(engine: EngineConfig, max_tokens: int, **changes: Any) -> LLM:
     """The model with a context that is long enough, and no longer: contenders have one each."""
     from forerun.models.opening import open_checkpoint
 
-    trained = open_checkpoint(engine.model, cache_dir(os.environ)).config.max_len
+    trained = open_checkpoint(engine.model, engine.cache_dir).config.max_len
     wanted = engine.max_model_len or min(trained, max_len_for(max_tokens))
-    return replace(engine, max_model_len=wanted).load()
+    return load(engine, max_model_len=wanted, **changes)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import time
-from dataclasses import replace
 from typing import Annotated
 
 import typer
 
 from forerun.cli.bench.options import (
-    LOADING,
     OutputOptions,
     at_least,
     output_options,
@@ -18,14 +15,14 @@ from forerun.cli.bench.options import (
 )
 from forerun.cli.bench.outcome import collect, finish
 from forerun.cli.bench.record_head import record_head
-from forerun.cli.options.cache_dir import cache_dir
-from forerun.cli.options.engine import EngineOptions, engine_options
+from forerun.cli.options.engine import load, loading_options
 from forerun.cli.options.shared import only, takes
+from forerun.engine_config import EngineConfig
 
 
-@takes(engine=only(engine_options, *LOADING), output=only(output_options, "json_path"))
+@takes(engine=loading_options, output=only(output_options, "json"))
 def parity(
-    engine: EngineOptions,
+    engine: EngineConfig,
     output: OutputOptions,
     num_prompts: Annotated[int, typer.Option("--prompts", help="Named prompts to use.")] = 40,
     max_tokens: Annotated[int, typer.Option("--max-tokens", help="Tokens per text.")] = 64,
@@ -40,8 +37,8 @@ def parity(
 
     at_least("--max-tokens", max_tokens, 2)
     prompts = named_prompts(num_prompts)
-    ours = replace(engine, speculative_config=None).load()
-    checkpoint = open_checkpoint(engine.model, cache_dir(os.environ))
+    ours = load(engine, speculative_config=None)
+    checkpoint = open_checkpoint(engine.model, engine.cache_dir)
     theirs = LlamaModel.load(checkpoint, ReferenceKernels())
     names = {"kernels": ours.model.kernels.name, "against": theirs.kernels.name}
     settings = {"prompts": num_prompts, "tokens": max_tokens, "temperature": 0}

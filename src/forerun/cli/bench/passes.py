@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from typing import Annotated
 
 import typer
 
-from forerun.cli.bench.options import LOADING, OutputOptions, output_options
+from forerun.cli.bench.options import OutputOptions, output_options
 from forerun.cli.bench.outcome import finish
 from forerun.cli.bench.record_head import record_head
-from forerun.cli.options.engine import EngineOptions, engine_options
+from forerun.cli.options.engine import load, loading_options
 from forerun.cli.options.shared import only, takes
 from forerun.cli.terminal.screen import screen
+from forerun.engine_config import EngineConfig
 
 
-@takes(engine=only(engine_options, *LOADING), output=only(output_options, "json_path"))
+@takes(engine=loading_options, output=only(output_options, "json"))
 def passes(
-    engine: EngineOptions,
+    engine: EngineConfig,
     output: OutputOptions,
     profile: Annotated[
         bool, typer.Option("--profile", help="Say where the time of a plain token goes.")
@@ -29,14 +29,12 @@ def passes(
     from forerun.bench.measure.profile import measure_profile
     from forerun.speculation.calibration import pass_timer
 
-    llm = replace(engine, speculative_config=None).load()
+    llm = load(engine, speculative_config=None)
     settings = {"kernels": llm.model.kernels.name, "threads": engine.num_threads}
     head = record_head(engine.model, settings | engine.rounding)
     with screen().status("measuring …"):
         if profile:
-            found = measure_profile(llm, time.perf_counter)
-            report = {"measured": "profile", "is_complete": True, **found}
+            found = {"measured": "profile", **measure_profile(llm, time.perf_counter)}
         else:
-            found = measure_passes(pass_timer(llm.model, max(SIZES)))
-            report = {"measured": "passes", **found}
-    finish({**head, **report}, output.json)
+            found = {"measured": "passes", **measure_passes(pass_timer(llm.model, max(SIZES)))}
+    finish({**head, **found}, output.json)

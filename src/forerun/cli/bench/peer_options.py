@@ -5,13 +5,16 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
-from forerun.cli.bench.options import ALL, option, split
+from forerun.cli.bench.options import ALL, split
 from forerun.cli.bench.record_head import model_path
 from forerun.cli.machine import read_cpu
-from forerun.cli.options.engine import EngineOptions
-from forerun.errors import InvalidOption, unknown_name
+from forerun.cli.options.shared import bundle
+from forerun.engine_config import EngineConfig
+from forerun.errors import InvalidOption
+from forerun.option_checks import require_known
+from forerun.option_fields import option
 
 if TYPE_CHECKING:
     from forerun.bench.peers import Peer, PeerContender
@@ -22,46 +25,37 @@ WHEEL: Final = "wheel"
 
 @dataclass(frozen=True)
 class PeerOptions:
-    peers: str
-    peer_modes: str
-    peer_python: Path | None
-    llama_server: Path | None  # None: the generic wheel
+    peers: str = option("", "transformers, llamacpp, or both by comma.")
+    peer_modes: str = option(ALL, "Their modes, by comma; or all.")
+    peer_python: Path | None = option(None, "A Python that has them; this one by default.")
+    llama_server: str = option(str(BUILT), "A llama-server; or wheel, the generic wheel.")
+
+    def __post_init__(self) -> None:
+        given = (self.peers, self.peer_modes, self.peer_python, self.llama_server)
+        if not split(self.peers) and given != ("", ALL, None, str(BUILT)):
+            raise InvalidOption(
+                "--peers names nobody; give transformers, llamacpp, or both by comma."
+            )
+        self.server()  # what is not there is told before anything is loaded
+
+    def server(self) -> Path | None:
+        """What `make peers` built is taken where it is, else the generic wheel (None); what a user
+        names must be there."""
+        path = Path(self.llama_server)
+        if self.llama_server == WHEEL or (path == BUILT and not path.exists()):
+            return None
+        if not path.is_file():
+            raise InvalidOption(
+                f"--llama-server {path} is no file; run `make peers`, or give another."
+            )
+        return path.resolve()
 
 
-def peer_options(
-    peers: Annotated[
-        str, option("Peers", "--peers", text="transformers, llamacpp, or both by comma.")
-    ] = "",
-    peer_modes: Annotated[
-        str, option("Peers", "--peer-modes", text="Their modes, by comma; or all.")
-    ] = ALL,
-    peer_python: Annotated[
-        Path | None,
-        option("Peers", "--peer-python", text="A Python that has them; this one by default."),
-    ] = None,
-    llama_server: Annotated[
-        str,
-        option("Peers", "--llama-server", text="A llama-server; or wheel, the generic wheel."),
-    ] = str(BUILT),
-) -> PeerOptions:
-    is_default = (peer_modes, peer_python, llama_server) == (ALL, None, str(BUILT))
-    if not split(peers) and (peers or not is_default):
-        raise InvalidOption("--peers names nobody; give transformers, llamacpp, or both by comma.")
-    return PeerOptions(peers, peer_modes, peer_python, _server(llama_server))
-
-
-def _server(text: str) -> Path | None:
-    """What `make peers` built is taken where it is; what a user names must be there."""
-    path = Path(text)
-    if text == WHEEL or (path == BUILT and not path.exists()):
-        return None
-    if not path.is_file():
-        raise InvalidOption(f"--llama-server {text} is no file; run `make peers`, or give another.")
-    return path.resolve()
+peer_options = bundle(PeerOptions, "Peers")
 
 
 def open_peers(
-    stack: ExitStack, engine: EngineOptions, wanted: PeerOptions, max_len: int, slots: int = 1
+    stack: ExitStack, engine: EngineConfig, wanted: PeerOptions, max_len: int, slots: int = 1
 ) -> list[PeerContender]:
     """Started before our own model is loaded, so that a missing peer is told at once."""
     from forerun.bench.peers import PeerContender, open_peer
@@ -75,7 +69,7 @@ def open_peers(
             max_len=max_len,
             slots=slots,
             python=wanted.peer_python,
-            llama_server=wanted.llama_server,
+            llama_server=wanted.server(),
         )
         stack.callback(peer.close)
         opened.append(peer)
@@ -88,9 +82,7 @@ def peer_modes(peers: list[Peer], wanted: str) -> list[tuple[Peer, str]]:
     if wanted == ALL:
         return known
     names = split(wanted)
-    for name in names:
-        if name not in (mode for _, mode in known):
-            raise unknown_name("peer mode", name, (mode for _, mode in known))
+    require_known("peer mode", [mode for _, mode in known], *names)
     for peer in peers:
         if not set(peer.modes) & set(names):
             valid = ", ".join(peer.modes)
@@ -102,6 +94,6 @@ def peer_versions(peers: list[PeerContender]) -> dict[str, str]:
     return {name: version for one in peers for name, version in one.peer.about["versions"].items()}
 
 
-def num_threads(engine: EngineOptions) -> int:
+def num_threads(engine: EngineConfig) -> int:
     """Theirs are as many as ours."""
     return engine.num_threads or read_cpu().num_cores

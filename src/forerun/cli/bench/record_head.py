@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +12,7 @@ from forerun.cli.options.cache_dir import cache_dir
 
 
 def record_head(
-    model: str | None, settings: Mapping[str, Any], peers: Mapping[str, str] | None = None
+    model: str | Path | None, settings: Mapping[str, Any], peers: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
     """`peers` are the versions of other libraries that take part."""
     from datetime import UTC, datetime
@@ -32,10 +31,10 @@ def record_head(
     return head
 
 
-def model_path(model: str) -> Path:
+def model_path(model: str | Path) -> Path:
     from forerun.models.download.store import find_model
 
-    return find_model(model, cache_dir(os.environ)).resolve()
+    return find_model(model, cache_dir()).resolve()
 
 
 def _machine() -> dict[str, Any]:

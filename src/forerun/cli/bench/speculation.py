@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import hashlib
 import time
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -29,22 +29,21 @@ from forerun.cli.bench.peer_options import (
 )
 from forerun.cli.bench.record_head import record_head
 from forerun.cli.bench.show import show_record
-from forerun.cli.options.cache_dir import cache_dir
-from forerun.cli.options.engine import EngineOptions, engine_options
+from forerun.cli.options.engine import engine_options
 from forerun.cli.options.shared import takes
 from forerun.cli.terminal.progress import progress
+from forerun.engine_config import EngineConfig
 from forerun.errors import InvalidOption
 
 if TYPE_CHECKING:
     from forerun.bench.peers import PeerContender
     from forerun.bench.records.record import Record
-    from forerun.bench.session import Session
     from forerun.engine import LLM, SpeculativeConfig
 
 
 @takes(engine=engine_options, options=bench_options, peers=peer_options, output=output_options)
 def speculation(
-    engine: EngineOptions,
+    engine: EngineConfig,
     options: BenchOptions,
     peers: PeerOptions,
     output: OutputOptions,
@@ -57,29 +56,8 @@ def speculation(
 
 
 def _measure(
-    engine: EngineOptions, options: BenchOptions, peers: PeerOptions, path: Path | None
+    engine: EngineConfig, options: BenchOptions, peers: PeerOptions, path: Path | None
 ) -> Record:
-    if split(peers.peers) and options.temperature != 0:
-        raise InvalidOption("--peers answer greedily; drop --temperature.")
-    configs = _configs(engine, options)  # a mistake is found before anything is loaded
-    with ExitStack() as stack:
-        opened = open_peers(stack, engine, peers, max_len_for(options.max_tokens))
-        llm = load_with_room(engine, options.max_tokens)
-        session = _session(engine, options, configs, llm, opened, path)
-        side = session.side
-        num_answers = side.num_runs + len(side.engines) + len(side.peers)
-        with progress("answers", num_answers) as advance:
-            return session.run(llm, lambda done: advance(1, done))
-
-
-def _session(
-    engine: EngineOptions,
-    options: BenchOptions,
-    configs: dict[str, SpeculativeConfig],
-    llm: LLM,
-    peers: list[PeerContender],
-    path: Path | None,
-) -> Session:
     from forerun.bench.measure.contenders import engines
     from forerun.bench.measure.costs import costs_by_contender
     from forerun.bench.measure.side_by_side import SideBySide
@@ -87,38 +65,48 @@ def _session(
     from forerun.bench.session import Session
     from forerun.types import SamplingParams
 
+    if split(peers.peers) and options.temperature != 0:
+        raise InvalidOption("--peers answer greedily; drop --temperature.")
+    configs = _configs(engine, options)  # a mistake is found before anything is loaded
     workloads = build_workloads(options.class_list, options.pairs, options.seed)
-    if options.prompt_tokens is not None:
-        workloads = cut_prompts(workloads, options.prompt_tokens, llm.tokenizer)
     params = SamplingParams(temperature=options.temperature, seed=options.seed)
-    side = SideBySide(
-        workloads=workloads,
-        engines=engines(llm, configs, params, time.perf_counter),
-        peers=peers,
-        tokenizer=llm.tokenizer,
-        max_tokens=options.max_tokens,
-        num_pairs=options.pairs,
-        seed=options.seed,
-    )
-    sample = workloads[0].prompts[0].encode(llm.tokenizer)
-    costs = costs_by_contender(llm, configs, sample, time.perf_counter, cache_dir(os.environ))
-    return Session(side, _head(engine, options, llm, peers), costs, path)
+    clock = time.perf_counter
+    with ExitStack() as stack:
+        opened = open_peers(stack, engine, peers, max_len_for(options.max_tokens))
+        llm = load_with_room(engine, options.max_tokens)
+        if options.prompt_tokens is not None:
+            workloads = cut_prompts(workloads, options.prompt_tokens, llm.tokenizer)
+        side = SideBySide(
+            workloads=workloads,
+            engines=engines(llm, configs, params, clock),
+            peers=opened,
+            tokenizer=llm.tokenizer,
+            max_tokens=options.max_tokens,
+            num_pairs=options.pairs,
+            seed=options.seed,
+        )
+        sample = workloads[0].prompts[0].encode(llm.tokenizer)
+        costs = costs_by_contender(llm, configs, sample, clock, engine.cache_dir)
+        session = Session(side, _head(engine, options, llm, opened), costs, path)
+        num_answers = side.num_runs + len(side.engines) + len(side.peers)
+        with progress("answers", num_answers) as advance:
+            return session.run(llm, lambda done: advance(1, done))
 
 
-def _configs(engine: EngineOptions, options: BenchOptions) -> dict[str, SpeculativeConfig]:
+def _configs(engine: EngineConfig, options: BenchOptions) -> dict[str, SpeculativeConfig]:
     """What the user asked for as `default`, then every method at every depth."""
     from forerun.bench.measure.contenders import DEFAULT, fixed_depths
 
-    given = engine.speculative_config
+    given = engine.speculation
     if given is None:
         return {}
     keys = {"model": given.model, "num_layers": options.num_layers}
     return {DEFAULT: given, **fixed_depths(_methods(engine, options), options.depth_list, keys)}
 
 
-def _methods(engine: EngineOptions, options: BenchOptions) -> list[str]:
+def _methods(engine: EngineConfig, options: BenchOptions) -> list[str]:
     """Run at fixed depths: none without speculation; a draft model wherever there is one."""
-    given = engine.speculative_config
+    given = engine.speculation
     if given is None:
         return []
     methods = options.method_list
@@ -126,7 +114,7 @@ def _methods(engine: EngineOptions, options: BenchOptions) -> list[str]:
 
 
 def _head(
-    engine: EngineOptions, options: BenchOptions, llm: LLM, peers: list[PeerContender]
+    engine: EngineConfig, options: BenchOptions, llm: LLM, peers: list[PeerContender]
 ) -> dict[str, Any]:
     settings = {
         **asdict(options),
@@ -134,9 +122,14 @@ def _head(
         "threads": num_threads(engine),
         "kernels": type(llm.model.kernels).__name__,
         **engine.rounding,
-        "chat_template": engine.chat_template_digest,
+        "chat_template": _digest(engine.chat_template),
         "max_model_len": llm.max_model_len,
         "acceptance": "coupled",
         "batch_size": 1,
     }
     return record_head(engine.model, settings, peer_versions(peers))
+
+
+def _digest(chat_template: str | None) -> str | None:
+    """Which template took the place of the model's own, if one did."""
+    return chat_template and hashlib.sha256(chat_template.encode()).hexdigest()[:16]

@@ -8,20 +8,21 @@ from typing import Annotated, Final
 
 import typer
 
-from forerun.cli.bench.options import LOADING, OutputOptions, at_least, output_options
+from forerun.cli.bench.options import OutputOptions, at_least, output_options
 from forerun.cli.bench.outcome import collect, finish
 from forerun.cli.bench.record_head import record_head
-from forerun.cli.options.engine import EngineOptions, engine_options
+from forerun.cli.options.engine import as_arguments, loading_options
 from forerun.cli.options.shared import only, takes
 from forerun.cli.terminal.group import INTERRUPTED
 from forerun.cli.terminal.output import say
+from forerun.engine_config import EngineConfig
 
 _PROMPT: Final = "Once upon a time there was"
 
 
-@takes(engine=only(engine_options, *LOADING), output=only(output_options, "json_path"))
+@takes(engine=loading_options, output=only(output_options, "json"))
 def startup(
-    engine: EngineOptions,
+    engine: EngineConfig,
     output: OutputOptions,
     repeats: Annotated[int, typer.Option("--repeats", help="Starts that count.")] = 5,
     max_tokens: Annotated[int, typer.Option("--max-tokens", help="Tokens per answer.")] = 32,
@@ -37,12 +38,7 @@ def startup(
         say("note: --strict has no meaning for startup any more; drop it.", err=True)
     at_least("--repeats", repeats, 1)
     at_least("--max-tokens", max_tokens, 2)
-    arguments = ["generate", _PROMPT, "--model", engine.model, "--max-tokens", str(max_tokens)]
-    for option, value in _passed_on(engine).items():
-        if value is not None:
-            arguments += [option, str(value)]
-    if engine.speculative_config is None:
-        arguments.append("--no-speculation")
+    arguments = ["generate", _PROMPT, "--max-tokens", str(max_tokens), *as_arguments(engine)]
     settings = {"repeats": repeats, "arguments": arguments, "seed": 0, **engine.rounding}
     head = record_head(engine.model, settings)
     num = repeats + 1
@@ -53,17 +49,3 @@ def startup(
     report = startup.startup_report(starts, head["model"]["num_bytes"], seed=0)
     is_complete = len(starts) == repeats
     finish({**head, "measured": "startup", "is_complete": is_complete, **report}, output.json)
-
-
-def _passed_on(engine: EngineOptions) -> dict[str, object]:
-    return {
-        "--kernels": engine.kernels,
-        "--device": engine.device,
-        "--dtype": engine.dtype,
-        "--threads": engine.num_threads,
-        "--quantization": engine.quantization,
-        "--activations": engine.activations,
-        "--max-model-len": engine.max_model_len,
-        "--kv-cache-memory": engine.kv_cache_memory,
-        "--kv-cache-backend": engine.kv_cache_backend,
-    }

@@ -1,15 +1,21 @@
 """Options that several commands share, written once.
 
-A bundle is a function whose parameters are the options and which returns what they mean;
-`takes(name=bundle)` gives a command those options and passes it the result as `name`;
-`only(bundle, …)` is a bundle with fewer of them.
+A bundle is a function whose parameters are the options and which returns what they mean.
+`bundle(Config, panel)` makes one of a dataclass, an option of each of its `option` fields;
+`@filled_by(Config, panel=…)` adds those to a function's own parameters, and passes what is given
+for them as `**rest`. `takes(name=bundle)` gives a command those options and passes it the result as
+`name`; `only(bundle, …)` and `without(bundle, …)` are bundles with fewer of them.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable
+from dataclasses import Field, fields
+from types import UnionType
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+
+import typer
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Value = TypeVar("Value")
@@ -34,6 +40,41 @@ def takes(**bundles: Callable[..., Any]) -> Callable[[Command], Callable[..., No
     return decorate
 
 
+def bundle(config: Callable[..., Value], panel: str | None = None) -> Callable[..., Value]:
+    return filled_by(config, panel=panel)(lambda **rest: config(**rest))
+
+
+def filled_by(
+    *configs: Callable[..., Any], panel: str | None
+) -> Callable[[Callable[..., Value]], Callable[..., Value]]:
+    def decorate(function: Callable[..., Value]) -> Callable[..., Value]:
+        every = _parameters(function).values()
+        own = {p.name: p for p in every if p.kind is not inspect.Parameter.VAR_KEYWORD}
+        more = {
+            field.name: _parameter(field, config, panel)
+            for config in configs
+            for field in fields(config)  # type: ignore[arg-type]
+            if "help" in field.metadata and field.name not in own
+        }
+        names = {parameter.name: name for name, parameter in more.items()}
+
+        def run(**given: Any) -> Value:
+            told = {name: value for name, value in given.items() if value != []}  # nobody repeats
+            return function(**{names.get(name, name): value for name, value in told.items()})
+
+        _sign(run, [*own.values(), *more.values()])
+        return run
+
+    return decorate
+
+
+def parted(config: type[Value], given: dict[str, Any]) -> tuple[Value, dict[str, Any]]:
+    """A config made of its own part of what is given, and the rest."""
+    names = {field.name for field in fields(config)}  # type: ignore[arg-type]
+    own = {name: value for name, value in given.items() if name in names}
+    return config(**own), {name: value for name, value in given.items() if name not in names}
+
+
 def only(bundle: Callable[..., Value], *names: str) -> Callable[..., Value]:
     """The same bundle with these options alone; the others keep their defaults."""
     options = _parameters(bundle)
@@ -45,7 +86,48 @@ def only(bundle: Callable[..., Value], *names: str) -> Callable[..., Value]:
     return fewer
 
 
-def _sign(function: Callable[..., Any], parameters: list[inspect.Parameter]) -> None:
+def without(bundle: Callable[..., Value], *names: str) -> Callable[..., Value]:
+    return only(bundle, *(name for name in _parameters(bundle) if name not in names))
+
+
+def _parameter(field: Field[Any], config: Any, panel: str | None) -> inspect.Parameter:
+    hint: Any = get_type_hints(config)[field.name] if isinstance(field.type, str) else field.type
+    default = field.default
+    if isinstance(hint, UnionType) and str in get_args(hint):  # what is typed in is text
+        hint = str | None if type(None) in get_args(hint) else str
+    if items := _items(hint):
+        hint, default = list[items] | None, None  # type: ignore[valid-type]
+    about = field.metadata
+    option = typer.Option(
+        *flags_of(field), help=about["help"], metavar=about["metavar"], rich_help_panel=panel
+    )
+    return inspect.Parameter(
+        _name(field),
+        inspect.Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[hint, option],
+    )
+
+
+def _items(hint: Any) -> Any:
+    """What is in a tuple of any length; None if it is something else."""
+    found = next((h for h in (hint, *get_args(hint)) if get_origin(h) is tuple), None)
+    return get_args(found)[0] if get_args(found)[1:] == (...,) else None
+
+
+def flags_of(field: Field[Any]) -> tuple[str, ...]:
+    """What the command line calls it."""
+    flag = _name(field).replace("_", "-")
+    usual = f"--{flag}/--no-{flag}" if field.default is True else f"--{flag}"
+    return field.metadata["flags"] or (usual,)
+
+
+def _name(field: Field[Any]) -> str:
+    """Seconds are called so in code (`_s`), not on the command line."""
+    return field.name.removesuffix("_s")
+
+
+def _sign(function: Callable[..., Any], parameters: Iterable[inspect.Parameter]) -> None:
     function.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
     )

@@ -16,7 +16,6 @@ STYLES = {
     Origin.PLAIN: "default",
 }
 REJECTED = "red strike"
-LEGEND = "green accepted · blue corrected · cyan bonus"
 
 
 def coloured(event: StreamEvent) -> Text:
@@ -24,7 +23,7 @@ def coloured(event: StreamEvent) -> Text:
 
 
 def trace_line(tokenizer: Tokenizer, done: Round, number: int, *, colour: bool) -> Text:
-    """One round: what held, what was refused, what took its place; what was chosen, and why.
+    """One round: what was accepted or refused, what took its place; what was chosen, and why.
 
     Without colour: ✓ before accepted, ✗ before refused, → before the target's own token.
     """
@@ -38,17 +37,17 @@ def trace_line(tokenizer: Tokenizer, done: Round, number: int, *, colour: bool) 
     def add(mark: str, token: int, style: str) -> None:
         line.append(shown(token) if colour else f" {mark}{shown(token)!r}", style)
 
-    def add_refused(node: int, held: int | None) -> None:
-        """The guesses below `node` that were judged and did not hold."""
+    def add_refused(node: int, accepted: int | None) -> None:
+        """The guesses below `node` that were judged and not accepted."""
         for guess in proposal.tree.children(node):
-            if guess != held:
+            if guess != accepted:
                 add("✗", proposal.tokens[guess], REJECTED)
 
     node = ROOT
-    for held in verdict.path:
-        add_refused(node, held)
-        add("✓", proposal.tokens[held], STYLES[Origin.ACCEPTED])
-        node = held
+    for accepted in verdict.path:
+        add_refused(node, accepted)
+        add("✓", proposal.tokens[accepted], STYLES[Origin.ACCEPTED])
+        node = accepted
     if verdict.final is not None:
         add_refused(node, None)
         add("→", verdict.tokens[-1], STYLES[verdict.final])

@@ -8,36 +8,22 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import BarColumn, SpinnerColumn, TextColumn
-from rich.progress import Progress as Bar
+
+from forerun.cli.terminal.progress import following
 
 if TYPE_CHECKING:
-    from forerun.engine.setup.kernel_choice import Progress
+    from forerun.engine_config import Progress
 
 
 @contextmanager
 def loading(model: str) -> Iterator[Progress]:
     """A bar on a terminal; on stderr, warnings are lines of their own."""
-    console = Console(stderr=True)
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description} …", markup=False),
-        BarColumn(),
-        TextColumn("{task.fields[count]}"),
-    )
-    is_seen = console.is_terminal
-    with Bar(*columns, console=console, transient=True, disable=not is_seen) as bar:
-        task = bar.add_task(f"loading {model}", total=None, count="")
+    from rich.progress import TextColumn
 
-        def show(what: str, num_done: int, num_all: int) -> None:
-            """What has no end of its own is said beside the bar as it stands."""
-            bar.update(task, description=what)
-            if num_all:
-                count = f"{num_done} of {num_all} tensors"
-                bar.update(task, completed=num_done, total=num_all, count=count)
-
-        with _warnings_as_lines(console):
-            yield show
+    console, count = Console(stderr=True), TextColumn("{task.fields[count]}")
+    bar = following(console, f"loading {model}", count, "tensors")
+    with bar as show, _warnings_as_lines(console):
+        yield show
 
 
 @contextmanager

@@ -6,7 +6,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import ProgressColumn
+
+    from forerun.engine_config import Progress
 
 _EVERY_SECONDS: Final = 30.0  # between two lines where nobody draws a bar
 
@@ -36,6 +42,28 @@ def _bar(unit: str, total: int) -> Iterator[Advance]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(unit, total=total)
         yield lambda num=1, what="": bar.update(task, advance=num, description=what or unit)
+
+
+@contextmanager
+def following(
+    console: Console, what: str, column: ProgressColumn, unit: str = ""
+) -> Iterator[Progress]:
+    """A line on a terminal that follows whatever is reported; `column` says how far it is. What
+    has no end of its own is said beside the bar as it stands."""
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description} …", markup=False), BarColumn())
+    is_seen = console.is_terminal
+    with Progress(*columns, column, console=console, transient=True, disable=not is_seen) as bar:
+        task = bar.add_task(what, total=None, count="")
+
+        def report(what: str, num_done: int, num_all: int) -> None:
+            bar.update(task, description=what)
+            if num_all:
+                count = f"{num_done} of {num_all} {unit}"
+                bar.update(task, completed=num_done, total=num_all, count=count)
+
+        yield report
 
 
 class Lines:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 from weakref import finalize, ref
 
 from forerun.engine.api.engine_thread import EngineThread, Post
@@ -15,7 +15,7 @@ from forerun.engine.api.llm import LLM
 from forerun.engine.api.mailbox import Mailbox
 from forerun.engine.api.outputs import RequestOutput
 from forerun.engine.api.prompt import Prompt, as_prompt
-from forerun.engine.request.options import RequestOptions, SpeculationLike
+from forerun.engine.request.options import RequestKeywords, RequestOptions
 from forerun.errors import InvalidOption
 from forerun.models.text.tokenizer import Tokenizer
 from forerun.option_checks import require, require_whole
@@ -82,46 +82,24 @@ class AsyncEngine:
         self,
         prompt: Prompt,
         sampling_params: SamplingParams | None = None,
-        *,
-        priority: int = 0,
-        cache_salt: str | None = None,
-        speculation: SpeculationLike = None,
-        prediction: str | None = None,
+        **options: Unpack[RequestKeywords],
     ) -> Answer:
         """One answer as it grows. It is asked for at once; what cannot run is refused here."""
         (params,) = params_for(1, sampling_params)
         if params.n != 1:
             raise InvalidOption(f"n={params.n} is not allowed in a stream; ask for one answer.")
-        (answer,) = self.ask(
-            prompt,
-            params,
-            priority=priority,
-            cache_salt=cache_salt,
-            speculation=speculation,
-            prediction=prediction,
-        )
+        (answer,) = self.ask(prompt, params, **options)
         return answer
 
     async def generate(
         self,
         prompt: Prompt,
         sampling_params: SamplingParams | None = None,
-        *,
-        priority: int = 0,
-        cache_salt: str | None = None,
-        speculation: SpeculationLike = None,
-        prediction: str | None = None,
+        **options: Unpack[RequestKeywords],
     ) -> RequestOutput:
         """One prompt's answers, when all are there."""
         (params,) = params_for(1, sampling_params)
-        answers = self.ask(
-            prompt,
-            params,
-            priority=priority,
-            cache_salt=cache_salt,
-            speculation=speculation,
-            prediction=prediction,
-        )
+        answers = self.ask(prompt, params, **options)
         try:
             for answer in answers:
                 async for _ in answer:
@@ -164,15 +142,11 @@ class AsyncEngine:
         self,
         prompt: Prompt,
         params: SamplingParams,
-        *,
-        priority: int = 0,
-        cache_salt: str | None = None,
-        speculation: SpeculationLike = None,
-        prediction: str | None = None,
+        **options: Unpack[RequestKeywords],
     ) -> Sequence[Answer]:
         """Each of the `n` answers as a stream; all are taken, or none."""
-        (options,) = RequestOptions.each(1, priority, cache_salt, speculation, prediction)
-        requests = self._llm.input_processor.requests(prompt, params, options)
+        checked = RequestOptions.of(options)
+        requests = self._llm.input_processor.requests(prompt, params, checked)
         self._llm.engine.check(requests)
         loop = asyncio.get_running_loop()
         posts = [Post(request, Mailbox(loop)) for request in requests]

@@ -16,8 +16,8 @@ class StreamEvent:
     """What was added to a streamed answer: by one round, or by several at once.
 
     `pieces` are (text, how its token came about); they are certain: no later token takes them
-    back. `round` shows what the latest round guessed and what held. `output` comes with the last
-    event.
+    back. `round` shows the latest round: what was guessed, what accepted. `output` comes with the
+    last event.
     """
 
     pieces: tuple[tuple[str, Origin], ...]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Generator, Mapping, Sequence
-from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, Unpack, cast
 from weakref import ref
 
 from forerun.engine.api.events import EventBuilder, StreamEvent
@@ -15,80 +14,50 @@ from forerun.engine.api.prompt import Prompt, TextOrIds, as_batch
 from forerun.engine.api.stream import Stream
 from forerun.engine.engine import Engine
 from forerun.engine.lock import EngineLock
-from forerun.engine.request.options import RequestOptions, SpeculationLike
+from forerun.engine.request.options import RequestKeywords, RequestOptions, SpeculationLike
 from forerun.engine.request.request import Request
-from forerun.engine.setup.building import Target, build_core
-from forerun.engine.setup.kernel_choice import CpuOptions, Progress, choose_kernels
+from forerun.engine.setup.building import build_core
+from forerun.engine.setup.kernel_choice import choose_kernels
 from forerun.engine.setup.memory import CacheMemory, parse_bytes
 from forerun.engine.step import Round
+from forerun.engine_config import EngineConfig, configured_by
 from forerun.errors import InvalidOption, RequestFailed
 from forerun.interrupts import Uninterrupted, safe_point
-from forerun.kernels import Kernels
 from forerun.models.llama import LlamaModel
 from forerun.models.opening import load_tokenizer, open_checkpoint
 from forerun.models.text.chat_template import Messages
-from forerun.speculation.config import AUTO, SpeculativeConfig
+from forerun.speculation.config import SpeculativeConfig
+from forerun.speculation.methods import Target
 from forerun.types import SamplingParams
 
 Item = TypeVar("Item")
 
 
 class LLM:
-    """A model that answers, with speculation unless `speculative_config=None`.
+    """A model that answers: `LLM(model, …)` with the keywords of `EngineConfig`."""
 
-    `model` is a GGUF file, a Hugging Face directory, or the name of a pulled model. `kernels` is
-    "auto", "cpu", "cuda", "reference" or a kernel set. `device` is "auto", "cpu" or "cuda": auto is
-    the GPU where torch sees one, and there `dtype` is "bfloat16" or "float32" (docs/gpu.md).
-    `quantization` ("int8", "int4") packs float weights on load, and `activations` "int8" multiplies
-    them faster and less exactly (docs/cpu-kernels.md);
-    `progress` hears what is being compiled or packed, and how far it is.
-
-    `kv_cache_memory` (bytes, or like "512MB") is never exceeded by the caches of target and draft
-    models together; without it there is room for `max_num_seqs` texts of `max_model_len` tokens.
-    `kv_cache_backend` is "paged", or "slotted": a whole row for each request.
-    """
-
-    def __init__(
-        self,
-        model: str | Path,
-        *,
-        speculative_config: SpeculativeConfig | Mapping[str, Any] | None = AUTO,
-        max_model_len: int | None = None,
-        max_num_seqs: int = 8,
-        kv_cache_memory: int | str | None = None,
-        kv_cache_backend: str = "paged",
-        chat_template: str | None = None,
-        kernels: str | Kernels = "auto",
-        device: str = "auto",
-        dtype: str = "auto",
-        num_threads: int | None = None,
-        quantization: str | None = None,
-        activations: str | None = None,
-        instruction_set: str | None = None,
-        cache_dir: Path | None = None,
-        progress: Progress | None = None,
-    ) -> None:
+    @configured_by(EngineConfig)
+    def __init__(self, config: EngineConfig) -> None:
         with Uninterrupted():  # ^C comes between two tensors, two functions, two measurements
-            config = _as_config(speculative_config)
-            num_bytes = parse_bytes(kv_cache_memory, "kv_cache_memory")
-            memory = CacheMemory(max_num_seqs, kv_cache_backend, num_bytes)
-            checkpoint = open_checkpoint(model, cache_dir)
+            speculation = config.speculation
+            num_bytes = parse_bytes(config.kv_cache_memory, "kv_cache_memory")
+            memory = CacheMemory(config.max_num_seqs, config.kv_cache_backend, num_bytes)
+            checkpoint = open_checkpoint(config.model, config.cache_dir)
             safe_point()
             self.tokenizer = load_tokenizer(checkpoint)
             safe_point()
-            if chat_template is not None:
-                self.tokenizer = self.tokenizer.with_chat_template(chat_template)
-            options = CpuOptions(num_threads, quantization, activations, instruction_set)
-            kernels = choose_kernels(kernels, options, cache_dir, progress, device, dtype)
-            self.model = LlamaModel.load(checkpoint, kernels)
-            max_len = _checked_len(max_model_len, self.model.config.max_len)
-            self._target = Target(self.model, self.tokenizer, max_len, memory, cache_dir)
+            if config.chat_template is not None:
+                self.tokenizer = self.tokenizer.with_chat_template(config.chat_template)
+            self.model = LlamaModel.load(checkpoint, choose_kernels(config))
+            max_len = _checked_len(config.max_model_len, self.model.config.max_len)
+            self._target = Target(self.model, self.tokenizer, config.cache_dir)
+            self._memory, self._wanted_len = memory, max_len
             self._lock = EngineLock()  # for all that use this kernel set
-            self._start(config)
+            self._start(speculation)
 
     def _start(self, config: SpeculativeConfig | None) -> None:
         with self._lock:  # costs are measured by passes
-            core = build_core(self._target, config)
+            core = build_core(self._target, self._memory, self._wanted_len, config)
         self.max_model_len = core.max_len
         self.engine = Engine(core, self._lock)
         self.input_processor = InputProcessor(self.tokenizer, core)
@@ -96,7 +65,7 @@ class LLM:
     def with_speculation(self, config: SpeculativeConfig | Mapping[str, Any] | None) -> LLM:
         """The same loaded model with other speculation, or with none."""
         twin = copy.copy(self)
-        twin._start(_as_config(config))
+        twin._start(SpeculativeConfig.of(config))
         return twin
 
     def generate(
@@ -112,7 +81,7 @@ class LLM:
         """Answer one prompt or several; options are for all, or a list.
 
         A prompt is text or token ids; {"prompt": text} and {"prompt_token_ids": ids} will do.
-        `prediction` is the text that is expected, roughly: guesses follow it as far as it holds.
+        `prediction` is the text that is expected, roughly: guesses follow it while it is right.
 
         A request that fails does not end the others: when all are over, `RequestFailed` is
         raised, with the answers of the others in its `outputs`.
@@ -156,25 +125,20 @@ class LLM:
         self,
         prompt: Prompt,
         sampling_params: SamplingParams | None = None,
-        *,
-        priority: int = 0,
-        cache_salt: str | None = None,
-        speculation: SpeculationLike = None,
-        prediction: str | None = None,
+        **options: Unpack[RequestKeywords],
     ) -> Stream:
         """One answer as it grows, an event per round; `close()` ends it early."""
         (params,) = params_for(1, sampling_params)
         if params.n != 1:
             raise InvalidOption(f"n={params.n} is not allowed in a stream; ask for one answer.")
-        (options,) = RequestOptions.each(1, priority, cache_salt, speculation, prediction)
-        requests = self.input_processor.requests(prompt, params, options)
+        requests = self.input_processor.requests(prompt, params, RequestOptions.of(options))
         self.engine.check(requests)
         return Stream(_read_by(self._tell(requests), requests), requests, self.engine)
 
     @property
     def max_num_seqs(self) -> int:
         """Requests that run at once."""
-        return self._target.memory.max_num_seqs
+        return self._memory.max_num_seqs
 
     def metrics(self) -> dict[str, Any]:
         """What the engine counted so far; see docs/scheduling.md."""
@@ -261,14 +225,6 @@ def _read_by(
     for request in requests:
         request.asker = ref(reader)
     return reader
-
-
-def _as_config(
-    given: SpeculativeConfig | Mapping[str, Any] | None,
-) -> SpeculativeConfig | None:
-    if given is None or isinstance(given, SpeculativeConfig):
-        return given
-    return SpeculativeConfig.from_dict(given)
 
 
 def _checked_len(wanted: int | None, trained: int) -> int | None:

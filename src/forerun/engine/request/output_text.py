@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from forerun.models.text.text_stream import whole_characters
+from forerun.models.text.token_bytes import whole_characters
 from forerun.models.text.tokenizer import Tokenizer
 
 

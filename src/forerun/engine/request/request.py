@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from forerun.cache import BlockTable
-from forerun.engine.request.options import RequestOptions, RequestSpeculation
+from forerun.engine.request.options import RequestOptions
 from forerun.engine.request.output_text import OutputText
 from forerun.engine.request.stats import Stats
 from forerun.sampling import Context, Noise
+from forerun.speculation.request import RequestSpeculation
 from forerun.types import Origin, SamplingParams
 
 if TYPE_CHECKING:

@@ -14,11 +14,10 @@ class Stats:
 
     target_passes: int = 0
     emitted_tokens: int = 0
-    rounds_with_guesses: int = 0
     draft_tokens: int = 0  # guesses made
-    accepted_tokens: int = 0  # guesses that held and were kept
+    accepted_tokens: int = 0  # guesses that were accepted and kept
     accepted_per_position: list[int] = field(default_factory=list)
-    drafters: dict[str, tuple[int, int]] = field(default_factory=dict)  # guesses made, held
+    drafters: dict[str, tuple[int, int]] = field(default_factory=dict)  # guesses made, accepted
     drafter_failures: int = 0
     choices: dict[str, int] = field(default_factory=dict)  # how often which was made
     seconds: float = 0.0
@@ -32,10 +31,9 @@ class Stats:
         self.emitted_tokens += num_emitted
         self.draft_tokens += num_guesses
         self.accepted_tokens += num_accepted
-        self.rounds_with_guesses += num_guesses > 0
         if choice is not None and choice.drafter is not None and num_guesses:
-            made, held = self.drafters.get(choice.drafter, (0, 0))
-            self.drafters[choice.drafter] = (made + num_guesses, held + num_accepted)
+            made, accepted = self.drafters.get(choice.drafter, (0, 0))
+            self.drafters[choice.drafter] = (made + num_guesses, accepted + num_accepted)
         missing = num_accepted - len(self.accepted_per_position)
         self.accepted_per_position += [0] * missing
         for position in range(num_accepted):
@@ -65,8 +63,8 @@ class Stats:
             "accepted_per_position": list(self.accepted_per_position),
             "mean_acceptance_length": self.mean_acceptance_length,
             "drafters": {
-                name: {"draft_tokens": made, "accepted_tokens": held}
-                for name, (made, held) in self.drafters.items()
+                name: {"draft_tokens": made, "accepted_tokens": accepted}
+                for name, (made, accepted) in self.drafters.items()
             },
             "drafter_failures": self.drafter_failures,
             "choices": dict(self.choices),

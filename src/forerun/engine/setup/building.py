@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from forerun.cache.cache_size import CacheSize
@@ -20,46 +18,39 @@ from forerun.engine.setup.memory import CacheMemory
 from forerun.engine.step import Core
 from forerun.errors import InvalidOption
 from forerun.models.llama import LlamaModel
-from forerun.models.text.tokenizer import Tokenizer
 from forerun.speculation.calibration import calibrate
 from forerun.speculation.config import SpeculativeConfig
 from forerun.speculation.controller import Controller
 from forerun.speculation.costs import Costs
 from forerun.speculation.guarded_drafters import GuardedDrafters
-from forerun.speculation.methods import build_drafters, combined
+from forerun.speculation.methods import Target, build_drafters, combined
 from forerun.speculation.speculation import Speculation
 
 _PASS_TOKENS: Final = 256  # in one pass: prompts are read in chunks beside running answers
 
 
-@dataclass(frozen=True)
-class Target:
-    """What is served. `max_len` None: as long as the model's context and the memory allow."""
-
-    model: LlamaModel
-    tokenizer: Tokenizer
-    max_len: int | None
-    memory: CacheMemory
-    cache_dir: Path | None  # where pulled models are
-
-
-def build_core(target: Target, config: SpeculativeConfig | None) -> Core:
-    """Drafters are built first: the caches that they have come out of the same memory."""
+def build_core(
+    target: Target, memory: CacheMemory, wanted_len: int | None, config: SpeculativeConfig | None
+) -> Core:
+    """Without a wanted length, as long as the model's context and the memory allow. Drafters are
+    built first: the caches that they have come out of the same memory."""
     drafters = {} if config is None else build_drafters(config, target)
     cached = {name: d for name, d in drafters.items() if isinstance(d, CachedDrafter)}
     trained = target.model.config.max_len
-    row_len = (target.max_len or trained) + (config.max_nodes if config else 0)
+    row_len = (wanted_len or trained) + (config.max_nodes if config else 0)
     row_bytes = [target.model.row_bytes, *(drafter.row_bytes for drafter in cached.values())]
-    size = target.memory.size(row_len, row_bytes)
-    max_len = _checked_len(target.max_len or min(trained, size.num_rows), size)
+    size = memory.size(row_len, row_bytes)
+    max_len = _checked_len(wanted_len or min(trained, size.num_rows), size)
     _warn_of_short_contexts(cached, max_len)
-    max_num_seqs = target.memory.max_num_seqs
+    max_num_seqs = memory.max_num_seqs
     requests: dict[int, Request] = {}
     try:
         cache = target.model.new_cache(size.num_pages, size.page_size)
         for drafter in cached.values():
             drafter.allocate(size.num_pages, size.page_size)
-        speculation = _build_speculation(config, target, drafters) if config else None
+        speculation = (
+            _build_speculation(config, target.model, drafters, max_num_seqs) if config else None
+        )
     except MemoryError:
         raise InvalidOption(
             f"there is no memory for {max_num_seqs} × {max_len} tokens; "
@@ -81,17 +72,16 @@ def _checked_len(max_len: int, size: CacheSize) -> int:
 
 
 def _build_speculation(
-    config: SpeculativeConfig, target: Target, parts: dict[str, Drafter]
+    config: SpeculativeConfig, model: LlamaModel, parts: dict[str, Drafter], max_num_seqs: int
 ) -> Speculation:
-    vocab_size = target.model.config.vocab_size
     # First, so that without a controller it guesses for those who bring one.
     named = {PREDICTION: GivenPrediction(), **combined(config, parts)}
-    drafters = GuardedDrafters(named, vocab_size, config.num_trees)
+    drafters = GuardedDrafters(named, model.config.vocab_size, config.num_trees)
     ceiling = Budget(config.depth, config.num_branches)
     if not config.adaptive:
         return Speculation(drafters, None, ceiling)
-    largest = min(_PASS_TOKENS, target.memory.max_num_seqs * (1 + config.max_nodes))
-    costs = Costs(calibrate(target.model, largest))
+    largest = min(_PASS_TOKENS, max_num_seqs * (1 + config.max_nodes))
+    costs = Costs(calibrate(model, largest))
     return Speculation(drafters, Controller(costs), ceiling)
 
 

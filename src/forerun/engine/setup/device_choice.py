@@ -7,7 +7,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from forerun.errors import InvalidOption, MissingExtra, NoDevice, unknown_name
+from forerun.errors import InvalidOption, MissingExtra, NoDevice
+from forerun.option_checks import require_known
 
 DEVICES: Final = ("auto", "cpu", "cuda")
 DTYPES: Final = ("auto", "bfloat16", "float32")
@@ -16,10 +17,8 @@ _DRIVERS: Final = (Path("/proc/driver/nvidia/version"), Path("/dev/nvidiactl"), 
 
 def wants_cuda(device: str, dtype: str, kernels: str, *, has_cpu_options: bool) -> bool:
     """`auto` is the GPU where torch sees one, unless something else asks for the processor."""
-    if device not in DEVICES:
-        raise unknown_name("device", device, DEVICES)
-    if dtype not in DTYPES:
-        raise unknown_name("dtype", dtype, DTYPES)
+    require_known("device", DEVICES, device)
+    require_known("dtype", DTYPES, dtype)
     if kernels == "cuda" and device == "auto":
         device = "cuda"
     if device == "cuda":

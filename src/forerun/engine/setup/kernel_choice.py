@@ -3,66 +3,42 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Final
 
 from forerun.engine.setup.device_choice import wants_cuda
-from forerun.errors import CannotCompile, InvalidOption, unknown_name
+from forerun.engine_config import EngineConfig, Progress
+from forerun.errors import CannotCompile, InvalidOption
 from forerun.kernels import Kernels, ReferenceKernels
 from forerun.models.download.store import default_cache_dir
+from forerun.option_checks import require_known
 
 KERNEL_SETS: Final = ("auto", "cpu", "cuda", "reference")
 
-Progress = Callable[[str, int, int], None]  # what, how many of how many; 0 of 0: nobody knows
 
-
-@dataclass(frozen=True)
-class CpuOptions:
-    """What the cpu kernels alone take; None is their own choice."""
-
-    num_threads: int | None = None
-    quantization: str | None = None
-    activations: str | None = None
-    instruction_set: str | None = None
-
-    @property
-    def changes_numbers(self) -> bool:
-        return self.quantization is not None or self.activations is not None
-
-
-def choose_kernels(
-    name: str | Kernels,
-    options: CpuOptions,
-    cache_dir: Path | None,
-    progress: Progress | None,
-    device: str = "auto",
-    dtype: str = "auto",
-) -> Kernels:
+def choose_kernels(config: EngineConfig) -> Kernels:
     """A kernel set is itself. `auto` is `cuda` where torch sees a GPU, else `cpu`, or `reference`
     where Numba cannot compile; then it warns of what is lost."""
+    name, options = config.kernels, config.cpu_options
     if not isinstance(name, str):
-        if options != CpuOptions() or (device, dtype) != ("auto", "auto"):
+        if options or (config.device, config.dtype) != ("auto", "auto"):
             raise InvalidOption(
                 "threads, quantization and activations are set in the kernel set that you give; "
                 "drop them, and device and dtype."
             )
         return name
-    if name not in KERNEL_SETS:
-        raise unknown_name("kernel set", name, KERNEL_SETS)
-    if wants_cuda(device, dtype, name, has_cpu_options=options != CpuOptions()):
-        return _cuda_kernels(dtype, progress)
+    require_known("kernel set", KERNEL_SETS, name)
+    if wants_cuda(config.device, config.dtype, name, has_cpu_options=bool(options)):
+        return _cuda_kernels(config.dtype, config.progress)
     if name == "reference":
-        if options != CpuOptions():
+        if options:
             raise InvalidOption(
                 "threads, quantization and activations are for the cpu kernels; drop them."
             )
         return ReferenceKernels()
     try:
-        return _cpu_kernels(options, cache_dir or default_cache_dir(), progress)
+        return _cpu_kernels(config)
     except CannotCompile as error:
-        if name == "cpu" or options.changes_numbers:
+        if name == "cpu" or config.quantization is not None or config.activations is not None:
             raise
         warnings.warn(
             f"{error} The reference kernels take over: the same promises, many times slower.",
@@ -78,9 +54,10 @@ def _cuda_kernels(dtype: str, progress: Progress | None) -> Kernels:
     return CudaKernels("bfloat16" if dtype == "auto" else dtype, progress=progress)
 
 
-def _cpu_kernels(options: CpuOptions, cache_dir: Path, progress: Progress | None) -> Kernels:
+def _cpu_kernels(config: EngineConfig) -> Kernels:
     try:
         from forerun.kernels.cpu import CpuKernels
     except (ImportError, OSError) as error:  # Numba, or the library that it loads
         raise CannotCompile.because("be imported", error) from error
-    return CpuKernels(**asdict(options), cache_dir=cache_dir, progress=progress)
+    folder = config.cache_dir or default_cache_dir()
+    return CpuKernels(**config.cpu_options, cache_dir=folder, progress=config.progress)

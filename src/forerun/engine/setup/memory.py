@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from forerun.cache.cache_size import BACKENDS, CacheSize
-from forerun.errors import InvalidOption, unknown_name
-from forerun.option_checks import is_whole, require_whole
+from forerun.errors import InvalidOption
+from forerun.option_checks import is_whole, require_known, require_whole
 
 _UNITS: Final = {
     "": 1, "B": 1,
@@ -30,8 +30,7 @@ class CacheMemory:
 
     def __post_init__(self) -> None:
         require_whole("max_num_seqs", self.max_num_seqs, least=1)
-        if self.backend not in BACKENDS:
-            raise unknown_name("kv_cache_backend", str(self.backend), BACKENDS)
+        require_known("kv_cache_backend", BACKENDS, self.backend)
 
     def size(self, row_len: int, row_bytes: Sequence[int]) -> CacheSize:
         """Of each cache, whose rows take `row_bytes`; `row_len` is the most that one request may

@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +23,7 @@ import numpy.typing as npt
 from safetensors.numpy import save_file
 
 from forerun.errors import InvalidWeights
+from forerun.models.config import ModelConfig
 from forerun.models.gguf.tokenizer import tokenizer_from_gguf
 from forerun.models.weights.mapped_file import map_file
 
@@ -33,22 +33,6 @@ _HEADER: Final = struct.Struct("<7i")
 _MAX_SIZE: Final = 1 << 20
 _UNKNOWN, _BOS, _EOS = 0, 1, 2
 _FIRST_BYTE: Final = 3  # ids 3 … 258 are the 256 bytes
-
-
-@dataclass(frozen=True)
-class _Shape:
-    hidden: int
-    inner: int
-    num_layers: int
-    num_heads: int
-    num_kv_heads: int
-    vocab_size: int
-    max_len: int
-    tied: bool
-
-    @property
-    def head_dim(self) -> int:
-        return self.hidden // self.num_heads
 
 
 def convert_llama2c(source: Path, folder: Path) -> None:
@@ -64,7 +48,7 @@ def convert_llama2c(source: Path, folder: Path) -> None:
     tokenizer.save(folder / "tokenizer.json")
 
 
-def _read_shape(data: npt.NDArray[np.uint8], source: Path) -> _Shape:
+def _read_shape(data: npt.NDArray[np.uint8], source: Path) -> ModelConfig:
     if data.size < _HEADER.size:
         raise InvalidWeights(f"{source} is too short for a llama2.c header; download it again.")
     values = _HEADER.unpack(data[: _HEADER.size].tobytes())
@@ -72,12 +56,22 @@ def _read_shape(data: npt.NDArray[np.uint8], source: Path) -> _Shape:
     sizes = [*values[:5], abs(signed_vocab), max_len]
     if not all(1 <= size <= _MAX_SIZE for size in sizes) or hidden % num_heads:
         raise InvalidWeights(f"{source} has the header {values}; give a llama2.c model file.")
-    tied, vocab_size = signed_vocab > 0, abs(signed_vocab)
-    return _Shape(hidden, inner, num_layers, num_heads, num_kv_heads, vocab_size, max_len, tied)
+    return ModelConfig(
+        architecture="llama",
+        vocab_size=abs(signed_vocab),
+        hidden_size=hidden,
+        intermediate_size=inner,
+        num_layers=num_layers,
+        num_heads=num_heads,
+        num_kv_heads=num_kv_heads,
+        head_dim=hidden // num_heads,
+        max_len=max_len,
+        tie_embeddings=signed_vocab > 0,
+    )
 
 
 def _read_tensors(
-    data: npt.NDArray[np.uint8], shape: _Shape, source: Path
+    data: npt.NDArray[np.uint8], shape: ModelConfig, source: Path
 ) -> tuple[dict[str, Floats], int]:
     """All weights under their Hugging Face names, and where the tokenizer begins."""
     tensors, at = {}, _HEADER.size
@@ -91,9 +85,9 @@ def _read_tensors(
     return tensors, at
 
 
-def _blocks(shape: _Shape) -> Iterator[tuple[str, tuple[int, ...]]]:
+def _blocks(shape: ModelConfig) -> Iterator[tuple[str, tuple[int, ...]]]:
     """What lies in the file, in order; a name with {} is stacked over layers, "" is skipped."""
-    hidden, inner, layers = shape.hidden, shape.inner, shape.num_layers
+    hidden, inner, layers = shape.hidden_size, shape.intermediate_size, shape.num_layers
     kv_len = shape.num_kv_heads * shape.head_dim
     layer = "model.layers.{}."
     yield "model.embed_tokens.weight", (shape.vocab_size, hidden)
@@ -108,11 +102,11 @@ def _blocks(shape: _Shape) -> Iterator[tuple[str, tuple[int, ...]]]:
     yield layer + "mlp.up_proj.weight", (layers, inner, hidden)
     yield "model.norm.weight", (hidden,)
     yield "", (2, shape.max_len, shape.head_dim // 2)
-    if not shape.tied:
+    if not shape.tie_embeddings:
         yield "lm_head.weight", (shape.vocab_size, hidden)
 
 
-def _named(name: str, block: Floats, shape: _Shape) -> dict[str, Floats]:
+def _named(name: str, block: Floats, shape: ModelConfig) -> dict[str, Floats]:
     if not name:
         return {}
     if "{}" not in name:
@@ -173,20 +167,20 @@ def _tokenizer_metadata(pieces: list[str], scores: list[float]) -> dict[str, Any
     return {f"tokenizer.ggml.{name}": value for name, value in fields.items()}
 
 
-def _config(shape: _Shape) -> dict[str, Any]:
+def _config(shape: ModelConfig) -> dict[str, Any]:
     return {
         "model_type": "llama",
         "architectures": ["LlamaForCausalLM"],
         "vocab_size": shape.vocab_size,
-        "hidden_size": shape.hidden,
-        "intermediate_size": shape.inner,
+        "hidden_size": shape.hidden_size,
+        "intermediate_size": shape.intermediate_size,
         "num_hidden_layers": shape.num_layers,
         "num_attention_heads": shape.num_heads,
         "num_key_value_heads": shape.num_kv_heads,
         "max_position_embeddings": shape.max_len,
-        "rms_norm_eps": 1e-5,
+        "rms_norm_eps": shape.rms_norm_eps,
         "hidden_act": "silu",
-        "tie_word_embeddings": shape.tied,
+        "tie_word_embeddings": shape.tie_embeddings,
         "bos_token_id": _BOS,
         "eos_token_id": _EOS,
     }

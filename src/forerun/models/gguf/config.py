@@ -2,66 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from forerun.errors import InvalidWeights, UnsupportedModel
 from forerun.models.config import SUPPORTED_ARCHITECTURES, ModelConfig, RopeScaling
+from forerun.models.fields import Fields
 from forerun.models.gguf.header import GgufHeader
 
 # Mistral files say "llama": the converter writes one architecture for both.
 _ARCHITECTURES = ("llama", "qwen2", "qwen3")
 
-_LARGEST = 1e30
-
-
-@dataclass(frozen=True)
-class _Fields:
-    """Metadata of one architecture, each value checked as it is read."""
-
-    metadata: dict[str, Any]
-    architecture: str
-    path: Path
-
-    def integer(self, name: str, default: int | None = None) -> int:
-        value = self._value(name, default)
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise self._wrong(name, value, "a whole number")
-        return value
-
-    def number(self, name: str, default: float | None = None) -> float:
-        value = self._value(name, default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > _LARGEST:
-            raise self._wrong(name, value, "a number")
-        return float(str(np.float32(value)))  # stored as float32: 1e-05, not 9.99999975e-06
-
-    def text(self, name: str, default: str) -> str:
-        value = self._value(name, default)
-        if not isinstance(value, str):
-            raise self._wrong(name, value, "a string")
-        return value
-
-    def _value(self, name: str, default: Any) -> Any:
-        value = self.metadata.get(f"{self.architecture}.{name}", default)
-        if value is None:
-            field = f"{self.architecture}.{name}"
-            raise InvalidWeights(
-                f"{self.path}: field {field!r} is missing; convert the model anew."
-            )
-        return value
-
-    def _wrong(self, name: str, value: Any, wanted: str) -> InvalidWeights:
-        field = f"{self.architecture}.{name}"
-        shown = repr(value)[:40]
-        return InvalidWeights(f"{self.path}: field {field!r} must be {wanted}, not {shown}.")
-
 
 def read_gguf_config(header: GgufHeader, path: Path) -> ModelConfig:
     """The config that the metadata and the list of tensors describe."""
-    fields = _Fields(header.metadata, _architecture(header, path), path)
+    architecture = _architecture(header, path)
+    fields = Fields(header.metadata, path, f"{architecture}.")
     _refuse_variants(fields)
     num_heads = fields.integer("attention.head_count")
     hidden_size = fields.integer("embedding_length")
@@ -69,7 +24,7 @@ def read_gguf_config(header: GgufHeader, path: Path) -> ModelConfig:
     if embedding is None or len(embedding.shape) != 2:
         raise InvalidWeights(f"{path}: tensor 'token_embd.weight' is missing; download it again.")
     return ModelConfig(
-        architecture=fields.architecture,
+        architecture=architecture,
         vocab_size=embedding.shape[0],
         hidden_size=hidden_size,
         intermediate_size=fields.integer("feed_forward_length"),
@@ -98,37 +53,37 @@ def _architecture(header: GgufHeader, path: Path) -> str:
     )
 
 
-def _refuse_variants(fields: _Fields) -> None:
-    num_parts = fields.metadata.get("split.count", 1)
+def _refuse_variants(fields: Fields) -> None:
+    num_parts = fields.values.get("split.count", 1)
     if isinstance(num_parts, int | float) and num_parts > 1:
         raise UnsupportedModel(
-            f"{fields.path} is one part of a split model; join the parts into one file "
+            f"{fields.source} is one part of a split model; join the parts into one file "
             "(llama-gguf-split --merge)."
         )
     if fields.integer("expert_count", 0):
         raise UnsupportedModel(
-            f"{fields.path}: mixtures of experts are not supported; use a dense model."
+            f"{fields.source}: mixtures of experts are not supported; use a dense model."
         )
 
 
-def _head_dim(fields: _Fields, hidden_size: int, num_heads: int) -> int:
+def _head_dim(fields: Fields, hidden_size: int, num_heads: int) -> int:
     head_dim = fields.integer("attention.key_length", hidden_size // max(num_heads, 1))
     for name in ("attention.value_length", "rope.dimension_count"):
         other = fields.integer(name, head_dim)
         if other != head_dim:
             raise UnsupportedModel(
-                f"{fields.path}: {name} {other} differs from the head size {head_dim}; "
+                f"{fields.source}: {name} {other} differs from the head size {head_dim}; "
                 "use a model that rotates whole heads."
             )
     return head_dim
 
 
-def _rope_scaling(fields: _Fields) -> RopeScaling | None:
-    kind = fields.text("rope.scaling.type", "none")
+def _rope_scaling(fields: Fields) -> RopeScaling | None:
+    kind = str(fields.get("rope.scaling.type", "none"))[:40]
     if kind == "none":
         return None
     if kind != "linear":
         raise UnsupportedModel(
-            f"{fields.path}: rope scaling {kind!r} is not supported; use linear or llama3."
+            f"{fields.source}: rope scaling {kind!r} is not supported; use linear or llama3."
         )
     return RopeScaling("linear", fields.number("rope.scaling.factor"))

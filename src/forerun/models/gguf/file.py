@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from forerun.errors import InvalidWeights
 from forerun.models.gguf.config import read_gguf_config
-from forerun.models.gguf.header import TensorEntry, read_gguf_header
+from forerun.models.gguf.header import read_gguf_header
 from forerun.models.weights.checkpoint import Tensor
 from forerun.models.weights.dequantize import dequantize
 from forerun.models.weights.layout import check_config, check_tensors
@@ -61,13 +61,16 @@ class GgufCheckpoint:
         return name in self._entries
 
     def tensor(self, name: str) -> Tensor:
-        entry = self._entry(name)
-        data = self._raw(entry)
+        if name not in self._entries:
+            raise InvalidWeights(f"{self.path} has no tensor {name!r}; check the model's family.")
+        entry = self._entries[name]
+        row_bytes = entry.format.row_bytes(entry.shape[-1])
+        data = self._data[entry.start : entry.start + entry.num_bytes].reshape(-1, row_bytes)
         match = _INTERLEAVED.search(name)
         if match and self.config.architecture == "llama":
             is_query = match[1] == "q"
             num_heads = self.config.num_heads if is_query else self.config.num_kv_heads
-            data = _half_split(data, entry, num_heads)
+            data = _half_split(data, entry.shape[0], num_heads)
         return Tensor(name, entry.shape, entry.format.name, data)
 
     def float32(self, name: str) -> npt.NDArray[np.float32]:
@@ -76,16 +79,6 @@ class GgufCheckpoint:
 
     def metadata(self) -> dict[str, Any]:
         return dict(self._metadata)
-
-    def _entry(self, name: str) -> TensorEntry:
-        if name not in self._entries:
-            raise InvalidWeights(f"{self.path} has no tensor {name!r}; check the model's family.")
-        return self._entries[name]
-
-    def _raw(self, entry: TensorEntry) -> npt.NDArray[np.uint8]:
-        """The tensor's bytes, uint8 [rows, bytes per row], without a copy."""
-        row_bytes = entry.format.row_bytes(entry.shape[-1])
-        return self._data[entry.start : entry.start + entry.num_bytes].reshape(-1, row_bytes)
 
 
 def _hf_name(name: str) -> str:
@@ -98,13 +91,12 @@ def _hf_name(name: str) -> str:
 
 
 def _half_split(
-    data: npt.NDArray[np.uint8], entry: TensorEntry, num_heads: int
+    data: npt.NDArray[np.uint8], num_rows: int, num_heads: int
 ) -> npt.NDArray[np.uint8]:
     """Reorder rows from interleaved pairs (0, h, 1, h+1, …) to halves (0, 1, …, h, h+1, …).
 
     A row keeps its raw blocks. In a bias each element is a row.
     """
-    num_rows = entry.shape[0]
     rows = data.reshape(num_rows, -1)
     order = np.arange(num_rows).reshape(num_heads, -1, 2).swapaxes(1, 2).reshape(-1)
     return np.ascontiguousarray(rows[order]).reshape(data.shape)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,6 +27,7 @@ _SCALARS: Final[dict[int, str]] = {
     0: "<u1", 1: "<i1", 2: "<u2", 3: "<i2", 4: "<u4", 5: "<i4",
     6: "<f4", 7: "|b1", 10: "<u8", 11: "<i8", 12: "<f8",
 }  # fmt: skip
+_FLOAT32: Final = 6
 _STRING: Final = 8
 _ARRAY: Final = 9
 
@@ -46,7 +47,10 @@ class TensorEntry:
     shape: tuple[int, ...]  # row-major: [rows, row_len], or [n]
     format: Format
     start: int
-    num_bytes: int
+
+    @property
+    def num_bytes(self) -> int:
+        return math.prod(self.shape[:-1]) * self.format.row_bytes(self.shape[-1])
 
 
 @dataclass(frozen=True)
@@ -153,7 +157,8 @@ def _read_value(cursor: _Cursor, name: str) -> Any:
     if kind == _STRING:
         return cursor.string(what)
     if kind in _SCALARS:
-        return cursor.array(_SCALARS[kind], 1, what)[0].item()
+        value = cursor.array(_SCALARS[kind], 1, what)[0]
+        return float(str(value)) if kind == _FLOAT32 else value.item()  # 1e-05, not 9.99999975e-06
     if kind != _ARRAY:
         raise cursor.fail(f"{what} has the unknown type {kind}")
     kind, count = cursor.u32(f"the type of {what}"), cursor.u64(f"the length of {what}")
@@ -164,18 +169,9 @@ def _read_value(cursor: _Cursor, name: str) -> Any:
     raise cursor.fail(f"{what} is an array of the unsupported type {kind}")
 
 
-@dataclass(frozen=True)
-class _Entry:
-    """A tensor as the header lists it, its data not yet checked."""
-
-    name: str
-    shape: tuple[int, ...]
-    format: Format
-    offset: int
-
-
-def _read_entries(cursor: _Cursor, num_tensors: int) -> list[_Entry]:
-    entries: dict[str, _Entry] = {}
+def _read_entries(cursor: _Cursor, num_tensors: int) -> list[TensorEntry]:
+    """As the header lists them: each `start` counts from where data begins."""
+    entries: dict[str, TensorEntry] = {}
     for i in range(num_tensors):
         name = cursor.string(f"the name of tensor {i}", _MAX_NAME_BYTES)
         if name in entries:
@@ -184,7 +180,7 @@ def _read_entries(cursor: _Cursor, num_tensors: int) -> list[_Entry]:
     return list(entries.values())
 
 
-def _read_entry(cursor: _Cursor, name: str) -> _Entry:
+def _read_entry(cursor: _Cursor, name: str) -> TensorEntry:
     what = f"tensor {name!r}"
     num_dims = cursor.u32(f"the dimension count of {what}")
     if not 1 <= num_dims <= _MAX_DIMS:
@@ -197,26 +193,24 @@ def _read_entry(cursor: _Cursor, name: str) -> _Entry:
     if 0 in dims or dims[0] % weight_format.block_len:
         raise cursor.fail(f"{what} of format {weight_format.name} has dimensions {dims}")
     offset = cursor.u64(f"the offset of {what}")
-    return _Entry(name, tuple(reversed(dims)), weight_format, offset)
+    return TensorEntry(name, tuple(reversed(dims)), weight_format, offset)
 
 
 def _place_tensors(
-    cursor: _Cursor, entries: list[_Entry], alignment: int
+    cursor: _Cursor, entries: list[TensorEntry], alignment: int
 ) -> dict[str, TensorEntry]:
     """Tensors lie in the order listed, without gaps beyond padding: any other offset is corrupt."""
     base = _align(cursor.at, alignment)
     tensors, expected = {}, 0
     for entry in entries:
-        num_bytes = math.prod(entry.shape[:-1]) * entry.format.row_bytes(entry.shape[-1])
-        start = base + entry.offset
-        if entry.offset != expected:
-            problem = f"has offset {entry.offset} where {expected} is due"
-            raise cursor.fail(f"tensor {entry.name!r} {problem}")
-        if start + num_bytes > cursor.num_bytes:
-            problem = f"ends at byte {start + num_bytes} of {cursor.num_bytes}"
-            raise cursor.fail(f"tensor {entry.name!r} {problem}")
-        tensors[entry.name] = TensorEntry(entry.name, entry.shape, entry.format, start, num_bytes)
-        expected = _align(entry.offset + num_bytes, alignment)
+        what, offset = f"tensor {entry.name!r}", entry.start
+        end = offset + entry.num_bytes
+        if offset != expected:
+            raise cursor.fail(f"{what} has offset {offset} where {expected} is due")
+        if base + end > cursor.num_bytes:
+            raise cursor.fail(f"{what} ends at byte {base + end} of {cursor.num_bytes}")
+        tensors[entry.name] = replace(entry, start=base + offset)
+        expected = _align(end, alignment)
     return tensors
 
 

@@ -13,13 +13,20 @@ from forerun.files import MAX_JSON_BYTES, read_bytes
 def read_json(path: Path) -> dict[str, Any]:
     """The JSON object in `path`."""
     try:
-        value = json.loads(read_bytes(path, MAX_JSON_BYTES))
+        return json_object(read_bytes(path, MAX_JSON_BYTES), path)
     except OSError as error:
-        raise InvalidWeights(f"{path} cannot be read ({error.strerror}); check it.") from None
+        raise InvalidWeights(f"{path} cannot be read: {error.strerror}; check it.") from None
+
+
+def json_object(text: str | bytes, source: object) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidWeights(f"{path} is not valid JSON ({error}); download it again.") from None
+        raise InvalidWeights(
+            f"{source} is not valid JSON ({error}); get or write it anew."
+        ) from None
     if not isinstance(value, dict):
-        raise InvalidWeights(f"{path} is not a JSON object; download it again.")
+        raise InvalidWeights(f"{source} is not a JSON object; get or write it anew.")
     return value
 
 

@@ -7,6 +7,7 @@ that it has no piece for as "<0x0A>".
 
 from __future__ import annotations
 
+import codecs
 import enum
 import re
 from typing import Final
@@ -43,3 +44,12 @@ def token_bytes(token: str, spelling: Spelling) -> bytes:
         return token.encode()
     match = _BYTE_PIECE.fullmatch(token)
     return bytes([int(match[1], 16)]) if match else token.replace("▁", " ").encode()
+
+
+def whole_characters(spelled: bytes, final: bool = False) -> tuple[str, bytes]:
+    """The text of `spelled`, and the bytes of an incomplete character at its end.
+
+    At the end of a text (`final`) nothing is left: such a character becomes U+FFFD.
+    """
+    text, num_used = codecs.utf_8_decode(spelled, "replace", final)
+    return text, spelled[num_used:]

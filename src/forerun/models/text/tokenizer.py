@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -41,31 +41,11 @@ class Tokenizer:
         self._traits = traits
         self._tokens = _tokens_by_id(backend)
         self._bytes: dict[int, bytes] = {}
-
-    @property
-    def vocab_size(self) -> int:
-        return len(self._tokens)
-
-    @property
-    def bos_id(self) -> int | None:
-        return self._traits.bos_id
-
-    @property
-    def eos_ids(self) -> tuple[int, ...]:
-        return self._traits.eos_ids
-
-    @property
-    def special_ids(self) -> frozenset[int]:
-        return self._traits.special_ids
-
-    @property
-    def strips_space(self) -> bool:
-        """Whether `decode` drops the space that `encode` put before the text."""
-        return self._traits.strips_space
-
-    @property
-    def has_chat_template(self) -> bool:
-        return self._traits.chat_template is not None
+        self.vocab_size: Final = len(self._tokens)
+        self.bos_id: Final = traits.bos_id
+        self.eos_ids: Final = traits.eos_ids
+        self.special_ids: Final = traits.special_ids
+        self.has_chat_template: Final = traits.chat_template is not None
 
     def encode(self, text: str, add_special: bool = True, parse_special: bool = True) -> list[int]:
         """Ids for `text`.
@@ -102,19 +82,21 @@ class Tokenizer:
 
     def is_padding(self, token_id: int) -> bool:
         """Whether the id only fills the vocabulary up: no text encodes to it."""
-        return token_id in self._traits.unused_ids or not _is_named(self.token(token_id))
+        token = self.token(token_id)
+        is_named = bool(token) and not _PADDING.fullmatch(token)
+        return token_id in self._traits.unused_ids or not is_named
 
     def token_bytes(self, token_id: int, skip_special: bool = True) -> bytes:
         """The bytes that a token adds to the text; none for a special one that is skipped.
 
         A model's head may be padded past the vocabulary: those ids spell nothing.
         """
-        if skip_special and token_id in self._traits.special_ids:
-            return b""
-        if token_id >= len(self._tokens):
+        if (skip_special and token_id in self.special_ids) or token_id >= self.vocab_size:
             return b""
         if token_id not in self._bytes:
-            self._bytes[token_id] = self._spell(token_id)
+            token, is_added = self.token(token_id), token_id in self._traits.added_ids
+            spelled = token.encode() if is_added else token_bytes(token, self._traits.spelling)
+            self._bytes[token_id] = spelled
         return self._bytes[token_id]
 
     def apply_chat_template(
@@ -136,8 +118,7 @@ class Tokenizer:
 
     def with_chat_template(self, source: str) -> Tokenizer:
         """The same vocabulary with another template."""
-        traits = {**vars(self._traits), "chat_template": source}
-        return Tokenizer(self._backend, TokenizerTraits(**traits))
+        return Tokenizer(self._backend, replace(self._traits, chat_template=source))
 
     def save(self, path: Path) -> None:
         """Write the vocabulary as a tokenizer.json."""
@@ -158,16 +139,6 @@ class Tokenizer:
         twin = tokenizers.Tokenizer.from_str(self._backend.to_str())
         twin.encode_special_tokens = True
         return twin
-
-    def _spell(self, token_id: int) -> bytes:
-        token = self.token(token_id)
-        if token_id in self._traits.added_ids:
-            return token.encode()
-        return token_bytes(token, self._traits.spelling)
-
-
-def _is_named(token: str) -> bool:
-    return bool(token) and not _PADDING.fullmatch(token)
 
 
 def _tokens_by_id(backend: tokenizers.Tokenizer) -> list[str]:

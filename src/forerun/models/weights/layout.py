@@ -11,6 +11,10 @@ from forerun.models.config import ModelConfig
 Shape = tuple[int, ...]
 
 _MAX_LEN: Final = 1 << 24
+_SIZES: Final = (
+    *("vocab_size", "hidden_size", "intermediate_size", "num_layers"),
+    *("num_heads", "num_kv_heads", "head_dim", "max_len"),
+)
 
 # Llama 3's rope scaling as GGUF keeps it: what each frequency is divided by.
 ROPE_FACTORS: Final = "rope_freqs.weight"
@@ -67,17 +71,8 @@ def _optional_biases(config: ModelConfig, shapes: Mapping[str, Shape]) -> Iterat
 
 def check_config(config: ModelConfig, where: object) -> None:
     """Refuse numbers that no model can have, before anything is sized by them."""
-    sizes = {
-        "vocab_size": config.vocab_size,
-        "hidden_size": config.hidden_size,
-        "intermediate_size": config.intermediate_size,
-        "num_layers": config.num_layers,
-        "num_heads": config.num_heads,
-        "num_kv_heads": config.num_kv_heads,
-        "head_dim": config.head_dim,
-        "max_len": config.max_len,
-    }
-    for name, size in sizes.items():
+    for name in _SIZES:
+        size = getattr(config, name)
         if not 1 <= size <= _MAX_LEN:
             raise InvalidWeights(f"{where}: {name} is {size}; give a file with a sound config.")
     if config.num_heads % config.num_kv_heads:

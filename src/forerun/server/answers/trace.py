@@ -13,7 +13,7 @@ def trace(done: Round, tokenizer: Tokenizer) -> dict[str, Any]:
     """`proposal` is a tree: node i hangs from `parents[i]`, -1 is the last token before it.
 
     `chances` are the drafter's own words on its guesses, null where it has none; `rejected` are
-    the nodes that did not hold.
+    the nodes that were not accepted.
     """
     proposal, verdict = done.proposal, done.verdict
     chances: list[float | None] = [None] * len(proposal)

@@ -13,7 +13,7 @@ def usage(requests: Sequence[Request], num_choices: int, num_told: int) -> dict[
     """`requests` hold `num_choices` answers to each prompt; `num_told` tokens were sent so far."""
     prompts = requests[::num_choices]
     num_prompt_tokens = sum(len(request.prompt) for request in prompts)
-    num_predicted, num_held = _guesses_of(requests, PREDICTION)
+    num_predicted, num_accepted = _guesses_of(requests, PREDICTION)
     return {
         "prompt_tokens": num_prompt_tokens,
         "completion_tokens": num_told,
@@ -23,8 +23,8 @@ def usage(requests: Sequence[Request], num_choices: int, num_told: int) -> dict[
             "audio_tokens": 0,
         },
         "completion_tokens_details": {
-            "accepted_prediction_tokens": num_held,
-            "rejected_prediction_tokens": num_predicted - num_held,
+            "accepted_prediction_tokens": num_accepted,
+            "rejected_prediction_tokens": num_predicted - num_accepted,
             "reasoning_tokens": 0,
             "audio_tokens": 0,
         },
@@ -69,6 +69,6 @@ def responses_usage(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _guesses_of(requests: Sequence[Request], drafter: str) -> tuple[int, int]:
-    """(made, held) by one drafter."""
+    """(made, accepted) by one drafter."""
     found = [request.stats.drafters.get(drafter, (0, 0)) for request in requests]
-    return sum(made for made, _ in found), sum(held for _, held in found)
+    return sum(made for made, _ in found), sum(accepted for _, accepted in found)

@@ -1,4 +1,4 @@
-"""How a server is to be run; the command line fills it in."""
+"""How a server is to be run: every option once; the command line makes its own from these."""
 
 from __future__ import annotations
 
@@ -6,7 +6,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from forerun.errors import InvalidOption
-from forerun.server.service import Limits
+from forerun.option_fields import option
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one request may cost. Without `max_answer_tokens` an answer has the context's room."""
+
+    max_answer_tokens: int | None = option(None, "No answer is longer than this.")
+    max_body_bytes: int = option(8 << 20, "No request is longer than this.")
+    request_timeout_s: float = option(600.0, "Seconds that an answer may take.")
+    body_timeout_s: float = option(30.0, "Seconds that a body may take to arrive.")
+    lenient_fields: bool = option(False, "Ignore body fields that nobody knows.")
 
 
 @dataclass(frozen=True)
@@ -14,19 +25,19 @@ class ServerConfig:
     """`names` are what clients may call the model. With `uds`, `host` and `port` are not used."""
 
     names: tuple[str, ...]
-    host: str = "127.0.0.1"
-    port: int = 8000
-    uds: Path | None = None
-    pid_file: Path | None = None
+    host: str = option("127.0.0.1", "Where to listen.")
+    port: int = option(8000, "0 takes a free one and prints it.")
+    uds: Path | None = option(None, "A unix socket in place of host and port.")
+    pid_file: Path | None = option(None, "Holds the process id while it runs.")
     api_keys: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
-    tls_cert: Path | None = None
-    tls_key: Path | None = None
-    max_num_waiting: int = 256
-    step_timeout_s: float = 300.0
-    drain_timeout_s: float = 120.0
-    access_log: bool = True
-    has_page: bool = True
+    tls_cert: Path | None = option(None, "A PEM file; with it TLS.")
+    tls_key: Path | None = option(None, "Its key.")
+    max_num_waiting: int = option(256, "Requests that may wait; one more gets 429.")
+    step_timeout_s: float = option(300.0, "Seconds after which a step counts as hung.")
+    drain_timeout_s: float = option(120.0, "Seconds for answers to end after SIGTERM.")
+    access_log: bool = option(True, "A line of JSON for each request.")
+    page: bool = option(True, "A page at / to chat and to see what is guessed.")
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
@@ -34,6 +45,9 @@ class ServerConfig:
             raise InvalidOption(f"--port {self.port} is not allowed; give 0 … 65535.")
         if (self.tls_cert is None) != (self.tls_key is None):
             raise InvalidOption("TLS needs both --tls-cert and --tls-key; give the other as well.")
+        for name, path in (("--tls-cert", self.tls_cert), ("--tls-key", self.tls_key)):
+            if path is not None and not path.is_file():
+                raise InvalidOption(f"{name} {path} is not a file; give a PEM file.")
         if self.limits.max_body_bytes < 1:
             raise InvalidOption("--max-body-bytes must be 1 or more.")
         for name, seconds in (

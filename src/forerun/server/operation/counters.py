@@ -135,13 +135,13 @@ def _counted(found: Snapshot) -> Iterator[Metric]:
         ("prefix_cache_hits", "cached_prompt_tokens", "Prompt tokens found in the cache."),
         ("target_passes", "passes", "Passes of the target."),
         ("target_pass_tokens", "pass_tokens", "Tokens that the target's passes ran."),
-        ("num_preemptions", "preemptions", "Requests that lost their seat for a while."),
+        ("num_preemptions", "preemptions", "Requests that gave up their pages for a while."),
         ("drafter_failures", "drafter_failures", "Failures of drafters; texts went on."),
     ):
         yield CounterMetricFamily(PREFIX + name, text, found[key])
     yield CounterMetricFamily(
         PREFIX + "passes_saved",
-        "Tokens that needed no round of their own, as a guess held.",
+        "Tokens that needed no round of their own, as a guess was accepted.",
         found["emitted_tokens"] - found["rounds"],
     )
 
@@ -157,7 +157,7 @@ def _speculation(drafters: Mapping[str, Mapping[str, Any]]) -> Iterator[Metric]:
         yield family
     family = CounterMetricFamily(
         f"{PREFIX}spec_decode_num_accepted_tokens_per_pos",
-        "Speculation: guesses that held, by position.",
+        "Speculation: guesses that were accepted, by position.",
         labels=["drafter", "position"],
     )
     for drafter, counts in drafters.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import mmap
+import os
 import sys
 from dataclasses import dataclass
 from functools import cached_property
@@ -60,6 +61,8 @@ def _zeros(size: tuple[int, ...]) -> F32:
     huge pages would make all of it resident.
     """
     num_bytes = F32_BYTES * math.prod(size)
+    if num_bytes > _physical_memory():  # some systems would promise it, and kill who takes it
+        raise MemoryError(f"{num_bytes} bytes of rows are more than this machine has")
     try:
         memory = _private(num_bytes)
     except (OSError, OverflowError, ValueError) as error:
@@ -74,3 +77,9 @@ def _private(num_bytes: int) -> mmap.mmap:
     if sys.platform == "win32":
         return mmap.mmap(-1, num_bytes)
     return mmap.mmap(-1, num_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
+
+def _physical_memory() -> float:
+    if not hasattr(os, "sysconf"):  # Windows, which promises no more than it has
+        return math.inf
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from forerun.errors import InvalidOption, unknown_name
-from forerun.theory.model_shape import ModelShape
+from forerun.errors import InvalidOption
+from forerun.models.config import ModelConfig
+from forerun.models.weights.layout import required_shapes
+from forerun.option_checks import require_known
 from forerun.theory.ranges import check_count
 
 BLOCK_LEN: Final = 32  # numbers that share a scale in the quantised formats (GGUF)
@@ -55,18 +58,25 @@ class MemoryBudget:
         return self.target.total_bytes + self.draft.total_bytes
 
 
-def weight_bytes(shape: ModelShape, dtype: str) -> int:
+def num_params(shape: ModelConfig) -> tuple[int, int]:
+    """Weights that are multiplied with, and norm weights and biases."""
+    sizes = [size for _, size in required_shapes(shape)]
+    matrices, vectors = (sum(math.prod(s) for s in sizes if len(s) == rank) for rank in (2, 1))
+    return matrices, vectors
+
+
+def weight_bytes(shape: ModelConfig, dtype: str) -> int:
     """All parameters in `dtype`; quantised files keep norms and biases in float32."""
-    if dtype not in WEIGHT_DTYPES:
-        raise unknown_name("dtype", dtype, WEIGHT_DTYPES)
+    require_known("dtype", WEIGHT_DTYPES, dtype)
     vector_dtype = "float32" if dtype in QUANTISED_DTYPES else dtype
     if dtype in QUANTISED_DTYPES:
         _check_blocks(shape, dtype)
-    matrices = shape.num_matrix_params * WEIGHT_DTYPES[dtype]
-    return int(matrices + shape.num_vector_params * PLAIN_DTYPES[vector_dtype])
+    num_in_matrices, num_in_vectors = num_params(shape)
+    matrices = num_in_matrices * WEIGHT_DTYPES[dtype]
+    return int(matrices + num_in_vectors * PLAIN_DTYPES[vector_dtype])
 
 
-def _check_blocks(shape: ModelShape, dtype: str) -> None:
+def _check_blocks(shape: ModelConfig, dtype: str) -> None:
     widths = (shape.hidden_size, shape.intermediate_size, shape.num_heads * shape.head_dim)
     if any(width % BLOCK_LEN for width in widths):
         raise InvalidOption(
@@ -75,20 +85,21 @@ def _check_blocks(shape: ModelShape, dtype: str) -> None:
         )
 
 
-def kv_bytes_per_token(shape: ModelShape, dtype: str) -> int:
-    if dtype not in PLAIN_DTYPES:
-        raise unknown_name("KV dtype", dtype, PLAIN_DTYPES)
-    return int(shape.kv_values_per_token * PLAIN_DTYPES[dtype])
+def kv_bytes_per_token(shape: ModelConfig, dtype: str) -> int:
+    """A key and a value per layer and KV head."""
+    require_known("KV dtype", PLAIN_DTYPES, dtype)
+    num_values = 2 * shape.num_layers * shape.num_kv_heads * shape.head_dim
+    return int(num_values * PLAIN_DTYPES[dtype])
 
 
 def model_memory(
-    shape: ModelShape, *, dtype: str, kv_dtype: str, num_sequences: int, max_len: int
+    shape: ModelConfig, *, dtype: str, kv_dtype: str, num_sequences: int, max_len: int
 ) -> ModelMemory:
     """The memory of one model serving `num_sequences` rows of `max_len` tokens."""
     per_token = kv_bytes_per_token(shape, kv_dtype)
     per_sequence = per_token * check_count(max_len, "max_len")
     return ModelMemory(
-        num_params=shape.num_params,
+        num_params=sum(num_params(shape)),
         weight_bytes=weight_bytes(shape, dtype),
         kv_bytes_per_token=per_token,
         kv_bytes_per_sequence=per_sequence,

@@ -1,0 +1,112 @@
+"""What an engine is built with: every option once, with its type, its default and its meaning.
+
+`LLM` takes these as its keywords, the command line and the server make their options of those that
+have a sentence. Nothing heavy is imported here, since help should appear at once; annotations are
+evaluated, since options are made of them.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+
+from forerun.kernels import Kernels
+from forerun.option_fields import option
+
+if TYPE_CHECKING:
+    from forerun.speculation.config import SpeculativeConfig
+
+Progress = Callable[[str, int, int], None]  # what, how many of how many; 0 of 0: nobody knows
+
+
+def _auto() -> "SpeculativeConfig":
+    from forerun.speculation.config import AUTO
+
+    return AUTO
+
+
+@dataclass(frozen=True)
+class EngineConfig:
+    """`model` is a GGUF file, a Hugging Face directory, or the name of a pulled model;
+    `speculative_config=None` is plain decoding.
+
+    `kernels` may also be a kernel set. `device` auto is the GPU where torch sees one, and there
+    `dtype` is "bfloat16" or "float32" (docs/gpu.md). `quantization` ("int8", "int4") packs float
+    weights on load, and `activations` "int8" multiplies them faster and less exactly
+    (docs/cpu-kernels.md). `progress` hears what is being compiled or packed, and how far it is.
+
+    `kv_cache_memory` (bytes, or like "512MB") is never exceeded by the caches of target and draft
+    models together; without it there is room for `max_num_seqs` texts of `max_model_len` tokens.
+    `kv_cache_backend` is "paged", or "slotted": a whole row for each request.
+    """
+
+    model: str | Path
+    _: KW_ONLY
+    speculative_config: "SpeculativeConfig | Mapping[str, Any] | None" = field(
+        default_factory=_auto
+    )
+    max_model_len: int | None = option(None, "Context to reserve; the model's by default.")
+    max_num_seqs: int = option(8, "Requests that run at once.")
+    kv_cache_memory: int | str | None = option(
+        None, "For the caches of target and drafts, like 512MB."
+    )
+    kv_cache_backend: str = option("paged", "paged, or slotted: a row for each request.")
+    chat_template: str | None = option(None, "A jinja2 file in place of the model's own.")
+    kernels: str | Kernels = option("auto", "auto, cpu, cuda or reference.")
+    device: str = option("auto", "auto, cpu or cuda.")
+    dtype: str = option("auto", "On a GPU: bfloat16 (auto) or float32.")
+    num_threads: int | None = option(
+        None, "Cores to use; by default all that are allowed.", "--threads"
+    )
+    quantization: str | None = option(None, "Pack float weights on load: int8 or int4.")
+    activations: str | None = option(None, "int8: faster, less exact products.")
+    instruction_set: str | None = None
+    cache_dir: Path | None = None
+    progress: Progress | None = None
+
+    @property
+    def speculation(self) -> "SpeculativeConfig | None":
+        """`speculative_config`, checked."""
+        from forerun.speculation.config import SpeculativeConfig
+
+        return SpeculativeConfig.of(self.speculative_config)
+
+    @property
+    def rounding(self) -> dict[str, str | None]:
+        """For records: what is rounded beyond what the file and the machine ask for."""
+        return {"quantization": self.quantization, "activations": self.activations}
+
+    @property
+    def cpu_options(self) -> dict[str, Any]:
+        """What the cpu kernels alone take, where something is asked of them."""
+        names = ("num_threads", "quantization", "activations", "instruction_set")
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+
+Keywords = ParamSpec("Keywords")
+Config = TypeVar("Config")
+Made = TypeVar("Made")
+
+
+def configured_by(
+    config: Callable[Keywords, Config],
+) -> Callable[[Callable[[Made, Config], None]], Callable[Concatenate[Made, Keywords], None]]:
+    """For an `__init__` that is written for a `config` and called with its keywords."""
+
+    def decorate(
+        init: Callable[[Made, Config], None],
+    ) -> Callable[Concatenate[Made, Keywords], None]:
+        @functools.wraps(init)
+        def called(self: Made, /, *args: Keywords.args, **keywords: Keywords.kwargs) -> None:
+            init(self, config(*args, **keywords))
+
+        own = next(iter(inspect.signature(init).parameters.values()))
+        signature = inspect.signature(config)
+        called.__signature__ = signature.replace(  # type: ignore[attr-defined]
+            parameters=[own, *signature.parameters.values()]
+        )
+        return called
+
+    return decorate
