@@ -129,20 +129,19 @@ export class Chat {
     }));
   }
 
-  _message(message, at) {
-    const isLast = at === this._current.messages.length - 1;
+  /** `answer` is there already where the message was streamed. */
+  _message(message, at, answer = null) {
     const box = el("article", { class: `message ${message.role}`, "aria-label": message.role === "user" ? "You" : "The model" });
     if (message.role === "user") {
       box.append(el("div", { class: "said", text: message.content }),
         el("div", { class: "tools" }, tool("Edit", () => this._edit(box, at)), tool("Copy", () => copy(message.content))));
       return box;
     }
-    const tokens = message.trace ? Tokens.from(message.content, message.trace) : plainTokens(message.content);
-    box.append(this._answer(tokens).element);
+    box.append((answer ?? this._answer(kept(message))).element);
     if (message.error) box.append(el("p", { class: "failed", role: "alert", text: message.error }));
     if (message.note) box.append(el("p", { class: "fine", text: message.note }));
     box.append(el("div", { class: "tools" }, tool("Copy", () => copy(message.content)),
-      isLast ? tool("Regenerate", () => this.regenerate()) : null));
+      tool("Regenerate", () => this.regenerate(), "only-last")));
     return box;
   }
 
@@ -222,10 +221,30 @@ export class Chat {
   regenerate() {
     this.stop();
     this._current.messages.pop();
+    this._trim();
     this._reply();
   }
 
+  _trim() {
+    const { messages } = this._current;
+    while (this._thread.children.length > messages.length) this._thread.lastElementChild.remove();
+  }
+
+  /** What was said before stays as it is on the screen. */
+  _extend() {
+    const { messages } = this._current;
+    this._look(null, null);
+    for (let at = this._thread.children.length; at < messages.length; at++) {
+      this._thread.append(this._message(messages[at], at));
+    }
+    byId("welcome").hidden = true;
+    byId("legend").hidden = false;
+    this._isFollowing = true;
+    this._list();
+  }
+
   _ask(words) {
+    this._trim();
     this._current.messages.push({ role: "user", content: words });
     this._reply();
   }
@@ -242,7 +261,7 @@ export class Chat {
     if (conversation.system) asked.unshift({ role: "system", content: conversation.system });
     conversation.messages.push(message);
     this._conversations = [conversation, ...this._conversations.filter((one) => one !== conversation)];
-    this.show();
+    this._extend();
     this._save();
     const box = this._thread.lastElementChild;
     const answer = this._answer(tokens);
@@ -285,13 +304,8 @@ export class Chat {
     this._showRunning(false);
     this._save();
     if (this._current !== conversation) return;
-    // The same words once more, now with their tools.
-    const looked = this._looking === answer ? answer.selected : null;
-    const rebuilt = this._message(message, conversation.messages.length - 1);
-    rebuilt.firstElementChild.replaceWith(answer.element);
     answer.update();
-    box.replaceWith(rebuilt);
-    if (looked !== null) answer.select(looked);
+    box.replaceWith(this._message(message, conversation.messages.length - 1, answer));
     this._showFigures(message);
     this._list();
     this._follow();
@@ -319,9 +333,9 @@ export class Chat {
   }
 }
 
-function tool(words, work) {
+function tool(words, work, kind = "") {
   const isCopy = words === "Copy";
-  const button = el("button", { type: "button", class: "quiet", text: words });
+  const button = el("button", { type: "button", class: `quiet ${kind}`, text: words });
   button.addEventListener("click", async () => {
     await work();
     if (!isCopy) return;
@@ -331,12 +345,9 @@ function tool(words, work) {
   return button;
 }
 
-/** An answer without a trace, from before or from a full storage. */
-function plainTokens(text) {
-  const tokens = new Tokens();
-  tokens.text = text;
-  tokens.finish();
-  return tokens;
+/** An answer as it was kept; without a trace where there was no room for it. */
+function kept({ content, trace }) {
+  return Tokens.from(content, trace ?? { rounds: [], tokens: [] });
 }
 
 /** As tall as its words, up to a third of the screen. */

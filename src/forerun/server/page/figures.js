@@ -4,20 +4,18 @@ import { el, percent, svg } from "./dom.js";
 
 /** Sums over rounds. `depths` are the guesses' depth in each round. */
 export function summed(rounds) {
-  const positions = []; // [tried, held] by depth along the accepted path
+  const positions = []; // [judged, accepted] by depth
   const depths = [];
-  let tokens = 0, guesses = 0, held = 0, misses = 0;
+  let tokens = 0, guesses = 0, accepted = 0, misses = 0;
   for (const round of rounds) {
     tokens += round.emitted.length;
     guesses += round.tokens.length;
-    held += round.accepted.length;
-    const levels = depthsOf(round.parents);
-    const depth = Math.max(0, ...levels);
-    depths.push(depth);
-    // A level is tried while the path before it held; it is missed where the path stops short.
-    const reached = childDepth(round, levels) ? round.accepted.length + 1 : round.accepted.length;
-    if (reached > round.accepted.length) misses += 1;
-    for (let level = 0; level < reached; level++) {
+    accepted += round.accepted.length;
+    depths.push(Math.max(0, ...depthsOf(round.parents)));
+    // A level is judged if all before it was accepted; it is missed where the path stops short.
+    const isMissed = missed(round);
+    if (isMissed) misses += 1;
+    for (let level = 0; level < round.accepted.length + isMissed; level++) {
       positions[level] ??= [0, 0];
       positions[level][0] += 1;
       if (level < round.accepted.length) positions[level][1] += 1;
@@ -25,10 +23,10 @@ export function summed(rounds) {
   }
   const passes = rounds.length;
   return {
-    tokens, guesses, held, passes, positions, depths,
+    tokens, guesses, accepted, passes, positions, depths,
     perPass: passes ? tokens / passes : null,
-    acceptance: guesses ? held / guesses : null,
-    alpha: held + misses ? held / (held + misses) : null,
+    acceptance: guesses ? accepted / guesses : null,
+    alpha: accepted + misses ? accepted / (accepted + misses) : null,
     saved: tokens - passes,
   };
 }
@@ -39,11 +37,10 @@ function depthsOf(parents) {
   return found;
 }
 
-/** Whether a guess was made right after the last that held, and missed. */
-function childDepth(round) {
+/** Whether a guess was made right after the last accepted one, and was not the model's token. */
+function missed(round) {
   const last = round.accepted.at(-1) ?? -1;
-  const isEmittedToEnd = round.emitted.at(-1)?.origin === "recovered";
-  return isEmittedToEnd && round.parents.includes(last);
+  return round.emitted.at(-1)?.origin === "recovered" && round.parents.includes(last);
 }
 
 /** `seconds` from the first token to the last. */
@@ -55,7 +52,7 @@ export function drawFigures(parent, rounds, seconds) {
       ...number("tokens per pass", sum.perPass?.toFixed(2) ?? "–", "perPass"),
       ...number("tokens a second", perSecond?.toFixed(1) ?? "–", "perSecond"),
       ...number("passes saved", sum.passes ? `${sum.saved} of ${sum.tokens}` : "–", "saved"),
-      ...number("guesses that held", sum.guesses ? `${sum.held} of ${sum.guesses}` : "–", "held")),
+      ...number("guesses accepted", sum.guesses ? `${sum.accepted} of ${sum.guesses}` : "–", "accepted")),
     el("h3", { text: "Acceptance by position" }),
     bars(sum.positions),
     el("h3", { text: "Depth chosen, round by round" }),
@@ -72,11 +69,12 @@ function bars(positions) {
   const shown = positions.slice(0, 16);
   if (shown.length === 0) return el("p", { class: "fine empty", text: "No guesses yet." });
   const height = 84, step = Math.min(44, WIDTH / shown.length);
-  const words = shown.map(([tried, held], at) => `position ${at + 1}: ${percent(held / tried)} of ${tried}`);
+  const words = shown.map(([judged, accepted], at) =>
+    `position ${at + 1}: ${percent(accepted / judged)} of ${judged}`);
   const drawing = svg("svg", { viewBox: `0 0 ${WIDTH} ${height + 16}`, class: "bars", role: "img",
     "aria-label": `Acceptance by position. ${words.join("; ")}.` });
-  shown.forEach(([tried, held], at) => {
-    const share = held / tried, x = at * step + 2, top = height - share * (height - 14);
+  shown.forEach(([judged, accepted], at) => {
+    const share = accepted / judged, x = at * step + 2, top = height - share * (height - 14);
     drawing.append(svg("g", {}, svg("title", { text: words[at] }),
       svg("rect", { class: "ghost", x, y: 14, width: step - 4, height: height - 14, rx: 2 }),
       svg("rect", { class: "bar", x, y: top, width: step - 4, height: height - top, rx: 2 }),

@@ -4,9 +4,9 @@ import { el, percent, svg, visible } from "./dom.js";
 import { rejectedAt } from "./tokens.js";
 
 export const ORIGINS = {
-  accepted: "a guess that held",
-  recovered: "the model's own token where the first guess missed",
-  bonus: "the extra token after every guess held",
+  accepted: "a guess that is the model's own token",
+  recovered: "the model's own token in place of the first miss",
+  bonus: "one more token, after all guesses were accepted",
   plain: "the model's own token; nothing was guessed",
 };
 
@@ -34,7 +34,7 @@ export function roundDetails(tokens, index) {
   const guessed = round.tokens.length;
   const said = guessed
     ? `${round.drafter} made ${guessed} ${guessed === 1 ? "guess" : "guesses"}; ` +
-      `${round.accepted.length} held; ${round.emitted.length} ` +
+      `${round.accepted.length} accepted; ${round.emitted.length} ` +
       `${round.emitted.length === 1 ? "token" : "tokens"} from one pass of the model.`
     : `Nothing was guessed${round.choice ? ` (${round.choice})` : ""}: one token from one pass.`;
   return el("div", {},
@@ -83,14 +83,14 @@ function box(node) {
 }
 
 function placedNodes(round) {
-  const held = new Set(round.accepted);
+  const path = new Set(round.accepted);
   const root = made("", "root", null, null);
   const nodes = round.tokens.map((token, at) =>
-    made(token, held.has(at) ? "accepted" : "rejected", null, round.chances[at]));
+    made(token, path.has(at) ? "accepted" : "rejected", null, round.chances[at]));
   nodes.forEach((node, at) => (node.parent = nodes[round.parents[at]] ?? root));
   const end = round.emitted.at(-1);
   const last = nodes[round.accepted.at(-1)] ?? root;
-  // A round that was cut short ends with a guess that held, which is in the tree already.
+  // A round that was cut short ends with an accepted guess, which is in the tree already.
   const all = end && end.origin !== "accepted"
     ? [root, ...nodes, made(end.token, end.origin, last, null)] : [root, ...nodes];
   const columns = [];
@@ -108,7 +108,7 @@ function placedNodes(round) {
   let row = 0;
   const order = (node) => {
     node.y = row * ROW;
-    // The path that held goes straight on; what branched off lies below it.
+    // The accepted path goes straight on; what branched off lies below it.
     const rank = { accepted: 0, bonus: 0, recovered: 0, rejected: 1 };
     node.children.sort((a, b) => rank[a.kind] - rank[b.kind]);
     node.children.forEach((child, nth) => {

@@ -116,10 +116,10 @@ function slim(round) {
 
 const rounded = (value) => (value === null ? null : Number(value.toPrecision(4)));
 
-/** Guesses that were made for one token's place and did not hold. */
+/** Guesses that were made for one token's place and rejected. */
 export function rejectedAt(round, place) {
   const parent = place === 0 ? -1 : round.accepted[place - 1];
   if (parent === undefined) return [];
-  const held = round.accepted[place];
-  return round.parents.flatMap((from, node) => (from === parent && node !== held ? [node] : []));
+  const accepted = round.accepted[place];
+  return round.parents.flatMap((from, node) => (from === parent && node !== accepted ? [node] : []));
 }
