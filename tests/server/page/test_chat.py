@@ -116,6 +116,20 @@ def test_edit_and_resend(page: Any) -> None:
     assert page.locator(".said").all_inner_texts() == ["other words"]
 
 
+def test_a_question_is_edited_while_it_is_answered(page: Any) -> None:
+    configure(page, **{"max-tokens": "200"})
+    page.fill("#input", "first words")
+    page.press("#input", "Enter")
+    page.locator(".answer .t").first.wait_for()
+    page.click(".message.user >> text=Edit")
+    page.fill(".message.user textarea", "other words")
+    page.click("text=Send again")
+    wait_for_end(page)
+    assert page.locator(".said").all_inner_texts() == ["other words"]
+    assert page.locator(".message.assistant").count() == 1
+    assert page.locator(".message .fine", has_text="Stopped").count() == 0
+
+
 def test_a_conversation_is_kept_and_exported(page: Any, tmp_path: Path) -> None:
     page.fill("#system", "be brief")
     shown = say(page, WORDS)

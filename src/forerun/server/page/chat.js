@@ -300,12 +300,14 @@ export class Chat {
     if (message.finish === "length") message.note = "It ends here because the answer may not be longer.";
     message.content = tokens.text;
     message.trace = { ...tokens.toJSON(), seconds: running.began === null ? 0 : (running.last - running.began) / 1000 };
-    this._running = null;
-    this._showRunning(false);
+    if (this._running === running) {
+      this._running = null;
+      this._showRunning(false);
+    }
     this._save();
-    if (this._current !== conversation) return;
+    if (!box.isConnected) return; // another conversation is shown, or the question was edited
     answer.update();
-    box.replaceWith(this._message(message, conversation.messages.length - 1, answer));
+    box.replaceWith(this._message(message, conversation.messages.indexOf(message), answer));
     this._showFigures(message);
     this._list();
     this._follow();
