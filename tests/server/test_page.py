@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -92,7 +93,7 @@ def test_settings_say_what_a_request_would_get(server: Running) -> None:
 
 
 def test_theory_is_that_of_the_closed_forms(server: Running) -> None:
-    asked = {"alpha": 0.7, "cost": 0.05, "verify_cost": "0.1", "max_depth": 8}
+    asked: dict[str, Any] = {"alpha": 0.7, "cost": 0.05, "verify_cost": "0.1", "max_depth": 8}
     found = server.client.get("/forerun/theory", params=asked).json()
     table = depth_table(0.7, 0.05, 8, LinearVerifyCost(0.1))
     assert [row["speedup"] for row in found["rows"]] == [row.speedup for row in table.rows]

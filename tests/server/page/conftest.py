@@ -47,7 +47,7 @@ def open_page(browser: Any) -> Iterator[Open]:
                 complaints.append(message.text)
 
         def sent(request: Any) -> None:
-            if not request.url.startswith((url, "blob:")):
+            if url.startswith("http") and not request.url.startswith((url, "blob:")):
                 complaints.append(f"a request to {request.url}")
 
         page.on("console", hear)

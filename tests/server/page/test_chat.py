@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +157,17 @@ def test_a_conversation_is_kept_and_exported(page: Any, tmp_path: Path) -> None:
     assert page.locator(".message").count() == 0
 
 
+def test_a_full_storage_costs_tints_and_is_said(page: Any) -> None:
+    fill = "localStorage.setItem('other', 'x'.repeat(5 * 1024 * 1024 - 1500))"
+    page.evaluate(fill)
+    shown = say(page, WORDS)
+    page.wait_for_selector("#notes:has-text('storage is full')")
+    page.reload()
+    page.wait_for_selector(".status.ready")
+    assert answer_of(page) == shown
+    assert page.locator(".answer .t").count() == 0
+
+
 def test_the_system_prompt_and_the_controls_are_sent(page: Any) -> None:
     bodies: list[Any] = []
     page.on("request", lambda r: bodies.append(r.post_data_json) if r.method == "POST" else None)
@@ -171,6 +183,31 @@ def test_the_system_prompt_and_the_controls_are_sent(page: Any) -> None:
         "num_branches": 1,
         "acceptance": "rejection",
     }
+
+
+def test_a_server_that_loads_is_waited_for(server: Running, open_page: Open) -> None:
+    page = open_page("about:blank", path="", allow="503")
+    answers = iter((503, 503))
+
+    def ready(route: Any) -> None:
+        status = next(answers, None)
+        route.fulfill(status=status, body="{}") if status else route.continue_()
+
+    page.route("**/ready", ready)
+    page.goto(server.url)
+    page.wait_for_selector(".status:has-text('the model is loading')")
+    assert page.locator("#send").is_disabled()
+    page.wait_for_selector(".status.ready")
+    assert page.locator("#send").is_enabled()
+
+
+def test_it_opens_while_the_server_is_busy(server: Running, open_page: Open) -> None:
+    asked = {"prompt": "abc", "max_tokens": 200, "ignore_eos": True}
+    with ThreadPoolExecutor(12) as crowd:
+        others = [crowd.submit(server.ask, "/v1/completions", **asked) for _ in range(12)]
+        page = open_page(server.url, path="/#theory")
+        page.wait_for_selector("#curve-mine")
+        assert not all(other.done() for other in others), "nobody was busy any more"
 
 
 def test_a_refusal_is_said(open_page: Open, server: Running) -> None:

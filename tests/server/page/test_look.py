@@ -112,6 +112,9 @@ def test_it_can_be_used_without_a_mouse(server: Running, open_page: Open) -> Non
     page.keyboard.press("ArrowLeft")
     assert page.locator("#card s").all_inner_texts() == ["␣three"]
     assert page.locator("#round .tree").is_visible()
+    assert (
+        "rejected here: ␣three" in page.locator("#announce").inner_text()
+    )  # for those who hear it
 
 
 def test_nothing_above_moves_while_an_answer_grows(server: Running, open_page: Open) -> None:

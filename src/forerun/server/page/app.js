@@ -9,6 +9,7 @@ import { whenFull } from "./store.js";
 import { Theory } from "./theory.js";
 
 const VIEWS = ["chat", "race", "theory"];
+const told = new Set();
 const WAIT = 500; // ms between two looks at a server that loads
 
 function show(view) {
@@ -60,7 +61,10 @@ function keyDialog(wasWrong) {
   });
 }
 
-export function tell(words) {
+/** Each note once: what is full stays full. */
+function tell(words) {
+  if (told.has(words)) return;
+  told.add(words);
   const note = el("p", { text: words });
   byId("notes").append(note);
   setTimeout(() => note.remove(), 8000);

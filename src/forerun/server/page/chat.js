@@ -194,6 +194,7 @@ export class Chat {
     details.replaceChildren(roundDetails(answer.tokens, index));
     this._card.replaceChildren(tokenCard(answer.tokens, index));
     this._card.hidden = false;
+    if (document.activeElement === answer.element) byId("announce").textContent = this._card.textContent;
     this._placeCard(answer.spanOf(index).getClientRects()[0]);
   }
 

@@ -15,9 +15,11 @@ export function load() {
   }
 }
 
-/** Newest first. Where there is no room, traces go first, the oldest conversation's before others'. */
+/** Newest first. Where there is no room, traces stay out, the oldest conversation's before others'. */
 export function save(conversations) {
-  const kept = conversations.filter((one) => one.messages.length > 0);
+  const kept = conversations
+    .filter((one) => one.messages.length > 0)
+    .map((one) => ({ ...one, messages: one.messages.map((message) => ({ ...message })) }));
   for (;;) {
     try {
       localStorage.setItem(NAME, JSON.stringify(kept));
@@ -27,7 +29,7 @@ export function save(conversations) {
       const oldest = kept.findLast((one) => one.messages.some((message) => message.trace));
       if (!oldest) return onFull("This browser has no room to keep the conversation; export it.");
       for (const message of oldest.messages) delete message.trace;
-      onFull("This browser's storage is full: the oldest tints were dropped.");
+      onFull("This browser's storage is full: the tints of older answers are not kept.");
     }
   }
 }
