@@ -11,7 +11,7 @@ FILES := pyproject.toml constraints.txt
 WORKERS ?= 2
 ON_CPU := CUDA_VISIBLE_DEVICES=  # the same tests wherever they run; GPUs have `make test-gpu`
 
-.PHONY: demo serve test test-slow test-page test-gpu pictures lint types imports check docs oracle soak mutants proof aims peers clean help
+.PHONY: demo serve test test-slow test-page test-gpu pictures lint types imports check docs oracle soak openai-suite mutants proof aims peers clean help
 
 help:
 	@sed -n '2,4s/^# *//p' Makefile
@@ -24,6 +24,7 @@ help:
 	@echo "  make peers   llama.cpp built for this processor, for forerun bench (needs cmake, c++)"
 	@echo "  make aims    what the project wants of its speed, held against the records"
 	@echo "  make soak    crowds of requests equal to themselves alone, 2,000 interrupts (about half an hour)"
+	@echo "  make openai-suite  the tests of OpenAI's own client against our server (a minute)"
 	@echo "  make mutants plant mistakes in a copy; which does no test see? (about 20 minutes)"
 	@echo "  make oracle  compare with the transformers library (installs torch)"
 
@@ -79,6 +80,9 @@ test-gpu: $(VENV)/.test
 
 soak: $(VENV)/.test
 	$(ON_CPU) $(BIN)/python -m pytest -m soak -n $(WORKERS) --dist worksteal
+
+openai-suite: $(VENV)/.test
+	$(BIN)/python tools/openai_suite.py --json bench/records/openai-suite.json
 
 mutants: $(VENV)/.test
 	nice -n 10 $(BIN)/python tools/mutants.py --workers $(WORKERS)

@@ -42,6 +42,44 @@ def test_many_generated_requests(server: Running, mode: GenerationMode) -> None:
     fuzz(server, mode, num_examples=400)
 
 
+@pytest.mark.slow
+def test_calls_that_follow_calls(server: Running) -> None:
+    assert fuzz_chains(server, num_examples=3)
+
+
+@pytest.mark.soak
+def test_many_calls_that_follow_calls(server: Running) -> None:
+    followed = fuzz_chains(server, num_examples=400)
+    assert followed == {"/v1/models/{model}", "/tokenize", "/detokenize", "/v1/completions"}
+
+
+def fuzz_chains(server: Running, num_examples: int) -> set[str]:
+    """Along the links of the description: what one call answers is what the next one asks.
+    Returns where links led to."""
+    schema = schemathesis.openapi.from_url(f"{server.url}/openapi.json")
+    followed: set[str] = set()
+
+    class Chain(schema.as_state_machine()):  # type: ignore[misc]  # a class made at run time
+        def validate_response(self, response: Any, case: Any, **_: Any) -> None:
+            case.validate_response(response, checks=CHECKS)
+
+        def step(self, input: Any) -> Any:
+            if input.transition is not None:
+                followed.add(input.case.path)
+            return super().step(input)
+
+    Chain.run(settings=hypothesis.settings(SETTINGS, max_examples=num_examples))
+    return followed
+
+
+SETTINGS = hypothesis.settings(
+    deadline=None,
+    database=None,
+    derandomize=True,
+    suppress_health_check=list(hypothesis.HealthCheck),
+)
+
+
 def fuzz(server: Running, mode: GenerationMode, num_examples: int) -> None:
     schema = schemathesis.openapi.from_url(f"{server.url}/openapi.json")
     found = 0
@@ -50,13 +88,7 @@ def fuzz(server: Running, mode: GenerationMode, num_examples: int) -> None:
         if mode is GenerationMode.NEGATIVE and operation.method == "get":
             continue  # nothing to spoil
 
-        @hypothesis.settings(
-            max_examples=num_examples,
-            deadline=None,
-            database=None,
-            derandomize=True,
-            suppress_health_check=list(hypothesis.HealthCheck),
-        )
+        @hypothesis.settings(SETTINGS, max_examples=num_examples)
         @hypothesis.given(case=operation.as_strategy(generation_mode=mode))
         def check(case: Any) -> None:
             case.call_and_validate(base_url=server.url, checks=CHECKS, timeout=60)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.server.serving import Running
+from tests.server.serving import Running, serving
 
 ASKED: dict[str, Any] = {
     "messages": [{"role": "user", "content": "abc abc abc hello"}],
@@ -53,8 +55,8 @@ def test_with_a_prediction(server: Running, expected: str) -> None:
         assert ask(server, prediction={"type": "content", "content": content}) == expected
 
 
-def streamed(server: Running) -> str:
-    lines = server.stream(PATH, **ASKED)
+def streamed(server: Running, **more: Any) -> str:
+    lines = server.stream(PATH, **{**ASKED, **more})
     deltas = [json.loads(line)["choices"][0]["delta"] for line in lines[:-1]]
     return "".join(delta.get("content", "") for delta in deltas)
 
@@ -77,6 +79,49 @@ def test_streaming_beside_15_others(server: Running, expected: str) -> None:
         assert streamed(server) == expected
         crowded = [found.result() for found in others]
     assert crowded == [other(idx) for idx in range(15)]
+
+
+EVERY_METHOD = (
+    *("suffix", "draft_model", "own_layers", "prompt_lookup", "ngram", "ngram_tables"),
+    *("unigram", "bigram", "random"),
+)
+
+
+@pytest.fixture(scope="module")
+def tight(tiny_path: Path, tiny_draft_path: Path) -> Iterator[Running]:
+    """Sixteen seats, every method, and pages for a few of them."""
+    speculation = {
+        "method": "choice",
+        "methods": EVERY_METHOD,
+        "model": str(tiny_draft_path),
+        "num_layers": 1,
+        "adaptive": False,
+        "num_speculative_tokens": 3,
+        "num_branches": 2,
+    }
+    options = ("--max-num-seqs", "16", "--kernels", "reference", "--kv-cache-memory", "400KB")
+    with serving(tiny_path, "--speculative-config", json.dumps(speculation), *options) as running:
+        yield running
+
+
+@pytest.mark.parametrize("method", EVERY_METHOD)
+def test_with_every_method_of_another_server(tight: Running, expected: str, method: str) -> None:
+    assert ask(tight, speculative={"method": method}) == expected
+
+
+def test_a_request_that_is_preempted_says_the_same(server: Running, tight: Running) -> None:
+    """Half of the crowd streams. Pages run out, so some give theirs back and begin again."""
+
+    def one(idx: int) -> str:
+        method = {"method": EVERY_METHOD[idx % len(EVERY_METHOD)]} if idx % 5 else False
+        return (streamed if idx % 2 else ask)(tight, speculative=method, seed=idx)
+
+    alone = [ask(server, speculative=False, seed=idx) for idx in range(16)]
+    num_before = tight.metric("forerun:num_preemptions_total")
+    with ThreadPoolExecutor(16) as crowd:
+        assert list(crowd.map(one, range(16))) == alone
+    assert tight.metric("forerun:num_preemptions_total") > num_before
+    assert [one(idx) for idx in range(4)] == alone[:4]
 
 
 def test_methods_that_are_not_here_are_refused(server: Running) -> None:

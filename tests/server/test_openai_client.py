@@ -20,8 +20,17 @@ SEEDED: dict[str, Any] = {"seed": 5, "extra_body": {"ignore_eos": True}}
 
 @pytest.fixture(scope="module")
 def client(server: Running) -> Iterator[Any]:
-    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="any", max_retries=0) as found:
+    """Strict: an answer that does not fit the client's own types raises."""
+    options = {"api_key": "any", "max_retries": 0, "_strict_response_validation": True}
+    with openai.OpenAI(base_url=f"{server.url}/v1", **options) as found:
         yield found
+
+
+@pytest.fixture(scope="module")
+def lax(client: Any) -> Any:
+    """For what OpenAI's service sends and the client's types do not know: null as the finish
+    reason of a text completion's chunk."""
+    return client.copy(_extra_kwargs={"_strict_response_validation": False})
 
 
 def test_models(client: Any) -> None:
@@ -29,7 +38,7 @@ def test_models(client: Any) -> None:
     assert client.models.retrieve(MODEL).owned_by == "forerun"
 
 
-def test_completions_with_logprobs_and_n(client: Any) -> None:
+def test_completions_with_logprobs_and_n(client: Any, lax: Any) -> None:
     answer = client.completions.create(
         model=MODEL, prompt="abc", max_tokens=8, n=2, logprobs=2, **SEEDED
     )
@@ -39,7 +48,7 @@ def test_completions_with_logprobs_and_n(client: Any) -> None:
     assert logprobs.token_logprobs is not None
     assert len(logprobs.token_logprobs) == 8
     pieces = ["", ""]
-    for chunk in client.completions.create(
+    for chunk in lax.completions.create(
         model=MODEL, prompt="abc", max_tokens=8, n=2, stream=True, **SEEDED
     ):
         pieces[chunk.choices[0].index] += chunk.choices[0].text
@@ -148,6 +157,71 @@ def test_responses(client: Any) -> None:
     ) as stream:
         final = stream.get_final_response().output_text
     assert final == answer.output_text.split(stop)[0]
+
+
+COMMON: dict[str, Any] = {
+    "model": MODEL,
+    "stream": False,
+    "temperature": 1,
+    "top_p": 1,
+    "user": "user-1234",
+}
+CACHED: dict[str, Any] = {
+    "metadata": {"foo": "string"},
+    "parallel_tool_calls": True,
+    "prompt_cache_key": "prompt-cache-key-1234",
+    "prompt_cache_options": {"mode": "implicit", "ttl": "30m"},
+    "prompt_cache_retention": "in_memory",
+    "safety_identifier": "safety-identifier-1234",
+    "service_tier": "auto",
+    "store": True,
+    "tool_choice": "none",
+    "tools": [],
+    "top_logprobs": 0,
+}
+PENALTIES: dict[str, Any] = {"frequency_penalty": -2, "presence_penalty": -2}
+
+
+def test_all_parameters_that_are_not_refused(client: Any) -> None:
+    """As the client's own tests send them, less those that the table refuses."""
+    bias = {"logit_bias": {"3": 0}, "n": 1, "stop": "\n"}
+    completion = client.completions.create(
+        **COMMON, **PENALTIES, **bias, prompt="test.", logprobs=0, max_tokens=16, seed=0
+    )
+    assert completion.usage.completion_tokens > 0
+    chat = client.chat.completions.create(
+        **COMMON,
+        **PENALTIES,
+        **CACHED,
+        **bias,
+        messages=[{"content": "string", "role": "developer", "name": "name"}],
+        function_call="none",
+        logprobs=True,
+        max_completion_tokens=16,
+        modalities=["text"],
+        prediction={"content": "string", "type": "content"},
+        reasoning_effort="none",
+        response_format={"type": "text"},
+        seed=-9007199254740991,
+        verbosity="low",
+    )
+    assert chat.usage.prompt_tokens > 0
+    response = client.responses.create(
+        **COMMON,
+        **CACHED,
+        access_programs={"cyber": "standard"},
+        background=False,
+        include=["message.output_text.logprobs"],
+        input="string",
+        instructions="instructions",
+        max_output_tokens=16,
+        max_tool_calls=0,
+        reasoning={"effort": "none", "summary": "auto"},
+        stream_options={"include_obfuscation": True},
+        text={"format": {"type": "text"}, "verbosity": "low"},
+        truncation="disabled",
+    )
+    assert response.metadata == {"foo": "string"}
 
 
 def test_errors_are_the_clients_own(client: Any) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from random import Random
 
@@ -70,6 +72,37 @@ def test_a_crowd_that_comes_and_goes(tiny_path: Path) -> None:
         assert len(texts) > 50
         half = len(sizes) // 2
         assert max(sizes[half:]) < 1.1 * max(sizes[: half + 1]), sizes
+
+
+@pytest.mark.soak
+def test_readers_that_never_read_are_cut_off(tiny_path: Path) -> None:
+    """Their connections too, although what was written to them is never read."""
+    asked = {"prompt": "abc", "n": 8, "max_tokens": 60, "logprobs": 20, "ignore_eos": True}
+    body = json.dumps(asked)
+    head = f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+    with serving(tiny_path, *PLAIN, "--request-timeout", "1") as server, ExitStack() as open_ones:
+        host, port = server.url.removeprefix("http://").split(":")
+        num_before = num_connections(server)
+        for _ in range(8):
+            deaf = open_ones.enter_context(socket.socket())
+            deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+            deaf.connect((host, int(port)))
+            for _ in range(10):  # answers to one after the other; none is ever read
+                deaf.sendall((head + body).encode())
+        while num_connections(server) < num_before + 8:
+            time.sleep(0.01)
+        deadline = time.monotonic() + 120
+        while num_connections(server) > num_before:
+            assert time.monotonic() < deadline, num_connections(server)
+            time.sleep(0.5)
+        assert read_stream(server, 3, False)
+
+
+def num_connections(server: Running) -> int:
+    return sum(
+        os.readlink(link).startswith("socket:")
+        for link in Path(f"/proc/{server.process.pid}/fd").iterdir()
+    )
 
 
 @pytest.mark.soak

@@ -39,10 +39,22 @@ _GET: Final[tuple[tuple[str, Handler, dict[str, Any]], ...]] = (
     ("/ready", probes.ready, description.gotten(description.STATUS, 503)),
     ("/version", probes.version, description.gotten(description.VERSION)),
     ("/metrics", probes.metrics, description.exposed()),
-    ("/v1/models", models.list_models, description.gotten(description.MODELS)),
-    ("/v1/models/{model:path}", models.one_model, description.gotten(description.MODEL, 404)),
-    ("/forerun/settings", insight.settings, description.gotten(description.SETTINGS, 503)),
-    ("/forerun/theory", insight.theory, description.queried(description.THEORY)),
+    (
+        "/v1/models",
+        models.list_models,
+        description.gotten(description.MODELS, links=description.TO_ONE_MODEL),
+    ),
+    (
+        "/v1/models/{model:path}",
+        models.one_model,
+        description.gotten(description.MODEL, 404, parameters=[description.MODEL_NAME]),
+    ),
+    ("/forerun/settings", insight.settings, description.gotten(insight.SETTINGS, 503)),
+    (
+        "/forerun/theory",
+        insight.theory,
+        description.gotten(insight.THEORY, 400, parameters=insight.PARAMETERS),
+    ),
 )
 _POST: Final[tuple[tuple[str, Handler, Endpoint], ...]] = (
     ("/v1/completions", completions.completions, Endpoint.COMPLETIONS),
@@ -65,11 +77,16 @@ def build_app(
         title="Forerun", version=VERSION, docs_url=None, redoc_url=None, redirect_slashes=False
     )
     app.state.service = service
-    for path, handler, described in _GET:
-        app.add_api_route(path, handler, methods=["GET"], openapi_extra=described)
-    for path, handler, endpoint in _POST:
-        described = description.posted(endpoint)
-        app.add_api_route(path, handler, methods=["POST"], openapi_extra=described)
+    posts = [(path, handler, description.posted(endpoint)) for path, handler, endpoint in _POST]
+    for method, routes in (("GET", _GET), ("POST", posts)):
+        for path, handler, described in routes:
+            app.add_api_route(
+                path,
+                handler,
+                methods=[method],
+                operation_id=handler.__name__,
+                openapi_extra=described,
+            )
     if has_page:
         for path, handler in (("/", page.index), ("/page/{name}", page.asset)):
             app.add_api_route(path, handler, methods=["GET"], include_in_schema=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from forerun.server.fields import Endpoint, fields_of
@@ -60,6 +61,24 @@ def _answer(kind: str, choice: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _chunk(kind: str, choice: dict[str, Any]) -> dict[str, Any]:
+    """Of a stream: most choices have not finished, and the last chunk may have none."""
+    properties = {"index": _COUNT, "finish_reason": or_null(_REASON), **choice}
+    one = {"type": "object", "required": list(properties), "properties": properties}
+    return {
+        "type": "object",
+        "required": ["id", "object", "created", "model", "choices"],
+        "properties": {
+            "id": _TEXT,
+            "object": {"enum": [kind]},
+            "created": _COUNT,
+            "model": _TEXT,
+            "choices": {"type": "array", "items": one},
+            "usage": or_null(_USAGE),
+        },
+    }
+
+
 _MESSAGE: Final = {
     "type": "object",
     "required": ["role", "content"],
@@ -90,7 +109,28 @@ _ANSWERS: Final[dict[Endpoint, dict[str, Any]]] = {
         "properties": {"prompt": _TEXT},
     },
 }
-_STREAMS: Final = (Endpoint.COMPLETIONS, Endpoint.CHAT, Endpoint.RESPONSES)
+# Which call may follow an answer, with what of it; `operationId` is a handler's name.
+_LINKS: Final[dict[Endpoint, dict[str, Any]]] = {
+    Endpoint.TOKENIZE: {
+        "text": {"operationId": "detokenize", "requestBody": {"tokens": "$response.body#/tokens"}},
+        "answer": {
+            "operationId": "completions",
+            "requestBody": {"prompt": "$response.body#/tokens", "max_tokens": 4},
+        },
+    },
+    Endpoint.DETOKENIZE: {
+        "tokens": {"operationId": "tokenize", "requestBody": {"prompt": "$response.body#/prompt"}}
+    },
+}
+_STREAMS: Final[dict[Endpoint, dict[str, Any]]] = {
+    Endpoint.COMPLETIONS: _chunk("text_completion", {"text": _TEXT}),
+    Endpoint.CHAT: _chunk("chat.completion.chunk", {"delta": {"type": "object"}}),
+    Endpoint.RESPONSES: {
+        "type": "object",
+        "required": ["type", "sequence_number"],
+        "properties": {"type": _TEXT, "sequence_number": _COUNT},
+    },
+}
 _REFUSALS: Final = {
     400: "the body cannot be honoured",
     401: "no valid API key",
@@ -119,37 +159,41 @@ def posted(endpoint: Endpoint) -> dict[str, Any]:
     """What a route's `openapi_extra` adds for a body and its answers."""
     content: dict[str, Any] = {"application/json": {"schema": _ANSWERS[endpoint]}}
     if endpoint in _STREAMS:
-        content["text/event-stream"] = {"schema": _TEXT}
+        content["text/event-stream"] = {"schema": _event(_STREAMS[endpoint])}
     body = {"application/json": {"schema": body_schema(endpoint)}}
     return {
         "requestBody": {"required": True, "content": body},
         "responses": {
-            "200": {"description": "The answer; a stream with stream=true.", "content": content},
+            "200": {
+                "description": "The answer; a stream with stream=true.",
+                "content": content,
+                "links": _LINKS.get(endpoint, {}),
+            },
             **_errors(*_REFUSALS),
         },
     }
 
 
-def gotten(schema: dict[str, Any], *refusals: int) -> dict[str, Any]:
-    content = {"application/json": {"schema": schema}}
-    answers = {"200": {"description": "The answer.", "content": content}}
-    return {"responses": {**answers, **_errors(401, *refusals)}}
-
-
-def queried(schema: dict[str, Any]) -> dict[str, Any]:
-    """Of /forerun/theory."""
-    number = {"type": "number", "minimum": 0}
-    parameters = {
-        "alpha": {**number, "maximum": 1},
-        "cost": {**number, "maximum": 1e6},
-        "verify_cost": {**_TEXT, "pattern": r"^(0|[1-9][0-9]{0,2})(\.[0-9]{1,6})?$"},
-        "max_depth": {"type": "integer", "minimum": 1, "maximum": 64},
+def _event(chunk: dict[str, Any]) -> dict[str, Any]:
+    """One server-sent event; an error on the way is one too."""
+    told = {
+        "contentMediaType": "application/json",
+        "contentSchema": {"anyOf": [chunk, _ERROR]},
     }
-    listed = [
-        {"name": name, "in": "query", "required": name == "alpha", "schema": kind}
-        for name, kind in parameters.items()
-    ]
-    return {**gotten(schema, 400), "parameters": listed}
+    data = {"type": "string", "anyOf": [{"enum": ["[DONE]"]}, told]}
+    return {"type": "object", "required": ["data"], "properties": {"data": data, "event": _TEXT}}
+
+
+def gotten(
+    schema: dict[str, Any],
+    *refusals: int,
+    parameters: Sequence[dict[str, Any]] = (),
+    links: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    content = {"application/json": {"schema": schema}}
+    answer = {"description": "The answer.", "content": content, "links": links or {}}
+    responses = {"200": answer, **_errors(401, *refusals)}
+    return {"parameters": list(parameters), "responses": responses}
 
 
 def exposed() -> dict[str, Any]:
@@ -174,47 +218,12 @@ MODELS: Final = {
     "required": ["object", "data"],
     "properties": {"data": {"type": "array", "items": _MODEL}},
 }
-SETTINGS: Final = {
-    "type": "object",
-    "required": ["model", "version", "max_model_len", "sampling", "speculation"],
-    "properties": {
-        "model": _TEXT,
-        "version": _TEXT,
-        "max_model_len": _COUNT,
-        "max_answer_tokens": or_null(_COUNT),
-        "sampling": {"type": "object", "additionalProperties": {"type": "number"}},
-        "speculation": or_null(
-            {
-                "type": "object",
-                "required": ["methods", "num_speculative_tokens", "num_branches", "costs"],
-                "properties": {
-                    "methods": {"type": "array", "items": _TEXT},
-                    "num_speculative_tokens": _COUNT,
-                    "num_branches": _COUNT,
-                    "adaptive": {"type": "boolean"},
-                    "costs": or_null({"type": "object"}),
-                },
-            }
-        ),
-    },
+MODEL_NAME: Final = {
+    "name": "model",
+    "in": "path",
+    "required": True,
+    "schema": {"type": "string", "minLength": 1},
 }
-_ROW: Final = (
-    *("expected_tokens", "expected_accepted", "speedup", "operations_factor"),
-    *("memory_access_factor", "verify_cost"),
-)
-THEORY: Final = {
-    "type": "object",
-    "required": ["alpha", "cost", "verify_cost", "rows", "best_depth", "meaning"],
-    "properties": {
-        "rows": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["depth", *_ROW],
-                "properties": {"depth": _COUNT, **{name: {"type": "number"} for name in _ROW}},
-            },
-        },
-        "best_depth": _COUNT,
-        "meaning": _TEXT,
-    },
+TO_ONE_MODEL: Final = {
+    "one": {"operationId": "one_model", "parameters": {"model": "$response.body#/data/0/id"}}
 }

@@ -65,7 +65,7 @@ class Question:
             _predicted(given.get("prediction")),
         )
 
-    def ask(self, engine: AsyncEngine, timeout_s: float) -> Group:
+    def ask(self, engine: AsyncEngine, timeout_s: float, *, streams: bool) -> Group:
         """All answers are under way, or none is."""
         num_answers = len(self.prompts) * self.params.n
         if num_answers > engine.max_num_open:
@@ -84,6 +84,7 @@ class Question:
                     cache_salt=self.cache_salt,
                     speculation=self.speculation,
                     prediction=self.prediction,
+                    whole=not streams,
                 )
         except BaseException:
             for answer in answers:

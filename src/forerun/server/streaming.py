@@ -18,7 +18,6 @@ from forerun.server.answers.group import Group
 from forerun.server.errors import ApiError, as_api_error
 
 _LOG: Final = logging.getLogger("forerun.server")
-_GRACE: Final = 30.0  # seconds beyond the request's own limit that a reader may take
 DONE: Final = b"data: [DONE]\n\n"
 REQUEST_ID: Final = ContextVar("request id", default="-")  # of the request that is being answered
 Result = TypeVar("Result")
@@ -42,7 +41,7 @@ class EventStream(StreamingResponse):
         super().__init__(
             events, media_type="text/event-stream", headers={"Cache-Control": "no-cache"}
         )
-        self._timeout_s = timeout_s + _GRACE
+        self._timeout_s = timeout_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:

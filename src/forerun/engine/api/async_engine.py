@@ -99,7 +99,7 @@ class AsyncEngine:
     ) -> RequestOutput:
         """One prompt's answers, when all are there."""
         (params,) = params_for(1, sampling_params)
-        answers = self.ask(prompt, params, **options)
+        answers = self.ask(prompt, params, whole=True, **options)
         try:
             for answer in answers:
                 async for _ in answer:
@@ -142,14 +142,17 @@ class AsyncEngine:
         self,
         prompt: Prompt,
         params: SamplingParams,
+        *,
+        whole: bool = False,
         **options: Unpack[RequestKeywords],
     ) -> Sequence[Answer]:
-        """Each of the `n` answers as a stream; all are taken, or none."""
+        """Each of the `n` answers as a stream; all are taken, or none. With `whole`, what comes
+        between the first event of an answer and its last is told with the last."""
         checked = RequestOptions.of(options)
         requests = self._llm.input_processor.requests(prompt, params, checked)
         self._llm.engine.check(requests)
         loop = asyncio.get_running_loop()
-        posts = [Post(request, Mailbox(loop)) for request in requests]
+        posts = [Post(request, Mailbox(loop, whole=whole)) for request in requests]
         answers = [Answer(post, self._thread, self) for post in posts]
         for post, answer in zip(posts, answers, strict=True):
             post.request.asker = ref(answer)  # dropped from now on, it is forsaken

@@ -9,7 +9,7 @@ from threading import Condition, Thread, get_ident
 from typing import Final
 
 from forerun.engine.api.events import EventBuilder
-from forerun.engine.api.mailbox import Mailbox
+from forerun.engine.api.mailbox import Mailbox, deliver
 from forerun.engine.api.watchdog import Watchdog
 from forerun.engine.engine import NOBODY, Engine, Stepped, failure
 from forerun.engine.request.request import Request
@@ -232,10 +232,13 @@ class EngineThread:
         self._deliver(stepped)
 
     def _deliver(self, stepped: Stepped) -> None:
+        told: dict[Mailbox, Post] = {}
         for done in stepped.rounds:
             post = self._open.get(done.request.id)
-            if post is not None:
-                self._tell(post, done)
+            if post is not None and self._tell(post, done):
+                told[post.mailbox] = post
+        for mailbox in deliver(list(told)):
+            self.leave(told[mailbox].request)
         for request in stepped.ended:
             post = self._open.get(request.id)
             if post is not None and request.error is not None:
@@ -245,9 +248,10 @@ class EngineThread:
                 self._open.pop(request.id, None)
             self._changed.notify_all()
 
-    def _tell(self, post: Post, done: Round) -> None:
+    def _tell(self, post: Post, done: Round) -> bool:
         try:
-            if not post.mailbox.put(post.event_builder.event(done)):
-                self.leave(post.request)
+            post.mailbox.put(post.event_builder.event(done))
         except Exception as error:
             self._fail(post, failure(error))
+            return False
+        return True

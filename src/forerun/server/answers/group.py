@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
+from weakref import ref
 
 from forerun.engine.api.async_engine import Answer
 from forerun.engine.request.request import Request
@@ -24,7 +25,9 @@ class Group:
         self._tellings = [Telling(index, answer) for index, answer in enumerate(answers)]
         self.num_choices = num_choices
         self._timeout_s = timeout_s
-        self._deadline = asyncio.get_running_loop().time() + timeout_s
+        self._is_late = False
+        loop, me = asyncio.get_running_loop(), ref(self)  # one that is dropped is not kept for it
+        self._timer = loop.call_later(timeout_s, lambda: (group := me()) and group._expire())
         self._num_told = 0
         self._pumps: list[asyncio.Task[None]] = []
         self._error: Exception | None = None
@@ -42,18 +45,13 @@ class Group:
         """As they come, in any order of the answers, until all have ended or one failed."""
         news = self._one() if len(self._tellings) == 1 else self._many()
         try:
-            while True:
-                try:
-                    async with asyncio.timeout_at(self._deadline):
-                        delta = await anext(news)
-                except StopAsyncIteration:
-                    return
-                except TimeoutError:
-                    raise self._too_late() from None
+            async for delta in news:
                 self._num_told += len(delta.tokens)
                 if self.on_delta is not None:
                     self.on_delta(delta)
                 yield delta
+            if self._is_late:
+                raise self._too_late()
         finally:
             self.close()
 
@@ -67,10 +65,18 @@ class Group:
 
     def close(self) -> None:
         """Nobody reads any more: what the answers hold is free before the next step."""
+        self._timer.cancel()
         for pump in self._pumps:
             pump.cancel()
         for telling in self._tellings:
             telling.answer.cancel()
+
+    def _expire(self) -> None:
+        """End those that still run; one that has ended may still be read."""
+        for telling in self._tellings:
+            if telling.answer.request.finish_reason is None:
+                self._is_late = True
+                telling.answer.cancel()
 
     async def _one(self) -> AsyncIterator[Delta]:
         (telling,) = self._tellings

@@ -54,7 +54,10 @@ def responses_usage(found: dict[str, Any]) -> dict[str, Any]:
     """The same under the names of the Responses API."""
     return {
         "input_tokens": found["prompt_tokens"],
-        "input_tokens_details": {"cached_tokens": found["prompt_tokens_details"]["cached_tokens"]},
+        "input_tokens_details": {
+            "cached_tokens": found["prompt_tokens_details"]["cached_tokens"],
+            "cache_write_tokens": 0,  # writing costs nothing here; the client needs the figure
+        },
         "output_tokens": found["completion_tokens"],
         "output_tokens_details": {
             "reasoning_tokens": 0,

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from forerun.errors import InvalidOption
 from forerun.option_fields import option
+
+_GRACE: Final = 30.0  # seconds beyond the request's own limit that a reader may take
 
 
 @dataclass(frozen=True)
@@ -18,6 +21,11 @@ class Limits:
     request_timeout_s: float = option(600.0, "Seconds that an answer may take.")
     body_timeout_s: float = option(30.0, "Seconds that a body may take to arrive.")
     lenient_fields: bool = option(False, "Ignore body fields that nobody knows.")
+
+    @property
+    def reader_timeout_s(self) -> float:
+        """What a client may take to read an answer."""
+        return self.request_timeout_s + _GRACE
 
 
 @dataclass(frozen=True)

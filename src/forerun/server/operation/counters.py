@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from typing import Any, Final
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram
@@ -45,6 +46,9 @@ class Counters:
         self._choices = self._counter(
             "controller_choices", "Why the controller guessed so deep, or not.", "reason"
         )
+        # A lookup by label costs more than the count itself.
+        self._depth = cache(lambda depth: self._depths.labels(str(depth)))
+        self._choice = cache(lambda reason: self._choices.labels(reason.name.lower()))
         self._answers = self._counter(
             "http_responses", "HTTP answers by path and status.", "path", "status"
         )
@@ -68,9 +72,9 @@ class Counters:
 
     def observe_rounds(self, delta: Delta) -> None:
         for done in delta.rounds:
-            self._depths.labels(str(done.proposal.depth)).inc()
+            self._depth(done.proposal.depth).inc()
             if done.choice is not None:
-                self._choices.labels(done.choice.reason.name.lower()).inc()
+                self._choice(done.choice.reason).inc()
 
     def observe_whole(self, seconds: float) -> None:
         self._whole.observe(seconds)

@@ -23,6 +23,7 @@ def listening(config: ServerConfig) -> Iterator[tuple[socket.socket, str]]:
             yield found, f"unix:{config.uds}"
         return
     with _tcp_socket(config.host, config.port) as found:
+        _cut_off_the_deaf(found, config.limits.reader_timeout_s)
         host, port = found.getsockname()[:2]
         scheme = "https" if config.tls_cert else "http"
         shown = f"[{host}]" if ":" in host else host
@@ -45,6 +46,14 @@ def _tcp_socket(host: str, port: int) -> socket.socket:
         ) from None
     found.listen(_BACKLOG)
     return found
+
+
+def _cut_off_the_deaf(found: socket.socket, seconds: float) -> None:
+    """A connection closes only when all that was written is read; one whose reader never does
+    would stay for ever. Connections inherit this from the socket that accepts them."""
+    if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
+        milliseconds = min(2**31 - 1, int(1000 * seconds))
+        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
 
 
 @contextmanager

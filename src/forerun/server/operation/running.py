@@ -25,6 +25,9 @@ from forerun.server.service import Service
 _KEEP_ALIVE: Final = 30  # seconds that an idle connection stays open
 _LAST_WORDS: Final = 5  # seconds for responses that are complete to reach their readers
 _MOMENT: Final = 0.02
+# Seconds that one thread keeps the interpreter while another waits for it; Python's 5 ms would hold
+# up a step whenever its kernels return while answers are written.
+_SWITCH_INTERVAL: Final = 0.0005
 
 Tell = Callable[[str], None]
 
@@ -36,6 +39,7 @@ def run_server(
     on_ready: Callable[[str, LLM], None],
 ) -> None:
     """Until a signal ends it. `on_listening` hears the address, `on_ready` when it answers."""
+    sys.setswitchinterval(_SWITCH_INTERVAL)
     with pid_file(config.pid_file), listening(config) as (found, address):
         life = Life(config, load, lambda llm: on_ready(address, llm))
         on_listening(address)

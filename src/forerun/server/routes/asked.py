@@ -52,7 +52,7 @@ async def answered(
     service.counters.watch(group)
     request.state.group = group  # for the access log
     if streams:
-        return EventStream(events(group, form), service.limits.request_timeout_s)
+        return EventStream(events(group, form), service.limits.reader_timeout_s)
     try:
         deltas = await unless_left(request, group.whole())
     finally:

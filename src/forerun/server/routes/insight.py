@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -11,11 +11,12 @@ from starlette.responses import Response
 
 from forerun.drafters.prediction import PREDICTION
 from forerun.server.errors import bad_request
+from forerun.server.fields.kinds import or_null
 from forerun.server.routes.asked import service_of
 from forerun.server.streaming import JsonAnswer
 from forerun.speculation.costs import Costs
 from forerun.speculation.speculation import Speculation
-from forerun.theory.depth_table import depth_table
+from forerun.theory.depth_table import DepthRow, depth_table
 from forerun.theory.verify_cost import MeasuredVerifyCost, parse_verify_cost
 from forerun.types import SamplingParams
 from forerun.version import VERSION
@@ -104,3 +105,58 @@ def _depth(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and 1 <= int(text[:9]) <= MAX_DEPTH):
         raise bad_request(f"max_depth is {text[:64]!r}; give 1 … {MAX_DEPTH}.", "max_depth")
     return int(text)
+
+
+# How the two describe themselves in /openapi.json.
+_TEXT: Final = {"type": "string"}
+_COUNT: Final = {"type": "integer", "minimum": 0}
+_NUMBER: Final = {"type": "number"}
+
+
+def _object(**properties: Any) -> dict[str, Any]:
+    """All of them are always there."""
+    return {"type": "object", "required": list(properties), "properties": properties}
+
+
+SETTINGS: Final = _object(
+    model=_TEXT,
+    version=_TEXT,
+    max_model_len=_COUNT,
+    max_answer_tokens=or_null(_COUNT),
+    sampling=_object(**dict.fromkeys(_SAMPLING, _NUMBER)),
+    speculation=or_null(
+        _object(
+            methods={"type": "array", "items": _TEXT},
+            num_speculative_tokens=_COUNT,
+            num_branches=_COUNT,
+            adaptive={"type": "boolean"},
+            costs=or_null(
+                _object(
+                    plain_pass_seconds=_NUMBER,
+                    verify_cost=or_null(_TEXT),
+                    guesses={"type": "object", "additionalProperties": _NUMBER},
+                )
+            ),
+        )
+    ),
+)
+_ROW: Final = dict.fromkeys((field.name for field in fields(DepthRow)), _NUMBER)
+THEORY: Final = _object(
+    alpha=_NUMBER,
+    cost=_NUMBER,
+    verify_cost=_TEXT,
+    rows={"type": "array", "items": _object(**_ROW, verify_cost=_NUMBER)},
+    best_depth=_COUNT,
+    meaning=_TEXT,
+)
+_ABOVE: Final = {"type": "number", "minimum": 0}
+PARAMETERS: Final = [
+    {"name": name, "in": "query", "required": name == "alpha", "schema": kind}
+    for name, kind in {
+        "alpha": {**_ABOVE, "maximum": 1},
+        "cost": {**_ABOVE, "maximum": 1e6},
+        # The slope alone; points are for those who read docs/serving.md.
+        "verify_cost": {**_TEXT, "pattern": r"^(0|[1-9][0-9]{0,2})(\.[0-9]{1,6})?$"},
+        "max_depth": {"type": "integer", "minimum": 1, "maximum": MAX_DEPTH},
+    }.items()
+]
