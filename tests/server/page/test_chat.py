@@ -106,6 +106,17 @@ def test_stop_and_regenerate(page: Any, server: Running) -> None:
     assert answer_of(page) != stopped
 
 
+def test_markdown_can_be_switched_while_it_streams(page: Any) -> None:
+    configure(page, **{"max-tokens": "200"})
+    page.fill("#input", "abc")
+    page.press("#input", "Enter")
+    page.locator(".answer .t").first.wait_for()
+    page.uncheck("#markdown")
+    wait_for_end(page)
+    told = "JSON.parse(localStorage.getItem('forerun.conversations'))[0].messages[1].content"
+    assert answer_of(page) == page.evaluate(told) != ""
+
+
 def test_edit_and_resend(page: Any) -> None:
     say(page, "first words")
     say(page, "second words")

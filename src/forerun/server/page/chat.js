@@ -1,11 +1,10 @@
-// The conversation: messages, what is being answered, and what a reader does with them.
+// The conversation: its messages, and what a reader does with them.
 
-import { stream } from "./api.js";
 import { Answer } from "./answer.js";
-import { chosen } from "./controls.js";
 import { byId, copy, el, onFrame } from "./dom.js";
 import { drawFigures } from "./figures.js";
-import { roundDetails, tokenCard } from "./round.js";
+import { Looking } from "./looking.js";
+import { Reply } from "./reply.js";
 import * as store from "./store.js";
 import { Tokens } from "./tokens.js";
 
@@ -15,11 +14,10 @@ export class Chat {
   constructor() {
     this._thread = byId("thread");
     this._scroller = byId("scroller");
-    this._card = byId("card");
+    this._looking = new Looking(this._scroller);
     this._conversations = store.load();
     this._current = this._conversations[0] ?? this._start();
-    this._running = null; // { controller, answer, … } while one is streamed
-    this._looking = null; // the answer whose token is looked at
+    this._running = null; // the reply that is streamed
     this._figuresShown = 0;
     this._isFollowing = true;
     this._wire();
@@ -65,9 +63,9 @@ export class Chat {
     this._scroller.addEventListener("scroll", () => {
       const { scrollTop, scrollHeight, clientHeight } = this._scroller;
       this._isFollowing = scrollHeight - scrollTop - clientHeight < 60;
-      this._card.hidden = true;
+      this._looking.hide();
     }, { passive: true });
-    this._thread.addEventListener("pointerleave", () => (this._card.hidden = true));
+    this._thread.addEventListener("pointerleave", () => this._looking.hide());
     this._thread.addEventListener("click", (event) => this._copyCode(event.target));
     document.addEventListener("keydown", (event) => {
       if (event.key === "Escape" && this._running) this.stop();
@@ -108,7 +106,7 @@ export class Chat {
     byId("system").value = system ?? "";
     byId("welcome").hidden = messages.length > 0;
     byId("legend").hidden = messages.length === 0;
-    this._look(null, null);
+    this._looking.look(null, null);
     this._thread.replaceChildren(...messages.map((message, at) => this._message(message, at)));
     this._list();
     this._showFigures(messages.findLast((message) => message.trace));
@@ -131,7 +129,9 @@ export class Chat {
 
   /** `answer` is there already where the message was streamed. */
   _message(message, at, answer = null) {
-    const box = el("article", { class: `message ${message.role}`, "aria-label": message.role === "user" ? "You" : "The model" });
+    const name = message.role === "user" ? "You" : "The model";
+    const box = el("article", { class: `message ${message.role}`, "aria-label": name });
+    if (message === this._running?.message) return this._growing(box);
     if (message.role === "user") {
       box.append(el("div", { class: "said", text: message.content }),
         el("div", { class: "tools" }, tool("Edit", () => this._edit(box, at)), tool("Copy", () => copy(message.content))));
@@ -145,10 +145,18 @@ export class Chat {
     return box;
   }
 
+  _growing(box) {
+    const answer = this._answer(this._running.tokens);
+    Object.assign(this._running, { box, answer });
+    box.setAttribute("aria-busy", "true");
+    box.append(answer.element);
+    return box;
+  }
+
   _answer(tokens) {
     return new Answer(tokens, {
       markdown: byId("markdown").checked,
-      look: (answer, index) => this._look(answer, index),
+      look: (answer, index) => this._looking.look(answer, index),
     });
   }
 
@@ -174,38 +182,6 @@ export class Chat {
 
   _tint() {
     document.body.classList.toggle("untinted", !byId("tint").checked);
-  }
-
-  // Looking at a token.
-
-  _look(answer, index) {
-    if (this._looking && this._looking !== answer) this._looking.deselect();
-    this._looking = index === null ? null : answer;
-    document.body.classList.toggle("looking", index !== null);
-    const details = byId("round");
-    if (index === null || !answer.tokens.list[index]) {
-      answer?.deselect();
-      this._card.hidden = true;
-      byId("round-hint").hidden = false;
-      details.replaceChildren();
-      return;
-    }
-    byId("round-hint").hidden = true;
-    details.replaceChildren(roundDetails(answer.tokens, index));
-    this._card.replaceChildren(tokenCard(answer.tokens, index));
-    this._card.hidden = false;
-    if (document.activeElement === answer.element) byId("announce").textContent = this._card.textContent;
-    this._placeCard(answer.spanOf(index).getClientRects()[0]);
-  }
-
-  /** Under the token, or over it where there is no room below; never over the panel with the tree. */
-  _placeCard(token) {
-    const { offsetWidth: width, offsetHeight: height } = this._card;
-    const right = this._scroller.getBoundingClientRect().right;
-    const left = Math.max(8, Math.min(token.left, right - width - 8));
-    const under = token.bottom + 8;
-    const top = under + height > innerHeight - 8 ? token.top - height - 8 : under;
-    Object.assign(this._card.style, { left: `${left}px`, top: `${Math.max(8, top)}px` });
   }
 
   // Asking.
@@ -234,7 +210,7 @@ export class Chat {
   /** What was said before stays as it is on the screen. */
   _extend() {
     const { messages } = this._current;
-    this._look(null, null);
+    this._looking.look(null, null);
     for (let at = this._thread.children.length; at < messages.length; at++) {
       this._thread.append(this._message(messages[at], at));
     }
@@ -251,68 +227,39 @@ export class Chat {
   }
 
   stop() {
-    this._running?.controller.abort();
+    this._running?.stop();
   }
 
   async _reply() {
     const conversation = this._current;
-    const tokens = new Tokens();
-    const message = { role: "assistant", content: "" };
-    const asked = conversation.messages.map(({ role, content }) => ({ role, content }));
-    if (conversation.system) asked.unshift({ role: "system", content: conversation.system });
-    conversation.messages.push(message);
+    const reply = new Reply(conversation);
+    this._running = reply;
     this._conversations = [conversation, ...this._conversations.filter((one) => one !== conversation)];
     this._extend();
     this._save();
-    const box = this._thread.lastElementChild;
-    const answer = this._answer(tokens);
-    box.replaceChildren(answer.element);
-    box.setAttribute("aria-busy", "true");
-    const running = { controller: new AbortController(), began: null, last: null };
-    this._running = running;
     this._showRunning(true);
-    const draw = onFrame(() => {
-      if (this._running !== running) return;
-      answer.update();
-      this._follow();
-      if (performance.now() - this._figuresShown > FIGURES_EVERY) this._drawFigures(tokens.rounds, running);
-    });
-    const hear = (event) => {
-      const choice = event.choices[0];
-      if (event.usage) message.usage = event.usage;
-      if (!choice) return;
-      if (choice.finish_reason) message.finish = choice.finish_reason;
-      tokens.add(choice);
-      if (choice.forerun?.trace.length) {
-        running.last = performance.now();
-        running.began ??= running.last;
-      }
-      draw();
-    };
-    try {
-      const body = { ...chosen(), messages: asked, logprobs: true, forerun: { trace: true },
-        stream_options: { include_usage: true } };
-      await stream("/v1/chat/completions", body, hear, running.controller.signal);
-    } catch (error) {
-      if (error.name === "AbortError") message.note = "Stopped.";
-      else message.error = error.message;
-    }
-    tokens.finish();
-    if (message.finish === "length") message.note = "It ends here because the answer may not be longer.";
-    message.content = tokens.text;
-    message.trace = { ...tokens.toJSON(), seconds: running.began === null ? 0 : (running.last - running.began) / 1000 };
-    if (this._running === running) {
+    await reply.run(onFrame(() => this._running === reply && this._draw(reply)));
+    if (this._running === reply) {
       this._running = null;
       this._showRunning(false);
     }
     this._save();
-    if (!box.isConnected) return; // another conversation is shown, or the question was edited
-    answer.update();
-    box.replaceWith(this._message(message, conversation.messages.indexOf(message), answer));
-    this._showFigures(message);
+    if (!reply.box.isConnected) return; // another conversation is shown, or the question was edited
+    reply.answer.update();
+    const at = conversation.messages.indexOf(reply.message);
+    reply.box.replaceWith(this._message(reply.message, at, reply.answer));
+    this._showFigures(reply.message);
     this._list();
     this._follow();
-    byId("announce").textContent = message.error ?? "The answer is complete.";
+    byId("announce").textContent = reply.message.error ?? "The answer is complete.";
+  }
+
+  _draw(reply) {
+    reply.answer.update();
+    this._follow();
+    if (performance.now() - this._figuresShown < FIGURES_EVERY) return;
+    this._figuresShown = performance.now();
+    drawFigures(byId("figures"), reply.tokens.rounds, reply.seconds);
   }
 
   _showRunning(isRunning) {
@@ -324,11 +271,6 @@ export class Chat {
 
   _showFigures(message) {
     drawFigures(byId("figures"), message?.trace?.rounds ?? [], message?.trace?.seconds ?? 0);
-  }
-
-  _drawFigures(rounds, running) {
-    this._figuresShown = performance.now();
-    drawFigures(byId("figures"), rounds, (running.last - running.began) / 1000);
   }
 
   _follow() {

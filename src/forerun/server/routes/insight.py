@@ -23,7 +23,7 @@ from forerun.version import VERSION
 
 MAX_DEPTH: Final = 64  # of a table
 _SAMPLING: Final = ("temperature", "top_p", "top_k", "min_p")
-_QUERY: Final = {"alpha": None, "cost": "0", "verify_cost": "0", "max_depth": "16"}
+_QUERY: Final = ("alpha", "cost", "verify_cost", "max_depth")
 
 
 async def settings(request: Request) -> Response:
