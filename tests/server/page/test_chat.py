@@ -168,6 +168,15 @@ def test_a_conversation_is_kept_and_exported(page: Any, tmp_path: Path) -> None:
     assert page.locator(".message").count() == 0
 
 
+@pytest.mark.parametrize("kept", ["{", "[1]", '[{"messages": [{"role": "user"}]}]'])
+def test_what_cannot_be_read_is_said_and_left(page: Any, kept: str) -> None:
+    page.evaluate("(kept) => localStorage.setItem('forerun.conversations', kept)", kept)
+    page.reload()
+    page.wait_for_selector(".status.ready")
+    assert "could not be read" in page.locator("#notes").inner_text()
+    assert page.locator("#welcome").is_visible()
+
+
 def test_a_full_storage_costs_tints_and_is_said(page: Any) -> None:
     fill = "localStorage.setItem('other', 'x'.repeat(5 * 1024 * 1024 - 1500))"
     page.evaluate(fill)

@@ -47,8 +47,9 @@ export class Answer {
       const to = Math.min(end, token.end);
       const span = el("span", { class: `t ${token.origin}`, text: text.slice(at, to) });
       span.token = index;
-      if (at === token.start || !this._spans[index]?.[0].isConnected) this._spans[index] = [span];
-      else this._spans[index].push(span);
+      // What is built anew takes the place of what was there; a token may be in two pieces.
+      const others = at === token.start ? [] : (this._spans[index] ?? []);
+      this._spans[index] = [...others.filter((one) => one.isConnected || one.parentNode === parent), span];
       if (index === this.selected) span.classList.add("on");
       parent.append(span);
       at = to;

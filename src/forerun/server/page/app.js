@@ -96,12 +96,11 @@ async function start() {
     showDefaults(settings);
     byId("status").textContent = settings.model;
     byId("status").className = "status ready";
-    byId("send").disabled = false;
   } catch (error) {
     byId("status").textContent = error.message;
     byId("status").className = "status failed";
-    byId("send").disabled = error.status === 401;
   }
+  byId("send").disabled = false; // without a key it asks again
 }
 
 start();

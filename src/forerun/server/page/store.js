@@ -8,11 +8,17 @@ export const whenFull = (tell) => (onFull = tell);
 export function load() {
   try {
     const found = JSON.parse(localStorage.getItem(NAME) ?? "[]");
-    return Array.isArray(found) ? found : [];
-  } catch {
-    onFull("Kept conversations could not be read; this starts without them.");
-    return [];
+    if (Array.isArray(found) && found.every(isConversation)) return found;
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error;
   }
+  onFull("Kept conversations could not be read; this starts without them.");
+  return [];
+}
+
+function isConversation(one) {
+  const isMessage = ({ role, content }) => ["user", "assistant"].includes(role) && typeof content === "string";
+  return Array.isArray(one?.messages) && one.messages.every((message) => message && isMessage(message));
 }
 
 /** Newest first. Where there is no room, traces stay out, the oldest conversation's before others'. */

@@ -91,7 +91,7 @@ function rows(table) {
 /** As wide as there is room for, so that its words stay readable on a phone. */
 function chart(mine, machine, point, room) {
   const { left, right, top, bottom, height } = BOX;
-  const width = Math.max(320, Math.min(992, room));
+  const width = Math.max(260, Math.min(992, room));
   const all = [mine, machine, point?.table].flatMap((table) => table?.rows ?? []);
   const most = Math.max(2, Math.ceil(Math.max(...all.map((row) => row.speedup)) * 2) / 2);
   const x = (depth) => left + (depth / DEEPEST) * (width - left - right);
