@@ -128,18 +128,36 @@ def test_edit_and_resend(page: Any) -> None:
     assert page.locator(".said").all_inner_texts() == ["other words"]
 
 
+# One token, and no end until the reader leaves.
+ENDLESS = """(event) => {
+  const own = window.fetch;
+  window.fetch = (path, options) => {
+    if (!String(path).endsWith("/completions")) return own(path, options);
+    const body = new ReadableStream({ start(controller) {
+      controller.enqueue(new TextEncoder().encode(event));
+      const left = () => controller.error(new DOMException("left", "AbortError"));
+      options.signal.addEventListener("abort", left);
+    } });
+    return Promise.resolve(new Response(body));
+  };
+}"""
+
+
 def test_a_question_is_edited_while_it_is_answered(page: Any) -> None:
-    configure(page, **{"max-tokens": "200"})
+    page.evaluate(ENDLESS, event([("token", "plain")]))
     page.fill("#input", "first words")
     page.press("#input", "Enter")
     page.locator(".answer .t").first.wait_for()
     page.click(".message.user >> text=Edit")
     page.fill(".message.user textarea", "other words")
     page.click("text=Send again")
-    wait_for_end(page)
-    assert page.locator(".said").all_inner_texts() == ["other words"]
-    assert page.locator(".message.assistant").count() == 1
-    assert page.locator(".message .fine", has_text="Stopped").count() == 0
+    page.locator(".said:text-is('other words')").wait_for()
+    page.locator(".answer .t").first.wait_for()
+    assert page.locator(".message").count() == 2
+    page.click("#send:text-is('Stop')")
+    page.wait_for_selector(".message.assistant >> text=Stopped.")
+    assert page.locator(".message").count() == 2
+    assert page.locator("#send").inner_text() == "Send"
 
 
 def test_a_conversation_is_kept_and_exported(page: Any, tmp_path: Path) -> None:
@@ -237,6 +255,12 @@ def test_a_refusal_is_said(open_page: Open, server: Running) -> None:
     page.press("#input", "Enter")
     page.wait_for_selector(".message .failed")
     assert "shorten" in page.locator(".message .failed").inner_text()
+    bodies: list[Any] = []
+    page.on("request", lambda r: bodies.append(r.post_data_json) if r.method == "POST" else None)
+    page.fill("#input", "again")
+    page.press("#input", "Enter")
+    page.wait_for_function("() => document.querySelectorAll('.message .failed').length === 2")
+    assert [message["role"] for message in bodies[0]["messages"]] == ["user", "user"]
 
 
 def test_a_key_is_asked_for_once_and_not_kept(open_page: Open, guarded: Running) -> None:

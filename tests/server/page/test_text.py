@@ -14,7 +14,8 @@ pytestmark = pytest.mark.browser
 
 EVIL = (
     "<script>window.broken = 1</script> <img src=x onerror='window.broken = 1'> "
-    "[a](javascript:window.broken=1) ![b](https://example.org/x.png) &lt;b&gt; "
+    "[a](javascript:window.broken=1) [c](javascript://%0Awindow.broken=1) "
+    "![b](https://example.org/x.png) &lt;b&gt; "
     "`<svg onload=window.broken=1>`"
 )
 
@@ -53,10 +54,12 @@ def test_tokens_that_split_characters_and_special_ones(page: Any) -> None:
 
     first = event([("�", "plain")], delta={"content": ""}, **tokens(heart[:2]))
     second = event([("�", "plain")], delta={"content": "❤"}, **tokens(heart[2:]))
-    end = event([("<|im_end|>", "plain")], delta={"content": ""}, finish_reason="stop")
-    put_before(page, event([("I ", "plain")]), first, second, event([(" it", "plain")]), end)
-    assert say(page, "x") == "I ❤ it"
-    assert page.locator(".answer .t").all_inner_texts() == ["I ", "❤", " it"]
+    special = event([("<|special|>", "plain")], delta={"content": ""})
+    rest = (event([(" it", "accepted")], [(-1, " it")]), event([(" all", "plain")]))
+    put_before(page, event([("I ", "plain")]), first, second, special, *rest, special)
+    assert say(page, "x") == "I ❤ it all"
+    assert page.locator(".answer .t").all_inner_texts() == ["I ", "❤", " it", " all"]
+    assert page.locator(".answer .t.accepted").inner_text() == " it"
 
 
 MARKDOWN = """# Title
@@ -125,7 +128,10 @@ def test_markdown(page: Any) -> None:
         assert expected in found, (expected, found)
 
 
-LONG = "Words and **more of them** with `ticks` and * lone stars, _on and on_ 1 * 2. " * 25
+LONG = "Words and **more of them** with `ticks` and * lone stars, _on and on_ 1 * 2. " * 12
+LONG += (
+    "An *asterisk that is closed too late, " + "as it were, and more, " * 40 + "is none*. " + LONG
+)
 
 
 @pytest.mark.parametrize("steps", [1, 7, 100])
