@@ -240,9 +240,9 @@ def test_a_server_that_loads_is_waited_for(server: Running, open_page: Open) -> 
 
 
 def test_it_opens_while_the_server_is_busy(server: Running, open_page: Open) -> None:
-    asked = {"prompt": "abc", "max_tokens": 200, "ignore_eos": True}
-    with ThreadPoolExecutor(12) as crowd:
-        others = [crowd.submit(server.ask, "/v1/completions", **asked) for _ in range(12)]
+    asked = {"prompt": "abc", "max_tokens": 150, "ignore_eos": True}
+    with ThreadPoolExecutor(8) as crowd:
+        others = [crowd.submit(server.ask, "/v1/completions", **asked) for _ in range(8)]
         page = open_page(server.url, path="/#theory")
         page.wait_for_selector("#curve-mine")
         assert not all(other.done() for other in others), "nobody was busy any more"
