@@ -47,9 +47,10 @@ $(VENV)/.check: $(VENV)/.test
 	$(PIP) -e '.[check]'
 	@touch $@
 
-$(VENV)/.serve: $(VENV)/.run
+$(VENV)/.serve: $(BIN)/python $(FILES)
+	@echo "installing forerun and its server into $(VENV) (about a minute, once)"
 	$(PIP) -e '.[serve]'
-	@touch $@
+	@touch $(VENV)/.run $@
 
 serve: $(VENV)/.serve
 	$(BIN)/forerun serve

@@ -176,7 +176,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     if options.json is not None:
         head = record_head(MODEL, {"parts": list(PARTS)}, {"openai": client})
-        write_json(options.json, {**head, "measured": "openai-suite", **found})
+        write_json(options.json, {**head, "measured": "openai-suite", "is_complete": True, **found})
     print(json.dumps(found, indent=1, ensure_ascii=False))
     return 1 if found["unexplained"] else 0
 

@@ -125,6 +125,50 @@ def test_a_slow_reader_gets_fewer_larger_events(llm: LLM, plain: LLM) -> None:
     served(llm, body)
 
 
+def test_whoever_wants_a_whole_answer_is_woken_twice(llm: LLM, plain: LLM) -> None:
+    """For the first event, which says how long it took, and for the last with all the rest."""
+    expected = texts_alone(plain, PROMPTS[:1])
+
+    async def body(engine: AsyncEngine) -> None:
+        (answer,) = engine.ask(PROMPTS[0], PARAMS, whole=True)
+        events = [event async for event in answer]
+        assert 1 <= len(events) <= 2
+        assert "".join(event.text for event in events) == expected[0]
+        assert sum(len(event.tokens) for event in events) == 20
+        assert events[-1].output is not None
+
+    served(llm, body)
+
+
+def test_a_step_wakes_a_loop_once(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many requests it served."""
+    gate = Gate(llm, monkeypatch)
+    steps, wakes = [], []
+
+    def counted(step: Callable[[], Stepped] = llm.engine.step) -> Stepped:
+        steps.append(1)
+        return step()
+
+    monkeypatch.setattr(llm.engine, "step", counted)
+
+    async def body(engine: AsyncEngine) -> None:
+        answers = [engine.stream(prompt, PARAMS) for prompt in PROMPTS]
+        await gate.reached()
+        loop = asyncio.get_running_loop()
+        wake = loop.call_soon_threadsafe
+
+        def counting(*args: Any) -> asyncio.Handle:
+            wakes.append(1)
+            return wake(*args)
+
+        monkeypatch.setattr(loop, "call_soon_threadsafe", counting)
+        gate.is_open.set()
+        assert all(await asyncio.gather(*map(text_of, answers)))
+        assert 0 < len(wakes) <= len(steps)
+
+    served(llm, body)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_a_storm_of_cancels(llm: LLM, plain: LLM, seed: int) -> None:
     """Leaving at every moment and in every way: before the first step, between, at the end."""

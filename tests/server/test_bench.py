@@ -10,9 +10,12 @@ import pytest
 from typer.testing import CliRunner
 
 from forerun.bench.measure.http_load import Answered, arrivals, load_report, run_load
+from forerun.bench.records.report import has_other_tokens
+from forerun.bench.serve.servers import NoServer, our_server
 from forerun.cli import app
 from forerun.errors import InvalidOption
 from tests.server.serving import Running
+from tests.tiny_model import write_tiny_model
 
 
 def test_arrivals_are_as_many_a_second_as_asked_for() -> None:
@@ -46,6 +49,48 @@ def test_the_command_against_a_server(server: Running, tmp_path: Path) -> None:
     figures = record["servers"][server.url]
     assert figures["num_requests"] == 4
     assert f"{server.url}: 4 requests" in result.stdout
+
+
+@pytest.mark.slow
+def test_the_whole_command_against_a_server_of_its_own(tmp_path: Path) -> None:
+    """Every part once; what comes over HTTP is what the library says."""
+    model = write_tiny_model(tmp_path / "model", max_len=4096)
+    path = tmp_path / "record.json"
+    options = ["--repeats", "1", "--concurrency", "2", "--num-requests", "2", "--threads", "1"]
+    options += ["--max-tokens", "4", "--prediction-tokens", "30", "--rate", "50"]
+    result = CliRunner().invoke(
+        app, ["bench", "serve", "--model", str(model), *options, "--json", str(path)]
+    )
+    assert result.exit_code == 0, result.output
+    record = json.loads(path.read_text())
+    assert record["is_complete"]
+    assert record["together"]["same_text"]
+    assert record["together"]["streamed_ratio"]["num"] == 1
+    assert record["alone"]["rounds"][0]["num_chunks"] > 1
+    assert record["prediction"]["same_text"]
+    assert set(record["prediction"]["rounds"][0]["passes"]) == {"none", "changed", "wrong"}
+    assert record["servers"]["forerun"]["num_errors"] == 0
+    for words in ("HTTP ÷ LLM.generate", "HTTP adds", "a tenth changed", "forerun: 2 requests"):
+        assert words in result.stdout
+    assert "every text the same" in result.stdout
+    record["prediction"]["same_text"] = False
+    assert has_other_tokens(record)
+
+
+def test_options_that_cannot_be() -> None:
+    for wrong, words in (
+        (("--parts", "speed"), "part of bench serve"),
+        (("--rate", "nan"), "--rate nan"),
+        (("--llama-server", "nowhere"), "run `make peers`"),
+    ):
+        result = CliRunner().invoke(app, ["bench", "serve", *wrong])
+        assert result.exit_code == 2
+        assert words in result.stderr
+
+
+def test_servers_that_do_not_start_say_why(tmp_path: Path) -> None:
+    with pytest.raises(NoServer, match=r"config\.json"), our_server(str(tmp_path), 1, 1):
+        pass
 
 
 def test_addresses_that_are_none_and_servers_that_are_not_there() -> None:

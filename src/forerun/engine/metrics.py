@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Any
+from typing import Any, Final
 
 from forerun.types import Proposal, Verdict
 
@@ -36,6 +36,12 @@ class DrafterCounts:
             "drafted_per_position": [self.drafted_per_position[p] for p in positions],
             "accepted_per_position": [self.accepted_per_position[p] for p in positions],
         }
+
+
+_COUNTED: Final = (
+    *("prompt_tokens", "cached_prompt_tokens", "emitted_tokens", "rounds"),
+    *("passes", "pass_tokens", "preemptions", "drafter_failures"),
+)
 
 
 class Metrics:
@@ -79,17 +85,10 @@ class Metrics:
     def snapshot(self) -> dict[str, Any]:
         """Plain numbers: one moment, for programs."""
         with self._lock:
-            counts = self._counts
+            counts = {name: self._counts[name] for name in _COUNTED}
             return {
                 "requests": dict(self._outcomes),
-                "prompt_tokens": counts["prompt_tokens"],
-                "cached_prompt_tokens": counts["cached_prompt_tokens"],
-                "emitted_tokens": counts["emitted_tokens"],
-                "rounds": counts["rounds"],
-                "passes": counts["passes"],
-                "pass_tokens": counts["pass_tokens"],
+                **counts,
                 "tokens_per_pass": counts["emitted_tokens"] / max(1, counts["passes"]),
-                "preemptions": counts["preemptions"],
-                "drafter_failures": counts["drafter_failures"],
                 "drafters": {name: found.as_dict() for name, found in self._drafters.items()},
             }

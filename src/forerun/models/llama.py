@@ -129,8 +129,8 @@ class LlamaModel:
 def _check_num_layers(num_layers: int, config: ModelConfig) -> None:
     if not 1 <= num_layers <= config.num_layers:
         raise InvalidOption(
-            f"num_layers={num_layers} is not allowed; give 1 or more: "
-            f"the model has {config.num_layers} layers."
+            f"num_layers={num_layers} is not allowed; the model has {config.num_layers} layers, "
+            f"so give 1 … {config.num_layers}."
         )
 
 

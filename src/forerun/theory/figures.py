@@ -8,12 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from forerun.theory.canvas import INK, SHADES, canvas
-from forerun.theory.closed_forms import (
-    expected_tokens,
-    operations_factor,
-    optimal_depth,
-    speedup,
-)
+from forerun.theory.closed_forms import expected_tokens, operations_factor, optimal_depth, speedup
 
 ALPHAS: Final = tuple(step / 200 for step in range(201))
 DEEPEST_SHOWN: Final = 20

@@ -48,10 +48,7 @@ class Engine:
 
 
 def engines(
-    llm: LLM,
-    configs: Mapping[str, SpeculativeConfig | None],
-    params: SamplingParams,
-    clock: Clock,
+    llm: LLM, configs: Mapping[str, SpeculativeConfig | None], params: SamplingParams, clock: Clock
 ) -> list[Engine]:
     """One contender per config, all on the same loaded weights; `plain` is always the first."""
     named = {PLAIN: None, **configs}

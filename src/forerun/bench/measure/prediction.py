@@ -82,11 +82,7 @@ def predict(
 
 
 def _reason(
-    prediction: Prediction,
-    passes: Sequence[Pass],
-    plain: Sequence[Pass],
-    costs: Costs,
-    time: float,
+    prediction: Prediction, passes: Sequence[Pass], plain: Sequence[Pass], costs: Costs, time: float
 ) -> str:
     """The largest of the three ways to be wrong: tokens, the time of a round, of a plain pass."""
     round_ms, said_ms = _mean_ms(passes), time * costs.plain_seconds * 1000

@@ -15,11 +15,7 @@ from forerun.types import SamplingParams
 SAMPLING: Final[dict[str, dict[str, Any]]] = {
     "T=0": {"temperature": 0},
     "T=0.7 top_p=0.9": {"temperature": 0.7, "top_p": 0.9},
-    "T=1 min_p=0.05 repetition=1.2": {
-        "temperature": 1.0,
-        "min_p": 0.05,
-        "repetition_penalty": 1.2,
-    },
+    "T=1 min_p=0.05 repetition=1.2": {"temperature": 1.0, "min_p": 0.05, "repetition_penalty": 1.2},
     "T=0.9 bias presence=0.5 frequency=0.3": {
         "temperature": 0.9,
         "logit_bias": {30: 1.0, 198: -1.0, 284: 0.5},
@@ -144,10 +140,7 @@ class Proof:
 
     def _params(self, run: Run) -> SamplingParams:
         return SamplingParams(
-            max_tokens=self._num_tokens,
-            ignore_eos=True,
-            seed=self._seed,
-            **SAMPLING[run.sampling],
+            max_tokens=self._num_tokens, ignore_eos=True, seed=self._seed, **SAMPLING[run.sampling]
         )
 
 

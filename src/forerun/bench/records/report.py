@@ -1,4 +1,5 @@
-"""What other benches wrote: `kernels`, `passes`, `gpu`, `startup`, `batch`, `parity`; proofs."""
+"""What other benches wrote: `kernels`, `passes`, `gpu`, `startup`, `batch`, `parity`, `serve`;
+proofs, and the tests of OpenAI's client."""
 
 from __future__ import annotations
 
@@ -43,6 +44,9 @@ def has_other_tokens(report: Report) -> bool:
         case "batch":
             parts = (report.get("together"), report.get("load"))
             return any(part is not None and not part["same_tokens"] for part in parts)
+        case "serve":
+            parts = (report.get("together"), report.get("prediction"))
+            return any(part is not None and not part["same_text"] for part in parts)
         case "gpu":
             answers = report["answers"] or {"num_different": 0}
             rows = sum(shape["num_rows_different"] for shape in report["shapes"])

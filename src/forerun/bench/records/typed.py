@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass
+from functools import cache
 from typing import Any, get_args, get_origin, get_type_hints, is_typeddict
+
+_hints = cache(get_type_hints)  # of every cell and run alike
 
 
 class Misfit(ValueError):
@@ -24,7 +27,7 @@ def as_type(kind: Any, value: Any, place: str = "") -> Any:
         return as_type(inner[0], value, place)
     if is_dataclass(kind) or is_typeddict(kind):
         given = _of_type(dict, value, place)
-        hints = get_type_hints(kind)
+        hints = _hints(kind)
         wanted = kind.__required_keys__ if is_typeddict(kind) else hints
         named = {
             name: as_type(hints[name], given.get(name), _below(place, name)) for name in wanted

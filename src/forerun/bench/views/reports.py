@@ -9,6 +9,7 @@ from typing import Final
 
 from forerun.bench.records.report import Report
 from forerun.bench.records.summary import peer_label
+from forerun.bench.views.serving import openai_sheet, serve_sheet
 from forerun.bench.views.sheet import Sheet
 from forerun.bench.views.titles import title
 from forerun.theory.canvas import canvas
@@ -199,6 +200,8 @@ _SHEETS: Final[Mapping[str, Callable[[Report], Sheet]]] = {
     "batch": _batch,
     "parity": _parity,
     "proof": _proof,
+    "serve": lambda report: serve_sheet(report, _title(report)),
+    "openai-suite": lambda report: openai_sheet(report, _title(report)),
 }
 
 

@@ -4,17 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from forerun.cli.bench import (
-    batch,
-    gpu,
-    kernels,
-    parity,
-    passes,
-    serve,
-    show,
-    speculation,
-    startup,
-)
+from forerun.cli.bench import batch, gpu, kernels, parity, passes, serve, show, speculation, startup
 from forerun.cli.bench.old_spelling import BenchGroup
 
 app = typer.Typer(

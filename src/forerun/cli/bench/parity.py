@@ -7,12 +7,7 @@ from typing import Annotated
 
 import typer
 
-from forerun.cli.bench.options import (
-    OutputOptions,
-    at_least,
-    output_options,
-    strict_option,
-)
+from forerun.cli.bench.options import OutputOptions, at_least, output_options, strict_option
 from forerun.cli.bench.outcome import collect, finish
 from forerun.cli.bench.record_head import record_head
 from forerun.cli.options.engine import load, loading_options

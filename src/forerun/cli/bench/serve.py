@@ -1,73 +1,180 @@
-"""`forerun bench serve`: servers under the same open-loop load."""
+"""`forerun bench serve`: what HTTP costs, what a prediction saves, and servers under load."""
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
-from forerun.cli.bench.options import at_least
-from forerun.cli.bench.outcome import write_report
-from forerun.cli.bench.record_head import record_head
-from forerun.cli.terminal.screen import screen
+from forerun.cli.bench.options import at_least, split
+from forerun.cli.bench.outcome import collect, finish, write_report
+from forerun.cli.bench.peer_options import BUILT
+from forerun.cli.bench.record_head import model_path, record_head
+from forerun.cli.machine import read_cpu
+from forerun.cli.options.cache_dir import cache_dir
+from forerun.cli.options.engine import DEFAULT_MODEL
+from forerun.cli.options.shared import bundle, takes
 from forerun.errors import InvalidOption
+from forerun.option_checks import require_known
+from forerun.option_fields import option
+
+PARTS: Final = ("together", "alone", "prediction", "load")
+_MAX_LEN: Final = 2048  # tokens that a slot of a peer has room for
 
 
+@dataclass(frozen=True)
+class ServeBench:
+    model: str = option(DEFAULT_MODEL, "What our server serves.")
+    parts: str = option(",".join(PARTS), "What is measured, by comma.")
+    repeats: int = option(6, "Of each comparison.")
+    concurrency: int = option(32, "Requests at once, and seats.")
+    rate: float = option(2.0, "Arrivals per second, on average.")
+    num_requests: int = option(64, "Arrivals at each server.")
+    max_tokens: int = option(64, "Tokens per answer.")
+    prediction_tokens: int = option(200, "Of answers that are predicted.")
+    num_threads: int | None = option(None, "Of each server; all cores.", "--threads")
+    seed: int = option(0, "Of orders and arrivals.")
+    llama_server: Path = option(BUILT, "A peer under the same load, if it is there.")
+
+    def __post_init__(self) -> None:
+        for name in ("repeats", "concurrency", "num_requests", "max_tokens", "prediction_tokens"):
+            at_least(f"--{name.replace('_', '-')}", getattr(self, name), 1)
+        if not (self.rate > 0 and math.isfinite(self.rate)):
+            raise InvalidOption(f"--rate {self.rate} is not allowed; give a number above 0.")
+        require_known("part of bench serve", PARTS, *split(self.parts))
+        if self.llama_server != BUILT and not self.llama_server.is_file():
+            raise InvalidOption(f"--llama-server {self.llama_server} is no file; run `make peers`.")
+
+    @property
+    def threads(self) -> int:
+        return self.num_threads or read_cpu().num_cores
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """For the record."""
+        found = asdict(self)
+        return {k: v for k, v in found.items() if k not in ("model", "llama_server", "num_threads")}
+
+
+serve_bench = bundle(ServeBench, "Serve")
+
+
+@takes(options=serve_bench)
 def serve(
+    options: ServeBench,
     url: Annotated[
         list[str] | None,
-        typer.Option("--url", help="A server; several get the same load, one after the other."),
+        typer.Option("--url", help="Only load, on servers that run: one after the other."),
     ] = None,
-    rate: Annotated[float, typer.Option("--rate", help="Arrivals per second, on average.")] = 2.0,
-    num_requests: Annotated[int, typer.Option("--num-requests", help="For each server.")] = 32,
-    max_tokens: Annotated[int, typer.Option("--max-tokens", help="Tokens per answer.")] = 64,
-    seed: Annotated[int, typer.Option("--seed", help="Of arrivals and noise.")] = 0,
     json_path: Annotated[Path | None, typer.Option("--json", help="Write a record.")] = None,
 ) -> None:
-    """Poisson arrivals at running servers: requests per second and time to the first token.
+    """A server of our own against the library, with and without a prediction, and under load.
 
-    Start `forerun serve` first, and beside it any OpenAI-compatible server, such as llama-server
-    with --parallel as many as --max-num-seqs.
+    together: 32 requests at once over HTTP against LLM.generate. alone: what a chunk costs over the
+    engine's own stream. prediction: an answer with a tenth of its prediction changed, and with all
+    of it wrong. load: Poisson arrivals, beside llama-server where `make peers` built one.
     """
+    settings = options.settings if url else {**options.settings, "num_threads": options.threads}
+    report: dict[str, Any] = {
+        **record_head(None if url else options.model, settings),
+        "measured": "serve",
+        "is_complete": False,
+    }
+    is_complete = True
+    if url:
+        report["servers"] = {one: _load(options, one) for one in url}
+    else:
+        for name, figures, is_complete in _own(options):
+            report[name] = figures
+            write_report(report, json_path)  # what was measured is kept if the rest fails
+            if not is_complete:
+                break
+    finish({**report, "is_complete": is_complete}, json_path, strict=True)
+
+
+def _own(options: ServeBench) -> Iterator[tuple[str, dict[str, Any], bool]]:
+    """Part by part: its name, its figures, and whether it was let end."""
+    import os
+
+    from forerun.bench.prompts.named_prompts import named_prompts
+    from forerun.bench.serve import overhead, predictions
+    from forerun.bench.serve.servers import llama_server, our_server
+    from forerun.engine import LLM
+
+    random, seed, parts = Random(options.seed), options.seed, split(options.parts)
+    prompts = named_prompts(max(40, options.concurrency))
+    with ExitStack() as stack:
+        ours = stack.enter_context(our_server(options.model, options.threads, options.concurrency))
+        llm = LLM(
+            options.model,
+            max_num_seqs=options.concurrency,
+            num_threads=options.threads,
+            cache_dir=cache_dir(os.environ),
+        )
+        overhead.warm_up(llm, ours, prompts[0])
+        if "together" in parts:
+            crowd = prompts[: options.concurrency]
+            rounds = overhead.measure_together(
+                llm, ours, crowd, options.max_tokens, options.repeats, random
+            )
+            crowds = collect("together", options.repeats, rounds)
+            is_whole = len(crowds) == options.repeats
+            yield "together", overhead.together_record(crowds, seed), is_whole
+        if "alone" in parts:
+            few = [prompts[idx % len(prompts)] for idx in range(2 * options.repeats)]
+            alone = overhead.measure_alone(llm, ours, few, options.max_tokens, random)
+            streams = collect("alone", len(few), alone)
+            yield "alone", overhead.alone_record(streams, seed), len(streams) == len(few)
+        if "prediction" in parts:
+            few = prompts[: max(2, options.repeats)]
+            pairs = predictions.measure_predictions(
+                ours, few, llm.tokenizer, options.prediction_tokens, 2, random
+            )
+            answers = collect("predictions", 2 * len(few), pairs)
+            is_whole = len(answers) == 2 * len(few)
+            yield "prediction", predictions.predictions_record(answers, seed), is_whole
+        if "load" in parts:
+            servers = {"forerun": _load(options, ours.url)}
+            if options.llama_server.is_file():
+                with llama_server(
+                    options.llama_server.resolve(),
+                    model_path(options.model),
+                    options.threads,
+                    options.concurrency,
+                    _MAX_LEN,
+                ) as peer:
+                    servers["llama-server"] = _load(options, peer.url)
+                servers["llama-server"]["build"] = _how_built(options.llama_server)
+            yield "servers", servers, True
+
+
+def _load(options: ServeBench, url: str) -> dict[str, Any]:
     from forerun.bench.measure.http_load import arrivals, load_report, run_load
     from forerun.bench.prompts.named_prompts import named_prompts
 
-    at_least("--num-requests", num_requests, 1)
-    at_least("--max-tokens", max_tokens, 1)
-    if not (rate > 0 and math.isfinite(rate)):
-        raise InvalidOption(f"--rate {rate} is not allowed; give a number above 0.")
-    urls = url or ["http://127.0.0.1:8000"]
-    moments = arrivals(num_requests, rate, Random(seed))
     prompts = named_prompts(40)
     bodies: list[dict[str, Any]] = [
         {
             "messages": [{"role": "user", "content": prompts[idx % len(prompts)].text}],
-            "max_tokens": max_tokens,
+            "max_tokens": options.max_tokens,
             "temperature": 0,
-            "seed": seed,
+            "seed": options.seed,
         }
-        for idx in range(num_requests)
+        for idx in range(options.num_requests)
     ]
-    found = {one: load_report(run_load(one, bodies, moments)) for one in urls}
-    settings = {"rate": rate, "num_requests": num_requests, "max_tokens": max_tokens, "seed": seed}
-    report = {**record_head(None, settings), "measured": "serve", "servers": found}
-    write_report(report, json_path)
-    for one, figures in found.items():
-        screen().print(_line(one, figures))
+    moments = arrivals(options.num_requests, options.rate, Random(options.seed))
+    return load_report(run_load(url, bodies, moments))
 
 
-def _line(url: str, figures: dict[str, Any]) -> str:
-    def seconds(name: str) -> str:
-        values = (figures[name][q] for q in ("p50", "p95"))
-        return " / ".join("–" if v is None else f"{v:.3f}" for v in values)
-
-    per_second = figures["requests_per_second"]
-    return (
-        f"{url}: {figures['num_requests']} requests, {figures['num_errors']} errors · "
-        f"{'–' if per_second is None else f'{per_second:.2f}'} requests/s · "
-        f"{figures['tokens_per_second'] or 0:.1f} tokens/s · "
-        f"first token p50/p95 {seconds('first_token_s')} s · last {seconds('last_token_s')} s"
-    )
+def _how_built(llama_server: Path) -> dict[str, Any] | None:
+    """What `make peers` wrote beside it."""
+    about = llama_server.with_name("about.json")
+    found: dict[str, Any] | None = json.loads(about.read_text()) if about.is_file() else None
+    return found

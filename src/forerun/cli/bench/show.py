@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from forerun.cli.bench.options import OutputOptions, strict_option
+from forerun.cli.bench.options import OutputOptions, output_options, strict_option
 from forerun.cli.bench.outcome import leave
 from forerun.cli.options.shared import only, takes
 from forerun.cli.terminal.screen import screen
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from forerun.bench.records.record import Record
 
 
-@takes(output=only(OutputOptions, "plot", "html"))
+@takes(output=only(output_options, "plot", "html"))
 def show(
     output: OutputOptions,
     path: Annotated[Path, typer.Argument(help="What a bench wrote with --json, or a proof.")],

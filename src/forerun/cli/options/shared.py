@@ -59,7 +59,8 @@ def filled_by(
         names = {parameter.name: name for name, parameter in more.items()}
 
         def run(**given: Any) -> Value:
-            told = {name: value for name, value in given.items() if value != []}  # nobody repeats
+            # Repeatable options that were not given come as empty lists.
+            told = {name: value for name, value in given.items() if value != []}
             return function(**{names.get(name, name): value for name, value in told.items()})
 
         _sign(run, [*own.values(), *more.values()])

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from threading import Condition, Thread, get_ident
+from functools import partial
+from threading import Condition, Event, Thread, get_ident
 from typing import Final
 
 from forerun.engine.api.events import EventBuilder
 from forerun.engine.api.mailbox import Mailbox, deliver
-from forerun.engine.api.watchdog import Watchdog
 from forerun.engine.engine import NOBODY, Engine, Stepped, failure
 from forerun.engine.request.request import Request
 from forerun.engine.step import Round
@@ -60,17 +60,17 @@ class EngineThread:
         self._is_over = False
         self._step_began: float | None = None
         self._is_hung = False
-        self._watchdog: Watchdog | None = None
+        self._has_ended = Event()
         if step_timeout_s is not None:
-            self._watchdog = Watchdog(self.look, step_timeout_s / 4)
+            watch = partial(self._watch, step_timeout_s / 4)
+            Thread(target=watch, name="forerun-watchdog", daemon=True).start()
         self._thread = Thread(target=self._run, name="forerun-engine", daemon=True)
         engine.owner = NOBODY  # from this moment on; the thread says when it is there
         try:
             self._thread.start()
         except BaseException:  # no more threads can be had
             engine.owner = None
-            if self._watchdog is not None:
-                self._watchdog.stop()
+            self._has_ended.set()
             raise
 
     # ------------------------------------------------------------------- from any thread
@@ -141,6 +141,11 @@ class EngineThread:
         while self.is_healthy:
             self._thread.join(_MOMENT)
 
+    def _watch(self, period_s: float) -> None:
+        """In a thread of its own, since the engine's may be what hangs."""
+        while not self._has_ended.wait(period_s):
+            self.look()
+
     def look(self) -> None:
         """Whether the step under way takes too long; then its streams need not wait for it."""
         with self._changed:
@@ -181,8 +186,7 @@ class EngineThread:
             self.refuse(f"the engine stopped ({type(error).__name__}: {error}); start another one.")
             raise
         finally:
-            if self._watchdog is not None:
-                self._watchdog.stop()
+            self._has_ended.set()
             self._engine.owner = None
             with self._changed:
                 self._is_over = True

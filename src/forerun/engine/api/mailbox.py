@@ -62,6 +62,8 @@ class Mailbox:
 
     def _collect(self) -> StreamEvent | None:
         with Uninterrupted(), self._lock:
+            if not self._is_due and self._error is None:
+                return None
             self._is_announced = self._is_due = False
             event, self._pending = self._pending, None
             if event is None and self._error is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from forerun.speculation.choice import Choice
@@ -54,20 +54,13 @@ class Stats:
         return self.emitted_tokens / self.seconds if self.seconds else None
 
     def as_dict(self) -> dict[str, Any]:
-        return {
-            "target_passes": self.target_passes,
-            "emitted_tokens": self.emitted_tokens,
-            "draft_tokens": self.draft_tokens,
-            "accepted_tokens": self.accepted_tokens,
+        """All counts, and the three rates above."""
+        return asdict(self) | {
             "acceptance_rate": self.acceptance_rate,
-            "accepted_per_position": list(self.accepted_per_position),
             "mean_acceptance_length": self.mean_acceptance_length,
             "drafters": {
                 name: {"draft_tokens": made, "accepted_tokens": accepted}
                 for name, (made, accepted) in self.drafters.items()
             },
-            "drafter_failures": self.drafter_failures,
-            "choices": dict(self.choices),
-            "seconds": self.seconds,
             "tokens_per_second": self.tokens_per_second,
         }

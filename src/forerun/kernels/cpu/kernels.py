@@ -147,16 +147,9 @@ class CpuKernels:
         batch.check(tokens)
         x = Rows(program, len(tokens), table.num_in)
         program.hold(batch, table)
-        program.add(
-            self._library.embed(part.weight_format),
-            len(tokens),
-            tokens.ctypes.data,
-            part.address,
-            part.row_bytes,
-            part.num_blocks,
-            x.address,
-            x.stride,
-        )
+        expand = self._library.embed(part.weight_format)
+        rows = (part.address, part.row_bytes, part.num_blocks)
+        program.add(expand, len(tokens), tokens.ctypes.data, *rows, *x.place)
         return x
 
     def add_norm(self, x: Rows, delta: Rows | None, norm: Norm) -> tuple[Rows, Rows]:
@@ -165,17 +158,10 @@ class CpuKernels:
         if delta is not None and delta.program is not x.program:
             delta.program.run()
             x.program.hold(delta)
-        x.program.add(
-            self._operations.add_norm,
-            x.num_rows,
-            x.width,
-            x.stride,
-            x.address,
-            0 if delta is None else delta.address,
-            h.address,
-            norm.weight.address,
-            _float_bits(norm.eps),
-        )
+        added = 0 if delta is None else delta.address
+        addresses = (x.address, added, h.address, norm.weight.address)
+        operation, eps = self._operations.add_norm, _float_bits(norm.eps)
+        x.program.add(operation, x.num_rows, x.width, x.stride, *addresses, eps)
         x.digits = None
         return x, h
 
@@ -219,16 +205,9 @@ class CpuKernels:
             num_blocks = x.width // BLOCK_LEN
             record = RecordShape(self._machine.num_digits)
             x.digits = digits = Rows(x.program, x.num_rows, num_blocks * record.num_bytes // 4)
-            x.program.add(
-                self._library.write_digits,
-                x.num_rows * -(-num_blocks // _BLOCKS_PER_CHUNK),
-                num_blocks,
-                _BLOCKS_PER_CHUNK,
-                x.address,
-                x.stride,
-                digits.address,
-                digits.stride,
-            )
+            operation, sizes = self._library.write_digits, (num_blocks, _BLOCKS_PER_CHUNK)
+            num_chunks = x.num_rows * -(-num_blocks // _BLOCKS_PER_CHUNK)
+            x.program.add(operation, num_chunks, *sizes, *x.place, *digits.place)
         return x.digits
 
     def rope_write(
@@ -243,25 +222,13 @@ class CpuKernels:
         shape, program = batch.shape, qkv.program
         q = Rows(program, qkv.num_rows, shape.q_len, shape.num_heads)
         program.hold(q_norm, k_norm, store, batch)
-        program.add(
-            self._operations.rope_write,
-            qkv.num_rows,
-            shape.num_heads,
-            shape.num_kv_heads,
-            shape.head_dim,
-            qkv.address,
-            qkv.stride,
-            q.address,
-            q.stride,
-            batch.write_slots_address,
-            *store.addresses[layer],
-            batch.rotations_address,
-            0 if q_norm is None else q_norm.weight.address,
-            0 if k_norm is None else k_norm.weight.address,
-            0 if q_norm is None else _float_bits(q_norm.eps),
-            0 if k_norm is None else _float_bits(k_norm.eps),
-            store.head_bytes,
-        )
+        norms = (q_norm, k_norm)
+        weights = [0 if norm is None else norm.weight.address for norm in norms]
+        eps = [0 if norm is None else _float_bits(norm.eps) for norm in norms]
+        kv = (batch.write_slots_address, *store.addresses[layer], batch.rotations_address)
+        rest = (*kv, *weights, *eps, store.head_bytes)
+        operation, places = self._operations.rope_write, (*qkv.place, *q.place)
+        program.add(operation, qkv.num_rows, *batch.heads, *places, *rest)
         return q
 
     def attend(self, q: Rows, batch: CpuBatch, store: KVStore, layer: int) -> Rows:
@@ -269,34 +236,18 @@ class CpuKernels:
         out = Rows(program, q.num_rows, shape.q_len)
         program.need_scratch(batch.scratch_bytes)
         program.hold(store, batch)
+        operation, num_chunks = self._operations.attend, q.num_rows * shape.num_kv_heads
+        kv = (*store.addresses[layer], batch.keys_address)
         program.add(
-            self._operations.attend,
-            q.num_rows * shape.num_kv_heads,
-            shape.num_heads,
-            shape.num_kv_heads,
-            shape.head_dim,
-            q.address,
-            q.stride,
-            *store.addresses[layer],
-            batch.keys_address,
-            out.address,
-            out.stride,
-            store.head_bytes,
+            operation, num_chunks, *batch.heads, *q.place, *kv, *out.place, store.head_bytes
         )
         return out
 
     def silu_mul(self, gate_up: Rows) -> Rows:
         program, width = gate_up.program, gate_up.width // 2
         out = Rows(program, gate_up.num_rows, width)
-        program.add(
-            self._operations.silu_mul,
-            gate_up.num_rows,
-            width,
-            gate_up.address,
-            gate_up.stride,
-            out.address,
-            out.stride,
-        )
+        operation, places = self._operations.silu_mul, (*gate_up.place, *out.place)
+        program.add(operation, gate_up.num_rows, width, *places)
         return out
 
     def select(self, x: Rows, batch: CpuBatch) -> Rows:
@@ -307,15 +258,8 @@ class CpuKernels:
 
     def _add_select(self, x: Rows, chosen: IntArray, out: Rows) -> None:
         assert x.stride == out.stride, (x.stride, out.stride)
-        x.program.add(
-            self._operations.select,
-            out.num_rows,
-            out.width,
-            x.stride,
-            x.address,
-            chosen.ctypes.data,
-            out.address,
-        )
+        addresses = (x.address, chosen.ctypes.data, out.address)
+        x.program.add(self._operations.select, out.num_rows, out.width, x.stride, *addresses)
 
     def logits(self, x: Rows, head: Matrix) -> F32:
         return x.program.finish(self.linear(x, head))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -10,65 +9,46 @@ import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers, processors
 
 from forerun.errors import InvalidTokenizer
+from forerun.models.fields import Fields
 from forerun.models.gguf.pre_tokenizers import PRE_TOKENIZERS, PreTokenizer
 from forerun.models.text.token_bytes import Spelling
 from forerun.models.text.tokenizer import Tokenizer, TokenizerTraits
+from forerun.option_checks import is_whole
 
 _UNKNOWN: Final = 2
 _CONTROL: Final = 3
 _USER_DEFINED: Final = 4
 _UNUSED: Final = 5
 
-_DEFAULT_PRE: Final = "default"
+
+def _strings(fields: Fields, name: str) -> list[str]:
+    value = fields.get(name)
+    found: list[str] = fields.checked(name, value, isinstance(value, list), "a list of strings")
+    return found
 
 
-@dataclass(frozen=True)
-class _Fields:
-    """The `tokenizer.ggml.*` metadata, each value checked as it is read."""
-
-    metadata: dict[str, Any]
-
-    def get(self, name: str) -> Any:
-        return self.metadata.get(f"tokenizer.ggml.{name}")
-
-    def strings(self, name: str) -> list[str]:
-        value = self.get(name)
-        if not isinstance(value, list):
-            raise _wrong(name, "a list of strings")
-        return value
-
-    def numbers(self, name: str, count: int) -> np.ndarray[Any, Any]:
-        value = self.get(name)
-        if not isinstance(value, np.ndarray) or value.size != count:
-            raise _wrong(name, f"{count} numbers, one per token")
-        return value
-
-    def flag(self, name: str, default: bool) -> bool:
-        value = self.get(name)
-        if not isinstance(value, bool | None):
-            raise _wrong(name, "true or false")
-        return default if value is None else value
-
-    def token_id(self, name: str, num_tokens: int) -> int | None:
-        value = self.get(f"{name}_token_id")
-        if value is not None and (not isinstance(value, int) or not 0 <= value < num_tokens):
-            raise _wrong(f"{name}_token_id", f"an id below {num_tokens}")
-        return value
+def _numbers(fields: Fields, name: str, count: int) -> list[Any]:
+    value = fields.get(name)
+    good = isinstance(value, np.ndarray) and value.size == count
+    found: list[Any] = fields.checked(name, value, good, f"{count} numbers, one a token").tolist()
+    return found
 
 
-def _wrong(name: str, wanted: str) -> InvalidTokenizer:
-    return InvalidTokenizer(
-        f"field 'tokenizer.ggml.{name}' must be {wanted}; convert the model anew."
-    )
+def _token_id(fields: Fields, name: str, num_tokens: int) -> int | None:
+    name += "_token_id"
+    value = fields.get(name)
+    good = value is None or (is_whole(value) and 0 <= value < num_tokens)
+    found: int | None = fields.checked(name, value, good, f"an id below {num_tokens}")
+    return found
 
 
 def tokenizer_from_gguf(metadata: dict[str, Any]) -> Tokenizer:
     """Build the tokenizer that the metadata describes."""
-    fields = _Fields(metadata)
-    tokens = fields.strings("tokens")
-    if not tokens or len(set(tokens)) != len(tokens):
-        raise _wrong("tokens", "a list of distinct strings")
-    kinds = fields.numbers("token_type", len(tokens)).tolist()
+    fields = Fields(metadata, "the tokenizer", "tokenizer.ggml.", InvalidTokenizer)
+    tokens = _strings(fields, "tokens")
+    is_distinct = bool(tokens) and len(set(tokens)) == len(tokens)
+    fields.checked("tokens", tokens[:3], is_distinct, "a list of distinct strings")
+    kinds = _numbers(fields, "token_type", len(tokens))
     model = str(fields.get("model"))
     if model == "gpt2":
         return _byte_level(fields, tokens, kinds)
@@ -79,7 +59,7 @@ def tokenizer_from_gguf(metadata: dict[str, Any]) -> Tokenizer:
     )
 
 
-def _byte_level(fields: _Fields, tokens: list[str], kinds: list[int]) -> Tokenizer:
+def _byte_level(fields: Fields, tokens: list[str], kinds: list[int]) -> Tokenizer:
     pre = _pre_tokenizer(fields)
     vocab = {token: i for i, token in enumerate(tokens)}
     merges = _listed_merges(fields, vocab)
@@ -91,18 +71,17 @@ def _byte_level(fields: _Fields, tokens: list[str], kinds: list[int]) -> Tokeniz
     return _finish(backend, fields, tokens, kinds, Spelling.BYTE_LEVEL, adds_bos=pre.adds_bos)
 
 
-def _pre_tokenizer(fields: _Fields) -> PreTokenizer:
-    given = fields.get("pre")
-    name = _DEFAULT_PRE if given is None else str(given)
+def _pre_tokenizer(fields: Fields) -> PreTokenizer:
+    name = str(fields.get("pre", "default"))
     if name not in PRE_TOKENIZERS:
         known = ", ".join(sorted(PRE_TOKENIZERS))
         raise InvalidTokenizer(f"pre-tokenizer {name[:40]!r} is not supported; known are {known}.")
     return PRE_TOKENIZERS[name]()
 
 
-def _listed_merges(fields: _Fields, vocab: dict[str, int]) -> list[tuple[str, str]]:
+def _listed_merges(fields: Fields, vocab: dict[str, int]) -> list[tuple[str, str]]:
     merges = []
-    for line in fields.strings("merges"):
+    for line in _strings(fields, "merges"):
         left, _, right = line.partition(" ")
         if left not in vocab or right not in vocab or left + right not in vocab:
             raise InvalidTokenizer(f"merge {line[:80]!r} joins unknown tokens; convert it anew.")
@@ -110,10 +89,10 @@ def _listed_merges(fields: _Fields, vocab: dict[str, int]) -> list[tuple[str, st
     return merges
 
 
-def _sentencepiece(fields: _Fields, tokens: list[str], kinds: list[int]) -> Tokenizer:
+def _sentencepiece(fields: Fields, tokens: list[str], kinds: list[int]) -> Tokenizer:
     vocab = {token: i for i, token in enumerate(tokens)}
-    scores = fields.numbers("scores", len(tokens)).tolist()
-    unknown_id = fields.token_id("unknown", len(tokens))
+    scores = _numbers(fields, "scores", len(tokens))
+    unknown_id = _token_id(fields, "unknown", len(tokens))
     unknown = None if unknown_id is None else tokens[unknown_id]
     merges = _scored_merges(tokens, scores, vocab)
     backend = tokenizers.Tokenizer(
@@ -146,7 +125,7 @@ def _scored_merges(
 
 def _finish(
     backend: tokenizers.Tokenizer,
-    fields: _Fields,
+    fields: Fields,
     tokens: list[str],
     kinds: list[int],
     spelling: Spelling,
@@ -158,14 +137,14 @@ def _finish(
     added = [i for i, kind in enumerate(kinds) if kind == _USER_DEFINED]
     backend.add_special_tokens([AddedToken(tokens[i], normalized=False) for i in special])
     backend.add_tokens([AddedToken(tokens[i], normalized=False) for i in added])
-    ids = {name: fields.token_id(name, len(tokens)) for name in ("bos", "eos", "eot", "eom")}
+    ids = {name: _token_id(fields, name, len(tokens)) for name in ("bos", "eos", "eot", "eom")}
     around = {
         "bos": ids["bos"] if fields.flag("add_bos_token", adds_bos) else None,
         "eos": ids["eos"] if fields.flag("add_eos_token", False) else None,
     }
     _surround(backend, tokens, around["bos"], around["eos"])
     ends = dict.fromkeys(ids[name] for name in ("eos", "eot", "eom"))
-    template = fields.metadata.get("tokenizer.chat_template")
+    template = fields.values.get("tokenizer.chat_template")
     return Tokenizer(
         backend,
         TokenizerTraits(

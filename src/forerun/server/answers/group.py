@@ -26,8 +26,8 @@ class Group:
         self.num_choices = num_choices
         self._timeout_s = timeout_s
         self._is_late = False
-        loop, me = asyncio.get_running_loop(), ref(self)  # one that is dropped is not kept for it
-        self._timer = loop.call_later(timeout_s, lambda: (group := me()) and group._expire())
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(timeout_s, _expire, ref(self))  # does not keep it alive
         self._num_told = 0
         self._pumps: list[asyncio.Task[None]] = []
         self._error: Exception | None = None
@@ -71,7 +71,7 @@ class Group:
         for telling in self._tellings:
             telling.answer.cancel()
 
-    def _expire(self) -> None:
+    def expire(self) -> None:
         """End those that still run; one that has ended may still be read."""
         for telling in self._tellings:
             if telling.answer.request.finish_reason is None:
@@ -111,3 +111,8 @@ class Group:
             f"or raise --request-timeout.",
             "request_timeout",
         )
+
+
+def _expire(group: ref[Group]) -> None:
+    if (found := group()) is not None:
+        found.expire()

@@ -45,6 +45,7 @@ class CpuBatch:
         self, plan: Plan, shape: AttentionShape, rope: RopeTable, program: Program
     ) -> None:
         self.shape = shape
+        self.heads = (shape.num_heads, shape.num_kv_heads, shape.head_dim)
         self.program = program
         self.num_embeddings = 0  # rows of the table that tokens are looked up in, once they were
         # Copies: another batch moves in here, and a plan may be run again.

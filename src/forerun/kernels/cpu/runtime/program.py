@@ -184,6 +184,7 @@ class Rows:
         "digits",
         "num_parts",
         "num_rows",
+        "place",
         "program",
         "stride",
         "width",
@@ -197,6 +198,7 @@ class Rows:
         self._buffer = program.take(num_rows, width, num_parts)
         self.address = self._buffer.address
         self.stride = self._buffer.stride
+        self.place = (self.address, self.stride)
         self.digits: Rows | None = None  # once a product has needed them
 
     def __del__(self) -> None:

@@ -1,0 +1,84 @@
+"""What a prediction saves: the same question without one, with a good one, and with a wrong one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from random import Random
+from typing import Any, Final
+
+from forerun.bench.measure.bootstrap import median_interval
+from forerun.bench.prompts.named_prompts import NamedPrompt
+from forerun.bench.serve.overhead import chat_body
+from forerun.bench.serve.replies import Reply, ask
+from forerun.bench.serve.servers import Server
+from forerun.models.text.tokenizer import Tokenizer
+
+WAYS: Final = ("none", "changed", "wrong")
+SHARE: Final = 0.1  # of the tokens of `changed`
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """Seconds and target passes of one answer, by way."""
+
+    seconds: dict[str, float]
+    passes: dict[str, int]
+    same_text: bool
+
+
+def changed(tokens: Sequence[int], share: float, tokenizer: Tokenizer, random: Random) -> str:
+    """The text of `tokens`, so many of them replaced by any others."""
+    places = set(random.sample(range(len(tokens)), round(share * len(tokens))))
+    found = [
+        random.randrange(tokenizer.vocab_size) if place in places else token
+        for place, token in enumerate(tokens)
+    ]
+    return tokenizer.decode(found, skip_special=True)
+
+
+def measure_predictions(
+    server: Server,
+    prompts: Sequence[NamedPrompt],
+    tokenizer: Tokenizer,
+    max_tokens: int,
+    repeats: int,
+    random: Random,
+) -> Iterator[Predicted]:
+    """`wrong` is the answer to another prompt: fluent, and no word of it in its place."""
+
+    def answer(idx: int, salt: str, prediction: str | None) -> Reply:
+        given = {} if prediction is None else {"type": "content", "content": prediction}
+        more = {"prediction": given} if given else {}
+        body = chat_body(prompts[idx].text, max_tokens, salt, return_token_ids=True, **more)
+        return ask(server.url, body)
+
+    first = [answer(idx, f"first {idx}", None).answer for idx in range(len(prompts))]
+    answers = [one["choices"][0]["token_ids"] for one in first]
+    for repeat in range(repeats):
+        for idx, tokens in enumerate(answers):
+            predictions = {
+                "none": None,
+                "changed": changed(tokens, SHARE, tokenizer, random),
+                "wrong": tokenizer.decode(answers[idx - 1], skip_special=True),
+            }
+            order = random.sample(WAYS, len(WAYS))
+            replies = {way: answer(idx, f"{way} {repeat} {idx}", predictions[way]) for way in order}
+            found = {way: replies[way].answer for way in WAYS}
+            yield Predicted(
+                {way: replies[way].seconds for way in WAYS},
+                {way: found[way]["usage"]["forerun"]["target_passes"] for way in WAYS},
+                all(one["choices"][0]["token_ids"] == tokens for one in found.values()),
+            )
+
+
+def predictions_record(rounds: Sequence[Predicted], seed: int) -> dict[str, Any]:
+    """Ratios are seconds without a prediction ÷ seconds with one."""
+    record: dict[str, Any] = {"same_text": all(one.same_text for one in rounds)}
+    for way in WAYS[1:]:
+        ratios = [one.seconds["none"] / one.seconds[way] for one in rounds]
+        passes = [one.passes["none"] / one.passes[way] for one in rounds]
+        for name, values in (("ratio", ratios), ("passes_ratio", passes)):
+            found = median_interval(values, seed)
+            record[f"{way}_{name}"] = None if found is None else asdict(found)
+    return {**record, "rounds": [asdict(one) for one in rounds]}
