@@ -232,10 +232,12 @@ def test_a_server_that_loads_is_waited_for(server: Running, open_page: Open) -> 
         route.fulfill(status=status, body="{}") if status else route.continue_()
 
     page.route("**/ready", ready)
-    page.goto(server.url)
+    page.goto(f"{server.url}/#theory")
     page.wait_for_selector(".status:has-text('the model is loading')")
     assert page.locator("#send").is_disabled()
+    assert page.locator("#curve-mine").count() == 0
     page.wait_for_selector(".status.ready")
+    page.wait_for_selector("#curve-mine")
     assert page.locator("#send").is_enabled()
 
 

@@ -10,6 +10,7 @@ import { Theory } from "./theory.js";
 
 const VIEWS = ["chat", "race", "theory"];
 const told = new Set();
+let isReady = false; // before that, a view that is shown asks nothing
 const WAIT = 500; // ms between two looks at a server that loads
 
 function show(view) {
@@ -20,7 +21,7 @@ function show(view) {
     tab.tabIndex = isShown ? 0 : -1;
     byId(`view-${name}`).hidden = !isShown;
   }
-  byId(`view-${view}`).dispatchEvent(new Event("shown"));
+  if (isReady) byId(`view-${view}`).dispatchEvent(new Event("shown"));
   history.replaceState(null, "", view === "chat" ? location.pathname : `#${view}`);
 }
 
@@ -101,6 +102,8 @@ async function start() {
     byId("status").className = "status failed";
   }
   byId("send").disabled = false; // without a key it asks again
+  isReady = true;
+  show(VIEWS.find((name) => !byId(`view-${name}`).hidden));
 }
 
 start();
