@@ -236,6 +236,9 @@ def test_a_server_that_loads_is_waited_for(server: Running, open_page: Open) -> 
     page.wait_for_selector(".status:has-text('the model is loading')")
     assert page.locator("#send").is_disabled()
     assert page.locator("#curve-mine").count() == 0
+    page.evaluate("document.querySelector('#input').value = 'too early'")
+    page.dispatch_event("#input", "keydown", {"key": "Enter"})
+    assert page.locator(".message").count() == 0
     page.wait_for_selector(".status.ready")
     page.wait_for_selector("#curve-mine")
     assert page.locator("#send").is_enabled()

@@ -24,10 +24,6 @@ export class Chat {
     this.show();
   }
 
-  get current() {
-    return this._current;
-  }
-
   /** All rounds of this conversation that are known. */
   get rounds() {
     return this._current.messages.flatMap((message) => message.trace?.rounds ?? []);
@@ -42,7 +38,7 @@ export class Chat {
     input.addEventListener("keydown", (event) => {
       if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
       event.preventDefault();
-      if (!this._running) this.send();
+      if (!this._running && !byId("send").disabled) this.send();
     });
     input.addEventListener("input", () => fit(input));
     byId("new").addEventListener("click", () => this.open(this._start()));
