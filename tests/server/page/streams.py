@@ -53,3 +53,22 @@ def plain(text: str) -> str:
     words = [word + " " for word in text.split(" ")]
     words[-1] = words[-1][:-1]
     return "".join(event([(word, "plain")]) for word in words)
+
+
+# One token, and no end until the reader leaves.
+_ENDLESS = """(event) => {
+  const own = window.fetch;
+  window.fetch = (path, options) => {
+    if (!String(path).endsWith("/completions")) return own(path, options);
+    const body = new ReadableStream({ start(controller) {
+      controller.enqueue(new TextEncoder().encode(event));
+      const left = () => controller.error(new DOMException("left", "AbortError"));
+      options.signal.addEventListener("abort", left);
+    } });
+    return Promise.resolve(new Response(body));
+  };
+}"""
+
+
+def put_before_endless(page: Any, first: str) -> None:
+    page.evaluate(_ENDLESS, first)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.server.page.conftest import Open, answer_of, configure, say, wait_for_end
-from tests.server.page.streams import event, put_before
+from tests.server.page.streams import event, put_before, put_before_endless
 from tests.server.serving import Running
 
 pytestmark = pytest.mark.browser
@@ -128,23 +128,8 @@ def test_edit_and_resend(page: Any) -> None:
     assert page.locator(".said").all_inner_texts() == ["other words"]
 
 
-# One token, and no end until the reader leaves.
-ENDLESS = """(event) => {
-  const own = window.fetch;
-  window.fetch = (path, options) => {
-    if (!String(path).endsWith("/completions")) return own(path, options);
-    const body = new ReadableStream({ start(controller) {
-      controller.enqueue(new TextEncoder().encode(event));
-      const left = () => controller.error(new DOMException("left", "AbortError"));
-      options.signal.addEventListener("abort", left);
-    } });
-    return Promise.resolve(new Response(body));
-  };
-}"""
-
-
 def test_a_question_is_edited_while_it_is_answered(page: Any) -> None:
-    page.evaluate(ENDLESS, event([("token", "plain")]))
+    put_before_endless(page, event([("token", "plain")]))
     page.fill("#input", "first words")
     page.press("#input", "Enter")
     page.locator(".answer .t").first.wait_for()

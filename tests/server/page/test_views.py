@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.server.page.conftest import Open, say
-from tests.server.page.streams import event, put_before
+from tests.server.page.streams import event, put_before, put_before_endless
 from tests.server.serving import Running
 
 pytestmark = pytest.mark.browser
@@ -67,10 +67,10 @@ def test_a_race_that_differs_says_so(page: Any) -> None:
 
 
 def test_a_race_can_be_stopped(page: Any) -> None:
+    put_before_endless(page, event([("token", "plain")], token_ids=[1]))
     page.click("#tab-race")
-    page.fill("#race-prompt", "abc")
-    page.fill("#race-tokens", "200")
     page.click("#race-start")
+    page.wait_for_selector(".lane-text:has-text('token')")
     page.click("#race-start.stop")
     page.wait_for_selector("text=Stopped before the finish")
     assert page.locator("#race-start").inner_text() == "Start"
