@@ -1,9 +1,9 @@
 """Build llama.cpp for this very processor: python tools/build_peers.py [folder]
 
 The source comes from the package index, inside the source distribution of llama-cpp-python. The
-folder (.peers by default) receives llama-server, llama-bench and about.json, which says how they
-were built. JOBS=2 sets how many compilers run at once; PEER_FLAGS adds flags for cmake, as where
-a virtual machine offers instructions that it then refuses:
+folder (.peers by default) receives llama-server, llama-bench, llama-perplexity and about.json,
+which says how they were built. JOBS=2 sets how many compilers run at once; PEER_FLAGS adds flags
+for cmake, as where a virtual machine offers instructions that it then refuses:
 
     PEER_FLAGS="'-DCMAKE_CXX_FLAGS=-mno-amx-tile -mno-amx-int8 -mno-amx-bf16'" make peers
 """
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final
 
 VERSION: Final = "0.3.36"  # of llama-cpp-python
-PROGRAMS: Final = ("llama-server", "llama-bench")
+PROGRAMS: Final = ("llama-server", "llama-bench", "llama-perplexity")
 FLAGS: Final = (
     "-DCMAKE_BUILD_TYPE=Release",
     "-DGGML_NATIVE=ON",

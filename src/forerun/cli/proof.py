@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -68,6 +69,7 @@ def proof(
         "seed": seed,
         "sample": _HOW_DRAWN,
         "num_plain_runs": sample.num_plain,
+        "instruction_set": os.environ.get("FORERUN_CPU"),
     }
     head = record_head(model, settings) | {"measured": "proof", "kernels": llm.model.kernels.name}
     report = Report(record, head)

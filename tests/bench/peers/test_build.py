@@ -62,13 +62,15 @@ def test_what_was_built_says_how(
         "if '--build' in sys.argv:\n"
         "    folder = pathlib.Path(sys.argv[sys.argv.index('--build') + 1]) / 'bin'\n"
         "    folder.mkdir(parents=True)\n"
-        "    for name in ('llama-server', 'llama-bench'): (folder / name).write_text('built')\n"
+        "    for name in ('server', 'bench', 'perplexity'):\n"
+        "        (folder / f'llama-{name}').write_text('built')\n"
     )
     program(tools, "cmake", make)
     program(tools, "c++", "")
     monkeypatch.setitem(TOOL["build"].__globals__, "fetch", lambda work: work / "source")
     folder = tmp_path / "peers"
     TOOL["build"](folder, 1, ["-DA=1"])
-    assert sorted(os.listdir(folder)) == ["about.json", "llama-bench", "llama-server"]
+    programs = ["llama-bench", "llama-perplexity", "llama-server"]
+    assert sorted(os.listdir(folder)) == ["about.json", *programs]
     about = json.loads((folder / "about.json").read_text())
     assert (about["build"], about["flags"]) == ("native build", ["-DA=1"])

@@ -191,6 +191,17 @@ def _proof(report: Report) -> Sheet:
     return Sheet(_title(report), [], [headings], [[str(report[key]) for key in keys]])
 
 
+def _beside(report: Report) -> Sheet:
+    rows = [
+        [num_threads, name, *(f"{s[w][of]:.2f}" for w in ("plain", "prompt") for of in _BESIDE)]
+        for num_threads, contenders in report["threads"].items()
+        for name, s in contenders.items()
+    ]
+    headings = ["plain tok/s", "ratio", "prompt tok/s", "ratio"]
+    return Sheet(_title(report), ["threads", "who"], [headings], rows)
+
+
+_BESIDE: Final = ("tokens_per_second", "ratio")
 _SHEETS: Final[Mapping[str, Callable[[Report], Sheet]]] = {
     "kernels": _kernels,
     "passes": _passes,
@@ -200,6 +211,7 @@ _SHEETS: Final[Mapping[str, Callable[[Report], Sheet]]] = {
     "batch": _batch,
     "parity": _parity,
     "proof": _proof,
+    "beside-llamacpp": _beside,
     "serve": lambda report: serve_sheet(report, _title(report)),
     "openai-suite": lambda report: openai_sheet(report, _title(report)),
 }

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
 
 from forerun.engine.api.outputs import CompletionOutput
 from forerun.engine.request.request import Request
@@ -35,14 +37,20 @@ class StreamEvent:
     def text(self) -> str:
         return "".join(piece for piece, _ in self.pieces)
 
-    def followed_by(self, later: StreamEvent) -> StreamEvent:
-        """Both as one."""
-        return replace(
-            later,
-            pieces=self.pieces + later.pieces,
-            tokens=self.tokens + later.tokens,
-            origins=self.origins + later.origins,
-            earlier=self.rounds + later.earlier,
+    @classmethod
+    def joined(cls, events: Sequence[StreamEvent]) -> StreamEvent:
+        """All as one, in their order."""
+        *_, last = events
+        if len(events) == 1:
+            return last
+        rounds = tuple(chain.from_iterable(event.rounds for event in events))
+        return cls(
+            pieces=tuple(chain.from_iterable(event.pieces for event in events)),
+            tokens=tuple(chain.from_iterable(event.tokens for event in events)),
+            origins=tuple(chain.from_iterable(event.origins for event in events)),
+            round=last.round,
+            output=last.output,
+            earlier=rounds[:-1],
         )
 
 

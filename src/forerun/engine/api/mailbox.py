@@ -12,7 +12,7 @@ from forerun.interrupts import Uninterrupted
 
 
 class Mailbox:
-    """Holds at most one event: what comes before it is read joins it.
+    """Gives one event: what comes before it is read joins it.
 
     So a consumer that reads slowly gets fewer and larger events, never blocks the engine, and
     never holds more than the answer itself. With `whole` it is woken for the first event, the last
@@ -28,14 +28,13 @@ class Mailbox:
         self._is_announced = False
         self._is_due = False  # what it holds is worth waking its reader
         self._is_closed = False
-        self._pending: StreamEvent | None = None
+        self._pending: list[StreamEvent] = []  # joined when they are read: in time that is linear
         self._error: Exception | None = None
 
     def put(self, event: StreamEvent) -> None:
         """From the engine's thread; `deliver` says that it is there."""
         with Uninterrupted(), self._lock:
-            earlier = self._pending
-            self._pending = event if earlier is None else earlier.followed_by(event)
+            self._pending.append(event)
             self._is_due |= not self._waits_for_all or event.output is not None
             self._waits_for_all = self._is_whole
 
@@ -65,10 +64,12 @@ class Mailbox:
             if not self._is_due and self._error is None:
                 return None
             self._is_announced = self._is_due = False
-            event, self._pending = self._pending, None
-            if event is None and self._error is not None:
-                raise self._error
-            return event
+            events, self._pending = self._pending, []
+        if events:
+            return StreamEvent.joined(events)
+        if self._error is not None:
+            raise self._error
+        return None
 
     def _is_to_be_announced(self) -> bool:
         with Uninterrupted(), self._lock:

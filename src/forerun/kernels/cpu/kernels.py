@@ -28,15 +28,18 @@ from forerun.kernels.cpu.codegen.machine import Machine
 from forerun.kernels.cpu.draws.coupled_draw import CoupledDraw
 from forerun.kernels.cpu.draws.weight_sum import WeightSum
 from forerun.kernels.cpu.library import Library, Operations
+from forerun.kernels.cpu.products.amx_tile import AMX_ROWS, amx_scratch_bytes
 from forerun.kernels.cpu.products.digits import BLOCK_LEN, RecordShape
-from forerun.kernels.cpu.products.product import takes_digits
+from forerun.kernels.cpu.products.formats import DECODERS
+from forerun.kernels.cpu.products.product import has_amx_product, takes_digits, takes_tiles
 from forerun.kernels.cpu.runtime.batch import CpuBatch, RopeTable
 from forerun.kernels.cpu.runtime.kinds import Kind, kinds_of
 from forerun.kernels.cpu.runtime.program import Buffers, KeptProgram, Program, Rows
 from forerun.kernels.cpu.runtime.replay import MAX_TOKENS, Replays
 from forerun.kernels.cpu.runtime.workers import Workers, resolved_num_threads
+from forerun.kernels.cpu.weights.interleave import Tiles
 from forerun.kernels.cpu.weights.load_report import LoadReport, Progress
-from forerun.kernels.cpu.weights.loader import QUANTIZATIONS, Loader, Matrix, Vector
+from forerun.kernels.cpu.weights.loader import QUANTIZATIONS, Loader, Matrix, Part, Vector
 from forerun.kernels.plan import Plan
 from forerun.kernels.scores import Scores
 from forerun.sampling import CoupledDraws, Logits, Noise
@@ -44,7 +47,7 @@ from forerun.types import FloatArray, IntArray
 
 F32 = npt.NDArray[np.float32]
 
-ACTIVATIONS: Final = {"int8": 1}  # how many digits
+ACTIVATIONS: Final = {"int8": 1, "int16": 2}  # how many digits
 _BLOCKS_PER_CHUNK: Final = 12
 
 
@@ -86,6 +89,7 @@ class CpuKernels:
         self._replays = Replays(self._workers)
         self._report = LoadReport(progress)
         self._loader = Loader(quantization, self._report)
+        self._tiles = Tiles(self._machine.instructions.num_outputs)
         self._ropes: dict[bytes, RopeTable] = {}
 
     @property
@@ -109,10 +113,15 @@ class CpuKernels:
         self, source: WeightSource, names: Sequence[str], biases: Sequence[str] = ()
     ) -> Matrix:
         matrix = self._loader.matrix(source, names, biases)
+        matrix = replace(matrix, parts=tuple(map(self._tiled, matrix.parts)))
         for part in matrix.parts:
             self._has_packed |= takes_digits(part.weight_format, self._machine)
             self._library.linear(part.weight_format)  # compile now, while someone watches
         return matrix
+
+    def _tiled(self, part: Part) -> Part:
+        takes = takes_tiles(part.weight_format, self._machine)
+        return replace(part, tiling=self._tiles) if takes else part
 
     def new_store(self, shape: AttentionShape, num_layers: int, num_slots: int) -> KVStore:
         return KVStore.new(shape, num_layers, num_slots)
@@ -181,6 +190,10 @@ class CpuKernels:
         program.hold(matrix)
         first, last = 0, matrix.parts[-1]
         for part in matrix.parts:
+            if x.num_rows >= AMX_ROWS and has_amx_product(part.weight_format, self._machine):
+                longest = 2 * part.chunk_len  # the last chunk, at most
+                decoder = DECODERS[part.weight_format]
+                program.need_scratch(amx_scratch_bytes(decoder, part.num_blocks, longest))
             source = self._digits(x) if takes_digits(part.weight_format, self._machine) else x
             program.add(
                 self._library.linear(part.weight_format),
@@ -188,7 +201,7 @@ class CpuKernels:
                 len(part.data),
                 part.chunk_len,
                 x.num_rows,
-                part.address,
+                part.product_address,
                 part.row_bytes,
                 source.address,
                 source.stride,

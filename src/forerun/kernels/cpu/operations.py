@@ -13,14 +13,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from numba import float32, int64
+from numba import float32, int64, njit
 
 from forerun.kernels.cpu.codegen.native import dot, floats, int_at, ints
 from forerun.kernels.cpu.codegen.scalar import exp32
 from forerun.kernels.cpu.codegen.step import arg, float_arg, num_groups
+from forerun.kernels.cpu.products.amx_tile import AMX_ROWS
 from forerun.kernels.cpu.products.digits import BLOCK_LEN
 
-# mypy: disable-error-code="no-untyped-def"
+# mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
 
 def add_norm(step, chunk, _scratch):
@@ -68,10 +69,18 @@ def select(step, chunk, _scratch):
         target[i] = source[i]
 
 
-def make_linear(product: Any, max_width: int) -> Any:
-    """One chunk of outputs of a product, for all rows."""
+@njit
+def _no_product(*_args):
+    """Where there is no AMX."""
 
-    def linear(step, chunk, _scratch):
+
+def make_linear(product: Any, max_width: int, amx_product: Any = None) -> Any:
+    """One chunk of outputs of a product, for all rows; AMX takes 16 or more of them."""
+    has_amx = amx_product is not None
+    if not has_amx:
+        amx_product = _no_product
+
+    def linear(step, chunk, scratch):
         num_outputs, chunk_len, num_rows = arg(step, 0), arg(step, 1), arg(step, 2)
         w_stride, x_stride, y_stride = arg(step, 4), arg(step, 6), arg(step, 9)
         first = chunk * chunk_len
@@ -79,6 +88,12 @@ def make_linear(product: Any, max_width: int) -> Any:
         count = num_outputs - first if is_last else chunk_len
         w, y, bias = arg(step, 3) + first * w_stride, arg(step, 8) + 4 * first, arg(step, 10)
         row, num_tiles = int64(0), (num_rows + max_width - 1) // max_width
+        if has_amx and num_rows >= AMX_ROWS:
+            x = arg(step, 5)
+            amx_product(
+                scratch, num_rows, count, w, w_stride, x, x_stride, arg(step, 7), y, y_stride
+            )
+            num_tiles = 0
         for tile in range(num_tiles):  # of equal width, or one row less
             width = (num_rows - row + num_tiles - tile - 1) // (num_tiles - tile)
             x, out = arg(step, 5) + row * x_stride, y + row * y_stride

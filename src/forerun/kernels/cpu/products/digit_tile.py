@@ -1,10 +1,11 @@
 """A tile of integer dot products: as many outputs as a vector has int32, times rows of digits.
 
 The products of a block are summed as integers, exactly, so it does not matter to the bits by which
-instruction, nor which of the two ways a tile takes:
+instruction, nor which of these ways a tile takes:
 
     few rows on ARM    one sum per output in four lanes, and the lanes are added up
-    else               weights are turned so that lane o belongs to output o
+    more rows on ARM   weights are turned so that lane o belongs to output o
+    x86                the same, of weights that were interleaved when they were loaded
 
 Sums fit 32 bits: 32 products of at most 128 · 127·256. Blocks are added in ascending order, in
 one float per output and row.
@@ -32,10 +33,17 @@ from forerun.kernels.cpu.codegen.loops import loop, when
 from forerun.kernels.cpu.products.decoders import BYTES16, Decoder
 from forerun.kernels.cpu.products.digits import BLOCK_LEN, DIGIT_BITS, RecordShape
 from forerun.kernels.cpu.products.dots import DOTS, DOTS_OF_BYTES, SIGNED
-from forerun.kernels.cpu.products.integer_weights import Chunk, Run, by_output, turned
+from forerun.kernels.cpu.products.integer_weights import (
+    Blocks,
+    Chunk,
+    FileBlocks,
+    Run,
+    TiledBlocks,
+)
 from forerun.kernels.cpu.products.operands import Operands, row_of
 
 _OUTPUTS_AHEAD: Final = 8
+_BYTES_AHEAD: Final = 4096  # of interleaved weights, which are read in a row
 _TURNED_FROM: Final = 3  # rows: turning costs as much as it saves in one or two of SDOT
 # Rows that the code generator may mix; mixing more of them spills sums to memory.
 _MAX_MIXED: Final = 6
@@ -95,24 +103,20 @@ class DigitTile:
         return when(b, is_odd, acc, lambda acc: self._block(last, acc))
 
     def _block(self, block: Value, acc: list[Value], *, prefetch: bool = True) -> list[Value]:
-        e, b, d = self.e, self.e.builder, self.decoder
-        first = b.add(self.o.w, b.mul(block, i64(d.block_bytes)))
-        outputs = [row_of(e, first, self.o.w_stride, r) for r in range(self.num_outputs)]
-        if prefetch:
-            self._prefetch(block, outputs)
+        b, d = self.e.builder, self.decoder
+        blocks = self._file_blocks(block, prefetch) if self.is_arm else self._tiled_blocks(block)
         records = d.block_len // BLOCK_LEN
         x = b.add(self.o.x, b.mul(block, i64(self.shape.num_bytes * records)))
         step = i64(self.shape.num_bytes * records // d.num_chunks)
 
         def body(idx: Value, acc: list[Value]) -> list[Value]:
-            return self._chunk(outputs, b.add(x, b.mul(idx, step)), idx, acc)
+            return self._chunk(blocks, b.add(x, b.mul(idx, step)), idx, acc)
 
         return body(i64(0), acc) if d.num_chunks == 1 else loop(b, i64(d.num_chunks), acc, body)
 
-    def _chunk(self, outputs: list[Value], x: Value, idx: Value, acc: list[Value]) -> list[Value]:
+    def _chunk(self, blocks: Blocks, x: Value, idx: Value, acc: list[Value]) -> list[Value]:
         start = 0  # the first weight of the run
-        arrange = turned if self.is_turned else by_output
-        for run in self.chunk(self.e, outputs, idx, arrange):
+        for run in self.chunk(self.e, blocks, idx):
             block, at = divmod(start, BLOCK_LEN)
             here = self.e.offset(x, self.shape.num_bytes * block)
             for row, total in enumerate(acc):
@@ -123,20 +127,23 @@ class DigitTile:
             start += 16 * len(run.quants[0])
         return acc
 
-    def _prefetch(self, block: Value, outputs: list[Value]) -> None:
+    def _file_blocks(self, block: Value, prefetch: bool) -> FileBlocks:
         e, b, d = self.e, self.e.builder, self.decoder
-        if self.is_arm:
-            for output in outputs:
-                ahead = b.add(output, b.mul(self.o.w_stride, i64(_OUTPUTS_AHEAD)))
-                for line in range(0, d.block_bytes, 64):
-                    e.prefetch(e.offset(ahead, line))
-            return
-        # The next tile lies behind this one: as much of it as is read of this one.
-        num_bytes = d.block_bytes * self.num_outputs
-        behind = b.add(self.o.w, b.mul(self.o.w_stride, i64(self.num_outputs)))
-        ahead = b.add(behind, b.mul(block, i64(num_bytes)))
+        first = b.add(self.o.w, b.mul(block, i64(d.block_bytes)))
+        outputs = [row_of(e, first, self.o.w_stride, r) for r in range(self.num_outputs)]
+        for output in outputs if prefetch else ():
+            ahead = b.add(output, b.mul(self.o.w_stride, i64(_OUTPUTS_AHEAD)))
+            for line in range(0, d.block_bytes, 64):
+                e.prefetch(e.offset(ahead, line))
+        return FileBlocks(e, outputs, self.is_turned)
+
+    def _tiled_blocks(self, block: Value) -> TiledBlocks:
+        e, b = self.e, self.e.builder
+        num_bytes = self.decoder.block_bytes * self.num_outputs
+        first = b.add(self.o.w, b.mul(block, i64(num_bytes)))
         for line in range(0, num_bytes, 64):
-            e.prefetch(e.offset(ahead, line))
+            e.prefetch(e.offset(first, _BYTES_AHEAD + line))
+        return TiledBlocks(e, first, self.num_outputs)
 
     def _row(self, run: Run, record: Value, at: int, acc: Value) -> Value:
         e, b = self.e, self.e.builder

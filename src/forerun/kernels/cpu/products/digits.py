@@ -1,4 +1,4 @@
-"""Activations as digits of 8 bits, for integer dot products (ARM).
+"""Activations as digits of 8 bits, for integer dot products.
 
     x = s · (256·d₀ + d₁)     s = max|x| / (127·256) over a block of 32 activations
     x = s · d₀                s = max|x| / 127, where 8 bits are asked for
@@ -59,11 +59,14 @@ def _emit_record(e: Emitter, address: Value, record: Value) -> None:
     most = F32(float(127 << DIGIT_BITS * (shape.num_digits - 1)))
     kind, wide = vector(F32, BLOCK_LEN), vector(I32, BLOCK_LEN)
     x = e.load(address, kind)
-    largest = _reduced(e, "vector.reduce.fmaximum", e.call("fabs", kind, [x]), F32)
+    bits = b.and_(b.bitcast(x, wide), constant(I32, [0x7FFFFFFF] * BLOCK_LEN))
+    # Without a sign floats are ordered as integers are, and one that is no number is the largest.
+    largest = b.bitcast(_reduced(e, "vector.reduce.umax", bits, I32), F32)
     is_zero = b.fcmp_ordered("<", largest, F32(_LEAST))
     inverse = b.select(is_zero, F32(0.0), b.fdiv(most, largest))
     rounded = e.call("rint", kind, [b.fmul(x, e.splat(inverse, BLOCK_LEN))])
-    whole = _saturated(e, rounded, wide)
+    is_number = b.fcmp_ordered("ord", rounded, rounded)
+    whole = b.fptosi(b.select(is_number, rounded, constant(F32, [0.0] * BLOCK_LEN)), wide)
     for idx, digit in enumerate(_digits(e, whole, shape.num_digits)):
         e.store(b.trunc(digit, vector(I8, BLOCK_LEN)), e.offset(record, BLOCK_LEN * idx))
     scale = b.fdiv(largest, most)
@@ -90,9 +93,4 @@ def _digits(e: Emitter, whole: Value, count: int) -> list[Value]:
 
 
 def _reduced(e: Emitter, name: str, value: Value, result: Any) -> Value:
-    suffix = f"v{value.type.count}{'f' if result == F32 else 'i'}32"
-    return e.intrinsic(f"{name}.{suffix}", result, [value])
-
-
-def _saturated(e: Emitter, value: Value, kind: Any) -> Value:
-    return e.intrinsic(f"fptosi.sat.v{kind.count}i32.v{kind.count}f32", kind, [value])
+    return e.intrinsic(f"{name}.v{value.type.count}i32", result, [value])

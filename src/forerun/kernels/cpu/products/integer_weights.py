@@ -8,8 +8,8 @@ those of each output, or, turned, weights 0–3, 4–7, 8–11 and 12–15 of ev
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol
 
 from forerun.kernels.cpu.codegen.lanes import (
     F16,
@@ -35,19 +35,40 @@ class Run:
     offset: int = 0  # of unsigned bytes; 128 stands for signed ones
 
 
-Arrange = Callable[[Emitter, list[Value]], list[Value]]
-Chunk = Callable[  # blocks' addresses, chunk index
-    [Emitter, list[Value], Value, Arrange], list[Run]
-]
+class Blocks(Protocol):
+    """The same block of several outputs; `at` is a place in it, in bytes."""
+
+    def moved(self, num_bytes: Value) -> Blocks:
+        """The same with every place further on."""
+        ...
+
+    def bytes16(self, at: int) -> list[Value]:
+        """16 bytes of each output, or, turned, four of every output in each of four vectors."""
+        ...
+
+    def words(self, at: int) -> Value:
+        """An int32 of each output."""
+        ...
+
+    def halves(self, at: int) -> Value:
+        """A float16 of each output, as floats."""
+        ...
+
+    def two_halves(self, at: int) -> tuple[Value, Value]:
+        """Those at `at` and behind it."""
+        ...
+
+    def group_scales(self, idx: Value) -> Scales:
+        """Of the two groups in chunk `idx` of Q4_K and Q5_K."""
+        ...
 
 
-def by_output(_e: Emitter, outputs: list[Value]) -> list[Value]:
-    """16 bytes of each output, as they were loaded."""
-    return outputs
+Scales = list[tuple[Value, Value]]  # of the two groups of a chunk: d·scale, m·minimum
+Chunk = Callable[[Emitter, Blocks, Value], list[Run]]  # blocks, chunk index
 
 
 def turned(e: Emitter, outputs: list[Value]) -> list[Value]:
-    """Vector i has bytes 4i … 4i+3 of every output.
+    """Vector i has bytes 4i … 4i+3 of every output, of which 16 bytes are given.
 
     A quarter of the outputs is joined to one vector, of which lane j is output 4j + quarter; then
     four int32 of each lane change places between the four vectors.
@@ -94,15 +115,74 @@ def _halving(num_lanes: int, start: int) -> list[int]:
     ]
 
 
-def _halves(e: Emitter, blocks: list[Value], at: int) -> Value:
-    """The float16 at byte `at` of each block."""
-    halves = _gathered(e, [e.load(e.offset(block, at), F16) for block in blocks])
-    return e.builder.fpext(halves, vector(F32, len(blocks)))
+@dataclass(frozen=True)
+class TiledBlocks:
+    """Of weights that were interleaved when they were loaded (`weights/interleave.py`)."""
+
+    e: Emitter
+    address: Value
+    num_outputs: int
+
+    def moved(self, num_bytes: Value) -> TiledBlocks:
+        b = self.e.builder
+        return replace(self, address=b.add(self.address, b.mul(num_bytes, i64(self.num_outputs))))
+
+    def bytes16(self, at: int) -> list[Value]:
+        return [self._plane(I8, 4, at + 4 * idx) for idx in range(4)]
+
+    def words(self, at: int) -> Value:
+        return self._plane(I32, 1, at)
+
+    def halves(self, at: int) -> Value:
+        return self.e.builder.fpext(self._plane(F16, 1, at), vector(F32, self.num_outputs))
+
+    def two_halves(self, at: int) -> tuple[Value, Value]:
+        return self.halves(at), self.halves(at + 2)
+
+    def group_scales(self, idx: Value) -> Scales:
+        words = [self.words(at) for at in (4, 8, 12)]
+        return _group_scales_by_lane(self.e, self.two_halves(0), words, idx)
+
+    def _plane(self, kind: Any, count: int, at: int) -> Value:
+        start = self.e.offset(self.address, at * self.num_outputs)
+        return self.e.load(start, vector(kind, count * self.num_outputs))
 
 
-def _two_halves(e: Emitter, blocks: list[Value], at: int) -> tuple[Value, Value]:
-    """Those at byte `at` and behind it, which are loaded together."""
-    return _split_halves(e, _gathered(e, [e.load(e.offset(block, at), I32) for block in blocks]))
+@dataclass(frozen=True)
+class FileBlocks:
+    """Of weights as the file has them: an address for each output."""
+
+    e: Emitter
+    addresses: list[Value]
+    is_turned: bool
+
+    def moved(self, num_bytes: Value) -> FileBlocks:
+        add = self.e.builder.add
+        return replace(self, addresses=[add(address, num_bytes) for address in self.addresses])
+
+    def bytes16(self, at: int) -> list[Value]:
+        loaded = self._loaded(at, BYTES16)
+        return turned(self.e, loaded) if self.is_turned else loaded
+
+    def words(self, at: int) -> Value:
+        return _gathered(self.e, self._loaded(at, I32))
+
+    def halves(self, at: int) -> Value:
+        halves = _gathered(self.e, self._loaded(at, F16))
+        return self.e.builder.fpext(halves, vector(F32, len(self.addresses)))
+
+    def two_halves(self, at: int) -> tuple[Value, Value]:
+        return _split_halves(self.e, self.words(at))
+
+    def group_scales(self, idx: Value) -> Scales:
+        if not self.is_turned:
+            return _group_scales_one_by_one(self.e, self, idx)
+        kind = vector(I32, len(self.addresses))
+        halves, *words = (self.e.builder.bitcast(each, kind) for each in self.bytes16(0))
+        return _group_scales_by_lane(self.e, _split_halves(self.e, halves), words, idx)
+
+    def _loaded(self, at: int, kind: Any) -> list[Value]:
+        return [self.e.load(self.e.offset(address, at), kind) for address in self.addresses]
 
 
 def _split_halves(e: Emitter, both: Value) -> tuple[Value, Value]:
@@ -127,37 +207,29 @@ def _floats(e: Emitter, integers: list[Value]) -> Value:
     return e.builder.sitofp(_gathered(e, integers), vector(F32, len(integers)))
 
 
-def _loaded(e: Emitter, addresses: list[Value], at: int, arrange: Arrange) -> list[Value]:
-    """16 bytes `at` each address."""
-    return arrange(e, [e.load(e.offset(address, at), BYTES16) for address in addresses])
-
-
-def q8_0(e: Emitter, blocks: list[Value], _idx: Value, arrange: Arrange) -> list[Run]:
-    pieces = [_loaded(e, blocks, at, arrange) for at in (2, 18)]
+def q8_0(_e: Emitter, blocks: Blocks, _idx: Value) -> list[Run]:
+    pieces = [blocks.bytes16(at) for at in (2, 18)]
     quants = [list(two) for two in zip(*pieces, strict=True)]
-    return [Run(quants, _halves(e, blocks, 0), offset=128)]
+    return [Run(quants, blocks.halves(0), offset=128)]
 
 
-def q4_0(e: Emitter, blocks: list[Value], _idx: Value, arrange: Arrange) -> list[Run]:
-    quants = [list(nibbles(e, packed)) for packed in _loaded(e, blocks, 2, arrange)]
-    return [Run(quants, _halves(e, blocks, 0), offset=8)]
+def q4_0(e: Emitter, blocks: Blocks, _idx: Value) -> list[Run]:
+    quants = [list(nibbles(e, packed)) for packed in blocks.bytes16(2)]
+    return [Run(quants, blocks.halves(0), offset=8)]
 
 
-def q4_1(e: Emitter, blocks: list[Value], _idx: Value, arrange: Arrange) -> list[Run]:
-    quants = [list(nibbles(e, packed)) for packed in _loaded(e, blocks, 4, arrange)]
-    return [Run(quants, *_two_halves(e, blocks, 0))]
+def q4_1(e: Emitter, blocks: Blocks, _idx: Value) -> list[Run]:
+    quants = [list(nibbles(e, packed)) for packed in blocks.bytes16(4)]
+    return [Run(quants, *blocks.two_halves(0))]
 
 
-def _q45_k(
-    e: Emitter, blocks: list[Value], idx: Value, arrange: Arrange, nibbles_at: int
-) -> list[Run]:
+def _q45_k(e: Emitter, blocks: Blocks, idx: Value, nibbles_at: int) -> list[Run]:
     b = e.builder
-    scales_of = _group_scales_by_lane if arrange is turned else _group_scales_one_by_one
-    scales = scales_of(e, blocks, idx)
-    starts = [b.add(e.offset(block, nibbles_at), b.mul(idx, i64(32))) for block in blocks]
-    pieces = [[nibbles(e, x) for x in _loaded(e, starts, at, arrange)] for at in (0, 16)]
+    scales = blocks.group_scales(idx)
+    here = blocks.moved(b.mul(idx, i64(32)))
+    pieces = [[nibbles(e, x) for x in here.bytes16(nibbles_at + at)] for at in (0, 16)]
     has_fifth = nibbles_at > 16
-    fifths = [_loaded(e, blocks, at, arrange) for at in (16, 32)] if has_fifth else []
+    fifths = [blocks.bytes16(at) for at in (16, 32)] if has_fifth else []
     runs = []
     for part in (0, 1):  # low nibbles are the first 32 weights, high ones the next
         group = b.add(b.mul(idx, i64(2)), i64(part))
@@ -172,12 +244,9 @@ def _q45_k(
     return runs
 
 
-Scales = list[tuple[Value, Value]]  # of the two groups of a chunk: d·scale, m·minimum
-
-
-def _group_scales_one_by_one(e: Emitter, blocks: list[Value], idx: Value) -> Scales:
-    b, scales = e.builder, [group_scales(e, block) for block in blocks]
-    factors = _two_halves(e, blocks, 0)
+def _group_scales_one_by_one(e: Emitter, blocks: FileBlocks, idx: Value) -> Scales:
+    b, scales = e.builder, [group_scales(e, block) for block in blocks.addresses]
+    factors = blocks.two_halves(0)
     found = []
     for part in (0, 1):
         group = b.add(b.mul(idx, i64(2)), i64(part))
@@ -189,19 +258,19 @@ def _group_scales_one_by_one(e: Emitter, blocks: list[Value], idx: Value) -> Sca
     return found
 
 
-def _group_scales_by_lane(e: Emitter, blocks: list[Value], idx: Value) -> Scales:
-    """`group_scales` of all outputs at once: four int32 of a block's head are turned into lanes."""
-    b, kind = e.builder, vector(I32, len(blocks))
+def _group_scales_by_lane(
+    e: Emitter, factors: tuple[Value, Value], head: list[Value], idx: Value
+) -> Scales:
+    """`group_scales` of all outputs at once, each in its lane, from the three int32 they lie in."""
+    b, kind = e.builder, head[0].type
 
     def all_lanes(value: int) -> Value:
         return constant(I32, [value] * kind.count)
 
-    head = [b.bitcast(each, kind) for each in _loaded(e, blocks, 0, turned)]
-    factors = _split_halves(e, head[0])
     is_first = b.icmp_signed("<", idx, i64(2))  # groups 0 … 3
     words = []
-    for word, shift in ((head[1], 0), (head[2], 4)):
-        fours = b.and_(b.lshr(head[3], all_lanes(shift)), all_lanes(0x0F0F0F0F))
+    for word, shift in ((head[0], 0), (head[1], 4)):
+        fours = b.and_(b.lshr(head[2], all_lanes(shift)), all_lanes(0x0F0F0F0F))
         upper = b.and_(b.lshr(word, all_lanes(2)), all_lanes(0x30303030))
         lower = b.and_(word, all_lanes(0x3F3F3F3F))
         words.append(b.select(is_first, lower, b.or_(fours, upper)))
@@ -224,25 +293,20 @@ def _signed_byte(e: Emitter, words: Value, idx: int) -> Value:
     return b.sitofp(b.ashr(b.shl(words, left), right), vector(F32, count))
 
 
-def q4_k(e: Emitter, blocks: list[Value], idx: Value, arrange: Arrange) -> list[Run]:
-    return _q45_k(e, blocks, idx, arrange, nibbles_at=16)
+def q4_k(e: Emitter, blocks: Blocks, idx: Value) -> list[Run]:
+    return _q45_k(e, blocks, idx, nibbles_at=16)
 
 
-def q5_k(e: Emitter, blocks: list[Value], idx: Value, arrange: Arrange) -> list[Run]:
-    return _q45_k(e, blocks, idx, arrange, nibbles_at=48)
+def q5_k(e: Emitter, blocks: Blocks, idx: Value) -> list[Run]:
+    return _q45_k(e, blocks, idx, nibbles_at=48)
 
 
-def q6_k(e: Emitter, blocks: list[Value], idx: Value, arrange: Arrange) -> list[Run]:
-    b = e.builder
-    d = _halves(e, blocks, 208)
-    starts = [b.add(block, b.mul(idx, i64(64))) for block in blocks]
-    highs = [b.add(e.offset(block, 128), b.mul(idx, i64(32))) for block in blocks]
-    scale_starts = [b.add(e.offset(block, 192), b.mul(idx, i64(8))) for block in blocks]
-    scales = [
-        _gathered(e, [e.load(e.offset(start, at), I32) for start in scale_starts]) for at in (0, 4)
-    ]
-    low = [[nibbles(e, x) for x in _loaded(e, starts, 16 * at, arrange)] for at in range(4)]
-    high = [_loaded(e, highs, 16 * at, arrange) for at in range(2)]
+def q6_k(e: Emitter, blocks: Blocks, idx: Value) -> list[Run]:
+    b, d = e.builder, blocks.halves(208)
+    lows, highs, scale_bytes = (blocks.moved(b.mul(idx, i64(size))) for size in (64, 32, 8))
+    scales = [scale_bytes.words(192 + at) for at in (0, 4)]
+    low = [[nibbles(e, x) for x in lows.bytes16(16 * at)] for at in range(4)]
+    high = [highs.bytes16(128 + 16 * at) for at in range(2)]
     runs = []
     for g in range(8):
         quants = []

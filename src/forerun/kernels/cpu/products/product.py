@@ -11,7 +11,9 @@ from forerun.kernels.cpu.codegen.emitted import emitted
 from forerun.kernels.cpu.codegen.lanes import Emitter, Value, i64
 from forerun.kernels.cpu.codegen.loops import loop
 from forerun.kernels.cpu.codegen.machine import Machine
+from forerun.kernels.cpu.products.amx_tile import AmxProduct
 from forerun.kernels.cpu.products.digit_tile import DigitTile
+from forerun.kernels.cpu.products.dots import SIGNED
 from forerun.kernels.cpu.products.float_tile import FloatTile
 from forerun.kernels.cpu.products.formats import DECODERS
 from forerun.kernels.cpu.products.integer_weights import CHUNKS
@@ -21,6 +23,11 @@ from forerun.kernels.cpu.products.operands import Operands
 def takes_digits(weight_format: str, machine: Machine) -> bool:
     """Whether products with weights of a format read x as records of digits."""
     return machine.num_digits > 0 and weight_format in CHUNKS
+
+
+def takes_tiles(weight_format: str, machine: Machine) -> bool:
+    """Whether they read weights that are interleaved in tiles."""
+    return takes_digits(weight_format, machine) and machine.instructions.name not in SIGNED
 
 
 def max_rows(weight_format: str, machine: Machine) -> int:
@@ -46,6 +53,25 @@ def make_product(weight_format: str, machine: Machine) -> Any:
     return product
 
 
+def has_amx_product(weight_format: str, machine: Machine) -> bool:
+    return machine.instructions.name == "amx" and takes_digits(weight_format, machine)
+
+
+def make_amx_product(weight_format: str, machine: Machine) -> Any:
+    """The same for any 16 rows or more, amx_product(scratch, num_rows, …)."""
+
+    @emitted(void, *[int64] * 10)
+    def amx_product(
+        b: Any, scratch: Value, num_rows: Value, num_outputs: Value, *operands: Value
+    ) -> None:
+        e, decoder = Emitter(b, machine), DECODERS[weight_format]
+        aligned = b.and_(b.add(scratch, i64(63)), i64(-64))
+        o = Operands(*operands)
+        AmxProduct(decoder, CHUNKS[weight_format], e, o, num_rows, num_outputs, aligned).emit()
+
+    return amx_product
+
+
 def _emit_widths(
     weight_format: str, e: Emitter, num_rows: Value, num_outputs: Value, operands: Operands
 ) -> None:
@@ -66,12 +92,15 @@ def _emit_outputs(
 ) -> None:
     b, digits = e.builder, takes_digits(weight_format, e.machine)
     step = e.machine.instructions.num_outputs if digits else e.machine.tile_outputs[width - 1]
+    tiled = takes_tiles(weight_format, e.machine)
     last = b.sub(num_outputs, i64(step))
 
     def body(idx: Value, _carried: list[Value]) -> list[Value]:
-        first = b.mul(idx, i64(step))
+        w_first = first = b.mul(idx, i64(step))
         first = b.select(b.icmp_signed("<", first, last), first, last)
-        w = b.add(operands.w, b.mul(first, operands.w_stride))
+        if not tiled:  # a last tile of interleaved weights has its outputs once more
+            w_first = first
+        w = b.add(operands.w, b.mul(w_first, operands.w_stride))
         here = replace(operands, w=w, y=b.add(operands.y, b.mul(first, i64(4))))
         decoder = DECODERS[weight_format]
         if digits:

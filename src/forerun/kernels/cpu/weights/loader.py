@@ -13,6 +13,7 @@ import numpy.typing as npt
 from forerun.kernels.base import StoredTensor, WeightSource
 from forerun.kernels.cpu.codegen.lanes import padded
 from forerun.kernels.cpu.products.formats import DECODERS
+from forerun.kernels.cpu.weights.interleave import Tiles
 from forerun.kernels.cpu.weights.load_report import LoadReport
 from forerun.kernels.cpu.weights.repack import repacked
 from forerun.kernels.cpu.weights.scales import check_scales
@@ -34,10 +35,23 @@ class Part:
     weight_format: str
     data: Bytes  # [num_out, row_bytes]; a tiny matrix has more rows than outputs
     num_out: int
+    tiling: Tiles | None = None  # where products take tiles
 
     @cached_property
     def address(self) -> int:
+        """Of the rows as they are."""
         return int(self.data.ctypes.data)
+
+    @cached_property
+    def tiles(self) -> Bytes:
+        """What products read; interleaved when the first of them is recorded."""
+        if self.tiling is None:
+            return self.data
+        return self.tiling.interleaved(self.data, self.weight_format)
+
+    @cached_property
+    def product_address(self) -> int:
+        return int(self.tiles.ctypes.data)
 
     @cached_property
     def row_bytes(self) -> int:

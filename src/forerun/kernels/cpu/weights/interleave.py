@@ -1,0 +1,107 @@
+"""Packed weights in tiles: the same place of several outputs side by side.
+
+    file    output 0: block 0, block 1 …    output 1: block 0, block 1 …
+    tile    block 0 of all outputs, block 1 of all outputs …
+
+A block is cut into float16 scales and words of four bytes. In a tile the n outputs' scales, or
+words, of one place lie in a row: what is at byte `at` of a block begins at byte n·at of the tile's.
+So a vector over the outputs is one load, and a pass reads its weights from front to back. A last
+tile that would have too few outputs has some of the one before it again.
+"""
+
+from __future__ import annotations
+
+import mmap
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from forerun.kernels.cpu.products.formats import DECODERS
+
+Bytes = npt.NDArray[np.uint8]
+
+_PIECE_BYTES: Final = 32 << 20
+_LINE: Final = 64
+# Where a block has its float16 scales, and where words begin.
+_LAYOUTS: Final[dict[str, tuple[tuple[int, ...], int]]] = {
+    "Q8_0": ((0,), 2),
+    "Q4_0": ((0,), 2),
+    "Q4_1": ((0, 2), 4),
+    "Q4_K": ((0, 2), 4),
+    "Q5_K": ((0, 2), 4),
+    "Q6_K": ((208,), 0),
+}
+
+
+class Tiles:
+    """Tiles of `num_outputs`, in large pieces of memory, for which there may be large pages."""
+
+    def __init__(self, num_outputs: int) -> None:
+        self.num_outputs: Final = num_outputs
+        self._free: Bytes = np.empty(0, np.uint8)
+
+    def interleaved(self, data: Bytes, weight_format: str) -> Bytes:
+        """[num_out, row_bytes] as [tiles, blocks, bytes of a block of all outputs]."""
+        count, whole = self.num_outputs, len(data) // self.num_outputs * self.num_outputs
+        size = DECODERS[weight_format].block_bytes * count
+        tiles = self._take(-(-len(data) // count) * count * data.shape[1])
+        tiles = tiles.reshape(-1, data.shape[1] * count // size, size)
+        _interleave(data[:whole], weight_format, tiles[: whole // count])
+        if whole < len(data):
+            _interleave(data[-count:], weight_format, tiles[-1:])
+        _forget(data)
+        return tiles
+
+    def _take(self, num_bytes: int) -> Bytes:
+        if len(self._free) < num_bytes:
+            piece = np.empty(max(num_bytes, _PIECE_BYTES) + _LINE, np.uint8)
+            self._free = piece[-piece.ctypes.data % _LINE :]
+        taken = self._free[:num_bytes]
+        self._free = self._free[-(-num_bytes // _LINE) * _LINE :]
+        return taken
+
+
+def _interleave(data: Bytes, weight_format: str, tiles: Bytes) -> None:
+    scales, words_at = _LAYOUTS[weight_format]
+    size = DECODERS[weight_format].block_bytes
+    num_words = (size - 2 * len(scales)) // 4
+    for at in scales:
+        _move(data, at, 1, np.dtype("<u2"), size, tiles)
+    _move(data, words_at, num_words, np.dtype("<u4"), size, tiles)
+
+
+def _move(
+    data: Bytes, at: int, count: int, kind: np.dtype[np.generic], size: int, tiles: Bytes
+) -> None:
+    """`count` numbers from byte `at` on of every block."""
+    num_tiles, num_blocks, tile_bytes = tiles.shape
+    num_outputs, row_bytes, each = tile_bytes // size, data.shape[1], kind.itemsize
+    source = np.ndarray(
+        (num_tiles, num_blocks, count, num_outputs),
+        kind,
+        data,
+        at,
+        (num_outputs * row_bytes, size, each, row_bytes),
+    )
+    target = np.ndarray(
+        source.shape,
+        kind,
+        tiles,
+        at * num_outputs,
+        (num_blocks * tile_bytes, tile_bytes, each * num_outputs, each),
+    )
+    target[...] = source
+
+
+def _forget(data: Bytes) -> None:
+    """Give back the memory of weights that were read from a mapped file; it can be read again."""
+    owner: object = data
+    while isinstance(owner, np.ndarray):
+        owner = owner.base
+    if isinstance(owner, mmap.mmap) and hasattr(owner, "madvise"):
+        first = data.ctypes.data - np.frombuffer(owner, np.uint8).ctypes.data
+        first += -first % mmap.PAGESIZE  # the whole pages inside
+        length = (data.nbytes - (-data.ctypes.data % mmap.PAGESIZE)) // mmap.PAGESIZE
+        if length > 0:
+            owner.madvise(mmap.MADV_DONTNEED, first, length * mmap.PAGESIZE)

@@ -1,0 +1,108 @@
+"""SHA-256 of what the CPU kernels compute, pinned for each architecture in golden/digests.json.
+
+    python -m tests.kernels_cpu.digests      write those of this machine's architecture
+
+Logits of packed products are the same bits on every instruction set; attention's scores and
+products with float weights are folded in 16 lanes on x86 and in 4 on ARM (ADR 014).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from forerun import LLM, SamplingParams
+from forerun.kernels.cpu import CpuKernels
+from forerun.kernels.cpu.kernels import ACTIVATIONS
+from forerun.models.llama import LlamaModel
+from forerun.models.opening import open_checkpoint
+from forerun.sampling import Noise
+from tests.contracts.kernel_sets import CACHE_DIR
+from tests.kernels_cpu.packed import MIXED_CONFIG, MIXED_FORMATS, MixedCheckpoint
+from tests.models_llama.runs import chain_logits
+from tests.models_llama.test_parity import FAMILIES, GOLDEN
+
+TABLE: Final = GOLDEN / "digests.json"
+FORMATS: Final = ("F16", "Q8_0", "Q4_0", "Q4_1", "Q4_K", "Q5_K", "Q6_K")
+_NUM_TOKENS: Final = 37
+_TEXT: Final = "Once upon a time there was a small village in the mountains, and"
+
+Digests = dict[str, str]  # of logits and of tokens
+
+
+def architecture() -> str:
+    return {"AMD64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine())
+
+
+def pinned() -> dict[str, dict[str, Digests]]:
+    """By architecture, then by name."""
+    return dict(json.loads(TABLE.read_text(encoding="utf-8"))) if TABLE.exists() else {}
+
+
+def cases() -> Iterator[tuple[str, Callable[[str | None], Digests]]]:
+    """Names, and what computes the digests with an instruction set."""
+    for family in FAMILIES:
+        yield f"family {family}", partial(of_family, family)
+    for weight_format in FORMATS:
+        for activations in ("int8", "int16"):
+            name = f"format {weight_format}, {activations}"
+            yield name, partial(of_format, weight_format, activations)
+
+
+def of_family(family: str, instruction_set: str | None = None) -> Digests:
+    kernels = CpuKernels(2, cache_dir=CACHE_DIR, instruction_set=instruction_set)
+    return _of_model(LlamaModel.load(open_checkpoint(GOLDEN / "families" / family), kernels))
+
+
+def of_format(weight_format: str, activations: str, instruction_set: str | None = None) -> Digests:
+    rounding = None if weight_format == "F16" else activations
+    kernels = CpuKernels(
+        2, activations=rounding, cache_dir=CACHE_DIR, instruction_set=instruction_set
+    )
+    formats = dict.fromkeys(MIXED_FORMATS, weight_format)
+    return _of_model(LlamaModel.load(MixedCheckpoint(MIXED_CONFIG, formats=formats), kernels))
+
+
+def of_smollm2(path: Path, activations: str, instruction_set: str | None = None) -> Digests:
+    """Logits of a prompt, and the tokens of a greedy and of a drawn answer."""
+    llm = LLM(path, activations=activations, instruction_set=instruction_set, cache_dir=CACHE_DIR)
+    tokens = llm.tokenizer.encode(_TEXT)
+    params = [SamplingParams(temperature=t, max_tokens=32, seed=5) for t in (0.0, 0.8)]
+    answers = [llm.generate(_TEXT, each)[0].outputs[0].token_ids for each in params]
+    return _digests(chain_logits(llm.model, tokens), [t for answer in answers for t in answer])
+
+
+def _of_model(model: LlamaModel) -> Digests:
+    vocabulary, noise = model.config.vocab_size, Noise(11)
+    tokens = np.random.default_rng(3).integers(0, vocabulary, _NUM_TOKENS).tolist()
+    logits = chain_logits(model, tokens)
+    assert isinstance(model.kernels, CpuKernels)
+    draws = [model.kernels.gumbel_argmax(row, noise, at) for at, row in enumerate(logits)]
+    return _digests(logits, draws)
+
+
+def _digests(logits: np.ndarray, tokens: list[int]) -> Digests:
+    numbers = {"logits": logits.astype("<f4"), "tokens": np.array(tokens, "<i8")}
+    return {name: hashlib.sha256(data.tobytes()).hexdigest() for name, data in numbers.items()}
+
+
+def write() -> None:
+    from forerun.models.download.pull import pull
+
+    found = {name: digests(None) for name, digests in cases()}
+    path = pull("smollm2-135m")
+    for activations in ACTIVATIONS:
+        found[f"SmolLM2, {activations}"] = of_smollm2(path, activations)
+    table = pinned() | {architecture(): found}
+    TABLE.write_text(json.dumps(table, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write()

@@ -1,0 +1,52 @@
+"""The bits of logits and tokens are those that were committed, on any machine of a kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from forerun.kernels.cpu.codegen.machine import Machine
+from forerun.kernels.cpu.kernels import ACTIVATIONS
+from tests.kernels_cpu.digests import Digests, architecture, cases, of_format, of_smollm2, pinned
+
+PINNED = pinned().get(architecture())
+CASES = [pytest.param(name, digests, id=name) for name, digests in cases()]
+OTHER_SETS = [each.name for each in Machine.offered()[1:]]
+
+pytestmark = pytest.mark.skipif(
+    PINNED is None,
+    reason=f"nothing is pinned for {architecture()}: run python -m tests.kernels_cpu.digests",
+)
+
+
+def expected(name: str) -> Digests:
+    assert PINNED is not None
+    return PINNED[name]
+
+
+@pytest.mark.parametrize(("name", "digests"), CASES)
+def test_tiny_models_have_the_committed_bits(
+    name: str, digests: Callable[[str | None], Digests]
+) -> None:
+    assert digests(None) == expected(name)
+
+
+@pytest.mark.parametrize("activations", list(ACTIVATIONS))
+def test_smollm2_has_the_committed_bits(smollm2_path: Path, activations: str) -> None:
+    assert of_smollm2(smollm2_path, activations) == expected(f"SmolLM2, {activations}")
+
+
+@pytest.mark.parametrize("instruction_set", OTHER_SETS)
+def test_other_instruction_sets_have_them_too(instruction_set: str) -> None:
+    assert of_format("Q4_1", "int8", instruction_set) == expected("format Q4_1, int8")
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("name", "digests"), CASES)
+@pytest.mark.parametrize("instruction_set", OTHER_SETS)
+def test_other_instruction_sets_have_all_of_them(
+    name: str, digests: Callable[[str | None], Digests], instruction_set: str
+) -> None:
+    assert digests(instruction_set) == expected(name)

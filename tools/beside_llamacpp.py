@@ -1,0 +1,124 @@
+"""Plain decoding and prompts beside llama-bench: python tools/beside_llamacpp.py record.json
+
+SmolLM2 with 1, 2, 4 and 8 threads, each on as many cores (THREADS="1 2" chooses others): 64 tokens
+without speculation, and a prompt of 512 tokens. `llama-bench` (`make peers`, or its folder in
+PEERS) and Forerun with 8-bit and 16-bit activations run in turns, ROUNDS times; ratios are taken
+within a round. llama-bench draws no tokens and makes no text of them; Forerun does both.
+FORERUN_CPU forces an instruction set; `forerun bench show record.json` prints what was found.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+from forerun import LLM, SamplingParams
+from forerun.cli.bench.record_head import record_head
+from forerun.models.download.store import default_cache_dir, find_model
+
+NAME: Final = "smollm2-135m"
+PEER: Final = "llama.cpp"
+NUM_TOKENS, PROMPT_LEN = 64, 512
+_WARM: Final = 8  # tokens before the first that counts
+
+Speeds = dict[str, float]  # tokens per second: plain, prompt
+
+
+def peer_speeds(program: Path, model: Path, num_threads: int) -> Speeds:
+    command = [program, "-m", model, "-t", num_threads, "-r", 1, "-o", "json"]
+    command += ["-p", PROMPT_LEN, "-n", NUM_TOKENS]
+    done = subprocess.run(list(map(str, command)), check=True, capture_output=True, text=True)
+    runs = json.loads(done.stdout)
+    return {"prompt" if run["n_prompt"] else "plain": run["avg_ts"] for run in runs}
+
+
+def our_speeds(llm: LLM) -> Speeds:
+    tokens = [1 + 7 * i % 40_000 for i in range(PROMPT_LEN)]
+    short, long = (_seconds(llm, tokens[:4], count) for count in (_WARM, _WARM + NUM_TOKENS))
+    return {
+        "plain": NUM_TOKENS / (long - short),
+        "prompt": PROMPT_LEN / _seconds(llm, tokens, 1),
+    }
+
+
+def _seconds(llm: LLM, prompt: list[int], num_tokens: int) -> float:
+    params = SamplingParams(temperature=0, max_tokens=num_tokens, ignore_eos=True)
+    llm.reset_prefix_cache()
+    began = time.perf_counter()
+    llm.generate(prompt, params)
+    return time.perf_counter() - began
+
+
+def measured(program: Path, model: Path, num_threads: int, num_rounds: int) -> dict[str, Any]:
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, cores[:num_threads])
+    contenders: dict[str, Callable[[], Speeds]] = {
+        PEER: lambda: peer_speeds(program, model, num_threads)
+    }
+    for activations in ("int8", "int16"):
+        llm = LLM(
+            NAME,
+            num_threads=num_threads,
+            activations=activations,
+            speculative_config=None,
+            max_model_len=1024,
+            instruction_set=os.environ.get("FORERUN_CPU"),
+        )
+        our_speeds(llm)
+        contenders[activations] = lambda llm=llm: our_speeds(llm)  # type: ignore[misc]
+    rounds = [{name: run() for name, run in contenders.items()} for _ in range(num_rounds)]
+    os.sched_setaffinity(0, cores)
+    return {
+        name: {
+            what: {
+                "tokens_per_second": round(median(each[name][what] for each in rounds), 1),
+                "ratio": round(median(each[name][what] / each[PEER][what] for each in rounds), 3),
+                "runs": [round(each[name][what], 1) for each in rounds],
+            }
+            for what in ("plain", "prompt")
+        }
+        for name in contenders
+    }
+
+
+def main(record: str) -> int:
+    folder = Path(os.environ.get("PEERS", ".peers"))
+    program = folder / "llama-bench"
+    if not program.is_file():
+        print(f"{program} is not here; run `make peers`, or set PEERS.", file=sys.stderr)
+        return 2
+    threads = [int(count) for count in os.environ.get("THREADS", "1 2 4 8").split()]
+    num_rounds = int(os.environ.get("ROUNDS", "7"))
+    about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
+    settings = {
+        "tokens": NUM_TOKENS,
+        "prompt_tokens": PROMPT_LEN,
+        "rounds": num_rounds,
+        "instruction_set": os.environ.get("FORERUN_CPU"),
+        "peer": about,
+    }
+    head = record_head(NAME, settings, about["from"])
+    model, found = find_model(NAME, default_cache_dir()), {}
+    for num_threads in threads:
+        found[str(num_threads)] = measured(program, model, num_threads, num_rounds)
+        is_complete = len(found) == len(threads)
+        report = {
+            **head,
+            "measured": "beside-llamacpp",
+            "is_complete": is_complete,
+            "threads": found,
+        }
+        Path(record).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+        print(f"{num_threads} threads measured", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
