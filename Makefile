@@ -11,12 +11,14 @@ FILES := pyproject.toml constraints.txt
 WORKERS ?= 2
 ON_CPU := CUDA_VISIBLE_DEVICES=  # the same tests wherever they run; GPUs have `make test-gpu`
 
-.PHONY: demo serve test test-slow test-gpu lint types imports check docs oracle soak openai-suite mutants proof aims peers clean help
+.PHONY: demo serve test test-slow test-page test-gpu pictures lint types imports check docs oracle soak openai-suite mutants proof aims peers clean help
 
 help:
 	@sed -n '2,4s/^# *//p' Makefile
 	@echo "  make check   lint, types and import rules"
 	@echo "  make test-slow  the tests that take seconds each (a few minutes)"
+	@echo "  make test-page  the server's page in a headless Chromium (a minute)"
+	@echo "  make pictures   the page's pictures in docs/images"
 	@echo "  make docs    the documentation as a site, in build/docs"
 	@echo "  make proof   the promise of bits, 2,000 runs on SmolLM2 (about 50 minutes)"
 	@echo "  make peers   llama.cpp built for this processor, for forerun bench (needs cmake, c++)"
@@ -57,10 +59,22 @@ demo: $(VENV)/.run
 	$(BIN)/forerun demo
 
 test: $(VENV)/.test
-	$(ON_CPU) $(BIN)/python -m pytest -m 'not slow and not soak' -n $(WORKERS) --dist worksteal
+	$(ON_CPU) $(BIN)/python -m pytest -m 'not slow and not soak and not browser' -n $(WORKERS) --dist worksteal
 
 test-slow: $(VENV)/.test
-	$(ON_CPU) $(BIN)/python -m pytest -m 'slow and not soak' -n $(WORKERS) --dist worksteal
+	$(ON_CPU) $(BIN)/python -m pytest -m 'slow and not soak and not browser' -n $(WORKERS) --dist worksteal
+
+# The browser itself is the machine's; where there is none, the tests say so and skip.
+$(VENV)/.browser: $(VENV)/.test tools/fetch_browser.sh
+	$(PIP) -e '.[browser]' || echo "playwright could not be installed; the page's tests skip"
+	sh tools/fetch_browser.sh .browser
+	@touch $@
+
+test-page: $(VENV)/.browser
+	$(ON_CPU) $(BIN)/python -m pytest -m browser tests/server/page
+
+pictures: $(VENV)/.browser
+	$(BIN)/python tools/page_pictures.py
 
 test-gpu: $(VENV)/.test
 	$(BIN)/python -m pytest tests/gpu tests/contracts

@@ -73,6 +73,10 @@ class RequestFailed(ForerunError, RuntimeError):
     outputs: Sequence[Any] = ()
 
 
+class DeviceFailed(ForerunError, RuntimeError):
+    """A GPU could not run a pass: it has no memory left, or it failed."""
+
+
 class EngineOverloaded(ForerunError, RuntimeError):
     """As many requests wait as may wait; come back later."""
 

@@ -67,13 +67,13 @@ def test_one_that_was_evicted_is_let_in_again() -> None:
 
 def sizes_of_passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     sizes: list[int] = []
-    forward = LlamaModel.forward
+    draw = LlamaModel.draw
 
-    def counting(model: Any, plan: Any, cache: Any) -> Any:
+    def counting(model: Any, plan: Any, *rest: Any) -> Any:
         sizes.append(len(plan))
-        return forward(model, plan, cache)
+        return draw(model, plan, *rest)
 
-    monkeypatch.setattr(LlamaModel, "forward", counting)
+    monkeypatch.setattr(LlamaModel, "draw", counting)
     return sizes
 
 

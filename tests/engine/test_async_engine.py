@@ -384,15 +384,15 @@ def test_a_pass_that_fails_is_the_fault_of_one(
     llm: LLM, plain: LLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alone = texts_alone(plain, PROMPTS)
-    forward = type(llm.model).forward
+    draw = type(llm.model).draw
 
-    def failing(model: Any, plan: Any, cache: Any) -> Any:
+    def failing(model: Any, plan: Any, cache: Any, draws: Any) -> Any:
         spans = [row.span for row in plan.rows] if cache is llm.engine.core.cache else []
         if any(span.start == 0 and span.tokens == GUILTY_IDS for span in spans):
             raise RuntimeError("no idea")
-        return forward(model, plan, cache)
+        return draw(model, plan, cache, draws)
 
-    monkeypatch.setattr(type(llm.model), "forward", failing)
+    monkeypatch.setattr(type(llm.model), "draw", failing)
     run_with_one_guilty(llm, alone)
 
 

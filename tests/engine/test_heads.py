@@ -180,13 +180,13 @@ def test_nothing_is_handed_out_where_nobody_asks(
     plain: LLM, heads: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tapped: list[bool] = []
-    forward = LlamaModel.forward
+    draw = LlamaModel.draw
 
-    def counting(model: Any, plan: Any, cache: Any, taps: Any = None) -> Any:
+    def counting(model: Any, plan: Any, cache: Any, draws: Any, taps: Any = None) -> Any:
         tapped.append(taps is not None)
-        return forward(model, plan, cache, taps)
+        return draw(model, plan, cache, draws, taps)
 
-    monkeypatch.setattr(LlamaModel, "forward", counting)
+    monkeypatch.setattr(LlamaModel, "draw", counting)
     options = config("hybrid", heads, 3, 1) | {"method": "choice"}
     llm = plain.with_speculation(options)
     asked = params("greedy")

@@ -88,15 +88,15 @@ def test_an_interrupt_in_a_step_ends_the_stream(
 ) -> None:
     stream = plain.stream("abc", PARAMS)
     next(stream)
-    forward = type(plain.model).forward
+    draw = type(plain.model).draw
 
     def interrupted(*args: Any) -> Any:
         for _ in range(3):  # an impatient person
             signal.raise_signal(signal.SIGINT)
-        return forward(*args)
+        return draw(*args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(plain.model), "forward", interrupted)
+        patch.setattr(type(plain.model), "draw", interrupted)
         with pytest.raises(KeyboardInterrupt):
             next(stream)
     assert list(stream) == []

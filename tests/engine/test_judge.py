@@ -8,10 +8,19 @@ import numpy as np
 import pytest
 
 from forerun.engine import LLM
-from forerun.engine.judge import judge, shown_log_probs
-from forerun.kernels import ReferenceKernels
+from forerun.engine.judge import draws_of, judge, shown_log_probs
+from forerun.kernels import ReferenceKernels, Scores
 from forerun.sampling import Noise, Stream, log_probs
-from forerun.types import ROOT, Acceptance, Draw, Proposal, SamplingParams, Tree, Verdict
+from forerun.types import (
+    ROOT,
+    Acceptance,
+    Draw,
+    Proposal,
+    SamplingParams,
+    Span,
+    Tree,
+    Verdict,
+)
 from tests.engine.known_answer import new_request
 
 V = 6
@@ -52,7 +61,7 @@ PATH_1_3 = logits_choosing(2, 5, 4, 5, 0, 5)
 
 def judged(plain: LLM, params: SamplingParams, raw: np.ndarray, **request: Any) -> Verdict:
     asked = new_request(plain.tokenizer, params, **request)
-    return judge(asked, TREE, raw, ReferenceKernels())
+    return judge(asked, TREE, Scores(raw), ReferenceKernels())
 
 
 @pytest.mark.parametrize("acceptance", Acceptance)
@@ -98,14 +107,14 @@ def test_ends_wait_for_min_tokens_along_the_path(
 def test_uniforms_are_those_of_the_round(plain: LLM, acceptance: Acceptance) -> None:
     request = new_request(plain.tokenizer, SamplingParams(acceptance=acceptance))
     request.noise, request.round_idx = HeardNoise(3), 5
-    judge(request, TREE, np.zeros((6, V)), ReferenceKernels())
+    judge(request, TREE, Scores(np.zeros((6, V))), ReferenceKernels())
     assert request.noise.rounds == {5}
 
 
 def test_noise_is_that_of_the_position(plain: LLM) -> None:
     request = new_request(plain.tokenizer, SamplingParams(), output=(4, 5))
     request.noise = HeardNoise(3)
-    judge(request, TREE, PATH_1_3, ReferenceKernels())
+    judge(request, TREE, Scores(PATH_1_3), ReferenceKernels())
     assert request.noise.positions == [4, 5, 6]
 
 
@@ -120,7 +129,9 @@ def test_lenience_counts(plain: LLM) -> None:
     assert judged(plain, strict, raw).tokens == (1, 1)
     loose, exact = (
         sum(
-            judge(_seeded(plain, seed, lenience), TREE, raw, ReferenceKernels()).num_accepted
+            judge(
+                _seeded(plain, seed, lenience), TREE, Scores(raw), ReferenceKernels()
+            ).num_accepted
             for seed in range(60)
         )
         for lenience in (0.3, 1.0)
@@ -140,7 +151,7 @@ def test_log_probabilities_of_a_tree_are_those_along_its_path(num_top: int) -> N
     raw = np.random.default_rng(0).normal(size=(6, V))
     verdict = Verdict.reached(TREE, 3, 0)
     for num_tokens in (1, 2, 3):
-        shown = shown_log_probs(verdict.first(num_tokens), raw, num_top)
+        shown = shown_log_probs(verdict.first(num_tokens), Scores(raw), num_top)
         assert len(shown) == num_tokens
         for row, token, found in zip((0, 2, 4), verdict.tokens, shown, strict=False):
             logp = log_probs(raw[row])
@@ -163,3 +174,44 @@ def test_log_probabilities_do_not_depend_on_the_tree(plain: LLM, temperature: fl
     assert one.token_ids == other.token_ids
     assert one.logprobs == other.logprobs
     assert other.stats["accepted_tokens"] > 0
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_token_that_was_drawn_with_the_pass_is_taken(plain: LLM, temperature: float) -> None:
+    """Row by row: what was not drawn is drawn from its logits, and nobody asks for others."""
+    request = new_request(plain.tokenizer, SamplingParams(temperature=temperature))
+    logits: list[np.ndarray | None] = [None, None, PATH_1_3[2], None, None, None]
+    tokens = [2, None, None, None, 3, None]
+    verdict = judge(request, TREE, Scores(logits, tokens), ReferenceKernels())
+    assert (verdict.path, verdict.tokens) == ((1, 3), (2, 4, 3))
+
+
+@pytest.mark.parametrize(
+    ("options", "is_drawn"),
+    [
+        ({"temperature": 0.5}, True),
+        ({"temperature": 0.0}, True),
+        ({"logprobs": 2}, False),
+        ({"prompt_logprobs": 2}, False),
+        ({"acceptance": "rejection"}, False),
+        ({"acceptance": "lenient", "lenience": 0.5}, False),
+    ],
+)
+def test_whoever_needs_laws_gets_logits(
+    plain: LLM, options: dict[str, Any], is_drawn: bool
+) -> None:
+    request = new_request(plain.tokenizer, SamplingParams(**options), prompt=(1, 2, 3))
+    span, inside = Span.all_wanted(0, (1, 2, 3)), Span.all_wanted(0, (1, 2))
+    draws = draws_of(request, span, Proposal.empty())
+    assert (draws is not None) == is_drawn
+    if draws is not None:
+        assert (list(draws.nodes), draws.positions) == ([ROOT], [3])
+    assert draws_of(request, inside, Proposal.empty()) is None
+
+
+def test_every_node_is_drawn_at_its_own_position(plain: LLM) -> None:
+    request = new_request(plain.tokenizer, SamplingParams(), prompt=(1, 2, 3))
+    span = Span.verification(2, 3, TREE)
+    draws = draws_of(request, span, TREE)
+    assert draws is not None
+    assert draws.positions == [3, 4, 4, 5, 5, 6]

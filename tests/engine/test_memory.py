@@ -10,7 +10,7 @@ import pytest
 from forerun.drafters import DraftModel
 from forerun.engine import LLM
 from forerun.engine.request.options import RequestOptions
-from forerun.engine.setup.memory import parse_bytes
+from forerun.engine.setup.memory import CacheMemory, parse_bytes
 from forerun.engine.step import Core
 from forerun.errors import InvalidOption, RequestTooLarge
 from forerun.types import SamplingParams
@@ -192,3 +192,12 @@ def test_beyond_its_limit_another_drafter_is_chosen(plain: LLM, short_path: Path
     for num_tokens, names in ((40, ["draft_model", "bigram"]), (41, ["bigram"])):
         (request,) = llm.input_processor.requests([1] * num_tokens, PARAMS, RequestOptions())
         assert list(speculation.drafters.names_for(request)) == names
+
+
+def test_a_cache_takes_no_more_than_a_device_has_free() -> None:
+    assert CacheMemory(4).size(64, [6, 4]).num_rows == 256
+    assert CacheMemory(4).size(64, [6, 4], free_bytes=2560).num_rows == 256
+    assert CacheMemory(4).size(64, [6, 4], free_bytes=2559).num_rows == 240
+    assert CacheMemory(4, num_bytes=1000).size(64, [10], free_bytes=1000).num_rows == 96
+    with pytest.raises(InvalidOption, match=r"the device has 999 for it .* lower it"):
+        CacheMemory(4, num_bytes=1000).size(64, [10], free_bytes=999)

@@ -16,6 +16,7 @@ from forerun.engine.scheduling.limits import SchedulerLimits
 from forerun.engine.scheduling.scheduler import Scheduler
 from forerun.engine.scheduling.target_pool import TargetPool
 from forerun.errors import InvalidDistribution
+from forerun.kernels import Scores
 from forerun.speculation.choice import Choice
 from forerun.speculation.guarded_drafters import GuardedDrafters
 from forerun.speculation.request import SpeculativeRequest
@@ -193,7 +194,7 @@ def test_logits_that_cannot_be_judged_end_their_request_with_the_reason(
     llm = plain.with_speculation(None)
     request = begun(llm, [1, 2, 3])
     rows = np.full((1, plain.model.config.vocab_size), np.nan, np.float32)
-    monkeypatch.setattr(type(llm.model), "forward", lambda *_: rows)
+    monkeypatch.setattr(type(llm.model), "draw", lambda *_: Scores(rows))
     stepped = llm.engine.step()
     assert (stepped.rounds, stepped.ended) == ([], [request])
     assert request.error is not None
@@ -211,7 +212,7 @@ def test_a_pass_that_fails_ends_its_request_with_the_reason(
     def fail(*_: object) -> None:
         raise broken
 
-    monkeypatch.setattr(type(llm.model), "forward", fail)
+    monkeypatch.setattr(type(llm.model), "draw", fail)
     stepped = llm.engine.step()
     assert (stepped.rounds, stepped.ended) == ([], [request])
     assert request.error is not None

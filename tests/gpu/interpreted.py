@@ -6,10 +6,15 @@ Triton's interpreter is slow and knows no bfloat16 products, so this is a small 
 from __future__ import annotations
 
 import numpy as np
+import pytest
+import torch
 
+from forerun.errors import DeviceFailed
+from forerun.kernels import Plan
 from forerun.kernels.cuda import CudaKernels
 from forerun.models.llama import LlamaModel
-from forerun.types import ROOT, Tree
+from forerun.sampling import CoupledDraws
+from forerun.types import ROOT, Span, Tree
 from tests.models_llama.naive import naive_logits
 from tests.models_llama.runs import chain_logits, extend
 from tests.models_llama.tiny import TinyCheckpoint, tiny_config
@@ -33,6 +38,37 @@ def main() -> None:
     for node in range(len(TREE)):
         path = [GUESSES[n] for n in TREE.path_to(node)]
         np.testing.assert_array_equal(found[node], chain_logits(model, (*PROMPT, *path))[-1])
+    tokens_are_drawn(model)
+    packed_weights_are_near()
+    a_failure_has_a_name(model)
+
+
+def tokens_are_drawn(model: LlamaModel) -> None:
+    cache = model.new_cache(8, 5)
+    table = cache.new_table()
+    span = Span.all_wanted(table.reserve(len(PROMPT)), PROMPT)
+    plan = Plan.build([(span, table)])
+    scores = model.draw(plan, cache, [CoupledDraws.greedy(len(PROMPT))])
+    assert scores.tokens == chain_logits(model, PROMPT).argmax(axis=1).tolist()
+
+
+def packed_weights_are_near() -> None:
+    """Columns in one group or two, or in none, where they stay floats."""
+    config = tiny_config(num_layers=1, num_heads=2, num_kv_heads=1, vocab_size=40, hidden_size=128)
+    checkpoint = TinyCheckpoint(config)
+    kernels = CudaKernels("float32", quantization="int8", device="cpu")
+    model = LlamaModel.load(checkpoint, kernels)
+    exact, found = naive_logits(checkpoint, PROMPT), chain_logits(model, PROMPT)
+    np.testing.assert_allclose(found, exact, rtol=0, atol=0.03 * np.abs(exact).max())
+    assert not np.allclose(found, exact, rtol=0, atol=1e-5 * np.abs(exact).max())
+
+
+def a_failure_has_a_name(model: LlamaModel) -> None:
+    def body(*_: object) -> None:
+        raise torch.OutOfMemoryError("none left")
+
+    with pytest.raises(DeviceFailed, match="no memory left for this pass"):
+        model.kernels.draw(body, None, None, [])  # type: ignore[arg-type]
 
 
 if __name__ == "__main__":

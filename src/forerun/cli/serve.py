@@ -93,9 +93,10 @@ def _welcome(
     key = ' -H "Authorization: Bearer $KEY"' if config.api_keys else ""
     insecure = "-k " if address.startswith("https") else ""
     body = f'{{"model": "{name}", "messages": [{{"role": "user", "content": "Hello!"}}]}}'
+    page = f"page: {address}/\n" if config.page and not socket else ""
     return (
         f"ready: {name} at {address}/v1 · {llm.max_num_seqs} at once, context "
         f"{llm.max_model_len} · speculation {guesses}\n"
-        f"try: curl {insecure}{socket}{where}/v1/chat/completions{key} "
+        f"{page}try: curl {insecure}{socket}{where}/v1/chat/completions{key} "
         f"-H 'Content-Type: application/json' -d '{body}'"
     )

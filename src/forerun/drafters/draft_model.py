@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+import numpy as np
+
 from forerun.drafters.base import Budget, RequestView
-from forerun.drafters.growing import Growth
+from forerun.drafters.growing import Growth, Path
 from forerun.drafters.law import DraftLaw
 from forerun.drafters.own_cache import OwnCache, Row
-from forerun.kernels import Plan, PlanRow
+from forerun.kernels import Plan, PlanRow, Scores
 from forerun.models.llama import LlamaModel
-from forerun.types import FloatArray, Proposal, Span, Tree, Verdict
+from forerun.sampling import Context, CoupledDraws
+from forerun.types import ROOT, Acceptance, Proposal, Span, Tree, Verdict
 
 _MAX_KNOWN: Final = 256  # known tokens fed per proposal, so that no prompt holds up a step for long
 
@@ -71,16 +74,17 @@ class DraftModel(OwnCache[Row]):
             self._rows[request.id].cut(max(0, len(request.tokens) - 1))
         within = self._let_in(requests, map(self._within, requests, budgets))
         growths = [Growth(r, b) for r, b in zip(requests, within, strict=True)]
-        known = self._catch_up([r for r, g in zip(requests, growths, strict=True) if g.level])
-        growing = [(r, g) for r, g in zip(requests, growths, strict=True) if r.id in known]
-        logits = [known[request.id] for request, _ in growing]
+        asked = [(r, g) for r, g in zip(requests, growths, strict=True) if g.level]
+        known = self._catch_up(asked)
+        growing = [(r, g) for r, g in asked if r.id in known]
+        rows = [known[request.id] for request, _ in growing]
         for request_id in known:
             self._rows[request_id].is_waiting = False
         while growing:
-            self._extend(growing, logits)
+            self._extend(growing, rows)
             growing = [(r, g) for r, g in growing if g.level and not g.is_full]
             if growing:
-                logits = self._feed(growing)
+                rows = self._feed(growing)
         return [growth.proposal() for growth in growths]
 
     def _within(self, request: RequestView, budget: Budget) -> Budget:
@@ -98,46 +102,66 @@ class DraftModel(OwnCache[Row]):
             return True
         return all(t < num_known for t in request.tokens[self._rows[request.id].num_committed :])
 
-    def _catch_up(self, requests: Sequence[RequestView]) -> dict[int, FloatArray]:
+    def _catch_up(self, asked: Sequence[tuple[RequestView, Growth]]) -> dict[int, Scores]:
         """Feed what was committed since, at most `_MAX_KNOWN` tokens in all, the shortest first.
 
-        The logits [V] after the last token of each request, by id, where all of it is fed now.
+        What follows the last token of each request, by id, where all of it is fed now.
         """
-        left = max(_MAX_KNOWN, len(requests))
+        left = max(_MAX_KNOWN, len(asked))
         spans: dict[int, Span] = {}
-        for request in sorted(requests, key=self._num_behind):
+        draws: list[CoupledDraws | None] = []
+        for request, growth in sorted(asked, key=lambda pair: self._num_behind(pair[0])):
             row = self._rows[request.id]
             start, end = row.num_committed, row.num_committed + left
             chunk = request.tokens[start:end]
             if chunk:
                 is_last = end >= len(request.tokens)
                 spans[request.id] = Span.prompt_chunk(start, chunk, is_last=is_last)
+                draws.append(self._draws(request, growth, (ROOT,)) if is_last else None)
                 row.table.reserve(len(chunk))
                 left -= len(chunk)
         if not spans:
             return {}
         pairs = [(span, self._rows[request_id].table) for request_id, span in spans.items()]
-        logits = self._model.forward(Plan.build(pairs), self._cache)
+        rows = self._model.draw(Plan.build(pairs), self._cache, draws)
         for request_id, span in spans.items():
             self._rows[request_id].num_committed += len(span)
         read = (request_id for request_id, span in spans.items() if span.wanted)
-        return dict(zip(read, logits, strict=True))
+        return dict(zip(read, rows.each(), strict=True))
 
     def _num_behind(self, request: RequestView) -> int:
         return len(request.tokens) - self._rows[request.id].num_committed
 
-    def _extend(
-        self, growing: Sequence[tuple[RequestView, Growth]], logits: Sequence[FloatArray]
-    ) -> None:
-        """Guess below every node of the current level; `logits` are in the order of the nodes."""
-        rows, num = iter(logits), self._vocab_size
-        for request, growth in growing:
-            level = [DraftLaw.served(next(rows), request, path, num) for _, path in growth.level]
-            growth.extend(level)
+    def _draws(
+        self, request: RequestView, growth: Growth, nodes: Sequence[int]
+    ) -> CoupledDraws | None:
+        """Single coupled guesses are draws with the target's noise; for all else the law itself
+        is needed, and where the model knows tokens that the target does not, they must go first."""
+        params = request.params
+        is_single = params.acceptance is Acceptance.COUPLED and growth.num_siblings == 1
+        if not is_single or self._model.config.vocab_size > self._vocab_size:
+            return None
+        context = Context(request.prompt, request.output)
+        position, noise = len(request.tokens), request.noise
+        return CoupledDraws(params, noise, position, context, (), growth.proposal(), nodes)
 
-    def _feed(self, growing: Sequence[tuple[RequestView, Growth]]) -> list[FloatArray]:
+    def _extend(
+        self, growing: Sequence[tuple[RequestView, Growth]], scores: Sequence[Scores]
+    ) -> None:
+        """Guess below every node of the current level; `scores` are in the order of the nodes."""
+        rows = iter(scores)
+        for request, growth in growing:
+            growth.extend([self._law(request, path, next(rows)) for _, path in growth.level])
+
+    def _law(self, request: RequestView, path: Path, scores: Scores) -> DraftLaw:
+        token = scores.token(0)
+        if token is not None:
+            return DraftLaw(np.array([token]), np.zeros(1), self._vocab_size)
+        return DraftLaw.served(scores.row(0), request, path, self._vocab_size)
+
+    def _feed(self, growing: Sequence[tuple[RequestView, Growth]]) -> list[Scores]:
         """One pass over the newest nodes of every tree."""
-        rows = []
+        rows, draws = [], []
         for request, growth in growing:
             row = self._rows[request.id]
             proposal = growth.proposal()
@@ -146,4 +170,5 @@ class DraftModel(OwnCache[Row]):
             row.table.reserve(len(new))
             span = Span(row.num_committed, proposal.tokens, Tree(proposal.tree.parents), new)
             rows.append(PlanRow.of(span, row.table, num_written))
-        return list(self._model.forward(Plan(tuple(rows)), self._cache))
+            draws.append(self._draws(request, growth, new))
+        return self._model.draw(Plan(tuple(rows)), self._cache, draws).each()

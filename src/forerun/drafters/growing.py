@@ -29,7 +29,7 @@ class Growth:
 
     def extend(self, laws: Sequence[DraftLaw | None]) -> None:
         """One law for each path of `level`; None ends the branch there."""
-        num = self._budget.num_branches if self._depth == 0 else 1
+        num = self.num_siblings
         below: list[tuple[int, Path]] = []
         for (node, path), law in zip(self.level, laws, strict=True):
             if law is None:
@@ -38,6 +38,11 @@ class Growth:
                 below.append((self._builder.add(node, token, probs_q), (*path, token)))
         self._depth += 1
         self.level = below
+
+    @property
+    def num_siblings(self) -> int:
+        """Guesses that are made below each node of `level`."""
+        return self._budget.num_branches if self._depth == 0 else 1
 
     @property
     def is_full(self) -> bool:

@@ -6,19 +6,36 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
+from forerun.engine.request.prompt_logprobs import is_inside
 from forerun.engine.request.request import Request
-from forerun.kernels import Kernels
-from forerun.sampling import largest, log_probs, ranked_logits, served_logits, served_probs
-from forerun.types import Acceptance, FloatArray, Proposal, SamplingParams, Verdict
+from forerun.kernels import Kernels, Scores
+from forerun.sampling import (
+    CoupledDraws,
+    largest,
+    log_probs,
+    ranked_logits,
+    served_logits,
+    served_probs,
+)
+from forerun.types import Acceptance, FloatArray, Proposal, SamplingParams, Span, Verdict
 from forerun.verify import coupled, greedy, lenient, lenient_greedy, rejection
 
 Row = TypeVar("Row", bound=FloatArray)
 
 
-def judge(
-    request: Request, proposal: Proposal, raw_logits: FloatArray, kernels: Kernels
-) -> Verdict:
-    """`raw_logits` [1 + N, V]: after the last emitted token, then after each node."""
+def draws_of(request: Request, span: Span, proposal: Proposal) -> CoupledDraws | None:
+    """What of a verdict may be drawn together with the pass; None: somebody needs the logits."""
+    params = request.params
+    is_coupled = params.acceptance is Acceptance.COUPLED
+    shows_laws = params.logprobs is not None or params.prompt_logprobs is not None
+    if not is_coupled or shows_laws or is_inside(request, span, proposal):
+        return None
+    position = len(request.tokens)
+    return CoupledDraws(params, request.noise, position, request.context, request.end_ids, proposal)
+
+
+def judge(request: Request, proposal: Proposal, scores: Scores, kernels: Kernels) -> Verdict:
+    """`scores` [1 + N]: after the last emitted token, then after each node."""
 
     def served(
         transform: Callable[..., Row], params: SamplingParams = request.params
@@ -28,17 +45,20 @@ def judge(
 
         def at(node: int) -> Row:
             path = proposal.path_tokens(node)
-            return transform(raw_logits[node + 1], params, context.extended(path), request.end_ids)
+            return transform(scores.row(node + 1), params, context.extended(path), request.end_ids)
 
         return at
 
+    def drawn(node: int) -> int | None:
+        return scores.token(node + 1)
+
     params = request.params
     if params.acceptance is Acceptance.COUPLED and params.temperature == 0:
-        return greedy(proposal, served(ranked_logits))
+        return greedy(proposal, served(ranked_logits), drawn)
     if params.acceptance is Acceptance.COUPLED:
         position = len(request.tokens)
         logits_at = served(partial(served_logits, weight_sum=kernels.weight_sum))
-        return coupled(proposal, logits_at, request.noise, position, kernels.gumbel_argmax)
+        return coupled(proposal, logits_at, request.noise, position, kernels.gumbel_argmax, drawn)
     probs = partial(served_probs, weight_sum=kernels.weight_sum)
     if params.acceptance is Acceptance.REJECTION:
         return rejection(proposal, served(probs), request.noise, request.round_idx)
@@ -48,14 +68,12 @@ def judge(
     return lenient(proposal, served(probs), request.noise, request.round_idx, params.lenience)
 
 
-def shown_log_probs(
-    verdict: Verdict, raw_logits: FloatArray, num_top: int
-) -> list[dict[int, float]]:
+def shown_log_probs(verdict: Verdict, scores: Scores, num_top: int) -> list[dict[int, float]]:
     """For each emitted token, its log-probability and the `num_top` best: the target's own."""
     rows = (0, *(node + 1 for node in verdict.path))
     shown = []
     for row, token in zip(rows, verdict.tokens, strict=False):  # a cut verdict needs fewer rows
-        logp = log_probs(raw_logits[row])
+        logp = log_probs(scores.row(row))
         best = largest(logp, num_top)
         shown.append({int(t): float(logp[t]) for t in (*best, token)})
     return shown

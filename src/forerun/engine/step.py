@@ -5,7 +5,7 @@ choose    drafters that pick say what they would guess; then, for each request, 
 schedule  which requests run now, and how many tokens of each: integers only
 draft     the drafters that are still to be asked guess, within what was granted
 forward   ONE target pass over all the spans
-verify    verdicts from logits, proposals and sampling options
+verify    verdicts from scores, proposals and sampling options
 commit    the only place where a request changes, and where drafters, prefixes, metrics and the
           controller hear of it
 
@@ -22,17 +22,18 @@ from dataclasses import dataclass, field
 
 from forerun.cache import KVCache
 from forerun.engine.cut import Cut, cut
-from forerun.engine.judge import judge, shown_log_probs
+from forerun.engine.judge import draws_of, judge, shown_log_probs
 from forerun.engine.metrics import Metrics
 from forerun.engine.request.prompt_logprobs import chunk_of, keep_prompt_logprobs, rows_to_judge
 from forerun.engine.request.request import Request
 from forerun.engine.scheduling.scheduler import Schedule, Scheduler
 from forerun.engine.target_pass import score
+from forerun.kernels import Scores
 from forerun.models.llama import LlamaModel, Taps
 from forerun.speculation.choice import Choice
 from forerun.speculation.speculation import Speculation
 from forerun.speculation.step_times import StepTimes
-from forerun.types import FloatArray, Proposal, Span, Verdict
+from forerun.types import Proposal, Span, Verdict
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,8 @@ class Round:
     choice: Choice | None = None  # None: nobody may guess for it
     proposal: Proposal = field(default_factory=Proposal.empty)
     span: Span = field(init=False)
-    logits: FloatArray | None = None  # [1 + N, V], until commit; [0, V] inside a prompt
-    prompt_logits: FloatArray | None = None  # of all wanted rows, until commit
+    scores: Scores | None = None  # [1 + N], until commit; none inside a prompt
+    all_scores: Scores | None = None  # of all wanted rows, until commit
     taps: Taps | None = None  # hidden states of the whole span, where drafters want them
     verdict: Verdict = field(init=False)  # what is emitted; not there inside a prompt
     cut: Cut = field(init=False)
@@ -132,17 +133,18 @@ def _span(round_: Round) -> Span:
 
 
 def forward(core: Core, rounds: Sequence[Round], times: StepTimes) -> None:
-    """The wanted logits of each span; none for a chunk inside a prompt."""
+    """What each span wanted: tokens where they can be drawn with the pass, else logits."""
     spans, tables = [r.span for r in rounds], [r.request.table for r in rounds]
     for span, table in zip(spans, tables, strict=True):
         table.reserve(len(span))
+    draws = [draws_of(r.request, r.span, r.proposal) for r in rounds]
     layers = core.speculation.layers_for([r.request for r in rounds]) if core.speculation else ()
     if layers:
         for round_ in rounds:
             round_.taps = Taps(layers)
     taps = [r.taps for r in rounds if r.taps]
     began = core.clock()
-    scores = score(core.model, core.cache, spans, tables, taps)
+    scores = score(core.model, core.cache, spans, tables, draws, taps)
     times.pass_seconds = core.clock() - began
     times.num_requests, times.num_tokens = len(rounds), sum(map(len, spans))
     times.num_guesses = sum(len(r.proposal) for r in rounds)
@@ -150,18 +152,18 @@ def forward(core: Core, rounds: Sequence[Round], times: StepTimes) -> None:
         if isinstance(rows, Exception):
             round_.error = rows
         else:
-            round_.prompt_logits = rows
-            round_.logits = rows_to_judge(round_.request, round_.span, round_.proposal, rows)
+            round_.all_scores = rows
+            round_.scores = rows_to_judge(round_.request, round_.span, round_.proposal, rows)
 
 
 def verify(core: Core, rounds: Sequence[Round]) -> None:
     """Stop strings and the end of text are applied here, so nothing committed is taken back."""
     for round_ in rounds:
-        request, logits = round_.request, round_.logits
-        if logits is None or not len(logits):
+        request, scores = round_.request, round_.scores
+        if scores is None or not len(scores):
             continue
         try:
-            verdict = judge(request, round_.proposal, logits, core.model.kernels)
+            verdict = judge(request, round_.proposal, scores, core.model.kernels)
             round_.cut = cut(request, verdict)
             round_.verdict = verdict.first(round_.cut.num_tokens)
         except Exception as error:
@@ -185,7 +187,7 @@ def commit(
                 emitting.append(round_)
         except Exception as error:
             round_.request.error = error
-        round_.logits = round_.prompt_logits = round_.taps = None
+        round_.scores = round_.all_scores = round_.taps = None
     times.finish()
     if core.speculation is not None:
         core.speculation.observe(times)
@@ -194,22 +196,22 @@ def commit(
 
 def _commit_one(core: Core, round_: Round) -> bool:
     """Whether tokens were emitted; inside a prompt the span's rows simply stay."""
-    request, logits = round_.request, round_.logits
+    request, scores = round_.request, round_.scores
     if request.num_cached_tokens is None:
         request.num_cached_tokens = round_.span.start
         core.metrics.admitted(len(request.prompt), round_.span.start)
     if round_.error is not None:
         raise round_.error
-    assert logits is not None
-    assert round_.prompt_logits is not None
-    keep_prompt_logprobs(request, round_.span, round_.prompt_logits)
-    if len(logits):
+    assert scores is not None
+    assert round_.all_scores is not None
+    keep_prompt_logprobs(request, round_.span, round_.all_scores)
+    if len(scores):
         if request.params.logprobs is not None:
-            request.logprobs += shown_log_probs(round_.verdict, logits, request.params.logprobs)
+            request.logprobs += shown_log_probs(round_.verdict, scores, request.params.logprobs)
         _commit_tokens(request, round_)
     _commit_taps(core, request, round_)
     core.cache.prefixes.publish(request.table, request.tokens, request.cache_salt)
-    if not len(logits):
+    if not len(scores):
         return False
     _commit_speculation(core, request, round_)
     return True

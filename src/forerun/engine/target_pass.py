@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from forerun.cache import BlockTable, KVCache
-from forerun.kernels import Plan
+from forerun.kernels import Plan, Scores
 from forerun.models.llama import LlamaModel, Taps
-from forerun.types import FloatArray, Span
-
-Scores = FloatArray | Exception  # [1 + N, V], [0, V] inside a prompt, or why there are none
+from forerun.sampling import CoupledDraws
+from forerun.types import Span
 
 
 def score(
@@ -17,27 +16,28 @@ def score(
     cache: KVCache,
     spans: Sequence[Span],
     tables: Sequence[BlockTable],
+    draws: Sequence[CoupledDraws | None],
     taps: Sequence[Taps] = (),
-) -> list[Scores]:
-    """The wanted logits of each span, and hidden states of all its rows for its taps, if any.
+) -> list[Scores | Exception]:
+    """The scores of each span (1 + N, none inside a prompt), or why there are none, and hidden
+    states of all its rows for its taps, if any.
 
     A pass that fails is run again span by span: what a token gets does not depend on the others,
     so only the guilty one is left without.
     """
     try:
         whole = Taps(taps[0].layers) if taps else None
-        plan = Plan.build(zip(spans, tables, strict=True))
-        rows = model.forward(plan, cache, whole) if whole else model.forward(plan, cache)
+        rows = model.draw(Plan.build(zip(spans, tables, strict=True)), cache, draws, whole)
     except Exception as error:
         if len(spans) == 1:
             return [error]
         return [
-            score(model, cache, [span], [table], taps[idx : idx + 1])[0]
-            for idx, (span, table) in enumerate(zip(spans, tables, strict=True))
+            score(model, cache, [span], [table], [draw], taps[idx : idx + 1])[0]
+            for idx, (span, table, draw) in enumerate(zip(spans, tables, draws, strict=True))
         ]
     if whole is not None:
         _hand_out(whole, spans, taps)
-    scores: list[Scores] = []
+    scores: list[Scores | Exception] = []
     first = 0
     for span in spans:
         scores.append(rows[first : first + len(span.wanted)])

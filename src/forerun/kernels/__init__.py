@@ -11,6 +11,7 @@ from forerun.kernels.base import (
 )
 from forerun.kernels.plan import Plan, PlanRow, SlotTable
 from forerun.kernels.reference import ReferenceKernels
+from forerun.kernels.scores import Scores
 
 __all__ = [
     "AttentionShape",
@@ -20,6 +21,7 @@ __all__ = [
     "Plan",
     "PlanRow",
     "ReferenceKernels",
+    "Scores",
     "SlotTable",
     "StoredTensor",
     "TappedKernels",

@@ -4,7 +4,7 @@ Arrays, weights, stores and batches are opaque above this room: a model passes t
 call and never looks inside. A pass is
 
     batch = begin(plan, rope)                     integers go to the device, once
-    run(body, batch, store)                       where body is
+    run(body, batch, store)                       or draw(…), for tokens; where body is
     x = embed(table, batch)                       [T, E]
     per layer:
       x, h = add_norm(x, delta, norm)             residual, then RMS norm
@@ -31,7 +31,8 @@ import numpy as np
 import numpy.typing as npt
 
 from forerun.kernels.plan import Plan
-from forerun.sampling import Logits, Noise
+from forerun.kernels.scores import Scores
+from forerun.sampling import CoupledDraws, Logits, Noise
 from forerun.types import FloatArray, IntArray
 
 Array = Any  # activations: [T, …], or [R, …] after select
@@ -118,6 +119,10 @@ class Kernels(Protocol):
         """What one slot of such a store takes: a key and a value in every layer."""
         ...
 
+    def free_bytes(self) -> int | None:
+        """What new stores may take together; None where a machine's memory is the only limit."""
+        ...
+
     def move_rows(self, store: Store, sources: IntArray, targets: IntArray) -> None:
         """Copy K and V of all layers from slot to slot, as if all were read before any write."""
         ...
@@ -139,6 +144,16 @@ class Kernels(Protocol):
 
         A body depends on its arguments alone, so a kernel set may keep what it did and replay it
         for the next batch of as many tokens.
+        """
+        ...
+
+    def draw(
+        self, body: Body, batch: Batch, store: Store, draws: Sequence[CoupledDraws | None]
+    ) -> Scores:
+        """`run`, and the tokens that `draws` (one for each row of the plan) describe.
+
+        A kernel set may draw them where the logits are, exactly as `sampling` would, and leave
+        the logits there; or return logits and no tokens. Rows without draws come as logits.
         """
         ...
 

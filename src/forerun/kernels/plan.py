@@ -84,7 +84,7 @@ class Plan:
         return cls(tuple(PlanRow.of(span, table) for span, table in pairs))
 
     def __len__(self) -> int:
-        return sum(len(row) for row in self.rows)
+        return len(self.tokens)
 
     @cached_property
     def tokens(self) -> IntArray:

@@ -20,7 +20,8 @@ from forerun.kernels import one_row
 from forerun.kernels.base import AttentionShape, Body, Norm, WeightSource
 from forerun.kernels.key_walk import Query, queries_of
 from forerun.kernels.plan import Plan
-from forerun.sampling import Logits, Noise, gumbel_argmax, weight_sum
+from forerun.kernels.scores import Scores
+from forerun.sampling import CoupledDraws, Logits, Noise, gumbel_argmax, weight_sum
 from forerun.types import FloatArray, IntArray
 
 ALIGNMENT: Final = 64
@@ -116,6 +117,9 @@ class ReferenceKernels:
     def row_bytes(self, shape: AttentionShape, num_layers: int) -> int:
         return 2 * num_layers * shape.kv_len * self._dtype.itemsize
 
+    def free_bytes(self) -> None:
+        return None
+
     def move_rows(self, store: KVStore, sources: IntArray, targets: IntArray) -> None:
         for rows in (store.k, store.v):
             rows[:, targets] = rows[:, sources]  # the right side is a copy, made first
@@ -146,6 +150,11 @@ class ReferenceKernels:
     def run(self, body: Body, batch: ReferenceBatch, store: KVStore) -> npt.NDArray[np.float32]:
         batch.tapped.clear()
         return body(batch, store)
+
+    def draw(
+        self, body: Body, batch: ReferenceBatch, store: KVStore, _: Sequence[CoupledDraws | None]
+    ) -> Scores:
+        return Scores(self.run(body, batch, store))
 
     def embed(self, table: Matrix, batch: ReferenceBatch) -> FloatArray:
         tokens = batch.plan.tokens

@@ -18,11 +18,12 @@ import numpy.typing as npt
 from forerun.cache import KVCache
 from forerun.errors import InvalidOption
 from forerun.interrupts import Uninterrupted, safe_point
-from forerun.kernels import AttentionShape, Kernels, Norm, Plan, TappedKernels
+from forerun.kernels import AttentionShape, Kernels, Norm, Plan, Scores, TappedKernels
 from forerun.kernels.base import Array, Batch, Store, Weight
 from forerun.models.config import ModelConfig
 from forerun.models.rope import rope_frequencies
 from forerun.models.weights.checkpoint import Checkpoint
+from forerun.sampling import CoupledDraws
 
 EMBEDDING: Final = "model.embed_tokens.weight"
 HEAD: Final = "lm_head.weight"
@@ -139,10 +140,28 @@ class LlamaModel:
         with Uninterrupted():
             batch = self.kernels.begin(plan, self.shape, self._inv_freq)
             logits = self.kernels.run(body, batch, cache.store)
-            if taps is not None:
-                assert isinstance(self.kernels, TappedKernels), self.kernels.name
-                taps.rows = dict(zip(taps.layers, self.kernels.taps(batch), strict=True))
+            self._hand_out(batch, taps)
             return logits
+
+    def draw(
+        self,
+        plan: Plan,
+        cache: KVCache,
+        draws: Sequence[CoupledDraws | None],
+        taps: Taps | None = None,
+    ) -> Scores:
+        """`forward`, and what `Kernels.draw` draws of it; `draws` has one entry for each span."""
+        body = self._pass if taps is None else _TappedPass(self, taps.layers)
+        with Uninterrupted():
+            batch = self.kernels.begin(plan, self.shape, self._inv_freq)
+            scores = self.kernels.draw(body, batch, cache.store, draws)
+            self._hand_out(batch, taps)
+            return scores
+
+    def _hand_out(self, batch: Batch, taps: Taps | None) -> None:
+        if taps is not None:
+            assert isinstance(self.kernels, TappedKernels), self.kernels.name
+            taps.rows = dict(zip(taps.layers, self.kernels.taps(batch), strict=True))
 
     def _pass(
         self, batch: Batch, store: Store, tapped: tuple[int, ...] = ()

@@ -1,5 +1,6 @@
 """The served distribution: transforms, noise, draws. In numpy, as the oracle for every kernel."""
 
+from forerun.sampling.coupled_draws import CoupledDraws
 from forerun.sampling.draws import draw, draw_siblings, gumbel_argmax, gumbel_top
 from forerun.sampling.largest import largest
 from forerun.sampling.noise import GumbelNoise, Noise, Stream, UniformNoise, fresh_seed
@@ -15,6 +16,7 @@ from forerun.sampling.transforms import (
 
 __all__ = [
     "Context",
+    "CoupledDraws",
     "GumbelNoise",
     "Logits",
     "Noise",

@@ -19,7 +19,16 @@ from forerun.server.fields import Endpoint
 from forerun.server.operation.access_log import AccessLog
 from forerun.server.operation.auth import Keys
 from forerun.server.operation.front import Front, api_error, http_error
-from forerun.server.routes import chat, completions, models, probes, responses, tokens
+from forerun.server.routes import (
+    chat,
+    completions,
+    insight,
+    models,
+    page,
+    probes,
+    responses,
+    tokens,
+)
 from forerun.server.service import Service
 from forerun.version import VERSION
 
@@ -40,6 +49,12 @@ _GET: Final[tuple[tuple[str, Handler, dict[str, Any]], ...]] = (
         models.one_model,
         description.gotten(description.MODEL, 404, parameters=[description.MODEL_NAME]),
     ),
+    ("/forerun/settings", insight.settings, description.gotten(insight.SETTINGS, 503)),
+    (
+        "/forerun/theory",
+        insight.theory,
+        description.gotten(insight.THEORY, 400, parameters=insight.PARAMETERS),
+    ),
 )
 _POST: Final[tuple[tuple[str, Handler, Endpoint], ...]] = (
     ("/v1/completions", completions.completions, Endpoint.COMPLETIONS),
@@ -51,7 +66,12 @@ _POST: Final[tuple[tuple[str, Handler, Endpoint], ...]] = (
 
 
 def build_app(
-    service: Service, keys: Keys, log: AccessLog, allowed_origins: Sequence[str] = ()
+    service: Service,
+    keys: Keys,
+    log: AccessLog,
+    allowed_origins: Sequence[str] = (),
+    *,
+    has_page: bool = True,
 ) -> ASGIApp:
     app = FastAPI(
         title="Forerun", version=VERSION, docs_url=None, redoc_url=None, redirect_slashes=False
@@ -67,6 +87,9 @@ def build_app(
                 operation_id=handler.__name__,
                 openapi_extra=described,
             )
+    if has_page:
+        for path, handler in (("/", page.index), ("/page/{name}", page.asset)):
+            app.add_api_route(path, handler, methods=["GET"], include_in_schema=False)
     for kind in (ApiError, ForerunError, Exception):
         app.add_exception_handler(kind, api_error)
     app.add_exception_handler(HTTPException, http_error)

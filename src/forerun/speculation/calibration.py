@@ -10,6 +10,7 @@ from forerun.cache.cache_size import CacheSize
 from forerun.interrupts import safe_point
 from forerun.kernels import Plan
 from forerun.models.llama import LlamaModel
+from forerun.sampling import CoupledDraws
 from forerun.speculation.pass_cost import PassCost
 from forerun.types import Span
 
@@ -40,8 +41,9 @@ def pass_timer(model: LlamaModel, max_tokens: int) -> Callable[[int], float]:
         safe_point()
         table = cache.new_table()
         span = Span.all_wanted(table.reserve(num_tokens), (0,) * num_tokens)
+        draws = CoupledDraws.greedy(num_tokens)
         began = time.perf_counter()
-        model.forward(Plan.build([(span, table)]), cache)
+        model.draw(Plan.build([(span, table)]), cache, [draws])
         seconds = time.perf_counter() - began
         table.free()
         return seconds

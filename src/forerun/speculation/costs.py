@@ -47,6 +47,12 @@ class Costs:
         levels = self._levels(level_sizes)
         return self.target.speed * self._of(drafter).seconds(num_requests, levels)
 
+    @property
+    def guess_costs(self) -> dict[str, float]:
+        """One guess for one request, in plain passes, of drafters that were measured."""
+        plain = self.target.seconds(1)
+        return {name: self.draft_seconds(name, 1, (1,)) / plain for name in list(self._drafters)}
+
     def is_cheap(self, drafter: str, num_requests: int) -> bool:
         """Whether to ask this drafter at every look, by what its answers usually take, however
         many guesses they have. One that was not heard often is asked, to find out."""

@@ -99,7 +99,9 @@ class PassCost:
 
     @property
     def points(self) -> tuple[tuple[int, float], ...]:
-        return tuple((size, self.seconds(size)) for size in self._sizes)
+        """Also while another thread observes: a size that it has just added comes later."""
+        shape = zip(self._sizes, self._shape, strict=False)
+        return tuple((size, self.speed * seconds) for size, seconds in shape)
 
     def seconds(self, num_tokens: int) -> float:
         """Beyond the last size the last slope goes on."""

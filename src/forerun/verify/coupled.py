@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from forerun.sampling import GumbelNoise, Logits, gumbel_argmax
 from forerun.types import ROOT, Proposal, Verdict
-from forerun.verify.matching import match
+from forerun.verify.matching import Drawn, match, none_drawn
 
 NoiseT = TypeVar("NoiseT", bound=GumbelNoise)
 
@@ -23,15 +23,17 @@ def coupled(
     noise: NoiseT,
     position: int,
     choose: Callable[[Logits, NoiseT, int], int] = gumbel_argmax,
+    drawn: Drawn = none_drawn,
 ) -> Verdict:
     """Judge a proposal whose root's children stand at absolute `position`.
 
     `logits_at(node)` are the served logits [V] after `node`. At temperature 0 they leave one
-    candidate and this is greedy matching. `choose` is `gumbel_argmax`, or a kernel's equal of it.
+    candidate and this is greedy matching. `choose` is `gumbel_argmax`, or a kernel's equal of it;
+    `drawn` are its results where a kernel set has drawn them with the pass.
     """
 
     def target_token(node: int) -> int:
         depth = 0 if node == ROOT else proposal.tree.depths[node]
         return choose(logits_at(node), noise, position + depth)
 
-    return match(proposal, target_token)
+    return match(proposal, target_token, drawn)

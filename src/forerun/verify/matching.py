@@ -9,16 +9,27 @@ from collections.abc import Callable
 
 from forerun.types import ROOT, Proposal, Verdict
 
+Drawn = Callable[[int], int | None]  # the token after a node, where someone has drawn it already
 
-def match(proposal: Proposal, target_token: Callable[[int], int]) -> Verdict:
+
+def none_drawn(_node: int) -> None:
+    return None
+
+
+def match(
+    proposal: Proposal, target_token: Callable[[int], int], drawn: Drawn = none_drawn
+) -> Verdict:
     """Walk down while the target's own token is among the guesses.
 
     `target_token(node)` is the token the target puts after `node`; it is asked only along the
-    accepted path. What comes out is the target's own sequence, whatever was guessed.
+    accepted path, and only where the token is not drawn yet. What comes out is the target's own
+    sequence, whatever was guessed.
     """
     node = ROOT
     while True:
-        token = target_token(node)
+        token = drawn(node)
+        if token is None:
+            token = target_token(node)
         child = proposal.child_with_token(node, token)
         if child is None:
             return Verdict.reached(proposal, node, token)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from forerun.bench.gpu import answers as answers_room
+from forerun.bench.gpu import oracle as oracle_room
 from forerun.bench.gpu.measure import measure_gpu
 from forerun.bench.gpu.shapes import PASSES
 from forerun.bench.gpu.synthetic import SHAPES, SyntheticCheckpoint
@@ -53,7 +54,7 @@ def quiet(_what: str) -> None:
 
 
 def measured(kernels: StandIn, shape: str, load: Any = None) -> dict[str, Any]:
-    found = measure_gpu(kernels, [shape], load, quiet)  # type: ignore[arg-type]
+    found = measure_gpu(kernels, kernels, [shape], load, quiet)  # type: ignore[arg-type]
     return {"measured": "gpu", "machine": {"cpu": "x", "num_cores": 1}, **found}
 
 
@@ -68,7 +69,22 @@ def test_passes_are_held_against_the_bandwidth(tiny_shape: str) -> None:
     assert by_name["3B shape, plain, ms"]["reached"] is True
     assert by_name["6 tokens ÷ 1 token, 3B shape"]["found"] == 1
     assert by_name["1B shape, plain, ms"]["reached"] is None
-    assert "not measured: int8 weights" in str(report_sheet(report).legend)
+    assert by_name["int8 weights, 3B shape, plain, ms"]["reached"] is True
+    assert report["int8"]["floor_s"] == pytest.approx(expected * (1 + 4 / 128) / 2, rel=1e-4)
+    assert report["oracle"]["oracle"]["num_different"] == 0
+    assert 2.5 < report["oracle"]["oracle"]["tokens_per_round"] < 5
+    assert "not measured: Qwen2.5-Coder" in str(report_sheet(report).legend)
+
+
+def test_a_draft_model_runs_for_the_oracle(
+    tiny_shape: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(oracle_room, "_NUM_REPEATS", 1)
+    found = oracle_room.measure_oracle(StandIn(), tiny_shape, tiny_shape)  # type: ignore[arg-type]
+    runs = found["draft"]["runs"]
+    assert [run["depth"] for run in runs] == list(oracle_room.DRAFTED_DEPTHS)
+    assert all(run["num_different"] == 0 for run in runs)
+    assert all(1 < run["tokens_per_round"] <= 1 + run["depth"] for run in runs)
 
 
 def test_bits_that_company_changes_are_counted(tiny_shape: str) -> None:

@@ -35,6 +35,7 @@ _SPECULATIONS: Final[tuple[dict[str, Any], ...]] = (
     {"method": "own_layers", "num_layers": 4, "num_speculative_tokens": 3, "num_branches": 3},
     {"method": "random", "num_speculative_tokens": 6, "num_branches": 4},
 )
+NUM_BATCH: Final = 16
 _NUM_TIMED: Final = 256
 _NUM_COMPARED: Final = 24
 _NUM_REPEATS: Final = 5
@@ -57,10 +58,23 @@ def measure_answers(load: Callable[[], LLM], progress: Callable[[str], None]) ->
         "plain_s": _seconds_per_token(plain, _QUESTION),
         "plain_copy_s": _seconds_per_token(plain, _COPIED),
         "default_copy_s": _seconds_per_token(default, _COPIED),
+        "default_copy_tokens_per_pass": _tokens_per_pass(default, _COPIED),
+        "sampled": [
+            {"sampling": options, "plain_s": _seconds_per_token(plain, _QUESTION, options)}
+            for options in _SAMPLINGS[1:]
+        ],
+        "num_batch": NUM_BATCH,
+        "batch_round_s": _seconds_per_token(plain, _QUESTION, num_requests=NUM_BATCH),
     }
     progress("comparing tokens")
     runs = list(_differences(plain))
-    return found | {"num_runs": len(runs), "num_different": sum(runs)}
+    drawing = getattr(plain.model.kernels, "drawing", None)  # the processor has none
+    return found | {
+        "num_runs": len(runs),
+        "num_different": sum(runs),
+        "num_rows_asked": drawing and drawing.num_asked,
+        "num_rows_left_to_host": drawing and drawing.num_left,
+    }
 
 
 def _prompts(llm: LLM) -> list[list[int]]:
@@ -69,15 +83,25 @@ def _prompts(llm: LLM) -> list[list[int]]:
     ]
 
 
-def _seconds_per_token(llm: LLM, text: str) -> float:
-    params = SamplingParams(temperature=0, max_tokens=_NUM_TIMED, ignore_eos=True)
+def _seconds_per_token(
+    llm: LLM, text: str, sampling: dict[str, Any] = _SAMPLINGS[0], num_requests: int = 1
+) -> float:
+    """Of one answer, while `num_requests` of them are made side by side."""
+    params = SamplingParams(max_tokens=_NUM_TIMED, ignore_eos=True, **sampling)
     prompt = llm.tokenizer.encode_chat([{"role": "user", "content": text}])
     seconds = []
     for _ in range(_NUM_REPEATS + 1):
         began = time.perf_counter()
-        llm.generate([list(prompt)], params)
+        llm.generate([list(prompt)] * num_requests, params)
         seconds.append((time.perf_counter() - began) / _NUM_TIMED)
     return median(seconds[1:])
+
+
+def _tokens_per_pass(llm: LLM, text: str) -> float:
+    params = SamplingParams(max_tokens=_NUM_TIMED, ignore_eos=True, temperature=0)
+    prompt = llm.tokenizer.encode_chat([{"role": "user", "content": text}])
+    (answer,) = llm.generate([list(prompt)], params)
+    return _NUM_TIMED / float(answer.outputs[0].stats["target_passes"])
 
 
 def _differences(plain: LLM) -> Iterator[bool]:

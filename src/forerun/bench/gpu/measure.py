@@ -7,6 +7,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
 from forerun.bench.gpu.answers import measure_answers
+from forerun.bench.gpu.oracle import measure_oracle
 from forerun.bench.gpu.requirements import requirements
 from forerun.bench.gpu.shapes import measure_shape
 
@@ -15,10 +16,12 @@ if TYPE_CHECKING:
     from forerun.kernels.cuda import CudaKernels
 
 _NUM_READS: Final = 7
+_PACKED_SHARE: Final = (1 + 4 / 128) / 2  # a byte each, and a float32 for 128 of them
 
 
 def measure_gpu(
     kernels: CudaKernels,
+    packed_kernels: CudaKernels,
     shapes: Sequence[str],
     load: Callable[[], LLM] | None,
     progress: Callable[[str], None],
@@ -30,11 +33,16 @@ def measure_gpu(
     progress("reading memory")
     speed = median(kernels.read_speed() for _ in range(_NUM_READS))
     found: list[dict[str, Any]] = []
-    answers, is_complete = None, False
+    answers, oracle, packed, is_complete = None, None, None, False
     try:
         for name in shapes:
             progress(f"measuring the {name} shape")
             found.append(measure_shape(kernels, name, speed))
+        if "3b" in shapes:
+            progress("measuring int8 weights")
+            packed = measure_shape(packed_kernels, "3b", speed, _PACKED_SHARE)
+            progress("drafting with an oracle")
+            oracle = measure_oracle(kernels, "3b", "1b" if "1b" in shapes else None)
         if load is not None:
             answers = measure_answers(load, progress)
         is_complete = True
@@ -46,6 +54,8 @@ def measure_gpu(
         "dtype": str(kernels.dtype).removeprefix("torch."),
         "shapes": found,
         "answers": answers,
-        "requirements": requirements(found, answers),
+        "int8": packed,
+        "oracle": oracle,
+        "requirements": requirements(found, answers, oracle, packed),
         "is_complete": is_complete,
     }

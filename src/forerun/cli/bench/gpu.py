@@ -50,9 +50,12 @@ def gpu(
 
     console = screen()
     with console.status("preparing …") as status:
-        kernels = choose_kernels(EngineConfig("", device="cuda", dtype=engine.dtype))
+        on_device = EngineConfig("", device="cuda", dtype=engine.dtype)
+        plain = choose_kernels(on_device)
+        packed = choose_kernels(replace(on_device, quantization="int8"))
         found = measure_gpu(
-            kernels,  # type: ignore[arg-type]  # asked for by its device
+            plain,  # type: ignore[arg-type]  # asked for by its device
+            packed,  # type: ignore[arg-type]
             names,
             None if synthetic_only else load_model,
             lambda what: status.update(f"{what} …"),

@@ -19,6 +19,7 @@ from forerun.engine.request.options import RequestKeywords, RequestOptions
 from forerun.errors import InvalidOption
 from forerun.models.text.tokenizer import Tokenizer
 from forerun.option_checks import require, require_whole
+from forerun.speculation.speculation import Speculation
 from forerun.types import SamplingParams
 
 
@@ -62,6 +63,11 @@ class AsyncEngine:
     def max_num_open(self) -> int:
         """Requests that may run or wait at once."""
         return self._max_num_open
+
+    @property
+    def speculation(self) -> Speculation | None:
+        """What guesses here; only to be looked at."""
+        return self._llm.engine.core.speculation
 
     @property
     def is_healthy(self) -> bool:

@@ -7,8 +7,9 @@ computed, it shares no prefix with others.
 from __future__ import annotations
 
 from forerun.engine.request.request import Request
+from forerun.kernels import Scores
 from forerun.sampling import largest, log_probs
-from forerun.types import FloatArray, Proposal, Span
+from forerun.types import Proposal, Span
 
 
 def chunk_of(request: Request, start: int, num_tokens: int) -> Span:
@@ -19,15 +20,19 @@ def chunk_of(request: Request, start: int, num_tokens: int) -> Span:
     return Span.prompt_chunk(start, chunk, is_last=len(chunk) == request.num_uncomputed)
 
 
-def rows_to_judge(request: Request, span: Span, proposal: Proposal, rows: FloatArray) -> FloatArray:
+def is_inside(request: Request, span: Span, proposal: Proposal) -> bool:
+    """Whether nothing follows from a span yet: it ends inside a prompt."""
+    return span.start + len(span) - len(proposal) < len(request.tokens)
+
+
+def rows_to_judge(request: Request, span: Span, proposal: Proposal, scores: Scores) -> Scores:
     """Of all rows, those that say what comes next: none inside a prompt."""
-    num_known = len(span) - len(proposal)
-    if span.start + num_known < len(request.tokens):
-        return rows[:0]
-    return rows[len(rows) - 1 - len(proposal) :]
+    if is_inside(request, span, proposal):
+        return scores[:0]
+    return scores[len(scores) - 1 - len(proposal) :]
 
 
-def keep_prompt_logprobs(request: Request, span: Span, rows: FloatArray) -> None:
+def keep_prompt_logprobs(request: Request, span: Span, scores: Scores) -> None:
     """The row after a token is the law of the next; nothing precedes the first one.
 
     A prompt that is fed again after a preemption is not told twice.
@@ -40,6 +45,6 @@ def keep_prompt_logprobs(request: Request, span: Span, rows: FloatArray) -> None
         found.append(None)
     for row, position in enumerate(range(span.start + 1, span.start + len(span) + 1)):
         if position == len(found) < len(request.prompt):
-            logp = log_probs(rows[row])
+            logp = log_probs(scores.row(row))
             shown = (*largest(logp, num_top), request.prompt[position])
             found.append({int(token): float(logp[token]) for token in shown})

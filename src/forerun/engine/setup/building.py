@@ -39,7 +39,7 @@ def build_core(
     trained = target.model.config.max_len
     row_len = (wanted_len or trained) + (config.max_nodes if config else 0)
     row_bytes = [target.model.row_bytes, *(drafter.row_bytes for drafter in cached.values())]
-    size = memory.size(row_len, row_bytes)
+    size = memory.size(row_len, row_bytes, target.model.kernels.free_bytes())
     max_len = _checked_len(wanted_len or min(trained, size.num_rows), size)
     _warn_of_short_contexts(cached, max_len)
     max_num_seqs = memory.max_num_seqs
@@ -65,8 +65,8 @@ def _checked_len(max_len: int, size: CacheSize) -> int:
     """A context that one text could never fill would be a promise to nobody."""
     if not 1 < max_len <= size.num_rows:
         raise InvalidOption(
-            f"max_model_len={max_len} does not fit into kv_cache_memory, which holds "
-            f"{size.num_rows} tokens; lower the one or raise the other."
+            f"max_model_len={max_len} does not fit into the KV cache, which holds "
+            f"{size.num_rows} tokens; lower it, or raise kv_cache_memory where there is more."
         )
     return max_len
 

@@ -22,7 +22,8 @@ _MOST_BYTES: Final = 2**62  # more than any processor can address
 
 @dataclass(frozen=True)
 class CacheMemory:
-    """`num_bytes` for the target's cache and the draft models'; None: room for `max_num_seqs`."""
+    """`num_bytes` for the target's cache and the draft models'; None: room for `max_num_seqs`, or
+    as much of it as a device has free."""
 
     max_num_seqs: int
     backend: str = "paged"
@@ -32,12 +33,22 @@ class CacheMemory:
         require_whole("max_num_seqs", self.max_num_seqs, least=1)
         require_known("kv_cache_backend", BACKENDS, self.backend)
 
-    def size(self, row_len: int, row_bytes: Sequence[int]) -> CacheSize:
+    def size(
+        self, row_len: int, row_bytes: Sequence[int], free_bytes: int | None = None
+    ) -> CacheSize:
         """Of each cache, whose rows take `row_bytes`; `row_len` is the most that one request may
-        need of it."""
-        if self.num_bytes is None:
-            return CacheSize.for_requests(self.max_num_seqs, row_len, self.backend)
-        return CacheSize.within(self.num_bytes, row_bytes, row_len, self.backend)
+        need of it, and `free_bytes` what a device has for all of them."""
+        if self.num_bytes is not None:
+            if free_bytes is not None and self.num_bytes > free_bytes:
+                raise InvalidOption(
+                    f"kv_cache_memory is {self.num_bytes} bytes, and the device has {free_bytes} "
+                    f"for it beside the weights and what passes need; lower it."
+                )
+            return CacheSize.within(self.num_bytes, row_bytes, row_len, self.backend)
+        size = CacheSize.for_requests(self.max_num_seqs, row_len, self.backend)
+        if free_bytes is not None and size.num_rows * sum(row_bytes) > free_bytes:
+            return CacheSize.within(free_bytes, row_bytes, row_len, self.backend)
+        return size
 
 
 def parse_bytes(given: int | str | None, name: str) -> int | None:

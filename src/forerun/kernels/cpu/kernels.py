@@ -41,7 +41,8 @@ from forerun.kernels.cpu.weights.interleave import Tiles
 from forerun.kernels.cpu.weights.load_report import LoadReport, Progress
 from forerun.kernels.cpu.weights.loader import QUANTIZATIONS, Loader, Matrix, Part, Vector
 from forerun.kernels.plan import Plan
-from forerun.sampling import Logits, Noise
+from forerun.kernels.scores import Scores
+from forerun.sampling import CoupledDraws, Logits, Noise
 from forerun.types import FloatArray, IntArray
 
 F32 = npt.NDArray[np.float32]
@@ -128,6 +129,9 @@ class CpuKernels:
     def row_bytes(self, shape: AttentionShape, num_layers: int) -> int:
         return KVStore.row_bytes(shape, num_layers)
 
+    def free_bytes(self) -> None:
+        return None
+
     def move_rows(self, store: KVStore, sources: IntArray, targets: IntArray) -> None:
         store.move_rows(sources, targets)
 
@@ -157,6 +161,12 @@ class CpuKernels:
         if len(batch.tokens) > MAX_TOKENS:
             return body(batch, store)
         return self._replays.run(body, batch, store)
+
+    def draw(
+        self, body: Body, batch: CpuBatch, store: KVStore, _: Sequence[CoupledDraws | None]
+    ) -> Scores:
+        """Logits: the host draws them with `gumbel_argmax`, and only along the accepted path."""
+        return Scores(self.run(body, batch, store))
 
     def embed(self, table: Matrix, batch: CpuBatch) -> Rows:
         (part,) = table.parts

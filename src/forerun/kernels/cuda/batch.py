@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 
 from forerun.kernels.base import AttentionShape
+from forerun.kernels.cuda.recording import Recording
 from forerun.kernels.plan import Plan, PlanRow
 from forerun.types import FloatArray, IntArray
 
@@ -65,6 +66,8 @@ class Inputs:
         self.wanted = self._device[head - num_wanted : head]
         rotations = self._device[self._rotations_at : self._keys_at]
         self.rotations = rotations.view(torch.float32).view(num_tokens, head_dim)
+        floats = self._words[self._rotations_at : self._keys_at].view(np.float32)
+        self._rotations: F32 = floats.reshape(num_tokens, head_dim)
         self.key_slots = self._device[self._keys_at :]
 
     tokens: torch.Tensor  # [T]
@@ -80,14 +83,15 @@ class Inputs:
         words, num = self._words, self.num_tokens
         num_real, keys = len(batch.plan), batch.keys
         per_token = words[: len(_PER_TOKEN) * num].reshape(len(_PER_TOKEN), num)
-        per_token[:, :num_real] = batch.per_token
-        per_token[:, num_real:] = np.array([0, dump_slot, 0, len(keys), 1, 0, 1])[:, None]
         wanted = words[len(_PER_TOKEN) * num :][: self.num_wanted]
+        rotations = self._rotations
+        per_token[:, :num_real] = batch.per_token
         wanted[: len(batch.plan.wanted)] = batch.plan.wanted
-        wanted[len(batch.plan.wanted) :] = 0
-        rotations = words[self._rotations_at : self._keys_at].view(np.float32).reshape(num, -1)
         rotations[:num_real] = batch.rotations
-        rotations[num_real:] = 0
+        if num_real < num or len(batch.plan.wanted) < self.num_wanted:
+            per_token[:, num_real:] = np.array([0, dump_slot, 0, len(keys), 1, 0, 1])[:, None]
+            wanted[len(batch.plan.wanted) :] = 0
+            rotations[num_real:] = 0
         last = self._keys_at + len(keys)
         words[self._keys_at : last] = keys
         words[last] = dump_slot
@@ -105,6 +109,7 @@ class CudaBatch:
     placed: Inputs | None = None  # None: it has not been sent
     num_embeddings: int | None = None
     num_splits: int | None = None  # of keys; None: as many as its own keys need
+    recording: Recording | None = None  # while it is recorded
 
     @classmethod
     def of(
@@ -114,14 +119,18 @@ class CudaBatch:
         keys = _Keys(per_token[2:])
         for row in plan.rows:
             keys.add(row)
-        # A token that does not fit is caught by `check`; here it only must not overflow.
-        per_token[0], per_token[1] = np.clip(plan.tokens, -1, 2**31 - 1), plan.write_slots
+        per_token[0], per_token[1] = plan.tokens, plan.write_slots  # `check` sees them whole
         rotations = rope.rotations(plan.positions)
         return cls(plan, shape, per_token, rotations, np.concatenate(keys.slots), device)
 
     @property
     def most_keys(self) -> int:
         return int(self.per_token[6].max())
+
+    @property
+    def num_wanted(self) -> list[int]:
+        """Rows that each span asks for."""
+        return [len(row.span.wanted) for row in self.plan.rows]
 
     @property
     def num_key_slots(self) -> int:
@@ -138,7 +147,7 @@ class CudaBatch:
 
     def check(self, num_embeddings: int) -> None:
         tokens = self.plan.tokens
-        assert np.all((tokens >= 0) & (tokens < num_embeddings)), tokens
+        assert 0 <= tokens.min() <= tokens.max() < num_embeddings, tokens
 
 
 class _Keys:

@@ -1,4 +1,4 @@
-"""Whole passes as CUDA graphs, one for each size that came along.
+"""Whole passes as recorded CUDA graphs, one recording for each size that came along.
 
 A pass is filled up to the next size in `SIZES`; the rows that fill it read and write the dump slot.
 """
@@ -12,29 +12,30 @@ from threading import Lock
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-import numpy as np
-import numpy.typing as npt
 import torch
 
 from forerun.kernels.base import Body
+from forerun.kernels.cuda.asked_draws import Draws
 from forerun.kernels.cuda.batch import CudaBatch, Inputs, bucket
+from forerun.kernels.cuda.drawing import Best, Drawing
+from forerun.kernels.cuda.recording import Recording, cuts_for
 from forerun.kernels.cuda.store import KVStore
 from forerun.kernels.cuda.values import Rows
+from forerun.kernels.scores import Scores
 
 SIZES: Final = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256)
 _KEY_SLOTS: Final = (1 << 14, 1 << 17, 1 << 20)
 _MAX_KEPT: Final = 96
 
-F32 = npt.NDArray[np.float32]
 Key = tuple[Body, int, int, int, int]
 
 
 @dataclass(frozen=True)
 class _Kept:
-    graph: Any  # torch.cuda.CUDAGraph
+    recording: Recording
     inputs: Inputs
-    logits: Rows
-    on_host: torch.Tensor  # the same, in memory that the device writes to by itself
+    logits: torch.Tensor
+    best: Best
     num_embeddings: int
 
 
@@ -45,11 +46,11 @@ class Stopwatch:
     num_replays: int
     seconds: list[float] = field(default_factory=list)  # of one pass on the device, each
 
-    def time(self, graph: Any) -> None:
+    def time(self, recording: Recording) -> None:
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         begin.record()
         for _ in range(self.num_replays):
-            graph.replay()
+            recording.replay()
         end.record()
         end.synchronize()
         self.seconds.append(begin.elapsed_time(end) / 1e3 / self.num_replays)
@@ -58,66 +59,83 @@ class Stopwatch:
 class Graphs:
     """The graphs over a store used most recently. They go when the store goes."""
 
-    def __init__(self, num_splits: Callable[[int], int]) -> None:
+    def __init__(self, num_splits: Callable[[int], int], drawing: Drawing) -> None:
+        self._drawing = drawing
         self._num_splits = num_splits  # of so many keys
         self.stopwatch: Stopwatch | None = None
         self._lock = Lock()  # graphs share memory: one at a time, until its result is copied
         self._kept: WeakKeyDictionary[KVStore, OrderedDict[Key, _Kept]] = WeakKeyDictionary()
         self._pool: Any = None
+        self._stream: Any = None  # where passes are recorded
 
-    def run(self, body: Body, batch: CudaBatch, store: KVStore) -> F32:
-        """The logits of this pass."""
+    def run(self, body: Body, batch: CudaBatch, store: KVStore, draws: Draws) -> Scores:
+        """The tokens of this pass that `draws` describe, and the logits of all other rows."""
         sizes = (
             bucket(len(batch.plan), SIZES),
             bucket(len(batch.plan.wanted), (0, *SIZES)),
             bucket(batch.num_key_slots, _KEY_SLOTS),
         )
         num_tokens, num_wanted, num_key_slots = sizes
-        if num_tokens is None or num_wanted is None or num_key_slots is None:
-            return _to_host(body(batch, store), len(batch.plan.wanted))
-        num_splits = self._num_splits(batch.most_keys)
-        key = (body, num_tokens, num_wanted, num_splits, num_key_slots)
         with self._lock:
+            if num_tokens is None or num_wanted is None or num_key_slots is None:
+                return launched(body, batch, store, self._drawing, draws)
+            num_splits = self._num_splits(batch.most_keys)
+            key = (body, num_tokens, num_wanted, num_splits, num_key_slots)
             kept = self._kept.setdefault(store, OrderedDict())
             if key not in kept:
-                return self._record(kept, key, batch, store)
+                return self._record(kept, key, batch, store, draws)
             kept.move_to_end(key)
             entry = kept[key]
             batch.check(entry.num_embeddings)
             entry.inputs.send(batch, store.dump_slot)
-            entry.graph.replay()
+            entry.recording.replay()
             if self.stopwatch is not None:
-                self.stopwatch.time(entry.graph)
-            on_host = entry.on_host[: len(batch.plan.wanted)]
-            on_host.copy_(entry.logits.data[: len(on_host)], non_blocking=True)
-            torch.cuda.current_stream(batch.device).synchronize()
-            found: F32 = on_host.numpy().copy()
-            return found
+                self.stopwatch.time(entry.recording)
+            return self._drawing.finish(entry.logits, entry.best, batch.num_wanted, draws)
 
     def _record(
-        self, kept: OrderedDict[Key, _Kept], key: Key, batch: CudaBatch, store: KVStore
-    ) -> F32:
+        self,
+        kept: OrderedDict[Key, _Kept],
+        key: Key,
+        batch: CudaBatch,
+        store: KVStore,
+        draws: Draws,
+    ) -> Scores:
         """Run it once as it is, which compiles what is new, then keep it as a graph."""
         body, num_tokens, num_wanted, num_splits, num_key_slots = key
         head_dim = batch.shape.head_dim
         inputs = Inputs(num_tokens, num_wanted, head_dim, num_key_slots, batch.device)
         inputs.send(batch, store.dump_slot)
         batch.placed, batch.num_splits = inputs, num_splits
-        found: Any = body(batch, store)
-        torch.cuda.synchronize(batch.device)
+        found = launched(body, batch, store, self._drawing, draws)
         if self._pool is None:
             self._pool = torch.cuda.graph_pool_handle()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
-            logits: Any = body(batch, store)
+            self._stream = torch.cuda.Stream(batch.device)
+        batch.recording = recording = Recording(self._pool, cuts_for(store.num_layers))
+
+        tokens = self._drawing.new_tokens(num_wanted, batch.device)
+
+        def work() -> tuple[torch.Tensor, Best]:
+            logits = logits_of(body, batch, store)
+            return logits, self._drawing.best(logits, tokens)
+
+        logits, best = recording.record(work, self._stream)
         assert batch.num_embeddings is not None
-        on_host = torch.empty(logits.data.shape, pin_memory=True)
-        kept[key] = _Kept(graph, inputs, logits, on_host, batch.num_embeddings)
+        kept[key] = _Kept(recording, inputs, logits, best, batch.num_embeddings)
         if len(kept) > _MAX_KEPT:
             kept.popitem(last=False)
-        return _to_host(found, len(batch.plan.wanted))
+        return found
 
 
-def _to_host(logits: Any, num: int) -> F32:
-    found: F32 = logits.data[:num].cpu().numpy()
-    return found
+def launched(
+    body: Body, batch: CudaBatch, store: KVStore, drawing: Drawing, draws: Draws
+) -> Scores:
+    """A pass whose kernels are launched one by one."""
+    logits = logits_of(body, batch, store)
+    return drawing.finish(logits, drawing.best(logits), batch.num_wanted, draws)
+
+
+def logits_of(body: Body, batch: CudaBatch, store: KVStore) -> torch.Tensor:
+    rows: Any = body(batch, store)
+    assert isinstance(rows, Rows), rows
+    return rows.data

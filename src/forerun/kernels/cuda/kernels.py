@@ -1,8 +1,8 @@
 """The CUDA kernel set: Triton kernels, with torch as their memory.
 
-Products are in bfloat16 with float32 sums, or in float32; the residual stream is float32, and the
-cache has the products' dtype. Operations are fused where the model's order of calls allows it: a
-product waits (`values.Product`) until it is known what follows.
+Products are in bfloat16 with float32 sums, or in float32; weights may be int8 with scales. The
+residual stream is float32, and the cache has the products' dtype. Operations are fused where the
+model's order of calls allows it: a product waits (`values.Product`) until it is known what follows.
 """
 
 from __future__ import annotations
@@ -15,20 +15,26 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from forerun.errors import unknown_name
+from forerun.errors import DeviceFailed, unknown_name
 from forerun.kernels.base import AttentionShape, Body, Norm, WeightSource
+from forerun.kernels.cuda.asked_draws import Draws
 from forerun.kernels.cuda.batch import CudaBatch, RopeTable
-from forerun.kernels.cuda.graphs import Graphs, Stopwatch
+from forerun.kernels.cuda.drawing import Drawing
+from forerun.kernels.cuda.graphs import Graphs, Stopwatch, launched
 from forerun.kernels.cuda.launches import Launches
 from forerun.kernels.cuda.store import KVStore
 from forerun.kernels.cuda.values import Normed, Product, Rows
 from forerun.kernels.cuda.weights import Loader, Matrix
 from forerun.kernels.plan import Plan
+from forerun.kernels.scores import Scores
 from forerun.sampling import Logits, Noise, gumbel_argmax, weight_sum
 from forerun.types import FloatArray, IntArray
 
 DTYPES: Final = {"bfloat16": torch.bfloat16, "float32": torch.float32}
+QUANTIZATIONS: Final = ("int8",)
 _READ_WORDS: Final = 1 << 30  # 4 GiB, many times what the caches hold
+_LEAST_FOR_PASSES: Final = 1 << 30  # bytes for graphs, logits and what is computed in between
+_SHARE_FOR_PASSES: Final = 0.05
 _OVERLAPPING: Final = (9, 0)  # compute capability that knows programmatic dependent launch
 
 F32 = npt.NDArray[np.float32]
@@ -44,19 +50,24 @@ class CudaKernels:
         self,
         dtype: str = "bfloat16",
         *,
+        quantization: str | None = None,
         device: str = "cuda",
         graphs: bool = True,
         progress: Progress | None = None,
     ) -> None:
         if dtype not in DTYPES:
             raise unknown_name("dtype", dtype, DTYPES)
+        if quantization not in (None, *QUANTIZATIONS):
+            raise unknown_name("quantization", str(quantization), QUANTIZATIONS)
         self.dtype: Final = DTYPES[dtype]
         self.device: Final = torch.device(device)
         is_gpu = self.device.type == "cuda"
         overlap = is_gpu and torch.cuda.get_device_capability(self.device) >= _OVERLAPPING
         self._launches = Launches(self.dtype, overlap)
-        self._loader = Loader(self.dtype, self.device)
-        self._graphs = Graphs(self._launches.num_splits) if graphs and is_gpu else None
+        self._loader = Loader(self.dtype, self.device, quantization is not None)
+        self.drawing: Final = Drawing(self._launches.options)
+        kept = graphs and is_gpu
+        self._graphs = Graphs(self._launches.num_splits, self.drawing) if kept else None
         self._progress = progress
         self._num_loaded = self._num_tensors = 0
         self._ropes: dict[bytes, RopeTable] = {}
@@ -88,6 +99,14 @@ class CudaKernels:
     def row_bytes(self, shape: AttentionShape, num_layers: int) -> int:
         return int(2 * num_layers * shape.kv_len * self.dtype.itemsize)
 
+    def free_bytes(self) -> int | None:
+        """What torch holds unused counts as free; passes and their graphs keep a share."""
+        if self.device.type != "cuda":
+            return None
+        free, total = torch.cuda.mem_get_info(self.device)
+        unused = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
+        return max(0, int(free + unused - max(_LEAST_FOR_PASSES, total * _SHARE_FOR_PASSES)))
+
     def move_rows(self, store: KVStore, sources: IntArray, targets: IntArray) -> None:
         store.move_rows(sources, targets)
 
@@ -117,9 +136,23 @@ class CudaKernels:
         return weight_sum(logits, top, temperature)
 
     def run(self, body: Body, batch: CudaBatch, store: KVStore) -> F32:
-        if self._graphs is None:
-            return self.to_host(_as_rows(body(batch, store)))
-        return self._graphs.run(body, batch, store)
+        found = self.draw(body, batch, store, ()).logits
+        assert isinstance(found, np.ndarray)
+        return found
+
+    def draw(self, body: Body, batch: CudaBatch, store: KVStore, draws: Draws) -> Scores:
+        try:
+            if self._graphs is None:
+                return launched(body, batch, store, self.drawing, draws)
+            return self._graphs.run(body, batch, store, draws)
+        except torch.OutOfMemoryError as error:
+            raise DeviceFailed(
+                "the GPU has no memory left for this pass; lower kv_cache_memory or max_num_seqs."
+            ) from error
+        except torch.AcceleratorError as error:
+            raise DeviceFailed(
+                f"the GPU failed in a pass ({error}); start the process again."
+            ) from error
 
     @contextmanager
     def timed(self, num_replays: int) -> Iterator[list[float]]:
@@ -177,6 +210,8 @@ class CudaKernels:
         q_norm: Norm | None = None,
         k_norm: Norm | None = None,
     ) -> Rows:
+        if batch.recording is not None:
+            batch.recording.at_layer(layer)
         inputs, rows = batch.inputs(), store.layer(layer)
         if isinstance(qkv, Product) and q_norm is None and k_norm is None:
             return Rows(self._launches.rotary(qkv.x, qkv.matrix, inputs, batch.shape, rows))
@@ -203,8 +238,3 @@ class CudaKernels:
     def logits(self, x: Normed, head: Matrix) -> Any:
         """Rows on the device; `run` brings them to the host, where nothing is recorded."""
         return Rows(self._launches.plain(x, head))
-
-
-def _as_rows(found: Any) -> Rows:
-    assert isinstance(found, Rows), found
-    return found

@@ -27,7 +27,14 @@ from forerun.kernels.cuda.row_kernels import (
     rope_rows,
     silu_rows,
 )
-from forerun.kernels.cuda.tiles import Kind, Tile, num_segments, square_groups, tile_for
+from forerun.kernels.cuda.tiles import (
+    Kind,
+    Tile,
+    num_segments,
+    packed_tile,
+    square_groups,
+    tile_for,
+)
 from forerun.kernels.cuda.values import Normed, Rows
 from forerun.kernels.cuda.weights import Matrix
 
@@ -45,7 +52,10 @@ class Launches:
         width, num = table.num_in, inputs.num_tokens
         stream = _empty(table.weight, (num, width), torch.float32)
         block = triton.next_power_of_2(width)
-        embed_rows[(num,)](table.weight, inputs.tokens, stream, width, block, **self._options())
+        embed_rows[(num,)](
+            table.weight, table.scales, inputs.tokens, stream, width, block, table.group,
+            **self.options,
+        )  # fmt: skip
         return stream
 
     def norm(self, x: Rows, delta: Tensor | None, norm: Norm) -> tuple[Tensor, Normed]:
@@ -56,7 +66,7 @@ class Launches:
         norm_rows[(num,)](
             x.data, delta, x.chosen, stream, norm.weight, normed.scaled, normed.squares,
             width, triton.next_power_of_2(width), groups, triton.next_power_of_2(groups),
-            delta is not None, x.chosen is not None, **self._options(),
+            delta is not None, x.chosen is not None, **self.options,
         )  # fmt: skip
         return stream, normed
 
@@ -69,8 +79,8 @@ class Launches:
         normed = self.new_normed(out, norm)
         tile = self._tile(Kind.RESIDUAL, matrix, num)
         residual_product[(square_groups(width), -(-num // tile.block_m))](
-            x, matrix.weight, matrix.bias, chosen, stream, out, norm.weight, normed.scaled,
-            normed.squares, num, width, matrix.num_in,
+            x, matrix.weight, matrix.scales, matrix.bias, chosen, stream, out, norm.weight,
+            normed.scaled, normed.squares, num, width, matrix.num_in,
             matrix.bias is not None, chosen is not None, tile.block_n, tile.block_m,
             **self._tile_options(Kind.RESIDUAL, tile, matrix),
         )  # fmt: skip
@@ -139,7 +149,7 @@ class Launches:
             0.0 if q_norm is None else q_norm.eps, 0.0 if k_norm is None else k_norm.eps,
             shape.num_heads, shape.num_kv_heads, shape.head_dim,
             triton.next_power_of_2(shape.head_dim // 2), q_norm is not None, k_norm is not None,
-            **self._options(),
+            **self.options,
         )  # fmt: skip
         return q
 
@@ -165,12 +175,12 @@ class Launches:
             inputs.num_keys, inputs.key_slots, out, mixed, sums, tops,
             math.log2(math.e) / math.sqrt(D), H, G, D, window,
             max(16, triton.next_power_of_2(H // G)), block_d, self.split_len,
-            only, self._precision, num_warps=8 if D > 64 else 4, **self._options(),
+            only, self._precision, num_warps=8 if D > 64 else 4, **self.options,
         )  # fmt: skip
         if not only:
             fold_splits[(num, H)](
                 mixed, sums, tops, inputs.num_keys, out, num_splits,
-                H, D, window, block_d, self.split_len, num_warps=1, **self._options(),
+                H, D, window, block_d, self.split_len, num_warps=1, **self.options,
             )  # fmt: skip
         return out
 
@@ -178,7 +188,7 @@ class Launches:
         num, width = len(gate_up), gate_up.shape[1] // 2
         y = _empty(gate_up, (num, width), self.dtype)
         grid = (num, -(-width // _SILU_LEN))
-        silu_rows[grid](gate_up, y, width, _SILU_LEN, **self._options())
+        silu_rows[grid](gate_up, y, width, _SILU_LEN, **self.options)
         return y
 
     @property
@@ -196,7 +206,7 @@ class Launches:
     def read(self, data: Tensor) -> None:
         """All of it once: int32, a multiple of `READ_LEN`."""
         sums = _empty(data, (len(data) // READ_LEN,), torch.int32)
-        read_words[(len(sums),)](data, sums, READ_LEN, num_warps=8, **self._options())
+        read_words[(len(sums),)](data, sums, READ_LEN, num_warps=8, **self.options)
 
     @property
     def _precision(self) -> str:
@@ -210,20 +220,24 @@ class Launches:
 
     def _operands(self, x: Rows | Normed, matrix: Matrix) -> tuple[Any, ...]:
         if isinstance(x, Normed):
-            return x.scaled, x.squares, matrix.weight, matrix.bias
+            return x.scaled, x.squares, matrix.weight, matrix.scales, matrix.bias
         assert x.chosen is None, "rows are chosen before a norm alone"
-        return x.data.to(self.dtype), None, matrix.weight, matrix.bias
+        return x.data.to(self.dtype), None, matrix.weight, matrix.scales, matrix.bias
 
     def _tile(self, kind: Kind, matrix: Matrix, num_rows: int) -> Tile:
+        if matrix.group:
+            return packed_tile(kind, matrix.num_in, num_rows, matrix.group)
         return tile_for(kind, matrix.num_out, matrix.num_in, num_rows, self.dtype.itemsize)
 
-    def _options(self) -> dict[str, Any]:
+    @property
+    def options(self) -> dict[str, Any]:
         return {"PDL": 1, "launch_pdl": True} if self.overlap else {"PDL": 0}
 
     def _tile_options(self, kind: Kind, tile: Tile, matrix: Matrix) -> dict[str, Any]:
         num_in, itemsize = matrix.num_in, self.dtype.itemsize
-        segments = num_segments(kind, num_in, itemsize)
+        segments = num_segments(kind, num_in, itemsize, matrix.group or 64)
         options = {
+            "GROUP": matrix.group,
             "BK": tile.block_k // segments,
             "SEGMENTS": segments,
             "EVEN": num_in % tile.block_k == 0,
@@ -234,7 +248,7 @@ class Launches:
             "num_stages": tile.num_stages,
         }
         late = {"PDL": 2} if self.overlap and not tile.early else {}
-        return self._options() | options | late
+        return self.options | options | late
 
 
 def _empty(like: Tensor, size: tuple[int, ...], dtype: torch.dtype) -> Tensor:

@@ -32,6 +32,10 @@ class KVStore:
             raise MemoryError(f"{num_slots} rows cannot be had: {error}") from error
 
     @property
+    def num_layers(self) -> int:
+        return int(self.rows.shape[1])
+
+    @property
     def dump_slot(self) -> int:
         return int(self.rows.shape[2]) - 1
 

@@ -9,7 +9,8 @@ from typing import Final
 
 from forerun.server.errors import ApiError
 
-OPEN_PATHS: Final = ("/health", "/ready", "/version")  # for those who only watch
+OPEN_PATHS: Final = ("/health", "/ready", "/version", "/")  # for those who only watch
+OPEN_PREFIX: Final = "/page/"  # files of ours; the page itself asks for the key
 
 
 class Keys:
@@ -20,7 +21,7 @@ class Keys:
 
     def check(self, path: str, authorization: str | None) -> None:
         """Whether this path is open, or the header carries one of the keys."""
-        if not self._digests or path in OPEN_PATHS:
+        if not self._digests or path in OPEN_PATHS or path.startswith(OPEN_PREFIX):
             return
         scheme, _, given = (authorization or "").partition(" ")
         digest = _digest(given.strip())

@@ -45,6 +45,7 @@ class ServerConfig:
     step_timeout_s: float = option(300.0, "Seconds after which a step counts as hung.")
     drain_timeout_s: float = option(120.0, "Seconds for answers to end after SIGTERM.")
     access_log: bool = option(True, "A line of JSON for each request.")
+    page: bool = option(True, "A page at / to chat and to see what is guessed.")
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:

@@ -67,6 +67,7 @@ class Life:
             Keys(config.api_keys),
             AccessLog(sys.stderr if config.access_log else None),
             config.allowed_origins,
+            has_page=config.page,
         )
         self._server = _Server(
             uvicorn.Config(

@@ -1,0 +1,178 @@
+"""The engine at a given acceptance: an oracle replays the plain answer and spoils some guesses.
+
+Everything else is what serves: scheduler, drafting, one pass, draws, verdicts, commit.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+import tokenizers
+
+from forerun.bench.gpu.synthetic import SHAPES, SyntheticCheckpoint
+from forerun.drafters import Budget, DraftModel, RequestView
+from forerun.engine.api.input_processor import InputProcessor
+from forerun.engine.engine import Engine
+from forerun.engine.request.options import RequestOptions
+from forerun.engine.setup.building import build_core
+from forerun.engine.setup.memory import CacheMemory
+from forerun.models.llama import LlamaModel
+from forerun.models.text.token_bytes import Spelling
+from forerun.models.text.tokenizer import Tokenizer, TokenizerTraits
+from forerun.speculation.guarded_drafters import GuardedDrafters
+from forerun.speculation.methods import Target
+from forerun.speculation.speculation import Speculation
+from forerun.types import Proposal, SamplingParams, Verdict
+
+if TYPE_CHECKING:
+    from forerun.kernels.cuda import CudaKernels
+
+ALPHA: Final = 0.8
+DEPTH: Final = 5
+DRAFTED_DEPTHS: Final = (1, 2, 3, 4)
+_CONTEXT_LEN: Final = 128
+_NUM_TOKENS: Final = 200
+_NUM_REPEATS: Final = 5
+_PARAMS: Final = SamplingParams(temperature=0, max_tokens=_NUM_TOKENS, ignore_eos=True)
+_MAX_LEN: Final = 512
+
+
+def measure_oracle(kernels: CudaKernels, target: str, draft: str | None) -> dict[str, Any]:
+    """Seconds of a token of the `target` shape: plain, with an oracle that costs nothing, and with
+    one for which a model of the `draft` shape runs."""
+    bench = _Bench(LlamaModel.load(SyntheticCheckpoint(SHAPES[target]), kernels))
+    plain = bench.seconds_per_token(None, 0)
+    found: dict[str, Any] = {
+        "target": target,
+        "alpha": ALPHA,
+        "plain_s": plain,
+        "oracle": {"depth": DEPTH, **bench.measure(plain, Oracle(bench.answer), DEPTH)},
+    }
+    if draft is not None:
+        model = LlamaModel.load(SyntheticCheckpoint(SHAPES[draft]), kernels)
+        runs = []
+        for depth in DRAFTED_DEPTHS:
+            drafter = DraftModel(model, bench.vocab_size)
+            drafter.allocate(_MAX_LEN // 16, 16)
+            runs.append(
+                {"depth": depth, **bench.measure(plain, Oracle(bench.answer, drafter), depth)}
+            )
+        found["draft"] = {"shape": draft, "runs": runs}
+    return found
+
+
+@dataclass
+class Oracle:
+    """Guesses a known answer, each token spoiled with probability 1 − α.
+
+    `model` guesses too, for its cost, and nobody looks at its guesses.
+    """
+
+    answer: Sequence[int]
+    model: DraftModel | None = None
+    picks = False
+
+    def __post_init__(self) -> None:
+        self._is_open = False
+        self._rng = np.random.default_rng(0)
+
+    @property
+    def num_requests(self) -> int:
+        return int(self._is_open)
+
+    def begin(self, request: RequestView) -> None:
+        self._is_open = True
+        if self.model is not None:
+            self.model.begin(request)
+
+    def propose(self, requests: Sequence[RequestView], budgets: Sequence[Budget]) -> list[Proposal]:
+        (request,), (budget,) = requests, budgets
+        num_known = len(request.output)
+        guesses = list(self.answer[num_known : num_known + budget.depth])
+        if self.model is not None:
+            (drawn,) = self.model.propose(requests, [replace(budget, depth=len(guesses))])
+            guesses = guesses[: len(drawn)]
+        spoiled = self._rng.random(len(guesses)) >= ALPHA
+        return [
+            Proposal.chain([t ^ 1 if bad else t for t, bad in zip(guesses, spoiled, strict=True)])
+        ]
+
+    def commit(self, request: RequestView, verdict: Verdict) -> None:
+        if self.model is not None:
+            self.model.commit(request, verdict)
+
+    def end(self, request: RequestView) -> None:
+        self._is_open = False
+        if self.model is not None:
+            self.model.end(request)
+
+
+class _Run(NamedTuple):
+    answer: tuple[int, ...]
+    seconds: float
+    num_rounds: int
+    num_tokens: int
+
+
+class _Bench:
+    def __init__(self, model: LlamaModel) -> None:
+        self.vocab_size = model.config.vocab_size
+        # The head's ids lie past this vocabulary, so they spell nothing.
+        backend = tokenizers.Tokenizer(tokenizers.models.WordLevel({"?": 0}, unk_token="?"))
+        self._tokenizer = Tokenizer(backend, TokenizerTraits(Spelling.BYTE_LEVEL))
+        self._target = Target(model, self._tokenizer, None)
+        rng = np.random.default_rng(1)
+        self._prompt = rng.integers(1, self.vocab_size, _CONTEXT_LEN).tolist()
+        self.answer: tuple[int, ...] = ()
+        self.answer = self._run(self._engine(None, 0)).answer
+
+    def _engine(self, drafter: Oracle | None, depth: int) -> Engine:
+        core = build_core(self._target, CacheMemory(1), _MAX_LEN, None)
+        if drafter is not None:
+            drafters = GuardedDrafters({"oracle": drafter}, self.vocab_size)
+            core = replace(core, speculation=Speculation(drafters, None, Budget(depth)))
+        return Engine(core)
+
+    def _run(self, engine: Engine) -> _Run:
+        """Timed from the first token on, and until guesses are cut short by the end of the answer:
+        such passes have sizes that would be recorded while the clock runs."""
+        options = RequestOptions()
+        (request,) = InputProcessor(self._tokenizer, engine.core).requests(
+            self._prompt, _PARAMS, options
+        )
+        engine.add([request])
+        while not request.output:
+            engine.step()
+        began, num_rounds, num_before = time.perf_counter(), 0, len(request.output)
+        while not request.is_over and len(request.output) < _NUM_TOKENS - 2 * DEPTH:
+            engine.step()
+            num_rounds += 1
+        seconds, num_tokens = time.perf_counter() - began, len(request.output) - num_before
+        while not engine.is_idle:
+            engine.step()
+        if request.error is not None:
+            raise request.error
+        return _Run(tuple(request.output), seconds, num_rounds, num_tokens)
+
+    def seconds_per_token(self, drafter: Oracle | None, depth: int) -> float:
+        engine = self._engine(drafter, depth)
+        runs = [self._run(engine) for _ in range(_NUM_REPEATS + 1)]
+        return median(run.seconds / run.num_tokens for run in runs[1:])
+
+    def measure(self, plain: float, drafter: Oracle, depth: int) -> dict[str, Any]:
+        engine = self._engine(drafter, depth)
+        runs = [self._run(engine) for _ in range(_NUM_REPEATS + 1)][1:]
+        num_tokens = sum(run.num_tokens for run in runs)
+        seconds = sum(run.seconds for run in runs) / num_tokens
+        return {
+            "token_s": seconds,
+            "speedup": plain / seconds,
+            "tokens_per_round": num_tokens / sum(run.num_rounds for run in runs),
+            "expected_tokens": (1 - ALPHA ** (depth + 1)) / (1 - ALPHA),
+            "num_different": sum(run.answer != self.answer for run in runs),
+        }

@@ -1,0 +1,223 @@
+"""From logits on the device to tokens, or to logits on the host where more is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import triton
+from torch import Tensor
+
+from forerun.kernels.cuda.asked_draws import AskedDraws, Draws
+from forerun.kernels.cuda.draws import (
+    BLOCK,
+    DEPTH,
+    MOST,
+    NUM_WORDS,
+    best_of_blocks,
+    best_of_rows,
+    change_rows,
+    noisy_blocks,
+    noisy_rows,
+    widen_rows,
+)
+from forerun.kernels.scores import Scores
+
+F32 = npt.NDArray[np.float32]
+I32 = npt.NDArray[np.int32]
+
+_MARGIN: Final = 1e-9  # more than logarithms and sums of two libraries differ by
+_WARPS: Final = 8
+
+
+@dataclass(frozen=True)
+class Best:
+    """The argmax of each row on the device, and what a draw with noise starts from."""
+
+    tokens: Tensor  # [R] int32 in the host's memory; -1: not a row that can be served
+    tops: Tensor  # [R] float32
+    counts: Tensor  # [R] int32, zero
+
+
+class Drawing:
+    """`num_asked` rows were to be drawn, of which `num_left` were left to the host."""
+
+    def __init__(self, options: dict[str, Any], margin: float = _MARGIN) -> None:
+        self._options = options  # of a launch inside a pass
+        self.margin = margin
+        self._rooms: dict[tuple[int, int], _Room] = {}
+        self.num_asked = self.num_left = 0
+
+    @staticmethod
+    def new_tokens(num: int, device: torch.device) -> Tensor:
+        """Where the device writes tokens by itself: integers are not worth a copy of their own."""
+        return torch.empty(num, dtype=torch.int32, pin_memory=device.type == "cuda")
+
+    def best(self, logits: Tensor, tokens: Tensor | None = None) -> Best:
+        """`tokens` [R], from `new_tokens`: none can be had while a pass is recorded."""
+        num, width = logits.shape
+        if tokens is None:
+            tokens = self.new_tokens(num, logits.device)
+        blocks = -(-width // BLOCK)
+        tops, ids, row_tops, counts = (
+            torch.empty(size, dtype=dtype, device=logits.device)
+            for size, dtype in (
+                ((num, blocks), torch.float32),
+                ((num, blocks), torch.int32),
+                ((num,), torch.float32),
+                ((num,), torch.int32),
+            )
+        )
+        if num:
+            best_of_blocks[(blocks, num)](
+                logits, None, tops, ids, width, BLOCK, False, NUM_WORDS, **self._options
+            )
+            best_of_rows[(num,)](
+                tops, ids, None, tokens, row_tops, counts, width, blocks,
+                triton.next_power_of_2(blocks), False, NUM_WORDS, **self._options,
+            )  # fmt: skip
+        return Best(tokens, row_tops, counts)
+
+    def finish(self, logits: Tensor, best: Best, wanted: Sequence[int], draws: Draws) -> Scores:
+        """`wanted`: how many rows each span has, in order; `logits` may have more at the end.
+
+        One synchronisation, and a second one where a row was left to the host.
+        """
+        num, room = sum(wanted), self._room(logits)
+        if not any(draws):
+            room.logits[:num].copy_(logits[:num], non_blocking=True)
+            _synchronize(logits.device)
+            return Scores(room.logits[:num].numpy().copy())
+        asked = AskedDraws.of(wanted, draws, room.num, logits.shape[1])
+        if asked.is_noisy or asked.num_changes:
+            self._launch(logits, best, asked, room)
+        for rows in asked.as_logits:
+            room.logits[rows].copy_(logits[rows], non_blocking=True)
+        _synchronize(logits.device)
+        return self._scores(asked, room, logits, best.tokens.numpy()[:num].tolist())
+
+    def _scores(
+        self, asked: AskedDraws, room: _Room, logits: Tensor, tokens: list[int | None]
+    ) -> Scores:
+        rows: list[F32 | None] = [None] * asked.num
+        for part in asked.as_logits:
+            rows[part] = list(room.logits[part].numpy().copy())
+            tokens[part] = [None] * (part.stop - part.start)
+        for part in asked.drawn:
+            for row in range(part.start, part.stop):
+                if tokens[row] == -1:
+                    tokens[row], rows[row] = None, logits[row].cpu().numpy()
+                    self.num_left += 1
+            self.num_asked += part.stop - part.start
+        return Scores(rows, tokens)
+
+    def _launch(self, logits: Tensor, best: Best, asked: AskedDraws, room: _Room) -> None:
+        """What `best` does not say: changed logits and noise."""
+        num = asked.num
+        room.words_on_host[:num] = asked.words
+        room.words[:num].copy_(room.host_words[:num], non_blocking=True)
+        if asked.num_changes:
+            self._launch_changes(logits, best, asked, room)
+        if asked.is_noisy:
+            self._launch_noise(logits, best, asked, room)
+
+    def _launch_changes(self, logits: Tensor, best: Best, asked: AskedDraws, room: _Room) -> None:
+        num, width, wide = asked.num, logits.shape[1], room.wide
+        blocks = -(-width // BLOCK)
+        tokens, changes = room.send_changes(asked)
+        widen_rows[(blocks, num)](logits, room.words, wide, width, BLOCK, NUM_WORDS)
+        change_rows[(num,)](
+            wide, room.words, tokens, changes, width, BLOCK, NUM_WORDS, enable_fp_fusion=False
+        )
+        best_of_blocks[(blocks, num)](
+            wide, room.words, room.bests, room.ids, width, BLOCK, True, NUM_WORDS, PDL=0
+        )
+        best_of_rows[(num,)](
+            room.bests, room.ids, room.words, best.tokens, room.wide_tops, best.counts, width,
+            blocks, triton.next_power_of_2(blocks), True, NUM_WORDS, PDL=0,
+        )  # fmt: skip
+
+    def _launch_noise(self, logits: Tensor, best: Best, asked: AskedDraws, room: _Room) -> None:
+        num, width = asked.num, logits.shape[1]
+        blocks, changed = -(-width // BLOCK), asked.num_changes > 0
+        doubles = room.words.view(torch.float64)
+        found = (room.bests, room.seconds, room.ids, room.weights, best.counts)
+        gathered = (room.kept, room.noisy, room.kept_ids)
+        noisy_blocks[(blocks, num)](
+            logits, best.tops, room.wide if changed else None, room.wide_tops, room.words, doubles,
+            *found, *gathered, changed, width, BLOCK, DEPTH, MOST, NUM_WORDS,
+        )  # fmt: skip
+        noisy_rows[(num,)](
+            room.words, doubles, *found, *gathered, best.tokens, self.margin,
+            width, blocks, triton.next_power_of_2(blocks), DEPTH, MOST, NUM_WORDS,
+            num_warps=_WARPS,
+        )  # fmt: skip
+
+    def _room(self, logits: Tensor) -> _Room:
+        num, width = logits.shape
+        size = triton.next_power_of_2(max(1, num)), width
+        if size not in self._rooms:
+            self._rooms[size] = _Room(*size, logits.device)
+        return self._rooms[size]
+
+
+class _Room:
+    """Memory for draws of up to `num` rows; on the host such as the device copies to by itself."""
+
+    def __init__(self, num: int, width: int, device: torch.device) -> None:
+        self.num = num
+        self._size, self._pinned = (num, width), device.type == "cuda"
+        self._num_changes = 0  # that there is room for
+        blocks = -(-width // BLOCK)
+
+        def on_device(dtype: torch.dtype, *size: int) -> Tensor:
+            return torch.empty(size, dtype=dtype, device=device)
+
+        self.bests, self.seconds, self.weights = (
+            on_device(torch.float64, num, blocks) for _ in range(3)
+        )
+        self.ids = on_device(torch.int32, num, blocks)
+        self.kept, self.noisy = (on_device(torch.float64, num, MOST) for _ in range(2))
+        self.kept_ids = on_device(torch.int32, num, MOST)
+        self.words = on_device(torch.int32, num, NUM_WORDS)
+        self.wide_tops = on_device(torch.float64, num)
+        self.host_words = self._on_host(torch.int32, num, NUM_WORDS)
+        self.words_on_host: I32 = self.host_words.numpy()
+
+    def send_changes(self, asked: AskedDraws) -> tuple[Tensor, Tensor]:
+        """Tokens and what changes their logits, on the device, without waiting for the pass."""
+        if asked.num_changes > self._num_changes:
+            self._num_changes = triton.next_power_of_2(asked.num_changes)
+            sizes = ((torch.int32, (self._num_changes,)), (torch.float64, (self._num_changes, 3)))
+            self._changes_on_host = [self._on_host(dtype, *size) for dtype, size in sizes]
+            self._changes = [
+                torch.empty(size, dtype=dtype, device=self.words.device) for dtype, size in sizes
+            ]
+        found = (np.concatenate(asked.tokens), np.concatenate(asked.changes))
+        for array, host, device in zip(found, self._changes_on_host, self._changes, strict=True):
+            host.numpy()[: len(array)] = array
+            device[: len(array)].copy_(host[: len(array)], non_blocking=True)
+        tokens, changes = self._changes
+        return tokens, changes
+
+    @cached_property
+    def wide(self) -> Tensor:
+        """Changed logits."""
+        return torch.empty(self._size, dtype=torch.float64, device=self.words.device)
+
+    @cached_property
+    def logits(self) -> Tensor:
+        return self._on_host(torch.float32, *self._size)
+
+    def _on_host(self, dtype: torch.dtype, *size: int) -> Tensor:
+        return torch.empty(size, dtype=dtype, pin_memory=self._pinned)
+
+
+def _synchronize(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.current_stream(device).synchronize()

@@ -1,0 +1,283 @@
+"""Tokens drawn where the logits are: the argmax, and argmax(logit + Gumbel noise) of what is kept.
+
+`sampling` decides what a draw is. Logarithms and sums of weights differ from its own by rounding,
+so whatever comes nearer to an edge than `margin` is left to the host: TOKENS is -1 there.
+"""
+
+# Triton's kernels are compiled, not called: their arguments have no Python types.
+# mypy: disable-error-code="no-untyped-def, untyped-decorator"
+
+from __future__ import annotations
+
+from typing import Final
+
+import triton
+import triton.language as tl
+
+BLOCK: Final = 1024  # tokens of a program
+NUM_WORDS: Final = 16  # int32 of a row's options
+# Nats under the best token, down to which a truncated row's tokens are gathered, and how many.
+DEPTH: Final = 9.0
+MOST: Final = 4096
+
+
+@triton.jit
+def is_changed(WORDS, r, NUM_WORDS: tl.constexpr):
+    return tl.load(WORDS + r * NUM_WORDS + 6) > 0
+
+
+@triton.jit
+def best_of_blocks(
+    LOGITS, WORDS, TOPS, IDS, V: tl.constexpr, BLOCK: tl.constexpr, CHANGED: tl.constexpr,
+    NUM_WORDS: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    """The largest of each run of BLOCK logits, and the lowest token that has it; NaN stays NaN.
+
+    CHANGED: of those rows alone whose logits are.
+    """
+    if PDL:
+        tl.extra.cuda.gdc_launch_dependents()
+        tl.extra.cuda.gdc_wait()
+    block, r = tl.program_id(0), tl.program_id(1)
+    asked = True
+    if CHANGED:
+        asked = is_changed(WORDS, r, NUM_WORDS)
+    if asked:
+        v = block * BLOCK + tl.arange(0, BLOCK)
+        x = tl.load(LOGITS + r.to(tl.int64) * V + v, mask=v < V, other=float("-inf"))
+        top = tl.max(x, axis=0)
+        token = tl.min(tl.where(x == top, v, V), axis=0)
+        num_broken = tl.sum((x != x).to(tl.int32), axis=0)
+        at = r * tl.num_programs(0) + block
+        tl.store(TOPS + at, tl.where(num_broken > 0, float("nan"), top))
+        tl.store(IDS + at, token)
+
+
+@triton.jit
+def best_of_rows(
+    BLOCK_TOPS, IDS, WORDS, TOKENS, TOPS, COUNTS, V: tl.constexpr, NUM_BLOCKS: tl.constexpr,
+    LANES: tl.constexpr, CHANGED: tl.constexpr, NUM_WORDS: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    """The argmax of each row, or -1 where its largest is not a number that can be served."""
+    if PDL:
+        tl.extra.cuda.gdc_launch_dependents()
+        tl.extra.cuda.gdc_wait()
+    r, lane = tl.program_id(0), tl.arange(0, LANES)
+    asked = True
+    if CHANGED:
+        asked = is_changed(WORDS, r, NUM_WORDS)
+    if asked:
+        inside = lane < NUM_BLOCKS
+        tops = tl.load(BLOCK_TOPS + r * NUM_BLOCKS + lane, mask=inside, other=float("-inf"))
+        ids = tl.load(IDS + r * NUM_BLOCKS + lane, mask=inside, other=V)
+        top = tl.max(tops, axis=0)
+        token = tl.min(tl.where(tops == top, ids, V), axis=0)
+        num_broken = tl.sum((tops != tops).to(tl.int32), axis=0)
+        good = (num_broken == 0) & (top > float("-inf")) & (top < float("inf"))
+        if CHANGED:
+            good = good & (tl.load(TOKENS + r) >= 0)
+        tl.store(TOKENS + r, tl.where(good, token, -1))
+        tl.store(TOPS + r, top)
+        tl.store(COUNTS + r, 0)
+
+
+@triton.jit
+def widen_rows(LOGITS, WORDS, WIDE, V: tl.constexpr, BLOCK: tl.constexpr, NUM_WORDS: tl.constexpr):
+    """Rows whose logits are changed, as float64."""
+    block, r = tl.program_id(0), tl.program_id(1)
+    if is_changed(WORDS, r, NUM_WORDS):
+        at = r.to(tl.int64) * V + block * BLOCK + tl.arange(0, BLOCK)
+        inside = block * BLOCK + tl.arange(0, BLOCK) < V
+        x = tl.load(LOGITS + at, mask=inside, other=0.0)
+        tl.store(WIDE + at, x.to(tl.float64), mask=inside)
+
+
+@triton.jit
+def change_rows(
+    WIDE, WORDS, IDS, CHANGES, V: tl.constexpr, BLOCK: tl.constexpr, NUM_WORDS: tl.constexpr
+):
+    """Bias or mask, repetition penalty, then presence and frequency penalties, of single tokens.
+
+    To be launched without fused products: then every step rounds as numpy's does.
+    """
+    r = tl.program_id(0)
+    first, num = tl.load(WORDS + r * NUM_WORDS + 5), tl.load(WORDS + r * NUM_WORDS + 6)
+    start = 0
+    while start < num:
+        idx = start + tl.arange(0, BLOCK)
+        inside = idx < num
+        token = tl.load(IDS + first + idx, mask=inside, other=0)
+        at = WIDE + r.to(tl.int64) * V + token
+        change = CHANGES + (first + idx) * 3
+        x = tl.load(at, mask=inside, other=0.0) + tl.load(change, mask=inside, other=0.0)
+        factor = tl.load(change + 1, mask=inside, other=1.0)
+        x = tl.where(x > 0, x / factor, x * factor) - tl.load(change + 2, mask=inside, other=0.0)
+        tl.store(at, x, mask=inside)
+        start += BLOCK
+
+
+@triton.jit
+def gumbel(key, position, tokens):
+    """`Noise.gumbel`, but for the last bits of its logarithms."""
+    zero = tokens.to(tl.uint32) * 0
+    high, low, _, _ = tl.philox(
+        key, zero + position.to(tl.uint32), tokens.to(tl.uint32), zero, zero
+    )
+    u = high.to(tl.float64) * 2.0**-32 + (low.to(tl.float64) + 0.5) * 2.0**-64
+    u = tl.minimum(u, 0.9999999999999999)  # 1 - 2^-53
+    left = 1.0 - u
+    # log(1 - u), with what rounding took from 1 - u given back.
+    exponential = -(tl.log(left) + (-u - (left - 1.0)) / left)
+    return -tl.log(exponential)
+
+
+@triton.jit
+def noisy_blocks(
+    LOGITS, TOPS, WIDE, WIDE_TOPS, WORDS, DOUBLES, BESTS, SECONDS, IDS, WEIGHTS, COUNTS, KEPT,
+    NOISY, KEPT_IDS, HAS_WIDE: tl.constexpr, V: tl.constexpr, BLOCK: tl.constexpr,
+    DEPTH: tl.constexpr, MOST: tl.constexpr, NUM_WORDS: tl.constexpr,
+):  # fmt: skip
+    """Of each run of BLOCK tokens the best two sums of logit and noise.
+
+    A truncated row's tokens within DEPTH nats of the best go to a list, in any order, and the
+    best two are of the others.
+    """
+    block, r = tl.program_id(0), tl.program_id(1)
+    words = WORDS + r * NUM_WORDS
+    kind = tl.load(words)
+    if kind > 0:
+        position, low, high = tl.load(words + 1), tl.load(words + 2), tl.load(words + 3)
+        key = (high.to(tl.uint32).to(tl.uint64) << 32) | low.to(tl.uint32).to(tl.uint64)
+        temperature = tl.load(DOUBLES + r * (NUM_WORDS // 2) + 4)
+        top = tl.load(TOPS + r).to(tl.float64)
+        v = block * BLOCK + tl.arange(0, BLOCK)
+        at = r.to(tl.int64) * V + v
+        x = tl.load(LOGITS + at, mask=v < V, other=float("-inf")).to(tl.float64)
+        if HAS_WIDE:  # noqa: SIM102  # decided when it is compiled
+            if is_changed(WORDS, r, NUM_WORDS):
+                x = tl.load(WIDE + at, mask=v < V, other=float("-inf"))
+                top = tl.load(WIDE_TOPS + r)
+        served = (x - top) / temperature
+        noisy = served + gumbel(key, position, v)
+        if kind > 1:
+            near = served >= -DEPTH
+            num_near = tl.sum(near.to(tl.int32), axis=0)
+            first = tl.atomic_add(COUNTS + r, num_near)
+            place = first + tl.cumsum(near.to(tl.int32), axis=0) - 1
+            fits = near & (place < MOST)
+            tl.store(KEPT + r * MOST + place, served, mask=fits)
+            tl.store(NOISY + r * MOST + place, noisy, mask=fits)
+            tl.store(KEPT_IDS + r * MOST + place, v, mask=fits)
+            noisy = tl.where(near, float("-inf"), noisy)
+        at = r * tl.num_programs(0) + block
+        best = tl.max(noisy, axis=0)
+        token = tl.min(tl.where(noisy == best, v, V), axis=0)
+        tl.store(BESTS + at, best)
+        tl.store(SECONDS + at, tl.max(tl.where(v == token, float("-inf"), noisy), axis=0))
+        tl.store(IDS + at, token)
+        tl.store(WEIGHTS + at, tl.sum(tl.exp(served), axis=0))
+
+
+@triton.jit
+def noisy_rows(
+    WORDS, DOUBLES, BESTS, SECONDS, IDS, WEIGHTS, COUNTS, KEPT, NOISY, KEPT_IDS, TOKENS, margin,
+    V: tl.constexpr, NUM_BLOCKS: tl.constexpr, LANES: tl.constexpr, DEPTH: tl.constexpr,
+    MOST: tl.constexpr, NUM_WORDS: tl.constexpr,
+):  # fmt: skip
+    """The token of each row that is drawn with noise; a row that could not be served keeps -1."""
+    r, lane = tl.program_id(0), tl.arange(0, LANES)
+    words, doubles = WORDS + r * NUM_WORDS, DOUBLES + r * (NUM_WORDS // 2)
+    kind = tl.load(words)
+    if (kind > 0) & (tl.load(TOKENS + r) >= 0):
+        inside, at = lane < NUM_BLOCKS, r * NUM_BLOCKS + lane
+        bests = tl.load(BESTS + at, mask=inside, other=float("-inf"))
+        best = tl.max(bests, axis=0)
+        if kind == 1:
+            ids = tl.load(IDS + at, mask=inside, other=V)
+            token = tl.min(tl.where(bests == best, ids, V), axis=0)
+            seconds = tl.load(SECONDS + at, mask=inside, other=float("-inf"))
+            second = tl.max(tl.where(ids == token, seconds, bests), axis=0)
+            tl.store(TOKENS + r, tl.where(best - second > margin, token, -1))
+        else:
+            weights = tl.load(WEIGHTS + at, mask=inside, other=0.0)
+            token = truncated_token(
+                words, doubles, best, tl.sum(weights, axis=0), tl.load(COUNTS + r),
+                KEPT + r * MOST, NOISY + r * MOST, KEPT_IDS + r * MOST, margin, V, DEPTH, MOST,
+            )  # fmt: skip
+            tl.store(TOKENS + r, token)
+
+
+@triton.jit
+def truncated_token(
+    words, doubles, best_beyond, total, num, KEPT, NOISY, IDS, margin,
+    V: tl.constexpr, DEPTH: tl.constexpr, MOST: tl.constexpr,
+):  # fmt: skip
+    """The best sum among the tokens that top-k, top-p and min-p keep, or -1.
+
+    Each of them keeps a run of the most probable. So the token with the best sum is looked at: if
+    it is kept it is drawn, and if it is not, neither is any that is less probable.
+    """
+    k, top_p, least = tl.load(words + 4), tl.load(doubles + 5), tl.load(doubles + 6)
+    lane = tl.arange(0, MOST)
+    gathered = lane < num
+    served = tl.load(KEPT + lane, mask=gathered, other=float("-inf"))
+    noisy = tl.load(NOISY + lane, mask=gathered, other=float("-inf"))
+    ids = tl.load(IDS + lane, mask=gathered, other=V)
+    weights = tl.exp(served)
+    least_total, most_total = total, total
+    decided = num <= MOST
+    if (k > 0) & (top_p < 1):  # top-p counts what top-k keeps
+        if num > k:
+            edge, found = kth_largest(served, gathered, k)
+            decided = decided & found
+            least_total = tl.sum(tl.where(served >= edge, weights, 0.0), axis=0)
+            most_total = least_total
+        else:
+            least_total = tl.sum(weights, axis=0)
+            beyond = (k - num).to(tl.float64) * tl.exp(-DEPTH + tl.zeros((1,), tl.float64))
+            most_total = tl.minimum(total, least_total + tl.sum(beyond, axis=0))
+    slack = 1.0 + margin
+    reached = tl.sum(weights, axis=0)
+    # Whether nothing beyond the gathered tokens can be kept.
+    closed = ((k > 0) & (num >= k)) | (least >= -DEPTH)
+    closed = closed | (reached >= top_p * most_total * slack)
+    token = tl.full((), -1, tl.int32)
+    alive = gathered
+    searching = decided & (num > 0)
+    while searching:
+        best = tl.max(tl.where(alive, noisy, float("-inf")), axis=0)
+        chosen = tl.min(tl.where(alive & (noisy == best), ids, V), axis=0)
+        second = tl.max(tl.where(alive & (ids != chosen), noisy, float("-inf")), axis=0)
+        level = tl.max(tl.where(ids == chosen, served, float("-inf")), axis=0)
+        before = gathered & ((served > level) | ((served == level) & (ids < chosen)))
+        num_before = tl.sum(before.to(tl.int32), axis=0)
+        weight = tl.sum(tl.where(before, weights, 0.0), axis=0)
+        is_out = ((k > 0) & (num_before >= k)) | (level < least)
+        is_out = is_out | ((top_p < 1) & (weight * 1.0 >= top_p * most_total * slack))
+        is_in = (top_p >= 1) | (num_before == 0) | (weight * slack < top_p * least_total)
+        if is_out:
+            alive = alive & before
+        else:
+            wins = is_in & (best - second > margin)
+            wins = wins & (closed | (best - best_beyond > margin))
+            token = tl.where(wins, chosen, -1)
+            searching = False
+    return token
+
+
+@triton.jit
+def kth_largest(served, gathered, k):
+    """A number that exactly k reach, and whether there is one: not where equals share the edge."""
+    low = tl.min(tl.where(gathered, served, 0.0), axis=0)  # more than k reach it
+    high = tl.full((), 0.0, tl.float64) + 1.0  # nobody does
+    edge = low
+    found = k < 0
+    for _ in range(64):
+        if not found:
+            middle = 0.5 * (low + high)
+            count = tl.sum((gathered & (served >= middle)).to(tl.int32), axis=0)
+            edge = middle
+            found = count == k
+            low = tl.where(count > k, middle, low)
+            high = tl.where(count > k, high, middle)
+    return edge, found

@@ -1,0 +1,54 @@
+"""One pass as a few CUDA graphs in a row.
+
+The host submits a graph as a whole before the device begins it, so the first one is short: the
+device works on it while the host submits the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any, TypeVar
+
+import torch
+
+Result = TypeVar("Result")
+
+
+class Recording:
+    """Graphs that share memory, in the order of their replay."""
+
+    def __init__(self, pool: Any, cuts: Collection[int]) -> None:
+        self._pool = pool
+        self._cuts = cuts  # layers before which a new graph begins
+        self._graphs: list[Any] = []  # torch.cuda.CUDAGraph
+
+    def record(self, work: Callable[[], Result], stream: Any) -> Result:
+        """What `work` launches, and what it returns; nothing of it runs.
+
+        `torch.cuda.graph` would empty torch's memory and collect garbage first, for 0.2 s.
+        """
+        torch.cuda.synchronize(stream.device)
+        with torch.cuda.stream(stream):
+            self._begin()
+            try:
+                return work()
+            finally:
+                self._graphs[-1].capture_end()
+
+    def at_layer(self, idx: int) -> None:
+        if idx in self._cuts:
+            self._graphs[-1].capture_end()
+            self._begin()
+
+    def _begin(self) -> None:
+        graph = torch.cuda.CUDAGraph()
+        graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
+        self._graphs.append(graph)
+
+    def replay(self) -> None:
+        for graph in self._graphs:
+            graph.replay()
+
+
+def cuts_for(num_layers: int) -> frozenset[int]:
+    return frozenset({num_layers // 10, num_layers * 2 // 5} - {0})

@@ -1,0 +1,37 @@
+"""What a pass found after the tokens that were asked about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from forerun.types import FloatArray
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Logits [V] of each wanted row, and the tokens that were drawn from them already.
+
+    Where a token was drawn its logits may have stayed on the device: then their row is None.
+    """
+
+    logits: FloatArray | Sequence[FloatArray | None]  # [R, V]
+    tokens: Sequence[int | None] | None = None  # [R]; None: still to be drawn, all or that one
+
+    def __len__(self) -> int:
+        return len(self.logits)
+
+    def __getitem__(self, rows: slice) -> Scores:
+        return Scores(self.logits[rows], None if self.tokens is None else self.tokens[rows])
+
+    def each(self) -> list[Scores]:
+        """One row after the other."""
+        return [self[idx : idx + 1] for idx in range(len(self))]
+
+    def row(self, idx: int) -> FloatArray:
+        logits = self.logits[idx]
+        assert logits is not None, f"the logits of row {idx} stayed on the device"
+        return logits
+
+    def token(self, idx: int) -> int | None:
+        return None if self.tokens is None else self.tokens[idx]

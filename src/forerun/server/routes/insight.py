@@ -1,0 +1,162 @@
+"""What this server would do by itself, what it measured, and what theory makes of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, fields
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from forerun.drafters.prediction import PREDICTION
+from forerun.server.errors import bad_request
+from forerun.server.fields.kinds import or_null
+from forerun.server.routes.asked import service_of
+from forerun.server.streaming import JsonAnswer
+from forerun.speculation.costs import Costs
+from forerun.speculation.speculation import Speculation
+from forerun.theory.depth_table import DepthRow, depth_table
+from forerun.theory.verify_cost import MeasuredVerifyCost, parse_verify_cost
+from forerun.types import SamplingParams
+from forerun.version import VERSION
+
+MAX_DEPTH: Final = 64  # of a table
+_SAMPLING: Final = ("temperature", "top_p", "top_k", "min_p")
+_QUERY: Final = ("alpha", "cost", "verify_cost", "max_depth")
+
+
+async def settings(request: Request) -> Response:
+    """The defaults of requests, and what speculation knows here."""
+    service = service_of(request)
+    speculation = service.engine.speculation
+    usual = SamplingParams()
+    return JsonAnswer(
+        {
+            "model": service.names[0],
+            "version": VERSION,
+            "max_model_len": service.engine.max_model_len,
+            "max_answer_tokens": service.limits.max_answer_tokens,
+            "sampling": {name: getattr(usual, name) for name in _SAMPLING},
+            "speculation": None if speculation is None else _told(speculation),
+        }
+    )
+
+
+def _told(speculation: Speculation) -> dict[str, Any]:
+    controller = speculation.controller
+    return {
+        "methods": [name for name in speculation.drafters.drafters if name != PREDICTION],
+        "num_speculative_tokens": speculation.ceiling.depth,
+        "num_branches": speculation.ceiling.num_branches,
+        "adaptive": controller is not None,
+        "costs": None if controller is None else _costs(controller.costs),
+    }
+
+
+def _costs(costs: Costs) -> dict[str, Any]:
+    """In plain passes; `verify_cost` is what /forerun/theory reads."""
+    plain = costs.target.seconds(1)
+    points = [(size - 1, seconds / plain) for size, seconds in costs.target.points if size > 1]
+    return {
+        "plain_pass_seconds": plain,
+        "verify_cost": ",".join(f"{depth}:{cost:.4g}" for depth, cost in points) or None,
+        "guesses": costs.guess_costs,
+    }
+
+
+async def theory(request: Request) -> Response:
+    """One row for each depth from 0; as `forerun plan` has them."""
+    given = request.query_params
+    for name in given:
+        if name not in _QUERY:
+            raise bad_request(f"{name[:64]} is no parameter; give {', '.join(_QUERY)}.", name[:64])
+    alpha, cost = _real(given.get("alpha"), "alpha"), _real(given.get("cost", "0"), "cost")
+    spec = given.get("verify_cost", "0")
+    verify_cost = parse_verify_cost(spec)
+    max_depth = _depth(given.get("max_depth", "16"))
+    if isinstance(verify_cost, MeasuredVerifyCost):
+        max_depth = min(max_depth, verify_cost.max_depth)
+    table = depth_table(alpha, cost, max_depth, verify_cost)
+    rows = [{**asdict(row), "verify_cost": verify_cost.at(row.depth)} for row in table.rows]
+    return JsonAnswer(
+        {
+            "alpha": table.alpha,
+            "cost": table.cost,
+            "verify_cost": spec,
+            "rows": rows,
+            "best_depth": table.best_depth,
+            "meaning": table.meaning(),
+        }
+    )
+
+
+def _real(text: str | None, name: str) -> float:
+    try:
+        found = float(text or "")
+    except ValueError:
+        found = math.nan
+    if not math.isfinite(found):
+        raise bad_request(f"{name} is missing or no number; give one.", name)
+    return found
+
+
+def _depth(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and 1 <= int(text[:9]) <= MAX_DEPTH):
+        raise bad_request(f"max_depth is {text[:64]!r}; give 1 … {MAX_DEPTH}.", "max_depth")
+    return int(text)
+
+
+# How the two describe themselves in /openapi.json.
+_TEXT: Final = {"type": "string"}
+_COUNT: Final = {"type": "integer", "minimum": 0}
+_NUMBER: Final = {"type": "number"}
+
+
+def _object(**properties: Any) -> dict[str, Any]:
+    """All of them are always there."""
+    return {"type": "object", "required": list(properties), "properties": properties}
+
+
+SETTINGS: Final = _object(
+    model=_TEXT,
+    version=_TEXT,
+    max_model_len=_COUNT,
+    max_answer_tokens=or_null(_COUNT),
+    sampling=_object(**dict.fromkeys(_SAMPLING, _NUMBER)),
+    speculation=or_null(
+        _object(
+            methods={"type": "array", "items": _TEXT},
+            num_speculative_tokens=_COUNT,
+            num_branches=_COUNT,
+            adaptive={"type": "boolean"},
+            costs=or_null(
+                _object(
+                    plain_pass_seconds=_NUMBER,
+                    verify_cost=or_null(_TEXT),
+                    guesses={"type": "object", "additionalProperties": _NUMBER},
+                )
+            ),
+        )
+    ),
+)
+_ROW: Final = dict.fromkeys((field.name for field in fields(DepthRow)), _NUMBER)
+THEORY: Final = _object(
+    alpha=_NUMBER,
+    cost=_NUMBER,
+    verify_cost=_TEXT,
+    rows={"type": "array", "items": _object(**_ROW, verify_cost=_NUMBER)},
+    best_depth=_COUNT,
+    meaning=_TEXT,
+)
+_ABOVE: Final = {"type": "number", "minimum": 0}
+PARAMETERS: Final = [
+    {"name": name, "in": "query", "required": name == "alpha", "schema": kind}
+    for name, kind in {
+        "alpha": {**_ABOVE, "maximum": 1},
+        "cost": {**_ABOVE, "maximum": 1e6},
+        # The slope alone; points are for those who read docs/serving.md.
+        "verify_cost": {**_TEXT, "pattern": r"^(0|[1-9][0-9]{0,2})(\.[0-9]{1,6})?$"},
+        "max_depth": {"type": "integer", "minimum": 1, "maximum": MAX_DEPTH},
+    }.items()
+]

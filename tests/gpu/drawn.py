@@ -1,0 +1,130 @@
+"""Rows of logits with every kind of sampling, drawn by the kernels and by `sampling`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from forerun.kernels.cuda.drawing import Drawing
+from forerun.sampling import (
+    Context,
+    CoupledDraws,
+    Noise,
+    checked_argmax,
+    gumbel_argmax,
+    ranked_logits,
+    served_logits,
+)
+from forerun.types import Proposal, SamplingParams
+from tests.kernels.sources import F32, normal
+
+SAMPLINGS: tuple[dict[str, Any], ...] = (
+    {"temperature": 0.0},
+    {"temperature": 1.0},
+    {"temperature": 0.3},
+    {"temperature": 1e-3},
+    {"temperature": 50.0},
+    {"top_k": 1},
+    {"top_k": 40},
+    {"top_k": 10**6},
+    {"top_p": 0.9},
+    {"top_p": 0.05},
+    {"top_p": 0.999},
+    {"min_p": 0.1},
+    {"min_p": 1.0},
+    {"temperature": 0.7, "top_k": 40, "top_p": 0.9},
+    {"temperature": 1.3, "top_k": 20, "top_p": 0.6, "min_p": 0.02},
+    {"temperature": 0.2, "top_k": 50, "top_p": 0.95},
+    {"temperature": 0.0, "repetition_penalty": 1.3, "logit_bias": {9: 3.0, 8: -1.0}},
+    {"repetition_penalty": 0.7, "presence_penalty": 0.4, "frequency_penalty": 0.3, "top_k": 9},
+    {"frequency_penalty": 1.7, "temperature": 0.5, "min_tokens": 5, "stop_token_ids": (8,)},
+    {"min_tokens": 5, "temperature": 0.0, "logit_bias": {2: 50.0}, "top_p": 0.9},
+)
+
+
+def rows_of(num: int, vocab_size: int, scale: float) -> F32:
+    """Scattered ones, and a few with large numbers, with equals and with excluded tokens."""
+    rows = scale * normal(int(scale) + num, num, vocab_size)
+    rows[0::7] += 1e4
+    rows[1::7] = np.round(rows[1::7])
+    rows[2::7, ::3] = -np.inf
+    return rows
+
+
+def draws_for(seed: int, options: dict[str, Any], num: int, position: int = 3) -> CoupledDraws:
+    """Of a chain of `num` - 1 guesses."""
+    params = SamplingParams(**options)
+    proposal = Proposal.chain(range(6, 5 + num))
+    context = Context((1, 2, 3, 4, 5), (7, 8, 7))
+    return CoupledDraws(params, Noise(seed), position, context, (2,), proposal)
+
+
+def expected(draws: CoupledDraws, rows: F32) -> list[int]:
+    found = []
+    for row, position in enumerate(draws.positions):
+        context = draws.context.extended(draws.proposal.path_tokens(row - 1))
+        served: Any = ranked_logits if draws.params.temperature == 0 else served_logits
+        logits = served(rows[row], draws.params, context, draws.eos_token_ids)
+        if draws.params.temperature == 0:
+            found.append(checked_argmax(logits))
+        else:
+            found.append(gumbel_argmax(logits, draws.noise, position))
+    return found
+
+
+def compare(drawing: Drawing, rows: F32, draws: Sequence[CoupledDraws], device: str) -> int:
+    """Every token that was drawn is `sampling`'s, what was not has its logits; how many were not.
+    `rows` [spans, rows of a span, V]."""
+    num_spans, num_each, width = rows.shape
+    logits = torch.tensor(rows.reshape(-1, width), device=device)
+    scores = drawing.finish(logits, drawing.best(logits), [num_each] * num_spans, draws)
+    num_left = 0
+    for idx, one in enumerate(draws):
+        part = scores[idx * num_each : (idx + 1) * num_each]
+        for row, token in enumerate(expected(one, rows[idx])):
+            if part.token(row) is None:
+                num_left += 1
+                np.testing.assert_array_equal(part.row(row), rows[idx, row])
+            else:
+                assert part.token(row) == token, (one.params, idx, row)
+    return num_left
+
+
+def main() -> None:
+    """With the interpreter, on a processor."""
+    num_rows = num_left = 0
+    drawing = Drawing({"PDL": 0})
+    for scale in (1.0, 4.0):
+        rows = rows_of(3 * len(SAMPLINGS), 1500, scale).reshape(len(SAMPLINGS), 3, -1)
+        draws = [draws_for(seed, options, 3) for seed, options in enumerate(SAMPLINGS)]
+        num_left += compare(drawing, rows, draws, "cpu")
+        num_rows += 3 * len(SAMPLINGS)
+    assert num_left < num_rows / 3, num_left
+    assert drawing.num_left == num_left
+    check_what_is_left()
+
+
+def check_what_is_left() -> None:
+    """Broken rows, rows that come too near to an edge, and spans that are not drawn at all."""
+    rows = rows_of(3, 1500, 1.0)
+    rows[1, 700] = np.nan
+    logits = torch.tensor(rows)
+    restricted = draws_for(0, {"allowed_token_ids": (1, 2, 3)}, 1)
+    draws = [draws_for(0, {}, 1), draws_for(0, {"temperature": 0}, 1), restricted]
+    drawing = Drawing({"PDL": 0})
+    scores = drawing.finish(logits, drawing.best(logits), [1, 1, 1], draws)
+    assert scores.token(0) is not None
+    assert scores.tokens is not None
+    assert list(scores.tokens[1:]) == [None, None]
+    np.testing.assert_array_equal(np.stack([scores.row(1), scores.row(2)]), rows[1:])
+    assert (drawing.num_asked, drawing.num_left) == (2, 1)
+    careful = Drawing({"PDL": 0}, margin=60.0)  # no two sums are so far apart
+    assert compare(careful, rows[:1, None], [draws_for(0, {}, 1)], "cpu") == 1
+    assert compare(careful, rows[:1, None], [draws_for(0, {"top_k": 9}, 1)], "cpu") == 1
+
+
+if __name__ == "__main__":
+    main()
