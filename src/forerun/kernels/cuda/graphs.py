@@ -108,9 +108,11 @@ class Graphs:
         inputs.send(batch, store.dump_slot)
         batch.placed, batch.num_splits = inputs, num_splits
         found = launched(body, batch, store, self._drawing, draws)
-        if self._pool is None:
-            self._pool = torch.cuda.graph_pool_handle()
+        if self._stream is None:
             self._stream = torch.cuda.Stream(batch.device)
+        if not any(self._kept.values()):  # memory that no graph shares any more cannot be joined
+            torch.cuda.empty_cache()
+            self._pool = torch.cuda.graph_pool_handle()
         batch.recording = recording = Recording(self._pool, cuts_for(store.num_layers))
 
         tokens = self._drawing.new_tokens(num_wanted, batch.device)

@@ -110,12 +110,13 @@ def block_m(num_rows: int, itemsize: int) -> int:
     return size
 
 
-# Packed weights, by kind: (block_n, warps, stages).
+# Packed weights, by kind: (block_n, warps, stages). Tiles of 64 columns and four warps would be
+# multiplied by another instruction for more than 8 rows, which rounds the sum of a group otherwise.
 _PACKED: Final = {
     Kind.ROTARY: (16, 2, 6),
-    Kind.GATED: (64, 4, 5),
+    Kind.GATED: (32, 4, 5),
     Kind.RESIDUAL: (16, 2, 6),
-    Kind.PLAIN: (64, 4, 6),
+    Kind.PLAIN: (32, 4, 6),
 }
 
 
