@@ -36,10 +36,10 @@ def cpu(num_threads: int, activations: str | None = None) -> KernelSet:
     return KernelSet(kernels, put=kernels.rows, get=np.asarray)
 
 
-def cuda(dtype: str, *, graphs: bool = True, quantization: str | None = None) -> KernelSet:
+def cuda(dtype: str, *, graphs: bool = True) -> KernelSet:
     from forerun.kernels.cuda import CudaKernels
 
-    kernels = CudaKernels(dtype, graphs=graphs, quantization=quantization)
+    kernels = CudaKernels(dtype, graphs=graphs)
     rounding = 2.0**-8 if dtype == "bfloat16" else 0.0
     return KernelSet(kernels, put=kernels.rows, get=kernels.to_host, rounding=rounding)
 

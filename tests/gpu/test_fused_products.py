@@ -7,7 +7,7 @@ import pytest
 
 from forerun.kernels import AttentionShape, Norm, Plan
 from forerun.types import Span, Tree
-from tests.contracts.kernel_sets import CUDA_SETS, KernelSet, cuda
+from tests.contracts.kernel_sets import CUDA_SETS, KernelSet
 from tests.contracts.test_kernel_attention import Scattered
 from tests.kernels.sources import F32, ArraySource, normal
 
@@ -25,10 +25,8 @@ SHAPES = (
 )
 
 
-@pytest.fixture(params=["cuda-bfloat16", "cuda-float32", "int8"])
+@pytest.fixture(params=["cuda-bfloat16", "cuda-float32"])
 def ks(request: pytest.FixtureRequest) -> KernelSet:
-    if request.param == "int8":
-        return cuda("bfloat16", quantization="int8")
     return CUDA_SETS[request.param]()
 
 

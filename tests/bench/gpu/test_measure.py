@@ -54,7 +54,7 @@ def quiet(_what: str) -> None:
 
 
 def measured(kernels: StandIn, shape: str, load: Any = None) -> dict[str, Any]:
-    found = measure_gpu(kernels, kernels, [shape], load, quiet)  # type: ignore[arg-type]
+    found = measure_gpu(kernels, [shape], load, quiet)  # type: ignore[arg-type]
     return {"measured": "gpu", "machine": {"cpu": "x", "num_cores": 1}, **found}
 
 
@@ -69,8 +69,6 @@ def test_passes_are_held_against_the_bandwidth(tiny_shape: str) -> None:
     assert by_name["3B shape, plain, ms"]["reached"] is True
     assert by_name["6 tokens ÷ 1 token, 3B shape"]["found"] == 1
     assert by_name["1B shape, plain, ms"]["reached"] is None
-    assert by_name["int8 weights, 3B shape, plain, ms"]["reached"] is True
-    assert report["int8"]["floor_s"] == pytest.approx(expected * (1 + 4 / 128) / 2, rel=1e-4)
     assert report["oracle"]["oracle"]["num_different"] == 0
     assert 2.5 < report["oracle"]["oracle"]["tokens_per_round"] < 5
     assert "not measured: Qwen2.5-Coder" in str(report_sheet(report).legend)

@@ -16,12 +16,10 @@ if TYPE_CHECKING:
     from forerun.kernels.cuda import CudaKernels
 
 _NUM_READS: Final = 7
-_PACKED_SHARE: Final = (1 + 4 / 128) / 2  # a byte each, and a float32 for 128 of them
 
 
 def measure_gpu(
     kernels: CudaKernels,
-    packed_kernels: CudaKernels,
     shapes: Sequence[str],
     load: Callable[[], LLM] | None,
     progress: Callable[[str], None],
@@ -33,14 +31,12 @@ def measure_gpu(
     progress("reading memory")
     speed = median(kernels.read_speed() for _ in range(_NUM_READS))
     found: list[dict[str, Any]] = []
-    answers, oracle, packed, is_complete = None, None, None, False
+    answers, oracle, is_complete = None, None, False
     try:
         for name in shapes:
             progress(f"measuring the {name} shape")
             found.append(measure_shape(kernels, name, speed))
         if "3b" in shapes:
-            progress("measuring int8 weights")
-            packed = measure_shape(packed_kernels, "3b", speed, _PACKED_SHARE)
             progress("drafting with an oracle")
             oracle = measure_oracle(kernels, "3b", "1b" if "1b" in shapes else None)
         if load is not None:
@@ -54,8 +50,7 @@ def measure_gpu(
         "dtype": str(kernels.dtype).removeprefix("torch."),
         "shapes": found,
         "answers": answers,
-        "int8": packed,
         "oracle": oracle,
-        "requirements": requirements(found, answers, oracle, packed),
+        "requirements": requirements(found, answers, oracle),
         "is_complete": is_complete,
     }

@@ -27,25 +27,19 @@ _NUM_REPLAYS: Final = 20
 _ROOM: Final = 16  # tokens beyond the context, for each request
 
 
-def measure_shape(
-    kernels: CudaKernels, name: str, read_bytes_per_second: float, share_of_bytes: float = 1.0
-) -> dict[str, Any]:
-    """For a record: seconds of each of `PASSES`, on the device alone and as a caller sees them.
-
-    `share_of_bytes`: what packed weights take of those in bfloat16.
-    """
+def measure_shape(kernels: CudaKernels, name: str, read_bytes_per_second: float) -> dict[str, Any]:
+    """For a record: seconds of each of `PASSES`, on the device alone and as a caller sees them."""
     checkpoint = SyntheticCheckpoint(SHAPES[name])
     began = time.perf_counter()
     bench = _Bench(LlamaModel.load(checkpoint, kernels), kernels)
     loaded = time.perf_counter() - began
-    weight_bytes = round(checkpoint.read_bytes * share_of_bytes)
-    floor = weight_bytes / read_bytes_per_second
+    floor = checkpoint.read_bytes / read_bytes_per_second
     passes = [bench.time_pass(*sizes) for sizes in PASSES]
     for found in passes:
         found["share_of_floor"] = floor / found["device_s"]
     return {
         "shape": name,
-        "weight_bytes": weight_bytes,
+        "weight_bytes": checkpoint.read_bytes,
         "floor_s": floor,
         "load_s": loaded,
         "passes": passes,

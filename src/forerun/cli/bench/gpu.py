@@ -50,12 +50,9 @@ def gpu(
 
     console = screen()
     with console.status("preparing …") as status:
-        on_device = EngineConfig("", device="cuda", dtype=engine.dtype)
-        plain = choose_kernels(on_device)
-        packed = choose_kernels(replace(on_device, quantization="int8"))
+        kernels = choose_kernels(EngineConfig("", device="cuda", dtype=engine.dtype))
         found = measure_gpu(
-            plain,  # type: ignore[arg-type]  # asked for by its device
-            packed,  # type: ignore[arg-type]
+            kernels,  # type: ignore[arg-type]  # asked for by its device
             names,
             None if synthetic_only else load_model,
             lambda what: status.update(f"{what} …"),

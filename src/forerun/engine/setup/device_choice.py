@@ -26,8 +26,7 @@ def wants_cuda(device: str, dtype: str, kernels: str, *, has_cpu_options: bool) 
             raise InvalidOption(f"kernels {kernels!r} run on the processor; drop device 'cuda'.")
         if has_cpu_options:
             raise InvalidOption(
-                "threads, activations and quantization other than int8 are for the cpu kernels; "
-                "drop them."
+                "threads, quantization and activations are for the cpu kernels; drop them."
             )
         _check_torch()
         return True

@@ -27,10 +27,8 @@ def choose_kernels(config: EngineConfig) -> Kernels:
             )
         return name
     require_known("kernel set", KERNEL_SETS, name)
-    if "cuda" in (config.device, name) and config.quantization == "int8":
-        options = {key: value for key, value in options.items() if key != "quantization"}
     if wants_cuda(config.device, config.dtype, name, has_cpu_options=bool(options)):
-        return _cuda_kernels(config.dtype, config.quantization, config.progress)
+        return _cuda_kernels(config.dtype, config.progress)
     if name == "reference":
         if options:
             raise InvalidOption(
@@ -50,11 +48,10 @@ def choose_kernels(config: EngineConfig) -> Kernels:
         return ReferenceKernels()
 
 
-def _cuda_kernels(dtype: str, quantization: str | None, progress: Progress | None) -> Kernels:
+def _cuda_kernels(dtype: str, progress: Progress | None) -> Kernels:
     from forerun.kernels.cuda import CudaKernels
 
-    dtype = "bfloat16" if dtype == "auto" else dtype
-    return CudaKernels(dtype, quantization=quantization, progress=progress)
+    return CudaKernels("bfloat16" if dtype == "auto" else dtype, progress=progress)
 
 
 def _cpu_kernels(config: EngineConfig) -> Kernels:

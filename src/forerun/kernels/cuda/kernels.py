@@ -1,8 +1,8 @@
 """The CUDA kernel set: Triton kernels, with torch as their memory.
 
-Products are in bfloat16 with float32 sums, or in float32; weights may be int8 with scales. The
-residual stream is float32, and the cache has the products' dtype. Operations are fused where the
-model's order of calls allows it: a product waits (`values.Product`) until it is known what follows.
+Products are in bfloat16 with float32 sums, or in float32; the residual stream is float32, and the
+cache has the products' dtype. Operations are fused where the model's order of calls allows it: a
+product waits (`values.Product`) until it is known what follows.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from forerun.sampling import Logits, Noise, gumbel_argmax, weight_sum
 from forerun.types import FloatArray, IntArray
 
 DTYPES: Final = {"bfloat16": torch.bfloat16, "float32": torch.float32}
-QUANTIZATIONS: Final = ("int8",)
 _READ_WORDS: Final = 1 << 30  # 4 GiB, many times what the caches hold
 _LEAST_FOR_PASSES: Final = 1 << 30  # bytes for graphs, logits and what is computed in between
 _SHARE_FOR_PASSES: Final = 0.05
@@ -50,21 +49,18 @@ class CudaKernels:
         self,
         dtype: str = "bfloat16",
         *,
-        quantization: str | None = None,
         device: str = "cuda",
         graphs: bool = True,
         progress: Progress | None = None,
     ) -> None:
         if dtype not in DTYPES:
             raise unknown_name("dtype", dtype, DTYPES)
-        if quantization not in (None, *QUANTIZATIONS):
-            raise unknown_name("quantization", str(quantization), QUANTIZATIONS)
         self.dtype: Final = DTYPES[dtype]
         self.device: Final = torch.device(device)
         is_gpu = self.device.type == "cuda"
         overlap = is_gpu and torch.cuda.get_device_capability(self.device) >= _OVERLAPPING
         self._launches = Launches(self.dtype, overlap)
-        self._loader = Loader(self.dtype, self.device, quantization is not None)
+        self._loader = Loader(self.dtype, self.device)
         self.drawing: Final = Drawing(self._launches.options)
         kept = graphs and is_gpu
         self._graphs = Graphs(self._launches.num_splits, self.drawing) if kept else None

@@ -27,14 +27,7 @@ from forerun.kernels.cuda.row_kernels import (
     rope_rows,
     silu_rows,
 )
-from forerun.kernels.cuda.tiles import (
-    Kind,
-    Tile,
-    num_segments,
-    packed_tile,
-    square_groups,
-    tile_for,
-)
+from forerun.kernels.cuda.tiles import Kind, Tile, num_segments, square_groups, tile_for
 from forerun.kernels.cuda.values import Normed, Rows
 from forerun.kernels.cuda.weights import Matrix
 
@@ -52,10 +45,7 @@ class Launches:
         width, num = table.num_in, inputs.num_tokens
         stream = _empty(table.weight, (num, width), torch.float32)
         block = triton.next_power_of_2(width)
-        embed_rows[(num,)](
-            table.weight, table.scales, inputs.tokens, stream, width, block, table.group,
-            **self.options,
-        )  # fmt: skip
+        embed_rows[(num,)](table.weight, inputs.tokens, stream, width, block, **self.options)
         return stream
 
     def norm(self, x: Rows, delta: Tensor | None, norm: Norm) -> tuple[Tensor, Normed]:
@@ -79,8 +69,8 @@ class Launches:
         normed = self.new_normed(out, norm)
         tile = self._tile(Kind.RESIDUAL, matrix, num)
         residual_product[(square_groups(width), -(-num // tile.block_m))](
-            x, matrix.weight, matrix.scales, matrix.bias, chosen, stream, out, norm.weight,
-            normed.scaled, normed.squares, num, width, matrix.num_in,
+            x, matrix.weight, matrix.bias, chosen, stream, out, norm.weight, normed.scaled,
+            normed.squares, num, width, matrix.num_in,
             matrix.bias is not None, chosen is not None, tile.block_n, tile.block_m,
             **self._tile_options(Kind.RESIDUAL, tile, matrix),
         )  # fmt: skip
@@ -220,13 +210,11 @@ class Launches:
 
     def _operands(self, x: Rows | Normed, matrix: Matrix) -> tuple[Any, ...]:
         if isinstance(x, Normed):
-            return x.scaled, x.squares, matrix.weight, matrix.scales, matrix.bias
+            return x.scaled, x.squares, matrix.weight, matrix.bias
         assert x.chosen is None, "rows are chosen before a norm alone"
-        return x.data.to(self.dtype), None, matrix.weight, matrix.scales, matrix.bias
+        return x.data.to(self.dtype), None, matrix.weight, matrix.bias
 
     def _tile(self, kind: Kind, matrix: Matrix, num_rows: int) -> Tile:
-        if matrix.group:
-            return packed_tile(kind, matrix.num_in, num_rows, matrix.group)
         return tile_for(kind, matrix.num_out, matrix.num_in, num_rows, self.dtype.itemsize)
 
     @property
@@ -235,9 +223,8 @@ class Launches:
 
     def _tile_options(self, kind: Kind, tile: Tile, matrix: Matrix) -> dict[str, Any]:
         num_in, itemsize = matrix.num_in, self.dtype.itemsize
-        segments = num_segments(kind, num_in, itemsize, matrix.group or 64)
+        segments = num_segments(kind, num_in, itemsize)
         options = {
-            "GROUP": matrix.group,
             "BK": tile.block_k // segments,
             "SEGMENTS": segments,
             "EVEN": num_in % tile.block_k == 0,

@@ -79,40 +79,17 @@ def load_tile(W_AT, X_AT, at, k, last, live, EVEN: tl.constexpr):
 
 
 @triton.jit
-def add_product(acc, w, x, SCALES_AT, at, GROUP: tl.constexpr, PRECISION: tl.constexpr):
-    """acc + w · x; with GROUP, w are whole numbers, and a tile has columns of one group alone."""
-    if GROUP > 0:
-        product = tl.dot(w.to(x.dtype), x, input_precision=PRECISION)
-        scales = tl.load(SCALES_AT + at // GROUP)
-        acc = tl.fma(product, tl.broadcast_to(scales[:, None], product.shape), acc)
-    else:
-        acc = tl.dot(w, x, acc, input_precision=PRECISION)
-    return acc
-
-
-@triton.jit
-def scales_of(SCALES, rows, K: tl.constexpr, GROUP: tl.constexpr):
-    """Where the scales of weight rows begin."""
-    if GROUP > 0:
-        return SCALES + rows * (K // GROUP)
-    else:  # noqa: RET505  # one of them is compiled
-        return rows
-
-
-@triton.jit
 def step(
-    acc, W_AT, X_AT, SCALES_AT, at, k, last, live, EVEN: tl.constexpr, GROUP: tl.constexpr,
-    PRECISION: tl.constexpr,
+    acc, W_AT, X_AT, at, k, last, live, EVEN: tl.constexpr, PRECISION: tl.constexpr
 ):  # fmt: skip
     w, x = load_tile(W_AT, X_AT, at, k, last, live, EVEN)
-    return add_product(acc, w, x, SCALES_AT, at, GROUP, PRECISION)
+    return tl.dot(w, x, acc, input_precision=PRECISION)
 
 
 @triton.jit
 def walk(
-    W, SCALES, w_rows, X, x_rows, live, BN: tl.constexpr, BM: tl.constexpr, K: tl.constexpr,
-    BK: tl.constexpr, SEGMENTS: tl.constexpr, EVEN: tl.constexpr, GROUP: tl.constexpr,
-    PRECISION: tl.constexpr,
+    W, w_rows, X, x_rows, live, BN: tl.constexpr, BM: tl.constexpr, K: tl.constexpr,
+    BK: tl.constexpr, SEGMENTS: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """W[w_rows] · X[x_rows]ᵀ [BN, BM]: K in SEGMENTS runs side by side, then folded in order.
 
@@ -122,16 +99,15 @@ def walk(
     k = tl.arange(0, BK)
     w_at = W + w_rows[:, None] * K + k[None, :]
     x_at = X + x_rows[None, :] * K + k[:, None]
-    s_at = scales_of(SCALES, w_rows, K, GROUP)
     acc = tl.zeros((BN, BM), tl.float32)
     if SEGMENTS == 1:
         for at in range(0, K, BK):
-            acc = step(acc, w_at, x_at, s_at, at, k, K, live, EVEN, GROUP, PRECISION)
+            acc = step(acc, w_at, x_at, at, k, K, live, EVEN, PRECISION)
     elif SEGMENTS == 2:
         acc1 = tl.zeros((BN, BM), tl.float32)
         for at in range(0, RUN, BK):
-            acc = step(acc, w_at, x_at, s_at, at, k, K, live, EVEN, GROUP, PRECISION)
-            acc1 = step(acc1, w_at, x_at, s_at, at + RUN, k, K, live, EVEN, GROUP, PRECISION)
+            acc = step(acc, w_at, x_at, at, k, K, live, EVEN, PRECISION)
+            acc1 = step(acc1, w_at, x_at, at + RUN, k, K, live, EVEN, PRECISION)
         acc += acc1
     else:
         tl.static_assert(SEGMENTS == 4)
@@ -139,19 +115,19 @@ def walk(
         acc2 = tl.zeros((BN, BM), tl.float32)
         acc3 = tl.zeros((BN, BM), tl.float32)
         for at in range(0, RUN, BK):
-            acc = step(acc, w_at, x_at, s_at, at, k, K, live, EVEN, GROUP, PRECISION)
-            acc1 = step(acc1, w_at, x_at, s_at, at + RUN, k, K, live, EVEN, GROUP, PRECISION)
-            acc2 = step(acc2, w_at, x_at, s_at, at + 2 * RUN, k, K, live, EVEN, GROUP, PRECISION)
-            acc3 = step(acc3, w_at, x_at, s_at, at + 3 * RUN, k, K, live, EVEN, GROUP, PRECISION)
+            acc = step(acc, w_at, x_at, at, k, K, live, EVEN, PRECISION)
+            acc1 = step(acc1, w_at, x_at, at + RUN, k, K, live, EVEN, PRECISION)
+            acc2 = step(acc2, w_at, x_at, at + 2 * RUN, k, K, live, EVEN, PRECISION)
+            acc3 = step(acc3, w_at, x_at, at + 3 * RUN, k, K, live, EVEN, PRECISION)
         acc = acc + acc1 + acc2 + acc3
     return acc
 
 
 @triton.jit
 def walk_pair(
-    W, SCALES, left_rows, right_rows, X, x_rows, live, BN: tl.constexpr, BM: tl.constexpr,
+    W, left_rows, right_rows, X, x_rows, live, BN: tl.constexpr, BM: tl.constexpr,
     K: tl.constexpr, BK: tl.constexpr, SEGMENTS: tl.constexpr, EVEN: tl.constexpr,
-    GROUP: tl.constexpr, PRECISION: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Two products of the same activations with two runs of weight rows, each as in `walk`."""
     RUN: tl.constexpr = K // SEGMENTS
@@ -159,8 +135,6 @@ def walk_pair(
     left_at = W + left_rows[:, None] * K + k[None, :]
     right_at = W + right_rows[:, None] * K + k[None, :]
     x_at = X + x_rows[None, :] * K + k[:, None]
-    left_scales = scales_of(SCALES, left_rows, K, GROUP)
-    right_scales = scales_of(SCALES, right_rows, K, GROUP)
     left, right = tl.zeros((BN, BM), tl.float32), tl.zeros((BN, BM), tl.float32)
     if SEGMENTS == 1:
         for at in range(0, K, BK):
@@ -169,8 +143,8 @@ def walk_pair(
                 other = tl.load(right_at + at)
             else:
                 other = tl.load(right_at + at, mask=(at + k < K)[None, :], other=0.0)
-            left = add_product(left, w, x, left_scales, at, GROUP, PRECISION)
-            right = add_product(right, other, x, right_scales, at, GROUP, PRECISION)
+            left = tl.dot(w, x, left, input_precision=PRECISION)
+            right = tl.dot(other, x, right, input_precision=PRECISION)
     else:
         tl.static_assert(SEGMENTS == 2 and EVEN)
         left1, right1 = tl.zeros((BN, BM), tl.float32), tl.zeros((BN, BM), tl.float32)
@@ -179,10 +153,10 @@ def walk_pair(
             other0 = tl.load(right_at + at)
             w1, x1 = load_tile(left_at, x_at, at + RUN, k, K, live, EVEN)
             other1 = tl.load(right_at + at + RUN)
-            left = add_product(left, w0, x0, left_scales, at, GROUP, PRECISION)
-            right = add_product(right, other0, x0, right_scales, at, GROUP, PRECISION)
-            left1 = add_product(left1, w1, x1, left_scales, at + RUN, GROUP, PRECISION)
-            right1 = add_product(right1, other1, x1, right_scales, at + RUN, GROUP, PRECISION)
+            left = tl.dot(w0, x0, left, input_precision=PRECISION)
+            right = tl.dot(other0, x0, right, input_precision=PRECISION)
+            left1 = tl.dot(w1, x1, left1, input_precision=PRECISION)
+            right1 = tl.dot(other1, x1, right1, input_precision=PRECISION)
         left += left1
         right += right1
     return left, right
@@ -197,11 +171,11 @@ def end(PDL: tl.constexpr):
 
 @triton.jit(do_not_specialize=["num_rows"])
 def plain_product(
-    X, SQUARES, W, SCALES, BIAS, Y, num_rows, eps,
+    X, SQUARES, W, BIAS, Y, num_rows, eps,
     N: tl.constexpr, K: tl.constexpr, NUM_SQUARES: tl.constexpr, SQUARE_LANES: tl.constexpr,
     HAS_BIAS: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr,
     SEGMENTS: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr, PDL: tl.constexpr,
-    PIECES: tl.constexpr, PIECE_LEN: tl.constexpr, GROUP: tl.constexpr,
+    PIECES: tl.constexpr, PIECE_LEN: tl.constexpr,
 ):  # fmt: skip
     """Y = norm(X) · Wᵀ + bias, in float32; NUM_SQUARES = 0: X is taken as it is."""
     n = tl.program_id(0) * BN + tl.arange(0, BN)
@@ -210,7 +184,7 @@ def plain_product(
     begin(W, w_rows, None, K, SEGMENTS, PDL, PIECES, PIECE_LEN)
     if NUM_SQUARES > 0:
         squares = load_squares(SQUARES, m, live, NUM_SQUARES, SQUARE_LANES)
-    acc = walk(W, SCALES, w_rows, X, m, live, BN, BM, K, BK, SEGMENTS, EVEN, GROUP, PRECISION)
+    acc = walk(W, w_rows, X, m, live, BN, BM, K, BK, SEGMENTS, EVEN, PRECISION)
     end(PDL)
     if NUM_SQUARES > 0:
         acc *= rms_factor(squares, K, eps)[None, :]
@@ -222,11 +196,11 @@ def plain_product(
 
 @triton.jit(do_not_specialize=["num_rows"])
 def gated_product(
-    X, SQUARES, W, SCALES, BIAS, Y, num_rows, eps,
+    X, SQUARES, W, BIAS, Y, num_rows, eps,
     N: tl.constexpr, K: tl.constexpr, NUM_SQUARES: tl.constexpr, SQUARE_LANES: tl.constexpr,
     HAS_BIAS: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr,
     SEGMENTS: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr, PDL: tl.constexpr,
-    PIECES: tl.constexpr, PIECE_LEN: tl.constexpr, GROUP: tl.constexpr,
+    PIECES: tl.constexpr, PIECE_LEN: tl.constexpr,
 ):  # fmt: skip
     """Y = silu(gate) · up, where W [2N, K] is gate, then up."""
     n = tl.program_id(0) * BN + tl.arange(0, BN)
@@ -237,7 +211,7 @@ def gated_product(
     if NUM_SQUARES > 0:
         squares = load_squares(SQUARES, m, live, NUM_SQUARES, SQUARE_LANES)
     gate, up = walk_pair(
-        W, SCALES, gate_rows, up_rows, X, m, live, BN, BM, K, BK, SEGMENTS, EVEN, GROUP, PRECISION
+        W, gate_rows, up_rows, X, m, live, BN, BM, K, BK, SEGMENTS, EVEN, PRECISION
     )
     end(PDL)
     if NUM_SQUARES > 0:
@@ -254,12 +228,12 @@ def gated_product(
 
 @triton.jit(do_not_specialize=["num_rows"])
 def rotary_product(
-    X, SQUARES, W, SCALES, BIAS, Q, KEYS, VALUES, SLOTS, ROTATIONS, num_rows, eps,
+    X, SQUARES, W, BIAS, Q, KEYS, VALUES, SLOTS, ROTATIONS, num_rows, eps,
     H: tl.constexpr, G: tl.constexpr, D: tl.constexpr, K: tl.constexpr,
     NUM_SQUARES: tl.constexpr, SQUARE_LANES: tl.constexpr, HAS_BIAS: tl.constexpr,
     BN: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr,
     SEGMENTS: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr, PDL: tl.constexpr,
-    PIECES: tl.constexpr, PIECE_LEN: tl.constexpr, GROUP: tl.constexpr,
+    PIECES: tl.constexpr, PIECE_LEN: tl.constexpr,
 ):  # fmt: skip
     """q, k, v of each row; q and k are rotated, k and v go to their slots in the cache.
 
@@ -281,21 +255,7 @@ def rotary_product(
     if NUM_SQUARES > 0:
         squares = load_squares(SQUARES, m, live, NUM_SQUARES, SQUARE_LANES)
     left, right = walk_pair(
-        W,
-        SCALES,
-        left_rows,
-        right_rows,
-        X,
-        m,
-        live,
-        BN,
-        BM,
-        K,
-        BK,
-        SEGMENTS,
-        EVEN,
-        GROUP,
-        PRECISION,
+        W, left_rows, right_rows, X, m, live, BN, BM, K, BK, SEGMENTS, EVEN, PRECISION
     )
     end(PDL)
     if NUM_SQUARES > 0:
@@ -325,11 +285,11 @@ def rotary_product(
 
 @triton.jit(do_not_specialize=["num_rows"])
 def residual_product(
-    X, W, SCALES, BIAS, ROWS, STREAM_IN, STREAM, NORM, NORMED, SQUARES, num_rows,
+    X, W, BIAS, ROWS, STREAM_IN, STREAM, NORM, NORMED, SQUARES, num_rows,
     N: tl.constexpr, K: tl.constexpr, HAS_BIAS: tl.constexpr, HAS_ROWS: tl.constexpr,
     BN: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr,
     SEGMENTS: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr, PDL: tl.constexpr,
-    PIECES: tl.constexpr, PIECE_LEN: tl.constexpr, GROUP: tl.constexpr,
+    PIECES: tl.constexpr, PIECE_LEN: tl.constexpr,
 ):  # fmt: skip
     """STREAM = STREAM_IN + X · Wᵀ + bias, and of the norm that follows: NORMED = STREAM · weight,
     SQUARES = Σ STREAM² over each tile's columns. ROWS chooses rows of X and STREAM_IN.
@@ -348,7 +308,7 @@ def residual_product(
     added = tl.load(STREAM_IN + sources[None, :] * N + n[:, None], mask=mask, other=0.0)
     if HAS_BIAS:
         added += tl.load(BIAS + w_rows)[:, None]
-    acc = walk(W, SCALES, w_rows, X, sources, live, BN, BM, K, BK, SEGMENTS, EVEN, GROUP, PRECISION)
+    acc = walk(W, w_rows, X, sources, live, BN, BM, K, BK, SEGMENTS, EVEN, PRECISION)
     end(PDL)
     acc += added
     at = m[None, :] * N + n[:, None]

@@ -14,20 +14,14 @@ READ_LEN: Final = 8192
 
 
 @triton.jit
-def embed_rows(
-    TABLE, SCALES, TOKENS, STREAM, E: tl.constexpr, BE: tl.constexpr, GROUP: tl.constexpr,
-    PDL: tl.constexpr,
-):  # fmt: skip
+def embed_rows(TABLE, TOKENS, STREAM, E: tl.constexpr, BE: tl.constexpr, PDL: tl.constexpr):
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
         tl.extra.cuda.gdc_wait()
     t, e = tl.program_id(0), tl.arange(0, BE)
     token = tl.load(TOKENS + t).to(tl.int64)
     x = tl.load(TABLE + token * E + e, mask=e < E, other=0.0)
-    x = x.to(tl.float32)
-    if GROUP > 0:
-        x *= tl.load(SCALES + token * (E // GROUP) + e // GROUP, mask=e < E, other=0.0)
-    tl.store(STREAM + t * E + e, x, mask=e < E)
+    tl.store(STREAM + t * E + e, x.to(tl.float32), mask=e < E)
 
 
 @triton.jit

@@ -93,12 +93,12 @@ def square_groups(width: int) -> int:
     return -(-width // RESIDUAL_COLUMNS)
 
 
-def num_segments(kind: Kind, num_in: int, itemsize: int, unit: int = 64) -> int:
-    """Runs of columns that a product adds up side by side, each of whole units."""
+def num_segments(kind: Kind, num_in: int, itemsize: int) -> int:
+    """Runs of columns that a product adds up side by side."""
     if itemsize == 4 or num_in < _SEGMENTED:
         return 1
     most = {Kind.RESIDUAL: 4, Kind.ROTARY: 2}.get(kind, 1)  # the others have many tiles
-    return next(n for n in (most, 2, 1) if n <= most and num_in % (unit * n) == 0)
+    return next(n for n in (most, 2, 1) if n <= most and num_in % (64 * n) == 0)
 
 
 def block_m(num_rows: int, itemsize: int) -> int:
@@ -108,26 +108,6 @@ def block_m(num_rows: int, itemsize: int) -> int:
     while size < num_rows and size < largest:
         size *= 2
     return size
-
-
-# Packed weights, by kind: (block_n, warps, stages). Tiles of 64 columns and four warps would be
-# multiplied by another instruction for more than 8 rows, which rounds the sum of a group otherwise.
-_PACKED: Final = {
-    Kind.ROTARY: (16, 2, 6),
-    Kind.GATED: (32, 4, 5),
-    Kind.RESIDUAL: (16, 2, 6),
-    Kind.PLAIN: (32, 4, 6),
-}
-
-
-def packed_tile(kind: Kind, num_in: int, num_rows: int, group: int) -> Tile:
-    """For weights in groups of columns; a step takes one group of each segment."""
-    block_n, num_warps, num_stages = _PACKED[kind]
-    rows = min(block_m(num_rows, 2), _WIDE)  # more would not fit into shared memory
-    if rows > 8:
-        num_warps, num_stages = (4, 2) if rows == _WIDE else (num_warps, 3)
-    block_k = group * num_segments(kind, num_in, 2, group)
-    return Tile(block_n, rows, block_k, num_warps, num_stages, early=kind is not Kind.GATED)
 
 
 def tile_for(kind: Kind, num_out: int, num_in: int, num_rows: int, itemsize: int) -> Tile:
