@@ -40,6 +40,7 @@ def proof(
     min_cells: Annotated[int, typer.Option("--min-cells", help="Run at least so many.")] = 2000,
     draft_layers: Annotated[int, typer.Option("--draft-layers", help="For own_layers.")] = 6,
     seed: Annotated[int, typer.Option("--seed", help="Of the sample and of the texts.")] = 1,
+    device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto",
     record: Annotated[
         Path | None, typer.Option("--record", help="Write every cell to this JSON file.")
     ] = None,
@@ -57,7 +58,7 @@ def proof(
     at_least("--draft-layers", draft_layers, 1)
     at_least("--seed", seed, 0, MOST_SEED)
     prompts = named_prompts(num_prompts)
-    llm, path = _load(model, prompts, num_tokens)
+    llm, path = _load(model, device, prompts, num_tokens)
     methods = proof_methods(str(path), draft_layers)
     sample = Proof(llm, prompts, methods, max_depth, num_tokens, seed, min_cells)
     settings = {
@@ -78,7 +79,9 @@ def proof(
     conclude(report)
 
 
-def _load(model: str, prompts: Sequence[NamedPrompt], num_tokens: int) -> tuple[LLM, Path]:
+def _load(
+    model: str, device: str, prompts: Sequence[NamedPrompt], num_tokens: int
+) -> tuple[LLM, Path]:
     """With a context for the longest of the prompts, and no longer."""
     from forerun.bench.proof.proof import BATCH
     from forerun.cli.pull import pull_with_progress
@@ -90,7 +93,9 @@ def _load(model: str, prompts: Sequence[NamedPrompt], num_tokens: int) -> tuple[
     path = pull_with_progress(model, folder) if model in SOURCES else find_model(model, folder)
     tokenizer = load_tokenizer(open_checkpoint(path, folder))
     max_len = max(len(prompt.encode(tokenizer)) for prompt in prompts) + num_tokens
-    engine = engine_options(model=str(path), max_model_len=max_len, no_speculation=True)
+    engine = engine_options(
+        model=str(path), device=device, max_model_len=max_len, no_speculation=True
+    )
     return load(engine, max_num_seqs=BATCH), path
 
 

@@ -12,6 +12,7 @@ from forerun.bench.measure.startup import Start
 from forerun.bench.proof.proof import SAMPLING
 from forerun.bench.records.identity import commit_of
 from forerun.cli import app
+from forerun.engine.setup import device_choice
 from tests.tiny_model import write_tiny_model
 
 
@@ -108,3 +109,10 @@ def test_proof(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert (found["is_complete"], found["num_different"]) == (True, 0)
     assert found["num_cells"] == len(found["cells"]) >= 20
     assert "every prompt with every drafter" in found["settings"]["sample"]
+
+
+def test_proof_on_a_device(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_choice, "find_spec", lambda _name: None)  # no torch
+    found = CliRunner().invoke(app, ["proof", "--model", str(path), "--device", "cuda"])
+    assert found.exit_code == 2
+    assert "device 'cuda' needs an optional extra" in found.output
