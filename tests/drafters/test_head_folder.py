@@ -199,3 +199,23 @@ def test_a_config_has_no_field_that_is_not_read(tmp_path: Path) -> None:
     save_head(tmp_path / "head", changed, WEIGHTS)
     assert HeadFolder(tmp_path / "head", "eagle3").config == changed
     assert isinstance(changed, HeadConfig)
+
+
+@pytest.mark.parametrize("name", ["thesis.txt", "src"])
+def test_only_a_head_is_replaced(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir() if name == "src" else (tmp_path / name).write_text("years of work")
+    with pytest.raises(InvalidOption, match="other things than a head"):
+        save_head(tmp_path, CONFIG, WEIGHTS)
+    assert (tmp_path / name).exists()
+    with pytest.raises(InvalidOption, match="other things than a head"):
+        save_head(Path(__file__), CONFIG, WEIGHTS)
+
+
+def test_a_stop_between_two_names_loses_no_head(tmp_path: Path) -> None:
+    folder = tmp_path / "head"
+    save_head(folder, CONFIG, WEIGHTS)
+    before = (folder / "model.safetensors").read_bytes()
+    folder.rename(tmp_path / ".head.old")  # as a kill would leave it
+    with pytest.raises(InvalidOption):
+        save_head(folder, CONFIG, WEIGHTS, {"no/folder": b""})
+    assert (folder / "model.safetensors").read_bytes() == before

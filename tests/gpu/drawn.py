@@ -121,6 +121,10 @@ def check_what_is_left() -> None:
     assert list(scores.tokens[1:]) == [None, None]
     np.testing.assert_array_equal(np.stack([scores.row(1), scores.row(2)]), rows[1:])
     assert (drawing.num_asked, drawing.num_left) == (2, 1)
+    equal = np.full((1, 1, 1500), -np.inf, np.float32)
+    equal[0, 0, :10] = 1.0  # eight of them have four fifths of the weight, but for rounding
+    on_edge = [draws_for(seed, {"top_p": 0.8}, 1) for seed in range(60)]
+    compare(drawing, np.tile(equal, (len(on_edge), 1, 1)), on_edge, "cpu")
     careful = Drawing({"PDL": 0}, margin=60.0)  # no two sums are so far apart
     assert compare(careful, rows[:1, None], [draws_for(0, {}, 1)], "cpu") == 1
     assert compare(careful, rows[:1, None], [draws_for(0, {"top_k": 9}, 1)], "cpu") == 1

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from forerun.cli import app
 from forerun.cli.heads.train import read_prompts
 from forerun.drafters.heads import HeadFolder, export_head
+from forerun.drafters.heads.folder import HISTORY
 from forerun.engine import LLM
 from forerun.errors import InvalidOption, InvalidWeights
 from forerun.models.opening import load_tokenizer, open_checkpoint
@@ -23,7 +24,7 @@ torch = pytest.importorskip("torch", reason="training needs the extra forerun[tr
 
 from forerun.training.texts import TextWriter, Turns  # noqa: E402
 from forerun.training.torch_target import TorchTarget  # noqa: E402
-from forerun.training.trainer import HISTORY, Trainer, default_layers  # noqa: E402
+from forerun.training.trainer import Trainer, default_layers  # noqa: E402
 
 SMALL: dict[str, Any] = {
     "draft_vocab_size": 24,

@@ -10,6 +10,9 @@ from typing import Final, Protocol
 from forerun.errors import InvalidOption
 from forerun.theory.ranges import DEPTH_LIMIT, check_cost, check_depth, check_positive
 
+MOST_COST: Final = 1e6  # that may be written, and its inverse the least
+_MOST_DIGITS: Final = 6  # of a depth
+
 
 class VerifyCost(Protocol):
     """v(γ), with v(0) = 1 by definition."""
@@ -108,16 +111,19 @@ def parse_verify_cost(spec: str) -> VerifyCost:
 
 def _point(part: str, spec: str) -> tuple[int, float]:
     depth, _, cost = part.partition(":")
-    if not depth.strip().isdecimal():
+    if not depth.strip().isdecimal() or len(depth) > _MOST_DIGITS:
         raise _unreadable(spec)
     return int(depth), _number(cost, spec)
 
 
 def _number(text: str, spec: str) -> float:
     try:
-        return float(text)
+        found = float(text)
     except ValueError:
         raise _unreadable(spec) from None
+    if found and not 1 / MOST_COST <= abs(found) <= MOST_COST:  # or sums and ratios would overflow
+        raise _unreadable(spec)
+    return found
 
 
 def _unreadable(spec: str) -> InvalidOption:

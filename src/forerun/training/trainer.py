@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from forerun.drafters.heads import HeadConfig, HeadFolder, save_head
-from forerun.drafters.heads.folder import D2T
+from forerun.drafters.heads.folder import D2T, HISTORY, require_own
 from forerun.errors import InvalidOption, InvalidWeights, NoDevice
 from forerun.models.hf.json_file import read_json
 from forerun.models.opening import load_tokenizer
@@ -36,7 +36,6 @@ from forerun.training.torch_target import TorchTarget
 
 Report = Callable[[str], None]
 
-HISTORY: Final = "training.json"
 _NUM_VISITS: Final = 6  # of a text, on average, before the target writes more
 _DISCOUNT: Final = 0.8  # of the loss, from one place to the next
 _WARM_UP: Final = 0.02
@@ -81,6 +80,7 @@ class Trainer:
         self, checkpoint: Checkpoint, prompts: Sequence[str], options: TrainOptions, report: Report
     ) -> None:
         self._options, self._report = options, report
+        require_own(options.out)
         device = _device(options.device)
         dtype = torch.bfloat16 if device == "cuda" else torch.float32
         tokenizer = load_tokenizer(checkpoint)

@@ -39,7 +39,8 @@ def train(
 
     Trainer(open_checkpoint(model, cache_dir()), asked, options, say).run()
     say(
-        f"wrote {options.out}; try it: forerun generate --speculative-config "
+        f"wrote {options.out}; try it: forerun generate --model {model} --device cpu "
+        "--speculative-config "
         f'\'{{"method": "{options.kind}", "model": "{options.out}"}}\''
     )
 

@@ -92,9 +92,8 @@ class Eagle3(OwnCache[_Row]):
         if start != row.next_position:
             row.restart(start)
         row.pending.append(np.concatenate([rows[layer] for layer in self.layers], axis=1))
-        surplus = row.num_pending - _MAX_PENDING
-        if surplus > 0:  # nobody asked for long: only the latest are worth their memory
-            newest = np.concatenate(row.pending)[surplus:]
+        if row.num_pending > _MAX_PENDING:  # nobody asked for long: the latest are worth keeping
+            newest = np.concatenate(row.pending)[-_MAX_PENDING // 2 :]
             row.restart(row.next_position - len(newest))
             row.pending = [newest]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -38,7 +39,9 @@ from forerun.models.weights.dequantize import dequantize
 from forerun.types import IntArray
 
 D2T: Final = "d2t"
+HISTORY: Final = "training.json"  # of a head that may be trained on
 _CONFIG, _WEIGHTS = "config.json", "model.safetensors"
+_OWN_FILES: Final = frozenset({_CONFIG, _WEIGHTS, HISTORY})
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -150,8 +153,10 @@ def _write(folder: Path, weights: Mapping[str, Any], others: Mapping[str, bytes]
     whole = {name: np.ascontiguousarray(weight) for name, weight in weights.items()}
     files = {_WEIGHTS: save(whole), **others}
     folder = Path(os.path.realpath(folder))
+    require_own(folder)
     part, old = (folder.with_name(f".{folder.name}.{end}") for end in ("part", "old"))
     try:
+        _put_back(old, folder)
         for rest in (part, old):
             shutil.rmtree(rest, ignore_errors=True)
         part.mkdir(parents=True)
@@ -163,8 +168,24 @@ def _write(folder: Path, weights: Mapping[str, Any], others: Mapping[str, bytes]
         shutil.rmtree(old, ignore_errors=True)
     except OSError as error:
         shutil.rmtree(part, ignore_errors=True)
+        with suppress(OSError):
+            _put_back(old, folder)
         if error.errno in NO_SPACE:
             raise full_disk(folder, error) from None
         raise InvalidOption(
             f"cannot write {folder}: {error.strerror}; choose another place."
         ) from None
+
+
+def require_own(folder: Path) -> None:
+    """Whether a head may be written there: what is replaced is a head, or nothing."""
+    if not folder.exists():
+        return
+    if not folder.is_dir() or {path.name for path in folder.iterdir()} - _OWN_FILES:
+        raise InvalidOption(f"{folder} has other things than a head in it; choose another place.")
+
+
+def _put_back(old: Path, folder: Path) -> None:
+    """After a stop between the two renames, the head that was there."""
+    if old.exists() and not folder.exists():
+        old.rename(folder)

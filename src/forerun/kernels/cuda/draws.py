@@ -124,7 +124,7 @@ def gumbel(key, position, tokens):
         key, zero + position.to(tl.uint32), tokens.to(tl.uint32), zero, zero
     )
     u = high.to(tl.float64) * 2.0**-32 + (low.to(tl.float64) + 0.5) * 2.0**-64
-    u = tl.minimum(u, 0.9999999999999999)  # 1 - 2^-53
+    u = tl.minimum(u, tl.full((), 0.9999999999999999, tl.float64))  # 1 - 2^-53
     left = 1.0 - u
     # log(1 - u), with what rounding took from 1 - u given back.
     exponential = -(tl.log(left) + (-u - (left - 1.0)) / left)
@@ -236,7 +236,7 @@ def truncated_token(
             least_total = tl.sum(weights, axis=0)
             beyond = (k - num).to(tl.float64) * tl.exp(-DEPTH + tl.zeros((1,), tl.float64))
             most_total = tl.minimum(total, least_total + tl.sum(beyond, axis=0))
-    slack = 1.0 + margin
+    slack = tl.full((), 1.0, tl.float64) + margin  # compiled, it is a float32 that 1 would swallow
     reached = tl.sum(weights, axis=0)
     # Whether nothing beyond the gathered tokens can be kept.
     closed = ((k > 0) & (num >= k)) | (least >= -DEPTH)

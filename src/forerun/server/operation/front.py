@@ -47,7 +47,7 @@ class Front:
 
     async def _answer(self, scope: Scope, receive: Receive, visit: Visit, request: Request) -> None:
         try:
-            self._keys.check(request.url.path, request.headers.get("authorization"))
+            self._keys.check(scope["path"], request.headers.get("authorization"))
             await self._app(scope, receive, visit.send)
         except ApiError as error:
             await _error_response(error)(scope, receive, visit.send)

@@ -68,7 +68,7 @@ export class Answer {
     event.preventDefault();
     let index = this.selected ?? (event.key === "ArrowRight" ? -1 : this.tokens.placed);
     do index += steps[event.key];
-    while (index >= 0 && index < this.tokens.placed && !this._spans[index]);
+    while (index >= 0 && index < this.tokens.placed && !this.spanOf(index));
     if (index >= 0 && index < this.tokens.placed) this.select(index);
   }
 
@@ -86,7 +86,7 @@ export class Answer {
 
   /** The first piece of a token on the screen. */
   spanOf(index) {
-    return this._spans[index]?.[0] ?? null;
+    return this._spans[index]?.find((span) => span.isConnected) ?? null;
   }
 
   _mark(isOn) {

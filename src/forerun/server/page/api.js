@@ -27,7 +27,8 @@ async function answered(path, options = {}) {
     if (response.ok) return response;
     if (response.status === 401) {
       if (tried !== key) continue; // somebody else was given it meanwhile
-      const given = await askForKey(tried !== null);
+      let given = await askForKey(tried !== null);
+      while (given !== null && /[^!-~]/.test(given)) given = await askForKey(true); // no header has it
       if (given !== null) {
         key = given;
         continue;

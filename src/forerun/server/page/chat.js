@@ -161,6 +161,7 @@ export class Chat {
     area.value = this._current.messages[at].content;
     const done = (isKept) => {
       if (!isKept || !area.value.trim()) return this.show();
+      if (byId("send").disabled) return; // the model is not there yet
       this.stop();
       this._current.messages.length = at;
       this._ask(area.value);
@@ -192,6 +193,7 @@ export class Chat {
   }
 
   regenerate() {
+    if (byId("send").disabled) return; // the model is not there yet, and this answer is
     this.stop();
     this._current.messages.pop();
     this._trim();

@@ -9,8 +9,8 @@ export function load() {
   try {
     const found = JSON.parse(localStorage.getItem(NAME) ?? "[]");
     if (Array.isArray(found) && found.every(isConversation)) return found;
-  } catch (error) {
-    if (!(error instanceof SyntaxError)) throw error;
+  } catch {
+    // A browser may keep nothing at all, or something else under this name.
   }
   onFull("Kept conversations could not be read; this starts without them.");
   return [];
@@ -31,7 +31,7 @@ export function save(conversations) {
       localStorage.setItem(NAME, JSON.stringify(kept));
       return;
     } catch (error) {
-      if (error.name !== "QuotaExceededError") throw error;
+      if (error.name !== "QuotaExceededError") return onFull("This browser keeps nothing; export the conversation.");
       const oldest = kept.findLast((one) => one.messages.some((message) => message.trace));
       if (!oldest) return onFull("This browser has no room to keep the conversation; export it.");
       for (const message of oldest.messages) delete message.trace;

@@ -17,7 +17,7 @@ from forerun.server.streaming import JsonAnswer
 from forerun.speculation.costs import Costs
 from forerun.speculation.speculation import Speculation
 from forerun.theory.depth_table import DepthRow, depth_table
-from forerun.theory.verify_cost import MeasuredVerifyCost, parse_verify_cost
+from forerun.theory.verify_cost import MOST_COST, MeasuredVerifyCost, parse_verify_cost
 from forerun.types import SamplingParams
 from forerun.version import VERSION
 
@@ -96,13 +96,14 @@ def _real(text: str | None, name: str) -> float:
         found = float(text or "")
     except ValueError:
         found = math.nan
-    if not math.isfinite(found):
-        raise bad_request(f"{name} is missing or no number; give one.", name)
+    if not abs(found) <= MOST_COST:
+        raise bad_request(f"{name} is missing, no number or too large; give one.", name)
     return found
 
 
 def _depth(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and 1 <= int(text[:9]) <= MAX_DEPTH):
+    is_short = text.isascii() and text.isdecimal() and len(text) < 3
+    if not (is_short and 1 <= int(text) <= MAX_DEPTH):
         raise bad_request(f"max_depth is {text[:64]!r}; give 1 … {MAX_DEPTH}.", "max_depth")
     return int(text)
 

@@ -12,6 +12,7 @@ tile that would have too few outputs has some of the one before it again.
 from __future__ import annotations
 
 import mmap
+from threading import Lock
 from typing import Final
 
 import numpy as np
@@ -40,6 +41,7 @@ class Tiles:
     def __init__(self, num_outputs: int) -> None:
         self.num_outputs: Final = num_outputs
         self._free: Bytes = np.empty(0, np.uint8)
+        self._lock = Lock()
 
     def interleaved(self, data: Bytes, weight_format: str) -> Bytes:
         """[num_out, row_bytes] as [tiles, blocks, bytes of a block of all outputs]."""
@@ -54,12 +56,13 @@ class Tiles:
         return tiles
 
     def _take(self, num_bytes: int) -> Bytes:
-        if len(self._free) < num_bytes:
-            piece = np.empty(max(num_bytes, _PIECE_BYTES) + _LINE, np.uint8)
-            self._free = piece[-piece.ctypes.data % _LINE :]
-        taken = self._free[:num_bytes]
-        self._free = self._free[-(-num_bytes // _LINE) * _LINE :]
-        return taken
+        with self._lock:
+            if len(self._free) < num_bytes:
+                piece = np.empty(max(num_bytes, _PIECE_BYTES) + _LINE, np.uint8)
+                self._free = piece[-piece.ctypes.data % _LINE :]
+            taken = self._free[:num_bytes]
+            self._free = self._free[-(-num_bytes // _LINE) * _LINE :]
+            return taken
 
 
 def _interleave(data: Bytes, weight_format: str, tiles: Bytes) -> None:
