@@ -386,11 +386,11 @@ def test_a_pass_that_fails_is_the_fault_of_one(
     alone = texts_alone(plain, PROMPTS)
     draw = type(llm.model).draw
 
-    def failing(model: Any, plan: Any, cache: Any, draws: Any) -> Any:
+    def failing(model: Any, plan: Any, cache: Any, *rest: Any) -> Any:
         spans = [row.span for row in plan.rows] if cache is llm.engine.core.cache else []
         if any(span.start == 0 and span.tokens == GUILTY_IDS for span in spans):
             raise RuntimeError("no idea")
-        return draw(model, plan, cache, draws)
+        return draw(model, plan, cache, *rest)
 
     monkeypatch.setattr(type(llm.model), "draw", failing)
     run_with_one_guilty(llm, alone)
