@@ -559,3 +559,17 @@ def test_a_crowded_pool(tiny_path: Path) -> None:
         assert texts[: len(PROMPTS)] == texts[len(PROMPTS) :]
 
     assert served(llm, body)["preemptions"] > 0
+
+
+def test_a_round_that_is_told_holds_no_distributions(llm: LLM) -> None:
+    """A whole answer's rounds are kept until it ends, and q is as long as the vocabulary."""
+    params = PARAMS.with_(acceptance="rejection")
+
+    async def body(engine: AsyncEngine) -> None:
+        (answer,) = engine.ask("abc", params, whole=True)
+        rounds = [told async for event in answer for told in event.rounds]
+        draws = [draw for told in rounds for draw in told.proposal.draws]
+        assert draws
+        assert all(draw.probs_q is None for draw in draws)
+
+    served(llm, body)

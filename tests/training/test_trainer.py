@@ -137,6 +137,21 @@ def test_an_interrupted_training_is_saved(
     assert json.loads((tmp_path / "head" / HISTORY).read_text())["calls"][0]["steps"] == 4
 
 
+def test_a_training_that_diverged_leaves_the_head_that_was_there(
+    target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained(target, kind="medusa", out=tmp_path / "head", tokens=2_000)
+    before = (tmp_path / "head" / "model.safetensors").read_bytes()
+
+    def diverging(self: Any, *_rest: Any) -> None:
+        self.param_groups[0]["params"][0].data.fill_(float("nan"))
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", diverging)
+    with pytest.raises(InvalidWeights, match="training diverged"):
+        trained(target, kind="medusa", out=tmp_path / "head", tokens=2_000)
+    assert (tmp_path / "head" / "model.safetensors").read_bytes() == before
+
+
 def test_a_head_of_another_target_is_not_trained_on(target: Path, tmp_path: Path) -> None:
     out = tmp_path / "head"
     trained(target, out=out, tokens=500)
@@ -184,7 +199,8 @@ def test_the_command_line_trains_and_refuses(target: Path, tmp_path: Path) -> No
     small += ["--tokens=500", f"--model={target}", f"--out={out}"]
     done = CliRunner().invoke(app, ["train", *small, f"--prompts={file}"])
     assert done.exit_code == 0, done.output
-    assert "forerun generate --speculative-config" in done.output
+    tried = f"forerun generate --model {target} --device cpu --speculative-config"
+    assert tried in done.output.replace("\n", " ")
     for option, said in {
         "--kind=eagle4": "did you mean 'eagle3'",
         "--loss=mse": "unknown loss",

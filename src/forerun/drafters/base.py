@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar, runtime_checkable
@@ -101,7 +102,7 @@ class Drafter(Protocol):
         ...
 
 
-class OneByOne(Generic[Memory]):
+class OneByOne(ABC, Generic[Memory]):
     """Most of a drafter that guesses for each request by itself, from what it remembers of it and
     from the request's own tokens: `_remember` and `_guess` are all that is left to write."""
 
@@ -127,11 +128,11 @@ class OneByOne(Generic[Memory]):
     def end(self, request: RequestView) -> None:
         self._memories.pop(request.id, None)
 
-    def _remember(self, request: RequestView) -> Memory:
-        raise NotImplementedError
+    @abstractmethod
+    def _remember(self, request: RequestView) -> Memory: ...
 
-    def _guess(self, request: RequestView, memory: Memory, budget: Budget) -> Proposal:
-        raise NotImplementedError
+    @abstractmethod
+    def _guess(self, request: RequestView, memory: Memory, budget: Budget) -> Proposal: ...
 
 
 @runtime_checkable

@@ -58,15 +58,6 @@ class DraftModel(OwnCache[Row]):
     def max_len(self) -> int:
         return self._model.config.max_len
 
-    def propose(self, requests: Sequence[RequestView], budgets: Sequence[Budget]) -> list[Proposal]:
-        try:
-            return self._propose(requests, budgets)
-        except BaseException:
-            for request in requests:  # whatever was fed half-way is forgotten
-                row = self._rows[request.id]
-                row.cut(row.num_committed)
-            raise
-
     def _propose(
         self, requests: Sequence[RequestView], budgets: Sequence[Budget]
     ) -> list[Proposal]:

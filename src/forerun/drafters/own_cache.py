@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from forerun.cache import BlockTable, KVCache
 from forerun.drafters.base import Budget, RequestView
+from forerun.types import Proposal
 
 
 @dataclass
@@ -38,7 +40,7 @@ class Row:
 RowT = TypeVar("RowT", bound=Row)
 
 
-class OwnCache(Generic[RowT]):
+class OwnCache(ABC, Generic[RowT]):
     """The part of a `CachedDrafter` that does not guess. Where the cache is full, or a prompt is
     not yet read, it has nothing to say."""
 
@@ -58,6 +60,20 @@ class OwnCache(Generic[RowT]):
 
     def num_pages_in_use(self) -> int:
         return self._cache.pool.num_pages - self._cache.pool.num_free
+
+    def propose(self, requests: Sequence[RequestView], budgets: Sequence[Budget]) -> list[Proposal]:
+        try:
+            return self._propose(requests, budgets)
+        except BaseException:
+            for request in requests:  # whatever was fed half-way is forgotten
+                row = self._rows[request.id]
+                row.cut(row.num_committed)
+            raise
+
+    @abstractmethod
+    def _propose(
+        self, requests: Sequence[RequestView], budgets: Sequence[Budget]
+    ) -> list[Proposal]: ...
 
     def has_room_for(self, request: RequestView) -> bool:
         """Whether it could guess for it now."""

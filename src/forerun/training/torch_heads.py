@@ -8,6 +8,7 @@ whose hidden state is known.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
@@ -27,7 +28,7 @@ Weights = dict[str, npt.NDArray[np.float32]]
 _ATTN, _MLP = "midlayer.self_attn", "midlayer.mlp"
 
 
-class TorchHead:
+class TorchHead(ABC):
     """Weights by the names that the folder has."""
 
     def __init__(self, config: HeadConfig, weights: Weights, device: torch.device) -> None:
@@ -46,8 +47,8 @@ class TorchHead:
     def arrays(self) -> Weights:
         return {name: weight.detach().cpu().numpy() for name, weight in self.weights.items()}
 
-    def laws(self, states: Sequence[Tensor], embedded: Tensor, num_places: int) -> list[Tensor]:
-        raise NotImplementedError
+    @abstractmethod
+    def laws(self, states: Sequence[Tensor], embedded: Tensor, num_places: int) -> list[Tensor]: ...
 
 
 class TorchEagle3(TorchHead):

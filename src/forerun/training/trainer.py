@@ -262,6 +262,10 @@ class Trainer:
             name: array.astype(np.float16) if array.ndim > 1 else array
             for name, array in self._head.arrays().items()
         }
+        if not all(np.isfinite(array).all() for array in weights.values()):
+            raise InvalidWeights(
+                f"training diverged; {self._options.out} is as it was. Lower --learning-rate."
+            )
         tokens = self._tokens.cpu().numpy()
         weights[D2T] = tokens - np.arange(len(tokens))
         progress, calls = self._progress, list(self._history["calls"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 
 from forerun.errors import InvalidProposal
@@ -48,6 +48,12 @@ class Proposal:
             )
         self._check_siblings()
         self._check_draws()
+
+    def without_laws(self) -> Proposal:
+        """What was guessed, without q [V] of each draw: nobody asks for it once it is judged."""
+        if all(draw.probs_q is None for draw in self.draws):
+            return self
+        return replace(self, draws=tuple(replace(draw, probs_q=None) for draw in self.draws))
 
     def _check_siblings(self) -> None:
         seen: set[tuple[int, int]] = set()

@@ -106,15 +106,6 @@ class Eagle3(OwnCache[_Row]):
         if request.id in self._rows:
             self._rows[request.id].restart(0)
 
-    def propose(self, requests: Sequence[RequestView], budgets: Sequence[Budget]) -> list[Proposal]:
-        try:
-            return self._propose(requests, budgets)
-        except BaseException:
-            for request in requests:  # whatever was fed half-way is forgotten
-                row = self._rows[request.id]
-                row.cut(row.num_committed)
-            raise
-
     def _propose(
         self, requests: Sequence[RequestView], budgets: Sequence[Budget]
     ) -> list[Proposal]:
