@@ -5,6 +5,7 @@ from forerun.drafters.heads.eagle3 import Eagle3
 from forerun.drafters.heads.eagle3_head import Eagle3Head
 from forerun.drafters.heads.folder import HeadFolder, export_head, save_head
 from forerun.drafters.heads.medusa import Medusa, MedusaHeads
+from forerun.drafters.heads.shipped import model_fingerprint, shipped_heads
 
 __all__ = [
     "Eagle3",
@@ -14,5 +15,7 @@ __all__ = [
     "Medusa",
     "MedusaHeads",
     "export_head",
+    "model_fingerprint",
     "save_head",
+    "shipped_heads",
 ]

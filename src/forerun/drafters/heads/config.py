@@ -23,6 +23,7 @@ class HeadConfig:
     target_num_layers: int
     tokenizer_hash: str
     draft_vocab_size: int
+    target_fingerprint: str = ""  # as `shipped.model_fingerprint` has it
     rms_norm_eps: float = 1e-5
     # eagle3: its decoder layer, as wide as the target
     intermediate_size: int = 0
