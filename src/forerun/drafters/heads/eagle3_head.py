@@ -15,14 +15,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from forerun.cache import KVCache
 from forerun.drafters.heads.config import HeadConfig
-from forerun.drafters.heads.folder import D2T, HeadFolder
+from forerun.drafters.heads.folder import D2T, EMBEDDING, HeadFolder
 from forerun.errors import InvalidWeights
 from forerun.interrupts import Uninterrupted
 from forerun.kernels import (
@@ -40,7 +39,6 @@ from forerun.types import FloatArray, IntArray
 F32 = npt.NDArray[np.float32]
 
 _ATTN, _MLP = "midlayer.self_attn", "midlayer.mlp"
-EMBEDDING: Final = "embed_tokens.weight"
 
 
 def eagle3_shapes(config: HeadConfig) -> dict[str, tuple[int, ...]]:

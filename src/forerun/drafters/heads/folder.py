@@ -7,6 +7,7 @@ draft vocabulary, how far the target's id is from it.
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -40,6 +41,7 @@ from forerun.models.weights.packing import packed
 from forerun.types import IntArray
 
 D2T: Final = "d2t"
+EMBEDDING: Final = "embed_tokens.weight"
 HISTORY: Final = "training.json"  # of a head that may be trained on
 _CONFIG, _WEIGHTS = "config.json", "model.safetensors"
 _OWN_FILES: Final = frozenset({_CONFIG, _WEIGHTS, HISTORY})
@@ -50,7 +52,8 @@ Shapes = Mapping[str, tuple[int, ...]]
 class HeadFolder:
     """An opened head; a `WeightSource` for the kernel sets."""
 
-    def __init__(self, folder: Path, kind: str) -> None:
+    def __init__(self, folder: Path, kind: str | None = None) -> None:
+        """`kind` is what it must be, if anything."""
         self.path = folder
         if not (folder / _CONFIG).is_file() or not (folder / _WEIGHTS).is_file():
             raise InvalidWeights(
@@ -63,7 +66,7 @@ class HeadFolder:
             if self._layout is None
             else read_layout(self._layout, values, folder / _CONFIG)
         )
-        if self.config.kind != kind:
+        if kind not in (None, self.config.kind):
             raise InvalidOption(
                 f'{folder} holds a head of kind "{self.config.kind}"; '
                 f'give method "{self.config.kind}" for it.'
@@ -74,6 +77,12 @@ class HeadFolder:
         """In our words; what follows from the rest is left out."""
         names = (our_name(self._layout, name) for name in self._file.names())
         return (name for name in names if self._layout is None or name != T2D)
+
+    @property
+    def num_weights(self) -> int:
+        """That a guess may read: of its own embedding, that is a row."""
+        own = (their_name(self._layout, name) for name in self.names() if name != EMBEDDING)
+        return sum(math.prod(self._file.shape(name)) for name in own)
 
     def has(self, name: str) -> bool:
         return self._file.has(their_name(self._layout, name))
