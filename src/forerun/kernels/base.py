@@ -244,7 +244,8 @@ class TappedKernels(Kernels, Protocol):
         ...
 
     def taps(self, batch: Batch) -> tuple[npt.NDArray[np.float32], ...]:
-        """Copies of what the last `run` over this batch tapped, on the host, in order."""
+        """Copies of what the last `run` over this batch tapped, on the host, in order; there may be
+        more rows behind those that were there."""
         ...
 
 
@@ -269,11 +270,18 @@ class ChainKernels(TappedKernels, Protocol):
         """Tokens `first` … `last` - 1 of a batch, with those of them that are wanted."""
         ...
 
-    def pick(self, logits: Array, ids: Weight, batch: Batch, place: int, token: int) -> Array:
-        """Guess number `place` from logits [1, n] of the tokens `ids`, which becomes token number
-        `token` of the batch, if there is one: [1, 2], its id and its share of softmax(logits)."""
+    def new_picks(self, batch: Batch, num: int) -> Array:
+        """Room for `num` guesses: [num, 2]"""
         ...
 
-    def to_host(self, x: Array) -> npt.NDArray[np.float32]:
-        """The end of a body without logits."""
+    def pick(
+        self, logits: Array, ids: Weight, batch: Batch, picks: Array, place: int, token: int
+    ) -> None:
+        """Guess number `place` from logits [1, n] of the tokens `ids`, which becomes token number
+        `token` of the batch, if there is one; its id and its share of softmax(logits) to `picks`.
+        """
+        ...
+
+    def finish(self, x: Array) -> npt.NDArray[np.float32]:
+        """The end of a body without logits: rows, as many as are wanted, back on the host."""
         ...

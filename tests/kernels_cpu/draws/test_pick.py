@@ -21,11 +21,13 @@ def picked(logits: FloatArray, ids: IntArray, noise: ChainNoise, place: int) -> 
     row = PlanRow(Span.all_wanted(0, (0,)), np.zeros(1, np.int64))
 
     def body(batch: CpuBatch, _store: KVStore) -> F32:
-        return k.to_host(k.pick(k.given(batch, 0), k.load_ids(ids), batch, place, 1))
+        picks = k.new_picks(batch, place + 1)
+        k.pick(k.given(batch, 0), k.load_ids(ids), batch, picks, place, 1)
+        return k.finish(picks)
 
     given = [np.asarray(logits, np.float32)[None]]
     batch = k.begin(Plan((row,)), SHAPE, np.ones(1), given, noise)
-    token, chance = k.run(body, batch, k.new_store(SHAPE, 1, 1))[0]
+    token, chance = k.run(body, batch, k.new_store(SHAPE, 1, 1))[place]
     return int(token), float(chance)
 
 

@@ -168,7 +168,7 @@ class Eagle3Head:
         with Uninterrupted():
             batch = k.begin(plan, self.shape, self._inv_freq, given, noise)
             body = _Chain(self, k, len(features), depth)
-            return k.run(body, batch, cache.store).reshape(depth, 2)
+            return k.run(body, batch, cache.store)
 
     def _run(
         self, body: Body, plan: Plan, cache: KVCache, given: list[FloatArray]
@@ -177,7 +177,7 @@ class Eagle3Head:
             batch = self.kernels.begin(plan, self.shape, self._inv_freq, given)
             logits = self.kernels.run(body, batch, cache.store)
             (fed_back,) = self.kernels.taps(batch)
-            return logits, fed_back
+            return logits, fed_back[: len(logits)]
 
     def _known(self, batch: Batch, store: Store) -> F32:
         return self._logits(self.fused(batch), batch, store)
@@ -205,11 +205,11 @@ class Eagle3Head:
         x, h = k.add_norm(x, None, self.hidden_norm)
         q = k.rope_write(k.linear(k.concat([e, h]), self.qkv), batch, store, 0)
         if self.config.norm_before_residual:
-            x = h
+            x = k.concat([h])
         x, h = k.add_norm(x, k.linear(k.attend(q, batch, store, 0), self.out), self.mlp_norm)
         delta = k.linear(k.silu_mul(k.linear(h, self.gate_up)), self.down)
         x, h = k.add_norm(k.select(x, batch), k.select(delta, batch), self.norm)
-        return (h if self.config.norm_output else x), h
+        return (k.concat([h]) if self.config.norm_output else x), h
 
 
 @dataclass(frozen=True)
@@ -224,15 +224,14 @@ class _Chain:
     def __call__(self, batch: Batch, store: Store) -> F32:
         k, head = self.kernels, self.head
         part = k.part(batch, 0, self.num_known)
-        x, picked = head.fused(part), []
+        x, picks = head.fused(part), k.new_picks(batch, self.depth)
         for place in range(self.depth):
             x, h = head.layer(x, part, store)
             first = self.num_known + place
-            logits = k.linear(h, head.head)
-            picked.append(k.pick(logits, head.ids, batch, place, first))
+            k.pick(k.linear(h, head.head), head.ids, batch, picks, place, first)
             if place + 1 < self.depth:
                 part = k.part(batch, first, first + 1)
-        return k.to_host(k.concat(picked))
+        return k.finish(picks)
 
 
 def _check_sizes(config: HeadConfig, folder: HeadFolder) -> None:

@@ -321,16 +321,21 @@ class CpuKernels:
     def part(self, batch: CpuBatch, first: int, last: int) -> CpuBatch:
         return batch.part(first, last)
 
-    def pick(self, logits: Rows, ids: IntArray, batch: CpuBatch, place: int, token: int) -> Rows:
-        program, picked = logits.program, Rows(logits.program, 1, 2)
+    def new_picks(self, batch: CpuBatch, num: int) -> Rows:
+        return Rows(batch.program, num, 2)
+
+    def pick(
+        self, logits: Rows, ids: IntArray, batch: CpuBatch, picks: Rows, place: int, token: int
+    ) -> None:
+        program = logits.program
         program.hold(ids, batch)
         has_next = token < len(batch.tokens)
         out = batch.tokens[token:].ctypes.data if has_next else 0
         source = (logits.address, ids.ctypes.data, len(ids), batch.noise.ctypes.data, place)
-        program.add(self._library.operation("pick"), 1, *source, out, picked.address)
-        return picked
+        picked = picks.address + place * picks.stride
+        program.add(self._library.operation("pick"), 1, *source, out, picked)
 
-    def to_host(self, x: Rows) -> F32:
+    def finish(self, x: Rows) -> F32:
         return x.program.finish(x)
 
     def tap(self, x: Rows, batch: CpuBatch) -> None:

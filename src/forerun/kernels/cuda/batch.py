@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy.typing as npt
 import torch
 
 from forerun.kernels.base import AttentionShape
+from forerun.kernels.cuda.given import Given, GivenInputs, HandedOut
 from forerun.kernels.cuda.recording import Recording
 from forerun.kernels.plan import Plan, PlanRow
 from forerun.types import FloatArray, IntArray
@@ -69,6 +71,7 @@ class Inputs:
         floats = self._words[self._rotations_at : self._keys_at].view(np.float32)
         self._rotations: F32 = floats.reshape(num_tokens, head_dim)
         self.key_slots = self._device[self._keys_at :]
+        self.given: GivenInputs | None = None
 
     tokens: torch.Tensor  # [T]
     slots: torch.Tensor  # [T] where its key and value go
@@ -96,6 +99,22 @@ class Inputs:
         words[self._keys_at : last] = keys
         words[last] = dump_slot
         self._device[: last + 1].copy_(self._host[: last + 1], non_blocking=True)
+        if batch.given is not None:
+            if self.given is None:
+                self.given = GivenInputs(batch.given, self.num_tokens, self._device.device)
+            self.given.send(batch.given)
+
+    def part(self, first: int, last: int, wanted: torch.Tensor) -> Inputs:
+        """Some of the tokens; all is where it was."""
+        part = copy(self)
+        part.num_tokens, part.num_wanted, part.wanted = last - first, len(wanted), wanted
+        for name in _PER_TOKEN:
+            setattr(part, name, getattr(self, name)[first:last])
+        part.rotations = self.rotations[first:last]
+        if self.given is not None:
+            part.given = copy(self.given)
+            part.given.rows = [rows[first:last] for rows in self.given.rows]
+        return part
 
 
 @dataclass(eq=False)
@@ -107,9 +126,12 @@ class CudaBatch:
     keys: IntArray  # slots of keys, in logical order, request after request
     device: torch.device
     placed: Inputs | None = None  # None: it has not been sent
-    num_embeddings: int | None = None
+    num_embeddings: int = 1 << 31  # of the table that tokens are looked up in, once they were
     num_splits: int | None = None  # of keys; None: as many as its own keys need
     recording: Recording | None = None  # while it is recorded
+    given: Given | None = None
+    tapped: list[torch.Tensor] = field(default_factory=list)  # so far
+    handed_out: HandedOut | None = None  # once it has run
 
     @classmethod
     def of(

@@ -18,6 +18,7 @@ from forerun.kernels.base import Body
 from forerun.kernels.cuda.asked_draws import Draws
 from forerun.kernels.cuda.batch import CudaBatch, Inputs, bucket
 from forerun.kernels.cuda.drawing import Best, Drawing
+from forerun.kernels.cuda.given import HandedOut
 from forerun.kernels.cuda.recording import Recording, cuts_for
 from forerun.kernels.cuda.store import KVStore
 from forerun.kernels.cuda.values import Rows
@@ -36,6 +37,7 @@ class _Kept:
     inputs: Inputs
     logits: torch.Tensor
     best: Best
+    handed_out: HandedOut | None
     num_embeddings: int
 
 
@@ -89,6 +91,7 @@ class Graphs:
             batch.check(entry.num_embeddings)
             entry.inputs.send(batch, store.dump_slot)
             entry.recording.replay()
+            batch.handed_out = entry.handed_out
             if self.stopwatch is not None:
                 self.stopwatch.time(entry.recording)
             return self._drawing.finish(entry.logits, entry.best, batch.num_wanted, draws)
@@ -108,6 +111,7 @@ class Graphs:
         inputs.send(batch, store.dump_slot)
         batch.placed, batch.num_splits = inputs, num_splits
         found = launched(body, batch, store, self._drawing, draws)
+        eager = batch.handed_out
         if self._stream is None:
             self._stream = torch.cuda.Stream(batch.device)
         if not any(self._kept.values()):  # memory that no graph shares any more cannot be joined
@@ -122,10 +126,10 @@ class Graphs:
             return logits, self._drawing.best(logits, tokens)
 
         logits, best = recording.record(work, self._stream)
-        assert batch.num_embeddings is not None
-        kept[key] = _Kept(recording, inputs, logits, best, batch.num_embeddings)
+        kept[key] = _Kept(recording, inputs, logits, best, batch.handed_out, batch.num_embeddings)
         if len(kept) > _MAX_KEPT:
             kept.popitem(last=False)
+        batch.handed_out = eager
         return found
 
 
@@ -138,6 +142,8 @@ def launched(
 
 
 def logits_of(body: Body, batch: CudaBatch, store: KVStore) -> torch.Tensor:
+    batch.tapped.clear()
     rows: Any = body(batch, store)
     assert isinstance(rows, Rows), rows
+    batch.handed_out = HandedOut.of(batch.tapped) if batch.tapped else None
     return rows.data

@@ -16,11 +16,13 @@ import numpy.typing as npt
 import torch
 
 from forerun.errors import DeviceFailed, unknown_name
-from forerun.kernels.base import AttentionShape, Body, Norm, WeightSource
+from forerun.kernels.base import AttentionShape, Body, ChainNoise, Norm, WeightSource
 from forerun.kernels.cuda.asked_draws import Draws
 from forerun.kernels.cuda.batch import CudaBatch, RopeTable
 from forerun.kernels.cuda.drawing import Drawing
+from forerun.kernels.cuda.given import Given
 from forerun.kernels.cuda.graphs import Graphs, Stopwatch, launched
+from forerun.kernels.cuda.head_operations import HeadOperations
 from forerun.kernels.cuda.launches import Launches
 from forerun.kernels.cuda.store import KVStore
 from forerun.kernels.cuda.values import Normed, Product, Rows
@@ -40,7 +42,7 @@ F32 = npt.NDArray[np.float32]
 Progress = Callable[[str, int, int], None]  # what, how many of how many
 
 
-class CudaKernels:
+class CudaKernels(HeadOperations):
     """`graphs=False` launches every kernel of every pass, for tests and for finding faults."""
 
     name: Final = "cuda"
@@ -121,9 +123,19 @@ class CudaKernels:
         found: F32 = data.float().cpu().numpy()
         return found
 
-    def begin(self, plan: Plan, shape: AttentionShape, inv_freq: FloatArray) -> CudaBatch:
+    def begin(
+        self,
+        plan: Plan,
+        shape: AttentionShape,
+        inv_freq: FloatArray,
+        given: Sequence[FloatArray] = (),
+        noise: ChainNoise | None = None,
+    ) -> CudaBatch:
         rope = self._ropes.setdefault(inv_freq.tobytes(), RopeTable(inv_freq))
-        return CudaBatch.of(plan, shape, rope, self.device)
+        batch = CudaBatch.of(plan, shape, rope, self.device)
+        if given:
+            batch.given = Given(given, noise or ChainNoise())
+        return batch
 
     def gumbel_argmax(self, logits: Logits, noise: Noise, position: int) -> int:
         return gumbel_argmax(logits, noise, position)
@@ -180,7 +192,11 @@ class CudaKernels:
         batch.check(table.num_out)
         return Rows(self._launches.embed(table, batch.inputs()))
 
-    def add_norm(self, x: Rows, delta: Rows | Product | None, norm: Norm) -> tuple[Rows, Normed]:
+    def add_norm(
+        self, x: Rows | Product, delta: Rows | Product | None, norm: Norm
+    ) -> tuple[Rows, Normed]:
+        if isinstance(x, Product):  # a head's stream begins with one
+            x = Rows(self._launches.plain(x.x, x.matrix))
         if x.num_rows == 0:  # a chunk inside a prompt: nobody asks for more
             return Rows(x.data[:0]), self._launches.new_normed(x.data[:0], norm)
         if isinstance(delta, Product) and isinstance(delta.x, Rows):
@@ -225,8 +241,10 @@ class CudaKernels:
             return Rows(self._launches.gated(gate_up.x, gate_up.matrix))
         return Rows(self._launches.silu(gate_up.data))
 
-    def select(self, x: Rows | Product, batch: CudaBatch) -> Rows | Product:
+    def select(self, x: Rows | Normed | Product, batch: CudaBatch) -> Rows | Normed | Product:
         wanted = batch.inputs().wanted
+        if isinstance(x, Normed):
+            return Normed(x.scaled[wanted], x.squares[wanted], x.norm)
         if isinstance(x, Product):
             return Product(x.x, x.matrix, wanted)
         return Rows(x.data, wanted)
