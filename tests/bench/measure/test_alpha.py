@@ -90,7 +90,7 @@ def test_the_draft_model_is_asked_with_all_that_came_before(llm: LLM, tiny_path:
     drafter = drafter_for(llm, config, None)
     known = KnownText(0, text.prompt, text.params.with_(acceptance="rejection"), 0)
     for row, proposal in zip(
-        text.logits, proposals_along(drafter, known, text.output, 1), strict=True
+        text.logits, proposals_along(drafter, known, text.output, 1, llm.model), strict=True
     ):
         law_q = proposal.draws[0].probs_q
         assert law_q is not None
