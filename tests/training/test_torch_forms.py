@@ -97,13 +97,15 @@ def test_eagle3_says_at_every_place_what_the_drafter_says(
     embedded = torch.nn.functional.embedding(torch.tensor([TOKENS[1:]]), target.embedding)
     features = [states[layer][:, :-1] for layer in config.layers]
     with torch.no_grad():
-        laws = torch_head(config, weights, CPU).laws(features, embedded, 3)
+        trained = torch_head(config, weights, CPU)
+        outputs = trained.outputs(features, embedded, 3)
+        laws = [trained.logits(output[0], place, None) for place, output in enumerate(outputs)]
     head = Eagle3Head.load(folder, ReferenceKernels(), model.embedding)
     whole = np.concatenate([x[0].numpy() for x in features], axis=1)
     for root in (0, 4, 17):
         served = served_chain(head, whole[: root + 1], TOKENS[1:], num_places=3)
         for place, logits in enumerate(served):
-            found = laws[place][0, root + place].numpy()
+            found = laws[place][root].numpy()
             np.testing.assert_allclose(found, logits, rtol=1e-3, atol=1e-3)
 
 
@@ -139,9 +141,9 @@ def test_medusa_says_at_every_place_what_the_drafter_says(tmp_path: Path) -> Non
     model.forward(Plan.build([(span, table)]), cache, taps)
     hidden = taps.rows[3]
     with torch.no_grad():
-        laws = torch_head(config, weights, CPU).laws([torch.tensor(hidden)[None]], None, 4)
+        trained = torch_head(config, weights, CPU)
+        outputs = trained.outputs([torch.tensor(hidden)[None]], None, 4)
+        laws = [trained.logits(output[0], place, None) for place, output in enumerate(outputs)]
     served = MedusaHeads(folder, ReferenceKernels()).guesses(hidden)
     for place in range(4):
-        found = laws[place][0, place:].numpy()
-        expected = served[: len(TOKENS) - place, place]
-        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
+        np.testing.assert_allclose(laws[place], served[:, place], rtol=1e-3, atol=1e-3)

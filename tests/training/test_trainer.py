@@ -22,9 +22,10 @@ from tests.tiny_model import write_tiny_model
 
 torch = pytest.importorskip("torch", reason="training needs the extra forerun[train]")
 
+from forerun.training.new_head import default_layers  # noqa: E402
 from forerun.training.texts import TextWriter, Turns  # noqa: E402
 from forerun.training.torch_target import TorchTarget  # noqa: E402
-from forerun.training.trainer import Trainer, default_layers  # noqa: E402
+from forerun.training.trainer import Trainer  # noqa: E402
 
 SMALL: dict[str, Any] = {
     "draft_vocab_size": 24,
@@ -82,7 +83,7 @@ def questions(target: Path) -> list[list[int]]:
     """Prompts as those that it was trained on."""
     checkpoint = open_checkpoint(target)
     model = TorchTarget(checkpoint, "cpu", torch.float32)
-    texts = TextWriter(model, load_tokenizer(checkpoint), [], 48, 32).write(seed=99)
+    texts = TextWriter(model, load_tokenizer(checkpoint), [], 48).write(32, seed=99)
     return [text.tokens[: text.answer] for text in texts]
 
 
@@ -174,14 +175,14 @@ def test_the_model_writes_the_question_and_the_answer(target: Path) -> None:
     assert tokenizer.decode(turns.after, skip_special=False) == "<|end|><|start|>"
     model = TorchTarget(checkpoint, "cpu", torch.float32)
     asked = ["abc", "the cat sat"]
-    texts = TextWriter(model, tokenizer, asked, max_len=48, batch_len=32).write(seed=3)
+    texts = TextWriter(model, tokenizer, asked, max_len=48).write(32, seed=3)
     questions = {tuple(t.tokens[1 : t.answer - 2]) for t in texts}
     assert {tuple(tokenizer.encode(text)) for text in asked} <= questions
     assert len(questions) > 10  # the others are the model's own
     for text in texts:
         assert text.tokens[text.answer - 2 : text.answer] == turns.after
         assert len(text.tokens) <= 48
-    again = TextWriter(model, tokenizer, asked, max_len=48, batch_len=32).write(seed=3)
+    again = TextWriter(model, tokenizer, asked, max_len=48).write(32, seed=3)
     assert again == texts
 
 
