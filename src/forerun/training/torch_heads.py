@@ -123,13 +123,14 @@ class TorchMedusa(TorchHead):
 
 
 class TorchBlock(TorchHead):
-    """All places of all roots at once: those behind the first begin as masks."""
+    """All places of all roots at once."""
 
     def outputs(self, states: Sequence[Tensor], embedded: Tensor, num_places: int) -> list[Tensor]:
         parts = [self.norm(f"fc_norm.{idx}", x) for idx, x in enumerate((embedded, *states))]
         known = self.linear("fc", torch.cat(parts, dim=-1)).float()
-        masks = self.weights["masks.weight"][: num_places - 1, None, None]
-        x = torch.cat((known[None], masks.expand(-1, *known.shape)))  # [places, B, S, E]
+        places = self.weights["places.weight"][: num_places - 1]
+        places = torch.cat((torch.zeros_like(places[:1]), places))
+        x = known + places[:, None, None]  # [places, B, S, E]
         positions = torch.arange(num_places, device=x.device)[:, None]
         positions = positions + torch.arange(known.shape[1], device=x.device)
         around = [each[:, None, None] for each in _rotations(self.config, positions)]

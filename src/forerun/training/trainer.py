@@ -221,9 +221,10 @@ class Trainer:
 
         def laws() -> Iterator[Tensor]:
             for place, (output, roots) in enumerate(zip(outputs, batch.roots, strict=True)):
+                rows = output.flatten(0, 1)[roots]
                 with autocast:
-                    rows = output.flatten(0, 1)[roots]
-                    yield self._head.logits(rows, place, before[batch.expected[place]])
+                    logits = self._head.logits(rows, place, before[batch.expected[place]])
+                yield logits
 
         return h.flatten(0, 1)[batch.positions], laws()
 

@@ -1,14 +1,14 @@
 """A block of guesses in one pass, in the line of DFlash and P-EAGLE (2026).
 
-    row j      token j + 1, and the target's hidden states at position j     known
-    mask d     a learnt vector for place d = 1, 2, …                         behind the last row
+    row j      token j + 1, and the target's hidden states at position j
+    place d    the same as the last row, and a learnt vector of that place; d = 1, 2, …
 
-    x = fc([norm(embedding) ; norm(feature of each layer)])     or the mask's vector
+    x = fc([norm(embedding) ; norm(feature of each layer)]) + vector of the place
     x = x + attention(norm(x)) ; x = x + mlp(norm(x))           for each layer, causal
-    h = norm(x) ; logits of place d = lm_head · h               of the draft vocabulary
+    h = norm(x) ; logits of the place = lm_head · h             of the draft vocabulary
 
-Masks do not know which token was guessed before them. What one place owes to the token guessed
-before it is a product of low rank, gated by h (a Markov step):
+Places do not know which token was guessed before them. What they owe to it is a product of low
+rank, gated by h (a Markov step), which costs little enough to be taken one place after another:
 
     logits of place d += out · ((1 + gate · h) ∘ embedding of the guess at d - 1)
 """
@@ -26,7 +26,7 @@ def block_shapes(config: HeadConfig) -> dict[str, tuple[int, ...]]:
     shapes: dict[str, tuple[int, ...]] = {
         **{f"fc_norm.{idx}.weight": (size,) for idx in range(len(c.layers) + 1)},
         "fc.weight": (size, (len(c.layers) + 1) * size),
-        "masks.weight": (c.num_guesses - 1, size),
+        "places.weight": (c.num_guesses - 1, size),
     }
     for idx in range(c.num_hidden_layers):
         attn, mlp = f"layers.{idx}.self_attn", f"layers.{idx}.mlp"
