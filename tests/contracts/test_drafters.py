@@ -25,11 +25,12 @@ from forerun.drafters import (
     SuffixLookup,
 )
 from forerun.drafters.heads import Eagle3, Eagle3Head, HeadFolder, Medusa, MedusaHeads
-from forerun.kernels import Plan, ReferenceKernels
+from forerun.kernels import Plan, ReferenceKernels, TappedKernels
 from forerun.models.llama import LlamaModel, Taps
 from forerun.sampling import Noise, Probs
 from forerun.types import Acceptance, Origin, Proposal, SamplingParams, Span, Verdict
 from forerun.verify import coupled, rejection
+from tests.contracts.kernel_sets import KERNEL_SETS
 from tests.drafters.random_heads import (
     eagle3_config,
     medusa_config,
@@ -132,14 +133,15 @@ def head_folder(kind: str, vocab_size: int) -> HeadFolder:
 
 
 @cache
-def head_target(vocab_size: int) -> LlamaModel:
+def head_target(vocab_size: int, kernel_set: str = "reference") -> LlamaModel:
     config = tiny_config(vocab_size=vocab_size, num_layers=2, max_len=64)
-    return LlamaModel.load(TinyCheckpoint(config, 5), ReferenceKernels())
+    return LlamaModel.load(TinyCheckpoint(config, 5), KERNEL_SETS[kernel_set]().kernels)
 
 
-def eagle3(vocab_size: int) -> Tapping:
-    target = head_target(vocab_size)
-    head = Eagle3Head.load(head_folder("eagle3", vocab_size), ReferenceKernels(), target.embedding)
+def eagle3(vocab_size: int, kernel_set: str = "reference") -> Tapping:
+    target = head_target(vocab_size, kernel_set)
+    assert isinstance(target.kernels, TappedKernels)
+    head = Eagle3Head.load(head_folder("eagle3", vocab_size), target.kernels, target.embedding)
     drafter = Eagle3(head)
     drafter.allocate(64, 4)
     return Tapping(drafter, target)
@@ -162,6 +164,7 @@ DRAFTERS: dict[str, Callable[[int], Drafter]] = {
     "prediction": lambda _: GivenPrediction(min_chance=0.0),
     "draft_model": draft_model,
     "eagle3": eagle3,
+    "eagle3_in_one_pass": lambda v: eagle3(v, "cpu-1"),
     "medusa": medusa,
     "hybrid": lambda v: Hybrid([PromptLookup(2, 3), NgramTables(v, (2,)), draft_model(v)]),
     "merge": lambda v: Merge([NgramTables(v, (2,)), PromptLookup(1, 2), draft_model(v)]),
@@ -249,6 +252,29 @@ def test_guesses_are_a_function_of_committed_history(name: str, params: Sampling
     alone = propose(twin, view, budget)
     assert together.tokens == alone.tokens
     assert together.tree == alone.tree
+
+
+@pytest.mark.parametrize("temperature", [0, 0.3, 1.0, 3.0])
+@pytest.mark.parametrize("depth", [1, 2, 5])
+def test_one_pass_guesses_what_level_by_level_comes_out(temperature: float, depth: int) -> None:
+    """Beside another request it goes level by level, and the host draws from the laws."""
+    drafter, twin, guessed = eagle3(V, "cpu-1"), eagle3(V, "cpu-1"), set()
+    for seed in range(20):
+        params = SamplingParams(temperature=temperature, seed=seed)
+        tokens = tuple(int(t) for t in np.random.default_rng(seed).integers(0, V, 8))
+        view, other = View(tokens, 2 * seed, (), params, Noise(seed)), View((1, 2), 2 * seed + 1)
+        for request in (view, other):
+            drafter.begin(request)
+            twin.begin(request)
+        together = twin.propose([view, other], [Budget(depth), Budget(1)])[0]
+        alone = propose(drafter, view, Budget(depth))
+        assert alone.tokens == together.tokens
+        assert alone.depth == depth
+        guessed.add(alone.tokens)
+        for request in (view, other):
+            drafter.end(request)
+            twin.end(request)
+    assert len(guessed) > 3
 
 
 @every_drafter

@@ -160,6 +160,7 @@ class Engine:
                 "num_waiting": core.scheduler.num_waiting,
                 "num_pages": core.cache.pool.num_pages,
                 "num_free_pages": core.cache.pool.num_free,
+                "left_out": dict(core.speculation.left_out) if core.speculation else {},
             }
 
     def in_use(self) -> dict[str, int]:

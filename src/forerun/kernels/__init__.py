@@ -3,6 +3,8 @@
 from forerun.kernels.base import (
     AttentionShape,
     Body,
+    ChainKernels,
+    ChainNoise,
     Kernels,
     Norm,
     StoredTensor,
@@ -16,6 +18,8 @@ from forerun.kernels.scores import Scores
 __all__ = [
     "AttentionShape",
     "Body",
+    "ChainKernels",
+    "ChainNoise",
     "Kernels",
     "Norm",
     "Plan",

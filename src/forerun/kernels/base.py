@@ -201,6 +201,18 @@ class Kernels(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class ChainNoise:
+    """How a pass guesses: argmax(logits / temperature + noise), or argmax(logits) at 0.
+
+    Guess number i is for the token at `position` + i; its noise is that of `sampling.Noise`.
+    """
+
+    temperature: float = 0.0
+    key: int = 0
+    position: int = 0
+
+
 @runtime_checkable
 class TappedKernels(Kernels, Protocol):
     """A kernel set whose passes hand out hidden states, and take them in: trained heads run here.
@@ -233,4 +245,35 @@ class TappedKernels(Kernels, Protocol):
 
     def taps(self, batch: Batch) -> tuple[npt.NDArray[np.float32], ...]:
         """Copies of what the last `run` over this batch tapped, on the host, in order."""
+        ...
+
+
+@runtime_checkable
+class ChainKernels(TappedKernels, Protocol):
+    """A kernel set on which one pass over one request guesses a whole chain of tokens by itself."""
+
+    def begin(
+        self,
+        plan: Plan,
+        shape: AttentionShape,
+        inv_freq: FloatArray,
+        given: Sequence[FloatArray] = (),
+        noise: ChainNoise | None = None,
+    ) -> Batch:
+        """As above; tokens that the pass will guess may stand as 0 in the plan."""
+        ...
+
+    def load_ids(self, ids: IntArray) -> Weight: ...
+
+    def part(self, batch: Batch, first: int, last: int) -> Batch:
+        """Tokens `first` … `last` - 1 of a batch, with those of them that are wanted."""
+        ...
+
+    def pick(self, logits: Array, ids: Weight, batch: Batch, place: int, token: int) -> Array:
+        """Guess number `place` from logits [1, n] of the tokens `ids`, which becomes token number
+        `token` of the batch, if there is one: [1, 2], its id and its share of softmax(logits)."""
+        ...
+
+    def to_host(self, x: Array) -> npt.NDArray[np.float32]:
+        """The end of a body without logits."""
         ...

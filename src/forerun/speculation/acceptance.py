@@ -54,11 +54,14 @@ class Acceptance:
     each round moves it as a guess would have, on average.
 
     One such chain is `shared` by all requests of the drafter; each request's own starts from it.
+    `first` and `then` are what nobody has observed yet.
     """
 
-    def __init__(self, shared: Acceptance | None = None) -> None:
-        self._after_miss: Rate = Rate(shared._after_miss if shared else 0.5)
-        self._after_accept: Rate = Rate(shared._after_accept if shared else 0.7)
+    def __init__(
+        self, shared: Acceptance | None = None, first: float = 0.5, then: float = 0.7
+    ) -> None:
+        self._after_miss: Rate = Rate(shared._after_miss if shared else first)
+        self._after_accept: Rate = Rate(shared._after_accept if shared else then)
         self._speaking: Rate = Rate(shared._speaking if shared else 1.0)  # when it was asked
         self._siblings: Rate = shared._siblings if shared else Rate(0.15)  # once all before missed
         self._is_accepting = 0.0  # the chance that the latest guess was accepted, or would have

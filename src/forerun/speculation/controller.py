@@ -12,6 +12,7 @@ answers the same to the same observations. A round, as `Speculation` calls it:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import fmean
 from typing import Final
 
 from forerun.drafters import Budget
@@ -44,6 +45,11 @@ class Controller:
         self._shared: dict[str, Acceptance] = {}
         self._own: dict[int, dict[str, Acceptance]] = {}
         self._picks: dict[int, dict[str, Proposal]] = {}  # of this round, to be scored by the text
+
+    def expect(self, drafter: str, chances: Sequence[float]) -> None:
+        """What was measured of its guesses elsewhere; the texts here will tell."""
+        then = fmean(chances[1:] or chances)
+        self._shared[drafter] = Acceptance(first=chances[0], then=then)
 
     def acceptance(self, request: int, drafter: str) -> Acceptance:
         own = self._own.setdefault(request, {})

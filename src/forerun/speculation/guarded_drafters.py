@@ -32,6 +32,7 @@ class GuardedDrafters:
         self.vocab_size = vocab_size
         self.num_trees = num_trees
         self.failures: Counter[str] = Counter()
+        self._put_aside: set[str] = set()
         self._failed: Counter[int] = Counter()  # how often, by request
         self._picking = [name for name, drafter in drafters.items() if drafter.picks]
         self._cached = {n: d for n, d in drafters.items() if isinstance(d, CachedDrafter)}
@@ -45,7 +46,7 @@ class GuardedDrafters:
         for name in self.drafters:
             cached = self._cached.get(name)
             is_within = cached is None or num_tokens <= cached.max_len
-            if is_within and request.speculation.allows(name):
+            if is_within and request.speculation.allows(name) and name not in self._put_aside:
                 yield name
 
     def ready_for(self, request: SpeculativeRequest) -> Iterator[str]:
@@ -54,6 +55,11 @@ class GuardedDrafters:
             cached = self._cached.get(name)
             if cached is None or cached.has_room_for(request):
                 yield name
+
+    def put_aside(self, name: str, reason: str) -> None:
+        """It is asked no more, and hears no more."""
+        self._put_aside.add(name)
+        _LOG.warning("%s is put aside: %s.", name, reason)
 
     @property
     def picking(self) -> Sequence[str]:

@@ -20,7 +20,7 @@ from forerun.drafters import (
     RandomTokens,
     SuffixLookup,
 )
-from forerun.drafters.heads import Eagle3, Eagle3Head, HeadFolder, Medusa, MedusaHeads
+from forerun.drafters.heads import Card, Eagle3, Eagle3Head, HeadFolder, Medusa, MedusaHeads
 from forerun.kernels import TappedKernels
 from forerun.models.llama import LlamaModel
 from forerun.models.opening import load_tokenizer, open_checkpoint
@@ -38,6 +38,7 @@ class Target:
     model: LlamaModel
     tokenizer: Tokenizer
     cache_dir: Path | None  # where pulled models are
+    heads: tuple[Path, ...] = ()  # those of the package that were trained for it
 
 
 class Method(NamedTuple):
@@ -51,6 +52,12 @@ def build_drafters(config: SpeculativeConfig, target: Target) -> dict[str, Draft
     """The drafters of all single methods that are used, by name."""
     builders = {name: METHODS[name].build for name in config.parts}
     return {name: build(config, target) for name, build in builders.items() if build}
+
+
+def card_of(config: SpeculativeConfig) -> Card | None:
+    """What its trained head promises, if it has one and that says so."""
+    is_head = config.model is not None and HEADS & set(config.parts)
+    return Card.of(Path(config.model)) if is_head and config.model else None
 
 
 def combined(config: SpeculativeConfig, parts: dict[str, Drafter]) -> dict[str, Drafter]:
@@ -133,7 +140,7 @@ def _random(_: SpeculativeConfig, target: Target) -> Drafter:
 
 
 METHODS: Final[Mapping[str, Method]] = {
-    "auto": Method("suffix: the best of what needs no extra weights"),
+    "auto": Method("suffix, and the head that comes with the package for this target, if it pays"),
     "suffix": Method(
         "copies on from the longest stretch of text that stood here before",
         _suffix,
@@ -165,3 +172,4 @@ METHODS: Final[Mapping[str, Method]] = {
     "merge": Method("the guesses of all `methods` in one tree"),
     "choice": Method("the one of `methods` that a request names; else the one that pays"),
 }
+HEADS: Final = frozenset({"eagle3", "medusa"})  # trained for one target

@@ -10,6 +10,7 @@ from itertools import chain
 from typing import Final, TypeAlias
 
 from forerun.drafters import Budget
+from forerun.speculation.card_check import CardCheck
 from forerun.speculation.choice import NO_ROOM, NOT_LOOKED, Choice, Reason, Way
 from forerun.speculation.controller import Controller
 from forerun.speculation.guarded_drafters import GuardedDrafters
@@ -37,6 +38,9 @@ class Speculation:
         self.controller = controller
         self.ceiling = ceiling
         self.looks = Looks()
+        self.depths: dict[str, int] = {}  # of drafters that guess less deep than the ceiling
+        self.left_out: dict[str, str] = {}  # drafters that are not used, and why
+        self.cards: CardCheck | None = None
 
     def choose(
         self, requests: Sequence[SpeculativeRequest], num_prompt_tokens: int, times: StepTimes
@@ -103,9 +107,10 @@ class Speculation:
         picks = self._pick(controller, able, budgets, times)
 
         def ways(request: SpeculativeRequest, name: str) -> list[Way]:
-            pick = picks.get((request.id, name))
-            num_trees = self.drafters.num_trees
-            return controller.ways(request.id, name, budgets[request.id], pick, num_trees)
+            pick, budget = picks.get((request.id, name)), budgets[request.id]
+            if self.depths.get(name, budget.depth) < budget.depth:
+                budget = replace(budget, depth=self.depths[name])
+            return controller.ways(request.id, name, budget, pick, self.drafters.num_trees)
 
         choices = controller.choose(
             [
@@ -197,10 +202,19 @@ class Speculation:
     ) -> None:
         """Tell every drafter what was emitted, and the one that guessed what was accepted."""
         drafter = choice.drafter if choice and choice.pick is None else None
+        if drafter is not None and self.cards and len(proposal):
+            self._check_card(drafter, proposal.tokens[0] == emitted.tokens[0])
         is_waiting = drafter is not None and self.drafters.is_waiting(drafter, request)
         if self.drafters.commit(request, drafter, emitted) and self.controller and choice:
             commit = partial(self.controller.commit, request.id, choice, proposal, emitted.tokens)
             self.drafters.attempt(_CONTROLLER, request, partial(commit, is_waiting=is_waiting))
+
+    def _check_card(self, drafter: str, is_hit: bool) -> None:
+        assert self.cards is not None
+        reason = self.cards.observe(drafter, is_hit=is_hit)
+        if reason is not None:
+            self.left_out[drafter] = reason
+            self.drafters.put_aside(drafter, reason)
 
     def observe(self, times: StepTimes) -> None:
         """A step is over, and this is where its seconds went."""

@@ -163,6 +163,11 @@ class SamplingParams:
         return bool(self.logit_bias) or self.allowed_token_ids is not None or any(penalties)
 
     @cached_property
+    def truncates(self) -> bool:
+        """Whether top-k, top-p or min-p leave tokens out."""
+        return self.top_k > 0 or self.top_p < 1 or self.min_p > 0
+
+    @cached_property
     def before_argmax(self) -> SamplingParams:
         """The same bias, masks and penalties, with all that narrows the distribution left out."""
         return self.with_(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)

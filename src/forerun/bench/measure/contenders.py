@@ -39,7 +39,10 @@ class Engine:
     @property
     def about(self) -> Mapping[str, Any]:
         config = None if self.config is None else asdict(self.config)
-        return {"engine": "forerun", "speculative_config": config}
+        left_out = self.llm.metrics()["left_out"]
+        return {"engine": "forerun", "speculative_config": config} | (
+            {"left_out": left_out} if left_out else {}
+        )
 
     def answer(self, prompt: Sequence[int], max_tokens: int) -> TimedRun:
         """From an empty cache: what earlier prompts began with is computed again."""

@@ -1,5 +1,6 @@
 """Drafters that were trained on what one target says, and look at its hidden states."""
 
+from forerun.drafters.heads.card import Card
 from forerun.drafters.heads.config import HeadConfig
 from forerun.drafters.heads.eagle3 import Eagle3
 from forerun.drafters.heads.eagle3_head import Eagle3Head
@@ -8,6 +9,7 @@ from forerun.drafters.heads.medusa import Medusa, MedusaHeads
 from forerun.drafters.heads.shipped import model_fingerprint, shipped_heads
 
 __all__ = [
+    "Card",
     "Eagle3",
     "Eagle3Head",
     "HeadConfig",

@@ -41,6 +41,11 @@ class HeadConfig:
     # medusa and block: places that it guesses at once
     num_guesses: int = 0
 
+    @property
+    def is_fed_back(self) -> bool:
+        """Whether it runs once for every guess, and not once for all."""
+        return self.kind == "eagle3"
+
     def check_target(self, where: object, **found: object) -> None:
         """Refuse another target than the head's own; `found` are the target's values."""
         words = {

@@ -13,8 +13,17 @@ from forerun.drafters.growing import Growth
 from forerun.drafters.heads.eagle3_head import Eagle3Head
 from forerun.drafters.law import DraftLaw
 from forerun.drafters.own_cache import OwnCache, Row
-from forerun.kernels import Plan, PlanRow
-from forerun.types import ROOT, FloatArray, IntArray, Proposal, Span, Tree, Verdict
+from forerun.kernels import ChainNoise, Plan, PlanRow
+from forerun.types import (
+    ROOT,
+    Acceptance,
+    FloatArray,
+    IntArray,
+    Proposal,
+    Span,
+    Tree,
+    Verdict,
+)
 
 _MAX_KNOWN: Final = 256  # known tokens fed per proposal, so that no prompt holds up a step for long
 _MAX_PENDING: Final = 2048  # hidden states that wait to be fed, per request
@@ -113,6 +122,8 @@ class Eagle3(OwnCache[_Row]):
             row = self._rows[request.id]
             row.cut(row.num_committed)
         within = self._let_in(requests, map(self._within, requests, budgets))
+        if self._is_chain(requests, within):
+            return [self._chained(requests[0], within[0])]
         growths = [Growth(r, b) for r, b in zip(requests, within, strict=True)]
         roots = self._catch_up([r for r, g in zip(requests, growths, strict=True) if g.level])
         growing = [
@@ -129,6 +140,36 @@ class Eagle3(OwnCache[_Row]):
             if growing:
                 self._feed(growing)
         return [growth.proposal() for growth in growths]
+
+    def _is_chain(self, requests: Sequence[RequestView], budgets: Sequence[Budget]) -> bool:
+        """Whether one pass can do it all: for one request, whose options leave logits alone."""
+        if len(requests) != 1 or self._head.chain_kernels is None:
+            return False
+        request, budget, params = requests[0], budgets[0], requests[0].params
+        if budget.depth == 0 or budget.num_branches > 1 or params.changes_logits:
+            return False
+        if len(request.output) < params.min_tokens:
+            return False
+        is_coupled = params.acceptance is Acceptance.COUPLED and not params.truncates
+        num_pending = self._rows[request.id].num_pending
+        return 0 < num_pending <= _MAX_KNOWN and (params.temperature == 0 or is_coupled)
+
+    def _chained(self, request: RequestView, budget: Budget) -> Proposal:
+        row = self._rows[request.id]
+        num_known, depth = row.num_pending, budget.depth
+        features = row.waiting(num_known)
+        first = row.first + row.num_committed + 1
+        tokens = (*request.tokens[first : first + num_known], *(0,) * (depth - 1))
+        wanted = tuple(range(num_known - 1, len(tokens)))
+        span = Span(row.num_committed, tokens, Tree.chain(len(tokens)), wanted)
+        row.table.reserve(len(tokens))
+        plan = Plan.build([(span, row.table)])
+        temperature, key = request.params.temperature, request.noise.key
+        noise = ChainNoise(temperature, key, len(request.tokens))
+        picked = self._head.chain(plan, self._cache, features, depth, noise)
+        row.fed(num_known)
+        row.is_waiting = False
+        return Proposal.chain([int(token) for token in picked[:, 0]])
 
     def _within(self, request: RequestView, budget: Budget) -> Budget:
         """Nothing where hidden states do not reach the last token but one."""

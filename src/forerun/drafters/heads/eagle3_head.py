@@ -15,24 +15,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from forerun.cache import KVCache
 from forerun.drafters.heads.config import HeadConfig
-from forerun.drafters.heads.folder import D2T, HeadFolder
+from forerun.drafters.heads.folder import D2T, EMBEDDING, HeadFolder
 from forerun.errors import InvalidWeights
 from forerun.interrupts import Uninterrupted
-from forerun.kernels import AttentionShape, Body, Norm, Plan, TappedKernels
+from forerun.kernels import (
+    AttentionShape,
+    Body,
+    ChainKernels,
+    ChainNoise,
+    Norm,
+    Plan,
+    TappedKernels,
+)
 from forerun.kernels.base import Array, Batch, Store, Weight
 from forerun.types import FloatArray, IntArray
 
 F32 = npt.NDArray[np.float32]
 
 _ATTN, _MLP = "midlayer.self_attn", "midlayer.mlp"
-EMBEDDING: Final = "embed_tokens.weight"
 
 
 def eagle3_shapes(config: HeadConfig) -> dict[str, tuple[int, ...]]:
@@ -123,6 +129,17 @@ class Eagle3Head:
         dim = self.config.head_dim
         return np.asarray(self.config.rope_theta ** (-np.arange(0, dim, 2) / dim))
 
+    @cached_property
+    def chain_kernels(self) -> ChainKernels | None:
+        """The same kernels, if `chain` runs there; to ask a protocol takes as long as a pass."""
+        return self.kernels if isinstance(self.kernels, ChainKernels) else None
+
+    @cached_property
+    def ids(self) -> Weight:
+        """`tokens` where the kernels pick from them."""
+        assert self.chain_kernels is not None, self.kernels.name
+        return self.chain_kernels.load_ids(self.tokens)
+
     @property
     def row_bytes(self) -> int:
         return self.kernels.row_bytes(self.shape, 1)
@@ -139,6 +156,20 @@ class Eagle3Head:
         """The same over its own outputs [T, E]."""
         return self._run(self._guessed, plan, cache, [fed_back])
 
+    def chain(
+        self, plan: Plan, cache: KVCache, features: FloatArray, depth: int, noise: ChainNoise
+    ) -> F32:
+        """`known` and then guess after guess of one request in one pass, on `ChainKernels`: ids
+        and chances [depth, 2]. Behind the tokens that are known the plan has room for all guesses
+        but the last, and wants all rows from the last known one on."""
+        k = self.chain_kernels
+        assert k is not None, self.kernels.name
+        given = np.split(features, len(self.config.layers), axis=1)
+        with Uninterrupted():
+            batch = k.begin(plan, self.shape, self._inv_freq, given, noise)
+            body = _Chain(self, k, len(features), depth)
+            return k.run(body, batch, cache.store).reshape(depth, 2)
+
     def _run(
         self, body: Body, plan: Plan, cache: KVCache, given: list[FloatArray]
     ) -> tuple[F32, F32]:
@@ -149,17 +180,26 @@ class Eagle3Head:
             return logits, fed_back
 
     def _known(self, batch: Batch, store: Store) -> F32:
+        return self._logits(self.fused(batch), batch, store)
+
+    def _guessed(self, batch: Batch, store: Store) -> F32:
+        return self._logits(self.kernels.given(batch, 0), batch, store)
+
+    def _logits(self, x: Array, batch: Batch, store: Store) -> F32:
+        fed_back, h = self.layer(x, batch, store)
+        self.kernels.tap(fed_back, batch)
+        return self.kernels.logits(h, self.head)
+
+    def fused(self, batch: Batch) -> Array:
         k = self.kernels
         features = [k.given(batch, idx) for idx in range(len(self.config.layers))]
         if self.fc_norms:
             pairs = zip(features, self.fc_norms, strict=True)
             features = [k.add_norm(x, None, norm)[1] for x, norm in pairs]
-        return self._layer(k.linear(k.concat(features), self.fc), batch, store)
+        return k.linear(k.concat(features), self.fc)
 
-    def _guessed(self, batch: Batch, store: Store) -> F32:
-        return self._layer(self.kernels.given(batch, 0), batch, store)
-
-    def _layer(self, x: Array, batch: Batch, store: Store) -> F32:
+    def layer(self, x: Array, batch: Batch, store: Store) -> tuple[Array, Array]:
+        """Of the wanted rows: what is fed back, and what the head takes in."""
         k = self.kernels
         _, e = k.add_norm(k.embed(self.embedding, batch), None, self.input_norm)
         x, h = k.add_norm(x, None, self.hidden_norm)
@@ -169,8 +209,30 @@ class Eagle3Head:
         x, h = k.add_norm(x, k.linear(k.attend(q, batch, store, 0), self.out), self.mlp_norm)
         delta = k.linear(k.silu_mul(k.linear(h, self.gate_up)), self.down)
         x, h = k.add_norm(k.select(x, batch), k.select(delta, batch), self.norm)
-        k.tap(h if self.config.norm_output else x, batch)
-        return k.logits(h, self.head)
+        return (h if self.config.norm_output else x), h
+
+
+@dataclass(frozen=True)
+class _Chain:
+    """A body that equals another one of the same head and sizes, so that it can be replayed."""
+
+    head: Eagle3Head
+    kernels: ChainKernels
+    num_known: int
+    depth: int
+
+    def __call__(self, batch: Batch, store: Store) -> F32:
+        k, head = self.kernels, self.head
+        part = k.part(batch, 0, self.num_known)
+        x, picked = head.fused(part), []
+        for place in range(self.depth):
+            x, h = head.layer(x, part, store)
+            first = self.num_known + place
+            logits = k.linear(h, head.head)
+            picked.append(k.pick(logits, head.ids, batch, place, first))
+            if place + 1 < self.depth:
+                part = k.part(batch, first, first + 1)
+        return k.to_host(k.concat(picked))
 
 
 def _check_sizes(config: HeadConfig, folder: HeadFolder) -> None:

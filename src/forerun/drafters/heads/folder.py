@@ -7,6 +7,7 @@ draft vocabulary, how far the target's id is from it.
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -36,9 +37,11 @@ from forerun.models.hf.json_file import read_json
 from forerun.models.hf.safetensors_file import SafetensorsFile
 from forerun.models.weights.checkpoint import Tensor
 from forerun.models.weights.dequantize import dequantize
+from forerun.models.weights.packing import packed
 from forerun.types import IntArray
 
 D2T: Final = "d2t"
+EMBEDDING: Final = "embed_tokens.weight"
 HISTORY: Final = "training.json"  # of a head that may be trained on
 _CONFIG, _WEIGHTS = "config.json", "model.safetensors"
 _OWN_FILES: Final = frozenset({_CONFIG, _WEIGHTS, HISTORY})
@@ -49,7 +52,8 @@ Shapes = Mapping[str, tuple[int, ...]]
 class HeadFolder:
     """An opened head; a `WeightSource` for the kernel sets."""
 
-    def __init__(self, folder: Path, kind: str) -> None:
+    def __init__(self, folder: Path, kind: str | None = None) -> None:
+        """`kind` is what it must be, if anything."""
         self.path = folder
         if not (folder / _CONFIG).is_file() or not (folder / _WEIGHTS).is_file():
             raise InvalidWeights(
@@ -62,7 +66,7 @@ class HeadFolder:
             if self._layout is None
             else read_layout(self._layout, values, folder / _CONFIG)
         )
-        if self.config.kind != kind:
+        if kind not in (None, self.config.kind):
             raise InvalidOption(
                 f'{folder} holds a head of kind "{self.config.kind}"; '
                 f'give method "{self.config.kind}" for it.'
@@ -74,14 +78,24 @@ class HeadFolder:
         names = (our_name(self._layout, name) for name in self._file.names())
         return (name for name in names if self._layout is None or name != T2D)
 
+    @property
+    def num_weights(self) -> int:
+        """That a guess may read: of its own embedding, that is a row."""
+        own = (their_name(self._layout, name) for name in self.names() if name != EMBEDDING)
+        return sum(math.prod(self._file.shape(name)) for name in own)
+
     def has(self, name: str) -> bool:
         return self._file.has(their_name(self._layout, name))
 
     def tensor(self, name: str) -> Tensor:
+        """As products take it: matrices in 8 bits a weight, half the bytes to read."""
+        return packed(self._stored(name))
+
+    def _stored(self, name: str) -> Tensor:
         return self._file.tensor(their_name(self._layout, name))
 
     def float32(self, name: str) -> npt.NDArray[np.float32]:
-        tensor = self.tensor(name)
+        tensor = self._stored(name)
         return dequantize(tensor.data, tensor.format).reshape(tensor.shape)
 
     def check(self, shapes: Shapes) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import Any, TypeVar, Unpack, cast
 from weakref import ref
 
+from forerun.drafters.heads import model_fingerprint, shipped_heads
 from forerun.engine.api.events import EventBuilder, StreamEvent
 from forerun.engine.api.input_processor import InputProcessor, params_for
 from forerun.engine.api.outputs import RequestOutput
@@ -50,7 +51,8 @@ class LLM:
                 self.tokenizer = self.tokenizer.with_chat_template(config.chat_template)
             self.model = LlamaModel.load(checkpoint, choose_kernels(config))
             max_len = _checked_len(config.max_model_len, self.model.config.max_len)
-            self._target = Target(self.model, self.tokenizer, config.cache_dir)
+            heads = tuple(shipped_heads(model_fingerprint(checkpoint)))
+            self._target = Target(self.model, self.tokenizer, config.cache_dir, heads)
             self._memory, self._wanted_len = memory, max_len
             self._lock = EngineLock()  # for all that use this kernel set
             self._start(speculation)

@@ -7,23 +7,24 @@ from collections.abc import Mapping
 from typing import Final
 
 from forerun.cache.cache_size import CacheSize
-from forerun.drafters import Budget, CachedDrafter, Drafter, GivenPrediction
+from forerun.drafters import Budget, CachedDrafter, GivenPrediction
 from forerun.drafters.prediction import PREDICTION
 from forerun.engine.metrics import Metrics
 from forerun.engine.request.request import Request
 from forerun.engine.scheduling.limits import SchedulerLimits
 from forerun.engine.scheduling.scheduler import Scheduler
 from forerun.engine.scheduling.target_pool import TargetPool
+from forerun.engine.setup.drafting import Drafting
 from forerun.engine.setup.memory import CacheMemory
 from forerun.engine.step import Core
 from forerun.errors import InvalidOption
 from forerun.models.llama import LlamaModel
-from forerun.speculation.calibration import calibrate
+from forerun.speculation.card_check import CardCheck
 from forerun.speculation.config import SpeculativeConfig
 from forerun.speculation.controller import Controller
 from forerun.speculation.costs import Costs
 from forerun.speculation.guarded_drafters import GuardedDrafters
-from forerun.speculation.methods import Target, build_drafters, combined
+from forerun.speculation.methods import Target, combined
 from forerun.speculation.speculation import Speculation
 
 _PASS_TOKENS: Final = 256  # in one pass: prompts are read in chunks beside running answers
@@ -34,7 +35,8 @@ def build_core(
 ) -> Core:
     """Without a wanted length, as long as the model's context and the memory allow. Drafters are
     built first: the caches that they have come out of the same memory."""
-    drafters = {} if config is None else build_drafters(config, target)
+    drafting = Drafting.of(config, target, _PASS_TOKENS, memory.max_num_seqs)
+    drafters = drafting.drafters
     cached = {name: d for name, d in drafters.items() if isinstance(d, CachedDrafter)}
     trained = target.model.config.max_len
     row_len = (wanted_len or trained) + (config.max_nodes if config else 0)
@@ -48,9 +50,7 @@ def build_core(
         cache = target.model.new_cache(size.num_pages, size.page_size)
         for drafter in cached.values():
             drafter.allocate(size.num_pages, size.page_size)
-        speculation = (
-            _build_speculation(config, target.model, drafters, max_num_seqs) if config else None
-        )
+        speculation = _build_speculation(config, target.model, drafting) if config else None
     except MemoryError:
         raise InvalidOption(
             f"there is no memory for {max_num_seqs} × {max_len} tokens; "
@@ -72,17 +72,21 @@ def _checked_len(max_len: int, size: CacheSize) -> int:
 
 
 def _build_speculation(
-    config: SpeculativeConfig, model: LlamaModel, parts: dict[str, Drafter], max_num_seqs: int
+    config: SpeculativeConfig, model: LlamaModel, drafting: Drafting
 ) -> Speculation:
     # First, so that without a controller it guesses for those who bring one.
-    named = {PREDICTION: GivenPrediction(), **combined(config, parts)}
+    named = {PREDICTION: GivenPrediction(), **combined(config, drafting.drafters)}
     drafters = GuardedDrafters(named, model.config.vocab_size, config.num_trees)
     ceiling = Budget(config.depth, config.num_branches)
-    if not config.adaptive:
-        return Speculation(drafters, None, ceiling)
-    largest = min(_PASS_TOKENS, max_num_seqs * (1 + config.max_nodes))
-    costs = Costs(calibrate(model, largest))
-    return Speculation(drafters, Controller(costs), ceiling)
+    controller = None
+    if drafting.passes is not None:
+        controller = Controller(Costs(drafting.passes))
+        for name, card in drafting.cards.items():
+            controller.expect(name, card.chances)
+    speculation = Speculation(drafters, controller, ceiling)
+    speculation.depths, speculation.left_out = drafting.depths, drafting.left_out
+    speculation.cards = CardCheck(drafting.cards) if drafting.cards else None
+    return speculation
 
 
 def _warn_of_short_contexts(cached: Mapping[str, CachedDrafter], max_len: int) -> None:

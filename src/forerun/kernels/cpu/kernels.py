@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from forerun.errors import InvalidOption, unknown_name
-from forerun.kernels.base import AttentionShape, Body, Norm, WeightSource
+from forerun.kernels.base import AttentionShape, Body, ChainNoise, Norm, WeightSource
 from forerun.kernels.cpu.attention.kv_store import KVStore
 from forerun.kernels.cpu.codegen.code_cache import CodeCache
 from forerun.kernels.cpu.codegen.compiled import check_processor, code_key
@@ -148,6 +148,7 @@ class CpuKernels:
         shape: AttentionShape,
         inv_freq: FloatArray,
         given: Sequence[FloatArray] = (),
+        noise: ChainNoise | None = None,
     ) -> CpuBatch:
         rope = self._ropes.setdefault(inv_freq.tobytes(), RopeTable(inv_freq))
         program = (
@@ -155,7 +156,7 @@ class CpuKernels:
             if len(plan) > MAX_TOKENS
             else KeptProgram(self._workers, self._kept_buffers)
         )
-        return CpuBatch(plan, shape, rope, program, given)
+        return CpuBatch(plan, shape, rope, program, given, noise)
 
     def run(self, body: Body, batch: CpuBatch, store: KVStore) -> F32:
         if len(batch.tokens) > MAX_TOKENS:
@@ -313,6 +314,24 @@ class CpuKernels:
         target = x.address + 4 * first
         place = self._operations.place
         x.program.add(place, x.num_rows, width, address, stride, target, x.stride)
+
+    def load_ids(self, ids: IntArray) -> IntArray:
+        return np.ascontiguousarray(ids, np.int64)
+
+    def part(self, batch: CpuBatch, first: int, last: int) -> CpuBatch:
+        return batch.part(first, last)
+
+    def pick(self, logits: Rows, ids: IntArray, batch: CpuBatch, place: int, token: int) -> Rows:
+        program, picked = logits.program, Rows(logits.program, 1, 2)
+        program.hold(ids, batch)
+        has_next = token < len(batch.tokens)
+        out = batch.tokens[token:].ctypes.data if has_next else 0
+        source = (logits.address, ids.ctypes.data, len(ids), batch.noise.ctypes.data, place)
+        program.add(self._library.operation("pick"), 1, *source, out, picked.address)
+        return picked
+
+    def to_host(self, x: Rows) -> F32:
+        return x.program.finish(x)
 
     def tap(self, x: Rows, batch: CpuBatch) -> None:
         batch.program.tap(self.concat([x]))

@@ -13,6 +13,7 @@ from forerun.kernels.cpu.attention.rope import rope_write
 from forerun.kernels.cpu.codegen.code_cache import CodeCache
 from forerun.kernels.cpu.codegen.compiled import Compiled
 from forerun.kernels.cpu.codegen.machine import Machine
+from forerun.kernels.cpu.draws.pick import pick
 from forerun.kernels.cpu.products.digits import RecordShape, make_write_record
 from forerun.kernels.cpu.products.expand import make_expand
 from forerun.kernels.cpu.products.formats import DECODERS
@@ -33,6 +34,7 @@ _OPERATIONS: Final = {
     "read": operations.read,
     "rope_write": rope_write,
     "attend": attend,
+    "pick": pick,
 }
 
 

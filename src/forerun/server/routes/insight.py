@@ -50,6 +50,7 @@ def _told(speculation: Speculation) -> dict[str, Any]:
         "num_speculative_tokens": speculation.ceiling.depth,
         "num_branches": speculation.ceiling.num_branches,
         "adaptive": controller is not None,
+        "left_out": speculation.left_out,
         "costs": None if controller is None else _costs(controller.costs),
     }
 
@@ -131,6 +132,7 @@ SETTINGS: Final = _object(
             num_speculative_tokens=_COUNT,
             num_branches=_COUNT,
             adaptive={"type": "boolean"},
+            left_out={"type": "object", "additionalProperties": _TEXT},
             costs=or_null(
                 _object(
                     plain_pass_seconds=_NUMBER,

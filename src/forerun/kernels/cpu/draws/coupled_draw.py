@@ -11,31 +11,18 @@ is the oracle's, bit for bit.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
-from numba import float64, int64, njit, uint64
+from numba import int64, njit, uint64
 
 from forerun.kernels.cpu.codegen.native import doubles, ints, leading_zeros
-from forerun.kernels.cpu.draws.noise_words import (
-    RUN_LEN,
-    first_word,
-    second_word,
-    word_at,
-    write_words,
-)
+from forerun.kernels.cpu.draws.gumbel import LEAST, MOST, SLACK, gumbel_noise
+from forerun.kernels.cpu.draws.noise_words import RUN_LEN, first_word, word_at, write_words
 from forerun.kernels.cpu.library import Library
 from forerun.sampling import Logits, Noise
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
-_LOG_2 = 0.6931471805599453
-_SLACK = 1e-9  # more than the logarithms of two libraries differ by
-# Noise by the first word's leading zero bits; after 32 of them the second decides, u ≥ 2^-65.
-_LEAST = np.array([-3.8, *((zeros - 1) * _LOG_2 - _SLACK for zeros in range(1, 33))])
-_MOST = np.array([*((zeros + 1) * _LOG_2 + _SLACK for zeros in range(32)), 45.1])
 _LEAST_FLOAT = float(np.finfo(np.float64).min)
-_BELOW_ONE = 1 - 2.0**-53
 _FEW = 32  # survivors in a run, up to which their words are cheaper one by one
 
 
@@ -48,23 +35,15 @@ def _num_alive(values, first, last):
 
 
 @njit(inline="always")
-def _noise(key, position, token):
-    """`Noise.gumbel` but for the last bits of its logarithms."""
-    high, low = first_word(key, position, token), second_word(key, position, token)
-    u = float64(high) * 2.0**-32 + (float64(low) + 0.5) * 2.0**-64
-    return -math.log(-math.log1p(-min(u, _BELOW_ONE)))
-
-
-@njit(inline="always")
 def _still(values, ids, count, best, key, position):
     """Of the `count` candidates in `ids`, those whose own noise may win; returns their number."""
     for idx in range(1, count + 1):
         token = ids[idx]
-        best = max(best, values[token] + (_noise(key, position, token) - _SLACK))
+        best = max(best, values[token] + (gumbel_noise(key, position, token) - SLACK))
     kept = int64(0)
     for idx in range(1, count + 1):
         token = ids[idx]
-        if values[token] + (_noise(key, position, token) + _SLACK) >= best:
+        if values[token] + (gumbel_noise(key, position, token) + SLACK) >= best:
             kept += 1
             ids[kept] = token
     return kept
@@ -74,10 +53,10 @@ def _still(values, ids, count, best, key, position):
 def _noted(values, ids, count, best, token, word):
     """Note a token that may win by its first random word: (how many are noted, what wins)."""
     zeros = leading_zeros(uint64(word)) - 32
-    if values[token] + _MOST[zeros] >= best:
+    if values[token] + MOST[zeros] >= best:
         count += 1
         ids[count] = token
-        best = max(best, values[token] + _LEAST[zeros])
+        best = max(best, values[token] + LEAST[zeros])
     return count, best
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from functools import cached_property
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from forerun.kernels.base import AttentionShape
+from forerun.kernels.base import AttentionShape, ChainNoise
 from forerun.kernels.cpu.attention.head_group import KEYS_PER_TURN, MAX_HEADS
 from forerun.kernels.cpu.codegen.lanes import padded
 from forerun.kernels.cpu.runtime.program import Program, aligned_zeros
@@ -48,6 +49,7 @@ class CpuBatch:
         rope: RopeTable,
         program: Program,
         given: Sequence[FloatArray] = (),
+        noise: ChainNoise | None = None,
     ) -> None:
         self.shape = shape
         self.heads = (shape.num_heads, shape.num_kv_heads, shape.head_dim)
@@ -66,6 +68,7 @@ class CpuBatch:
         self.max_keys = min(longest, shape.window or longest)
         self.given_widths = [each.shape[1] for each in given]
         self.given = [_padded(each) for each in given]  # [T, padded width]
+        self.noise = _as_ints(noise or ChainNoise())
 
     def check(self, tokens: IntArray) -> None:
         if not self.num_embeddings:  # a pass over what it was given
@@ -83,8 +86,20 @@ class CpuBatch:
         self.rotations[:] = other.rotations
         self.keys[:] = other.keys
         self._slots, self.max_keys = other._slots, other.max_keys
+        self.noise[:] = other.noise
         for mine, theirs in zip(self.given, other.given, strict=True):
             mine[:] = theirs
+
+    def part(self, first: int, last: int) -> CpuBatch:
+        """Some of its tokens; the arrays are views."""
+        part, chosen = copy(self), slice(first, last)
+        for name in _ADDRESSES:
+            part.__dict__.pop(name, None)
+        part.tokens, part.write_slots = self.tokens[chosen], self.write_slots[chosen]
+        part.rotations, part.keys = self.rotations[chosen], self.keys[chosen]
+        part.wanted = self.wanted[(first <= self.wanted) & (self.wanted < last)] - first
+        part.given = [each[chosen] for each in self.given]
+        return part
 
     @property
     def scratch_bytes(self) -> int:
@@ -112,6 +127,16 @@ class CpuBatch:
         return np.ascontiguousarray(
             np.stack((keys[:, 0] + 8 * hidden, keys[:, 1] - hidden), axis=1)
         )
+
+
+_ADDRESSES: Final = ("keys_address", "rotations_address", "write_slots_address")
+
+
+def _as_ints(noise: ChainNoise) -> IntArray:
+    """Temperature (the bits of a double), key and position: [3]"""
+    temperature = np.float64(noise.temperature).view(np.int64)
+    key = noise.key - (noise.key >> 63 << 64)  # the same 64 bits, signed
+    return np.array([temperature, key, noise.position], np.int64)
 
 
 def _padded(rows: FloatArray) -> F32:

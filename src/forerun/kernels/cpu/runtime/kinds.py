@@ -23,6 +23,7 @@ KINDS: Final = {
     "embed": "rows",
     "select": "rows",
     "place": "rows",
+    "pick": "rows",
 }
 _NUM_ROWS, _ROW_BYTES = NUM_HEADER_FIELDS, NUM_HEADER_FIELDS + 4  # fields of a product
 

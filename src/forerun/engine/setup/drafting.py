@@ -1,0 +1,66 @@
+"""The drafters of an engine, and what is known of them before the first request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from forerun.drafters import Drafter
+from forerun.drafters.heads import Card
+from forerun.kernels import TappedKernels
+from forerun.speculation.calibration import calibrate
+from forerun.speculation.config import SpeculativeConfig
+from forerun.speculation.methods import HEADS, METHODS, Target, build_drafters, card_of
+from forerun.speculation.pass_cost import PassCost
+from forerun.speculation.trained import best_head
+
+
+@dataclass
+class Drafting:
+    """`depths`: how deep those guess that go less deep than the others; `left_out`: why."""
+
+    drafters: dict[str, Drafter] = field(default_factory=dict)
+    passes: PassCost | None = None  # where a controller decides
+    cards: dict[str, Card] = field(default_factory=dict)
+    depths: dict[str, int] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        config: SpeculativeConfig | None,
+        target: Target,
+        max_pass_tokens: int,
+        max_num_seqs: int,
+    ) -> Drafting:
+        if config is None:
+            return cls()
+        drafting = cls()
+        if config.adaptive:
+            largest = min(max_pass_tokens, max_num_seqs * (1 + config.max_nodes))
+            drafting.passes = calibrate(target.model, largest)
+        drafting._add(config, target)
+        if config.method == "auto":
+            drafting._add_shipped(target)
+        return drafting
+
+    def _add(self, config: SpeculativeConfig, target: Target) -> None:
+        self.drafters |= build_drafters(config, target)
+        card = card_of(config)
+        if card is not None:
+            self.cards |= dict.fromkeys(HEADS.intersection(config.parts), card)
+
+    def _add_shipped(self, target: Target) -> None:
+        """The best of the package's heads, where a controller can leave it unasked."""
+        if self.passes is None or not target.heads:
+            return
+        if not isinstance(target.model.kernels, TappedKernels):
+            name = target.model.kernels.name
+            reason = f"the {name} kernels hand out no hidden states"
+            self.left_out |= {path.name: reason for path in target.heads}
+            return
+        best, left_out = best_head(target.heads, target.model.config, self.passes)
+        self.left_out |= left_out
+        if best is not None:
+            kind, path = best.folder.config.kind, best.folder.path
+            self._add(SpeculativeConfig(method=kind, model=str(path)), target)
+            self.depths[kind] = METHODS[kind].default_depth

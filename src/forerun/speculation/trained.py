@@ -1,0 +1,76 @@
+"""Which of the heads that come with the package `auto` takes on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from operator import mul
+from pathlib import Path
+from typing import Final
+
+from forerun.drafters.heads import Card, HeadFolder
+from forerun.models.config import ModelConfig
+from forerun.speculation.pass_cost import PassCost
+
+_LEAST_GAIN: Final = 1.02  # times plain decoding: less is not worth a head's memory
+
+
+@dataclass(frozen=True)
+class Promise:
+    """The most that a head can bring here, if its guesses are accepted as its card says."""
+
+    folder: HeadFolder
+    card: Card
+    speed: float  # times plain decoding
+    depth: int
+
+    @property
+    def pays(self) -> bool:
+        return self.speed >= _LEAST_GAIN
+
+    def __str__(self) -> str:
+        return (
+            f"{self.speed:.2f} times plain decoding at best, with {self.depth} "
+            f"guess{'es' if self.depth > 1 else ''} a round"
+        )
+
+
+def best_head(
+    folders: Sequence[Path], target: ModelConfig, passes: PassCost
+) -> tuple[Promise | None, dict[str, str]]:
+    """The head that promises most, if it pays at all, and why the others are left out."""
+    left_out, promises = dict[str, str](), list[Promise]()
+    for path in folders:
+        card = Card.of(path)
+        if card is None:
+            left_out[path.name] = "it has no card that says how often it is right"
+        else:
+            promises.append(promised(HeadFolder(path), card, target, passes))
+    best = max(promises, key=lambda promise: promise.speed, default=None)
+    for promise in promises:
+        if not promise.pays:
+            left_out[promise.folder.path.name] = f"on this machine it would be {promise}"
+        elif promise is not best:
+            left_out[promise.folder.path.name] = f"{promise}: another one promises more"
+    return (best if best and best.pays else None), left_out
+
+
+def promised(folder: HeadFolder, card: Card, target: ModelConfig, passes: PassCost) -> Promise:
+    """Weights that are read take time alike, so a head costs its share of the target's: at least,
+    since a small product is slower. What it costs in truth is learnt when it is asked."""
+    share = folder.num_weights / num_weights(target)
+    plain, best = passes.seconds(1), (0.0, 1)
+    for depth, gain in enumerate(accumulate(accumulate(card.chances, mul)), start=1):
+        num_reads = depth if folder.config.is_fed_back else 1
+        cost = passes.seconds(1 + depth) / plain + share * num_reads
+        best = max(best, ((1 + gain) / cost, depth))
+    return Promise(folder, card, *best)
+
+
+def num_weights(config: ModelConfig) -> int:
+    """What a pass of the target reads, norms and biases aside."""
+    c = config
+    q_len, kv_len = c.num_heads * c.head_dim, c.num_kv_heads * c.head_dim
+    layer = c.hidden_size * (2 * q_len + 2 * kv_len + 3 * c.intermediate_size)
+    return c.num_layers * layer + c.vocab_size * c.hidden_size

@@ -1,0 +1,175 @@
+"""Which head `auto` takes, and when it takes none."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forerun.drafters.heads import Card
+from forerun.drafters.heads.folder import HISTORY
+from forerun.engine import LLM
+from forerun.errors import InvalidWeights
+from forerun.models.text.compatibility import tokenizer_hash
+from forerun.speculation.card_check import CardCheck
+from forerun.speculation.pass_cost import PassCost
+from forerun.speculation.trained import best_head, num_weights
+from forerun.types import SamplingParams
+from tests.drafters.random_heads import (
+    eagle3_config,
+    medusa_config,
+    write_eagle3,
+    write_medusa,
+)
+from tests.engine.leaks import assert_nothing_is_held
+
+FLAT, STEEP = PassCost(((1, 1.0), (16, 1.05))), PassCost(((1, 1.0), (2, 2.0), (16, 16.0)))
+ASKED = SamplingParams(temperature=0, max_tokens=120, ignore_eos=True)
+
+
+def with_card(folder: Path, alpha: list[float], greedy: list[float] | None = None) -> Path:
+    call = {"alpha": alpha, "greedy": greedy or alpha}
+    (folder / HISTORY).write_text(json.dumps({"calls": [{}, call]}))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def eagle3(plain: LLM, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    config = eagle3_config(plain.model.config, tokenizer_hash(plain.tokenizer))
+    folder = write_eagle3(tmp_path_factory.mktemp("heads") / "e", config)
+    return with_card(folder, [0.8, 0.7, 0.6])
+
+
+@pytest.fixture(scope="module")
+def medusa(plain: LLM, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    config = medusa_config(plain.model.config, tokenizer_hash(plain.tokenizer))
+    folder = write_medusa(tmp_path_factory.mktemp("heads") / "m", config)
+    return with_card(folder, [0.3, 0.1], [0.2, 0.15])
+
+
+def test_the_one_that_promises_most_where_guesses_are_cheap(
+    plain: LLM, eagle3: Path, medusa: Path
+) -> None:
+    best, left_out = best_head([medusa, eagle3], plain.model.config, FLAT)
+    assert best is not None
+    assert best.folder.path == eagle3
+    assert set(left_out) == {"m"}
+    assert "another one promises more" in left_out["m"]
+
+
+def test_none_where_a_pass_over_more_tokens_costs_what_it_brings(
+    plain: LLM, eagle3: Path, medusa: Path
+) -> None:
+    best, left_out = best_head([eagle3, medusa], plain.model.config, STEEP)
+    assert best is None
+    assert left_out["e"].startswith("on this machine it would be 0.")
+    assert "with 1 guess a round" in left_out["m"]
+
+
+def test_its_own_weights_count_once_a_round_or_once_a_guess(
+    plain: LLM, eagle3: Path, medusa: Path
+) -> None:
+    config = plain.model.config
+    for folder, num_reads in ((eagle3, 3), (medusa, 1)):
+        with_card(folder, [1.0, 1.0, 1.0])
+        best, _ = best_head([folder], config, FLAT)
+        assert best is not None
+        share = best.folder.num_weights / num_weights(config)
+        times = {d: (1 + d) / (FLAT.seconds(1 + d) + share * min(d, num_reads)) for d in (1, 2, 3)}
+        assert best.speed == pytest.approx(max(times.values()))
+    with_card(eagle3, [0.8, 0.7, 0.6])
+    with_card(medusa, [0.3, 0.1], [0.2, 0.15])
+
+
+def test_a_card_says_the_better_of_drawn_and_best_guesses(medusa: Path) -> None:
+    assert Card.of(medusa) == Card((0.3, 0.15))
+
+
+@pytest.mark.parametrize(
+    "calls", [[], {}, [{"alpha": [0.5]}], [{"alpha": [2.0], "greedy": [0.1]}], [{"alpha": []}]]
+)
+def test_a_damaged_card_is_named(tmp_path: Path, calls: Any) -> None:
+    (tmp_path / HISTORY).write_text(json.dumps({"calls": calls}))
+    with pytest.raises(InvalidWeights, match=r"training\.json is damaged; delete it"):
+        Card.of(tmp_path)
+    (tmp_path / HISTORY).unlink()
+    assert Card.of(tmp_path) is None
+
+
+Started = Callable[[PassCost, list[Path]], LLM]
+
+
+@pytest.fixture
+def started(tiny_path: Path, monkeypatch: pytest.MonkeyPatch) -> Started:
+    """An engine as it starts by default, on a machine with these costs and a package with these
+    heads."""
+
+    def start(passes: PassCost, heads: list[Path]) -> LLM:
+        monkeypatch.setattr("forerun.engine.setup.drafting.calibrate", lambda *_: passes)
+        monkeypatch.setattr("forerun.engine.api.llm.shipped_heads", lambda _: heads)
+        return LLM(tiny_path)
+
+    return start
+
+
+def test_auto_asks_the_trained_head_where_nothing_repeats(
+    plain: LLM, started: Started, eagle3: Path
+) -> None:
+    llm = started(FLAT, [eagle3])
+    (result,) = llm.generate("hello", ASKED)
+    assert result.outputs[0].token_ids == plain.generate("hello", ASKED)[0].outputs[0].token_ids
+    made = llm.metrics()["drafters"]
+    assert made["eagle3"]["num_drafts"] > 0
+    assert max(len(d["drafted_per_position"]) for n, d in made.items() if n == "eagle3") <= 5
+    assert "e" not in llm.metrics()["left_out"]
+    assert_nothing_is_held(llm)
+
+
+def test_auto_loads_no_head_that_cannot_pay_and_says_so(started: Started, eagle3: Path) -> None:
+    llm = started(STEEP, [eagle3])
+    llm.generate("hello", ASKED)
+    assert set(llm.metrics()["drafters"]) <= {"suffix"}
+    assert "on this machine" in llm.metrics()["left_out"]["e"]
+
+
+def test_kernels_without_hidden_states_leave_heads_out(
+    started: Started, eagle3: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class NoTaps: ...
+
+    monkeypatch.setattr("forerun.engine.setup.drafting.TappedKernels", NoTaps)
+    found = started(FLAT, [eagle3]).metrics()["left_out"]
+    assert found == {"e": "the cpu kernels hand out no hidden states"}
+
+
+def test_a_head_that_is_far_from_its_card_is_put_aside(
+    plain: LLM, eagle3: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Random weights, and a card that says 80 %."""
+    config = {"method": "eagle3", "model": str(eagle3), "adaptive": False}
+    llm = plain.with_speculation(config)
+    with caplog.at_level(logging.WARNING, "forerun"):
+        for prompt in ("a", "hello", "xyz"):
+            text = llm.generate(prompt, ASKED)[0].outputs[0].token_ids
+            assert text == plain.generate(prompt, ASKED)[0].outputs[0].token_ids
+    (message,) = [m for m in caplog.messages if "put aside" in m]
+    assert "its card says 80%" in message
+    assert "trained for other weights of this model" in message
+    assert "eagle3" in llm.metrics()["left_out"]
+    num = llm.metrics()["drafters"]["eagle3"]["num_drafts"]
+    llm.generate("again", ASKED)
+    assert llm.metrics()["drafters"]["eagle3"]["num_drafts"] == num
+    assert_nothing_is_held(llm)
+
+
+@pytest.mark.parametrize(("every", "is_found_out"), [(2, False), (3, False), (30, True)])
+def test_half_as_often_is_no_reason(every: int, is_found_out: bool) -> None:
+    """A card of 60 %, and every second, third or thirtieth guess accepted."""
+    check = CardCheck({"head": Card((0.6, 0.5))})
+    reasons = [check.observe("head", is_hit=idx % every == 0) for idx in range(2000)]
+    assert sum(reason is not None for reason in reasons) == is_found_out
+    assert check.observe("another", is_hit=False) is None
