@@ -55,7 +55,7 @@ def trained(target: Path, **options: Any) -> tuple[dict[str, Any], dict[str, Any
 
 
 @pytest.mark.parametrize("loss", ["kl", "tv"])
-@pytest.mark.parametrize("kind", ["eagle3", "medusa"])
+@pytest.mark.parametrize("kind", ["block", "eagle3", "medusa"])
 def test_it_learns_and_what_it_wrote_is_served(
     target: Path, tmp_path: Path, kind: str, loss: str
 ) -> None:

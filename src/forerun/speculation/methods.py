@@ -20,7 +20,16 @@ from forerun.drafters import (
     RandomTokens,
     SuffixLookup,
 )
-from forerun.drafters.heads import Card, Eagle3, Eagle3Head, HeadFolder, Medusa, MedusaHeads
+from forerun.drafters.heads import (
+    Block,
+    BlockHead,
+    Card,
+    Eagle3,
+    Eagle3Head,
+    HeadFolder,
+    Medusa,
+    MedusaHeads,
+)
 from forerun.kernels import TappedKernels
 from forerun.models.llama import LlamaModel
 from forerun.models.opening import load_tokenizer, open_checkpoint
@@ -99,6 +108,13 @@ def _eagle3(config: SpeculativeConfig, target: Target) -> Drafter:
     return Eagle3(Eagle3Head.load(folder, kernels, target.model.embedding))
 
 
+def _block(config: SpeculativeConfig, target: Target) -> Drafter:
+    folder = _head_folder(config, target, "block")
+    kernels = target.model.kernels
+    assert isinstance(kernels, TappedKernels), kernels.name
+    return Block(BlockHead.load(folder, kernels, target.model.embedding))
+
+
 def _medusa(config: SpeculativeConfig, target: Target) -> Drafter:
     folder = _head_folder(config, target, "medusa")
     kernels = target.model.kernels
@@ -157,6 +173,11 @@ METHODS: Final[Mapping[str, Method]] = {
         _eagle3,
         {"model": "--draft-model"},
     ),
+    "block": Method(
+        "a head trained for this target that guesses a block in one pass (`model`: its folder)",
+        _block,
+        {"model": "--draft-model"},
+    ),
     "medusa": Method(
         "heads trained for this target by Medusa's recipe (`model`: their folder)",
         _medusa,
@@ -172,4 +193,4 @@ METHODS: Final[Mapping[str, Method]] = {
     "merge": Method("the guesses of all `methods` in one tree"),
     "choice": Method("the one of `methods` that a request names; else the one that pays"),
 }
-HEADS: Final = frozenset({"eagle3", "medusa"})  # trained for one target
+HEADS: Final = frozenset({"block", "eagle3", "medusa"})  # trained for one target
