@@ -72,7 +72,7 @@ class TextWriter:
         """Up to `num` texts; the same for the same calls, on one machine."""
         generator = torch.Generator(self._target.device).manual_seed(seed)
         chooser = np.random.default_rng(seed)
-        prompts = [prompt[: self._longest] for prompt in self._all_prompts(num, generator, chooser)]
+        prompts = self._all_prompts(num, generator, chooser)
         temperatures = chooser.uniform(0, 1, num) * (chooser.uniform(0, 1, num) > _GREEDY_SHARE)
         answers = self._generate(prompts, self._max_len, temperatures, generator)
         self._answers = [a for a in answers if len(a) > 32][:_MAX_KEPT]
@@ -90,15 +90,17 @@ class TextWriter:
         if self._prompts:
             share = num // 2 if turns else num
             chosen = chooser.integers(len(self._prompts), size=share)
-            given = [self._prompts[idx][: self._longest // 2] for idx in chosen]
+            given = [self._prompts[idx] for idx in chosen]
         if turns is None:
-            return given + self._plain(num - len(given), chooser)
+            found = given + self._plain(num - len(given), chooser)
+            return [prompt[: self._longest] for prompt in found]
         own = num - len(given)
         num_plain = round(_SHARES["plain"] * own)
         num_about = round(_SHARES["about"] * own) if self._answers else 0
         asked = self._asked(own - num_plain - num_about, generator, chooser)
         questions = [*given, *asked, *self._about(num_about, chooser)]
-        return [turns.around(question) for question in questions] + self._plain(num_plain, chooser)
+        chats = [turns.around(question[: self._longest]) for question in questions]
+        return chats + [prompt[: self._longest] for prompt in self._plain(num_plain, chooser)]
 
     def _asked(
         self, num: int, generator: torch.Generator, chooser: np.random.Generator
@@ -110,7 +112,7 @@ class TextWriter:
         for idx in np.flatnonzero(chooser.uniform(0, whole, num) > _SHARES["own"]):
             openers[idx] = self._encoded(QUESTIONS[chooser.integers(len(QUESTIONS))])
         prompts = [[*self._turns.before, *opener] for opener in openers]
-        room = max(map(len, prompts), default=0) + min(_MAX_QUESTION, self._longest // 2)
+        room = max(map(len, prompts), default=0) + min(_MAX_QUESTION, self._longest)
         written = self._generate(prompts, room, chooser.uniform(0.7, 1, num), generator)
         return [[*opener, *rest] for opener, rest in zip(openers, written, strict=True)]
 
@@ -136,8 +138,9 @@ class TextWriter:
 
     @property
     def _longest(self) -> int:
-        """Tokens of a prompt; the rest is for the answer."""
-        return 2 * self._max_len // 3
+        """Tokens of a question; the rest is for the answer."""
+        around = len(self._turns.around([])) if self._turns else 0
+        return max(1, 2 * (self._max_len - around) // 3)
 
     @property
     def _end(self) -> list[int]:

@@ -91,6 +91,8 @@ class Trainer:
         tokenizer = load_tokenizer(checkpoint)
         self._config, weights = self._kept_or_new(checkpoint, tokenizer)
         dtype = torch.bfloat16 if device == "cuda" else torch.float32
+        if weights is not None:
+            report(f"going on with {options.out}")
         report(f"loading the target onto {device}")
         self._target = TorchTarget(checkpoint, device, dtype)
         self._writer = TextWriter(self._target, tokenizer, prompts, options.max_len)
@@ -132,7 +134,6 @@ class Trainer:
         folder.config.check_target(options.out, **own)
         check_kept(options, folder.config)
         self._tokens = torch.from_numpy(folder.draft_tokens()).to(_device(options.device))
-        self._report(f"going on with {options.out}")
         weights = {name: folder.float32(name) for name in folder.names() if name != D2T}
         return replace(folder.config, **own, **mark), weights  # another engine's did not say
 
