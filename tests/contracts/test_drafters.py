@@ -24,7 +24,15 @@ from forerun.drafters import (
     RequestView,
     SuffixLookup,
 )
-from forerun.drafters.heads import Eagle3, Eagle3Head, HeadFolder, Medusa, MedusaHeads
+from forerun.drafters.heads import (
+    Block,
+    BlockHead,
+    Eagle3,
+    Eagle3Head,
+    HeadFolder,
+    Medusa,
+    MedusaHeads,
+)
 from forerun.kernels import Plan, ReferenceKernels, TappedKernels
 from forerun.models.llama import LlamaModel, Taps
 from forerun.sampling import Noise, Probs
@@ -32,8 +40,10 @@ from forerun.types import Acceptance, Origin, Proposal, SamplingParams, Span, Ve
 from forerun.verify import coupled, rejection
 from tests.contracts.kernel_sets import KERNEL_SETS
 from tests.drafters.random_heads import (
+    block_config,
     eagle3_config,
     medusa_config,
+    write_block,
     write_eagle3,
     write_medusa,
 )
@@ -85,7 +95,7 @@ class Tapping:
 
     picks = False
 
-    def __init__(self, drafter: Eagle3 | Medusa, target: LlamaModel) -> None:
+    def __init__(self, drafter: Block | Eagle3 | Medusa, target: LlamaModel) -> None:
         self._drafter, self._target = drafter, target
         self._num_told: dict[int, int] = {}
 
@@ -127,6 +137,8 @@ def head_folder(kind: str, vocab_size: int) -> HeadFolder:
     folder = Path(mkdtemp()) / kind
     if kind == "medusa":
         write_medusa(folder, medusa_config(config, draft_vocab_size=vocab_size))
+    elif kind == "block":
+        write_block(folder, block_config(config, draft_vocab_size=vocab_size))
     else:
         write_eagle3(folder, eagle3_config(config, draft_vocab_size=vocab_size))
     return HeadFolder(folder, kind)
@@ -147,6 +159,14 @@ def eagle3(vocab_size: int, kernel_set: str = "reference") -> Tapping:
     return Tapping(drafter, target)
 
 
+def block(vocab_size: int) -> Tapping:
+    target = head_target(vocab_size)
+    head = BlockHead.load(head_folder("block", vocab_size), target.kernels, target.embedding)
+    drafter = Block(head)
+    drafter.allocate(64, 4)
+    return Tapping(drafter, target)
+
+
 def medusa(vocab_size: int) -> Tapping:
     heads = MedusaHeads(head_folder("medusa", vocab_size), ReferenceKernels())
     return Tapping(Medusa(heads), head_target(vocab_size))
@@ -163,6 +183,7 @@ DRAFTERS: dict[str, Callable[[int], Drafter]] = {
     "suffix_short": lambda _: SuffixLookup(max_match=2, min_chance=0.0, max_shared_tokens=0),
     "prediction": lambda _: GivenPrediction(min_chance=0.0),
     "draft_model": draft_model,
+    "block": block,
     "eagle3": eagle3,
     "eagle3_in_one_pass": lambda v: eagle3(v, "cpu-1"),
     "medusa": medusa,

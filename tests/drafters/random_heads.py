@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from forerun.drafters.heads.block_head import block_shapes
 from forerun.drafters.heads.config import HeadConfig
 from forerun.drafters.heads.eagle3_head import eagle3_shapes
 from forerun.drafters.heads.folder import D2T, save_head
@@ -36,6 +37,16 @@ def eagle3_config(target: ModelConfig, tokenizer_hash: str = "", **changes: Any)
 def medusa_config(target: ModelConfig, tokenizer_hash: str = "", **changes: Any) -> HeadConfig:
     last = {"kind": "medusa", "layers": (target.num_layers,), "num_guesses": 4}
     return eagle3_config(target, tokenizer_hash, **{**last, **changes})
+
+
+def block_config(target: ModelConfig, tokenizer_hash: str = "", **changes: Any) -> HeadConfig:
+    sizes = {"kind": "block", "num_hidden_layers": 2, "markov_rank": 4, "num_guesses": 4}
+    return eagle3_config(target, tokenizer_hash, **{**sizes, **changes})
+
+
+def write_block(folder: Path, config: HeadConfig, seed: int = 0) -> Path:
+    save_head(folder, config, random_weights(config, block_shapes(config), seed))
+    return folder
 
 
 def write_medusa(folder: Path, config: HeadConfig, seed: int = 0) -> Path:

@@ -13,7 +13,7 @@ import pytest
 
 from forerun.drafters.heads import Eagle3Head, HeadConfig, HeadFolder, MedusaHeads, save_head
 from forerun.drafters.heads.eagle3_head import eagle3_shapes
-from forerun.drafters.heads.folder import D2T
+from forerun.drafters.heads.folder import D2T, HISTORY, pack_head
 from forerun.engine import LLM
 from forerun.errors import DiskFull, ForerunError, InvalidOption, InvalidWeights, UnsupportedModel
 from forerun.kernels import ReferenceKernels
@@ -44,6 +44,28 @@ def test_what_was_saved_comes_back(tmp_path: Path) -> None:
     assert (folder.float32("fc.weight") == WEIGHTS["fc.weight"]).all()
     assert (folder.draft_tokens() == WEIGHTS[D2T] + np.arange(len(WEIGHTS[D2T]))).all()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["head"]
+
+
+def test_a_packed_head_is_served_the_same_from_fewer_bytes(tmp_path: Path) -> None:
+    """What is packed on disk is what is packed at loading: no tensor that is served differs."""
+    config = replace(CONFIG, target_hidden_size=64, intermediate_size=96)
+    write_eagle3(tmp_path / "head", config)
+    (tmp_path / "head" / HISTORY).write_text('{"calls": []}')
+    folder = HeadFolder(tmp_path / "head")
+    pack_head(folder, tmp_path / "packed")
+    packed = HeadFolder(tmp_path / "packed")
+    assert packed.config == config
+    assert set(packed.names()) == set(folder.names())
+    packed.check(eagle3_shapes(config))
+    for name in set(folder.names()) - {D2T}:
+        ours, theirs = folder.tensor(name), packed.tensor(name)
+        assert (ours.format, ours.shape) == (theirs.format, theirs.shape)
+        assert (ours.data == theirs.data).all()
+    assert (packed.draft_tokens() == folder.draft_tokens()).all()
+    assert packed.num_weights == folder.num_weights
+    assert (tmp_path / "packed" / HISTORY).read_text() == '{"calls": []}'
+    sizes = [(each.path / "model.safetensors").stat().st_size for each in (folder, packed)]
+    assert sizes[1] < 0.45 * sizes[0]
 
 
 @pytest.mark.parametrize(
@@ -80,7 +102,7 @@ def test_another_kind_is_refused(tmp_path: Path, plain: LLM) -> None:
 def test_no_folder_is_refused(tmp_path: Path, plain: LLM) -> None:
     with pytest.raises(InvalidWeights, match="is no trained head: it must hold"):
         plain.with_speculation({"method": "eagle3", "model": str(tmp_path)})
-    with pytest.raises(InvalidOption, match='method "medusa" needs "model"'):
+    with pytest.raises(InvalidOption, match='no head of kind "medusa" comes with the package'):
         plain.with_speculation({"method": "medusa"})
 
 

@@ -16,8 +16,10 @@ from forerun.models.llama import LlamaModel, Taps
 from forerun.models.text.compatibility import tokenizer_hash
 from forerun.types import FloatArray, Span
 from tests.drafters.random_heads import (
+    block_config,
     eagle3_config,
     medusa_config,
+    write_block,
     write_eagle3,
     write_medusa,
 )
@@ -25,6 +27,7 @@ from tests.engine.leaks import assert_nothing_is_held
 from tests.engine.test_bits import PROMPTS, SAMPLING, params, tokens
 
 METHODS: dict[str, dict[str, Any]] = {
+    "block": {"method": "block"},
     "eagle3": {"method": "eagle3"},
     "medusa": {"method": "medusa"},
     "adaptive": {"method": "hybrid", "methods": ["suffix", "eagle3"], "adaptive": True},
@@ -38,6 +41,7 @@ def heads(plain: LLM, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pat
     folder, config = tmp_path_factory.mktemp("heads"), plain.model.config
     ours = tokenizer_hash(plain.tokenizer)
     return {
+        "block": write_block(folder / "block", block_config(config, ours)),
         "eagle3": write_eagle3(folder / "eagle3", eagle3_config(config, ours)),
         "medusa": write_medusa(folder / "medusa", medusa_config(config, ours)),
     }
@@ -69,13 +73,15 @@ def test_heads_change_no_token(
 
 def test_random_heads_are_right_at_times(plain: LLM, heads: dict[str, Path]) -> None:
     """So accepted paths, and the hidden states of their rows, were among what the rest proves."""
-    for method in ("eagle3", "medusa"):
+    for method in ("block", "eagle3", "medusa"):
         llm = plain.with_speculation(config(method, heads, 3, 3))
         llm.generate(PROMPTS * 3, params("top_p", n=4))
         assert llm.metrics()["drafters"][method]["num_accepted_tokens"] > 5
 
 
-@pytest.mark.parametrize(("method", "memory"), [("eagle3", 300_000), ("medusa", 200_000)])
+@pytest.mark.parametrize(
+    ("method", "memory"), [("block", 400_000), ("eagle3", 300_000), ("medusa", 200_000)]
+)
 def test_together_preempted_and_in_chunks(
     tiny_path: Path,
     plain: LLM,
@@ -201,7 +207,7 @@ def test_only_the_latest_hidden_states_are_kept_where_nobody_guesses(
     plain: LLM, heads: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A long text without a proposal, then one: memory stays bounded, and guesses go on."""
-    monkeypatch.setattr("forerun.drafters.heads.eagle3._MAX_PENDING", 16)
+    monkeypatch.setattr("forerun.drafters.heads.feature_cache._MAX_PENDING", 16)
     llm = plain.with_speculation(config("eagle3", heads, 2, 1))
     prompt = [idx % 30 for idx in range(80)]
     output = llm.generate(prompt, params("greedy"))[0].outputs[0]

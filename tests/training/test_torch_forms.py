@@ -8,14 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from forerun.drafters.heads import Eagle3Head, HeadFolder, MedusaHeads
+from forerun.drafters.heads import BlockHead, Eagle3Head, HeadFolder, MedusaHeads
 from forerun.drafters.heads.folder import D2T
 from forerun.kernels import Plan, PlanRow, ReferenceKernels
 from forerun.models.llama import LlamaModel, Taps
 from forerun.types import Span, Tree
 from tests.drafters.random_heads import (
+    block_config,
     eagle3_config,
     medusa_config,
+    write_block,
     write_eagle3,
     write_medusa,
 )
@@ -97,13 +99,15 @@ def test_eagle3_says_at_every_place_what_the_drafter_says(
     embedded = torch.nn.functional.embedding(torch.tensor([TOKENS[1:]]), target.embedding)
     features = [states[layer][:, :-1] for layer in config.layers]
     with torch.no_grad():
-        laws = torch_head(config, weights, CPU).laws(features, embedded, 3)
+        trained = torch_head(config, weights, CPU)
+        outputs = trained.outputs(features, embedded, 3)
+        laws = [trained.logits(output[0], place, None) for place, output in enumerate(outputs)]
     head = Eagle3Head.load(folder, ReferenceKernels(), model.embedding)
     whole = np.concatenate([x[0].numpy() for x in features], axis=1)
     for root in (0, 4, 17):
         served = served_chain(head, whole[: root + 1], TOKENS[1:], num_places=3)
         for place, logits in enumerate(served):
-            found = laws[place][0, root + place].numpy()
+            found = laws[place][root].numpy()
             np.testing.assert_allclose(found, logits, rtol=1e-3, atol=1e-3)
 
 
@@ -139,9 +143,46 @@ def test_medusa_says_at_every_place_what_the_drafter_says(tmp_path: Path) -> Non
     model.forward(Plan.build([(span, table)]), cache, taps)
     hidden = taps.rows[3]
     with torch.no_grad():
-        laws = torch_head(config, weights, CPU).laws([torch.tensor(hidden)[None]], None, 4)
+        trained = torch_head(config, weights, CPU)
+        outputs = trained.outputs([torch.tensor(hidden)[None]], None, 4)
+        laws = [trained.logits(output[0], place, None) for place, output in enumerate(outputs)]
     served = MedusaHeads(folder, ReferenceKernels()).guesses(hidden)
     for place in range(4):
-        found = laws[place][0, place:].numpy()
-        expected = served[: len(TOKENS) - place, place]
-        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
+        np.testing.assert_allclose(laws[place], served[:, place], rtol=1e-3, atol=1e-3)
+
+
+def test_block_says_at_every_place_what_the_drafter_says(tmp_path: Path) -> None:
+    """All roots at once against one root and its places in one pass, before and after the Markov
+    step."""
+    checkpoint = TinyCheckpoint(FAMILIES["smollm2"])
+    model = LlamaModel.load(checkpoint, ReferenceKernels())
+    config = block_config(checkpoint.config)
+    folder = HeadFolder(write_block(tmp_path / "head", config), "block")
+    weights = {name: folder.float32(name) for name in folder.names() if name != D2T}
+    target = TorchTarget(checkpoint, "cpu", torch.float32)
+    states, _ = target.states(torch.tensor([TOKENS]), config.layers)
+    embedded = torch.nn.functional.embedding(torch.tensor([TOKENS[1:]]), target.embedding)
+    features = [states[layer][:, :-1] for layer in config.layers]
+    whole = np.concatenate([x[0].numpy() for x in features], axis=1)
+    head = BlockHead.load(folder, ReferenceKernels(), model.embedding)
+    trained = torch_head(config, weights, CPU)
+    for root in (0, 4, 17):
+        num = root + 1
+        cache = head.new_cache(16, 4)
+        table = cache.new_table()
+        table.reserve(num + 3)
+        tokens = (*TOKENS[1 : num + 1], *(TOKENS[num],) * 3)
+        span = Span(0, tokens, Tree.chain(num + 3), tuple(range(root, num + 3)))
+        rows = np.concatenate((whole[:num], *(whole[root : root + 1],) * 3))
+        places = np.array([0] * num + [1, 2, 3])
+        logits, gates = head.run(Plan.build([(span, table)]), cache, rows, places)
+        with torch.no_grad():
+            outputs = trained.outputs(features, embedded, 4)
+            for place, output in enumerate(outputs):
+                draft_id = torch.tensor([7 + place])
+                found = trained.logits(output[0, root : root + 1], place, draft_id)[0]
+                guess = int(head.tokens[7 + place])
+                row = head.after(guess, logits[place], gates[place]) if place else logits[0]
+                np.testing.assert_allclose(found, row, rtol=1e-3, atol=1e-3)
+                plain = trained.logits(output[0, root : root + 1], place, torch.tensor([95]))[0]
+                np.testing.assert_allclose(plain, logits[place], rtol=1e-3, atol=1e-3)

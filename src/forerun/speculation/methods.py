@@ -20,7 +20,16 @@ from forerun.drafters import (
     RandomTokens,
     SuffixLookup,
 )
-from forerun.drafters.heads import Card, Eagle3, Eagle3Head, HeadFolder, Medusa, MedusaHeads
+from forerun.drafters.heads import (
+    Block,
+    BlockHead,
+    Card,
+    Eagle3,
+    Eagle3Head,
+    HeadFolder,
+    Medusa,
+    MedusaHeads,
+)
 from forerun.errors import InvalidOption
 from forerun.kernels import TappedKernels
 from forerun.models.llama import LlamaModel
@@ -102,6 +111,13 @@ def _eagle3(config: SpeculativeConfig, target: Target) -> Drafter:
     return Eagle3(Eagle3Head.load(folder, kernels, target.model.embedding))
 
 
+def _block(config: SpeculativeConfig, target: Target) -> Drafter:
+    folder = _head_folder(config, target, "block")
+    kernels = target.model.kernels
+    assert isinstance(kernels, TappedKernels), kernels.name
+    return Block(BlockHead.load(folder, kernels, target.model.embedding))
+
+
 def _medusa(config: SpeculativeConfig, target: Target) -> Drafter:
     folder = _head_folder(config, target, "medusa")
     kernels = target.model.kernels
@@ -169,6 +185,11 @@ METHODS: Final[Mapping[str, Method]] = {
     "eagle3": Method(
         "a head trained for this target by EAGLE-3's recipe (`model`: its folder)",
         _eagle3,
+        takes_model=True,
+    ),
+    "block": Method(
+        "a head trained for this target that guesses a block in one pass (`model`: its folder)",
+        _block,
         takes_model=True,
     ),
     "medusa": Method(

@@ -10,7 +10,7 @@ from forerun.errors import InvalidOption
 from forerun.option_checks import require_known, require_real, require_whole
 from forerun.option_fields import option
 
-KINDS: Final = ("eagle3", "medusa")
+KINDS: Final = ("block", "eagle3", "medusa")
 LOSSES: Final = ("kl", "tv")
 
 
@@ -18,7 +18,7 @@ LOSSES: Final = ("kl", "tv")
 class TrainOptions:
     """`minutes` or `tokens`, whichever is over first."""
 
-    kind: str = option("eagle3", "eagle3 or medusa.")
+    kind: str = option("eagle3", "block, eagle3 or medusa.")
     out: Path = option(
         Path("head"), "The folder to write; a head that is there already is trained on."
     )
@@ -28,11 +28,15 @@ class TrainOptions:
     device: str = option("auto", "cuda or cpu; auto takes the GPU where torch sees one.")
     loss: str = option("kl", "kl (divergence on the draft vocabulary) or tv (total variation).")
     learning_rate: float = option(1e-3, "At its highest; every call warms up and cools down.")
-    num_places: int = option(5, "Guesses that are trained, one after another.")
-    draft_vocab_size: int = option(8192, "Tokens that it can guess, the most frequent ones.")
+    num_places: int | None = option(None, "Guesses that are trained in a row; default 5.")
+    draft_vocab_size: int | None = option(
+        None, "Tokens that it can guess, the most frequent ones; default 8192."
+    )
     max_len: int = option(512, "Tokens of a text, prompt and answer.")
-    batch_len: int = option(16, "Texts in a step.")
-    num_written: int = option(256, "Texts that the target writes at once.")
+    batch_len: int | None = option(None, "Texts in a step; default 48 on a GPU, 16 without.")
+    num_written: int | None = option(
+        None, "Texts that the target writes at once; default 2048 on a GPU, 256 without."
+    )
     layers: tuple[int, ...] | None = option(
         None, "After how many layers of the target to look, for eagle3; repeat it."
     )
@@ -50,7 +54,7 @@ class TrainOptions:
         require_whole("tokens", self.tokens, 1, or_none=True)
         require_whole("seed", self.seed, 0)
         for name in ("num_places", "draft_vocab_size", "batch_len", "num_written"):
-            require_whole(name, getattr(self, name), 1)
+            require_whole(name, getattr(self, name), 1, or_none=True)
         require_whole("max_len", self.max_len, 16)
         layers = list(self.layers or ())
         if layers != sorted(set(layers)) or min(layers, default=0) < 0:

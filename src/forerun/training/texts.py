@@ -1,24 +1,31 @@
 """Texts to train on, written by the target itself.
 
 Where the model has a chat template, it first writes the user's turn, from the template cut off
-where that turn begins (Magpie, Xu et al. 2024), then answers it. Without one it writes on from
-nothing. Prompts of files are answered beside these.
+where that turn begins (Magpie, Xu et al. 2024) or from a few first words, then answers it. Some
+turns ask about an earlier answer, some texts have no turns. Prompts of files are answered beside
+these.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
+import numpy as np
 import torch
 
 from forerun.errors import InvalidOption
 from forerun.models.text.tokenizer import Tokenizer
+from forerun.training.openers import ABOUT_A_TEXT, PLAIN, QUESTIONS
 from forerun.training.torch_target import TorchTarget
 
 _MARK = "\u2063forerun\u2063"  # stands for the user's turn while a template is taken apart
-_MAX_QUESTION = 96  # tokens of a user's turn
-_HOTTEST = 1.0
+_MAX_QUESTION: Final = 96  # tokens that the target writes of a user's turn
+_MAX_KEPT: Final = 4096  # answers to ask about
+_GREEDY_SHARE: Final = 0.5  # of answers; the others have temperatures up to 1
+_MIN_SHARE: Final = 0.15  # of answers that still go on: fewer are not waited for
+_SHARES: Final = {"own": 0.3, "opened": 0.4, "about": 0.15, "plain": 0.15}
 
 
 @dataclass(frozen=True)
@@ -46,74 +53,113 @@ class Turns:
             tokenizer.encode(before, add_special=False), tokenizer.encode(after, add_special=False)
         )
 
+    def around(self, question: Sequence[int]) -> list[int]:
+        return [*self.before, *question, *self.after]
+
 
 class TextWriter:
     """Answers of the target, at temperatures from 0 to 1, seeded."""
 
     def __init__(
-        self,
-        target: TorchTarget,
-        tokenizer: Tokenizer,
-        prompts: Sequence[str],
-        max_len: int,
-        batch_len: int,
+        self, target: TorchTarget, tokenizer: Tokenizer, prompts: Sequence[str], max_len: int
     ) -> None:
-        self._target, self._tokenizer = target, tokenizer
+        self._target, self._tokenizer, self._max_len = target, tokenizer, max_len
         self._turns = Turns.of(tokenizer)
-        self._prompts = [tokenizer.encode(prompt, add_special=False) for prompt in prompts]
-        self._max_len, self._batch_len = max_len, batch_len
+        self._prompts = [self._encoded(prompt) for prompt in prompts]
+        self._answers: list[list[int]] = []  # to ask about
 
-    def write(self, seed: int) -> list[Text]:
-        """As many texts as run at once; the same for the same seed, on one machine."""
+    def write(self, num: int, seed: int) -> list[Text]:
+        """Up to `num` texts; the same for the same calls, on one machine."""
         generator = torch.Generator(self._target.device).manual_seed(seed)
-        chooser = torch.Generator().manual_seed(seed)
-        questions = self._questions(generator, chooser)
-        before, after = self._around
-        prompts = [[*before, *question, *after] for question in questions]
-        room = self._max_len - max(map(len, prompts))
-        spread = torch.rand(len(prompts), generator=chooser) * _HOTTEST
-        answers = self._generate(prompts, room, spread, generator)
+        chooser = np.random.default_rng(seed)
+        prompts = self._all_prompts(num, generator, chooser)
+        temperatures = chooser.uniform(0, 1, num) * (chooser.uniform(0, 1, num) > _GREEDY_SHARE)
+        answers = self._generate(prompts, self._max_len, temperatures, generator)
+        self._answers = [a for a in answers if len(a) > 32][:_MAX_KEPT]
         return [
-            Text([*prompt, *answer, *(self._end if len(answer) < room else ())], len(prompt))
+            Text([*prompt, *answer, *self._end][: self._max_len], len(prompt))
             for prompt, answer in zip(prompts, answers, strict=True)
             if len(answer) > 2
         ]
 
-    def _questions(self, generator: torch.Generator, chooser: torch.Generator) -> list[list[int]]:
-        num, longest = self._batch_len, self._max_len // 3
-        given: list[list[int]] = []
-        if self._prompts:  # one half, or all where the model would not know what to ask
-            share = num // 2 if self._turns else num
-            chosen = torch.randint(len(self._prompts), (share,), generator=chooser).tolist()
-            given = [self._prompts[idx][:longest] for idx in chosen]
+    def _all_prompts(
+        self, num: int, generator: torch.Generator, chooser: np.random.Generator
+    ) -> list[list[int]]:
+        """Of files, one half, or all where the model would not know what to ask."""
+        turns, given = self._turns, list[list[int]]()
+        if self._prompts:
+            share = num // 2 if turns else num
+            chosen = chooser.integers(len(self._prompts), size=share)
+            given = [self._prompts[idx] for idx in chosen]
+        if turns is None:
+            found = given + self._plain(num - len(given), chooser)
+            return [prompt[: self._longest] for prompt in found]
         own = num - len(given)
-        if self._turns is None:
-            first = self._tokenizer.bos_id
-            vocab_size = self._target.config.vocab_size
-            drawn = torch.randint(vocab_size, (own,), generator=chooser).tolist()
-            return given + [[token] if first is None else [first, token] for token in drawn]
-        if not own:
-            return given
-        spread = torch.full((own,), _HOTTEST)
-        room = min(_MAX_QUESTION, longest)
-        return given + self._generate([self._turns.before] * own, room, spread, generator)
+        num_plain = round(_SHARES["plain"] * own)
+        num_about = round(_SHARES["about"] * own) if self._answers else 0
+        asked = self._asked(own - num_plain - num_about, generator, chooser)
+        questions = [*given, *asked, *self._about(num_about, chooser)]
+        chats = [turns.around(question[: self._longest]) for question in questions]
+        return chats + [prompt[: self._longest] for prompt in self._plain(num_plain, chooser)]
+
+    def _asked(
+        self, num: int, generator: torch.Generator, chooser: np.random.Generator
+    ) -> list[list[int]]:
+        """The user's turn, written by the target after its first words, if any."""
+        assert self._turns is not None
+        openers: list[list[int]] = [[]] * num
+        whole = _SHARES["own"] + _SHARES["opened"]
+        for idx in np.flatnonzero(chooser.uniform(0, whole, num) > _SHARES["own"]):
+            openers[idx] = self._encoded(QUESTIONS[chooser.integers(len(QUESTIONS))])
+        prompts = [[*self._turns.before, *opener] for opener in openers]
+        room = max(map(len, prompts), default=0) + min(_MAX_QUESTION, self._longest)
+        written = self._generate(prompts, room, chooser.uniform(0.7, 1, num), generator)
+        return [[*opener, *rest] for opener, rest in zip(openers, written, strict=True)]
+
+    def _about(self, num: int, chooser: np.random.Generator) -> list[list[int]]:
+        found = []
+        for _ in range(num):
+            before, after = ABOUT_A_TEXT[chooser.integers(len(ABOUT_A_TEXT))].split("{}")
+            answer = self._answers[chooser.integers(len(self._answers))][: self._longest // 2]
+            found.append([*self._encoded(before), *answer, *self._encoded(after)])
+        return found
+
+    def _plain(self, num: int, chooser: np.random.Generator) -> list[list[int]]:
+        """First words of texts, or any token."""
+        first = [] if self._tokenizer.bos_id is None else [self._tokenizer.bos_id]
+        openers = [self._encoded(opener) for opener in PLAIN]
+        vocab_size = min(self._target.config.vocab_size, self._tokenizer.vocab_size)
+        found = []
+        for is_word in chooser.uniform(0, 1, num) > 0.5:
+            word = openers[chooser.integers(len(openers))]
+            any_token = [int(chooser.integers(vocab_size))]
+            found.append([*first, *((is_word and word) or any_token)])
+        return found
 
     @property
-    def _around(self) -> tuple[list[int], list[int]]:
-        return (self._turns.before, self._turns.after) if self._turns else ([], [])
+    def _longest(self) -> int:
+        """Tokens of a question; the rest is for the answer."""
+        around = len(self._turns.around([])) if self._turns else 0
+        return max(1, 2 * (self._max_len - around) // 3)
 
     @property
     def _end(self) -> list[int]:
         """The end of an answer is worth guessing, too."""
         return list(self._tokenizer.eos_ids[:1])
 
+    def _encoded(self, text: str) -> list[int]:
+        return self._tokenizer.encode(text, add_special=False)
+
     def _generate(
         self,
         prompts: list[list[int]],
-        room: int,
-        temperatures: torch.Tensor,
+        max_len: int,
+        temperatures: np.ndarray,
         generator: torch.Generator,
     ) -> list[list[int]]:
-        on_device = temperatures.to(self._target.device)
-        stops = self._tokenizer.eos_ids
-        return self._target.generate(prompts, room, on_device, stops, generator)
+        if not prompts:
+            return []
+        device, stops = self._target.device, self._tokenizer.eos_ids
+        spread = torch.from_numpy(temperatures).float().to(device)
+        room = max_len - min(map(len, prompts))
+        return self._target.generate(prompts, room, spread, stops, generator, max_len, _MIN_SHARE)

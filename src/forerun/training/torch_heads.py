@@ -1,8 +1,8 @@
 """Heads in torch: the same arithmetic as `drafters/heads`, over whole texts, with gradients.
 
-`laws` gives, for each place d to guess, logits [B, S, draft V] over rows j = 0 … S - 1, where row j
-of place d stands for the token at position j + 2 as it is guessed d places after the last token
-whose hidden state is known.
+A head is asked at every root r at once: hidden states are known at positions 0 … r, tokens up to
+r + 1. Place d after root r guesses the token at r + 2 + d. `outputs` gives, for each place, what
+`logits` reads: [B, S, E] over roots.
 """
 
 from __future__ import annotations
@@ -17,14 +17,19 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from forerun.drafters.heads.block_head import block_shapes
 from forerun.drafters.heads.config import HeadConfig
 from forerun.drafters.heads.eagle3_head import eagle3_shapes
 from forerun.drafters.heads.folder import D2T
 from forerun.drafters.heads.medusa import medusa_shapes
-from forerun.training.torch_target import TorchTarget, rms_norm, rotated
+from forerun.training.attention import chain_attention
+from forerun.training.torch_target import TorchTarget, rms_norm, rotated, rotations
 
 Weights = dict[str, npt.NDArray[np.float32]]
+Rows = list[tuple[Tensor, Tensor]]  # keys and values of each place
 
+# Medusa starts as the target's next token, blocks without a Markov step.
+_ZERO = ("bias", "linear.weight", "markov.gate.weight", "markov.out.weight")
 _ATTN, _MLP = "midlayer.self_attn", "midlayer.mlp"
 
 
@@ -42,37 +47,43 @@ class TorchHead(ABC):
         return functional.linear(x, self.weights[f"{name}.weight"])
 
     def norm(self, name: str, x: Tensor) -> Tensor:
-        return rms_norm(x.float(), self.weights[f"{name}.weight"], self.config.rms_norm_eps)
+        return rms_norm(x, self.weights[f"{name}.weight"], self.config.rms_norm_eps)
 
     def arrays(self) -> Weights:
         return {name: weight.detach().cpu().numpy() for name, weight in self.weights.items()}
 
     @abstractmethod
-    def laws(self, states: Sequence[Tensor], embedded: Tensor, num_places: int) -> list[Tensor]: ...
+    def outputs(self, states: Sequence[Tensor], embedded: Tensor, num_places: int) -> list[Tensor]:
+        """`states` [B, S, E] of each layer at positions 0 … S - 1, `embedded` tokens 1 … S."""
+
+    def logits(self, rows: Tensor, place: int, before: Tensor) -> Tensor:  # noqa: ARG002
+        """Of rows [N, E] of a place's output: [N, draft V]; `before` [N] are the draft ids of the
+        tokens that stand before what is guessed, draft V where they have none."""
+        return self.linear("lm_head", rows)
+
+    def heads(self, x: Tensor, name: str) -> Tensor:
+        """A projection of x [..., S, E], head by head: [..., heads, S, D]"""
+        found = self.linear(name, x)
+        return found.unflatten(-1, (-1, self.config.head_dim)).transpose(-2, -3)
 
 
 class TorchEagle3(TorchHead):
     """Trained as it is used: its own outputs are fed back to it (training-time test)."""
 
-    def laws(self, states: Sequence[Tensor], embedded: Tensor, num_places: int) -> list[Tensor]:
-        """`states` [B, S, E] of each layer at positions 0 … S - 1, `embedded` tokens 1 … S."""
+    def outputs(self, states: Sequence[Tensor], embedded: Tensor, num_places: int) -> list[Tensor]:
         if self.config.fc_norm:
             states = [self.norm(f"fc_norm.{idx}", x) for idx, x in enumerate(states)]
         fed = self.linear("fc", torch.cat(list(states), dim=-1)).float()
         e = self.norm("midlayer.input_layernorm", embedded)
-        rows: list[tuple[Tensor, Tensor]] = []  # keys and values of each place
+        rows: Rows = []
         found = []
         for place in range(num_places):
-            if place:
-                fed = _shifted(fed, 1)
-            x, h = self._layer(fed, e, rows)
+            x, h = self._layer(fed, ahead(e, place), rows)
             fed = h if self.config.norm_output else x
-            found.append(self.linear("lm_head", h))
+            found.append(h)
         return found
 
-    def _layer(
-        self, x: Tensor, e: Tensor, rows: list[tuple[Tensor, Tensor]]
-    ) -> tuple[Tensor, Tensor]:
+    def _layer(self, x: Tensor, e: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
         h = self.norm("midlayer.hidden_norm", x)
         mixed = self._attended(torch.cat((e, h), dim=-1), rows)
         x = (h if self.config.norm_before_residual else x) + self.linear(f"{_ATTN}.o_proj", mixed)
@@ -81,72 +92,91 @@ class TorchEagle3(TorchHead):
         x = x + self.linear(f"{_MLP}.down_proj", functional.silu(gate) * up)
         return x, self.norm("norm", x)
 
-    def _attended(self, h: Tensor, rows: list[tuple[Tensor, Tensor]]) -> Tensor:
-        """Row j at place d sees rows 0 … j - d of place 0, and row j - d + i of each place i ≤ d:
-        the chain of its own guesses."""
+    def _attended(self, h: Tensor, rows: Rows) -> Tensor:
+        """Place d of a root sees the text up to that root, and places 1 … d of it."""
         c, (num_seqs, num, _) = self.config, h.shape
-        q, k, v = (
-            self.linear(f"{_ATTN}.{part}_proj", h)
-            .view(num_seqs, num, -1, c.head_dim)
-            .transpose(1, 2)
-            for part in "qkv"
-        )
-        cos, sin = self._rotations(num, h.device)
+        q, k, v = (self.heads(h, f"{_ATTN}.{part}_proj") for part in "qkv")
+        place = len(rows)
+        cos, sin = _rotations(c, torch.arange(place, num + place, device=h.device))
         q, k = rotated(q, cos, sin), rotated(k, cos, sin)
         repeats = c.num_heads // c.num_kv_heads
         rows.append((k.repeat_interleave(repeats, 1), v.repeat_interleave(repeats, 1)))
-        place, (first_k, first_v) = len(rows) - 1, rows[0]
-        sees = torch.ones(num, num, dtype=torch.bool, device=h.device).tril(-place)
-        scores = (q @ first_k.transpose(2, 3)).masked_fill(~sees, -math.inf)
-        chain = [
-            (_shifted(k, place - i, 2), _shifted(v, place - i, 2))
-            for i, (k, v) in enumerate(rows)
-            if i
-        ]
-        own = [(q * k).sum(-1, keepdim=True) for k, _ in chain]
-        shares = torch.cat((scores, *own), dim=-1).float().div(math.sqrt(c.head_dim)).softmax(-1)
-        shares = shares.to(first_v.dtype)
-        mixed = shares[..., :num] @ first_v
-        for idx, (_, v) in enumerate(chain):
-            mixed = mixed + shares[..., num + idx, None] * v
+        mixed = chain_attention(q, *rows[0], rows[1:])
         return mixed.transpose(1, 2).reshape(num_seqs, num, -1)
-
-    def _rotations(self, num: int, device: torch.device) -> tuple[Tensor, Tensor]:
-        dim = self.config.head_dim
-        inv_freq = self.config.rope_theta ** (-torch.arange(0, dim, 2, device=device) / dim)
-        angles = torch.arange(num, device=device)[:, None] * inv_freq
-        return angles.cos()[None, None], angles.sin()[None, None]
 
 
 class TorchMedusa(TorchHead):
-    def laws(
+    def outputs(
         self,
         states: Sequence[Tensor],
         embedded: Tensor,  # noqa: ARG002
         num_places: int,
     ) -> list[Tensor]:
-        """Place d is the guess of head d; its row j is made d positions earlier."""
-        h = self.norm("norm", states[0])
-        found = []
-        for place in range(num_places):
-            linear = f"{place}.0.linear"
-            block = functional.linear(
-                h, self.weights[f"{linear}.weight"], self.weights[f"{linear}.bias"]
-            )
-            found.append(_shifted(self.linear(f"{place}.1", h + functional.silu(block)), place))
-        return found
+        return [self.norm("norm", states[0])] * num_places
+
+    def logits(self, rows: Tensor, place: int, before: Tensor) -> Tensor:  # noqa: ARG002
+        linear = f"{place}.0.linear"
+        block = functional.linear(
+            rows, self.weights[f"{linear}.weight"], self.weights[f"{linear}.bias"]
+        )
+        return self.linear(f"{place}.1", rows + functional.silu(block))
 
 
-def _shifted(x: Tensor, num: int, dim: int = 1) -> Tensor:
-    """Row j is what row j - num was; the first rows are 0."""
+class TorchBlock(TorchHead):
+    """All places of all roots at once."""
+
+    def outputs(self, states: Sequence[Tensor], embedded: Tensor, num_places: int) -> list[Tensor]:
+        parts = [self.norm(f"fc_norm.{idx}", x) for idx, x in enumerate((embedded, *states))]
+        known = self.linear("fc", torch.cat(parts, dim=-1)).float()
+        places = self.weights["places.weight"][: num_places - 1]
+        places = torch.cat((torch.zeros_like(places[:1]), places))
+        x = known + places[:, None, None]  # [places, B, S, E]
+        positions = torch.arange(num_places, device=x.device)[:, None]
+        positions = positions + torch.arange(known.shape[1], device=x.device)
+        around = [each[:, None, None] for each in _rotations(self.config, positions)]
+        for idx in range(self.config.num_hidden_layers):
+            x = x + self._mixed(f"layers.{idx}", x, around)
+            h = self.norm(f"layers.{idx}.post_attention_layernorm", x)
+            gate, up = (self.linear(f"layers.{idx}.mlp.{p}_proj", h) for p in ("gate", "up"))
+            x = x + self.linear(f"layers.{idx}.mlp.down_proj", functional.silu(gate) * up)
+        return list(self.norm("norm", x))
+
+    def _mixed(self, layer: str, x: Tensor, around: Sequence[Tensor]) -> Tensor:
+        h = self.norm(f"{layer}.input_layernorm", x)
+        q, k, v = (self.heads(h, f"{layer}.self_attn.{part}_proj") for part in "qkv")
+        q, k = rotated(q, *around), rotated(k, *around)
+        repeats = self.config.num_heads // self.config.num_kv_heads
+        rows = list(zip(*(each.repeat_interleave(repeats, 2) for each in (k, v)), strict=True))
+        mixed = torch.stack(
+            [chain_attention(one, *rows[0], rows[1 : place + 1]) for place, one in enumerate(q)]
+        )
+        return self.linear(f"{layer}.self_attn.o_proj", mixed.transpose(-2, -3).flatten(-2))
+
+    def logits(self, rows: Tensor, place: int, before: Tensor) -> Tensor:
+        found = self.linear("lm_head", rows)
+        if not place:  # what stands before the first is known to it
+            return found
+        table = self.weights["markov.embedding.weight"]
+        padded = torch.cat((table, torch.zeros_like(table[:1])))
+        step = (1 + self.linear("markov.gate", rows)) * functional.embedding(before, padded)
+        return found + self.linear("markov.out", step)
+
+
+def _rotations(config: HeadConfig, positions: Tensor) -> tuple[Tensor, Tensor]:
+    dim = config.head_dim
+    steps = torch.arange(0, dim, 2, device=positions.device)
+    return rotations(config.rope_theta ** (-steps / dim), positions)
+
+
+def ahead(x: Tensor, num: int) -> Tensor:
+    """Row r is what row r + num was; the last rows are 0."""
     if num == 0:
         return x
-    kept = x.narrow(dim, 0, x.shape[dim] - num)
-    return torch.cat((torch.zeros_like(x.narrow(dim, 0, num)), kept), dim=dim)
+    return torch.cat((x[:, num:], torch.zeros_like(x[:, :num])), dim=1)
 
 
 def torch_head(config: HeadConfig, weights: Weights, device: torch.device) -> TorchHead:
-    kind = {"eagle3": TorchEagle3, "medusa": TorchMedusa}[config.kind]
+    kind = {"block": TorchBlock, "eagle3": TorchEagle3, "medusa": TorchMedusa}[config.kind]
     return kind(config, weights, device)
 
 
@@ -155,8 +185,8 @@ def first_weights(config: HeadConfig, target: TorchTarget, tokens: Tensor, seed:
     rng = np.random.default_rng(seed)
     head = target.head[tokens].float().cpu().numpy()
     weights: Weights = {}
-    shapes = eagle3_shapes(config) if config.kind == "eagle3" else medusa_shapes(config)
-    for name, shape in shapes.items():
+    shapes = {"block": block_shapes, "eagle3": eagle3_shapes, "medusa": medusa_shapes}[config.kind]
+    for name, shape in shapes(config).items():
         if name == D2T:
             continue
         if shape == head.shape:
@@ -165,7 +195,7 @@ def first_weights(config: HeadConfig, target: TorchTarget, tokens: Tensor, seed:
             weights[name] = target.norm.float().cpu().numpy()
         elif len(shape) == 1 and not name.endswith("bias"):
             weights[name] = np.ones(shape, np.float32)
-        elif name.endswith(("bias", "linear.weight")):  # Medusa starts as the target's next token
+        elif name.endswith(_ZERO):
             weights[name] = np.zeros(shape, np.float32)
         else:
             drawn = rng.standard_normal(shape) / math.sqrt(shape[-1])

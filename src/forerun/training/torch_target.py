@@ -19,6 +19,8 @@ from forerun.models.llama import EMBEDDING, HEAD
 from forerun.models.rope import rope_frequencies
 from forerun.models.weights.checkpoint import Checkpoint
 
+Rotations = tuple[Tensor, Tensor]  # cos and sin of each position
+
 
 @dataclass(frozen=True)
 class _Layer:
@@ -36,17 +38,42 @@ class _Layer:
     down_bias: Tensor | None
 
 
+@dataclass(frozen=True)
+class _Kept:
+    """Keys and values of one layer, [B, G, room, D], and where a pass writes: one row of each
+    sequence at `position` [B], or all from the first on."""
+
+    keys: Tensor
+    values: Tensor
+    position: Tensor | None
+
+    def written(self, k: Tensor, v: Tensor, num_seen: int) -> tuple[Tensor, Tensor]:
+        if self.position is None:
+            self.keys[:, :, : k.shape[2]], self.values[:, :, : k.shape[2]] = k, v
+            return k, v
+        rows = torch.arange(len(k), device=k.device)
+        self.keys[rows, :, self.position], self.values[rows, :, self.position] = (
+            k[:, :, 0],
+            v[:, :, 0],
+        )
+        return self.keys[:, :, :num_seen], self.values[:, :, :num_seen]
+
+
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """In float32, then in the weight's own dtype."""
-    wide = x.float()
-    normed = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps) * weight.float()
-    return normed.to(weight.dtype)
+    """In float32, whatever comes in."""
+    return functional.rms_norm(x.float(), weight.shape, weight, eps)
+
+
+def rotations(inv_freq: Tensor, positions: Tensor) -> Rotations:
+    """cos, and sin with the sign that the other half takes it with: [..., T, D]"""
+    angles = positions[..., None].float() * inv_freq
+    return torch.cat([angles.cos()] * 2, dim=-1), torch.cat((-angles.sin(), angles.sin()), dim=-1)
 
 
 def rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """x [B, heads, T, D], with cos and sin [B or 1, 1, T, D / 2]: halves are paired."""
-    a, b = x.float().chunk(2, dim=-1)
-    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1).to(x.dtype)
+    """x [B, heads, T, D], by `rotations` that fit it: halves are paired."""
+    wide = x.float()
+    return torch.addcmul(wide * cos, wide.roll(x.shape[-1] // 2, -1), sin).to(x.dtype)
 
 
 class TorchTarget:
@@ -58,7 +85,7 @@ class TorchTarget:
         self._checkpoint = checkpoint
         self.embedding = self._matrix(EMBEDDING)
         self.layers = [self._layer(idx) for idx in range(self.config.num_layers)]
-        self.norm = self._matrix("model.norm.weight")
+        self.norm = self._vector("model.norm.weight")
         self.head = self.embedding if self.config.tie_embeddings else self._matrix(HEAD)
         self._inv_freq = self._on_device(rope_frequencies(checkpoint)).float()
 
@@ -69,8 +96,14 @@ class TorchTarget:
         stacked = np.concatenate([self._checkpoint.float32(name) for name in names])
         return self._on_device(stacked).to(self.dtype)
 
+    def _vector(self, name: str) -> Tensor:
+        return self._on_device(self._checkpoint.float32(name))
+
     def _bias(self, *names: str) -> Tensor | None:
         return self._matrix(*names) if self._checkpoint.has(names[0]) else None
+
+    def _norm_of(self, name: str) -> Tensor | None:
+        return self._vector(name) if self._checkpoint.has(name) else None
 
     def _layer(self, idx: int) -> _Layer:
         block = f"model.layers.{idx}"
@@ -80,85 +113,99 @@ class TorchTarget:
             [f"{mlp}.{p}_proj" for p in ("gate", "up")],
         )
         return _Layer(
-            self._matrix(f"{block}.input_layernorm.weight"),
+            self._vector(f"{block}.input_layernorm.weight"),
             self._matrix(*(f"{name}.weight" for name in qkv)),
             self._bias(*(f"{name}.bias" for name in qkv)),
-            self._bias(f"{attn}.q_norm.weight"),
-            self._bias(f"{attn}.k_norm.weight"),
+            *(self._norm_of(f"{attn}.{part}_norm.weight") for part in "qk"),
             self._matrix(f"{attn}.o_proj.weight"),
             self._bias(f"{attn}.o_proj.bias"),
-            self._matrix(f"{block}.post_attention_layernorm.weight"),
+            self._vector(f"{block}.post_attention_layernorm.weight"),
             self._matrix(*(f"{name}.weight" for name in gate_up)),
             self._bias(*(f"{name}.bias" for name in gate_up)),
             self._matrix(f"{mlp}.down_proj.weight"),
             self._bias(f"{mlp}.down_proj.bias"),
         )
 
+    @torch.no_grad()
     def states(self, tokens: Tensor, layers: Sequence[int]) -> tuple[dict[int, Tensor], Tensor]:
         """Of tokens [B, T]: the residual stream after each of `layers`, and after the last norm.
 
         Padding belongs on the right, where no earlier token sees it.
         """
+        return self._states(tokens, layers, None)
+
+    def _states(
+        self, tokens: Tensor, layers: Sequence[int], kept: Tensor | None
+    ) -> tuple[dict[int, Tensor], Tensor]:
+        """With `kept` [layers, 2, B, G, room, D], keys and values of all are written there."""
         positions = torch.arange(tokens.shape[1], device=self.device)[None]
         mask = None if self.config.sliding_window is None else self._mask(positions, positions)
-        x = functional.embedding(
-            tokens, self.embedding
-        ).float()  # the stream is wide, products are not
+        x = functional.embedding(tokens, self.embedding).float()  # the stream is wide
         found: dict[int, Tensor] = {}
+        around = self._rotations(positions)
         for idx, layer in enumerate(self.layers):
             if idx in layers:
                 found[idx] = x
-            x = self._run(layer, x, positions, mask, None)
+            to = None if kept is None else _Kept(*kept[idx], None)
+            x = self._run(layer, x, around, mask, to)
         if len(self.layers) in layers:
             found[len(self.layers)] = x
-        return found, rms_norm(x, self.norm, self.config.rms_norm_eps)
+        return found, rms_norm(x, self.norm, self.config.rms_norm_eps).to(self.dtype)
 
     def logits(self, h: Tensor, ids: Tensor | None = None) -> Tensor:
         """Of all ids, or of some, in float32."""
         return functional.linear(h, self.head if ids is None else self.head[ids]).float()
 
     def _mask(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """[B, 1, Q, K]: who sees whom, by position; a key at a negative one is padding."""
+        """[B, 1, Q, K]: who sees whom, by position."""
         q, k = queries[:, None, :, None], keys[:, None, None, :]
-        mask = (k <= q) & (k >= 0)
         window = self.config.sliding_window
-        return mask if window is None else mask & (k > q - window)
+        return k <= q if window is None else (k <= q) & (k > q - window)
 
     def _run(
         self,
         layer: _Layer,
         x: Tensor,
-        positions: Tensor,
+        around: Rotations,
         mask: Tensor | None,
-        kept: tuple[Tensor, Tensor, int] | None,
+        kept: _Kept | None,
     ) -> Tensor:
-        """One layer; without a mask each token sees all up to itself. `kept` are keys and values
-        [B, G, room, D], and how many of them are there."""
+        """One layer; without a mask each token sees all up to itself."""
         c, (num_seqs, num, _) = self.config, x.shape
-        h = rms_norm(x, layer.input_norm, c.rms_norm_eps)
+        num_both = c.num_heads + c.num_kv_heads
+        h = rms_norm(x, layer.input_norm, c.rms_norm_eps).to(self.dtype)
         qkv = functional.linear(h, layer.qkv, layer.qkv_bias).view(num_seqs, num, -1, c.head_dim)
-        q, k, v = qkv.transpose(1, 2).split((c.num_heads, c.num_kv_heads, c.num_kv_heads), dim=1)
+        qkv = qkv.transpose(1, 2)
+        qk, v = qkv[:, :num_both], qkv[:, num_both:]
         if layer.q_norm is not None and layer.k_norm is not None:
+            q, k = qk.split((c.num_heads, c.num_kv_heads), dim=1)
             q, k = (
                 rms_norm(q, layer.q_norm, c.rms_norm_eps),
                 rms_norm(k, layer.k_norm, c.rms_norm_eps),
             )
-        angles = (positions.clamp(min=0)[..., None].float() * self._inv_freq)[:, None]
-        q, k = (rotated(each, angles.cos(), angles.sin()) for each in (q, k))
+            qk = torch.cat((q, k), dim=1).to(self.dtype)
+        q, k = rotated(qk, *around).split((c.num_heads, c.num_kv_heads), dim=1)
         if kept is not None:
-            keys, values, first = kept
-            keys[:, :, first : first + num], values[:, :, first : first + num] = k, v
-            k, v = keys[:, :, : first + num], values[:, :, : first + num]
+            k, v = kept.written(k, v, num if mask is None else mask.shape[-1])
+        is_decoding = kept is not None and kept.position is not None
+        if is_decoding:  # queries of one group are rows of one product
+            q = q.reshape(num_seqs, c.num_kv_heads, -1, c.head_dim)
         mixed = functional.scaled_dot_product_attention(
-            q, k, v, attn_mask=mask, is_causal=mask is None, enable_gqa=True
-        )
+            q, k, v, attn_mask=mask, is_causal=mask is None, enable_gqa=not is_decoding
+        ).reshape(num_seqs, c.num_heads, num, c.head_dim)
         x = x + functional.linear(
             mixed.transpose(1, 2).reshape(num_seqs, num, -1), layer.out, layer.out_bias
         )
-        h = rms_norm(x, layer.mlp_norm, c.rms_norm_eps)
+        h = rms_norm(x, layer.mlp_norm, c.rms_norm_eps).to(self.dtype)
         gate, up = functional.linear(h, layer.gate_up, layer.gate_up_bias).chunk(2, dim=-1)
         return x + functional.linear(functional.silu(gate) * up, layer.down, layer.down_bias)
 
+    def _rotations(self, positions: Tensor) -> Rotations:
+        """Of positions [B or 1, T]: [B or 1, 1, T, D]"""
+        cos, sin = rotations(self._inv_freq, positions)
+        return cos[:, None], sin[:, None]
+
+    @torch.no_grad()
     def generate(
         self,
         prompts: Sequence[Sequence[int]],
@@ -166,43 +213,54 @@ class TorchTarget:
         temperatures: Tensor,
         stop_ids: Sequence[int],
         generator: torch.Generator,
+        max_len: int | None = None,
+        min_share: float = 0.0,
     ) -> list[list[int]]:
-        """Up to `num_tokens` new tokens after each prompt, as far as a stop id, without it."""
+        """Up to `num_tokens` new tokens after each prompt, as far as a stop id, without it; no text
+        gets longer than `max_len`. All end once no more than `min_share` of them go on."""
         c, num_seqs = self.config, len(prompts)
         width = max(map(len, prompts))
-        padded = [[0] * (width - len(prompt)) + list(prompt) for prompt in prompts]
-        tokens = torch.tensor(padded, device=self.device)
-        pad = torch.tensor([width - len(p) for p in prompts], device=self.device)
-        positions = torch.arange(width + num_tokens, device=self.device)[None] - pad[:, None]
-        size = (len(self.layers), 2, num_seqs, c.num_kv_heads, width + num_tokens, c.head_dim)
+        last = width + num_tokens if max_len is None else min(max_len, width + num_tokens)
+        room = _whole(last)
+        padded = np.zeros((num_seqs, width), np.int64)
+        for row, prompt in zip(padded, prompts, strict=True):
+            row[: len(prompt)] = prompt
+        position = self._on_device(np.array([len(prompt) - 1 for prompt in prompts]))
+        size = (len(self.layers), 2, num_seqs, c.num_kv_heads, room, c.head_dim)
         kept = torch.zeros(size, dtype=self.dtype, device=self.device)
+        _, h = self._states(self._on_device(padded), (), kept)
+        h = h[torch.arange(num_seqs, device=self.device), position]
         stops = torch.tensor(list(stop_ids) or [-1], device=self.device)
         is_done = torch.zeros(num_seqs, dtype=torch.bool, device=self.device)
         found: list[Tensor] = []
-        first, new = 0, tokens
         for step in range(num_tokens):
-            last = first + new.shape[1]
-            logits = self._decoded(new, positions[:, first:last], positions[:, :last], kept, first)
-            chosen = _sampled(logits, temperatures, generator)
-            is_done |= torch.isin(chosen, stops)
+            chosen = _sampled(self.logits(h), temperatures, generator)
+            position = position + 1
+            is_done |= torch.isin(chosen, stops) | (position >= last)
             found.append(torch.where(is_done, -1, chosen))
-            first, new = last, chosen[:, None]
-            if step % 16 == 15 and bool(is_done.all()):
+            is_last = step == num_tokens - 1
+            if is_last or (step % 16 == 15 and int((~is_done).sum()) <= min_share * num_seqs):
                 break
+            num_seen = min(room, _whole(width + step + 1))
+            at = position.clamp(max=room - 1)  # what is done writes on, for nobody
+            h = self._decoded(chosen, at, kept[:, :, :, :, :num_seen])
         return [[t for t in row if t >= 0] for row in torch.stack(found, dim=1).tolist()]
 
-    def _decoded(
-        self, tokens: Tensor, queries: Tensor, keys: Tensor, kept: Tensor, first: int
-    ) -> Tensor:
-        """The logits after the last token of each: [B, V]"""
-        # A padded row would see nothing, and softmax of nothing is NaN: it sees itself.
-        mask = self._mask(queries, keys)
-        own = torch.arange(first, first + tokens.shape[1], device=self.device)
-        mask |= torch.arange(keys.shape[1], device=self.device)[None] == own[:, None]
-        x = functional.embedding(tokens, self.embedding).float()
+    def _decoded(self, tokens: Tensor, position: Tensor, kept: Tensor) -> Tensor:
+        """The last hidden states after one more token [B] each, at `position` [B]: [B, E]"""
+        queries = position[:, None]
+        mask = self._mask(queries, torch.arange(kept.shape[4], device=self.device)[None])
+        bias = torch.zeros_like(mask, dtype=self.dtype).masked_fill_(~mask, -torch.inf)
+        x = functional.embedding(tokens[:, None], self.embedding).float()
+        around = self._rotations(queries)
         for layer, (k, v) in zip(self.layers, kept, strict=True):
-            x = self._run(layer, x, queries, mask, (k, v, first))
-        return self.logits(rms_norm(x[:, -1], self.norm, self.config.rms_norm_eps))
+            x = self._run(layer, x, around, bias, _Kept(k, v, position))
+        return rms_norm(x[:, 0], self.norm, self.config.rms_norm_eps).to(self.dtype)
+
+
+def _whole(num: int) -> int:
+    """Keys in whole blocks: few shapes, and rows of a mask that fused kernels can read."""
+    return -(-num // 64) * 64
 
 
 def _sampled(logits: Tensor, temperatures: Tensor, generator: torch.Generator) -> Tensor:

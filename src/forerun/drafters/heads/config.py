@@ -16,7 +16,7 @@ FORMAT: Final = "forerun-head-1"
 class HeadConfig:
     """What a head is, and for which target; `layers` are those of `models.llama.Taps`."""
 
-    kind: str  # "eagle3" or "medusa"
+    kind: str  # "block", "eagle3" or "medusa"
     layers: tuple[int, ...]
     target_hidden_size: int
     target_vocab_size: int
@@ -25,7 +25,7 @@ class HeadConfig:
     draft_vocab_size: int
     target_fingerprint: str = ""  # as `shipped.model_fingerprint` has it
     rms_norm_eps: float = 1e-5
-    # eagle3: its decoder layer, as wide as the target
+    # eagle3 and block: decoder layers, as wide as the target
     intermediate_size: int = 0
     num_heads: int = 0
     num_kv_heads: int = 0
@@ -35,7 +35,10 @@ class HeadConfig:
     fc_norm: bool = False  # 3.1: each feature is normalised before they are fused
     norm_output: bool = False  # 3.1: what is fed back has passed the last norm
     norm_before_residual: bool = False  # as vLLM's speculators have it
-    # medusa
+    # block
+    num_hidden_layers: int = 0
+    markov_rank: int = 0
+    # medusa and block: places that it guesses at once
     num_guesses: int = 0
 
     @property

@@ -2,7 +2,8 @@
 
 The weights have the names of EAGLE's own checkpoints (`fc.weight`, `midlayer.hidden_norm.weight`,
 `d2t` …) and of Medusa's (`0.0.linear.weight`, `0.1.weight` …). `d2t` holds, for each id of the
-draft vocabulary, how far the target's id is from it.
+draft vocabulary, how far the target's id is from it. A packed head has its matrices as rows of
+Q8_0 blocks, with that word behind their names: 8 bits a weight.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ from forerun.types import IntArray
 D2T: Final = "d2t"
 EMBEDDING: Final = "embed_tokens.weight"
 HISTORY: Final = "training.json"  # of a head that may be trained on
+_PACKED: Final = ".q8_0"
 _CONFIG, _WEIGHTS = "config.json", "model.safetensors"
 _OWN_FILES: Final = frozenset({_CONFIG, _WEIGHTS, HISTORY})
 
@@ -75,24 +77,30 @@ class HeadFolder:
 
     def names(self) -> Iterator[str]:
         """In our words; what follows from the rest is left out."""
-        names = (our_name(self._layout, name) for name in self._file.names())
+        names = (our_name(self._layout, name.removesuffix(_PACKED)) for name in self._file.names())
         return (name for name in names if self._layout is None or name != T2D)
 
     @property
     def num_weights(self) -> int:
         """That a guess may read: of its own embedding, that is a row."""
-        own = (their_name(self._layout, name) for name in self.names() if name != EMBEDDING)
-        return sum(math.prod(self._file.shape(name)) for name in own)
+        return sum(math.prod(self._shape(name)) for name in self.names() if name != EMBEDDING)
 
     def has(self, name: str) -> bool:
-        return self._file.has(their_name(self._layout, name))
+        return self._file.has(their_name(self._layout, name)) or self._file.has(name + _PACKED)
 
     def tensor(self, name: str) -> Tensor:
         """As products take it: matrices in 8 bits a weight, half the bytes to read."""
         return packed(self._stored(name))
 
     def _stored(self, name: str) -> Tensor:
+        if self._file.has(name + _PACKED):
+            return self._file.blocks(name + _PACKED, "Q8_0")
         return self._file.tensor(their_name(self._layout, name))
+
+    def _shape(self, name: str) -> tuple[int, ...]:
+        if self._file.has(name + _PACKED):
+            return self._stored(name).shape
+        return self._file.shape(their_name(self._layout, name))
 
     def float32(self, name: str) -> npt.NDArray[np.float32]:
         tensor = self._stored(name)
@@ -105,7 +113,7 @@ class HeadFolder:
                 raise InvalidWeights(
                     f"{self.path}: tensor {name!r} is missing; train or copy again."
                 )
-            found = self._file.shape(their_name(self._layout, name))
+            found = self._shape(name)
             if found != shape:
                 raise InvalidWeights(
                     f"{self.path}: tensor {name!r} has shape {list(found)} where "
@@ -161,6 +169,21 @@ def export_head(folder: HeadFolder, out: Path, layout: str, target: str) -> None
     weights[D2T] = tokens - np.arange(len(tokens))
     whole = written_weights(layout, weights, tokens, folder.config.target_vocab_size)
     _write(out, whole, {_CONFIG: config_text(values)})
+
+
+def pack_head(folder: HeadFolder, out: Path) -> None:
+    """The same head with matrices as they are served, in half the bytes."""
+    weights: dict[str, Any] = {}
+    for name in folder.names():
+        if name == D2T:
+            weights[D2T] = folder.draft_tokens() - np.arange(folder.config.draft_vocab_size)
+            continue
+        tensor = folder.tensor(name)
+        is_packed = tensor.format == "Q8_0"
+        weights[name + _PACKED * is_packed] = tensor.data if is_packed else folder.float32(name)
+    history = folder.path / HISTORY
+    extra = {HISTORY: history.read_bytes()} if history.is_file() else {}
+    save_head(out, folder.config, weights, extra)
 
 
 def _write(folder: Path, weights: Mapping[str, Any], others: Mapping[str, bytes]) -> None:

@@ -68,6 +68,18 @@ class SafetensorsFile:
         data = self._data[entry.start : entry.end].reshape(-1, row_bytes)
         return Tensor(name, entry.shape, entry.dtype, data)
 
+    def blocks(self, name: str, format: str) -> Tensor:
+        """A matrix of bytes whose rows are blocks of a packed format."""
+        entry, packed = self._entries[name], FORMATS[format]
+        due = math.prod(entry.shape)
+        is_whole = len(entry.shape) == 2 and entry.shape[1] % packed.block_bytes == 0
+        if entry.dtype != "U8" or entry.end - entry.start != due or not is_whole:
+            raise self._fail(f"tensor {name!r} is no matrix of {format} blocks")
+        rows, num_bytes = entry.shape
+        data = self._data[entry.start : entry.end].reshape(rows, num_bytes)
+        shape = (rows, num_bytes // packed.block_bytes * packed.block_len)
+        return Tensor(name, shape, format, data)
+
     def integers(self, name: str) -> npt.NDArray[np.int64]:
         """A vector of 64-bit integers, such as a map between vocabularies."""
         entry = self._entries[name]

@@ -1,0 +1,88 @@
+"""The drafter over a block head: one pass a round, whatever the number of guesses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from forerun.drafters.base import Budget, RequestView
+from forerun.drafters.growing import Path, grow
+from forerun.drafters.heads.block_head import BlockHead
+from forerun.drafters.heads.feature_cache import FeatureCache
+from forerun.drafters.law import DraftLaw
+from forerun.kernels import Plan
+from forerun.types import Proposal, Span, Tree
+
+F32 = npt.NDArray[np.float32]
+
+
+class Block(FeatureCache):
+    """Batched over requests. In a tree, the places below two siblings have the same logits but for
+    the Markov step."""
+
+    def __init__(self, head: BlockHead) -> None:
+        super().__init__(head)
+        self._head = head
+
+    def _propose(
+        self, requests: Sequence[RequestView], budgets: Sequence[Budget]
+    ) -> list[Proposal]:
+        within = self._admitted(requests, budgets)
+        depths = {
+            request.id: min(budget.depth, self._head.config.num_guesses)
+            for request, budget in zip(requests, within, strict=True)
+        }
+        found = self._run([r for r in requests if depths[r.id]], depths)
+        return [
+            self._grown(request, budget, *found[request.id])
+            if request.id in found
+            else Proposal.empty()
+            for request, budget in zip(requests, within, strict=True)
+        ]
+
+    def _run(
+        self, requests: Sequence[RequestView], depths: dict[int, int]
+    ) -> dict[int, tuple[F32, F32]]:
+        """Feed the hidden states that wait, and the places to guess behind them where that is all.
+        Logits [depth, draft V] and gates [depth, rank], by request."""
+        pairs, features, places, read = [], [], [], []
+        for request, num in self._shares(requests):
+            row = self._rows[request.id]
+            is_all = num == row.num_pending
+            more = depths[request.id] - 1 if is_all else 0
+            tokens, known = row.tokens(request, num), row.waiting(num)
+            tokens += tokens[-1:] * more
+            wanted = tuple(range(num - 1, len(tokens))) if is_all else ()
+            span = Span(row.num_committed, tokens, Tree.chain(len(tokens)), wanted)
+            row.table.reserve(len(tokens))
+            pairs.append((request, num, span))
+            features += [known, np.repeat(known[-1:], more, axis=0)]
+            places += [*(0,) * num, *range(1, more + 1)]
+            read += [request.id] * len(wanted)
+        if not pairs:
+            return {}
+        plan = Plan.build([(span, self._rows[request.id].table) for request, _, span in pairs])
+        logits, gates = self._head.run(
+            plan, self._cache, np.concatenate(features), np.array(places)
+        )
+        for request, num, span in pairs:
+            row = self._rows[request.id]
+            row.fed(num)
+            row.is_waiting = not span.wanted
+        owner = np.array(read)
+        return {idx: (logits[owner == idx], gates[owner == idx]) for idx in dict.fromkeys(read)}
+
+    def _grown(self, request: RequestView, budget: Budget, logits: F32, gates: F32) -> Proposal:
+        head = self._head
+
+        def law_after(path: Path) -> DraftLaw | None:
+            place = len(path)
+            if place == len(logits):
+                return None
+            row = head.after(path[-1], logits[place], gates[place]) if path else logits[0]
+            vocab_size = head.config.target_vocab_size
+            return DraftLaw.served(row, request, path, vocab_size, head.tokens)
+
+        return grow(request, budget, law_after)

@@ -1,0 +1,193 @@
+"""A block of guesses in one pass, in the line of DFlash and P-EAGLE (2026).
+
+    row j      token j + 1, and the target's hidden states at position j
+    place d    the same as the last row, and a learnt vector of that place; d = 1, 2, …
+
+    x = fc([norm(embedding) ; norm(feature of each layer)]) + vector of the place
+    x = x + attention(norm(x)) ; x = x + mlp(norm(x))           for each layer, causal
+    h = norm(x) ; logits of the place = lm_head · h             of the draft vocabulary
+
+Places do not know which token was guessed before them. What they owe to it is a product of low
+rank, gated by h (a Markov step), which costs little enough to be taken one place after another:
+
+    logits of place d += out · ((1 + gate · h) ∘ embedding of the guess at d - 1)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from forerun.cache import KVCache
+from forerun.drafters.heads.config import HeadConfig
+from forerun.drafters.heads.folder import D2T, HeadFolder
+from forerun.errors import InvalidWeights
+from forerun.interrupts import Uninterrupted
+from forerun.kernels import AttentionShape, Norm, Plan, TappedKernels
+from forerun.kernels.base import Batch, Store, Weight
+from forerun.types import FloatArray, IntArray
+
+F32 = npt.NDArray[np.float32]
+
+
+def block_shapes(config: HeadConfig) -> dict[str, tuple[int, ...]]:
+    """The weights that such a head has."""
+    c, size = config, config.target_hidden_size
+    q_len, kv_len = c.num_heads * c.head_dim, c.num_kv_heads * c.head_dim
+    shapes: dict[str, tuple[int, ...]] = {
+        **{f"fc_norm.{idx}.weight": (size,) for idx in range(len(c.layers) + 1)},
+        "fc.weight": (size, (len(c.layers) + 1) * size),
+        "places.weight": (c.num_guesses - 1, size),
+    }
+    for idx in range(c.num_hidden_layers):
+        attn, mlp = f"layers.{idx}.self_attn", f"layers.{idx}.mlp"
+        shapes |= {
+            f"layers.{idx}.input_layernorm.weight": (size,),
+            f"{attn}.q_proj.weight": (q_len, size),
+            f"{attn}.k_proj.weight": (kv_len, size),
+            f"{attn}.v_proj.weight": (kv_len, size),
+            f"{attn}.o_proj.weight": (size, q_len),
+            f"layers.{idx}.post_attention_layernorm.weight": (size,),
+            f"{mlp}.gate_proj.weight": (c.intermediate_size, size),
+            f"{mlp}.up_proj.weight": (c.intermediate_size, size),
+            f"{mlp}.down_proj.weight": (size, c.intermediate_size),
+        }
+    return shapes | {
+        "norm.weight": (size,),
+        "lm_head.weight": (c.draft_vocab_size, size),
+        "markov.embedding.weight": (c.draft_vocab_size, c.markov_rank),
+        "markov.gate.weight": (c.markov_rank, size),
+        "markov.out.weight": (c.draft_vocab_size, c.markov_rank),
+        D2T: (c.draft_vocab_size,),
+    }
+
+
+@dataclass(frozen=True)
+class _Layer:
+    input_norm: Norm
+    qkv: Weight
+    out: Weight
+    mlp_norm: Norm
+    gate_up: Weight
+    down: Weight
+
+
+@dataclass(frozen=True, eq=False)
+class BlockHead:
+    """Weights on a kernel set, the pass over them, and the step between its places."""
+
+    config: HeadConfig
+    kernels: TappedKernels
+    tokens: IntArray  # [draft V]: the target's id of each draft id
+    places: F32  # [places, E]; the first is 0
+    embedding: Weight
+    fc_norms: tuple[Norm, ...]
+    fc: Weight
+    layers: tuple[_Layer, ...]
+    norm: Norm
+    head: Weight
+    gate: Weight
+    markov_embedding: F32  # [draft V, rank]
+    markov_out: F32  # [draft V, rank]
+
+    @classmethod
+    def load(cls, folder: HeadFolder, kernels: TappedKernels, embedding: Weight) -> BlockHead:
+        """`embedding` is the target's."""
+        config = folder.config
+        _check_sizes(config, folder)
+        folder.check(block_shapes(config))
+
+        def matrix(*names: str) -> Weight:
+            return kernels.load_matrix(folder, [f"{name}.weight" for name in names])
+
+        def norm(name: str) -> Norm:
+            return Norm(kernels.load_vector(folder, f"{name}.weight"), config.rms_norm_eps)
+
+        def layer(name: str) -> _Layer:
+            return _Layer(
+                norm(f"{name}.input_layernorm"),
+                matrix(*(f"{name}.self_attn.{part}_proj" for part in "qkv")),
+                matrix(f"{name}.self_attn.o_proj"),
+                norm(f"{name}.post_attention_layernorm"),
+                matrix(f"{name}.mlp.gate_proj", f"{name}.mlp.up_proj"),
+                matrix(f"{name}.mlp.down_proj"),
+            )
+
+        places = folder.float32("places.weight")
+        return cls(
+            config,
+            kernels,
+            folder.draft_tokens(),
+            np.concatenate((np.zeros_like(places[:1]), places)),
+            embedding,
+            tuple(norm(f"fc_norm.{idx}") for idx in range(len(config.layers) + 1)),
+            matrix("fc"),
+            tuple(layer(f"layers.{idx}") for idx in range(config.num_hidden_layers)),
+            norm("norm"),
+            matrix("lm_head"),
+            matrix("markov.gate"),
+            folder.float32("markov.embedding.weight"),
+            folder.float32("markov.out.weight"),
+        )
+
+    @cached_property
+    def shape(self) -> AttentionShape:
+        return AttentionShape(self.config.num_heads, self.config.num_kv_heads, self.config.head_dim)
+
+    @cached_property
+    def _inv_freq(self) -> npt.NDArray[np.float64]:
+        dim = self.config.head_dim
+        return np.asarray(self.config.rope_theta ** (-np.arange(0, dim, 2) / dim))
+
+    @property
+    def row_bytes(self) -> int:
+        return self.kernels.row_bytes(self.shape, len(self.layers))
+
+    def new_cache(self, num_pages: int, page_size: int) -> KVCache:
+        return KVCache(self.kernels, self.shape, len(self.layers), num_pages, page_size)
+
+    def run(
+        self, plan: Plan, cache: KVCache, features: FloatArray, places: IntArray
+    ) -> tuple[F32, F32]:
+        """Over `features` [T, layers · E] of rows at `places` [T]: logits [R, draft V] before the
+        Markov step, and its gates [R, rank]."""
+        given = [*np.split(features, len(self.config.layers), axis=1), self.places[places]]
+        with Uninterrupted():
+            batch = self.kernels.begin(plan, self.shape, self._inv_freq, given)
+            logits = self.kernels.run(self._pass, batch, cache.store)
+            (gates,) = self.kernels.taps(batch)
+            return logits, gates
+
+    def _pass(self, batch: Batch, store: Store) -> F32:
+        k, num = self.kernels, len(self.config.layers)
+        parts = [k.embed(self.embedding, batch), *(k.given(batch, idx) for idx in range(num))]
+        normed = [k.add_norm(x, None, n)[1] for x, n in zip(parts, self.fc_norms, strict=True)]
+        x, delta = k.given(batch, num), k.linear(k.concat(normed), self.fc)
+        for idx, layer in enumerate(self.layers):
+            x, h = k.add_norm(x, delta, layer.input_norm)
+            q = k.rope_write(k.linear(h, layer.qkv), batch, store, idx)
+            x, h = k.add_norm(
+                x, k.linear(k.attend(q, batch, store, idx), layer.out), layer.mlp_norm
+            )
+            delta = k.linear(k.silu_mul(k.linear(h, layer.gate_up)), layer.down)
+        x, h = k.add_norm(k.select(x, batch), k.select(delta, batch), self.norm)
+        k.tap(k.linear(h, self.gate), batch)
+        return k.logits(h, self.head)
+
+    def after(self, guess: int, logits: F32, gate: F32) -> F32:
+        """The logits [draft V] of a place, once the one before it is guessed: the target's id."""
+        draft_id = int(np.searchsorted(self.tokens, guess))
+        step: F32 = (1 + gate) * self.markov_embedding[draft_id]
+        found: F32 = logits + self.markov_out @ step
+        return found
+
+
+def _check_sizes(config: HeadConfig, folder: HeadFolder) -> None:
+    c = config
+    sizes = (c.intermediate_size, c.num_heads, c.num_kv_heads, c.head_dim, c.max_len)
+    sizes += (c.num_hidden_layers, c.markov_rank, c.num_guesses - 1)
+    if min(sizes) < 1 or c.num_heads % c.num_kv_heads or c.head_dim % 2:
+        raise InvalidWeights(f"{folder.path}: its sizes {list(sizes)} fit no block; train again.")

@@ -1,0 +1,143 @@
+"""What heads with a cache share: rows made of the target's hidden states."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol
+
+import numpy as np
+
+from forerun.cache import KVCache
+from forerun.drafters.base import Budget, RequestView
+from forerun.drafters.heads.config import HeadConfig
+from forerun.drafters.own_cache import OwnCache, Row
+from forerun.types import FloatArray, Verdict
+
+MAX_KNOWN: Final = 256  # known tokens fed per proposal, so that no prompt holds up a step for long
+_MAX_PENDING: Final = 2048  # hidden states that wait to be fed, per request
+
+
+@dataclass
+class FeatureRow(Row):
+    """Row j of its cache is for position `first` + j of the text: rotations are relative, so the
+    head may count from where hidden states are known."""
+
+    first: int = 0
+    pending: list[FloatArray] = field(default_factory=list)  # [n, layers · E] each, not fed yet
+
+    @property
+    def num_pending(self) -> int:
+        return sum(map(len, self.pending))
+
+    @property
+    def next_position(self) -> int:
+        """Of the hidden state that would go on where the last one ended."""
+        return self.first + self.num_committed + self.num_pending
+
+    def restart(self, position: int) -> None:
+        self.cut(0)
+        self.first, self.pending = position, []
+
+    def waiting(self, num: int) -> FloatArray:
+        """The first `num` of those that wait."""
+        self.pending = [np.concatenate(self.pending)]
+        return self.pending[0][:num]
+
+    def tokens(self, request: RequestView, num: int) -> tuple[int, ...]:
+        """That stand behind the first `num` hidden states that wait."""
+        first = self.first + self.num_committed + 1
+        return tuple(request.tokens[first : first + num])
+
+    def fed(self, num: int) -> None:
+        (whole,) = self.pending
+        self.pending = [whole[num:]] if num < len(whole) else []
+        self.num_committed += num
+
+
+class CachedHead(Protocol):
+    @property
+    def config(self) -> HeadConfig: ...
+
+    @property
+    def row_bytes(self) -> int: ...
+
+    def new_cache(self, num_pages: int, page_size: int) -> KVCache: ...
+
+
+class FeatureCache(OwnCache[FeatureRow]):
+    """Rows of its cache come from the target's hidden states alone: what was written while it
+    guessed is cut at commit. Where a prompt began in the target's cache, nobody knows hidden
+    states of that part, and its own cache begins behind it.
+    """
+
+    picks = False
+
+    def __init__(self, head: CachedHead) -> None:
+        super().__init__()
+        self._cached = head
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        return self._cached.config.layers
+
+    @property
+    def max_len(self) -> int:
+        return self._cached.config.max_len
+
+    @property
+    def row_bytes(self) -> int:
+        return self._cached.row_bytes
+
+    def allocate(self, num_pages: int, page_size: int) -> None:
+        self._cache = self._cached.new_cache(num_pages, page_size)
+
+    def begin(self, request: RequestView) -> None:
+        if request.id not in self._rows:
+            self._rows[request.id] = FeatureRow(self._cache.new_table())
+
+    def tapped(self, request: RequestView, start: int, rows: Mapping[int, FloatArray]) -> None:
+        row = self._rows[request.id]
+        row.cut(row.num_committed)
+        if start != row.next_position:
+            row.restart(start)
+        row.pending.append(np.concatenate([rows[layer] for layer in self.layers], axis=1))
+        if row.num_pending > _MAX_PENDING:  # nobody asked for long: the latest are worth keeping
+            newest = np.concatenate(row.pending)[-_MAX_PENDING // 2 :]
+            row.restart(row.next_position - len(newest))
+            row.pending = [newest]
+
+    def commit(self, request: RequestView, _verdict: Verdict) -> None:
+        row = self._rows[request.id]
+        row.cut(row.num_committed)
+
+    def evict(self, request: RequestView) -> None:
+        super().evict(request)
+        if request.id in self._rows:
+            self._rows[request.id].restart(0)
+
+    def _admitted(self, requests: Sequence[RequestView], budgets: Sequence[Budget]) -> list[Budget]:
+        """What each may spend, with nothing left of an earlier proposal."""
+        for request in requests:
+            row = self._rows[request.id]
+            row.cut(row.num_committed)
+        return self._let_in(requests, map(self._within, requests, budgets))
+
+    def _within(self, request: RequestView, budget: Budget) -> Budget:
+        """Nothing where hidden states do not reach the last token but one."""
+        row = self._rows[request.id]
+        num_known = len(request.tokens) - 1
+        if num_known < 1 or row.next_position != num_known or row.first >= num_known:
+            return Budget(0)
+        room = self.max_len - len(request.tokens) + 1
+        return replace(budget, depth=max(0, min(budget.depth, room)))
+
+    def _shares(self, requests: Sequence[RequestView]) -> Iterator[tuple[RequestView, int]]:
+        """How many hidden states of whom are fed now: at most `MAX_KNOWN` in all, or one of each,
+        the shortest first."""
+        left = max(MAX_KNOWN, len(requests))
+        for request in sorted(requests, key=lambda r: self._rows[r.id].num_pending):
+            num = min(left, self._rows[request.id].num_pending)
+            if num:
+                yield request, num
+            left -= num

@@ -1,0 +1,80 @@
+"""Attention of guesses: to the text up to a root, and to the guesses made after that root."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+
+def chain_attention(q: Tensor, k: Tensor, v: Tensor, chain: list[tuple[Tensor, Tensor]]) -> Tensor:
+    """Row r of q sees rows 0 … r of k and v, and row r of each pair in `chain`: all [B, H, S, D].
+
+    One fused pass over the text, whatever the length of the chain, and nothing of size S x S.
+    """
+    if not chain:
+        return functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    keys, values = (torch.stack(each, dim=3) for each in zip(*chain, strict=True))
+    mixed: Tensor = _ChainAttention.apply(q, k, v, keys, values)  # type: ignore[no-untyped-call]
+    return mixed
+
+
+class _ChainAttention(torch.autograd.Function):
+    """Flash attention tells the logarithm of its sum, so that more keys can be added to it. Going
+    back, shares are computed anew from that logarithm: given the one of the whole sum, and the
+    whole output, its gradients are those of its part of the whole."""
+
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """`keys` and `values` are [B, H, S, n, D]."""
+        out, lse, *rest = _flash(q, k, v)
+        scores = (q[..., None, :] * keys).sum(-1).float() / math.sqrt(q.shape[-1])
+        whole = torch.logsumexp(torch.cat((lse[..., None], scores), dim=-1), dim=-1)
+        shares = (scores - whole[..., None]).exp()  # [B, H, S, n]
+        out = out.float() * (lse - whole).exp()[..., None]
+        out = (out + (shares[..., None] * values).sum(-2)).to(q.dtype)
+        # The fused pass back reads it in the layout that it was written in.
+        whole = torch.empty_like(lse).copy_(whole)
+        ctx.save_for_backward(q, k, v, keys, values, out, whole, shares)
+        ctx.rest = rest
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, ...]:
+        q, k, v, keys, values, out, whole, shares = ctx.saved_tensors
+        grad = grads[0].to(q.dtype)
+        d_q, d_k, d_v = _flash_backward(grad, q, k, v, out, whole, ctx.rest)
+        mean = (grad.float() * out.float()).sum(-1, keepdim=True)
+        d_scores = shares * ((grad[..., None, :] * values).sum(-1).float() - mean)
+        d_scores = (d_scores / math.sqrt(q.shape[-1])).to(q.dtype)[..., None]
+        d_q = d_q + (d_scores * keys).sum(-2)
+        d_values = shares.to(q.dtype)[..., None] * grad[..., None, :]
+        return d_q, d_k, d_v, d_scores * q[..., None, :], d_values
+
+
+def _flash(q: Tensor, k: Tensor, v: Tensor) -> tuple[Any, ...]:
+    """The output, the logarithm of the sum [B, H, S], and what the way back needs besides."""
+    aten = torch.ops.aten
+    if q.device.type == "cpu":
+        return tuple(aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, True))
+    return tuple(aten._scaled_dot_product_flash_attention(q, k, v, 0.0, True)[:8])
+
+
+def _flash_backward(
+    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, rest: list[Any]
+) -> tuple[Tensor, Tensor, Tensor]:
+    aten = torch.ops.aten
+    if q.device.type == "cpu":
+        found = aten._scaled_dot_product_flash_attention_for_cpu_backward(
+            grad, q, k, v, out, lse, 0.0, True
+        )
+    else:
+        *sizes, seed, offset = rest
+        found = aten._scaled_dot_product_flash_attention_backward(
+            grad, q, k, v, out, lse, *sizes, 0.0, True, seed, offset
+        )
+    d_q, d_k, d_v = found
+    return d_q, d_k, d_v
