@@ -8,7 +8,15 @@ from tempfile import mkdtemp
 import numpy as np
 
 from forerun.drafters import Budget
-from forerun.drafters.heads import Eagle3, Eagle3Head, HeadFolder, Medusa, MedusaHeads
+from forerun.drafters.heads import (
+    Block,
+    BlockHead,
+    Eagle3,
+    Eagle3Head,
+    HeadFolder,
+    Medusa,
+    MedusaHeads,
+)
 from forerun.kernels import ChainKernels, Kernels, Plan, ReferenceKernels, TappedKernels
 from forerun.kernels.cuda import CudaKernels
 from forerun.models.llama import LlamaModel, Taps
@@ -16,8 +24,10 @@ from forerun.sampling import Noise
 from forerun.types import Proposal, SamplingParams, Span
 from tests.contracts.test_drafters import View
 from tests.drafters.random_heads import (
+    block_config,
     eagle3_config,
     medusa_config,
+    write_block,
     write_eagle3,
     write_medusa,
 )
@@ -39,8 +49,10 @@ def main() -> None:
     for flags in ({"norm_output": True}, {"norm_before_residual": True, "fc_norm": False}):
         folder = write_eagle3(FOLDER / "eagle3", eagle3_config(CONFIG, **flags))
         heads_say_the_same(HeadFolder(folder, "eagle3"), target, reference)
+    block = HeadFolder(write_block(FOLDER / "block", block_config(CONFIG)), "block")
     for temperature in (0.0, 1.0):
         chains_are_equal(HeadFolder(folder, "eagle3"), target, reference, temperature)
+        chains_are_equal(block, target, reference, temperature)
     medusa_says_the_same(cuda)
 
 
@@ -82,7 +94,11 @@ def chains_are_equal(
 
 
 def proposed(folder: HeadFolder, target: LlamaModel, view: View) -> Proposal:
-    drafter = Eagle3(Eagle3Head.load(folder, tapped(target.kernels), target.embedding))
+    drafter: Eagle3 | Block
+    if folder.config.kind == "block":
+        drafter = Block(BlockHead.load(folder, tapped(target.kernels), target.embedding))
+    else:
+        drafter = Eagle3(Eagle3Head.load(folder, tapped(target.kernels), target.embedding))
     drafter.allocate(8, 5)
     drafter.begin(view)
     cache, taps = target.new_cache(8, 5), Taps(drafter.layers)

@@ -264,22 +264,40 @@ class ChainKernels(TappedKernels, Protocol):
         """As above; tokens that the pass will guess may stand as 0 in the plan."""
         ...
 
-    def load_ids(self, ids: IntArray) -> Weight: ...
+    def load_array(self, array: IntArray | FloatArray) -> Weight:
+        """Ids, or a table of single rows, as they are."""
+        ...
+
+    def computed(self, x: Array) -> Array:
+        """x, computed once for all who will ask for it."""
+        ...
 
     def part(self, batch: Batch, first: int, last: int) -> Batch:
         """Tokens `first` … `last` - 1 of a batch, with those of them that are wanted."""
         ...
 
     def new_picks(self, batch: Batch, num: int) -> Array:
-        """Room for `num` guesses: [num, 2]"""
+        """Room for `num` guesses [num, 3]: id, share of softmax(logits), which of the `ids`."""
         ...
 
     def pick(
-        self, logits: Array, ids: Weight, batch: Batch, picks: Array, place: int, token: int
+        self,
+        logits: Array,
+        ids: Weight,
+        batch: Batch,
+        picks: Array,
+        place: int,
+        *,
+        row: int = 0,
+        delta: Array | None = None,
+        token: int | None = None,
     ) -> None:
-        """Guess number `place` from logits [1, n] of the tokens `ids`, which becomes token number
-        `token` of the batch, if there is one; its id and its share of softmax(logits) to `picks`.
-        """
+        """Guess number `place`, from one row of logits [R, n] of the tokens `ids`, with `delta`
+        [1, n] added. It becomes token number `token` of the batch, if that is given."""
+        ...
+
+    def gated_row(self, table: Weight, gates: Array, row: int, picks: Array, place: int) -> Array:
+        """(1 + gates[row]) ∘ the row of a table [n, width] for guess number `place`: [1, width]"""
         ...
 
     def finish(self, x: Array) -> npt.NDArray[np.float32]:

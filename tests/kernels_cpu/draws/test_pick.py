@@ -22,12 +22,13 @@ def picked(logits: FloatArray, ids: IntArray, noise: ChainNoise, place: int) -> 
 
     def body(batch: CpuBatch, _store: KVStore) -> F32:
         picks = k.new_picks(batch, place + 1)
-        k.pick(k.given(batch, 0), k.load_ids(ids), batch, picks, place, 1)
+        k.pick(k.given(batch, 0), k.load_array(ids), batch, picks, place)
         return k.finish(picks)
 
     given = [np.asarray(logits, np.float32)[None]]
     batch = k.begin(Plan((row,)), SHAPE, np.ones(1), given, noise)
-    token, chance = k.run(body, batch, k.new_store(SHAPE, 1, 1))[place]
+    token, chance, idx = k.run(body, batch, k.new_store(SHAPE, 1, 1))[place]
+    assert ids[int(idx)] == token
     return int(token), float(chance)
 
 

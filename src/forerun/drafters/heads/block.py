@@ -30,6 +30,9 @@ class Block(FeatureCache):
         self, requests: Sequence[RequestView], budgets: Sequence[Budget]
     ) -> list[Proposal]:
         within = self._admitted(requests, budgets)
+        if self._is_chain(requests, within):
+            depth = min(within[0].depth, self._head.config.num_guesses)
+            return [self._chained(requests[0], depth)]
         depths = {
             request.id: min(budget.depth, self._head.config.num_guesses)
             for request, budget in zip(requests, within, strict=True)

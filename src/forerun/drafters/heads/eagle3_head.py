@@ -138,7 +138,7 @@ class Eagle3Head:
     def ids(self) -> Weight:
         """`tokens` where the kernels pick from them."""
         assert self.chain_kernels is not None, self.kernels.name
-        return self.chain_kernels.load_ids(self.tokens)
+        return self.chain_kernels.load_array(self.tokens)
 
     @property
     def row_bytes(self) -> int:
@@ -159,8 +159,8 @@ class Eagle3Head:
     def chain(
         self, plan: Plan, cache: KVCache, features: FloatArray, depth: int, noise: ChainNoise
     ) -> F32:
-        """`known` and then guess after guess of one request in one pass, on `ChainKernels`: ids
-        and chances [depth, 2]. Behind the tokens that are known the plan has room for all guesses
+        """`known` and then guess after guess of one request in one pass, on `ChainKernels`:
+        `new_picks`. Behind the tokens that are known the plan has room for all guesses
         but the last, and wants all rows from the last known one on."""
         k = self.chain_kernels
         assert k is not None, self.kernels.name
@@ -228,8 +228,10 @@ class _Chain:
         for place in range(self.depth):
             x, h = head.layer(x, part, store)
             first = self.num_known + place
-            k.pick(k.linear(h, head.head), head.ids, batch, picks, place, first)
-            if place + 1 < self.depth:
+            if place + 1 == self.depth:
+                k.pick(k.linear(h, head.head), head.ids, batch, picks, place)
+            else:
+                k.pick(k.linear(h, head.head), head.ids, batch, picks, place, token=first)
                 part = k.part(batch, first, first + 1)
         return k.finish(picks)
 

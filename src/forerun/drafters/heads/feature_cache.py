@@ -7,12 +7,14 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from forerun.cache import KVCache
 from forerun.drafters.base import Budget, RequestView
 from forerun.drafters.heads.config import HeadConfig
 from forerun.drafters.own_cache import OwnCache, Row
-from forerun.types import FloatArray, Verdict
+from forerun.kernels import ChainKernels, ChainNoise, Plan
+from forerun.types import Acceptance, FloatArray, Proposal, Span, Tree, Verdict
 
 MAX_KNOWN: Final = 256  # known tokens fed per proposal, so that no prompt holds up a step for long
 _MAX_PENDING: Final = 2048  # hidden states that wait to be fed, per request
@@ -62,7 +64,18 @@ class CachedHead(Protocol):
     @property
     def row_bytes(self) -> int: ...
 
+    @property
+    def chain_kernels(self) -> ChainKernels | None:
+        """Where `chain` runs, if anywhere."""
+        ...
+
     def new_cache(self, num_pages: int, page_size: int) -> KVCache: ...
+
+    def chain(
+        self, plan: Plan, cache: KVCache, features: FloatArray, depth: int, noise: ChainNoise
+    ) -> npt.NDArray[np.float32]:
+        """`ChainKernels.new_picks` for one request, behind the rows of `features`."""
+        ...
 
 
 class FeatureCache(OwnCache[FeatureRow]):
@@ -131,6 +144,34 @@ class FeatureCache(OwnCache[FeatureRow]):
             return Budget(0)
         room = self.max_len - len(request.tokens) + 1
         return replace(budget, depth=max(0, min(budget.depth, room)))
+
+    def _is_chain(self, requests: Sequence[RequestView], budgets: Sequence[Budget]) -> bool:
+        """Whether one pass can do it all: for one request, whose options leave logits alone."""
+        if len(requests) != 1 or self._cached.chain_kernels is None:
+            return False
+        request, budget, params = requests[0], budgets[0], requests[0].params
+        if budget.depth == 0 or budget.num_branches > 1 or params.changes_logits:
+            return False
+        if len(request.output) < params.min_tokens:
+            return False
+        is_coupled = params.acceptance is Acceptance.COUPLED and not params.truncates
+        num_pending = self._rows[request.id].num_pending
+        return 0 < num_pending <= MAX_KNOWN and (params.temperature == 0 or is_coupled)
+
+    def _chained(self, request: RequestView, depth: int) -> Proposal:
+        row = self._rows[request.id]
+        num_known = row.num_pending
+        features, known = row.waiting(num_known), row.tokens(request, num_known)
+        tokens = known + known[-1:] * (depth - 1)
+        wanted = tuple(range(num_known - 1, len(tokens)))
+        span = Span(row.num_committed, tokens, Tree.chain(len(tokens)), wanted)
+        row.table.reserve(len(tokens))
+        plan = Plan.build([(span, row.table)])
+        noise = ChainNoise(request.params.temperature, request.noise.key, len(request.tokens))
+        picked = self._cached.chain(plan, self._cache, features, depth, noise)
+        row.fed(num_known)
+        row.is_waiting = False
+        return Proposal.chain([int(token) for token in picked[:, 0]])
 
     def _shares(self, requests: Sequence[RequestView]) -> Iterator[tuple[RequestView, int]]:
         """How many hidden states of whom are fed now: at most `MAX_KNOWN` in all, or one of each,

@@ -28,10 +28,11 @@ def place_rows(
 
 @triton.jit
 def pick_token(
-    LOGITS, IDS, NOISE, DOUBLES, PICKED, TOKENS, place, token_at, num_tokens,
-    V: tl.constexpr, BLOCK: tl.constexpr,
+    LOGITS, DELTA, IDS, NOISE, DOUBLES, PICKED, TOKEN, place,
+    V: tl.constexpr, BLOCK: tl.constexpr, HAS_DELTA: tl.constexpr, HAS_TOKEN: tl.constexpr,
 ):  # fmt: skip
-    """The id of the best logit, under noise at a temperature above 0, and its probability."""
+    """The id of the best logit, under noise at a temperature above 0, its probability, and where
+    it stands among the ids."""
     best = tl.full((), float("-inf"), tl.float64)
     top = tl.full((), float("-inf"), tl.float32)
     chosen = tl.full((), 0, tl.int32)
@@ -41,23 +42,37 @@ def pick_token(
     for start in range(0, V, BLOCK):
         v = start + tl.arange(0, BLOCK)
         x = tl.load(LOGITS + v, mask=v < V, other=float("-inf"))
-        ids = tl.load(IDS + v, mask=v < V, other=0)
+        if HAS_DELTA:
+            x += tl.load(DELTA + v, mask=v < V, other=0.0)
         value = x.to(tl.float64)
         if temperature > 0:
+            ids = tl.load(IDS + v, mask=v < V, other=0)
             value = value / temperature + gumbel(key, position, ids)
         most = tl.max(value, axis=0)
         if most > best:
-            at = tl.min(tl.where(value == most, v, V), axis=0)
-            chosen = tl.load(IDS + at)
-            level = tl.load(LOGITS + at)
+            chosen = tl.min(tl.where(value == most, v, V), axis=0).to(tl.int32)
+            level = tl.max(tl.where(v == chosen, x, float("-inf")), axis=0)
             best = most
         top = tl.maximum(top, tl.max(x, axis=0))
     total = tl.full((), 0.0, tl.float32)
     for start in range(0, V, BLOCK):
         v = start + tl.arange(0, BLOCK)
         x = tl.load(LOGITS + v, mask=v < V, other=float("-inf"))
+        if HAS_DELTA:
+            x += tl.load(DELTA + v, mask=v < V, other=0.0)
         total += tl.sum(tl.exp(x - top), axis=0)
-    tl.store(PICKED + 2 * place, chosen.to(tl.float32))
-    tl.store(PICKED + 2 * place + 1, tl.exp(level - top) / total)
-    if token_at < num_tokens:
-        tl.store(TOKENS + token_at, chosen)
+    token = tl.load(IDS + chosen)
+    tl.store(PICKED, token.to(tl.float32))
+    tl.store(PICKED + 1, tl.exp(level - top) / total)
+    tl.store(PICKED + 2, chosen.to(tl.float32))
+    if HAS_TOKEN:
+        tl.store(TOKEN, token)
+
+
+@triton.jit
+def gate_row(TABLE, GATE, PICKED, OUT, E: tl.constexpr, BE: tl.constexpr):
+    """(1 + gate) · the row of a table that a guess names."""
+    e = tl.arange(0, BE)
+    row = tl.load(PICKED + 2).to(tl.int64)
+    x = tl.load(TABLE + row * E + e, mask=e < E, other=0.0)
+    tl.store(OUT + e, (1 + tl.load(GATE + e, mask=e < E, other=0.0)) * x, mask=e < E)

@@ -13,10 +13,10 @@ import triton
 from torch import Tensor
 
 from forerun.kernels.cuda.batch import CudaBatch
-from forerun.kernels.cuda.head_kernels import pick_token, place_rows
+from forerun.kernels.cuda.head_kernels import gate_row, pick_token, place_rows
 from forerun.kernels.cuda.launches import Launches
 from forerun.kernels.cuda.values import Normed, Product, Rows
-from forerun.types import IntArray
+from forerun.types import FloatArray, IntArray
 
 F32 = npt.NDArray[np.float32]
 
@@ -36,7 +36,7 @@ class HeadOperations:
 
     def concat(self, parts: Sequence[Rows | Normed | Product]) -> Rows:
         """In float32; what was normed is so from here on."""
-        found = [self._computed(part) for part in parts]
+        found = [self.computed(part) for part in parts]
         widths = [_data(part).shape[1] for part in found]
         out = torch.empty((found[0].num_rows, sum(widths)), device=self.device)
         first = 0
@@ -58,8 +58,9 @@ class HeadOperations:
     def taps(self, batch: CudaBatch) -> tuple[F32, ...]:
         return () if batch.handed_out is None else batch.handed_out.to_host()
 
-    def load_ids(self, ids: IntArray) -> Tensor:
-        return torch.tensor(ids, dtype=torch.int32, device=self.device)
+    def load_array(self, array: IntArray | FloatArray) -> Tensor:
+        kind = torch.int32 if np.issubdtype(array.dtype, np.integer) else torch.float32
+        return torch.tensor(array, dtype=kind, device=self.device)
 
     def part(self, batch: CudaBatch, first: int, last: int) -> CudaBatch:
         whole, part = batch.inputs(), copy(batch)
@@ -69,25 +70,45 @@ class HeadOperations:
 
     def new_picks(self, batch: CudaBatch, num: int) -> Rows:
         del batch
-        return Rows(torch.empty((num, 2), device=self.device))
+        return Rows(torch.empty((num, 3), device=self.device))
 
     def pick(
-        self, logits: Product, ids: Tensor, batch: CudaBatch, picks: Rows, place: int, token: int
+        self,
+        logits: Rows | Product,
+        ids: Tensor,
+        batch: CudaBatch,
+        picks: Rows,
+        place: int,
+        *,
+        row: int = 0,
+        delta: Product | None = None,
+        token: int | None = None,
     ) -> None:
         inputs = batch.inputs()
         assert inputs.given is not None, "nothing was given"
         noise = inputs.given.noise
-        rows = _data(self._computed(logits))
+        rows = _data(self.computed(logits))[row:]
+        added = None if delta is None else _data(self.computed(delta))
+        out = None if token is None else inputs.tokens[token:]
         pick_token[(1,)](
-            rows, ids, noise, noise.view(torch.float64), picks.data, inputs.tokens, place, token,
-            len(batch.plan), len(ids), _BLOCK, num_warps=8,
+            rows, added, ids, noise, noise.view(torch.float64), picks.data[place:], out, place,
+            len(ids), _BLOCK, delta is not None, token is not None, num_warps=8,
         )  # fmt: skip
+
+    def gated_row(
+        self, table: Tensor, gates: Rows | Product, row: int, picks: Rows, place: int
+    ) -> Rows:
+        gate = _data(self.computed(gates))[row:]
+        width = table.shape[1]
+        step = torch.empty((1, width), device=self.device)
+        gate_row[(1,)](table, gate, picks.data[place:], step, width, triton.next_power_of_2(width))
+        return Rows(step)
 
     def finish(self, x: Rows) -> Any:
         """Rows on the device, as `logits` leaves them."""
         return x
 
-    def _computed(self, x: Rows | Normed | Product) -> Rows | Normed:
+    def computed(self, x: Rows | Normed | Product) -> Rows | Normed:
         if not isinstance(x, Product):
             return x
         assert x.chosen is None, "rows are chosen before a norm alone"
