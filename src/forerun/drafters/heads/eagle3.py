@@ -28,7 +28,7 @@ class Eagle3(FeatureCache):
     ) -> list[Proposal]:
         within = self._admitted(requests, budgets)
         if self._is_chain(requests, within):
-            return [self._chained(requests[0], within[0].depth)]
+            return [self._chained(requests[0], within[0])]
         growths = [Growth(r, b) for r, b in zip(requests, within, strict=True)]
         roots = self._catch_up([r for r, g in zip(requests, growths, strict=True) if g.level])
         growing = [

@@ -11,13 +11,26 @@ import numpy.typing as npt
 
 from forerun.cache import KVCache
 from forerun.drafters.base import Budget, RequestView
+from forerun.drafters.heads.confidence import Confidence
 from forerun.drafters.heads.config import HeadConfig
 from forerun.drafters.own_cache import OwnCache, Row
 from forerun.kernels import ChainKernels, ChainNoise, Plan
-from forerun.types import Acceptance, FloatArray, Proposal, Span, Tree, Verdict
+from forerun.types import (
+    ROOT,
+    Acceptance,
+    FloatArray,
+    Proposal,
+    ProposalBuilder,
+    Span,
+    Tree,
+    Verdict,
+)
 
 MAX_KNOWN: Final = 256  # known tokens fed per proposal, so that no prompt holds up a step for long
 _MAX_PENDING: Final = 2048  # hidden states that wait to be fed, per request
+
+
+Guess = tuple[int, float]  # a token, and its probability by the head
 
 
 @dataclass
@@ -27,6 +40,7 @@ class FeatureRow(Row):
 
     first: int = 0
     pending: list[FloatArray] = field(default_factory=list)  # [n, layers · E] each, not fed yet
+    guesses: list[Guess] = field(default_factory=list)  # the latest chain, until it is judged
 
     @property
     def num_pending(self) -> int:
@@ -89,6 +103,7 @@ class FeatureCache(OwnCache[FeatureRow]):
     def __init__(self, head: CachedHead) -> None:
         super().__init__()
         self._cached = head
+        self._confidence = Confidence()
 
     @property
     def layers(self) -> tuple[int, ...]:
@@ -120,9 +135,11 @@ class FeatureCache(OwnCache[FeatureRow]):
             row.restart(row.next_position - len(newest))
             row.pending = [newest]
 
-    def commit(self, request: RequestView, _verdict: Verdict) -> None:
+    def commit(self, request: RequestView, verdict: Verdict) -> None:
         row = self._rows[request.id]
         row.cut(row.num_committed)
+        guesses, row.guesses = row.guesses, []
+        self._judge(request, guesses, verdict)
 
     def evict(self, request: RequestView) -> None:
         super().evict(request)
@@ -158,9 +175,9 @@ class FeatureCache(OwnCache[FeatureRow]):
         num_pending = self._rows[request.id].num_pending
         return 0 < num_pending <= MAX_KNOWN and (params.temperature == 0 or is_coupled)
 
-    def _chained(self, request: RequestView, depth: int) -> Proposal:
+    def _chained(self, request: RequestView, budget: Budget) -> Proposal:
         row = self._rows[request.id]
-        num_known = row.num_pending
+        num_known, depth = row.num_pending, budget.depth
         features, known = row.waiting(num_known), row.tokens(request, num_known)
         tokens = known + known[-1:] * (depth - 1)
         wanted = tuple(range(num_known - 1, len(tokens)))
@@ -171,7 +188,31 @@ class FeatureCache(OwnCache[FeatureRow]):
         picked = self._cached.chain(plan, self._cache, features, depth, noise)
         row.fed(num_known)
         row.is_waiting = False
-        return Proposal.chain([int(token) for token in picked[:, 0]])
+        row.guesses = [(int(token), share) for token, share, _ in picked.tolist()]
+        return self._worth_it(row.guesses, budget.least_chance, is_drawn=noise.temperature > 0)
+
+    def _worth_it(
+        self, guesses: Sequence[Guess], least_chance: float, *, is_drawn: bool
+    ) -> Proposal:
+        """The guesses whose chance, with all before them, is high enough: none was drawn from a
+        law of its own, so any may be left out."""
+        builder, node, so_far = ProposalBuilder(), ROOT, 1.0
+        for place, (token, share) in enumerate(guesses):
+            chance = self._confidence.chance(share, place, is_drawn=is_drawn)
+            so_far *= chance
+            if so_far < least_chance:
+                break
+            node = builder.add(node, token, chance=chance)
+        return builder.build()
+
+    def _judge(self, request: RequestView, guesses: Sequence[Guess], verdict: Verdict) -> None:
+        """What became of the latest guesses, handed out or not."""
+        is_drawn = request.params.temperature > 0
+        for place, (guess, token) in enumerate(zip(guesses, verdict.tokens, strict=False)):
+            is_hit = guess[0] == token
+            self._confidence.observe(guess[1], place, is_drawn=is_drawn, is_hit=is_hit)
+            if not is_hit:
+                break
 
     def _shares(self, requests: Sequence[RequestView]) -> Iterator[tuple[RequestView, int]]:
         """How many hidden states of whom are fed now: at most `MAX_KNOWN` in all, or one of each,
