@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Protocol
 
@@ -10,6 +10,12 @@ import numpy as np
 
 from forerun.cache.page_pool import PagePool
 from forerun.types import IntArray
+
+
+def next_slots(tables: Iterable[BlockTable]) -> tuple[int, ...] | None:
+    """Where the next row of each goes; None where pages are short."""
+    slots = [table.next_slot() for table in tables]
+    return None if None in slots else tuple(slots)  # type: ignore[arg-type]
 
 
 class RowMover(Protocol):
@@ -87,6 +93,15 @@ class BlockTable:
         self._length = start + num_tokens
         return start
 
+    def next_slot(self) -> int | None:
+        """Where the next row goes, with a page taken for it; None where no page is left."""
+        page_idx, lane = divmod(self._length, self._pool.page_size)
+        if page_idx == len(self._pages):
+            if not self._pool.num_free:
+                return None
+            self._pages += self._pool.take(1)
+        return self._pages[page_idx] * self._pool.page_size + lane
+
     def truncate_to(self, length: int) -> None:
         """Forget the rows from `length` on: frees whole pages past the new end, nothing else."""
         assert 0 <= length <= self._length, (length, self._length)
@@ -112,7 +127,8 @@ class BlockTable:
             slots = self.slots(self._length)
             self._mover.move_rows(slots[sources], slots[targets])
             self._num_sealed = min(self._num_sealed, first)
-        self.truncate_to(start + len(path))
+        if start + len(path) < self._length:
+            self.truncate_to(start + len(path))
 
     def seal(self) -> None:
         """All rows held now are committed."""
@@ -121,7 +137,7 @@ class BlockTable:
     def fork(self) -> BlockTable:
         """Another request with the same rows: pages are shared until one of the two writes."""
         twin = BlockTable(self._pool, self._mover)
-        twin.adopt(self._pages, self._length)
+        twin.adopt(self._pages[: self._pool.pages_for(self._length)], self._length)
         twin._num_sealed = self._num_sealed
         return twin
 

@@ -11,7 +11,7 @@ So key j is always the token at position j, wherever pages lie and whatever else
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
@@ -39,6 +39,7 @@ class PlanRow:
     span: Span
     slots: IntArray  # [start + span length]: the slot of every logical row
     num_written: int = 0
+    table: SlotTable | None = field(default=None, compare=False, repr=False)  # whose slots they are
 
     def __post_init__(self) -> None:
         rows = self.span.start + len(self.span)
@@ -48,7 +49,12 @@ class PlanRow:
 
     @classmethod
     def of(cls, span: Span, table: SlotTable, num_written: int = 0) -> PlanRow:
-        return cls(span, table.slots(span.start + len(span)), num_written)
+        return cls(span, table.slots(span.start + len(span)), num_written, table)
+
+    def followed_by(self, token: int, slot: int) -> PlanRow:
+        """The same request's next one, over a single token."""
+        span = Span.all_wanted(self.span.start + len(self.span), (token,))
+        return PlanRow(span, np.append(self.slots, slot), 0, self.table)
 
     def __len__(self) -> int:
         return len(self.span) - self.num_written
@@ -71,17 +77,31 @@ class PlanRow:
 
 @dataclass(frozen=True)
 class Plan:
-    """What one target pass runs: every array here is integers, in the order of `rows`."""
+    """What one target pass runs: every array here is integers, in the order of `rows`.
+
+    With `next_slots`, each row asks for its last token, and what is drawn after that runs alone in
+    the next pass, in this slot, unless it ends its request. A kernel set may begin that pass before
+    anybody has looked at what was drawn; the slots are theirs in any case.
+    """
 
     rows: tuple[PlanRow, ...]
+    next_slots: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         slots = self.write_slots.tolist()
         assert len(set(slots)) == len(slots), "two tokens of a pass share a cache slot"
 
     @classmethod
-    def build(cls, pairs: Iterable[tuple[Span, SlotTable]]) -> Plan:
-        return cls(tuple(PlanRow.of(span, table) for span, table in pairs))
+    def build(
+        cls, pairs: Iterable[tuple[Span, SlotTable]], next_slots: tuple[int, ...] | None = None
+    ) -> Plan:
+        return cls(tuple(PlanRow.of(span, table) for span, table in pairs), next_slots)
+
+    def following(self, tokens: Iterable[int]) -> Plan:
+        """The next pass, one token for each row."""
+        assert self.next_slots is not None
+        triples = zip(self.rows, tokens, self.next_slots, strict=True)
+        return Plan(tuple(row.followed_by(token, slot) for row, token, slot in triples))
 
     def __len__(self) -> int:
         return len(self.tokens)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -19,6 +20,8 @@ F32 = npt.NDArray[np.float32]
 I32 = npt.NDArray[np.int32]
 
 _CHUNK_LEN: Final = 512  # positions computed together, always the same ones
+_SENT: Final = 512  # words; a multiple of it is sent
+NUM_TURNS: Final = 3
 _PER_TOKEN: Final = ("tokens", "slots", "starts", "firsts", "lengths", "own_firsts", "num_keys")
 
 
@@ -42,7 +45,9 @@ class RopeTable:
 class Inputs:
     """The device's side: room for `num_tokens` tokens, `num_wanted` of them asked for.
 
-    Its addresses stay, so a recorded pass reads whatever batch was sent last.
+    Its addresses stay, so a recorded pass reads whatever batch was sent last. The host's side is
+    there `NUM_TURNS` times: while a pass is under way, and one that was begun ahead of its turn and
+    is not wanted any more, a third one can be written down.
     """
 
     def __init__(
@@ -57,20 +62,18 @@ class Inputs:
         head = len(_PER_TOKEN) * num_tokens + num_wanted
         self._rotations_at = -(-head // 4) * 4
         self._keys_at = self._rotations_at + num_tokens * head_dim
-        num_words = self._keys_at + num_key_slots
-        self._host = torch.empty(num_words, dtype=torch.int32, pin_memory=device.type == "cuda")
-        self._words: I32 = self._host.numpy()
-        self._device = torch.empty(num_words, dtype=torch.int32, device=device)
+        self._num_words = self._keys_at + num_key_slots
+        self._device = torch.empty(self._num_words, dtype=torch.int32, device=device)
         for idx, name in enumerate(_PER_TOKEN):
             setattr(self, name, self._device[idx * num_tokens : (idx + 1) * num_tokens])
         self.wanted = self._device[head - num_wanted : head]
         rotations = self._device[self._rotations_at : self._keys_at]
         self.rotations = rotations.view(torch.float32).view(num_tokens, head_dim)
-        floats = self._words[self._rotations_at : self._keys_at].view(np.float32)
-        self._rotations: F32 = floats.reshape(num_tokens, head_dim)
         self.key_slots = self._device[self._keys_at :]
+        self._sides = [self._new_side(head_dim) for _ in range(NUM_TURNS)]
+        self._turn = 0
 
-    tokens: torch.Tensor  # [T]
+    tokens: torch.Tensor  # [T]; -1 - r: the one that was drawn last for row r
     slots: torch.Tensor  # [T] where its key and value go
     starts: torch.Tensor  # [T] how many of its keys are from earlier passes, at least
     firsts: torch.Tensor  # [T] where, among the key slots, those of its committed keys begin
@@ -78,50 +81,90 @@ class Inputs:
     own_firsts: torch.Tensor  # [T] where those of its own branch begin
     num_keys: torch.Tensor  # [T]
 
+    def _new_side(self, head_dim: int) -> _HostSide:
+        is_pinned = self._device.device.type == "cuda"
+        host = torch.empty(self._num_words, dtype=torch.int32, pin_memory=is_pinned)
+        words: I32 = host.numpy()
+        num_ints = len(_PER_TOKEN) * self.num_tokens
+        floats = words[self._rotations_at : self._keys_at].view(np.float32)
+        return _HostSide(
+            host,
+            words[:num_ints].reshape(len(_PER_TOKEN), self.num_tokens),
+            words[num_ints : num_ints + self.num_wanted],
+            floats.reshape(self.num_tokens, head_dim),
+            words[self._keys_at :],
+        )
+
     def send(self, batch: CudaBatch, dump_slot: int) -> None:
         """What is not filled by the batch reads and writes the dump slot, and nobody asks."""
-        words, num = self._words, self.num_tokens
-        num_real, keys = len(batch.plan), batch.keys
-        per_token = words[: len(_PER_TOKEN) * num].reshape(len(_PER_TOKEN), num)
-        wanted = words[len(_PER_TOKEN) * num :][: self.num_wanted]
-        rotations = self._rotations
-        per_token[:, :num_real] = batch.per_token
-        wanted[: len(batch.plan.wanted)] = batch.plan.wanted
-        rotations[:num_real] = batch.rotations
-        if num_real < num or len(batch.plan.wanted) < self.num_wanted:
-            per_token[:, num_real:] = np.array([0, dump_slot, 0, len(keys), 1, 0, 1])[:, None]
-            wanted[len(batch.plan.wanted) :] = 0
-            rotations[num_real:] = 0
-        last = self._keys_at + len(keys)
-        words[self._keys_at : last] = keys
-        words[last] = dump_slot
-        self._device[: last + 1].copy_(self._host[: last + 1], non_blocking=True)
+        self._turn = (self._turn + 1) % NUM_TURNS
+        side = self._sides[self._turn]
+        num_real, num_wanted, keys = len(batch.plan), len(batch.plan.wanted), batch.keys
+        side.per_token[:, :num_real] = batch.per_token
+        side.wanted[:num_wanted] = batch.plan.wanted
+        side.rotations[:num_real] = batch.rotations
+        if num_real < self.num_tokens or num_wanted < self.num_wanted:
+            fill = np.array([0, dump_slot, 0, len(keys), 1, 0, 1])
+            side.per_token[:, num_real:] = fill[:, None]
+            side.wanted[num_wanted:] = 0
+            side.rotations[num_real:] = 0
+        side.keys[: len(keys)] = keys
+        side.keys[len(keys)] = dump_slot
+        last = min(self._num_words, -(-(self._keys_at + len(keys) + 1) // _SENT) * _SENT)
+        if last not in side.parts:
+            side.parts[last] = self._device[:last], side.host[:last]
+        device, host = side.parts[last]
+        device.copy_(host, non_blocking=True)
+
+
+@dataclass(frozen=True)
+class _HostSide:
+    """One turn's words, and views of them."""
+
+    host: torch.Tensor
+    per_token: I32
+    wanted: I32
+    rotations: F32
+    keys: I32
+    # what is copied to what, by its length: a slice takes torch longer than its copy
+    parts: dict[int, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
 class CudaBatch:
     plan: Plan
     shape: AttentionShape
-    per_token: I32  # [7, T]
-    rotations: F32  # [T, head_dim]
-    keys: IntArray  # slots of keys, in logical order, request after request
+    rope: RopeTable
     device: torch.device
     placed: Inputs | None = None  # None: it has not been sent
     num_embeddings: int | None = None
     num_splits: int | None = None  # of keys; None: as many as its own keys need
     recording: Recording | None = None  # while it is recorded
 
-    @classmethod
-    def of(
-        cls, plan: Plan, shape: AttentionShape, rope: RopeTable, device: torch.device
-    ) -> CudaBatch:
+    @cached_property
+    def _integers(self) -> tuple[I32, IntArray]:
+        plan = self.plan
         per_token = np.empty((len(_PER_TOKEN), len(plan)), np.int32)
         keys = _Keys(per_token[2:])
         for row in plan.rows:
             keys.add(row)
-        per_token[0], per_token[1] = plan.tokens, plan.write_slots  # `check` sees them whole
-        rotations = rope.rotations(plan.positions)
-        return cls(plan, shape, per_token, rotations, np.concatenate(keys.slots), device)
+        per_token[0], per_token[1] = plan.tokens, plan.write_slots
+        return per_token, np.concatenate(keys.slots)
+
+    @property
+    def per_token(self) -> I32:
+        """[7, T]"""
+        return self._integers[0]
+
+    @property
+    def keys(self) -> IntArray:
+        """Slots of keys, in logical order, request after request."""
+        return self._integers[1]
+
+    @property
+    def rotations(self) -> F32:
+        """[T, head_dim]"""
+        return self.rope.rotations(self.plan.positions)
 
     @property
     def most_keys(self) -> int:

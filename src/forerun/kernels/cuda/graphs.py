@@ -6,8 +6,8 @@ A pass is filled up to the next size in `SIZES`; the rows that fill it read and 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -15,10 +15,11 @@ from weakref import WeakKeyDictionary
 import torch
 
 from forerun.kernels.base import Body
-from forerun.kernels.cuda.asked_draws import Draws
+from forerun.kernels.cuda.ahead import Ahead
+from forerun.kernels.cuda.asked_draws import AskedDraws, Draws
 from forerun.kernels.cuda.batch import CudaBatch, Inputs, bucket
 from forerun.kernels.cuda.drawing import Best, Drawing
-from forerun.kernels.cuda.recording import Recording, cuts_for
+from forerun.kernels.cuda.recording import Recorder, Replay
 from forerun.kernels.cuda.store import KVStore
 from forerun.kernels.cuda.values import Rows
 from forerun.kernels.scores import Scores
@@ -32,7 +33,7 @@ Key = tuple[Body, int, int, int, int]
 
 @dataclass(frozen=True)
 class _Kept:
-    recording: Recording
+    recording: Replay
     inputs: Inputs
     logits: torch.Tensor
     best: Best
@@ -46,7 +47,7 @@ class Stopwatch:
     num_replays: int
     seconds: list[float] = field(default_factory=list)  # of one pass on the device, each
 
-    def time(self, recording: Recording) -> None:
+    def time(self, recording: Replay) -> None:
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         begin.record()
         for _ in range(self.num_replays):
@@ -56,42 +57,122 @@ class Stopwatch:
         self.seconds.append(begin.elapsed_time(end) / 1e3 / self.num_replays)
 
 
-class Graphs:
-    """The graphs over a store used most recently. They go when the store goes."""
+@dataclass
+class _OfStore:
+    """What is kept for a store, and goes when it goes."""
 
-    def __init__(self, num_splits: Callable[[int], int], drawing: Drawing) -> None:
-        self._drawing = drawing
+    graphs: OrderedDict[Key, _Kept] = field(default_factory=OrderedDict)  # the last used last
+    ahead: Ahead | None = None  # a pass that was begun before it was asked for
+
+
+class Graphs:
+    """The graphs over a store used most recently.
+
+    Where a plan says what its requests do next, that pass is begun before this one's tokens are
+    looked at, so the device has work while the host has, too.
+    """
+
+    def __init__(
+        self, num_splits: Callable[[int], int], drawing: Drawing, recorder: Recorder
+    ) -> None:
+        self._drawing, self._recorder = drawing, recorder
         self._num_splits = num_splits  # of so many keys
         self.stopwatch: Stopwatch | None = None
         self._lock = Lock()  # graphs share memory: one at a time, until its result is copied
-        self._kept: WeakKeyDictionary[KVStore, OrderedDict[Key, _Kept]] = WeakKeyDictionary()
-        self._pool: Any = None
-        self._stream: Any = None  # where passes are recorded
+        self._kept: WeakKeyDictionary[KVStore, _OfStore] = WeakKeyDictionary()
 
     def run(self, body: Body, batch: CudaBatch, store: KVStore, draws: Draws) -> Scores:
         """The tokens of this pass that `draws` describe, and the logits of all other rows."""
-        sizes = (
-            bucket(len(batch.plan), SIZES),
-            bucket(len(batch.plan.wanted), (0, *SIZES)),
-            bucket(batch.num_key_slots, _KEY_SLOTS),
-        )
-        num_tokens, num_wanted, num_key_slots = sizes
         with self._lock:
-            if num_tokens is None or num_wanted is None or num_key_slots is None:
-                return launched(body, batch, store, self._drawing, draws)
-            num_splits = self._num_splits(batch.most_keys)
-            key = (body, num_tokens, num_wanted, num_splits, num_key_slots)
-            kept = self._kept.setdefault(store, OrderedDict())
-            if key not in kept:
-                return self._record(kept, key, batch, store, draws)
-            kept.move_to_end(key)
-            entry = kept[key]
-            batch.check(entry.num_embeddings)
-            entry.inputs.send(batch, store.dump_slot)
-            entry.recording.replay()
-            if self.stopwatch is not None:
-                self.stopwatch.time(entry.recording)
-            return self._drawing.finish(entry.logits, entry.best, batch.num_wanted, draws)
+            kept = self._kept.setdefault(store, _OfStore())
+            ahead, kept.ahead = kept.ahead, None
+            if ahead is not None and ahead.started is self._drawing.last:
+                rows = ahead.rows_for(body, batch.plan, draws)
+                if rows is not None:
+                    return self._take(kept, ahead, rows, body, batch, store, draws)
+            return self._run(kept, body, batch, store, draws)
+
+    def _run(
+        self, kept: _OfStore, body: Body, batch: CudaBatch, store: KVStore, draws: Draws
+    ) -> Scores:
+        key = self._key(body, batch)
+        if key is None:
+            return launched(body, batch, store, self._drawing, draws)
+        if key not in kept.graphs:
+            return self._record(kept.graphs, key, batch, store, draws)
+        entry = kept.graphs[key]
+        kept.graphs.move_to_end(key)
+        batch.check(entry.num_embeddings)
+        self._begin(entry, batch, store)
+        if self.stopwatch is not None:
+            self.stopwatch.time(entry.recording)
+        if not any(draws):
+            return self._drawing.all_logits(entry.logits, len(batch.plan.wanted))
+        asked = self._drawing.asked(entry.logits, batch.num_wanted, draws)
+        started = self._drawing.start(entry.logits, entry.best, asked)
+        this = Ahead(body, batch.plan, draws, started, entry.logits)
+        return self._take(kept, this, None, body, batch, store, draws)
+
+    def _take(
+        self,
+        kept: _OfStore,
+        this: Ahead,
+        rows: Sequence[int] | None,
+        body: Body,
+        batch: CudaBatch,
+        store: KVStore,
+        draws: Draws,
+    ) -> Scores:
+        """Begin the pass after `this`, then wait for the tokens of `rows` of this one, or of all."""
+        some = range(len(draws)) if rows is None else rows
+        kept.ahead = self._begin_next(kept, some, body, batch, store, draws)
+        tokens = self._drawing.tokens(this.started)
+        if kept.ahead is not None:
+            if min(tokens) < 0:  # the host needs logits that the next pass writes over
+                kept.ahead = None
+                batch.plan = replace(batch.plan, next_slots=None)
+                return self._run(kept, body, batch, store, draws)
+            kept.ahead.tokens = [tokens[row] for row in some]
+        scores = self._drawing.scores(this.started, tokens, this.logits)
+        return scores if rows is None else scores.some(rows)
+
+    def _begin_next(
+        self,
+        kept: _OfStore,
+        rows: Sequence[int],
+        body: Body,
+        batch: CudaBatch,
+        store: KVStore,
+        draws: Draws,
+    ) -> Ahead | None:
+        """Unless it is not known, needs logits on the host, or has a size that is new.
+
+        `rows` are those of the pass under way whose tokens go on."""
+        if batch.plan.next_slots is None or any(d is None or d.changes_logits for d in draws):
+            return None
+        plan = batch.plan.following(-1 - row for row in rows)
+        batch = CudaBatch(plan, batch.shape, batch.rope, batch.device)
+        key = self._key(body, batch)
+        if key is None or key not in kept.graphs:
+            return None
+        entry, drawn = kept.graphs[key], [one for one in draws if one is not None]
+        self._begin(entry, batch, store)
+        asked = AskedDraws.after(drawn)
+        started = self._drawing.start(entry.logits, entry.best, asked)
+        return Ahead(body, plan, draws, started, entry.logits)
+
+    def _begin(self, entry: _Kept, batch: CudaBatch, store: KVStore) -> None:
+        entry.inputs.send(batch, store.dump_slot)
+        entry.recording.replay()
+
+    def _key(self, body: Body, batch: CudaBatch) -> Key | None:
+        """None: it is too large for a graph."""
+        num_tokens = bucket(len(batch.plan), SIZES)
+        num_wanted = bucket(len(batch.plan.wanted), (0, *SIZES))
+        num_key_slots = bucket(batch.num_key_slots, _KEY_SLOTS)
+        if num_tokens is None or num_wanted is None or num_key_slots is None:
+            return None
+        return body, num_tokens, num_wanted, self._num_splits(batch.most_keys), num_key_slots
 
     def _record(
         self,
@@ -108,20 +189,15 @@ class Graphs:
         inputs.send(batch, store.dump_slot)
         batch.placed, batch.num_splits = inputs, num_splits
         found = launched(body, batch, store, self._drawing, draws)
-        if self._stream is None:
-            self._stream = torch.cuda.Stream(batch.device)
-        if not any(self._kept.values()):  # memory that no graph shares any more cannot be joined
-            torch.cuda.empty_cache()
-            self._pool = torch.cuda.graph_pool_handle()
-        batch.recording = recording = Recording(self._pool, cuts_for(store.num_layers))
-
-        tokens = self._drawing.new_tokens(num_wanted, batch.device)
+        is_first = not any(of_store.graphs for of_store in self._kept.values())
 
         def work() -> tuple[torch.Tensor, Best]:
             logits = logits_of(body, batch, store)
-            return logits, self._drawing.best(logits, tokens)
+            return logits, self._drawing.best(logits)
 
-        logits, best = recording.record(work, self._stream)
+        recording, (logits, best) = self._recorder.record(
+            work, batch, store.num_layers, is_first=is_first
+        )
         assert batch.num_embeddings is not None
         kept[key] = _Kept(recording, inputs, logits, best, batch.num_embeddings)
         if len(kept) > _MAX_KEPT:

@@ -22,6 +22,7 @@ from forerun.kernels.cuda.batch import CudaBatch, RopeTable
 from forerun.kernels.cuda.drawing import Drawing
 from forerun.kernels.cuda.graphs import Graphs, Stopwatch, launched
 from forerun.kernels.cuda.launches import Launches
+from forerun.kernels.cuda.recording import GraphRecorder, Recorder
 from forerun.kernels.cuda.store import KVStore
 from forerun.kernels.cuda.values import Normed, Product, Rows
 from forerun.kernels.cuda.weights import Loader, Matrix
@@ -41,7 +42,8 @@ Progress = Callable[[str, int, int], None]  # what, how many of how many
 
 
 class CudaKernels:
-    """`graphs=False` launches every kernel of every pass, for tests and for finding faults."""
+    """`graphs=False` launches every kernel of every pass, for tests and for finding faults; with a
+    `recorder` passes are kept by that one."""
 
     name: Final = "cuda"
 
@@ -51,6 +53,7 @@ class CudaKernels:
         *,
         device: str = "cuda",
         graphs: bool = True,
+        recorder: Recorder | None = None,
         progress: Progress | None = None,
     ) -> None:
         if dtype not in DTYPES:
@@ -61,12 +64,18 @@ class CudaKernels:
         overlap = is_gpu and torch.cuda.get_device_capability(self.device) >= _OVERLAPPING
         self._launches = Launches(self.dtype, overlap)
         self._loader = Loader(self.dtype, self.device)
-        self.drawing: Final = Drawing(self._launches.options)
-        kept = graphs and is_gpu
-        self._graphs = Graphs(self._launches.num_splits, self.drawing) if kept else None
+        self.drawing: Final = Drawing(self._launches.options, self.device)
+        if recorder is None and graphs and is_gpu:
+            recorder = GraphRecorder()
+        splits = self._launches.num_splits
+        self._graphs = None if recorder is None else Graphs(splits, self.drawing, recorder)
         self._progress = progress
         self._num_loaded = self._num_tensors = 0
         self._ropes: dict[bytes, RopeTable] = {}
+
+    @property
+    def begins_early(self) -> bool:
+        return self._graphs is not None
 
     @contextmanager
     def loading(self, num_tensors: int) -> Iterator[None]:
@@ -123,7 +132,7 @@ class CudaKernels:
 
     def begin(self, plan: Plan, shape: AttentionShape, inv_freq: FloatArray) -> CudaBatch:
         rope = self._ropes.setdefault(inv_freq.tobytes(), RopeTable(inv_freq))
-        return CudaBatch.of(plan, shape, rope, self.device)
+        return CudaBatch(plan, shape, rope, self.device)
 
     def gumbel_argmax(self, logits: Logits, noise: Noise, position: int) -> int:
         return gumbel_argmax(logits, noise, position)
@@ -178,7 +187,7 @@ class CudaKernels:
     def embed(self, table: Matrix, batch: CudaBatch) -> Rows:
         batch.num_embeddings = table.num_out
         batch.check(table.num_out)
-        return Rows(self._launches.embed(table, batch.inputs()))
+        return Rows(self._launches.embed(table, batch.inputs(), self.drawing.drawn))
 
     def add_norm(self, x: Rows, delta: Rows | Product | None, norm: Norm) -> tuple[Rows, Normed]:
         if x.num_rows == 0:  # a chunk inside a prompt: nobody asks for more
