@@ -47,6 +47,7 @@ class BlockTable:
         self._mover = mover
         self._lanes = np.arange(pool.page_size, dtype=np.int64)
         self._pages: list[int] = []
+        self._mapped: IntArray = np.empty(0, np.int64)  # slots of the first pages, as they are now
         self._length = 0
         self._num_sealed = 0
 
@@ -108,6 +109,7 @@ class BlockTable:
         num_pages = self._pool.pages_for(length)
         self._pool.release(self._pages[num_pages:][::-1])
         del self._pages[num_pages:]
+        self._mapped = self._mapped[: num_pages * self._pool.page_size]
         self._length = length
         self._num_sealed = min(self._num_sealed, length)
 
@@ -158,7 +160,7 @@ class BlockTable:
         if page != self._pages[idx]:
             self._pool.share([page])
             self._pool.release([self._pages[idx]])
-            self._pages[idx] = page
+            self._set_page(idx, page)
 
     def free(self) -> None:
         self.truncate_to(0)
@@ -166,8 +168,10 @@ class BlockTable:
     def slots(self, length: int) -> IntArray:
         """The slots of rows 0 … length-1."""
         assert length <= self._length, (length, self._length)
-        pages = np.array(self._pages, dtype=np.int64)
-        return (pages[:, None] * self._pool.page_size + self._lanes).reshape(-1)[:length]
+        if len(self._mapped) < length:
+            pages = np.array(self._pages, dtype=np.int64)
+            self._mapped = (pages[:, None] * self._pool.page_size + self._lanes).reshape(-1)
+        return self._mapped[:length]
 
     def _make_private(self, first_row: int, end_row: int) -> None:
         """Copies of the shared pages among those of rows first_row … end_row-1."""
@@ -176,11 +180,16 @@ class BlockTable:
         for idx, page in zip(shared, self._pool.take(len(shared)), strict=True):
             self._copy_page(idx, page)
 
+    def _set_page(self, idx: int, page: int) -> None:
+        self._pages[idx] = page
+        self._mapped = self._mapped[: idx * self._pool.page_size]
+
     def _copy_page(self, idx: int, fresh: int) -> None:
         """Put `fresh` in the place of page `idx`, with its rows."""
         page_size = self._pool.page_size
         num_rows = min(page_size, self._length - idx * page_size)
         lanes = self._lanes[:num_rows]
-        old, self._pages[idx] = self._pages[idx], fresh
+        old = self._pages[idx]
+        self._set_page(idx, fresh)
         self._mover.move_rows(old * page_size + lanes, fresh * page_size + lanes)
         self._pool.release([old])

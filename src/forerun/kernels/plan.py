@@ -51,11 +51,6 @@ class PlanRow:
     def of(cls, span: Span, table: SlotTable, num_written: int = 0) -> PlanRow:
         return cls(span, table.slots(span.start + len(span)), num_written, table)
 
-    def followed_by(self, token: int, slot: int) -> PlanRow:
-        """The same request's next one, over a single token."""
-        span = Span.all_wanted(self.span.start + len(self.span), (token,))
-        return PlanRow(span, np.append(self.slots, slot), 0, self.table)
-
     def __len__(self) -> int:
         return len(self.span) - self.num_written
 
@@ -96,12 +91,6 @@ class Plan:
         cls, pairs: Iterable[tuple[Span, SlotTable]], next_slots: tuple[int, ...] | None = None
     ) -> Plan:
         return cls(tuple(PlanRow.of(span, table) for span, table in pairs), next_slots)
-
-    def following(self, tokens: Iterable[int]) -> Plan:
-        """The next pass, one token for each row."""
-        assert self.next_slots is not None
-        triples = zip(self.rows, tokens, self.next_slots, strict=True)
-        return Plan(tuple(row.followed_by(token, slot) for row, token, slot in triples))
 
     def __len__(self) -> int:
         return len(self.tokens)

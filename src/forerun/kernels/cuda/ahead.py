@@ -23,8 +23,8 @@ class Ahead:
     """
 
     body: Body
-    plan: Plan
-    draws: Draws  # of the pass before it
+    before: Plan  # the pass before it
+    draws: Draws  # of that
     started: Started
     logits: torch.Tensor
     tokens: Sequence[int] = field(default_factory=tuple)  # which the pass before it drew
@@ -33,7 +33,7 @@ class Ahead:
         """Which of its rows are those of `plan`; None where one of them is not there."""
         if body != self.body:
             return None
-        places = {id(row.table): idx for idx, row in enumerate(self.plan.rows)}
+        places = {id(row.table): idx for idx, row in enumerate(self.before.rows)}
         rows = [places.get(id(row.table), -1) for row in plan.rows]
         fitting = zip(rows, plan.rows, draws, strict=True)
         return rows if all(self._fits(*one) for one in fitting) else None
@@ -41,15 +41,16 @@ class Ahead:
     def _fits(self, idx: int, row: PlanRow, draw: CoupledDraws | None) -> bool:
         if idx < 0 or draw is None:
             return False
-        mine, before = self.plan.rows[idx], self.draws[idx]
-        assert before is not None
+        before, last = self.before.rows[idx], self.draws[idx]
+        assert last is not None
+        assert self.before.next_slots is not None
         return (
             len(row) == 1
             and row.span.tree.is_chain
             and row.span.tokens[-1] == self.tokens[idx]
-            and len(row.slots) == len(mine.slots)
-            and bool(row.slots[-1] == mine.slots[-1])
-            and draw.positions == [before.positions[-1] + 1]
-            and draw.params is before.params
-            and draw.noise is before.noise
+            and len(row.slots) == len(before.slots) + 1
+            and int(row.slots[-1]) == self.before.next_slots[idx]
+            and draw.positions == [last.positions[-1] + 1]
+            and draw.params is last.params
+            and draw.noise is last.noise
         )

@@ -14,7 +14,6 @@ import triton
 from torch import Tensor
 
 from forerun.kernels.cuda.asked_draws import AskedDraws, Draws
-from forerun.kernels.cuda.batch import NUM_TURNS
 from forerun.kernels.cuda.draws import (
     BLOCK,
     DEPTH,
@@ -27,6 +26,7 @@ from forerun.kernels.cuda.draws import (
     noisy_rows,
     widen_rows,
 )
+from forerun.kernels.cuda.inputs import NUM_TURNS
 from forerun.kernels.scores import Scores
 
 F32 = npt.NDArray[np.float32]

@@ -17,8 +17,10 @@ import torch
 from forerun.kernels.base import Body
 from forerun.kernels.cuda.ahead import Ahead
 from forerun.kernels.cuda.asked_draws import AskedDraws, Draws
-from forerun.kernels.cuda.batch import CudaBatch, Inputs, bucket
+from forerun.kernels.cuda.batch import CudaBatch, bucket
+from forerun.kernels.cuda.columns import Columns
 from forerun.kernels.cuda.drawing import Best, Drawing
+from forerun.kernels.cuda.inputs import Inputs
 from forerun.kernels.cuda.recording import Recorder, Replay
 from forerun.kernels.cuda.store import KVStore
 from forerun.kernels.cuda.values import Rows
@@ -95,7 +97,7 @@ class Graphs:
     def _run(
         self, kept: _OfStore, body: Body, batch: CudaBatch, store: KVStore, draws: Draws
     ) -> Scores:
-        key = self._key(body, batch)
+        key = self._key(body, batch.columns)
         if key is None:
             return launched(body, batch, store, self._drawing, draws)
         if key not in kept.graphs:
@@ -103,7 +105,8 @@ class Graphs:
         entry = kept.graphs[key]
         kept.graphs.move_to_end(key)
         batch.check(entry.num_embeddings)
-        self._begin(entry, batch, store)
+        batch.send(batch.columns, entry.inputs, store.dump_slot)
+        entry.recording.replay()
         if self.stopwatch is not None:
             self.stopwatch.time(entry.recording)
         if not any(draws):
@@ -150,29 +153,25 @@ class Graphs:
         `rows` are those of the pass under way whose tokens go on."""
         if batch.plan.next_slots is None or any(d is None or d.changes_logits for d in draws):
             return None
-        plan = batch.plan.following(-1 - row for row in rows)
-        batch = CudaBatch(plan, batch.shape, batch.rope, batch.device)
-        key = self._key(body, batch)
-        if key is None or key not in kept.graphs:
+        columns = Columns.after(batch.plan, rows)
+        key = self._key(body, columns)
+        entry = None if key is None else kept.graphs.get(key)
+        if entry is None:
             return None
-        entry, drawn = kept.graphs[key], [one for one in draws if one is not None]
-        self._begin(entry, batch, store)
-        asked = AskedDraws.after(drawn)
-        started = self._drawing.start(entry.logits, entry.best, asked)
-        return Ahead(body, plan, draws, started, entry.logits)
-
-    def _begin(self, entry: _Kept, batch: CudaBatch, store: KVStore) -> None:
-        entry.inputs.send(batch, store.dump_slot)
+        batch.send(columns, entry.inputs, store.dump_slot)
         entry.recording.replay()
+        asked = AskedDraws.after([one for one in draws if one is not None])
+        started = self._drawing.start(entry.logits, entry.best, asked)
+        return Ahead(body, batch.plan, draws, started, entry.logits)
 
-    def _key(self, body: Body, batch: CudaBatch) -> Key | None:
+    def _key(self, body: Body, columns: Columns) -> Key | None:
         """None: it is too large for a graph."""
-        num_tokens = bucket(len(batch.plan), SIZES)
-        num_wanted = bucket(len(batch.plan.wanted), (0, *SIZES))
-        num_key_slots = bucket(batch.num_key_slots, _KEY_SLOTS)
+        num_tokens = bucket(columns.num_tokens, SIZES)
+        num_wanted = bucket(len(columns.wanted), (0, *SIZES))
+        num_key_slots = bucket(columns.num_key_slots, _KEY_SLOTS)
         if num_tokens is None or num_wanted is None or num_key_slots is None:
             return None
-        return body, num_tokens, num_wanted, self._num_splits(batch.most_keys), num_key_slots
+        return body, num_tokens, num_wanted, self._num_splits(columns.most_keys), num_key_slots
 
     def _record(
         self,
@@ -186,7 +185,7 @@ class Graphs:
         body, num_tokens, num_wanted, num_splits, num_key_slots = key
         head_dim = batch.shape.head_dim
         inputs = Inputs(num_tokens, num_wanted, head_dim, num_key_slots, batch.device)
-        inputs.send(batch, store.dump_slot)
+        batch.send(batch.columns, inputs, store.dump_slot)
         batch.placed, batch.num_splits = inputs, num_splits
         found = launched(body, batch, store, self._drawing, draws)
         is_first = not any(of_store.graphs for of_store in self._kept.values())

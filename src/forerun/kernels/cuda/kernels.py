@@ -225,7 +225,7 @@ class CudaKernels:
         return Rows(self._launches.rope(qkv.data, inputs, batch.shape, rows, q_norm, k_norm))
 
     def attend(self, q: Rows, batch: CudaBatch, store: KVStore, layer: int) -> Rows:
-        splits = batch.num_splits or self._launches.num_splits(batch.most_keys)
+        splits = batch.num_splits or self._launches.num_splits(batch.columns.most_keys)
         rows = store.layer(layer)
         return Rows(self._launches.attend(q.data, batch.inputs(), batch.shape, rows, splits))
 
