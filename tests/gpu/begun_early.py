@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 from forerun.engine import LLM
 from forerun.kernels.cuda import CudaKernels
 from forerun.kernels.cuda.batch import CudaBatch
+from forerun.kernels.cuda.drawing import Best
 from forerun.types import SamplingParams
 from tests.tiny_model import write_tiny_model
 
@@ -24,30 +26,36 @@ class Again:
     """Does the work once more, and puts what comes out where it was the first time."""
 
     def __init__(self) -> None:
-        self.num_replays = 0
+        self.were_early: list[bool] = []  # of each pass, in order
 
     def record(
-        self, work: Callable[[], Any], batch: CudaBatch, num_layers: int, *, is_first: bool
-    ) -> tuple[_Work, Any]:
-        logits, best = work()
-        return _Work(self, work, logits, best), (logits, best)
+        self, work: Callable[[], Any], batch: CudaBatch, *_: object, **__: object
+    ) -> tuple[Work, Any]:
+        found = work()
+        return Work(self, work, batch, *found), found
 
 
-class _Work:
-    def __init__(self, owner: Again, work: Callable[[], Any], logits: torch.Tensor, best: Any):
-        self._owner, self._work, self._logits, self._best = owner, work, logits, best
+@dataclass
+class Work:
+    owner: Again
+    work: Callable[[], Any]
+    batch: CudaBatch
+    logits: torch.Tensor
+    best: Best
 
     def replay(self) -> None:
-        self._owner.num_replays += 1
-        logits, best = self._work()
-        self._logits.copy_(logits)
-        self._best.tops.copy_(best.tops)
-        self._best.counts.copy_(best.counts)
+        self.owner.were_early.append(bool(self.batch.inputs().tokens[0] < 0))
+        logits, best = self.work()
+        self.logits.copy_(logits)
+        self.best.tops.copy_(best.tops)
+        self.best.counts.copy_(best.counts)
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        path = write_tiny_model(Path(folder), num_layers=1, num_heads=2, num_kv_heads=1, hidden_size=24)
+        path = write_tiny_model(
+            Path(folder), num_layers=1, num_heads=2, num_kv_heads=1, hidden_size=24
+        )
         plain = loaded(path, CudaKernels("float32", device="cpu"))
         again = Again()
         early = loaded(path, CudaKernels("float32", device="cpu", recorder=again))
@@ -55,9 +63,9 @@ def main() -> None:
         for sampling in SAMPLINGS:
             expected = answers(plain, sampling)
             for _ in range(2):  # sizes are recorded, then replayed
-                again.num_replays = 0
+                again.were_early = []
                 assert answers(early, sampling) == expected, sampling
-            print(again.num_replays)
+            assert again.were_early == [False, *[True] * (max(NUM_TOKENS) - 1)]
 
 
 def loaded(path: Path, kernels: CudaKernels) -> LLM:
@@ -66,9 +74,7 @@ def loaded(path: Path, kernels: CudaKernels) -> LLM:
 
 def answers(llm: LLM, sampling: dict[str, Any]) -> list[tuple[int, ...]]:
     """Of different lengths."""
-    params = [
-        SamplingParams(max_tokens=num, ignore_eos=True, **sampling) for num in NUM_TOKENS
-    ]
+    params = [SamplingParams(max_tokens=num, ignore_eos=True, **sampling) for num in NUM_TOKENS]
     return [tuple(out.outputs[0].token_ids) for out in llm.generate(list(PROMPTS), params)]
 
 

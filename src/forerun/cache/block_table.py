@@ -12,10 +12,11 @@ from forerun.cache.page_pool import PagePool
 from forerun.types import IntArray
 
 
-def next_slots(tables: Iterable[BlockTable]) -> tuple[int, ...] | None:
-    """Where the next row of each goes; None where pages are short."""
-    slots = [table.next_slot() for table in tables]
-    return None if None in slots else tuple(slots)  # type: ignore[arg-type]
+def next_slots(tables: Iterable[BlockTable | None]) -> tuple[int | None, ...] | None:
+    """Where the next row of each goes, if it has one; None where pages are short."""
+    tables = list(tables)
+    slots = tuple(None if table is None else table.next_slot() for table in tables)
+    return slots if slots.count(None) == tables.count(None) else None
 
 
 class RowMover(Protocol):

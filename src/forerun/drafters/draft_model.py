@@ -170,7 +170,7 @@ class DraftModel(OwnCache[Row]):
 
     def _next_slots(
         self, growths: Iterable[Growth], request_ids: Iterable[int]
-    ) -> tuple[int, ...] | None:
+    ) -> tuple[int | None, ...] | None:
         """Where the guesses go that are made now, if all of them are fed one by one."""
         if not self._model.kernels.begins_early or not all(g.goes_on for g in growths):
             return None

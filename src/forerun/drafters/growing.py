@@ -52,7 +52,9 @@ class Growth:
     @property
     def goes_on(self) -> bool:
         """Whether one guess is made below the root or a node, and another one below that."""
-        return self.num_siblings == 1 and len(self.level) == 1 and self._depth + 1 < self._budget.depth
+        return (
+            self.num_siblings == 1 and len(self.level) == 1 and self._depth + 1 < self._budget.depth
+        )
 
     def proposal(self) -> Proposal:
         return self._builder.build()

@@ -156,13 +156,13 @@ def forward(core: Core, rounds: Sequence[Round], times: StepTimes) -> None:
             round_.scores = rows_to_judge(round_.request, round_.span, round_.proposal, rows)
 
 
-def _next_slots(core: Core, rounds: Sequence[Round]) -> tuple[int, ...] | None:
-    """Where the tokens to be emitted go in the next pass, if nothing else can be in it."""
+def _next_slots(core: Core, rounds: Sequence[Round]) -> tuple[int | None, ...] | None:
+    """Where the tokens to be emitted go in the next pass, if nothing but a plain one can follow."""
     if core.speculation is not None or not core.model.kernels.begins_early:
         return None
-    if not all(len(r.span.wanted) == 1 and r.request.num_left > 1 for r in rounds):
+    if any(len(round_.span.wanted) != 1 for round_ in rounds):
         return None
-    return next_slots(round_.request.table for round_ in rounds)
+    return next_slots(r.request.table if r.request.num_left > 1 else None for r in rounds)
 
 
 def verify(core: Core, rounds: Sequence[Round]) -> None:

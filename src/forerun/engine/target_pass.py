@@ -18,7 +18,7 @@ def score(
     tables: Sequence[BlockTable],
     draws: Sequence[CoupledDraws | None],
     taps: Sequence[Taps] = (),
-    next_slots: tuple[int, ...] | None = None,
+    next_slots: tuple[int | None, ...] | None = None,
 ) -> list[Scores | Exception]:
     """The scores of each span (1 + N, none inside a prompt), or why there are none, and hidden
     states of all its rows for its taps, if any.

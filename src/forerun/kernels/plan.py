@@ -74,13 +74,13 @@ class PlanRow:
 class Plan:
     """What one target pass runs: every array here is integers, in the order of `rows`.
 
-    With `next_slots`, each row asks for its last token, and what is drawn after that runs alone in
-    the next pass, in this slot, unless it ends its request. A kernel set may begin that pass before
-    anybody has looked at what was drawn; the slots are theirs in any case.
+    With `next_slots`, each row asks for its last token, and the one that is drawn after it runs
+    alone in the next pass, in this slot, unless it ends its request; None: it does. A kernel set
+    may begin that pass before anybody has looked at what was drawn: the slots are held anyway.
     """
 
     rows: tuple[PlanRow, ...]
-    next_slots: tuple[int, ...] | None = None
+    next_slots: tuple[int | None, ...] | None = None
 
     def __post_init__(self) -> None:
         slots = self.write_slots.tolist()
@@ -88,7 +88,9 @@ class Plan:
 
     @classmethod
     def build(
-        cls, pairs: Iterable[tuple[Span, SlotTable]], next_slots: tuple[int, ...] | None = None
+        cls,
+        pairs: Iterable[tuple[Span, SlotTable]],
+        next_slots: tuple[int | None, ...] | None = None,
     ) -> Plan:
         return cls(tuple(PlanRow.of(span, table) for span, table in pairs), next_slots)
 

@@ -37,18 +37,16 @@ class Columns:
         return cls(per_token, np.concatenate(keys.slots), plan.positions, plan.wanted)
 
     @classmethod
-    def after(cls, plan: Plan, rows: Sequence[int]) -> Columns:
-        """The pass over what `plan` draws, one token for each request: that of the `rows` of the
-        pass under way, which is `plan`'s own or has some more."""
-        assert plan.next_slots is not None
-        slots = [
-            array
-            for row, slot in zip(plan.rows, np.array(plan.next_slots)[:, None], strict=True)
-            for array in (row.slots, slot)
+    def after(cls, rows: Sequence[PlanRow], drawn: Sequence[int], slots: Sequence[int]) -> Columns:
+        """One more token for each of `rows`: what the pass under way draws in its rows `drawn`."""
+        write_slots = np.array(slots, np.int64)
+        parts = [
+            part
+            for row, slot in zip(rows, write_slots[:, None], strict=True)
+            for part in (row.slots, slot)
         ]
-        write_slots = np.array(plan.next_slots, np.int64)
-        tokens = -1 - np.array(rows, np.int64)
-        return cls._single(tokens, write_slots, slots, np.arange(len(plan.rows)), 2)
+        tokens = -1 - np.array(drawn, np.int64)
+        return cls._single(tokens, write_slots, parts, np.arange(len(rows)), 2)
 
     @classmethod
     def _single(

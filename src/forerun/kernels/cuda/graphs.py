@@ -15,11 +15,11 @@ from weakref import WeakKeyDictionary
 import torch
 
 from forerun.kernels.base import Body
-from forerun.kernels.cuda.ahead import Ahead
+from forerun.kernels.cuda.ahead import Ahead, parts_after
 from forerun.kernels.cuda.asked_draws import AskedDraws, Draws
 from forerun.kernels.cuda.batch import CudaBatch, bucket
 from forerun.kernels.cuda.columns import Columns
-from forerun.kernels.cuda.drawing import Best, Drawing
+from forerun.kernels.cuda.drawing import Best, Drawing, Started
 from forerun.kernels.cuda.inputs import Inputs
 from forerun.kernels.cuda.recording import Recorder, Replay
 from forerun.kernels.cuda.store import KVStore
@@ -67,11 +67,26 @@ class _OfStore:
     ahead: Ahead | None = None  # a pass that was begun before it was asked for
 
 
+@dataclass
+class _Pass:
+    """What is asked for."""
+
+    body: Body
+    batch: CudaBatch
+    store: KVStore
+    draws: Draws
+    kept: _OfStore
+
+    def launched(self, drawing: Drawing) -> Scores:
+        """Kernel by kernel."""
+        return launched(self.body, self.batch, self.store, drawing, self.draws)
+
+
 class Graphs:
     """The graphs over a store used most recently.
 
     Where a plan says what its requests do next, that pass is begun before this one's tokens are
-    looked at, so the device has work while the host has, too.
+    looked at: the device works while the host does.
     """
 
     def __init__(
@@ -87,82 +102,66 @@ class Graphs:
         """The tokens of this pass that `draws` describe, and the logits of all other rows."""
         with self._lock:
             kept = self._kept.setdefault(store, _OfStore())
+            one = _Pass(body, batch, store, draws, kept)
             ahead, kept.ahead = kept.ahead, None
             if ahead is not None and ahead.started is self._drawing.last:
                 rows = ahead.rows_for(body, batch.plan, draws)
                 if rows is not None:
-                    return self._take(kept, ahead, rows, body, batch, store, draws)
-            return self._run(kept, body, batch, store, draws)
+                    return self._take(one, ahead.started, ahead.logits, rows)
+            return self._run(one)
 
-    def _run(
-        self, kept: _OfStore, body: Body, batch: CudaBatch, store: KVStore, draws: Draws
-    ) -> Scores:
-        key = self._key(body, batch.columns)
+    def _run(self, one: _Pass) -> Scores:
+        batch, graphs = one.batch, one.kept.graphs
+        key = self._key(one.body, batch.columns)
         if key is None:
-            return launched(body, batch, store, self._drawing, draws)
-        if key not in kept.graphs:
-            return self._record(kept.graphs, key, batch, store, draws)
-        entry = kept.graphs[key]
-        kept.graphs.move_to_end(key)
+            return one.launched(self._drawing)
+        if key not in graphs:
+            return self._record(one, key)
+        entry = graphs[key]
+        graphs.move_to_end(key)
         batch.check(entry.num_embeddings)
-        batch.send(batch.columns, entry.inputs, store.dump_slot)
+        batch.send(batch.columns, entry.inputs, one.store.dump_slot)
         entry.recording.replay()
         if self.stopwatch is not None:
             self.stopwatch.time(entry.recording)
-        if not any(draws):
-            return self._drawing.all_logits(entry.logits, len(batch.plan.wanted))
-        asked = self._drawing.asked(entry.logits, batch.num_wanted, draws)
+        if not any(one.draws):
+            return self._drawing.all_logits(entry.logits, len(batch.columns.wanted))
+        asked = self._drawing.asked(entry.logits, batch.num_wanted, one.draws)
         started = self._drawing.start(entry.logits, entry.best, asked)
-        this = Ahead(body, batch.plan, draws, started, entry.logits)
-        return self._take(kept, this, None, body, batch, store, draws)
+        return self._take(one, started, entry.logits, None)
 
     def _take(
-        self,
-        kept: _OfStore,
-        this: Ahead,
-        rows: Sequence[int] | None,
-        body: Body,
-        batch: CudaBatch,
-        store: KVStore,
-        draws: Draws,
+        self, one: _Pass, started: Started, logits: torch.Tensor, rows: Sequence[int] | None
     ) -> Scores:
-        """Begin the pass after `this`, then wait for the tokens of `rows` of this one, or of all."""
-        some = range(len(draws)) if rows is None else rows
-        kept.ahead = self._begin_next(kept, some, body, batch, store, draws)
-        tokens = self._drawing.tokens(this.started)
-        if kept.ahead is not None:
+        """Begin the next pass, then wait for the tokens of `rows` of this one, or of all."""
+        own_rows = range(len(one.draws)) if rows is None else rows
+        ahead = self._begin_next(one, own_rows)
+        tokens = self._drawing.tokens(started)
+        if ahead is not None:
             if min(tokens) < 0:  # the host needs logits that the next pass writes over
-                kept.ahead = None
-                batch.plan = replace(batch.plan, next_slots=None)
-                return self._run(kept, body, batch, store, draws)
-            kept.ahead.tokens = [tokens[row] for row in some]
-        scores = self._drawing.scores(this.started, tokens, this.logits)
+                one.batch.plan = replace(one.batch.plan, next_slots=None)
+                return self._run(one)
+            ahead.tokens = [tokens[part.drawn] for part in ahead.parts]
+            one.kept.ahead = ahead
+        scores = self._drawing.scores(started, tokens, logits)
         return scores if rows is None else scores.some(rows)
 
-    def _begin_next(
-        self,
-        kept: _OfStore,
-        rows: Sequence[int],
-        body: Body,
-        batch: CudaBatch,
-        store: KVStore,
-        draws: Draws,
-    ) -> Ahead | None:
-        """Unless it is not known, needs logits on the host, or has a size that is new.
-
-        `rows` are those of the pass under way whose tokens go on."""
-        if batch.plan.next_slots is None or any(d is None or d.changes_logits for d in draws):
+    def _begin_next(self, one: _Pass, rows: Sequence[int]) -> Ahead | None:
+        """`rows`: where the pass under way has those of the plan. None also for a size that is
+        new: whoever asks for it first records it."""
+        parts = parts_after(one.batch.plan, one.draws, rows)
+        if parts is None:
             return None
-        columns = Columns.after(batch.plan, rows)
-        key = self._key(body, columns)
-        entry = None if key is None else kept.graphs.get(key)
+        plan_rows, draws, drawn, slots = zip(*parts, strict=True)
+        columns = Columns.after(plan_rows, drawn, slots)
+        key = self._key(one.body, columns)
+        entry = None if key is None else one.kept.graphs.get(key)
         if entry is None:
             return None
-        batch.send(columns, entry.inputs, store.dump_slot)
+        one.batch.send(columns, entry.inputs, one.store.dump_slot)
         entry.recording.replay()
-        asked = AskedDraws.after([one for one in draws if one is not None])
-        started = self._drawing.start(entry.logits, entry.best, asked)
-        return Ahead(body, batch.plan, draws, started, entry.logits)
+        started = self._drawing.start(entry.logits, entry.best, AskedDraws.after(draws))
+        return Ahead(one.body, parts, started, entry.logits)
 
     def _key(self, body: Body, columns: Columns) -> Key | None:
         """None: it is too large for a graph."""
@@ -173,34 +172,29 @@ class Graphs:
             return None
         return body, num_tokens, num_wanted, self._num_splits(columns.most_keys), num_key_slots
 
-    def _record(
-        self,
-        kept: OrderedDict[Key, _Kept],
-        key: Key,
-        batch: CudaBatch,
-        store: KVStore,
-        draws: Draws,
-    ) -> Scores:
+    def _record(self, one: _Pass, key: Key) -> Scores:
         """Run it once as it is, which compiles what is new, then keep it as a graph."""
+        batch, store = one.batch, one.store
         body, num_tokens, num_wanted, num_splits, num_key_slots = key
         head_dim = batch.shape.head_dim
         inputs = Inputs(num_tokens, num_wanted, head_dim, num_key_slots, batch.device)
         batch.send(batch.columns, inputs, store.dump_slot)
         batch.placed, batch.num_splits = inputs, num_splits
-        found = launched(body, batch, store, self._drawing, draws)
-        is_first = not any(of_store.graphs for of_store in self._kept.values())
+        found = one.launched(self._drawing)
 
         def work() -> tuple[torch.Tensor, Best]:
             logits = logits_of(body, batch, store)
             return logits, self._drawing.best(logits)
 
+        is_first = not any(of_store.graphs for of_store in self._kept.values())
         recording, (logits, best) = self._recorder.record(
             work, batch, store.num_layers, is_first=is_first
         )
         assert batch.num_embeddings is not None
-        kept[key] = _Kept(recording, inputs, logits, best, batch.num_embeddings)
-        if len(kept) > _MAX_KEPT:
-            kept.popitem(last=False)
+        graphs = one.kept.graphs
+        graphs[key] = _Kept(recording, inputs, logits, best, batch.num_embeddings)
+        if len(graphs) > _MAX_KEPT:
+            graphs.popitem(last=False)
         return found
 
 

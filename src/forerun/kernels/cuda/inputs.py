@@ -71,7 +71,7 @@ class Inputs:
         )
 
     def send(self, columns: Columns, rotations: F32, dump_slot: int) -> None:
-        """`rotations` [T, head_dim]. What is not filled reads and writes the dump slot, and nobody asks."""
+        """`rotations` [T, head_dim]. What is not filled works on the dump slot, for nobody."""
         self._turn = (self._turn + 1) % NUM_TURNS
         side = self._sides[self._turn]
         num_real, num_wanted, keys = columns.num_tokens, len(columns.wanted), columns.keys

@@ -14,9 +14,7 @@ READ_LEN: Final = 8192
 
 
 @triton.jit
-def embed_rows(
-    TABLE, TOKENS, DRAWN, STREAM, E: tl.constexpr, BE: tl.constexpr, PDL: tl.constexpr
-):
+def embed_rows(TABLE, TOKENS, DRAWN, STREAM, E: tl.constexpr, BE: tl.constexpr, PDL: tl.constexpr):
     """A token of -1 - r is the one that the last pass drew for its row r."""
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
