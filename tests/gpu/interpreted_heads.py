@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import mkdtemp
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +22,9 @@ from forerun.drafters.heads import (
 )
 from forerun.kernels import ChainKernels, Kernels, Plan, ReferenceKernels, TappedKernels
 from forerun.kernels.cuda import CudaKernels
+from forerun.kernels.cuda.batch import CudaBatch
 from forerun.models.llama import LlamaModel, Taps
+from forerun.models.text.compatibility import tokenizer_hash
 from forerun.sampling import Noise
 from forerun.types import Proposal, SamplingParams, Span
 from tests.contracts.test_drafters import View
@@ -31,8 +36,10 @@ from tests.drafters.random_heads import (
     write_eagle3,
     write_medusa,
 )
+from tests.gpu.begun_early import Again, Work, loaded
 from tests.models_llama.naive import naive_hidden_states
 from tests.models_llama.tiny import TinyCheckpoint, tiny_config
+from tests.tiny_model import write_tiny_model
 
 PROMPT = (5, 17, 3, 8)
 CONFIG = tiny_config(num_layers=2, num_heads=2, num_kv_heads=1, vocab_size=40, hidden_size=24)
@@ -54,6 +61,50 @@ def main() -> None:
         chains_are_equal(HeadFolder(folder, "eagle3"), target, reference, temperature)
         chains_are_equal(block, target, reference, temperature)
     medusa_says_the_same(cuda)
+    with tempfile.TemporaryDirectory() as folder_name:
+        recorded_passes_change_no_token(Path(folder_name))
+
+
+class HandingOut(Again):
+    """What a pass taps is put where it was the first time, too."""
+
+    def record(
+        self, work: Callable[[], Any], batch: CudaBatch, *_: object, **__: object
+    ) -> tuple[Work, Any]:
+        done, found = super().record(work, batch)
+        first = batch.handed_out
+
+        def again() -> Any:
+            results = work()
+            if first is not None:
+                assert batch.handed_out is not None
+                first.data.copy_(batch.handed_out.data)
+            return results
+
+        done.work = again
+        return done, found
+
+
+def recorded_passes_change_no_token(folder: Path) -> None:
+    """The whole engine, with passes that are recorded and then replayed."""
+    shape = {"num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "hidden_size": 24}
+    path = write_tiny_model(folder / "target", **shape)
+    plain = loaded(path, CudaKernels("float32", device="cpu", recorder=HandingOut()))
+    config, ours = plain.model.config, tokenizer_hash(plain.tokenizer)
+    heads = {
+        "block": write_block(folder / "block", block_config(config, ours, layers=(0, 1))),
+        "eagle3": write_eagle3(folder / "eagle3", eagle3_config(config, ours, layers=(0, 1))),
+    }
+    params = SamplingParams(temperature=0.7, seed=3, max_tokens=9, ignore_eos=True)
+    expected = plain.generate("ab", params)[0].outputs[0].token_ids
+    for kind, head in heads.items():
+        sizes = {"num_speculative_tokens": 2, "adaptive": False}
+        llm = plain.with_speculation({"method": kind, "model": str(head), **sizes})
+        for _ in range(2):  # sizes are recorded, then replayed
+            output = llm.generate("ab", params)[0].outputs[0]
+            assert output.token_ids == expected, kind
+            assert output.stats["drafter_failures"] == 0
+            assert output.stats["draft_tokens"] > 4
 
 
 def hidden_states_come_out(target: LlamaModel) -> None:

@@ -99,6 +99,11 @@ class Kernels(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def begins_early(self) -> bool:
+        """Whether a pass whose plan has `next_slots` is followed up before it is over."""
+        ...
+
     def loading(self, num_tensors: int) -> AbstractContextManager[None]:
         """Around the loading of one model, to tell how far it is and what became of it."""
         ...

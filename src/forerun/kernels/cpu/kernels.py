@@ -59,6 +59,7 @@ class CpuKernels:
     """
 
     name: Final = "cpu"
+    begins_early: Final = False
 
     def __init__(
         self,

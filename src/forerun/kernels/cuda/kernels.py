@@ -24,6 +24,7 @@ from forerun.kernels.cuda.given import Given
 from forerun.kernels.cuda.graphs import Graphs, Stopwatch, launched
 from forerun.kernels.cuda.head_operations import HeadOperations
 from forerun.kernels.cuda.launches import Launches
+from forerun.kernels.cuda.recording import GraphRecorder, Recorder
 from forerun.kernels.cuda.store import KVStore
 from forerun.kernels.cuda.values import Normed, Product, Rows
 from forerun.kernels.cuda.weights import Loader, Matrix
@@ -43,7 +44,8 @@ Progress = Callable[[str, int, int], None]  # what, how many of how many
 
 
 class CudaKernels(HeadOperations):
-    """`graphs=False` launches every kernel of every pass, for tests and for finding faults."""
+    """`graphs=False` launches every kernel of every pass, for tests and for finding faults; with a
+    `recorder` passes are kept by that one."""
 
     name: Final = "cuda"
 
@@ -53,6 +55,7 @@ class CudaKernels(HeadOperations):
         *,
         device: str = "cuda",
         graphs: bool = True,
+        recorder: Recorder | None = None,
         progress: Progress | None = None,
     ) -> None:
         if dtype not in DTYPES:
@@ -63,12 +66,18 @@ class CudaKernels(HeadOperations):
         overlap = is_gpu and torch.cuda.get_device_capability(self.device) >= _OVERLAPPING
         self._launches = Launches(self.dtype, overlap)
         self._loader = Loader(self.dtype, self.device)
-        self.drawing: Final = Drawing(self._launches.options)
-        kept = graphs and is_gpu
-        self._graphs = Graphs(self._launches.num_splits, self.drawing) if kept else None
+        self.drawing: Final = Drawing(self._launches.options, self.device)
+        if recorder is None and graphs and is_gpu:
+            recorder = GraphRecorder()
+        splits = self._launches.num_splits
+        self._graphs = None if recorder is None else Graphs(splits, self.drawing, recorder)
         self._progress = progress
         self._num_loaded = self._num_tensors = 0
         self._ropes: dict[bytes, RopeTable] = {}
+
+    @property
+    def begins_early(self) -> bool:
+        return self._graphs is not None
 
     @contextmanager
     def loading(self, num_tensors: int) -> Iterator[None]:
@@ -132,10 +141,8 @@ class CudaKernels(HeadOperations):
         noise: ChainNoise | None = None,
     ) -> CudaBatch:
         rope = self._ropes.setdefault(inv_freq.tobytes(), RopeTable(inv_freq))
-        batch = CudaBatch.of(plan, shape, rope, self.device)
-        if given:
-            batch.given = Given(given, noise or ChainNoise())
-        return batch
+        hidden = Given(given, noise or ChainNoise()) if given else None
+        return CudaBatch(plan, shape, rope, self.device, given=hidden)
 
     def gumbel_argmax(self, logits: Logits, noise: Noise, position: int) -> int:
         return gumbel_argmax(logits, noise, position)
@@ -190,7 +197,7 @@ class CudaKernels(HeadOperations):
     def embed(self, table: Matrix, batch: CudaBatch) -> Rows:
         batch.num_embeddings = table.num_out
         batch.check(table.num_out)
-        return Rows(self._launches.embed(table, batch.inputs()))
+        return Rows(self._launches.embed(table, batch.inputs(), self.drawing.drawn))
 
     def add_norm(
         self, x: Rows | Product, delta: Rows | Product | None, norm: Norm
@@ -232,7 +239,7 @@ class CudaKernels(HeadOperations):
         return Rows(self._launches.rope(qkv.data, inputs, batch.shape, rows, q_norm, k_norm))
 
     def attend(self, q: Rows, batch: CudaBatch, store: KVStore, layer: int) -> Rows:
-        splits = batch.num_splits or self._launches.num_splits(batch.most_keys)
+        splits = batch.num_splits or self._launches.num_splits(batch.columns.most_keys)
         rows = store.layer(layer)
         return Rows(self._launches.attend(q.data, batch.inputs(), batch.shape, rows, splits))
 
