@@ -52,7 +52,7 @@ def test_what_was_left_out_is_judged_as_well(kind: type, least: float) -> None:
     twin = kind(V, "cpu-1")
     num_handed_out = []
     for _ in range(40):
-        first = View(view.tokens, id=99)
+        first = View(tuple(view.tokens), id=99)
         twin.begin(first)
         guess = propose(twin, first, Budget(1)).tokens[0]
         twin.end(first)

@@ -53,6 +53,7 @@ def main() -> None:
     target = LlamaModel.load(CHECKPOINT, cuda)
     hidden_states_come_out(target)
     reference = LlamaModel.load(CHECKPOINT, ReferenceKernels())
+    flags: dict[str, Any]
     for flags in ({"norm_output": True}, {"norm_before_residual": True, "fc_norm": False}):
         folder = write_eagle3(FOLDER / "eagle3", eagle3_config(CONFIG, **flags))
         heads_say_the_same(HeadFolder(folder, "eagle3"), target, reference)

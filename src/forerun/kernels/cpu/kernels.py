@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -316,7 +316,7 @@ class CpuKernels:
         place = self._operations.place
         x.program.add(place, x.num_rows, width, address, stride, target, x.stride)
 
-    def load_array(self, array: IntArray | FloatArray) -> IntArray | F32:
+    def load_array(self, array: IntArray | FloatArray) -> npt.NDArray[Any]:
         kind = np.int64 if np.issubdtype(array.dtype, np.integer) else np.float32
         return np.ascontiguousarray(array, kind)
 

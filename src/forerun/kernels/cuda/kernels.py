@@ -61,7 +61,7 @@ class CudaKernels(HeadOperations):
         if dtype not in DTYPES:
             raise unknown_name("dtype", dtype, DTYPES)
         self.dtype: Final = DTYPES[dtype]
-        self.device: Final = torch.device(device)
+        self.device = torch.device(device)
         is_gpu = self.device.type == "cuda"
         overlap = is_gpu and torch.cuda.get_device_capability(self.device) >= _OVERLAPPING
         self._launches = Launches(self.dtype, overlap)

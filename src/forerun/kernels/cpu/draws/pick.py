@@ -29,7 +29,7 @@ def pick(step, _chunk, _scratch):
             logits[i] = logits[i] + delta[i]
     temperature, key = doubles(arg(step, 4))[0], int_at(arg(step, 4), 1)
     position = int_at(arg(step, 4), 2) + arg(step, 5)
-    best, top = int64(0), logits[0]
+    best, top = 0, logits[0]
     for i in range(1, num):
         if logits[i] > top:
             best, top = i, logits[i]
