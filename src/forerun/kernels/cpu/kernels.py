@@ -317,6 +317,8 @@ class CpuKernels:
         x.program.add(place, x.num_rows, width, address, stride, target, x.stride)
 
     def load_array(self, array: IntArray | FloatArray) -> npt.NDArray[Any]:
+        for name in ("pick", "gated_row"):
+            self._library.operation(name)  # compile now, while someone watches
         kind = np.int64 if np.issubdtype(array.dtype, np.integer) else np.float32
         return np.ascontiguousarray(array, kind)
 
