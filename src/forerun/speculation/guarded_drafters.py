@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Final
 
 import numpy as np
@@ -69,7 +68,7 @@ class GuardedDrafters:
 
     def begin(self, request: SpeculativeRequest) -> None:
         for name in self.names_for(request):
-            self.attempt(name, request, partial(self.drafters[name].begin, request))
+            self.attempt(name, request, self.drafters[name].begin, request)
 
     def layers_for(self, requests: Iterable[SpeculativeRequest]) -> tuple[int, ...]:
         """The layers whose hidden states a pass over these requests must hand out."""
@@ -84,13 +83,12 @@ class GuardedDrafters:
     ) -> None:
         for name in self.names_for(request):
             if name in self._tapped:
-                tapped = partial(self._tapped[name].tapped, request, start, rows)
-                self.attempt(name, request, tapped)
+                self.attempt(name, request, self._tapped[name].tapped, request, start, rows)
 
     def evict(self, request: SpeculativeRequest) -> None:
         """It lost its rows in the target's cache, and so in those of drafters."""
         for name, drafter in self._cached.items():
-            self.attempt(name, request, partial(drafter.evict, request))
+            self.attempt(name, request, drafter.evict, request)
 
     def propose(
         self, name: str, requests: Sequence[SpeculativeRequest], budgets: Sequence[Budget]
@@ -118,7 +116,7 @@ class GuardedDrafters:
         names = list(self.names_for(request))
         for name in names:
             verdict = emitted if name == guesser else others
-            self.attempt(name, request, partial(self.drafters[name].commit, request, verdict))
+            self.attempt(name, request, self.drafters[name].commit, request, verdict)
         return bool(names)
 
     def in_use(self) -> dict[str, int]:
@@ -132,7 +130,7 @@ class GuardedDrafters:
         """Forgotten by all that may ever have heard of it; returns how often they failed it."""
         for name, drafter in self.drafters.items():
             if request.speculation.allows(name):
-                self.attempt(name, request, partial(drafter.end, request))
+                self.attempt(name, request, drafter.end, request)
         return self._failed.pop(request.id, 0)
 
     def _checked(
@@ -151,11 +149,15 @@ class GuardedDrafters:
             return Proposal.empty()
 
     def attempt(
-        self, name: str, request: SpeculativeRequest | None, call: Callable[[], None]
+        self,
+        name: str,
+        request: SpeculativeRequest | None,
+        call: Callable[..., None],
+        *args: object,
     ) -> None:
         """What `name` does for one request, or for all (None), may fail."""
         try:
-            call()
+            call(*args)
         except Exception as error:
             self.give_up(name, request, error)
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
+from typing import NamedTuple
 
 from forerun.errors import InvalidProposal
 from forerun.types.arrays import FloatArray, check_probs
 from forerun.types.tree import ROOT, Tree
 
 
-@dataclass(frozen=True)
-class Draw:
+class Draw(NamedTuple):
     """One guess as it was made: which node it landed on, and the law it was drawn from.
 
     `probs_q` is the distribution of *this* draw given everything drawn before it (without
@@ -53,7 +53,7 @@ class Proposal:
         """What was guessed, without q [V] of each draw: nobody asks for it once it is judged."""
         if all(draw.probs_q is None for draw in self.draws):
             return self
-        return replace(self, draws=tuple(replace(draw, probs_q=None) for draw in self.draws))
+        return replace(self, draws=tuple(draw._replace(probs_q=None) for draw in self.draws))
 
     def _check_siblings(self) -> None:
         seen: set[tuple[int, int]] = set()
