@@ -106,8 +106,8 @@ class SuffixLookup(OneByOne["_OwnText"]):
         salt = request.cache_salt
         if salt is not None and may_share(request):
             tail = request.tokens[-self._max_match :]
-            for other in self._history.of(salt):
-                found.append(_Found(other, other.continued(other.find_tail(tail))))
+            others = self._history.of(salt)
+            found += [_Found(o, o.continued(o.find_tail(tail))) for o in others]
             found.sort(key=lambda one: -one.match.length)
         return found
 
