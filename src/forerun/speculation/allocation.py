@@ -60,10 +60,7 @@ class Allocator:
         taken = [one for one in chosen if one is not None]
         num_guesses = sum([way.width * depth for way, depth in taken])
         spoken, silent = self._round_seconds(num_guesses), self._seconds[0]
-        costly = {way.drafter for way, _ in taken if way.pick is None}
-        if not costly:
-            return spoken
-        for drafter in costly:
+        for drafter in {way.drafter for way, _ in taken if way.is_costly}:
             mine = [(way.width, depth) for way, depth in taken if way.drafter == drafter]
             levels = range(max(depth for _, depth in mine))
             sizes = [sum(width for width, depth in mine if depth > level) for level in levels]
@@ -96,14 +93,15 @@ class Allocator:
     def _fill(self, team: Sequence[Way | None]) -> list[Chosen]:
         """The best depths for one way each. A costly drafter's levels cost the same for one
         request as for all, so every number of levels is tried."""
-        steps = sorted(
+        steps = [
             (-gain / way.width, level, idx, gain, way.width)
             for idx, way in enumerate(team)
-            if way is not None
+            if way
             for level, gain in enumerate(way.gains)
             if gain > self._least_gain * way.width
-        )
-        self._round_seconds(sum(step[4] for step in steps))
+        ]
+        steps.sort()
+        self._round_seconds(sum([step[4] for step in steps]))
         costly = {idx: way for idx, way in enumerate(team) if way is not None and way.is_costly}
         best_rate, best = self._walk(steps, 0.0) if not costly else (0.0, steps[:0])
         width = sum(way.width for way in costly.values())

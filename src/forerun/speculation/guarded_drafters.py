@@ -187,8 +187,9 @@ def checked_proposal(answer: object, budget: Budget, num_trees: int, vocab_size:
             f"{budget.num_branches} branches of {budget.depth}."
         )
     for token in answer.tokens:
-        if not isinstance(token, int | np.integer) or not 0 <= token < vocab_size:
+        if not isinstance(token, (int, np.integer)) or not 0 <= token < vocab_size:
             raise InvalidProposal(f"it guessed {token!r}; ids are 0 … {vocab_size - 1}.")
-    if any(draw.probs_q is not None and len(draw.probs_q) != vocab_size for draw in answer.draws):
-        raise InvalidProposal(f"its q must have an entry for each of {vocab_size} tokens.")
+    for draw in answer.draws:
+        if draw.probs_q is not None and len(draw.probs_q) != vocab_size:
+            raise InvalidProposal(f"its q must have an entry for each of {vocab_size} tokens.")
     return answer

@@ -59,7 +59,7 @@ class Speculation:
 
     def _fixed(self, request: SpeculativeRequest) -> Choice:
         """Nobody expects anything here, so the choice says who, how deep and why."""
-        budget = budget_for(request, self.ceiling, least_chance=0.0)
+        budget = budget_for(request, self.ceiling)
         if budget.depth == 0:
             return NO_ROOM
         drafter = next(self.drafters.names_for(request))
@@ -219,7 +219,7 @@ class Speculation:
         return self.drafters.end(request)
 
 
-def budget_for(request: SpeculativeRequest, ceiling: Budget, least_chance: float) -> Budget:
+def budget_for(request: SpeculativeRequest, ceiling: Budget, least_chance: float = 0.0) -> Budget:
     """The ceiling, or less: what the request allows, and what its answer has room for: a round
     emits one token more than it accepts."""
     own, depth = request.speculation, min(ceiling.depth, max(0, request.num_left - 1))
