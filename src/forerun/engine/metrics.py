@@ -59,12 +59,10 @@ class Metrics:
         """A request runs for the first time."""
         self._add(prompt_tokens=num_prompt_tokens, cached_prompt_tokens=num_cached_tokens)
 
-    def preempted(self, num_requests: int) -> None:
-        self._add(preemptions=num_requests)
-
-    def passed(self, num_tokens: int) -> None:
-        """One target pass over so many tokens: prompts, decodes and guesses."""
-        self._add(passes=1, pass_tokens=num_tokens)
+    def passed(self, num_tokens: int, num_preempted: int) -> None:
+        """One target pass over so many tokens: prompts, decodes and guesses; and how many requests
+        were preempted for it."""
+        self._add(passes=1, pass_tokens=num_tokens, preemptions=num_preempted)
 
     def emitted(self, drafter: str | None, proposal: Proposal, verdict: Verdict) -> None:
         """One round of one request."""

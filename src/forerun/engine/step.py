@@ -173,8 +173,7 @@ def verify(core: Core, rounds: Sequence[Round]) -> None:
 def commit(
     core: Core, scheduled: Schedule, rounds: Sequence[Round], times: StepTimes
 ) -> list[Round]:
-    core.metrics.preempted(len(scheduled.preempted))
-    core.metrics.passed(times.num_tokens)
+    core.metrics.passed(times.num_tokens, num_preempted=len(scheduled.preempted))
     if core.speculation is not None:
         for request_id in scheduled.preempted:
             core.speculation.evict(core.requests[request_id])
