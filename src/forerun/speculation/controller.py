@@ -66,13 +66,14 @@ class Controller:
         if pick is not None and not len(pick):
             return []
         acceptance = self.acceptance(request, drafter)
-        acceptance.begin_round()
         depth, num_branches, chances = budget.depth, budget.num_branches, list[float]()
         if pick is not None:
             chances, depth = pick.chances, min(depth, pick.depth)
             num_branches = min(num_branches, len(pick.tree.children(ROOT)))
             if num_branches > 1 or not chances:
                 self._picks.setdefault(request, {})[drafter] = pick
+        if not chances:  # else nothing is to be learnt
+            acceptance.begin_round()
         if depth == 0:
             return []
         gains = [acceptance.gains(depth, 1 + num, chances) for num in range(num_branches)]
