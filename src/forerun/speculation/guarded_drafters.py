@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
 
 from forerun.drafters import Budget, CachedDrafter, Drafter, TappedDrafter
+from forerun.drafters.base import OneByOne
 from forerun.errors import InvalidProposal
-from forerun.speculation.request import SpeculativeRequest
+from forerun.speculation.request import RequestSpeculation, SpeculativeRequest
 from forerun.types import FloatArray, Proposal, Verdict
 
 _LOG: Final = logging.getLogger("forerun")
@@ -35,24 +37,26 @@ class GuardedDrafters:
         self._picking = [name for name, drafter in drafters.items() if drafter.picks]
         self._cached = {n: d for n, d in drafters.items() if isinstance(d, CachedDrafter)}
         self._tapped = {n: d for n, d in drafters.items() if isinstance(d, TappedDrafter)}
+        # The others read a request's tokens when they are asked.
+        self._told = {n for n, d in drafters.items() if type(d).commit is not OneByOne.commit}
+        self._names = tuple(drafters)
 
-    def names_for(self, request: SpeculativeRequest) -> Iterator[str]:
+    def names_for(self, request: SpeculativeRequest) -> Sequence[str]:
         """Those that may guess for it, and see that far."""
         if request.id in self._failed:
-            return
-        num_tokens = len(request.tokens)
-        for name in self.drafters:
-            cached = self._cached.get(name)
-            is_within = cached is None or num_tokens <= cached.max_len
-            if is_within and request.speculation.allows(name):
-                yield name
+            return ()
+        names = _allowed(request.speculation, self._names)
+        if not self._cached:
+            return names
+        num_tokens, cached = len(request.tokens), self._cached
+        return [n for n in names if n not in cached or num_tokens <= cached[n].max_len]
 
-    def ready_for(self, request: SpeculativeRequest) -> Iterator[str]:
+    def ready_for(self, request: SpeculativeRequest) -> Sequence[str]:
         """Of these, those that have room for it now."""
-        for name in self.names_for(request):
-            cached = self._cached.get(name)
-            if cached is None or cached.has_room_for(request):
-                yield name
+        names, cached = self.names_for(request), self._cached
+        if not cached:
+            return names
+        return [n for n in names if n not in cached or cached[n].has_room_for(request)]
 
     @property
     def picking(self) -> Sequence[str]:
@@ -64,7 +68,7 @@ class GuardedDrafters:
         return name in self._cached and self._cached[name].is_waiting(request)
 
     def num_failures(self, request: SpeculativeRequest) -> int:
-        return self._failed[request.id]
+        return self._failed.get(request.id, 0)
 
     def begin(self, request: SpeculativeRequest) -> None:
         for name in self.names_for(request):
@@ -112,11 +116,12 @@ class GuardedDrafters:
     def commit(self, request: SpeculativeRequest, guesser: str | None, emitted: Verdict) -> bool:
         """All hear what was emitted, and `guesser` which of its guesses were accepted; False if
         nobody may guess for the request."""
-        others = Verdict((), emitted.tokens, emitted.final) if emitted.path else emitted
-        names = list(self.names_for(request))
-        for name in names:
-            verdict = emitted if name == guesser else others
-            self.attempt(name, request, self.drafters[name].commit, request, verdict)
+        names = self.names_for(request)
+        for name in names if self._told else ():
+            if name in self._told:
+                is_own = name == guesser or not emitted.path
+                verdict = emitted if is_own else Verdict((), emitted.tokens, emitted.final)
+                self.attempt(name, request, self.drafters[name].commit, request, verdict)
         return bool(names)
 
     def in_use(self) -> dict[str, int]:
@@ -128,9 +133,8 @@ class GuardedDrafters:
 
     def end(self, request: SpeculativeRequest) -> int:
         """Forgotten by all that may ever have heard of it; returns how often they failed it."""
-        for name, drafter in self.drafters.items():
-            if request.speculation.allows(name):
-                self.attempt(name, request, drafter.end, request)
+        for name in _allowed(request.speculation, self._names):
+            self.attempt(name, request, self.drafters[name].end, request)
         return self._failed.pop(request.id, 0)
 
     def _checked(
@@ -175,6 +179,11 @@ class GuardedDrafters:
                 error,
                 "its request goes on without speculation" if request else "nobody is the worse",
             )
+
+
+@lru_cache(maxsize=64)
+def _allowed(speculation: RequestSpeculation, names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(filter(speculation.allows, names))
 
 
 def checked_proposal(answer: object, budget: Budget, num_trees: int, vocab_size: int) -> Proposal:

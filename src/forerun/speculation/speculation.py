@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Final, TypeAlias
 
 from forerun.drafters import Budget
-from forerun.speculation.choice import NO_ROOM, NOT_LOOKED, Choice, Reason, Way
+from forerun.speculation.choice import NO_ROOM, NOT_LOOKED, SILENT, Choice, Reason, Way
 from forerun.speculation.controller import Controller
 from forerun.speculation.guarded_drafters import GuardedDrafters
 from forerun.speculation.looks import Looks
@@ -44,7 +44,7 @@ class Speculation:
 
         Drafters that pick are asked first: their answers may be used in part or not at all.
         """
-        able = [request for request in requests if any(self.drafters.names_for(request))]
+        able = [request for request in requests if self.drafters.names_for(request)]
         try:
             if self.controller is None:
                 chosen = {request.id: self._fixed(request) for request in able}
@@ -62,7 +62,7 @@ class Speculation:
         budget = budget_for(request, self.ceiling)
         if budget.depth == 0:
             return NO_ROOM
-        drafter = next(self.drafters.names_for(request))
+        drafter = self.drafters.names_for(request)[0]
         num_trees = self.drafters.num_trees
         return Choice(Reason.FIXED, drafter, budget.depth, budget.num_branches, num_trees)
 
@@ -124,7 +124,7 @@ class Speculation:
         scored by the text even if unused."""
         picks: dict[tuple[int, str], Proposal] = {}
         for name in self.drafters.picking:
-            asked = [r for r in requests if r.speculation.allows(name)]
+            asked = [r for r in requests if name in self.drafters.names_for(r)]
             if asked and controller.costs.is_cheap(name, len(asked)):
                 answers = self._propose(name, asked, [budgets[r.id] for r in asked], times)
                 picks |= {(r.id, name): pick for r, pick in zip(asked, answers, strict=True)}
@@ -193,7 +193,9 @@ class Speculation:
         """Tell every drafter what was emitted, and the one that guessed what was accepted."""
         drafter = choice.drafter if choice and choice.pick is None else None
         is_waiting = drafter is not None and self.drafters.is_waiting(drafter, request)
-        if self.drafters.commit(request, drafter, emitted) and self.controller and choice:
+        is_known = self.drafters.commit(request, drafter, emitted)
+        is_weighed = choice is not None and choice is not NOT_LOOKED and choice is not SILENT
+        if is_known and self.controller and is_weighed:
             args = request.id, choice, proposal, emitted.tokens, is_waiting
             self.drafters.attempt(_CONTROLLER, request, self.controller.commit, *args)
 
