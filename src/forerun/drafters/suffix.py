@@ -13,6 +13,7 @@ from typing import NamedTuple
 from forerun.drafters.base import Budget, OneByOne, RequestView
 from forerun.drafters.suffix_automaton import Match, SuffixAutomaton
 from forerun.drafters.suffix_history import END, OutputHistory
+from forerun.drafters.suffix_pairs import TokenPairs
 from forerun.drafters.suffix_trust import Trust
 from forerun.errors import InvalidOption
 from forerun.types import ROOT, Acceptance, Proposal, ProposalBuilder
@@ -67,6 +68,20 @@ class SuffixLookup(OneByOne["_OwnText"]):
         if request.id in self._memories and request.cache_salt is not None:
             self._history.add(request.cache_salt, request.output)
         super().end(request)
+
+    def may_guess(self, request: RequestView, budget: Budget) -> bool:
+        """Not where the last two tokens never stood together before and the last one, by itself,
+        is not trusted enough."""
+        if request.cache_salt is not None or budget.num_branches > 1:
+            return True
+        text = self._memories[request.id]
+        text.pairs.extend(request.tokens)
+        if text.pairs.is_repeated:
+            return True
+        if not text.pairs.num_followers or self._min_match > 1:
+            return False
+        chance = text.trust.chance(1, text.pairs.num_followers == 1)
+        return chance >= max(self._min_chance, budget.least_chance)
 
     def _guess(self, request: RequestView, text: _OwnText, budget: Budget) -> Proposal:
         text.extend(request.tokens)
@@ -161,6 +176,7 @@ class _OwnText:
     def __init__(self, prompt_len: int, max_match: int) -> None:
         self._prompt_len = prompt_len
         self.automaton = SuffixAutomaton(max_match)
+        self.pairs = TokenPairs()
         self.trust = Trust()
         self.predicted: deque[tuple[_Found, int]] = deque()  # others' contexts, and what they say
 

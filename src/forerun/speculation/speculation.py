@@ -98,7 +98,11 @@ class Speculation:
         """Drafters that pick are asked, then all ways to guess are weighed against each other."""
         least_chance = controller.costs.least_price(*batch)
         budgets = {r.id: budget_for(r, self.ceiling, least_chance) for r in requests}
-        able = [request for request in requests if budgets[request.id].depth]
+        found = {r.id: SILENT if budgets[r.id].depth else NO_ROOM for r in requests}
+        able = [r for r in requests if budgets[r.id].depth]
+        able = [r for r in able if self.drafters.may_guess(r, budgets[r.id])]
+        if not able:
+            return found
         picks = self._pick(controller, able, budgets, times)
         ways = []
         for request in able:
@@ -108,10 +112,7 @@ class Speculation:
                 own += controller.ways(request.id, name, budget, pick, self.drafters.num_trees)
             ways.append(own)
         choices = controller.choose(ways, batch[0] - len(able), batch[1])
-        found = {request.id: choice for request, choice in zip(able, choices, strict=True)}
-        if len(able) == len(requests):
-            return found
-        return {request.id: found.get(request.id, NO_ROOM) for request in requests}
+        return found | {r.id: choice for r, choice in zip(able, choices, strict=True)}
 
     def _pick(
         self,
