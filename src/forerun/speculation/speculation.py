@@ -95,12 +95,16 @@ class Speculation:
         batch: Batch,
         times: StepTimes,
     ) -> dict[int, Choice]:
-        """Drafters that pick are asked, then all ways to guess are weighed against each other."""
+        """Where a glance does not show that nobody has a guess, drafters that pick are asked; then
+        all ways to guess are weighed against each other."""
         least_chance = controller.costs.least_price(*batch)
-        budgets = {r.id: budget_for(r, self.ceiling, least_chance) for r in requests}
-        found = {r.id: SILENT if budgets[r.id].depth else NO_ROOM for r in requests}
-        able = [r for r in requests if budgets[r.id].depth]
-        able = [r for r in able if self.drafters.may_guess(r, budgets[r.id])]
+        budgets, found, able = dict[int, Budget](), dict[int, Choice](), []
+        for request in requests:
+            budget = budget_for(request, self.ceiling, least_chance)
+            found[request.id] = SILENT if budget.depth else NO_ROOM
+            if budget.depth and self.drafters.may_guess(request, budget):
+                able.append(request)
+                budgets[request.id] = budget
         if not able:
             return found
         picks = self._pick(controller, able, budgets, times)
