@@ -62,6 +62,7 @@ class SuffixLookup(OneByOne["_OwnText"]):
     def _remember(self, request: RequestView) -> _OwnText:
         text = _OwnText(len(request.prompt), self._max_match)
         text.extend(request.tokens)
+        text.pairs.extend(request.tokens)
         return text
 
     def end(self, request: RequestView) -> None:
