@@ -35,21 +35,39 @@ from forerun.speculation.step_times import StepTimes
 from forerun.types import Proposal, SamplingParams, Verdict
 
 _TEXTS: Final = Path(__file__).with_name("recorded_texts.json.gz")
-_PASSES: Final = Path(__file__).parents[1] / "bench/records/smollm2-passes.json"
+_RECORDS: Final = Path(__file__).parents[1] / "bench/records"
 _CLASSES: Final = tuple(name for name in WORKLOADS if name != "long")
 _NUM_TEXTS: Final = 20
 _DEPTH: Final = 16
 _GREEDY: Final = SamplingParams(temperature=0, max_tokens=64)
 _CALIBRATED: Final = (1, 2, 4, 8, 16)  # sizes that an engine times at start
 
-# Seconds of a step beside its pass on two cores of a Neoverse-N1, timed by hand: what a plain
-# engine takes, and what speculation adds.
-_REST: Final = 0.25e-3
-_LOOK: Final = 0.18e-3  # what the step's clock shows of a look
-_NOT_LOOKED: Final = 0.06e-3
-_IDLE_LOOK: Final = 0.28e-3
-_WEIGHED: Final = 0.6e-3
-_VERIFIED: Final = 0.12e-3
+
+@dataclass(frozen=True)
+class Machine:
+    """Two cores: a record of passes, and what a step takes beside its pass, timed by hand."""
+
+    passes: str
+    rest: float  # of a plain engine
+    not_looked: float  # what speculation adds to a round without a look
+    silent: float  # to one in which no drafter has a guess
+    weighed: float  # to one whose guesses were weighed
+    verified: float  # if they were made
+    shown: float  # of a look, by the step's clock
+
+    def pass_curve(self) -> PassCost:
+        passes = json.loads((_RECORDS / self.passes).read_text("utf-8"))["passes"]
+        return PassCost((int(size), row["median_s"]) for size, row in passes.items())
+
+    def looked(self, reason: Reason) -> float:
+        if reason is Reason.NOT_LOOKED:
+            return self.not_looked
+        return self.silent if reason in (Reason.SILENT, Reason.NO_ROOM) else self.weighed
+
+
+NEOVERSE: Final = Machine(
+    "smollm2-passes.json", 0.25e-3, 0.06e-3, 0.28e-3, 0.6e-3, 0.12e-3, shown=0.18e-3
+)
 
 
 class Text(NamedTuple):
@@ -83,11 +101,11 @@ class Answer:
 class _Clock:
     """Shows what a look takes: it is read before and after, and around the drafter's answer."""
 
-    def __init__(self) -> None:
-        self._now = 0.0
+    def __init__(self, look_seconds: float) -> None:
+        self._now, self._tick = 0.0, look_seconds / 3
 
     def __call__(self) -> float:
-        self._now += _LOOK / 3
+        self._now += self._tick
         return self._now
 
 
@@ -100,31 +118,29 @@ def recorded_texts() -> dict[str, list[Text]]:
     }
 
 
-def pass_curve() -> PassCost:
-    """As recorded on a Neoverse-N1."""
-    passes = json.loads(_PASSES.read_text("utf-8"))["passes"]
-    return PassCost((int(size), row["median_s"]) for size, row in passes.items())
-
-
-def ratios(texts: Mapping[str, Sequence[Text]]) -> dict[str, list[float]]:
+def ratios(
+    texts: Mapping[str, Sequence[Text]], machine: Machine = NEOVERSE
+) -> dict[str, list[float]]:
     """Plain decoding's time ÷ speculation's, for every answer; classes alternate."""
-    true_costs = pass_curve()
+    true_costs = machine.pass_curve()
     known = Costs(PassCost((size, true_costs.seconds(size)) for size in _CALIBRATED))
     drafters = GuardedDrafters({"suffix": SuffixLookup()}, vocab_size=1 << 17)
     speculation = Speculation(drafters, Controller(known), Budget(_DEPTH))
     found: dict[str, list[float]] = {name: [] for name in texts}
     rows = (zip(texts, row, strict=True) for row in zip(*texts.values(), strict=True))
     for number, (name, text) in enumerate(chain.from_iterable(rows)):
-        plain = (len(text.output) - 1) * (true_costs.seconds(1) + _REST)
-        found[name].append(plain / _seconds(speculation, number, text, true_costs))
+        plain = (len(text.output) - 1) * (true_costs.seconds(1) + machine.rest)
+        found[name].append(plain / _seconds(speculation, number, text, true_costs, machine))
     return found
 
 
-def _seconds(speculation: Speculation, number: int, text: Text, costs: PassCost) -> float:
+def _seconds(
+    speculation: Speculation, number: int, text: Text, costs: PassCost, machine: Machine
+) -> float:
     """From the first token to the last."""
     num_tokens = len(text.prompt) + len(text.output)
     request = Answer(number, text.prompt, list(text.output[:1]), num_tokens)
-    clock, seconds = _Clock(), 0.0
+    clock, seconds = _Clock(machine.shown), 0.0
     speculation.begin(request)
     while request.num_left:
         times = StepTimes(clock, num_requests=1)
@@ -138,20 +154,11 @@ def _seconds(speculation: Speculation, number: int, text: Text, costs: PassCost)
         request.output += verdict.tokens
         speculation.commit(request, choice, proposal, verdict)
         assert choice is not None
-        besides = _REST + _added(choice.reason, proposal)
-        times.rest_seconds = besides - sum(took for *_, took in times.drafts)
+        times.rest_seconds = machine.rest + (machine.verified if len(proposal) else 0.0)
         speculation.observe(times)
-        seconds += times.pass_seconds + besides
+        seconds += times.pass_seconds + times.rest_seconds + machine.looked(choice.reason)
     assert speculation.end(request) == 0
     return seconds
-
-
-def _added(reason: Reason, proposal: Proposal) -> float:
-    if reason is Reason.NOT_LOOKED:
-        return _NOT_LOOKED
-    if reason in (Reason.SILENT, Reason.NO_ROOM):
-        return _IDLE_LOOK
-    return _WEIGHED + (_VERIFIED if len(proposal) else 0.0)
 
 
 def _verdict(proposal: Proposal, rest: Sequence[int]) -> Verdict:

@@ -54,8 +54,6 @@ class GivenPrediction(OneByOne["Alignment"]):
         branches: set[int] = set()
         left = 1.0  # the chance that none of the branches so far is right
         for place, run in alignment.places() if budget.depth else ():
-            if len(branches) == budget.num_branches:
-                break
             token = request.prediction[place]
             if token in branches:
                 continue
@@ -63,6 +61,8 @@ class GivenPrediction(OneByOne["Alignment"]):
             first = left * alignment.chance(run)
             left -= first
             self._add_branch(builder, alignment, place, run, first, least_chance, budget.depth)
+            if len(branches) == budget.num_branches:
+                break
         return builder.build()
 
     @staticmethod

@@ -71,14 +71,12 @@ class SuffixLookup(OneByOne["_OwnText"]):
     def _guess(self, request: RequestView, text: _OwnText, budget: Budget) -> Proposal:
         text.extend(request.tokens)
         text.predicted.clear()
-        builder = ProposalBuilder()
         if budget.depth == 0:
-            return builder.build()
+            return Proposal.empty()
+        builder = ProposalBuilder()
         branches: set[int] = set()
         chance = 1.0
         for found, token in self._openings(request, text):
-            if len(branches) == budget.num_branches:
-                break
             if token in branches:
                 continue
             # The first guess has its context's chance; its siblings share what that leaves.
@@ -88,6 +86,8 @@ class SuffixLookup(OneByOne["_OwnText"]):
                 chance = 1 - chance
             branches.add(token)
             self._add_branch(builder, found, token, budget, text, chance)
+            if len(branches) == budget.num_branches:
+                break
         return builder.build()
 
     def _openings(self, request: RequestView, text: _OwnText) -> Iterator[tuple[_Found, int]]:
@@ -101,16 +101,15 @@ class SuffixLookup(OneByOne["_OwnText"]):
 
     def _found(self, request: RequestView, text: _OwnText) -> list[_Found]:
         """Where to look, the longest match first; the request's own text wins a tie."""
-        sources = [(text.automaton, text.automaton.repeated_tail())]
-        tail = request.tokens[-self._max_match :]
-        sources += [(other, other.find_tail(tail)) for other in self._shared(request)]
-        found = [_Found(source, source.continued(match)) for source, match in sources]
-        known = [one for one in found if one.match.length >= self._min_match]
-        return sorted(known, key=lambda one: -one.match.length)
-
-    def _shared(self, request: RequestView) -> Iterator[SuffixAutomaton]:
+        own = text.automaton
+        found = [_Found(own, own.continued(own.repeated_tail()))]
         salt = request.cache_salt
-        return self._history.of(salt) if salt is not None and may_share(request) else iter(())
+        if salt is not None and may_share(request):
+            tail = request.tokens[-self._max_match :]
+            others = self._history.of(salt)
+            found += [_Found(o, o.continued(o.find_tail(tail))) for o in others]
+            found.sort(key=lambda one: -one.match.length)
+        return found
 
     def _add_branch(
         self,
