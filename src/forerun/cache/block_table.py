@@ -124,8 +124,8 @@ class BlockTable:
         `path` are indices into the span that was written at `start`, from the root down: the
         last emitted token is 0, node n of its proposal is n + 1.
         """
-        moves = [(offset, to) for to, offset in enumerate(path) if offset != to]
-        if moves:
+        if path and path[-1] != len(path) - 1:  # they do not lie where they are to stay
+            moves = [(offset, to) for to, offset in enumerate(path) if offset != to]
             assert all(a < b for a, b in pairwise((-1, *path))), path
             assert start + path[-1] < self._length, (start, path)
             first, end = start + moves[0][1], start + len(path)

@@ -32,10 +32,10 @@ class Verdict:
     @classmethod
     def reached(cls, proposal: Proposal, node: int, final_token: int) -> Verdict:
         """The verdict that accepts everything down to `node` and then emits `final_token`."""
-        path = proposal.tree.path_to(node)
         if not len(proposal):
-            final = Origin.PLAIN
-        elif proposal.tree.children(node):
+            return cls((), (int(final_token),), Origin.PLAIN)
+        path = proposal.tree.path_to(node)
+        if proposal.tree.children(node):
             final = Origin.RECOVERED
         else:
             final = Origin.BONUS
