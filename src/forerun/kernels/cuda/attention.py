@@ -71,9 +71,7 @@ def attend_split(
         seen_first = tl.maximum(num_keys - WINDOW, 0)
     j = split * SPLIT + tl.arange(0, HALF)
     inside = (d < D)[None, :]
-    seen, at = key_places(
-        KEY_SLOTS, j, first, length, own_first, seen_first, num_keys, g, d, G, D
-    )
+    seen, at = key_places(KEY_SLOTS, j, first, length, own_first, seen_first, num_keys, g, d, G, D)
     seen1, at1 = key_places(
         KEY_SLOTS, j + HALF, first, length, own_first, seen_first, num_keys, g, d, G, D
     )

@@ -27,7 +27,14 @@ from forerun.kernels.cuda.row_kernels import (
     rope_rows,
     silu_rows,
 )
-from forerun.kernels.cuda.tiles import NUM_PROCESSORS, Kind, Tile, num_segments, square_groups, tile_for
+from forerun.kernels.cuda.tiles import (
+    NUM_PROCESSORS,
+    Kind,
+    Tile,
+    num_segments,
+    square_groups,
+    tile_for,
+)
 from forerun.kernels.cuda.values import Normed, Rows
 from forerun.kernels.cuda.weights import Matrix
 
