@@ -35,10 +35,7 @@ class Verdict:
         if not len(proposal):
             return cls((), (int(final_token),), Origin.PLAIN)
         path = proposal.tree.path_to(node)
-        if proposal.tree.children(node):
-            final = Origin.RECOVERED
-        else:
-            final = Origin.BONUS
+        final = Origin.RECOVERED if proposal.tree.children(node) else Origin.BONUS
         return cls(path, (*(proposal.tokens[n] for n in path), int(final_token)), final)
 
     def first(self, num_tokens: int) -> Verdict:

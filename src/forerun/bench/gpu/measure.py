@@ -13,8 +13,8 @@ from forerun.bench.gpu.shapes import measure_shape
 
 if TYPE_CHECKING:
     from forerun.engine import LLM
-    from forerun.models.llama import LlamaModel
     from forerun.kernels.cuda import CudaKernels
+    from forerun.models.llama import LlamaModel
 
 _NUM_READS: Final = 7
 
