@@ -75,8 +75,9 @@ class Round:
     def kept(self) -> tuple[int, ...]:
         """Rows of the span that stay: all that was certain, and the accepted guesses behind it."""
         num_certain = len(self.span) - len(self.proposal)
-        path = self.verdict.path if len(self.proposal) else ()
-        return (*range(num_certain), *(num_certain + node for node in path))
+        if not len(self.proposal):
+            return tuple(range(num_certain))
+        return (*range(num_certain), *(num_certain + node for node in self.verdict.path))
 
 
 def step(core: Core) -> list[Round]:

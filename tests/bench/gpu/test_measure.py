@@ -18,6 +18,7 @@ from forerun.bench.records.report import has_other_tokens
 from forerun.bench.views.reports import report_sheet
 from forerun.engine import LLM
 from forerun.kernels import ReferenceKernels
+from forerun.models.llama import LlamaModel
 from tests.models_llama.tiny import tiny_config
 
 pytestmark = pytest.mark.slow
@@ -78,7 +79,8 @@ def test_a_draft_model_runs_for_the_oracle(
     tiny_shape: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(oracle_room, "_NUM_REPEATS", 1)
-    found = oracle_room.measure_oracle(StandIn(), tiny_shape, tiny_shape)  # type: ignore[arg-type]
+    model = LlamaModel.load(SyntheticCheckpoint(SHAPES[tiny_shape]), StandIn())
+    found = oracle_room.measure_oracle({tiny_shape: model}, tiny_shape, tiny_shape)
     runs = found["draft"]["runs"]
     assert [run["depth"] for run in runs] == list(oracle_room.DRAFTED_DEPTHS)
     assert all(run["num_different"] == 0 for run in runs)

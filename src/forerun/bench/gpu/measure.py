@@ -14,6 +14,7 @@ from forerun.bench.gpu.shapes import measure_shape
 if TYPE_CHECKING:
     from forerun.engine import LLM
     from forerun.kernels.cuda import CudaKernels
+    from forerun.models.llama import LlamaModel
 
 _NUM_READS: Final = 7
 
@@ -31,14 +32,17 @@ def measure_gpu(
     progress("reading memory")
     speed = median(kernels.read_speed() for _ in range(_NUM_READS))
     found: list[dict[str, Any]] = []
+    models: dict[str, LlamaModel] = {}
     answers, oracle, is_complete = None, None, False
     try:
         for name in shapes:
             progress(f"measuring the {name} shape")
-            found.append(measure_shape(kernels, name, speed))
-        if "3b" in shapes:
+            models[name], measured = measure_shape(kernels, name, speed)
+            found.append(measured)
+        if "3b" in models:
             progress("drafting with an oracle")
-            oracle = measure_oracle(kernels, "3b", "1b" if "1b" in shapes else None)
+            oracle = measure_oracle(models, "3b", "1b" if "1b" in models else None)
+        models.clear()
         if load is not None:
             answers = measure_answers(load, progress)
         is_complete = True
