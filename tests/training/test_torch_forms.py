@@ -100,6 +100,7 @@ def test_eagle3_says_at_every_place_what_the_drafter_says(
     features = [states[layer][:, :-1] for layer in config.layers]
     with torch.no_grad():
         trained = torch_head(config, weights, CPU)
+        trained.cast()
         outputs = trained.outputs(features, embedded, 3)
         laws = [trained.logits(output[0], place, None) for place, output in enumerate(outputs)]
     head = Eagle3Head.load(folder, ReferenceKernels(), model.embedding)
@@ -144,6 +145,7 @@ def test_medusa_says_at_every_place_what_the_drafter_says(tmp_path: Path) -> Non
     hidden = taps.rows[3]
     with torch.no_grad():
         trained = torch_head(config, weights, CPU)
+        trained.cast()
         outputs = trained.outputs([torch.tensor(hidden)[None]], None, 4)
         laws = [trained.logits(output[0], place, None) for place, output in enumerate(outputs)]
     served = MedusaHeads(folder, ReferenceKernels()).guesses(hidden)
@@ -166,6 +168,7 @@ def test_block_says_at_every_place_what_the_drafter_says(tmp_path: Path) -> None
     whole = np.concatenate([x[0].numpy() for x in features], axis=1)
     head = BlockHead.load(folder, ReferenceKernels(), model.embedding)
     trained = torch_head(config, weights, CPU)
+    trained.cast()
     for root in (0, 4, 17):
         num = root + 1
         cache = head.new_cache(16, 4)

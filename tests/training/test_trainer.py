@@ -31,6 +31,7 @@ from forerun.training.trainer import Trainer  # noqa: E402
 SMALL: dict[str, Any] = {
     "draft_vocab_size": 24,
     "max_len": 48,
+    "batch_len": 4,
     "num_written": 48,
     "num_places": 3,
     "tokens": 12_000,
