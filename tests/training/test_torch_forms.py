@@ -98,9 +98,8 @@ def test_eagle3_says_at_every_place_what_the_drafter_says(
     states, _ = target.states(torch.tensor([TOKENS]), config.layers)
     embedded = torch.nn.functional.embedding(torch.tensor([TOKENS[1:]]), target.embedding)
     features = [states[layer][:, :-1] for layer in config.layers]
-    with torch.no_grad():
-        trained = torch_head(config, weights, CPU)
-        trained.cast()
+    trained = torch_head(config, weights, CPU)
+    with torch.no_grad(), trained.cast():
         outputs = trained.outputs(features, embedded, 3)
         laws = [trained.logits(output[0], place, None) for place, output in enumerate(outputs)]
     head = Eagle3Head.load(folder, ReferenceKernels(), model.embedding)
@@ -143,9 +142,8 @@ def test_medusa_says_at_every_place_what_the_drafter_says(tmp_path: Path) -> Non
     span = all_wanted(table.reserve(len(TOKENS)), TOKENS)
     model.forward(Plan.build([(span, table)]), cache, taps)
     hidden = taps.rows[3]
-    with torch.no_grad():
-        trained = torch_head(config, weights, CPU)
-        trained.cast()
+    trained = torch_head(config, weights, CPU)
+    with torch.no_grad(), trained.cast():
         outputs = trained.outputs([torch.tensor(hidden)[None]], None, 4)
         laws = [trained.logits(output[0], place, None) for place, output in enumerate(outputs)]
     served = MedusaHeads(folder, ReferenceKernels()).guesses(hidden)
@@ -168,7 +166,6 @@ def test_block_says_at_every_place_what_the_drafter_says(tmp_path: Path) -> None
     whole = np.concatenate([x[0].numpy() for x in features], axis=1)
     head = BlockHead.load(folder, ReferenceKernels(), model.embedding)
     trained = torch_head(config, weights, CPU)
-    trained.cast()
     for root in (0, 4, 17):
         num = root + 1
         cache = head.new_cache(16, 4)
@@ -179,7 +176,7 @@ def test_block_says_at_every_place_what_the_drafter_says(tmp_path: Path) -> None
         rows = np.concatenate((whole[:num], *(whole[root : root + 1],) * 3))
         places = np.array([0] * num + [1, 2, 3])
         logits, gates = head.run(Plan.build([(span, table)]), cache, rows, places)
-        with torch.no_grad():
+        with torch.no_grad(), trained.cast():
             outputs = trained.outputs(features, embedded, 4)
             for place, output in enumerate(outputs):
                 draft_id = torch.tensor([7 + place])

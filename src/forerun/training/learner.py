@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from forerun.training.batches import Batch
+from forerun.training.batches import Batch, text_batch
 from forerun.training.graphs import Graphed
 from forerun.training.losses import divergence, total_variation
 from forerun.training.texts import Text
@@ -50,7 +50,7 @@ class Learner:
     def step(self, batch: Batch, learning_rate: float) -> Tensor:
         """The loss, which nobody waits for here."""
         if self._batch is None:
-            self._batch = batch.to(self._device)
+            self._batch = batch.clone()
         self._batch.copy_(batch)
         if self._device.type == "cuda":
             self._rate.fill_(learning_rate)
@@ -72,7 +72,8 @@ class Learner:
     def _updated(self) -> Tensor:
         assert self._batch is not None
         self._optimizer.zero_grad(set_to_none=True)
-        loss = self._loss(self._batch)
+        with self._head.cast():
+            loss = self._loss(self._batch)
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(self._weights, 1.0)
         self._optimizer.step()
@@ -80,7 +81,7 @@ class Learner:
 
     def _loss(self, batch: Batch) -> Tensor:
         """The sum over places, each the mean over its rows."""
-        h, laws = self._laws(batch)
+        h = batch.h.flatten(0, 1)
         logits_p = self._target.logits(h, self._tokens)  # [B · T, draft V]
         if self._is_variation:
             known = torch.logsumexp(self._target.logits(h), dim=-1, keepdim=True)
@@ -89,44 +90,40 @@ class Learner:
             probs_p = logits_p.softmax(-1).to(h.dtype)
         each_of = total_variation if self._is_variation else divergence
         total = torch.zeros((), device=h.device)
-        for place, logits_q in enumerate(laws):
+        for place, logits_q in enumerate(self._laws(batch)):
             each = each_of(logits_q, probs_p.index_select(0, batch.expected[place]))
             weights = batch.weights[place]
             total = total + _DISCOUNT**place * (each * weights).sum() / weights.sum().clamp(min=1)
         return total
 
-    def _laws(self, batch: Batch) -> tuple[Tensor, Iterator[Tensor]]:
-        """The target's normed stream [B · T, E], and the head's logits at each place [N, draft V],
-        one after another."""
-        states, h = self._target.states(batch.tokens, self._head.config.layers)
+    def _laws(self, batch: Batch) -> Iterator[Tensor]:
+        """The head's logits at each place [N, draft V], one after another."""
         embedded = functional.embedding(batch.tokens[:, 1:], self._target.embedding)
-        features = [states[layer][:, :-1] for layer in self._head.config.layers]
-        self._head.cast()
+        features = batch.features[:, :-1].chunk(len(self._head.config.layers), dim=-1)
         outputs = self._head.outputs(features, embedded, self._num_places)
-        ids = self._draft_ids[batch.tokens.flatten()]
-        laws = (
-            self._head.logits(output.flatten(0, 1).index_select(0, batch.roots), place, before)
-            for place, (output, before) in enumerate(zip(outputs, ids[batch.expected], strict=True))
-        )
-        return h.flatten(0, 1), laws
+        before = self._draft_ids[batch.tokens.flatten()][batch.expected]  # [places, N]
+        for place, output in enumerate(outputs):
+            rows = output.flatten(0, 1).index_select(0, batch.roots)
+            yield self._head.logits(rows, place, before[place])
 
     @torch.no_grad()
     def sums(self, texts: Sequence[Text]) -> npt.NDArray[np.float64]:
         """Of α at temperature 1, of best tokens that agree, and of rows, at each place."""
-        batch = Batch.of(texts, self._num_places).to(self._device)
-        h, laws = self._laws(batch)
+        batch = text_batch(self._target, self._head.config.layers, texts, self._num_places)
         known, best = [], []
-        for rows in h.split(_ROWS_AT_ONCE):
-            probs_p = self._target.logits(rows).softmax(-1)
+        for part in batch.h.flatten(0, 1).split(_ROWS_AT_ONCE):
+            probs_p = self._target.logits(part).softmax(-1)
             best.append(probs_p.argmax(-1))
             known.append(probs_p[:, self._tokens])
         probs_p, best_p = torch.cat(known), torch.cat(best)
         found = []
-        for logits_q, expected, weights in zip(laws, batch.expected, batch.weights, strict=True):
-            probs_q = logits_q.float().softmax(-1)
-            common = torch.minimum(probs_p[expected], probs_q).sum(-1)
-            agree = self._tokens[logits_q.argmax(-1)] == best_p[expected]
-            found.append([float((x * weights).sum()) for x in (common, agree, weights)])
+        with self._head.cast():
+            rows = zip(self._laws(batch), batch.expected, batch.weights, strict=True)
+            for logits_q, expected, weights in rows:
+                probs_q = logits_q.float().softmax(-1)
+                common = torch.minimum(probs_p[expected], probs_q).sum(-1)
+                agree = self._tokens[logits_q.argmax(-1)] == best_p[expected]
+                found.append([float((x * weights).sum()) for x in (common, agree, weights > 0)])
         return np.array(found).T
 
 

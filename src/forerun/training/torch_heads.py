@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import numpy.typing as npt
@@ -47,9 +48,12 @@ class TorchHead(ABC):
         }
         self._cast: dict[str, Tensor] = {}
 
-    def cast(self) -> None:
-        """The weights as they are now, for the products to come."""
+    @contextmanager
+    def cast(self) -> Iterator[None]:
+        """Around products: they take the weights as they are now."""
         self._cast = {name: weight.to(self._dtype) for name, weight in self.weights.items()}
+        yield
+        self._cast = {}  # what is kept of one step must not meet the recording of another
 
     def linear(self, name: str, x: Tensor, bias: str | None = None) -> Tensor:
         added = self._cast[bias] if bias else None

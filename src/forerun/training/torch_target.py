@@ -266,7 +266,7 @@ class TorchTarget:
 
 def _whole(num: int) -> int:
     """Keys in whole blocks: few shapes, and rows of a mask that fused kernels can read."""
-    return -(-num // 64) * 64
+    return -(-num // 128) * 128
 
 
 def _sampled(logits: Tensor, temperatures: Tensor, generator: torch.Generator) -> Tensor:

@@ -26,7 +26,7 @@ from forerun.models.opening import load_tokenizer
 from forerun.models.text.compatibility import tokenizer_hash
 from forerun.models.text.tokenizer import Tokenizer
 from forerun.models.weights.checkpoint import Checkpoint
-from forerun.training.batches import Stream
+from forerun.training.batches import Rows
 from forerun.training.learner import Learner
 from forerun.training.new_head import check_kept, draft_vocabulary, new_config
 from forerun.training.options import TrainOptions
@@ -78,8 +78,14 @@ class Progress:
 
 class Trainer:
     def __init__(
-        self, checkpoint: Checkpoint, prompts: Sequence[str], options: TrainOptions, report: Report
+        self,
+        checkpoint: Checkpoint,
+        prompts: Sequence[str],
+        options: TrainOptions,
+        report: Report,
+        texts: Sequence[Text] = (),
     ) -> None:
+        """`texts` are some that the target wrote before; the first of them are held out."""
         self._options, self._report = options, report
         require_own(options.out)
         device = _device(options.device)
@@ -95,10 +101,15 @@ class Trainer:
         self._target = TorchTarget(checkpoint, device, dtype)
         self._writer = TextWriter(self._target, tokenizer, prompts, options.max_len)
         self._progress = Progress(options)
-        self._held_out = self._writer.write(_NUM_HELD_OUT, _HELD_OUT_SEED)
+        self._held_out = list(texts[:_NUM_HELD_OUT])
+        if not texts:
+            self._held_out = self._writer.write(_NUM_HELD_OUT, _HELD_OUT_SEED)
         self._texts: list[Text] = []
-        self._stream = Stream()
-        self._write()
+        self._rows = Rows(self._target, self._config.layers, 2 * options.max_len, _room(device))
+        if texts:
+            self.add(texts[_NUM_HELD_OUT:])
+        else:
+            self._write()
         if weights is None:
             found = draft_vocabulary(self._texts, self._config.draft_vocab_size, tokenizer.eos_ids)
             self._tokens = torch.tensor(found, device=self._target.device)
@@ -138,7 +149,7 @@ class Trainer:
         self._say(measured, loss)
         try:
             while progress.share < 1:
-                if progress.num_tokens > _NUM_VISITS * len(self._stream):
+                if progress.num_tokens > _NUM_VISITS * self._rows.num_tokens:
                     self._write()
                 loss = self._step(chooser)
                 if time.monotonic() - last > _SECONDS_BETWEEN:
@@ -157,20 +168,22 @@ class Trainer:
         call = len(self._history["calls"])
         seed = (self._options.seed * 1_000_003 + call) * 1_000_003 + len(self._texts)
         self.add(self._writer.write(self._num_at_once, seed % (1 << 39)))
-        if not self._texts:
-            raise InvalidOption("the target ends its answers at once; give it prompts in a file.")
+        if not self._rows.num_tokens:
+            raise InvalidOption(
+                "the target's answers fill no row: they end at once, or they are few. Give it "
+                "prompts in a file, a greater --num-written or a smaller --max-len."
+            )
 
     def add(self, texts: Sequence[Text]) -> None:
         """Texts to train on."""
         self._texts += texts
-        self._stream.add(texts)
+        self._rows.add(texts)
 
     def _step(self, chooser: np.random.Generator) -> Tensor:
-        row_len = min(2 * self._options.max_len, len(self._stream))
-        batch = self._stream.batch(self._batch_len, row_len, self._num_places, chooser)
+        batch = self._rows.batch(self._batch_len, self._num_places, chooser)
         loss = self._learner.step(batch, self._progress.learning_rate)
         self._progress.num_steps += 1
-        self._progress.num_tokens += self._batch_len * row_len
+        self._progress.num_tokens += batch.tokens.numel()
         return loss
 
     @property
@@ -234,6 +247,11 @@ def _history(options: TrainOptions) -> dict[str, Any]:
     if not isinstance(found.get("calls"), list):
         raise InvalidWeights(f"{path} is damaged; delete it to go on without what it says.")
     return found
+
+
+def _room(device: str) -> float:
+    """Bytes for what is kept of the target's passes."""
+    return 0.4 * torch.cuda.mem_get_info()[1] if device == "cuda" else 2e9
 
 
 def _device(name: str) -> str:
