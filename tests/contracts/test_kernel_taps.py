@@ -26,7 +26,7 @@ from tests.models_llama.tiny import FAMILIES, TinyCheckpoint
 TOKENS = tuple(int(t) for t in np.random.default_rng(6).integers(0, 96, 40))
 FORKED = Tree((ROOT, 0, 0, 1, 1, 2, 3, 5, 5))
 LAYERS = (0, 1, 3)
-SETS = [name for name in KERNEL_SETS if not name.startswith("cuda")]
+SETS = list(KERNEL_SETS)
 
 
 @memoize
@@ -144,8 +144,8 @@ def test_an_eagle3_head_says_the_same_on_every_kernel_set(
         plan, _ = planned(model, all_wanted(0, TOKENS[:9]))
         found.append(head.known(plan, head.new_cache(64, 4), features))
     for logits, fed_back in found[1:]:
-        np.testing.assert_allclose(logits, found[0][0], rtol=1e-3, atol=1e-4)
-        np.testing.assert_allclose(fed_back, found[0][1], rtol=1e-3, atol=1e-4)
+        for mine, exact in zip((logits, fed_back), found[0], strict=True):  # matrices of 8 bits
+            np.testing.assert_allclose(mine, exact, rtol=0, atol=0.03 * np.abs(exact).max())
 
 
 def test_kernels_without_taps_are_refused() -> None:

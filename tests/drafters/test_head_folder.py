@@ -102,7 +102,7 @@ def test_another_kind_is_refused(tmp_path: Path, plain: LLM) -> None:
 def test_no_folder_is_refused(tmp_path: Path, plain: LLM) -> None:
     with pytest.raises(InvalidWeights, match="is no trained head: it must hold"):
         plain.with_speculation({"method": "eagle3", "model": str(tmp_path)})
-    with pytest.raises(InvalidOption, match='method "medusa" needs "model"'):
+    with pytest.raises(InvalidOption, match='no head of kind "medusa" comes with the package'):
         plain.with_speculation({"method": "medusa"})
 
 

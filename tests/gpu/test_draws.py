@@ -20,7 +20,7 @@ def test_every_draw_is_that_of_sampling(vocab_size: int, scale: float) -> None:
     from forerun.kernels.cuda.drawing import Drawing
     from tests.gpu.drawn import SAMPLINGS, compare, draws_for, rows_of
 
-    drawing = Drawing({"PDL": 0})
+    drawing = Drawing({"PDL": 0}, "cuda")
     num_each = 6 if vocab_size < 100_000 else 3  # more logits than are changed in one pass
     for first in range(0, 30, 10):
         rows = rows_of(num_each * len(SAMPLINGS), vocab_size, scale)

@@ -7,3 +7,7 @@ from tests.gpu.interpreted_run import run_interpreted
 
 def test_the_kernels_compute_a_model_and_its_trees() -> None:
     run_interpreted("tests.gpu.interpreted")
+
+
+def test_hidden_states_come_out_and_heads_take_them_in() -> None:
+    run_interpreted("tests.gpu.interpreted_heads")

@@ -1,6 +1,6 @@
 """Which request holds which rows of the key/value cache."""
 
-from forerun.cache.block_table import BlockTable, RowMover
+from forerun.cache.block_table import BlockTable, RowMover, next_slots
 from forerun.cache.cache_size import CacheSize
 from forerun.cache.kv_cache import KVCache
 from forerun.cache.page_pool import CacheFull, PagePool
@@ -17,4 +17,5 @@ __all__ = [
     "PrefixTree",
     "RowMover",
     "SharedPrefixes",
+    "next_slots",
 ]

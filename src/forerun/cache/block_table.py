@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Protocol
 
@@ -10,6 +10,13 @@ import numpy as np
 
 from forerun.cache.page_pool import PagePool
 from forerun.types import IntArray
+
+
+def next_slots(tables: Iterable[BlockTable | None]) -> tuple[int | None, ...] | None:
+    """Where the next row of each goes, if it has one; None where pages are short."""
+    tables = list(tables)
+    slots = tuple(None if table is None else table.next_slot() for table in tables)
+    return slots if slots.count(None) == tables.count(None) else None
 
 
 class RowMover(Protocol):
@@ -41,6 +48,7 @@ class BlockTable:
         self._mover = mover
         self._lanes = np.arange(pool.page_size, dtype=np.int64)
         self._pages: list[int] = []
+        self._mapped: IntArray = np.empty(0, np.int64)  # slots of the first pages, as they are now
         self._length = 0
         self._num_sealed = 0
 
@@ -87,12 +95,22 @@ class BlockTable:
         self._length = start + num_tokens
         return start
 
+    def next_slot(self) -> int | None:
+        """Where the next row goes, with a page taken for it; None where no page is left."""
+        page_idx, lane = divmod(self._length, self._pool.page_size)
+        if page_idx == len(self._pages):
+            if not self._pool.num_free:
+                return None
+            self._pages += self._pool.take(1)
+        return self._pages[page_idx] * self._pool.page_size + lane
+
     def truncate_to(self, length: int) -> None:
         """Forget the rows from `length` on: frees whole pages past the new end, nothing else."""
         assert 0 <= length <= self._length, (length, self._length)
         num_pages = self._pool.pages_for(length)
         self._pool.release(self._pages[num_pages:][::-1])
         del self._pages[num_pages:]
+        self._mapped = self._mapped[: num_pages * self._pool.page_size]
         self._length = length
         self._num_sealed = min(self._num_sealed, length)
 
@@ -112,7 +130,8 @@ class BlockTable:
             slots = self.slots(self._length)
             self._mover.move_rows(slots[sources], slots[targets])
             self._num_sealed = min(self._num_sealed, first)
-        self.truncate_to(start + len(path))
+        if start + len(path) < self._length:
+            self.truncate_to(start + len(path))
 
     def seal(self) -> None:
         """All rows held now are committed."""
@@ -121,7 +140,7 @@ class BlockTable:
     def fork(self) -> BlockTable:
         """Another request with the same rows: pages are shared until one of the two writes."""
         twin = BlockTable(self._pool, self._mover)
-        twin.adopt(self._pages, self._length)
+        twin.adopt(self._pages[: self._pool.pages_for(self._length)], self._length)
         twin._num_sealed = self._num_sealed
         return twin
 
@@ -142,7 +161,7 @@ class BlockTable:
         if page != self._pages[idx]:
             self._pool.share([page])
             self._pool.release([self._pages[idx]])
-            self._pages[idx] = page
+            self._set_page(idx, page)
 
     def free(self) -> None:
         self.truncate_to(0)
@@ -150,8 +169,10 @@ class BlockTable:
     def slots(self, length: int) -> IntArray:
         """The slots of rows 0 … length-1."""
         assert length <= self._length, (length, self._length)
-        pages = np.array(self._pages, dtype=np.int64)
-        return (pages[:, None] * self._pool.page_size + self._lanes).reshape(-1)[:length]
+        if len(self._mapped) < length:
+            pages = np.array(self._pages, dtype=np.int64)
+            self._mapped = (pages[:, None] * self._pool.page_size + self._lanes).reshape(-1)
+        return self._mapped[:length]
 
     def _make_private(self, first_row: int, end_row: int) -> None:
         """Copies of the shared pages among those of rows first_row … end_row-1."""
@@ -160,11 +181,16 @@ class BlockTable:
         for idx, page in zip(shared, self._pool.take(len(shared)), strict=True):
             self._copy_page(idx, page)
 
+    def _set_page(self, idx: int, page: int) -> None:
+        self._pages[idx] = page
+        self._mapped = self._mapped[: idx * self._pool.page_size]
+
     def _copy_page(self, idx: int, fresh: int) -> None:
         """Put `fresh` in the place of page `idx`, with its rows."""
         page_size = self._pool.page_size
         num_rows = min(page_size, self._length - idx * page_size)
         lanes = self._lanes[:num_rows]
-        old, self._pages[idx] = self._pages[idx], fresh
+        old = self._pages[idx]
+        self._set_page(idx, fresh)
         self._mover.move_rows(old * page_size + lanes, fresh * page_size + lanes)
         self._pool.release([old])

@@ -34,7 +34,7 @@ _LEGEND: Final = (
 class AlphaOptions:
     drafters: str = option(
         "unigram,bigram,ngram_tables,prompt_lookup",
-        "Methods by comma; --draft-model adds its own.",
+        "Methods by comma; a draft model, or a head that is named, adds its own.",
     )
     temperatures: str = option("0,1", "By comma; 0 is argmax.")
     lenience: str = option("", "Factors by comma, as in the paper's Table 5: LOSSY.")
@@ -79,14 +79,19 @@ def alpha(options: AlphaOptions, engine: EngineConfig) -> None:
 def _configs(
     engine: EngineConfig, methods: list[str], num_layers: int | None
 ) -> dict[str, SpeculativeConfig]:
-    from forerun.bench.measure.contenders import fixed_depth
+    from forerun.bench.measure.contenders import fixed_depth, own_options
 
-    model = None if engine.speculation is None else engine.speculation.model
-    if model is not None and "draft_model" not in methods:
-        methods = [*methods, "draft_model"]
-    keys = {"model": model, "num_layers": num_layers}
-    names = {"draft_model": Path(model or "").name, "own_layers": f"first {num_layers} layers"}
-    return {names.get(method, method): fixed_depth(method, 1, keys) for method in methods}
+    given = engine.speculation
+    own = own_options(given, num_layers)
+    names = {"own_layers": f"first {num_layers} layers"}
+    if given is not None and given.model is not None:
+        owner = given.model_owner
+        assert owner is not None
+        methods = list(dict.fromkeys([*methods, owner]))
+        names["draft_model"] = Path(given.model).name
+    return {
+        names.get(method, method): fixed_depth(method, 1, own.get(method, {})) for method in methods
+    }
 
 
 def _texts(llm: LLM, workload: str, num_tokens: int, params: SamplingParams) -> list[TargetText]:

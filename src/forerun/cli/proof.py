@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from forerun.cli.bench.options import MOST_SEED, at_least
+from forerun.cli.bench.options import MOST_SEED, at_least, split
 from forerun.cli.bench.record_head import record_head
 from forerun.cli.options.cache_dir import cache_dir
 from forerun.cli.options.engine import DEFAULT_MODEL, engine_options, load
 from forerun.cli.terminal.group import INTERRUPTED
 from forerun.cli.terminal.output import say
 from forerun.cli.terminal.progress import progress
+from forerun.option_checks import require_known
 
 if TYPE_CHECKING:
     from forerun.bench.measure.timed_run import Clock
@@ -39,6 +40,13 @@ def proof(
     max_depth: Annotated[int, typer.Option("--max-depth", help="Depths 1 to this.")] = 16,
     min_cells: Annotated[int, typer.Option("--min-cells", help="Run at least so many.")] = 2000,
     draft_layers: Annotated[int, typer.Option("--draft-layers", help="For own_layers.")] = 6,
+    drafters: Annotated[
+        str, typer.Option("--drafters", help="By comma, as the record has them; all by default.")
+    ] = "",
+    heads: Annotated[
+        list[Path] | None,
+        typer.Option("--head", help="A trained head's folder; the package's by default."),
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Of the sample and of the texts.")] = 1,
     device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto",
     record: Annotated[
@@ -59,7 +67,9 @@ def proof(
     at_least("--seed", seed, 0, MOST_SEED)
     prompts = named_prompts(num_prompts)
     llm, path = _load(model, device, prompts, num_tokens)
-    methods = proof_methods(str(path), draft_layers)
+    found = proof_methods(str(path), draft_layers, llm.target.heads if heads is None else heads)
+    require_known("drafter", found, *split(drafters))
+    methods = {name: found[name] for name in split(drafters) or found}
     sample = Proof(llm, prompts, methods, max_depth, num_tokens, seed, min_cells)
     settings = {
         "prompts": num_prompts,
@@ -67,6 +77,7 @@ def proof(
         "max_depth": max_depth,
         "min_cells": min_cells,
         "draft_layers": draft_layers,
+        "drafters": list(methods),
         "seed": seed,
         "sample": _HOW_DRAWN,
         "num_plain_runs": sample.num_plain,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
+from forerun.cache import next_slots
 from forerun.drafters.base import Budget, RequestView
 from forerun.drafters.growing import Growth, Path
 from forerun.drafters.law import DraftLaw
@@ -114,7 +115,9 @@ class DraftModel(OwnCache[Row]):
         if not spans:
             return {}
         pairs = [(span, self._rows[request_id].table) for request_id, span in spans.items()]
-        rows = self._model.draw(Plan.build(pairs), self._cache, draws)
+        are_read = len(spans) == len(asked) and all(span.wanted for span in spans.values())
+        following = self._next_slots([growth for _, growth in asked], spans) if are_read else None
+        rows = self._model.draw(Plan.build(pairs, following), self._cache, draws)
         for request_id, span in spans.items():
             self._rows[request_id].num_committed += len(span)
         read = (request_id for request_id, span in spans.items() if span.wanted)
@@ -162,4 +165,13 @@ class DraftModel(OwnCache[Row]):
             span = Span(row.num_committed, proposal.tokens, Tree(proposal.tree.parents), new)
             rows.append(PlanRow.of(span, row.table, num_written))
             draws.append(self._draws(request, growth, new))
-        return self._model.draw(Plan(tuple(rows)), self._cache, draws).each()
+        following = self._next_slots([g for _, g in growing], [r.id for r, _ in growing])
+        return self._model.draw(Plan(tuple(rows), following), self._cache, draws).each()
+
+    def _next_slots(
+        self, growths: Iterable[Growth], request_ids: Iterable[int]
+    ) -> tuple[int | None, ...] | None:
+        """Where the guesses go that are made now, if all of them are fed one by one."""
+        if not self._model.kernels.begins_early or not all(g.goes_on for g in growths):
+            return None
+        return next_slots(self._rows[request_id].table for request_id in request_ids)

@@ -49,6 +49,13 @@ class Growth:
         """Whether the deepest guesses are made: nothing below them will be asked for."""
         return self._depth == self._budget.depth
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether one guess is made below the root or a node, and another one below that."""
+        return (
+            self.num_siblings == 1 and len(self.level) == 1 and self._depth + 1 < self._budget.depth
+        )
+
     def proposal(self) -> Proposal:
         return self._builder.build()
 

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from forerun.cache import KVCache
+from forerun.cache import KVCache, next_slots
 from forerun.engine.cut import Cut, cut
 from forerun.engine.judge import draws_of, judge, shown_log_probs
 from forerun.engine.metrics import Metrics
@@ -144,7 +144,7 @@ def forward(core: Core, rounds: Sequence[Round], times: StepTimes) -> None:
             round_.taps = Taps(layers)
     taps = [r.taps for r in rounds if r.taps]
     began = core.clock()
-    scores = score(core.model, core.cache, spans, tables, draws, taps)
+    scores = score(core.model, core.cache, spans, tables, draws, taps, _next_slots(core, rounds))
     times.pass_seconds = core.clock() - began
     times.num_requests, times.num_tokens = len(rounds), sum(map(len, spans))
     times.num_guesses = sum(len(r.proposal) for r in rounds)
@@ -154,6 +154,15 @@ def forward(core: Core, rounds: Sequence[Round], times: StepTimes) -> None:
         else:
             round_.all_scores = rows
             round_.scores = rows_to_judge(round_.request, round_.span, round_.proposal, rows)
+
+
+def _next_slots(core: Core, rounds: Sequence[Round]) -> tuple[int | None, ...] | None:
+    """Where the tokens to be emitted go in the next pass, if nothing but a plain one can follow."""
+    if core.speculation is not None or not core.model.kernels.begins_early:
+        return None
+    if any(len(round_.span.wanted) != 1 for round_ in rounds):
+        return None
+    return next_slots(r.request.table if r.request.num_left > 1 else None for r in rounds)
 
 
 def verify(core: Core, rounds: Sequence[Round]) -> None:

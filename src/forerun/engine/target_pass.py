@@ -18,6 +18,7 @@ def score(
     tables: Sequence[BlockTable],
     draws: Sequence[CoupledDraws | None],
     taps: Sequence[Taps] = (),
+    next_slots: tuple[int | None, ...] | None = None,
 ) -> list[Scores | Exception]:
     """The scores of each span (1 + N, none inside a prompt), or why there are none, and hidden
     states of all its rows for its taps, if any.
@@ -27,7 +28,8 @@ def score(
     """
     try:
         whole = Taps(taps[0].layers) if taps else None
-        rows = model.draw(Plan.build(zip(spans, tables, strict=True)), cache, draws, whole)
+        plan = Plan.build(zip(spans, tables, strict=True), next_slots)
+        rows = model.draw(plan, cache, draws, whole)
     except Exception as error:
         if len(spans) == 1:
             return [error]

@@ -99,6 +99,11 @@ class Kernels(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def begins_early(self) -> bool:
+        """Whether a pass whose plan has `next_slots` is followed up before it is over."""
+        ...
+
     def loading(self, num_tensors: int) -> AbstractContextManager[None]:
         """Around the loading of one model, to tell how far it is and what became of it."""
         ...
@@ -244,7 +249,8 @@ class TappedKernels(Kernels, Protocol):
         ...
 
     def taps(self, batch: Batch) -> tuple[npt.NDArray[np.float32], ...]:
-        """Copies of what the last `run` over this batch tapped, on the host, in order."""
+        """Copies of what the last `run` over this batch tapped, on the host, in order; there may be
+        more rows behind those that were there."""
         ...
 
 
@@ -263,17 +269,42 @@ class ChainKernels(TappedKernels, Protocol):
         """As above; tokens that the pass will guess may stand as 0 in the plan."""
         ...
 
-    def load_ids(self, ids: IntArray) -> Weight: ...
+    def load_array(self, array: IntArray | FloatArray) -> Weight:
+        """Ids, or a table of single rows, as they are."""
+        ...
+
+    def computed(self, x: Array) -> Array:
+        """x, computed once for all who will ask for it."""
+        ...
 
     def part(self, batch: Batch, first: int, last: int) -> Batch:
         """Tokens `first` … `last` - 1 of a batch, with those of them that are wanted."""
         ...
 
-    def pick(self, logits: Array, ids: Weight, batch: Batch, place: int, token: int) -> Array:
-        """Guess number `place` from logits [1, n] of the tokens `ids`, which becomes token number
-        `token` of the batch, if there is one: [1, 2], its id and its share of softmax(logits)."""
+    def new_picks(self, batch: Batch, num: int) -> Array:
+        """Room for `num` guesses [num, 3]: id, share of softmax(logits), which of the `ids`."""
         ...
 
-    def to_host(self, x: Array) -> npt.NDArray[np.float32]:
-        """The end of a body without logits."""
+    def pick(
+        self,
+        logits: Array,
+        ids: Weight,
+        batch: Batch,
+        picks: Array,
+        place: int,
+        *,
+        row: int = 0,
+        delta: Array | None = None,
+        token: int | None = None,
+    ) -> None:
+        """Guess number `place`, from one row of logits [R, n] of the tokens `ids`, with `delta`
+        [1, n] added. It becomes token number `token` of the batch, if that is given."""
+        ...
+
+    def gated_row(self, table: Weight, gates: Array, row: int, picks: Array, place: int) -> Array:
+        """(1 + gates[row]) ∘ the row of a table [n, width] for guess number `place`: [1, width]"""
+        ...
+
+    def finish(self, x: Array) -> npt.NDArray[np.float32]:
+        """The end of a body without logits: rows, as many as are wanted, back on the host."""
         ...

@@ -11,7 +11,7 @@ So key j is always the token at position j, wherever pages lie and whatever else
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
@@ -39,6 +39,7 @@ class PlanRow:
     span: Span
     slots: IntArray  # [start + span length]: the slot of every logical row
     num_written: int = 0
+    table: SlotTable | None = field(default=None, compare=False, repr=False)  # whose slots they are
 
     def __post_init__(self) -> None:
         rows = self.span.start + len(self.span)
@@ -48,7 +49,7 @@ class PlanRow:
 
     @classmethod
     def of(cls, span: Span, table: SlotTable, num_written: int = 0) -> PlanRow:
-        return cls(span, table.slots(span.start + len(span)), num_written)
+        return cls(span, table.slots(span.start + len(span)), num_written, table)
 
     def __len__(self) -> int:
         return len(self.span) - self.num_written
@@ -71,17 +72,27 @@ class PlanRow:
 
 @dataclass(frozen=True)
 class Plan:
-    """What one target pass runs: every array here is integers, in the order of `rows`."""
+    """What one target pass runs: every array here is integers, in the order of `rows`.
+
+    With `next_slots`, each row asks for its last token, and the one that is drawn after it runs
+    alone in the next pass, in this slot, unless it ends its request; None: it does. A kernel set
+    may begin that pass before anybody has looked at what was drawn: the slots are held anyway.
+    """
 
     rows: tuple[PlanRow, ...]
+    next_slots: tuple[int | None, ...] | None = None
 
     def __post_init__(self) -> None:
         slots = self.write_slots.tolist()
         assert len(set(slots)) == len(slots), "two tokens of a pass share a cache slot"
 
     @classmethod
-    def build(cls, pairs: Iterable[tuple[Span, SlotTable]]) -> Plan:
-        return cls(tuple(PlanRow.of(span, table) for span, table in pairs))
+    def build(
+        cls,
+        pairs: Iterable[tuple[Span, SlotTable]],
+        next_slots: tuple[int | None, ...] | None = None,
+    ) -> Plan:
+        return cls(tuple(PlanRow.of(span, table) for span, table in pairs), next_slots)
 
     def __len__(self) -> int:
         return len(self.tokens)

@@ -24,6 +24,10 @@ class Scores:
     def __getitem__(self, rows: slice) -> Scores:
         return Scores(self.logits[rows], None if self.tokens is None else self.tokens[rows])
 
+    def some(self, rows: Sequence[int]) -> Scores:
+        tokens = None if self.tokens is None else [self.tokens[row] for row in rows]
+        return Scores([self.logits[row] for row in rows], tokens)
+
     def each(self) -> list[Scores]:
         """One row after the other."""
         return [self[idx : idx + 1] for idx in range(len(self))]

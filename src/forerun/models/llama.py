@@ -140,7 +140,7 @@ class LlamaModel:
         with Uninterrupted():
             batch = self.kernels.begin(plan, self.shape, self._inv_freq)
             logits = self.kernels.run(body, batch, cache.store)
-            self._hand_out(batch, taps)
+            self._hand_out(batch, taps, len(plan))
             return logits
 
     def draw(
@@ -155,13 +155,14 @@ class LlamaModel:
         with Uninterrupted():
             batch = self.kernels.begin(plan, self.shape, self._inv_freq)
             scores = self.kernels.draw(body, batch, cache.store, draws)
-            self._hand_out(batch, taps)
+            self._hand_out(batch, taps, len(plan))
             return scores
 
-    def _hand_out(self, batch: Batch, taps: Taps | None) -> None:
+    def _hand_out(self, batch: Batch, taps: Taps | None, num_tokens: int) -> None:
         if taps is not None:
             kernels = cast(TappedKernels, self.kernels)  # as the body found; to ask takes long
-            taps.rows = dict(zip(taps.layers, kernels.taps(batch), strict=True))
+            rows = (found[:num_tokens] for found in kernels.taps(batch))
+            taps.rows = dict(zip(taps.layers, rows, strict=True))
 
     def _pass(
         self, batch: Batch, store: Store, tapped: tuple[int, ...] = ()

@@ -64,6 +64,7 @@ class Choice(NamedTuple):
     expected_tokens: float = 0.0
     expected_seconds: float = 0.0
     gain: float = 0.0  # tokens expected beyond what the time of the guesses would bring
+    least_chance: float = 0.0  # of a guess that is worth its time; one that knows leaves it out
 
     @classmethod
     def of(cls, way: Way, depth: int, reason: Reason, seconds: float, price: float) -> Choice:

@@ -89,7 +89,7 @@ class SpeculativeConfig:
             for option, flag in METHODS[method].needs.items():
                 if getattr(self, option) is None:
                     raise InvalidOption(f'method "{method}" needs "{option}", or {flag}.')
-        owners = [name for name, method in METHODS.items() if "model" in method.needs]
+        owners = [n for n, m in METHODS.items() if m.takes_model or "model" in m.needs]
         if self.model is not None and not any(method in owners for method in used):
             raise InvalidOption(
                 f'"model" is for method "{" or ".join(owners)}", not "{self.method}"; drop it.'
@@ -101,6 +101,14 @@ class SpeculativeConfig:
         if self.method == "auto":
             return ("suffix",)
         return self.methods or (self.method,)
+
+    @property
+    def model_owner(self) -> str | None:
+        """The method that `model` is for."""
+        if self.model is None:
+            return None
+        takes = (n for n in self.parts if METHODS[n].takes_model or "model" in METHODS[n].needs)
+        return next(takes)
 
     @property
     def depth(self) -> int:

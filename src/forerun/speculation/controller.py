@@ -103,8 +103,11 @@ class Controller:
         seconds = allocator.seconds(chosen)
         price = allocator.price(sum(o[0].width * o[1] for o in chosen if o), seconds)
         plain = Choice(otherwise, expected_tokens=1.0, expected_seconds=seconds)
+        worth = self.costs.least_price(len(ways) + num_idle, num_prompt_tokens)
         choices = iter(
-            Choice.of(*one, Reason.PROBE if idx == probe else Reason.PAYS, seconds, price)
+            Choice.of(*one, Reason.PROBE, seconds, price)
+            if one and idx == probe
+            else Choice.of(*one, Reason.PAYS, seconds, price)._replace(least_chance=worth)
             if one
             else plain
             for idx, one in enumerate(chosen)

@@ -30,6 +30,7 @@ from forerun.drafters.heads import (
     Medusa,
     MedusaHeads,
 )
+from forerun.errors import InvalidOption
 from forerun.kernels import TappedKernels
 from forerun.models.llama import LlamaModel
 from forerun.models.opening import load_tokenizer, open_checkpoint
@@ -54,6 +55,7 @@ class Method(NamedTuple):
     about: str
     build: Callable[[SpeculativeConfig, Target], Drafter] | None = None  # None: made of others
     needs: Mapping[str, str] = {}  # options that must be given, and their flags
+    takes_model: bool = False  # one may be named, and one of the package's is found without
     default_depth: int = 5
 
 
@@ -63,10 +65,11 @@ def build_drafters(config: SpeculativeConfig, target: Target) -> dict[str, Draft
     return {name: build(config, target) for name, build in builders.items() if build}
 
 
-def card_of(config: SpeculativeConfig) -> Card | None:
-    """What its trained head promises, if it has one and that says so."""
-    is_head = config.model is not None and HEADS & set(config.parts)
-    return Card.of(Path(config.model)) if is_head and config.model else None
+def cards_of(config: SpeculativeConfig, target: Target) -> dict[str, Card]:
+    """What its trained heads promise, where they say so."""
+    kinds = [name for name in config.parts if METHODS[name].takes_model]
+    cards = {kind: Card.of(_head_path(config, target, kind)) for kind in kinds}
+    return {kind: card for kind, card in cards.items() if card is not None}
 
 
 def combined(config: SpeculativeConfig, parts: dict[str, Drafter]) -> dict[str, Drafter]:
@@ -123,9 +126,8 @@ def _medusa(config: SpeculativeConfig, target: Target) -> Drafter:
 
 
 def _head_folder(config: SpeculativeConfig, target: Target, kind: str) -> HeadFolder:
-    """A trained head that was made for this target."""
-    assert config.model is not None
-    folder, model = HeadFolder(Path(config.model), kind), target.model.config
+    """A trained head that was made for this target: the one that is named, or the package's."""
+    folder, model = HeadFolder(_head_path(config, target, kind), kind), target.model.config
     folder.config.check_target(
         folder.path,
         target_hidden_size=model.hidden_size,
@@ -135,6 +137,18 @@ def _head_folder(config: SpeculativeConfig, target: Target, kind: str) -> HeadFo
     )
     target.model.check_taps(folder.config.layers, f'method "{kind}"')
     return folder
+
+
+def _head_path(config: SpeculativeConfig, target: Target, kind: str) -> Path:
+    if config.model is not None:
+        return Path(config.model)
+    for path in target.heads:
+        if HeadFolder(path).config.kind == kind:
+            return path
+    raise InvalidOption(
+        f'no head of kind "{kind}" comes with the package for this target; name the folder of one '
+        'in "model", or with --draft-model.'
+    )
 
 
 def _prompt_lookup(config: SpeculativeConfig, _: Target) -> Drafter:
@@ -171,17 +185,17 @@ METHODS: Final[Mapping[str, Method]] = {
     "eagle3": Method(
         "a head trained for this target by EAGLE-3's recipe (`model`: its folder)",
         _eagle3,
-        {"model": "--draft-model"},
+        takes_model=True,
     ),
     "block": Method(
         "a head trained for this target that guesses a block in one pass (`model`: its folder)",
         _block,
-        {"model": "--draft-model"},
+        takes_model=True,
     ),
     "medusa": Method(
         "heads trained for this target by Medusa's recipe (`model`: their folder)",
         _medusa,
-        {"model": "--draft-model"},
+        takes_model=True,
     ),
     "prompt_lookup": Method("copies what followed the same words before", _prompt_lookup),
     "ngram": Method("vLLM's name for prompt_lookup", _prompt_lookup),
@@ -193,4 +207,3 @@ METHODS: Final[Mapping[str, Method]] = {
     "merge": Method("the guesses of all `methods` in one tree"),
     "choice": Method("the one of `methods` that a request names; else the one that pays"),
 }
-HEADS: Final = frozenset({"block", "eagle3", "medusa"})  # trained for one target

@@ -156,7 +156,11 @@ class Speculation:
             elif choice is not None and choice.drafter is not None:
                 chosen.setdefault(choice.drafter, []).append(idx)
         for name, mine in chosen.items():
-            budgets = [Budget(c.depth, c.num_branches) for i in mine if (c := choices[i])]
+            budgets = [
+                Budget(c.depth, c.num_branches, least_chance=c.least_chance)
+                for i in mine
+                if (c := choices[i])
+            ]
             answers = self._propose(name, [requests[i] for i in mine], budgets, times)
             found |= dict(zip(mine, answers, strict=True))
         return [found.get(idx, Proposal.empty()) for idx in range(len(requests))]

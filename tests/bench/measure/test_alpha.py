@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,10 +13,25 @@ from forerun.bench.measure.contenders import fixed_depth
 from forerun.bench.measure.teacher_forcing import KnownText, drafter_for, proposals_along
 from forerun.drafters import NgramTables, PromptLookup
 from forerun.engine import LLM
+from forerun.models.text.compatibility import tokenizer_hash
 from forerun.sampling import softmax
 from forerun.types import SamplingParams
+from tests.drafters.random_heads import (
+    block_config,
+    eagle3_config,
+    medusa_config,
+    write_block,
+    write_eagle3,
+    write_medusa,
+)
 
 LENIENCE = (1.0, 0.5, 0.1)
+PROMPT = (1, 2, 3, 4, 5)
+HEADS: dict[str, Any] = {
+    "eagle3": (write_eagle3, eagle3_config),
+    "medusa": (write_medusa, medusa_config),
+    "block": (write_block, block_config),
+}
 
 
 def params(temperature: float) -> SamplingParams:
@@ -90,7 +106,7 @@ def test_the_draft_model_is_asked_with_all_that_came_before(llm: LLM, tiny_path:
     drafter = drafter_for(llm, config, None)
     known = KnownText(0, text.prompt, text.params.with_(acceptance="rejection"), 0)
     for row, proposal in zip(
-        text.logits, proposals_along(drafter, known, text.output, 1), strict=True
+        text.logits, proposals_along(drafter, known, text.output, 1, llm.model), strict=True
     ):
         law_q = proposal.draws[0].probs_q
         assert law_q is not None
@@ -102,3 +118,29 @@ def test_the_interval_draws_texts_again_not_tokens() -> None:
     assert found is not None
     assert (found.median, found.num) == (0.5, 100)
     assert (found.low, found.high) == (0, 1)
+
+
+@pytest.mark.parametrize("kind", ["eagle3", "medusa", "block"])
+def test_heads_hear_the_hidden_states_of_the_text(
+    tiny_path: Path, tmp_path: Path, kind: str
+) -> None:
+    """So they have a guess before every token, and it is the one that the engine would make."""
+    llm = LLM(tiny_path, speculative_config=None)
+    write, config_of = HEADS[kind]
+    path = write(tmp_path / kind, config_of(llm.model.config, tokenizer_hash(llm.tokenizer)))
+    config = fixed_depth(kind, 1, {"model": str(path)})
+    asked = params(0.0).with_(max_tokens=12, ignore_eos=True)
+    text = target_text(llm, PROMPT, asked)
+    known = KnownText(0, text.prompt, asked, 0)
+    drafter = drafter_for(llm, config, None)
+    along = list(proposals_along(drafter, known, text.output, 1, llm.model))
+    assert all(len(proposal) == 1 for proposal in along)
+    sums = AlphaSums()
+    add_text(sums, text, drafter, (), 1)
+    assert sums.num_silent == 0
+    hits = [proposal.tokens[0] == token for proposal, token in zip(along, text.output, strict=True)]
+    made, accepted, idx = 0, 0, 1  # the first token comes with the prompt, the last needs no guess
+    while idx < len(hits) - 1:
+        made, accepted, idx = made + 1, accepted + hits[idx], idx + 1 + hits[idx]
+    stats = llm.with_speculation(config).generate(list(PROMPT), asked)[0].outputs[0].stats
+    assert (stats["draft_tokens"], stats["accepted_tokens"]) == (made, accepted)

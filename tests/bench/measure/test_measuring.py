@@ -188,7 +188,7 @@ def test_contenders_alternate_and_peers_write_as_much_as_plain(llm: LLM) -> None
 
 def test_costs_are_relative_to_a_plain_pass(llm: LLM) -> None:
     assert set(measure_passes(llm, [1, 2, 3], [1, 3], Ticks())) == {0, 1, 3}
-    configs = fixed_depths(["bigram", "own_layers"], [2], {"num_layers": 1, "model": None})
+    configs = fixed_depths(["bigram", "own_layers"], [2], {"own_layers": {"num_layers": 1}})
     costs = costs_by_contender(llm, configs, [1, 2, 3], Ticks(), None)
     assert list(costs) == ["bigram:2", "own_layers:2"]
     assert costs["own_layers:2"].verify.at(2) == pytest.approx(1)  # on a clock of ticks

@@ -18,6 +18,8 @@ from forerun.bench.proof.sample import BRANCHES, Choices, sample_runs
 from forerun.cli.proof import Report, conclude
 from forerun.cli.terminal.progress import Lines
 from forerun.engine import LLM
+from forerun.models.text.compatibility import tokenizer_hash
+from tests.drafters.random_heads import block_config, write_block
 
 CHOICES = Choices(
     [f"p{n}" for n in range(24)], ["auto", "random", "merge"], list(SAMPLING), max_depth=6
@@ -68,10 +70,12 @@ def small_vocabulary() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def cells(tiny_path: Path) -> list[Cell]:
+def cells(tiny_path: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Cell]:
     llm = LLM(tiny_path, max_num_seqs=8, speculative_config=None, max_model_len=200)
-    methods = proof_methods(str(tiny_path), num_layers=1)
-    light = {name: methods[name] for name in ("suffix", "draft_model", "merge")}
+    config = block_config(llm.model.config, tokenizer_hash(llm.tokenizer))
+    head = write_block(tmp_path_factory.mktemp("heads") / "mine", config)
+    methods = proof_methods(str(tiny_path), num_layers=1, heads=[head])
+    light = {name: methods[name] for name in ("suffix", "draft_model", "merge", "block (mine)")}
     return list(Proof(llm, _short(6), light, max_depth=4, num_tokens=12, seed=1).run())
 
 

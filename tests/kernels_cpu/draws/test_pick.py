@@ -21,11 +21,14 @@ def picked(logits: FloatArray, ids: IntArray, noise: ChainNoise, place: int) -> 
     row = PlanRow(Span.all_wanted(0, (0,)), np.zeros(1, np.int64))
 
     def body(batch: CpuBatch, _store: KVStore) -> F32:
-        return k.to_host(k.pick(k.given(batch, 0), k.load_ids(ids), batch, place, 1))
+        picks = k.new_picks(batch, place + 1)
+        k.pick(k.given(batch, 0), k.load_array(ids), batch, picks, place)
+        return k.finish(picks)
 
     given = [np.asarray(logits, np.float32)[None]]
     batch = k.begin(Plan((row,)), SHAPE, np.ones(1), given, noise)
-    token, chance = k.run(body, batch, k.new_store(SHAPE, 1, 1))[0]
+    token, chance, idx = k.run(body, batch, k.new_store(SHAPE, 1, 1))[place]
+    assert ids[int(idx)] == token
     return int(token), float(chance)
 
 

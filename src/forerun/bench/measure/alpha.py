@@ -17,6 +17,7 @@ from forerun.bench.measure.bootstrap import Interval
 from forerun.bench.measure.teacher_forcing import KnownText, proposals_along, text_logits
 from forerun.drafters import Drafter
 from forerun.engine import LLM
+from forerun.models.llama import LlamaModel
 from forerun.sampling import Context, Logits, Probs, served_probs
 from forerun.theory.acceptance import beta_coupled, beta_lenient, beta_rejection
 from forerun.types import Acceptance, Proposal, SamplingParams
@@ -31,6 +32,7 @@ class TargetText:
     logits: Logits
     params: SamplingParams
     seed: int
+    model: LlamaModel | None = None  # for drafters that look at its hidden states
 
     def law(self, idx: int, params: SamplingParams) -> Probs:
         """p before token `idx`, as served."""
@@ -60,7 +62,7 @@ def target_text(llm: LLM, prompt: Sequence[int], params: SamplingParams) -> Targ
     output = llm.generate(list(prompt), params)[0].outputs[0].token_ids
     logits = text_logits(llm.model, prompt, output).astype(np.float64)
     assert params.seed is not None, "a text is reproducible"
-    return TargetText(tuple(prompt), tuple(output), logits, params, params.seed)
+    return TargetText(tuple(prompt), tuple(output), logits, params, params.seed, llm.model)
 
 
 def add_text(
@@ -88,7 +90,8 @@ def _laws(text: TargetText, drafter: Drafter, idx: int) -> Iterator[tuple[Probs,
     """
     params = text.params.with_(acceptance=Acceptance.REJECTION)
     known = KnownText(idx, text.prompt, params, text.seed)
-    with closing(proposals_along(drafter, known, text.output, depth=1)) as proposals:
+    along = proposals_along(drafter, known, text.output, depth=1, model=text.model)
+    with closing(along) as proposals:
         for position, proposal in enumerate(proposals):
             law_p = text.law(position, params)
             yield law_p, _law_q(proposal, len(law_p))

@@ -62,11 +62,11 @@ def engines(
 
 
 def fixed_depths(
-    methods: Sequence[str], depths: Sequence[int], options: Mapping[str, Any]
+    methods: Sequence[str], depths: Sequence[int], options: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, SpeculativeConfig]:
-    """Every method at every fixed depth; `options` are further keys, such as `model`."""
+    """Every method at every fixed depth; `options` are further keys of some, such as `model`."""
     return {
-        f"{method}:{depth}": fixed_depth(method, depth, options)
+        f"{method}:{depth}": fixed_depth(method, depth, options.get(method, {}))
         for method in methods
         for depth in depths
     }
@@ -75,10 +75,11 @@ def fixed_depths(
 def fixed_depth(method: str, depth: int, options: Mapping[str, Any]) -> SpeculativeConfig:
     """No controller between the method and its depth."""
     fixed = {"num_speculative_tokens": depth, "adaptive": False}
-    return SpeculativeConfig.from_dict({"method": method, **fixed, **_fit(method, options)})
+    return SpeculativeConfig.from_dict({"method": method, **fixed, **options})
 
 
-def _fit(method: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that belong to this method."""
-    wanted = {"draft_model": "model", "own_layers": "num_layers"}.get(method)
-    return {key: value for key, value in options.items() if key == wanted and value is not None}
+def own_options(given: SpeculativeConfig | None, num_layers: int | None) -> dict[str, Any]:
+    """What belongs to single methods: a model to the one that it is for."""
+    owner = given.model_owner if given else None
+    found: dict[str, Any] = {} if num_layers is None else {"own_layers": {"num_layers": num_layers}}
+    return found if owner is None or given is None else found | {owner: {"model": given.model}}

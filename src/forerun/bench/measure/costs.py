@@ -56,7 +56,7 @@ def measure_draft_step(
     text = KnownText(0, tuple(prompt), _PARAMS, seed=0)
     depth = config.depth
     steps: list[float] = []
-    along = proposals_along(drafter, text, output, depth)
+    along = proposals_along(drafter, text, output, depth, llm.model)
     for idx in range(len(output)):
         began = clock()
         proposal = next(along)

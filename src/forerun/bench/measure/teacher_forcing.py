@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -10,15 +10,14 @@ from typing import Final
 import numpy as np
 
 from forerun.cache.cache_size import CacheSize
-from forerun.drafters import Budget, Drafter
+from forerun.drafters import Budget, Drafter, TappedDrafter
 from forerun.drafters.prediction import PREDICTION
 from forerun.engine import LLM, SpeculativeConfig
 from forerun.engine.setup.building import build_core
 from forerun.engine.setup.memory import CacheMemory
 from forerun.kernels import Plan
-from forerun.models.llama import LlamaModel
+from forerun.models.llama import LlamaModel, Taps
 from forerun.sampling import Noise
-from forerun.speculation.methods import Target
 from forerun.types import FloatArray, Origin, Proposal, SamplingParams, Span, Tree, Verdict
 
 _PASS_TOKENS: Final = 256
@@ -49,7 +48,7 @@ class KnownText:
 
 
 def drafter_for(llm: LLM, config: SpeculativeConfig, cache_dir: Path | None) -> Drafter:
-    target = Target(llm.model, llm.tokenizer, cache_dir)
+    target = replace(llm.target, cache_dir=cache_dir)
     fixed = replace(config, adaptive=False)
     speculation = build_core(target, CacheMemory(1), llm.max_model_len, fixed).speculation
     assert speculation is not None
@@ -58,29 +57,54 @@ def drafter_for(llm: LLM, config: SpeculativeConfig, cache_dir: Path | None) -> 
 
 
 def proposals_along(
-    drafter: Drafter, text: KnownText, output: Sequence[int], depth: int
+    drafter: Drafter, text: KnownText, output: Sequence[int], depth: int, model: LlamaModel | None
 ) -> Generator[Proposal, None, None]:
-    """What the drafter says before each token of `output`, given all tokens before it."""
+    """What the drafter says before each token of `output`, given all tokens before it, and the
+    hidden states that `model` has for them where it looks at any."""
     drafter.begin(text)
     try:
+        states, first = _states(drafter, model, [*text.tokens, *output]), 0
         for token in output:
+            last = len(text.tokens) - 1  # the target has not run the last one
+            if states is not None and last > first:
+                rows = {layer: found[first:last] for layer, found in states.items()}
+                assert isinstance(drafter, TappedDrafter)
+                drafter.tapped(text, first, rows)
+            first = last
             yield drafter.propose([text], [Budget(depth)])[0]
             drafter.commit(text, text.reveal(token))
     finally:
         drafter.end(text)
 
 
+def _states(
+    drafter: Drafter, model: LlamaModel | None, tokens: Sequence[int]
+) -> dict[int, FloatArray] | None:
+    """All that it taps, by layer."""
+    if not isinstance(drafter, TappedDrafter):
+        return None
+    assert model is not None, "nobody says what its hidden states are"
+    taps = Taps(drafter.layers)
+    passes = [taps.rows for _ in _passes(model, tokens, len(tokens), taps)]
+    return {layer: np.concatenate([rows[layer] for rows in passes]) for layer in taps.layers}
+
+
 def text_logits(model: LlamaModel, prompt: Sequence[int], text: Sequence[int]) -> FloatArray:
     """What the model says before each token of `text`: [len(text), V]."""
     tokens = [*prompt, *text[:-1]]
+    return np.concatenate([np.array(rows) for rows in _passes(model, tokens, len(prompt) - 1)])
+
+
+def _passes(
+    model: LlamaModel, tokens: Sequence[int], first_wanted: int, taps: Taps | None = None
+) -> Iterator[FloatArray]:
+    """The logits from one token on, chunk by chunk; `taps` has the rows of the last chunk."""
     size = CacheSize.for_requests(1, len(tokens))
     cache = model.new_cache(size.num_pages, size.page_size)
-    table, rows = cache.new_table(), []
-    first_wanted = len(prompt) - 1
+    table = cache.new_table()
     for first in range(0, len(tokens), _PASS_TOKENS):
         chunk = tuple(tokens[first : first + _PASS_TOKENS])
         wanted = tuple(i for i in range(len(chunk)) if first + i >= first_wanted)
         span = Span(table.reserve(len(chunk)), chunk, Tree.chain(len(chunk)), wanted)
-        rows.append(np.array(model.forward(Plan.build([(span, table)]), cache)))
+        yield model.forward(Plan.build([(span, table)]), cache, taps)
     table.free()
-    return np.concatenate(rows)

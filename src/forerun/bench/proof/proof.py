@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from forerun.bench.prompts.named_prompts import NamedPrompt
 from forerun.bench.proof.sample import BRANCHES, Choices, Run, sample_runs
+from forerun.drafters.heads import HeadFolder
 from forerun.engine import LLM, CompletionOutput, RequestSpeculation
 from forerun.types import SamplingParams
 
@@ -48,8 +50,9 @@ class Method:
     drafter: str | None = None
 
 
-def proof_methods(model: str, num_layers: int) -> dict[str, Method]:
+def proof_methods(model: str, num_layers: int, heads: Sequence[Path] = ()) -> dict[str, Method]:
     """Every drafter, for a model that can draft for itself. Single ones share an engine."""
+    trained = {path: HeadFolder(path).config.kind for path in heads}
     singles = ("suffix", "prompt_lookup", "ngram_tables", "unigram", "bigram", "random")
     shared: dict[str, Any] = {
         "method": "choice",
@@ -63,6 +66,10 @@ def proof_methods(model: str, num_layers: int) -> dict[str, Method]:
     return {name: Method(shared, name) for name in shared["methods"]} | {
         "hybrid": Method(hybrid),
         "merge": Method(merge),
+        **{
+            f"{kind} ({path.name})": Method({"method": kind, "model": str(path)})
+            for path, kind in trained.items()
+        },
     }
 
 

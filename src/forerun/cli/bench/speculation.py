@@ -95,22 +95,22 @@ def _measure(
 
 def _configs(engine: EngineConfig, options: BenchOptions) -> dict[str, SpeculativeConfig]:
     """What the user asked for as `default`, then every method at every depth."""
-    from forerun.bench.measure.contenders import DEFAULT, fixed_depths
+    from forerun.bench.measure.contenders import DEFAULT, fixed_depths, own_options
 
     given = engine.speculation
     if given is None:
         return {}
-    keys = {"model": given.model, "num_layers": options.num_layers}
-    return {DEFAULT: given, **fixed_depths(_methods(engine, options), options.depth_list, keys)}
+    own = own_options(given, options.num_layers)
+    return {DEFAULT: given, **fixed_depths(_methods(engine, options), options.depth_list, own)}
 
 
 def _methods(engine: EngineConfig, options: BenchOptions) -> list[str]:
-    """Run at fixed depths: none without speculation; a draft model wherever there is one."""
+    """Run at fixed depths: none without speculation; one with a model wherever there is one."""
     given = engine.speculation
     if given is None:
         return []
-    methods = options.method_list
-    return methods if given.model is None else list(dict.fromkeys([*methods, "draft_model"]))
+    methods, owner = options.method_list, given.model_owner
+    return methods if owner is None else list(dict.fromkeys([*methods, owner]))
 
 
 def _head(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +31,9 @@ class Block(FeatureCache):
         self, requests: Sequence[RequestView], budgets: Sequence[Budget]
     ) -> list[Proposal]:
         within = self._admitted(requests, budgets)
+        if self._is_chain(requests, within):
+            depth = min(within[0].depth, self._head.config.num_guesses)
+            return [self._chained(requests[0], replace(within[0], depth=depth))]
         depths = {
             request.id: min(budget.depth, self._head.config.num_guesses)
             for request, budget in zip(requests, within, strict=True)

@@ -26,8 +26,15 @@ from forerun.drafters.heads.config import HeadConfig
 from forerun.drafters.heads.folder import D2T, HeadFolder
 from forerun.errors import InvalidWeights
 from forerun.interrupts import Uninterrupted
-from forerun.kernels import AttentionShape, Norm, Plan, TappedKernels
-from forerun.kernels.base import Batch, Store, Weight
+from forerun.kernels import (
+    AttentionShape,
+    ChainKernels,
+    ChainNoise,
+    Norm,
+    Plan,
+    TappedKernels,
+)
+from forerun.kernels.base import Array, Batch, Store, Weight
 from forerun.types import FloatArray, IntArray
 
 F32 = npt.NDArray[np.float32]
@@ -92,6 +99,7 @@ class BlockHead:
     gate: Weight
     markov_embedding: F32  # [draft V, rank]
     markov_out: F32  # [draft V, rank]
+    markov_matrix: Weight  # the same
 
     @classmethod
     def load(cls, folder: HeadFolder, kernels: TappedKernels, embedding: Weight) -> BlockHead:
@@ -131,11 +139,19 @@ class BlockHead:
             matrix("markov.gate"),
             folder.float32("markov.embedding.weight"),
             folder.float32("markov.out.weight"),
+            matrix("markov.out"),
         )
 
     @cached_property
     def shape(self) -> AttentionShape:
         return AttentionShape(self.config.num_heads, self.config.num_kv_heads, self.config.head_dim)
+
+    @cached_property
+    def markov(self) -> tuple[Weight, Weight, Weight]:
+        """Ids, embedding and output matrix, where the kernels take the step."""
+        k = self.chain_kernels
+        assert k is not None, self.kernels.name
+        return k.load_array(self.tokens), k.load_array(self.markov_embedding), self.markov_matrix
 
     @cached_property
     def _inv_freq(self) -> npt.NDArray[np.float64]:
@@ -154,14 +170,42 @@ class BlockHead:
     ) -> tuple[F32, F32]:
         """Over `features` [T, layers · E] of rows at `places` [T]: logits [R, draft V] before the
         Markov step, and its gates [R, rank]."""
-        given = [*np.split(features, len(self.config.layers), axis=1), self.places[places]]
         with Uninterrupted():
+            given = self._given(features, places)
             batch = self.kernels.begin(plan, self.shape, self._inv_freq, given)
             logits = self.kernels.run(self._pass, batch, cache.store)
             (gates,) = self.kernels.taps(batch)
-            return logits, gates
+            return logits, gates[: len(logits)]
+
+    def chain(
+        self, plan: Plan, cache: KVCache, features: FloatArray, depth: int, noise: ChainNoise
+    ) -> F32:
+        """`run` and the steps between its places for one request, on `ChainKernels`: `new_picks`.
+        Behind the rows of `features` the plan has all places but the first."""
+        k = self.chain_kernels
+        assert k is not None, self.kernels.name
+        whole = np.concatenate((features, np.repeat(features[-1:], depth - 1, axis=0)))
+        places = np.concatenate((np.zeros(len(features), int), np.arange(1, depth)))
+        with Uninterrupted():
+            given = self._given(whole, places)
+            batch = k.begin(plan, self.shape, self._inv_freq, given, noise)
+            return k.run(_Chain(self, k, depth), batch, cache.store)
+
+    @cached_property
+    def chain_kernels(self) -> ChainKernels | None:
+        """The same kernels, if `chain` runs there; to ask a protocol takes as long as a pass."""
+        return self.kernels if isinstance(self.kernels, ChainKernels) else None
+
+    def _given(self, features: FloatArray, places: IntArray) -> list[FloatArray]:
+        return [*np.split(features, len(self.config.layers), axis=1), self.places[places]]
 
     def _pass(self, batch: Batch, store: Store) -> F32:
+        k, h = self.kernels, self.hidden(batch, store)
+        k.tap(k.linear(h, self.gate), batch)
+        return k.logits(h, self.head)
+
+    def hidden(self, batch: Batch, store: Store) -> Array:
+        """Of the wanted rows, what its products take in."""
         k, num = self.kernels, len(self.config.layers)
         parts = [k.embed(self.embedding, batch), *(k.given(batch, idx) for idx in range(num))]
         normed = [k.add_norm(x, None, n)[1] for x, n in zip(parts, self.fc_norms, strict=True)]
@@ -173,9 +217,7 @@ class BlockHead:
                 x, k.linear(k.attend(q, batch, store, idx), layer.out), layer.mlp_norm
             )
             delta = k.linear(k.silu_mul(k.linear(h, layer.gate_up)), layer.down)
-        x, h = k.add_norm(k.select(x, batch), k.select(delta, batch), self.norm)
-        k.tap(k.linear(h, self.gate), batch)
-        return k.logits(h, self.head)
+        return k.add_norm(k.select(x, batch), k.select(delta, batch), self.norm)[1]
 
     def after(self, guess: int, logits: F32, gate: F32) -> F32:
         """The logits [draft V] of a place, once the one before it is guessed: the target's id."""
@@ -185,9 +227,31 @@ class BlockHead:
         return found
 
 
+@dataclass(frozen=True)
+class _Chain:
+    """A body that equals another one of the same head and depth, so that it can be replayed."""
+
+    head: BlockHead
+    kernels: ChainKernels
+    depth: int
+
+    def __call__(self, batch: Batch, store: Store) -> F32:
+        k, head = self.kernels, self.head
+        ids, table, out = head.markov
+        h = head.hidden(batch, store)
+        logits, gates = (k.computed(k.linear(h, matrix)) for matrix in (head.head, head.gate))
+        picks = k.new_picks(batch, self.depth)
+        k.pick(logits, ids, batch, picks, 0)
+        for place in range(1, self.depth):
+            delta = k.linear(k.gated_row(table, gates, place, picks, place - 1), out)
+            k.pick(logits, ids, batch, picks, place, row=place, delta=delta)
+        return k.finish(picks)
+
+
 def _check_sizes(config: HeadConfig, folder: HeadFolder) -> None:
     c = config
-    sizes = (c.intermediate_size, c.num_heads, c.num_kv_heads, c.head_dim, c.max_len)
+    sizes: tuple[int, ...] = (c.intermediate_size, c.num_heads, c.num_kv_heads, c.head_dim)
+    sizes += (c.max_len,)
     sizes += (c.num_hidden_layers, c.markov_rank, c.num_guesses - 1)
     if min(sizes) < 1 or c.num_heads % c.num_kv_heads or c.head_dim % 2:
         raise InvalidWeights(f"{folder.path}: its sizes {list(sizes)} fit no block; train again.")

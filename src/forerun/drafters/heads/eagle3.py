@@ -9,10 +9,10 @@ import numpy as np
 from forerun.drafters.base import Budget, RequestView
 from forerun.drafters.growing import Growth
 from forerun.drafters.heads.eagle3_head import Eagle3Head
-from forerun.drafters.heads.feature_cache import MAX_KNOWN, FeatureCache
+from forerun.drafters.heads.feature_cache import FeatureCache
 from forerun.drafters.law import DraftLaw
-from forerun.kernels import ChainNoise, Plan, PlanRow
-from forerun.types import ROOT, Acceptance, FloatArray, IntArray, Proposal, Span, Tree
+from forerun.kernels import Plan, PlanRow
+from forerun.types import ROOT, FloatArray, IntArray, Proposal, Span, Tree
 
 
 class Eagle3(FeatureCache):
@@ -45,35 +45,6 @@ class Eagle3(FeatureCache):
             if growing:
                 self._feed(growing)
         return [growth.proposal() for growth in growths]
-
-    def _is_chain(self, requests: Sequence[RequestView], budgets: Sequence[Budget]) -> bool:
-        """Whether one pass can do it all: for one request, whose options leave logits alone."""
-        if len(requests) != 1 or self._head.chain_kernels is None:
-            return False
-        request, budget, params = requests[0], budgets[0], requests[0].params
-        if budget.depth == 0 or budget.num_branches > 1 or params.changes_logits:
-            return False
-        if len(request.output) < params.min_tokens:
-            return False
-        is_coupled = params.acceptance is Acceptance.COUPLED and not params.truncates
-        num_pending = self._rows[request.id].num_pending
-        return 0 < num_pending <= MAX_KNOWN and (params.temperature == 0 or is_coupled)
-
-    def _chained(self, request: RequestView, budget: Budget) -> Proposal:
-        row = self._rows[request.id]
-        num_known, depth = row.num_pending, budget.depth
-        features = row.waiting(num_known)
-        tokens = (*row.tokens(request, num_known), *(0,) * (depth - 1))
-        wanted = tuple(range(num_known - 1, len(tokens)))
-        span = Span(row.num_committed, tokens, Tree.chain(len(tokens)), wanted)
-        row.table.reserve(len(tokens))
-        plan = Plan.build([(span, row.table)])
-        temperature, key = request.params.temperature, request.noise.key
-        noise = ChainNoise(temperature, key, len(request.tokens))
-        picked = self._head.chain(plan, self._cache, features, depth, noise)
-        row.fed(num_known)
-        row.is_waiting = False
-        return Proposal.chain([int(token) for token in picked[:, 0]])
 
     def _catch_up(self, requests: Sequence[RequestView]) -> dict[int, _Output]:
         """Feed the hidden states that wait. What the head says after the last token of each

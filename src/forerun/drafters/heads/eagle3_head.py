@@ -138,7 +138,7 @@ class Eagle3Head:
     def ids(self) -> Weight:
         """`tokens` where the kernels pick from them."""
         assert self.chain_kernels is not None, self.kernels.name
-        return self.chain_kernels.load_ids(self.tokens)
+        return self.chain_kernels.load_array(self.tokens)
 
     @property
     def row_bytes(self) -> int:
@@ -159,8 +159,8 @@ class Eagle3Head:
     def chain(
         self, plan: Plan, cache: KVCache, features: FloatArray, depth: int, noise: ChainNoise
     ) -> F32:
-        """`known` and then guess after guess of one request in one pass, on `ChainKernels`: ids
-        and chances [depth, 2]. Behind the tokens that are known the plan has room for all guesses
+        """`known` and then guess after guess of one request in one pass, on `ChainKernels`:
+        `new_picks`. Behind the tokens that are known the plan has room for all guesses
         but the last, and wants all rows from the last known one on."""
         k = self.chain_kernels
         assert k is not None, self.kernels.name
@@ -168,7 +168,7 @@ class Eagle3Head:
         with Uninterrupted():
             batch = k.begin(plan, self.shape, self._inv_freq, given, noise)
             body = _Chain(self, k, len(features), depth)
-            return k.run(body, batch, cache.store).reshape(depth, 2)
+            return k.run(body, batch, cache.store)
 
     def _run(
         self, body: Body, plan: Plan, cache: KVCache, given: list[FloatArray]
@@ -177,7 +177,7 @@ class Eagle3Head:
             batch = self.kernels.begin(plan, self.shape, self._inv_freq, given)
             logits = self.kernels.run(body, batch, cache.store)
             (fed_back,) = self.kernels.taps(batch)
-            return logits, fed_back
+            return logits, fed_back[: len(logits)]
 
     def _known(self, batch: Batch, store: Store) -> F32:
         return self._logits(self.fused(batch), batch, store)
@@ -205,11 +205,11 @@ class Eagle3Head:
         x, h = k.add_norm(x, None, self.hidden_norm)
         q = k.rope_write(k.linear(k.concat([e, h]), self.qkv), batch, store, 0)
         if self.config.norm_before_residual:
-            x = h
+            x = k.concat([h])
         x, h = k.add_norm(x, k.linear(k.attend(q, batch, store, 0), self.out), self.mlp_norm)
         delta = k.linear(k.silu_mul(k.linear(h, self.gate_up)), self.down)
         x, h = k.add_norm(k.select(x, batch), k.select(delta, batch), self.norm)
-        return (h if self.config.norm_output else x), h
+        return (k.concat([h]) if self.config.norm_output else x), h
 
 
 @dataclass(frozen=True)
@@ -224,15 +224,16 @@ class _Chain:
     def __call__(self, batch: Batch, store: Store) -> F32:
         k, head = self.kernels, self.head
         part = k.part(batch, 0, self.num_known)
-        x, picked = head.fused(part), []
+        x, picks = head.fused(part), k.new_picks(batch, self.depth)
         for place in range(self.depth):
             x, h = head.layer(x, part, store)
             first = self.num_known + place
-            logits = k.linear(h, head.head)
-            picked.append(k.pick(logits, head.ids, batch, place, first))
-            if place + 1 < self.depth:
+            if place + 1 == self.depth:
+                k.pick(k.linear(h, head.head), head.ids, batch, picks, place)
+            else:
+                k.pick(k.linear(h, head.head), head.ids, batch, picks, place, token=first)
                 part = k.part(batch, first, first + 1)
-        return k.to_host(k.concat(picked))
+        return k.finish(picks)
 
 
 def _check_sizes(config: HeadConfig, folder: HeadFolder) -> None:

@@ -7,15 +7,30 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from forerun.cache import KVCache
 from forerun.drafters.base import Budget, RequestView
+from forerun.drafters.heads.confidence import Confidence
 from forerun.drafters.heads.config import HeadConfig
 from forerun.drafters.own_cache import OwnCache, Row
-from forerun.types import FloatArray, Verdict
+from forerun.kernels import ChainKernels, ChainNoise, Plan
+from forerun.types import (
+    ROOT,
+    Acceptance,
+    FloatArray,
+    Proposal,
+    ProposalBuilder,
+    Span,
+    Tree,
+    Verdict,
+)
 
 MAX_KNOWN: Final = 256  # known tokens fed per proposal, so that no prompt holds up a step for long
 _MAX_PENDING: Final = 2048  # hidden states that wait to be fed, per request
+
+
+Guess = tuple[int, float]  # a token, and its probability by the head
 
 
 @dataclass
@@ -25,6 +40,7 @@ class FeatureRow(Row):
 
     first: int = 0
     pending: list[FloatArray] = field(default_factory=list)  # [n, layers · E] each, not fed yet
+    guesses: list[Guess] = field(default_factory=list)  # the latest chain, until it is judged
 
     @property
     def num_pending(self) -> int:
@@ -62,7 +78,18 @@ class CachedHead(Protocol):
     @property
     def row_bytes(self) -> int: ...
 
+    @property
+    def chain_kernels(self) -> ChainKernels | None:
+        """Where `chain` runs, if anywhere."""
+        ...
+
     def new_cache(self, num_pages: int, page_size: int) -> KVCache: ...
+
+    def chain(
+        self, plan: Plan, cache: KVCache, features: FloatArray, depth: int, noise: ChainNoise
+    ) -> npt.NDArray[np.float32]:
+        """`ChainKernels.new_picks` for one request, behind the rows of `features`."""
+        ...
 
 
 class FeatureCache(OwnCache[FeatureRow]):
@@ -76,6 +103,7 @@ class FeatureCache(OwnCache[FeatureRow]):
     def __init__(self, head: CachedHead) -> None:
         super().__init__()
         self._cached = head
+        self._confidence = Confidence()
 
     @property
     def layers(self) -> tuple[int, ...]:
@@ -107,9 +135,11 @@ class FeatureCache(OwnCache[FeatureRow]):
             row.restart(row.next_position - len(newest))
             row.pending = [newest]
 
-    def commit(self, request: RequestView, _verdict: Verdict) -> None:
+    def commit(self, request: RequestView, verdict: Verdict) -> None:
         row = self._rows[request.id]
         row.cut(row.num_committed)
+        guesses, row.guesses = row.guesses, []
+        self._judge(request, guesses, verdict)
 
     def evict(self, request: RequestView) -> None:
         super().evict(request)
@@ -131,6 +161,58 @@ class FeatureCache(OwnCache[FeatureRow]):
             return Budget(0)
         room = self.max_len - len(request.tokens) + 1
         return replace(budget, depth=max(0, min(budget.depth, room)))
+
+    def _is_chain(self, requests: Sequence[RequestView], budgets: Sequence[Budget]) -> bool:
+        """Whether one pass can do it all: for one request, whose options leave logits alone."""
+        if len(requests) != 1 or self._cached.chain_kernels is None:
+            return False
+        request, budget, params = requests[0], budgets[0], requests[0].params
+        if budget.depth == 0 or budget.num_branches > 1 or params.changes_logits:
+            return False
+        if len(request.output) < params.min_tokens:
+            return False
+        is_coupled = params.acceptance is Acceptance.COUPLED and not params.truncates
+        num_pending = self._rows[request.id].num_pending
+        return 0 < num_pending <= MAX_KNOWN and (params.temperature == 0 or is_coupled)
+
+    def _chained(self, request: RequestView, budget: Budget) -> Proposal:
+        row = self._rows[request.id]
+        num_known, depth = row.num_pending, budget.depth
+        features, known = row.waiting(num_known), row.tokens(request, num_known)
+        tokens = known + known[-1:] * (depth - 1)
+        wanted = tuple(range(num_known - 1, len(tokens)))
+        span = Span(row.num_committed, tokens, Tree.chain(len(tokens)), wanted)
+        row.table.reserve(len(tokens))
+        plan = Plan.build([(span, row.table)])
+        noise = ChainNoise(request.params.temperature, request.noise.key, len(request.tokens))
+        picked = self._cached.chain(plan, self._cache, features, depth, noise)
+        row.fed(num_known)
+        row.is_waiting = False
+        row.guesses = [(int(token), share) for token, share, _ in picked.tolist()]
+        return self._worth_it(row.guesses, budget.least_chance, is_drawn=noise.temperature > 0)
+
+    def _worth_it(
+        self, guesses: Sequence[Guess], least_chance: float, *, is_drawn: bool
+    ) -> Proposal:
+        """The guesses whose chance, with all before them, is high enough: none was drawn from a
+        law of its own, so any may be left out."""
+        builder, node, so_far = ProposalBuilder(), ROOT, 1.0
+        for place, (token, share) in enumerate(guesses):
+            chance = self._confidence.chance(share, place, is_drawn=is_drawn)
+            so_far *= chance
+            if so_far < least_chance:
+                break
+            node = builder.add(node, token, chance=chance)
+        return builder.build()
+
+    def _judge(self, request: RequestView, guesses: Sequence[Guess], verdict: Verdict) -> None:
+        """What became of the latest guesses, handed out or not."""
+        is_drawn = request.params.temperature > 0
+        for place, (guess, token) in enumerate(zip(guesses, verdict.tokens, strict=False)):
+            is_hit = guess[0] == token
+            self._confidence.observe(guess[1], place, is_drawn=is_drawn, is_hit=is_hit)
+            if not is_hit:
+                break
 
     def _shares(self, requests: Sequence[RequestView]) -> Iterator[tuple[RequestView, int]]:
         """How many hidden states of whom are fed now: at most `MAX_KNOWN` in all, or one of each,

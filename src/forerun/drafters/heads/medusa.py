@@ -71,7 +71,8 @@ class MedusaHeads:
         with Uninterrupted():
             batch = self._kernels.begin(plan, _NO_ATTENTION, np.ones(1), [hidden])
             last = self._kernels.run(self._pass, batch, self._store)
-            return np.stack([*self._kernels.taps(batch), last], axis=1)
+            taps = [rows[: len(last)] for rows in self._kernels.taps(batch)]
+            return np.stack([*taps, last], axis=1)
 
     def _pass(self, batch: Batch, _store: Store) -> F32:
         k = self._kernels

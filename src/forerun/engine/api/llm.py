@@ -52,14 +52,14 @@ class LLM:
             self.model = LlamaModel.load(checkpoint, choose_kernels(config))
             max_len = _checked_len(config.max_model_len, self.model.config.max_len)
             heads = tuple(shipped_heads(model_fingerprint(checkpoint)))
-            self._target = Target(self.model, self.tokenizer, config.cache_dir, heads)
+            self.target = Target(self.model, self.tokenizer, config.cache_dir, heads)
             self._memory, self._wanted_len = memory, max_len
             self._lock = EngineLock()  # for all that use this kernel set
             self._start(speculation)
 
     def _start(self, config: SpeculativeConfig | None) -> None:
         with self._lock:  # costs are measured by passes
-            core = build_core(self._target, self._memory, self._wanted_len, config)
+            core = build_core(self.target, self._memory, self._wanted_len, config)
         self.max_model_len = core.max_len
         self.engine = Engine(core, self._lock)
         self.input_processor = InputProcessor(self.tokenizer, core)

@@ -9,7 +9,7 @@ from forerun.drafters.heads import Card
 from forerun.kernels import TappedKernels
 from forerun.speculation.calibration import calibrate
 from forerun.speculation.config import SpeculativeConfig
-from forerun.speculation.methods import HEADS, METHODS, Target, build_drafters, card_of
+from forerun.speculation.methods import METHODS, Target, build_drafters, cards_of
 from forerun.speculation.pass_cost import PassCost
 from forerun.speculation.trained import best_head
 
@@ -45,9 +45,7 @@ class Drafting:
 
     def _add(self, config: SpeculativeConfig, target: Target) -> None:
         self.drafters |= build_drafters(config, target)
-        card = card_of(config)
-        if card is not None:
-            self.cards |= dict.fromkeys(HEADS.intersection(config.parts), card)
+        self.cards |= cards_of(config, target)
 
     def _add_shipped(self, target: Target) -> None:
         """The best of the package's heads, where a controller can leave it unasked."""

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -59,6 +59,7 @@ class CpuKernels:
     """
 
     name: Final = "cpu"
+    begins_early: Final = False
 
     def __init__(
         self,
@@ -315,22 +316,49 @@ class CpuKernels:
         place = self._operations.place
         x.program.add(place, x.num_rows, width, address, stride, target, x.stride)
 
-    def load_ids(self, ids: IntArray) -> IntArray:
-        return np.ascontiguousarray(ids, np.int64)
+    def load_array(self, array: IntArray | FloatArray) -> npt.NDArray[Any]:
+        kind = np.int64 if np.issubdtype(array.dtype, np.integer) else np.float32
+        return np.ascontiguousarray(array, kind)
+
+    def computed(self, x: Rows) -> Rows:
+        return x
 
     def part(self, batch: CpuBatch, first: int, last: int) -> CpuBatch:
         return batch.part(first, last)
 
-    def pick(self, logits: Rows, ids: IntArray, batch: CpuBatch, place: int, token: int) -> Rows:
-        program, picked = logits.program, Rows(logits.program, 1, 2)
-        program.hold(ids, batch)
-        has_next = token < len(batch.tokens)
-        out = batch.tokens[token:].ctypes.data if has_next else 0
-        source = (logits.address, ids.ctypes.data, len(ids), batch.noise.ctypes.data, place)
-        program.add(self._library.operation("pick"), 1, *source, out, picked.address)
-        return picked
+    def new_picks(self, batch: CpuBatch, num: int) -> Rows:
+        return Rows(batch.program, num, 3)
 
-    def to_host(self, x: Rows) -> F32:
+    def pick(
+        self,
+        logits: Rows,
+        ids: IntArray,
+        batch: CpuBatch,
+        picks: Rows,
+        place: int,
+        *,
+        row: int = 0,
+        delta: Rows | None = None,
+        token: int | None = None,
+    ) -> None:
+        program = logits.program
+        program.hold(ids, batch)
+        scores = (logits.address + row * logits.stride, 0 if delta is None else delta.address)
+        noise = (batch.noise.ctypes.data, place)
+        out = 0 if token is None else batch.tokens[token:].ctypes.data
+        picked = picks.address + place * picks.stride
+        operation = self._library.operation("pick")
+        program.add(operation, 1, *scores, ids.ctypes.data, len(ids), *noise, out, picked)
+
+    def gated_row(self, table: F32, gates: Rows, row: int, picks: Rows, place: int) -> Rows:
+        program, step = gates.program, Rows(gates.program, 1, gates.width)
+        program.hold(table)
+        gate, picked = gates.address + row * gates.stride, picks.address + place * picks.stride
+        operation, addresses = self._library.operation("gated_row"), (table.ctypes.data, gate)
+        program.add(operation, 1, *addresses, picked, gates.width, step.address)
+        return step
+
+    def finish(self, x: Rows) -> F32:
         return x.program.finish(x)
 
     def tap(self, x: Rows, batch: CpuBatch) -> None:

@@ -13,7 +13,7 @@ from forerun.kernels.cpu.attention.rope import rope_write
 from forerun.kernels.cpu.codegen.code_cache import CodeCache
 from forerun.kernels.cpu.codegen.compiled import Compiled
 from forerun.kernels.cpu.codegen.machine import Machine
-from forerun.kernels.cpu.draws.pick import pick
+from forerun.kernels.cpu.draws.pick import gated_row, pick
 from forerun.kernels.cpu.products.digits import RecordShape, make_write_record
 from forerun.kernels.cpu.products.expand import make_expand
 from forerun.kernels.cpu.products.formats import DECODERS
@@ -35,6 +35,7 @@ _OPERATIONS: Final = {
     "rope_write": rope_write,
     "attend": attend,
     "pick": pick,
+    "gated_row": gated_row,
 }
 
 

@@ -55,6 +55,17 @@ class AskedDraws:
                 asked._change(rows, one, vocab_size)
         return asked
 
+    @classmethod
+    def after(cls, draws: Sequence[CoupledDraws]) -> AskedDraws:
+        """The next token of each of these, one row each; none of them changes logits."""
+        asked = cls(np.zeros((len(draws), NUM_WORDS), np.int32))
+        for row, one in enumerate(draws):
+            if one.params.temperature > 0:
+                asked._describe(slice(row, row + 1), one)
+        asked.words[:, 1] += 1
+        asked.drawn.append(slice(0, len(draws)))
+        return asked
+
     @property
     def num(self) -> int:
         return len(self.words)

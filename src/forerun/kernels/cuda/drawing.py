@@ -26,11 +26,12 @@ from forerun.kernels.cuda.draws import (
     noisy_rows,
     widen_rows,
 )
+from forerun.kernels.cuda.inputs import NUM_TURNS
 from forerun.kernels.scores import Scores
 
 F32 = npt.NDArray[np.float32]
-I32 = npt.NDArray[np.int32]
 
+MAX_ROWS: Final = 256  # of a pass whose tokens may be read by the next
 _MARGIN: Final = 1e-9  # more than logarithms and sums of two libraries differ by
 _WARPS: Final = 8
 
@@ -39,30 +40,45 @@ _WARPS: Final = 8
 class Best:
     """The argmax of each row on the device, and what a draw with noise starts from."""
 
-    tokens: Tensor  # [R] int32 in the host's memory; -1: not a row that can be served
+    tokens: Tensor  # [R] int32; -1: not a row that can be served
     tops: Tensor  # [R] float32
     counts: Tensor  # [R] int32, zero
 
 
-class Drawing:
-    """`num_asked` rows were to be drawn, of which `num_left` were left to the host."""
+@dataclass(frozen=True)
+class Started:
+    """Draws under way: the device is told, and nobody has waited for it."""
 
-    def __init__(self, options: dict[str, Any], margin: float = _MARGIN) -> None:
+    asked: AskedDraws
+    tokens: Tensor  # [R] in the host's memory, once `done` is
+    done: Any  # torch.cuda.Event
+
+
+class Drawing:
+    """`num_asked` rows were to be drawn, of which `num_left` were left to the host.
+
+    The tokens of the last pass stay on the device, in `drawn`, where the next one may read them.
+    """
+
+    def __init__(
+        self, options: dict[str, Any], device: torch.device | str = "cpu", margin: float = _MARGIN
+    ) -> None:
         self._options = options  # of a launch inside a pass
         self.margin = margin
+        self.drawn = torch.zeros(MAX_ROWS, dtype=torch.int32, device=device)
+        self.last: Started | None = None  # whose tokens those are
+        self._hosts = [self._new_host(MAX_ROWS) for _ in range(NUM_TURNS)]
+        self._turn = 0
         self._rooms: dict[tuple[int, int], _Room] = {}
         self.num_asked = self.num_left = 0
 
-    @staticmethod
-    def new_tokens(num: int, device: torch.device) -> Tensor:
-        """Where the device writes tokens by itself: integers are not worth a copy of their own."""
-        return torch.empty(num, dtype=torch.int32, pin_memory=device.type == "cuda")
+    def _new_host(self, num: int) -> tuple[Tensor, Any]:
+        is_gpu = self.drawn.device.type == "cuda"
+        tokens = torch.empty(num, dtype=torch.int32, pin_memory=is_gpu)
+        return tokens, torch.cuda.Event() if is_gpu else None
 
-    def best(self, logits: Tensor, tokens: Tensor | None = None) -> Best:
-        """`tokens` [R], from `new_tokens`: none can be had while a pass is recorded."""
+    def best(self, logits: Tensor) -> Best:
         num, width = logits.shape
-        if tokens is None:
-            tokens = self.new_tokens(num, logits.device)
         blocks = -(-width // BLOCK)
         tops, ids, row_tops, counts = (
             torch.empty(size, dtype=dtype, device=logits.device)
@@ -73,6 +89,7 @@ class Drawing:
                 ((num,), torch.int32),
             )
         )
+        tokens = self.drawn if num <= MAX_ROWS else torch.empty_like(counts)
         if num:
             best_of_blocks[(blocks, num)](
                 logits, None, tops, ids, width, BLOCK, False, NUM_WORDS, **self._options
@@ -88,39 +105,64 @@ class Drawing:
 
         One synchronisation, and a second one where a row was left to the host.
         """
-        num, room = sum(wanted), self._room(logits)
         if not any(draws):
-            room.logits[:num].copy_(logits[:num], non_blocking=True)
-            _synchronize(logits.device)
-            return Scores(room.logits[:num].numpy().copy())
-        asked = AskedDraws.of(wanted, draws, room.num, logits.shape[1])
-        if asked.is_noisy or asked.num_changes:
-            self._launch(logits, best, asked, room)
-        for rows in asked.as_logits:
-            room.logits[rows].copy_(logits[rows], non_blocking=True)
-        _synchronize(logits.device)
-        return self._scores(asked, room, logits, best.tokens.numpy()[:num].tolist())
+            return self.all_logits(logits, sum(wanted))
+        asked = self.asked(logits, wanted, draws)
+        return self.wait(self.start(logits, best, asked), logits)
 
-    def _scores(
-        self, asked: AskedDraws, room: _Room, logits: Tensor, tokens: list[int | None]
-    ) -> Scores:
+    def all_logits(self, logits: Tensor, num: int) -> Scores:
+        self.last, room = None, self._room(logits)
+        room.logits[:num].copy_(logits[:num], non_blocking=True)
+        _synchronize(logits.device)
+        return Scores(room.logits[:num].numpy().copy())
+
+    def asked(self, logits: Tensor, wanted: Sequence[int], draws: Draws) -> AskedDraws:
+        return AskedDraws.of(wanted, draws, self._room(logits).num, logits.shape[1])
+
+    def start(self, logits: Tensor, best: Best, asked: AskedDraws) -> Started:
+        if asked.is_noisy or asked.num_changes:
+            self._launch(logits, best, asked, self._room(logits))
+        for rows in asked.as_logits:
+            self._room(logits).logits[rows].copy_(logits[rows], non_blocking=True)
+        self._turn = (self._turn + 1) % NUM_TURNS
+        tokens, done = self._hosts[self._turn]
+        if best.tokens is not self.drawn:
+            tokens, done = self._new_host(len(best.tokens))
+        tokens.copy_(best.tokens, non_blocking=True)
+        if done is not None:
+            done.record()
+        self.last = Started(asked, tokens, done)
+        return self.last
+
+    def wait(self, started: Started, logits: Tensor) -> Scores:
+        """`logits`: where the pass left them, with which nothing else has happened since."""
+        return self.scores(started, self.tokens(started), logits)
+
+    def tokens(self, started: Started) -> list[int]:
+        """Of each row; -1 where it was left to the host."""
+        if started.done is not None:
+            started.done.synchronize()
+        tokens: list[int] = started.tokens.numpy()[: started.asked.num].tolist()
+        return tokens
+
+    def scores(self, started: Started, tokens: Sequence[int], logits: Tensor) -> Scores:
+        asked = started.asked
         rows: list[F32 | None] = [None] * asked.num
+        found: list[int | None] = [*tokens]
         for part in asked.as_logits:
-            rows[part] = list(room.logits[part].numpy().copy())
-            tokens[part] = [None] * (part.stop - part.start)
+            rows[part] = list(self._room(logits).logits[part].numpy().copy())
+            found[part] = [None] * (part.stop - part.start)
         for part in asked.drawn:
             for row in range(part.start, part.stop):
                 if tokens[row] == -1:
-                    tokens[row], rows[row] = None, logits[row].cpu().numpy()
+                    found[row], rows[row] = None, logits[row].cpu().numpy()
                     self.num_left += 1
             self.num_asked += part.stop - part.start
-        return Scores(rows, tokens)
+        return Scores(rows, found)
 
     def _launch(self, logits: Tensor, best: Best, asked: AskedDraws, room: _Room) -> None:
         """What `best` does not say: changed logits and noise."""
-        num = asked.num
-        room.words_on_host[:num] = asked.words
-        room.words[:num].copy_(room.host_words[:num], non_blocking=True)
+        room.send_words(asked)
         if asked.num_changes:
             self._launch_changes(logits, best, asked, room)
         if asked.is_noisy:
@@ -186,8 +228,14 @@ class _Room:
         self.kept_ids = on_device(torch.int32, num, MOST)
         self.words = on_device(torch.int32, num, NUM_WORDS)
         self.wide_tops = on_device(torch.float64, num)
-        self.host_words = self._on_host(torch.int32, num, NUM_WORDS)
-        self.words_on_host: I32 = self.host_words.numpy()
+        self._words_on_host = [self._on_host(torch.int32, num, NUM_WORDS) for _ in range(NUM_TURNS)]
+        self._turn = 0
+
+    def send_words(self, asked: AskedDraws) -> None:
+        self._turn = (self._turn + 1) % NUM_TURNS
+        host = self._words_on_host[self._turn]
+        host.numpy()[: asked.num] = asked.words
+        self.words.copy_(host, non_blocking=True)
 
     def send_changes(self, asked: AskedDraws) -> tuple[Tensor, Tensor]:
         """Tokens and what changes their logits, on the device, without waiting for the pass."""

@@ -6,8 +6,8 @@ A pass is filled up to the next size in `SIZES`; the rows that fill it read and 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -15,10 +15,14 @@ from weakref import WeakKeyDictionary
 import torch
 
 from forerun.kernels.base import Body
-from forerun.kernels.cuda.asked_draws import Draws
-from forerun.kernels.cuda.batch import CudaBatch, Inputs, bucket
-from forerun.kernels.cuda.drawing import Best, Drawing
-from forerun.kernels.cuda.recording import Recording, cuts_for
+from forerun.kernels.cuda.ahead import Ahead, parts_after
+from forerun.kernels.cuda.asked_draws import AskedDraws, Draws
+from forerun.kernels.cuda.batch import CudaBatch, bucket
+from forerun.kernels.cuda.columns import Columns
+from forerun.kernels.cuda.drawing import Best, Drawing, Started
+from forerun.kernels.cuda.given import HandedOut
+from forerun.kernels.cuda.inputs import Inputs
+from forerun.kernels.cuda.recording import Recorder, Replay
 from forerun.kernels.cuda.store import KVStore
 from forerun.kernels.cuda.values import Rows
 from forerun.kernels.scores import Scores
@@ -32,10 +36,11 @@ Key = tuple[Body, int, int, int, int]
 
 @dataclass(frozen=True)
 class _Kept:
-    recording: Recording
+    recording: Replay
     inputs: Inputs
     logits: torch.Tensor
     best: Best
+    handed_out: HandedOut | None
     num_embeddings: int
 
 
@@ -46,7 +51,7 @@ class Stopwatch:
     num_replays: int
     seconds: list[float] = field(default_factory=list)  # of one pass on the device, each
 
-    def time(self, recording: Recording) -> None:
+    def time(self, recording: Replay) -> None:
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         begin.record()
         for _ in range(self.num_replays):
@@ -56,76 +61,144 @@ class Stopwatch:
         self.seconds.append(begin.elapsed_time(end) / 1e3 / self.num_replays)
 
 
-class Graphs:
-    """The graphs over a store used most recently. They go when the store goes."""
+@dataclass
+class _OfStore:
+    """What is kept for a store, and goes when it goes."""
 
-    def __init__(self, num_splits: Callable[[int], int], drawing: Drawing) -> None:
-        self._drawing = drawing
+    graphs: OrderedDict[Key, _Kept] = field(default_factory=OrderedDict)  # the last used last
+    ahead: Ahead | None = None  # a pass that was begun before it was asked for
+
+
+@dataclass
+class _Pass:
+    """What is asked for."""
+
+    body: Body
+    batch: CudaBatch
+    store: KVStore
+    draws: Draws
+    kept: _OfStore
+
+    def launched(self, drawing: Drawing) -> Scores:
+        """Kernel by kernel."""
+        return launched(self.body, self.batch, self.store, drawing, self.draws)
+
+
+class Graphs:
+    """The graphs over a store used most recently.
+
+    Where a plan says what its requests do next, that pass is begun before this one's tokens are
+    looked at: the device works while the host does.
+    """
+
+    def __init__(
+        self, num_splits: Callable[[int], int], drawing: Drawing, recorder: Recorder
+    ) -> None:
+        self._drawing, self._recorder = drawing, recorder
         self._num_splits = num_splits  # of so many keys
         self.stopwatch: Stopwatch | None = None
         self._lock = Lock()  # graphs share memory: one at a time, until its result is copied
-        self._kept: WeakKeyDictionary[KVStore, OrderedDict[Key, _Kept]] = WeakKeyDictionary()
-        self._pool: Any = None
-        self._stream: Any = None  # where passes are recorded
+        self._kept: WeakKeyDictionary[KVStore, _OfStore] = WeakKeyDictionary()
 
     def run(self, body: Body, batch: CudaBatch, store: KVStore, draws: Draws) -> Scores:
         """The tokens of this pass that `draws` describe, and the logits of all other rows."""
-        sizes = (
-            bucket(len(batch.plan), SIZES),
-            bucket(len(batch.plan.wanted), (0, *SIZES)),
-            bucket(batch.num_key_slots, _KEY_SLOTS),
-        )
-        num_tokens, num_wanted, num_key_slots = sizes
         with self._lock:
-            if num_tokens is None or num_wanted is None or num_key_slots is None:
-                return launched(body, batch, store, self._drawing, draws)
-            num_splits = self._num_splits(batch.most_keys)
-            key = (body, num_tokens, num_wanted, num_splits, num_key_slots)
-            kept = self._kept.setdefault(store, OrderedDict())
-            if key not in kept:
-                return self._record(kept, key, batch, store, draws)
-            kept.move_to_end(key)
-            entry = kept[key]
-            batch.check(entry.num_embeddings)
-            entry.inputs.send(batch, store.dump_slot)
-            entry.recording.replay()
-            if self.stopwatch is not None:
-                self.stopwatch.time(entry.recording)
-            return self._drawing.finish(entry.logits, entry.best, batch.num_wanted, draws)
+            kept = self._kept.setdefault(store, _OfStore())
+            one = _Pass(body, batch, store, draws, kept)
+            ahead, kept.ahead = kept.ahead, None
+            if ahead is not None and ahead.started is self._drawing.last:
+                rows = ahead.rows_for(body, batch.plan, draws)
+                if rows is not None:
+                    return self._take(one, ahead.started, ahead.logits, rows)
+            return self._run(one)
 
-    def _record(
-        self,
-        kept: OrderedDict[Key, _Kept],
-        key: Key,
-        batch: CudaBatch,
-        store: KVStore,
-        draws: Draws,
+    def _run(self, one: _Pass) -> Scores:
+        batch, graphs = one.batch, one.kept.graphs
+        key = self._key(one.body, batch.columns)
+        if key is None:
+            return one.launched(self._drawing)
+        if key not in graphs:
+            return self._record(one, key)
+        entry = graphs[key]
+        graphs.move_to_end(key)
+        batch.check(entry.num_embeddings)
+        batch.send(batch.columns, entry.inputs, one.store.dump_slot)
+        entry.recording.replay()
+        batch.handed_out = entry.handed_out
+        if self.stopwatch is not None:
+            self.stopwatch.time(entry.recording)
+        if not any(one.draws):
+            return self._drawing.all_logits(entry.logits, len(batch.columns.wanted))
+        asked = self._drawing.asked(entry.logits, batch.num_wanted, one.draws)
+        started = self._drawing.start(entry.logits, entry.best, asked)
+        return self._take(one, started, entry.logits, None)
+
+    def _take(
+        self, one: _Pass, started: Started, logits: torch.Tensor, rows: Sequence[int] | None
     ) -> Scores:
+        """Begin the next pass, then wait for the tokens of `rows` of this one, or of all."""
+        own_rows = range(len(one.draws)) if rows is None else rows
+        ahead = self._begin_next(one, own_rows)
+        tokens = self._drawing.tokens(started)
+        if ahead is not None:
+            if min(tokens) < 0:  # the host needs logits that the next pass writes over
+                one.batch.plan = replace(one.batch.plan, next_slots=None)
+                return self._run(one)
+            ahead.tokens = [tokens[part.drawn] for part in ahead.parts]
+            one.kept.ahead = ahead
+        scores = self._drawing.scores(started, tokens, logits)
+        return scores if rows is None else scores.some(rows)
+
+    def _begin_next(self, one: _Pass, rows: Sequence[int]) -> Ahead | None:
+        """`rows`: where the pass under way has those of the plan. None also for a size that is
+        new: whoever asks for it first records it."""
+        parts = parts_after(one.batch.plan, one.draws, rows)
+        if parts is None:
+            return None
+        plan_rows, draws, drawn, slots = zip(*parts, strict=True)
+        columns = Columns.after(plan_rows, drawn, slots)
+        key = self._key(one.body, columns)
+        entry = None if key is None else one.kept.graphs.get(key)
+        if entry is None:
+            return None
+        one.batch.send(columns, entry.inputs, one.store.dump_slot)
+        entry.recording.replay()
+        started = self._drawing.start(entry.logits, entry.best, AskedDraws.after(draws))
+        return Ahead(one.body, parts, started, entry.logits)
+
+    def _key(self, body: Body, columns: Columns) -> Key | None:
+        """None: it is too large for a graph."""
+        num_tokens = bucket(columns.num_tokens, SIZES)
+        num_wanted = bucket(len(columns.wanted), (0, *SIZES))
+        num_key_slots = bucket(columns.num_key_slots, _KEY_SLOTS)
+        if num_tokens is None or num_wanted is None or num_key_slots is None:
+            return None
+        return body, num_tokens, num_wanted, self._num_splits(columns.most_keys), num_key_slots
+
+    def _record(self, one: _Pass, key: Key) -> Scores:
         """Run it once as it is, which compiles what is new, then keep it as a graph."""
+        batch, store = one.batch, one.store
         body, num_tokens, num_wanted, num_splits, num_key_slots = key
         head_dim = batch.shape.head_dim
         inputs = Inputs(num_tokens, num_wanted, head_dim, num_key_slots, batch.device)
-        inputs.send(batch, store.dump_slot)
+        batch.send(batch.columns, inputs, store.dump_slot)
         batch.placed, batch.num_splits = inputs, num_splits
-        found = launched(body, batch, store, self._drawing, draws)
-        if self._stream is None:
-            self._stream = torch.cuda.Stream(batch.device)
-        if not any(self._kept.values()):  # memory that no graph shares any more cannot be joined
-            torch.cuda.empty_cache()
-            self._pool = torch.cuda.graph_pool_handle()
-        batch.recording = recording = Recording(self._pool, cuts_for(store.num_layers))
-
-        tokens = self._drawing.new_tokens(num_wanted, batch.device)
+        found = one.launched(self._drawing)
+        handed_out = batch.handed_out
 
         def work() -> tuple[torch.Tensor, Best]:
             logits = logits_of(body, batch, store)
-            return logits, self._drawing.best(logits, tokens)
+            return logits, self._drawing.best(logits)
 
-        logits, best = recording.record(work, self._stream)
-        assert batch.num_embeddings is not None
-        kept[key] = _Kept(recording, inputs, logits, best, batch.num_embeddings)
-        if len(kept) > _MAX_KEPT:
-            kept.popitem(last=False)
+        is_first = not any(of_store.graphs for of_store in self._kept.values())
+        recording, (logits, best) = self._recorder.record(
+            work, batch, store.num_layers, is_first=is_first
+        )
+        graphs = one.kept.graphs
+        graphs[key] = _Kept(recording, inputs, logits, best, batch.handed_out, batch.num_embeddings)
+        batch.handed_out = handed_out
+        if len(graphs) > _MAX_KEPT:
+            graphs.popitem(last=False)
         return found
 
 
@@ -138,6 +211,8 @@ def launched(
 
 
 def logits_of(body: Body, batch: CudaBatch, store: KVStore) -> torch.Tensor:
+    batch.tapped.clear()
     rows: Any = body(batch, store)
     assert isinstance(rows, Rows), rows
+    batch.handed_out = HandedOut.of(batch.tapped) if batch.tapped else None
     return rows.data

@@ -16,12 +16,15 @@ import numpy.typing as npt
 import torch
 
 from forerun.errors import DeviceFailed, unknown_name
-from forerun.kernels.base import AttentionShape, Body, Norm, WeightSource
+from forerun.kernels.base import AttentionShape, Body, ChainNoise, Norm, WeightSource
 from forerun.kernels.cuda.asked_draws import Draws
 from forerun.kernels.cuda.batch import CudaBatch, RopeTable
 from forerun.kernels.cuda.drawing import Drawing
+from forerun.kernels.cuda.given import Given
 from forerun.kernels.cuda.graphs import Graphs, Stopwatch, launched
+from forerun.kernels.cuda.head_operations import HeadOperations
 from forerun.kernels.cuda.launches import Launches
+from forerun.kernels.cuda.recording import GraphRecorder, Recorder
 from forerun.kernels.cuda.store import KVStore
 from forerun.kernels.cuda.values import Normed, Product, Rows
 from forerun.kernels.cuda.weights import Loader, Matrix
@@ -40,8 +43,9 @@ F32 = npt.NDArray[np.float32]
 Progress = Callable[[str, int, int], None]  # what, how many of how many
 
 
-class CudaKernels:
-    """`graphs=False` launches every kernel of every pass, for tests and for finding faults."""
+class CudaKernels(HeadOperations):
+    """`graphs=False` launches every kernel of every pass, for tests and for finding faults; with a
+    `recorder` passes are kept by that one."""
 
     name: Final = "cuda"
 
@@ -51,22 +55,29 @@ class CudaKernels:
         *,
         device: str = "cuda",
         graphs: bool = True,
+        recorder: Recorder | None = None,
         progress: Progress | None = None,
     ) -> None:
         if dtype not in DTYPES:
             raise unknown_name("dtype", dtype, DTYPES)
         self.dtype: Final = DTYPES[dtype]
-        self.device: Final = torch.device(device)
+        self.device = torch.device(device)
         is_gpu = self.device.type == "cuda"
         overlap = is_gpu and torch.cuda.get_device_capability(self.device) >= _OVERLAPPING
         self._launches = Launches(self.dtype, overlap)
         self._loader = Loader(self.dtype, self.device)
-        self.drawing: Final = Drawing(self._launches.options)
-        kept = graphs and is_gpu
-        self._graphs = Graphs(self._launches.num_splits, self.drawing) if kept else None
+        self.drawing: Final = Drawing(self._launches.options, self.device)
+        if recorder is None and graphs and is_gpu:
+            recorder = GraphRecorder()
+        splits = self._launches.num_splits
+        self._graphs = None if recorder is None else Graphs(splits, self.drawing, recorder)
         self._progress = progress
         self._num_loaded = self._num_tensors = 0
         self._ropes: dict[bytes, RopeTable] = {}
+
+    @property
+    def begins_early(self) -> bool:
+        return self._graphs is not None
 
     @contextmanager
     def loading(self, num_tensors: int) -> Iterator[None]:
@@ -121,9 +132,17 @@ class CudaKernels:
         found: F32 = data.float().cpu().numpy()
         return found
 
-    def begin(self, plan: Plan, shape: AttentionShape, inv_freq: FloatArray) -> CudaBatch:
+    def begin(
+        self,
+        plan: Plan,
+        shape: AttentionShape,
+        inv_freq: FloatArray,
+        given: Sequence[FloatArray] = (),
+        noise: ChainNoise | None = None,
+    ) -> CudaBatch:
         rope = self._ropes.setdefault(inv_freq.tobytes(), RopeTable(inv_freq))
-        return CudaBatch.of(plan, shape, rope, self.device)
+        hidden = Given(given, noise or ChainNoise()) if given else None
+        return CudaBatch(plan, shape, rope, self.device, given=hidden)
 
     def gumbel_argmax(self, logits: Logits, noise: Noise, position: int) -> int:
         return gumbel_argmax(logits, noise, position)
@@ -178,9 +197,13 @@ class CudaKernels:
     def embed(self, table: Matrix, batch: CudaBatch) -> Rows:
         batch.num_embeddings = table.num_out
         batch.check(table.num_out)
-        return Rows(self._launches.embed(table, batch.inputs()))
+        return Rows(self._launches.embed(table, batch.inputs(), self.drawing.drawn))
 
-    def add_norm(self, x: Rows, delta: Rows | Product | None, norm: Norm) -> tuple[Rows, Normed]:
+    def add_norm(
+        self, x: Rows | Product, delta: Rows | Product | None, norm: Norm
+    ) -> tuple[Rows, Normed]:
+        if isinstance(x, Product):  # a head's stream begins with one
+            x = Rows(self._launches.plain(x.x, x.matrix))
         if x.num_rows == 0:  # a chunk inside a prompt: nobody asks for more
             return Rows(x.data[:0]), self._launches.new_normed(x.data[:0], norm)
         if isinstance(delta, Product) and isinstance(delta.x, Rows):
@@ -216,7 +239,7 @@ class CudaKernels:
         return Rows(self._launches.rope(qkv.data, inputs, batch.shape, rows, q_norm, k_norm))
 
     def attend(self, q: Rows, batch: CudaBatch, store: KVStore, layer: int) -> Rows:
-        splits = batch.num_splits or self._launches.num_splits(batch.most_keys)
+        splits = batch.num_splits or self._launches.num_splits(batch.columns.most_keys)
         rows = store.layer(layer)
         return Rows(self._launches.attend(q.data, batch.inputs(), batch.shape, rows, splits))
 
@@ -225,8 +248,10 @@ class CudaKernels:
             return Rows(self._launches.gated(gate_up.x, gate_up.matrix))
         return Rows(self._launches.silu(gate_up.data))
 
-    def select(self, x: Rows | Product, batch: CudaBatch) -> Rows | Product:
+    def select(self, x: Rows | Normed | Product, batch: CudaBatch) -> Rows | Normed | Product:
         wanted = batch.inputs().wanted
+        if isinstance(x, Normed):
+            return Normed(x.scaled[wanted], x.squares[wanted], x.norm)
         if isinstance(x, Product):
             return Product(x.x, x.matrix, wanted)
         return Rows(x.data, wanted)

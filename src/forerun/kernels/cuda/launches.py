@@ -12,7 +12,7 @@ from torch import Tensor
 
 from forerun.kernels.base import AttentionShape, Norm
 from forerun.kernels.cuda.attention import SPLIT_LENS, attend_split, fold_splits
-from forerun.kernels.cuda.batch import Inputs
+from forerun.kernels.cuda.inputs import Inputs
 from forerun.kernels.cuda.product import (
     gated_product,
     plain_product,
@@ -41,11 +41,11 @@ class Launches:
     dtype: torch.dtype  # of products' operands and of the cache
     overlap: bool
 
-    def embed(self, table: Matrix, inputs: Inputs) -> Tensor:
+    def embed(self, table: Matrix, inputs: Inputs, drawn: Tensor) -> Tensor:
         width, num = table.num_in, inputs.num_tokens
         stream = _empty(table.weight, (num, width), torch.float32)
         block = triton.next_power_of_2(width)
-        embed_rows[(num,)](table.weight, inputs.tokens, stream, width, block, **self.options)
+        embed_rows[(num,)](table.weight, inputs.tokens, drawn, stream, width, block, **self.options)
         return stream
 
     def norm(self, x: Rows, delta: Tensor | None, norm: Norm) -> tuple[Tensor, Normed]:

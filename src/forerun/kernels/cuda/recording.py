@@ -7,11 +7,47 @@ device works on it while the host submits the next.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import torch
 
+if TYPE_CHECKING:
+    from forerun.kernels.cuda.batch import CudaBatch
+
 Result = TypeVar("Result")
+
+
+class Replay(Protocol):
+    """A pass that can be run again, over whatever its inputs hold then."""
+
+    def replay(self) -> None: ...
+
+
+class Recorder(Protocol):
+    """Who keeps passes; `is_first`: nothing that was kept is left."""
+
+    def record(
+        self, work: Callable[[], Result], batch: CudaBatch, num_layers: int, *, is_first: bool
+    ) -> tuple[Replay, Result]: ...
+
+
+class GraphRecorder:
+    """Passes as CUDA graphs."""
+
+    def __init__(self) -> None:
+        self._pool: Any = None
+        self._stream: Any = None
+
+    def record(
+        self, work: Callable[[], Result], batch: CudaBatch, num_layers: int, *, is_first: bool
+    ) -> tuple[Replay, Result]:
+        if self._stream is None:
+            self._stream = torch.cuda.Stream(batch.device)
+        if is_first:  # memory that no graph shares any more cannot be joined
+            torch.cuda.empty_cache()
+            self._pool = torch.cuda.graph_pool_handle()
+        batch.recording = recording = Recording(self._pool, cuts_for(num_layers))
+        return recording, recording.record(work, self._stream)
 
 
 class Recording:

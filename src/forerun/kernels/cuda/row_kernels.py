@@ -14,12 +14,16 @@ READ_LEN: Final = 8192
 
 
 @triton.jit
-def embed_rows(TABLE, TOKENS, STREAM, E: tl.constexpr, BE: tl.constexpr, PDL: tl.constexpr):
+def embed_rows(TABLE, TOKENS, DRAWN, STREAM, E: tl.constexpr, BE: tl.constexpr, PDL: tl.constexpr):
+    """A token of -1 - r is the one that the last pass drew for its row r."""
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
         tl.extra.cuda.gdc_wait()
     t, e = tl.program_id(0), tl.arange(0, BE)
-    token = tl.load(TOKENS + t).to(tl.int64)
+    token = tl.load(TOKENS + t)
+    if token < 0:
+        token = tl.maximum(tl.load(DRAWN + (-1 - token)), 0)  # nobody asks what follows no token
+    token = token.to(tl.int64)
     x = tl.load(TABLE + token * E + e, mask=e < E, other=0.0)
     tl.store(STREAM + t * E + e, x.to(tl.float32), mask=e < E)
 

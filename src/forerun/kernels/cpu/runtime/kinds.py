@@ -24,6 +24,7 @@ KINDS: Final = {
     "select": "rows",
     "place": "rows",
     "pick": "rows",
+    "gated_row": "rows",
 }
 _NUM_ROWS, _ROW_BYTES = NUM_HEADER_FIELDS, NUM_HEADER_FIELDS + 4  # fields of a product
 

@@ -1,0 +1,44 @@
+"""From a head's own probability of a guess to the chance that it is accepted."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_NUM_BINS: Final = 8
+_PRIOR_WEIGHT: Final = 6.0  # trials that the prior counts for
+_KEPT: Final = 0.995  # of older trials with each new one
+
+
+class Confidence:
+    """Learnt, since a head is not sure for the reasons that its target is: what has the best logit
+    is accepted more often than its probability says, and what was drawn as often as that.
+
+    Every guess that the text came to is a trial, also one that was never handed out. First guesses
+    are judged apart from those behind them, and drawn ones apart from best ones.
+    """
+
+    def __init__(self) -> None:
+        centres = [(idx + 0.5) / _NUM_BINS for idx in range(_NUM_BINS)]
+        best = [centre**0.7 for centre in centres]
+        self._hits = [
+            [_PRIOR_WEIGHT * chance for chance in prior] for prior in (best, best, centres, centres)
+        ]
+        self._trials = [[_PRIOR_WEIGHT] * _NUM_BINS for _ in range(4)]
+
+    def chance(self, probability: float, place: int, *, is_drawn: bool) -> float:
+        """That it is accepted, if all before it are."""
+        kind, idx = _kind(place, is_drawn), _bin(probability)
+        return self._hits[kind][idx] / self._trials[kind][idx]
+
+    def observe(self, probability: float, place: int, *, is_drawn: bool, is_hit: bool) -> None:
+        kind, idx = _kind(place, is_drawn), _bin(probability)
+        self._hits[kind][idx] = _KEPT * self._hits[kind][idx] + is_hit
+        self._trials[kind][idx] = _KEPT * self._trials[kind][idx] + 1
+
+
+def _kind(place: int, is_drawn: bool) -> int:
+    return 2 * is_drawn + (place > 0)
+
+
+def _bin(probability: float) -> int:
+    return min(_NUM_BINS - 1, int(probability * _NUM_BINS))

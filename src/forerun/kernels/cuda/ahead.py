@@ -1,0 +1,74 @@
+"""A pass that was begun before the host knew what its tokens are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+
+from forerun.kernels.base import Body
+from forerun.kernels.cuda.asked_draws import Draws
+from forerun.kernels.cuda.drawing import Started
+from forerun.kernels.plan import Plan, PlanRow
+from forerun.sampling import CoupledDraws
+
+
+class Next(NamedTuple):
+    """One request's next token: what the pass under way draws for it."""
+
+    row: PlanRow  # of the pass under way
+    draw: CoupledDraws
+    drawn: int  # the row of that pass in which it is
+    slot: int  # where it goes
+
+
+@dataclass
+class Ahead:
+    """Where a request has ended meanwhile, its row is for nobody. Whatever else changed, the pass
+    is for nobody as a whole; the keys and values that it wrote lie where others will be put."""
+
+    body: Body
+    parts: Sequence[Next]
+    started: Started
+    logits: torch.Tensor
+    tokens: Sequence[int] = field(default_factory=tuple)  # which it was over, once they are known
+
+    def rows_for(self, body: Body, plan: Plan, draws: Draws) -> list[int] | None:
+        """Which of its rows are those of `plan`; None where one of them is not there."""
+        if body != self.body:
+            return None
+        places = {id(part.row.table): idx for idx, part in enumerate(self.parts)}
+        rows = [places.get(id(row.table), -1) for row in plan.rows]
+        found = zip(rows, plan.rows, draws, strict=True)
+        return rows if all(self._is_of(*one) for one in found) else None
+
+    def _is_of(self, idx: int, row: PlanRow, draw: CoupledDraws | None) -> bool:
+        if idx < 0 or draw is None:
+            return False
+        part = self.parts[idx]
+        return (
+            len(row) == 1
+            and row.span.tree.is_chain
+            and row.span.tokens[-1] == self.tokens[idx]
+            and len(row.slots) == len(part.row.slots) + 1
+            and int(row.slots[-1]) == part.slot
+            and draw.positions == [part.draw.positions[-1] + 1]
+            and draw.params is part.draw.params
+            and draw.noise is part.draw.noise
+        )
+
+
+def parts_after(plan: Plan, draws: Draws, rows: Sequence[int]) -> list[Next] | None:
+    """Of those that go on; `rows`: where the pass under way has the plan's. None: the next pass is
+    not known, or needs the host."""
+    if plan.next_slots is None:
+        return None
+    parts = []
+    for row, draw, drawn, slot in zip(plan.rows, draws, rows, plan.next_slots, strict=True):
+        if draw is None or draw.changes_logits:
+            return None
+        if slot is not None:
+            parts.append(Next(row, draw, drawn, slot))
+    return parts or None

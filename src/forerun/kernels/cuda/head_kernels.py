@@ -1,0 +1,78 @@
+"""Kernels of trained heads: rows side by side, and a guess made where its logits are."""
+
+# Triton's kernels are compiled, not called: their arguments have no Python types.
+# mypy: disable-error-code="no-untyped-def, untyped-decorator"
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from forerun.kernels.cuda.draws import gumbel
+
+
+@triton.jit
+def place_rows(
+    X, SQUARES, OUT, first, out_width, eps, E: tl.constexpr, BE: tl.constexpr,
+    NUM_SQUARES: tl.constexpr, SQUARE_LANES: tl.constexpr,
+):  # fmt: skip
+    """Rows into some columns of others, as float32; with `SQUARES` they are normed on the way."""
+    t, e = tl.program_id(0), tl.arange(0, BE)
+    x = tl.load(X + t * E + e, mask=e < E, other=0.0).to(tl.float32)
+    if NUM_SQUARES:
+        group = tl.arange(0, SQUARE_LANES)
+        squares = tl.load(SQUARES + t * NUM_SQUARES + group, mask=group < NUM_SQUARES, other=0.0)
+        x *= tl.rsqrt(tl.sum(squares, axis=0) / E + eps)
+    tl.store(OUT + t * out_width + first + e, x, mask=e < E)
+
+
+@triton.jit
+def pick_token(
+    LOGITS, DELTA, IDS, NOISE, DOUBLES, PICKED, TOKEN, place,
+    V: tl.constexpr, BLOCK: tl.constexpr, HAS_DELTA: tl.constexpr, HAS_TOKEN: tl.constexpr,
+):  # fmt: skip
+    """The id of the best logit, under noise at a temperature above 0, its probability, and where
+    it stands among the ids."""
+    best = tl.full((), float("-inf"), tl.float64)
+    top = tl.full((), float("-inf"), tl.float32)
+    chosen = tl.full((), 0, tl.int32)
+    level = tl.full((), 0.0, tl.float32)
+    temperature, key = tl.load(DOUBLES), tl.load(NOISE + 1).to(tl.uint64)
+    position = (tl.load(NOISE + 2) + place).to(tl.int32)
+    for start in range(0, V, BLOCK):
+        v = start + tl.arange(0, BLOCK)
+        x = tl.load(LOGITS + v, mask=v < V, other=float("-inf"))
+        if HAS_DELTA:
+            x += tl.load(DELTA + v, mask=v < V, other=0.0)
+        value = x.to(tl.float64)
+        if temperature > 0:
+            ids = tl.load(IDS + v, mask=v < V, other=0)
+            value = value / temperature + gumbel(key, position, ids)
+        most = tl.max(value, axis=0)
+        if most > best:
+            chosen = tl.min(tl.where(value == most, v, V), axis=0).to(tl.int32)
+            level = tl.max(tl.where(v == chosen, x, float("-inf")), axis=0)
+            best = most
+        top = tl.maximum(top, tl.max(x, axis=0))
+    total = tl.full((), 0.0, tl.float32)
+    for start in range(0, V, BLOCK):
+        v = start + tl.arange(0, BLOCK)
+        x = tl.load(LOGITS + v, mask=v < V, other=float("-inf"))
+        if HAS_DELTA:
+            x += tl.load(DELTA + v, mask=v < V, other=0.0)
+        total += tl.sum(tl.exp(x - top), axis=0)
+    token = tl.load(IDS + chosen)
+    tl.store(PICKED, token.to(tl.float32))
+    tl.store(PICKED + 1, tl.exp(level - top) / total)
+    tl.store(PICKED + 2, chosen.to(tl.float32))
+    if HAS_TOKEN:
+        tl.store(TOKEN, token)
+
+
+@triton.jit
+def gate_row(TABLE, GATE, PICKED, OUT, E: tl.constexpr, BE: tl.constexpr):
+    """(1 + gate) · the row of a table that a guess names."""
+    e = tl.arange(0, BE)
+    row = tl.load(PICKED + 2).to(tl.int64)
+    x = tl.load(TABLE + row * E + e, mask=e < E, other=0.0)
+    tl.store(OUT + e, (1 + tl.load(GATE + e, mask=e < E, other=0.0)) * x, mask=e < E)

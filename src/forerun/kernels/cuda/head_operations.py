@@ -1,0 +1,134 @@
+"""The operations that trained heads need besides a model's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import triton
+from torch import Tensor
+
+from forerun.kernels.cuda.batch import CudaBatch
+from forerun.kernels.cuda.head_kernels import gate_row, pick_token, place_rows
+from forerun.kernels.cuda.launches import Launches
+from forerun.kernels.cuda.values import Normed, Product, Rows
+from forerun.types import FloatArray, IntArray
+
+F32 = npt.NDArray[np.float32]
+
+_BLOCK: Final = 2048  # logits looked at together
+
+
+class HeadOperations:
+    """A part of `CudaKernels`."""
+
+    device: torch.device
+    _launches: Launches
+
+    def given(self, batch: CudaBatch, idx: int) -> Rows:
+        given = batch.inputs().given
+        assert given is not None, "nothing was given"
+        return Rows(given.rows[idx])
+
+    def concat(self, parts: Sequence[Rows | Normed | Product]) -> Rows:
+        """In float32; what was normed is so from here on."""
+        found = [self.computed(part) for part in parts]
+        widths = [_data(part).shape[1] for part in found]
+        out = torch.empty((found[0].num_rows, sum(widths)), device=self.device)
+        first = 0
+        for part, width in zip(found, widths, strict=True):
+            num_squares = part.squares.shape[1] if isinstance(part, Normed) else 0
+            if len(out):
+                place_rows[(len(out),)](
+                    _data(part), part.squares if isinstance(part, Normed) else None, out, first,
+                    out.shape[1], part.norm.eps if isinstance(part, Normed) else 0.0,
+                    width, triton.next_power_of_2(width), num_squares,
+                    triton.next_power_of_2(max(1, num_squares)),
+                )  # fmt: skip
+            first += width
+        return Rows(out)
+
+    def tap(self, x: Rows | Normed | Product, batch: CudaBatch) -> None:
+        batch.tapped.append(self.concat([x]).data)
+
+    def taps(self, batch: CudaBatch) -> tuple[F32, ...]:
+        return () if batch.handed_out is None else batch.handed_out.to_host()
+
+    def load_array(self, array: IntArray | FloatArray) -> Tensor:
+        kind = torch.int32 if np.issubdtype(array.dtype, np.integer) else torch.float32
+        return torch.tensor(array, dtype=kind, device=self.device)
+
+    def part(self, batch: CudaBatch, first: int, last: int) -> CudaBatch:
+        whole, part = batch.inputs(), copy(batch)
+        wanted = [idx - first for idx in batch.plan.wanted.tolist() if first <= idx < last]
+        part.placed = whole.part(first, last, self._index(wanted))
+        return part
+
+    def new_picks(self, batch: CudaBatch, num: int) -> Rows:
+        del batch
+        return Rows(torch.empty((num, 3), device=self.device))
+
+    def pick(
+        self,
+        logits: Rows | Product,
+        ids: Tensor,
+        batch: CudaBatch,
+        picks: Rows,
+        place: int,
+        *,
+        row: int = 0,
+        delta: Product | None = None,
+        token: int | None = None,
+    ) -> None:
+        inputs = batch.inputs()
+        assert inputs.given is not None, "nothing was given"
+        noise = inputs.given.noise
+        rows = _data(self.computed(logits))[row:]
+        added = None if delta is None else _data(self.computed(delta))
+        out = None if token is None else inputs.tokens[token:]
+        pick_token[(1,)](
+            rows, added, ids, noise, noise.view(torch.float64), picks.data[place:], out, place,
+            len(ids), _BLOCK, delta is not None, token is not None, num_warps=8,
+        )  # fmt: skip
+
+    def gated_row(
+        self, table: Tensor, gates: Rows | Product, row: int, picks: Rows, place: int
+    ) -> Rows:
+        gate = _data(self.computed(gates))[row:]
+        width = table.shape[1]
+        step = torch.empty((1, width), device=self.device)
+        gate_row[(1,)](table, gate, picks.data[place:], step, width, triton.next_power_of_2(width))
+        return Rows(step)
+
+    def finish(self, x: Rows) -> Any:
+        """Rows on the device, as `logits` leaves them."""
+        return x
+
+    def computed(self, x: Rows | Normed | Product) -> Rows | Normed:
+        if not isinstance(x, Product):
+            return x
+        assert x.chosen is None, "rows are chosen before a norm alone"
+        return Rows(self._launches.plain(x.x, x.matrix))
+
+    def _index(self, rows: Sequence[int]) -> Tensor:
+        """Made when a pass is launched first: nothing is sent while it is recorded."""
+        key = tuple(rows)
+        if key not in self._indices:
+            self._indices[key] = torch.tensor(rows, dtype=torch.int32, device=self.device)
+        return self._indices[key]
+
+    @property
+    def _indices(self) -> dict[tuple[int, ...], Tensor]:
+        found: dict[tuple[int, ...], Tensor] = self.__dict__.setdefault("_known_indices", {})
+        return found
+
+
+def _data(x: Rows | Normed) -> Tensor:
+    if isinstance(x, Normed):
+        return x.scaled
+    assert x.chosen is None, "rows are chosen before a norm alone"
+    return x.data

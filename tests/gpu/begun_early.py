@@ -1,0 +1,82 @@
+"""Passes that are begun before they are asked for, on a processor: with Triton's interpreter."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from forerun.engine import LLM
+from forerun.kernels.cuda import CudaKernels
+from forerun.kernels.cuda.batch import CudaBatch
+from forerun.kernels.cuda.drawing import Best
+from forerun.types import SamplingParams
+from tests.tiny_model import write_tiny_model
+
+PROMPTS = ("ab", "b")
+NUM_TOKENS = (6, 3)
+SAMPLINGS: tuple[dict[str, Any], ...] = ({"temperature": 0.0}, {"temperature": 1.0, "seed": 3})
+
+
+class Again:
+    """Does the work once more, and puts what comes out where it was the first time."""
+
+    def __init__(self) -> None:
+        self.were_early: list[bool] = []  # of each pass, in order
+
+    def record(
+        self, work: Callable[[], Any], batch: CudaBatch, *_: object, **__: object
+    ) -> tuple[Work, Any]:
+        found = work()
+        return Work(self, work, batch, *found), found
+
+
+@dataclass
+class Work:
+    owner: Again
+    work: Callable[[], Any]
+    batch: CudaBatch
+    logits: torch.Tensor
+    best: Best
+
+    def replay(self) -> None:
+        self.owner.were_early.append(bool(self.batch.inputs().tokens[0] < 0))
+        logits, best = self.work()
+        self.logits.copy_(logits)
+        self.best.tops.copy_(best.tops)
+        self.best.counts.copy_(best.counts)
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = write_tiny_model(
+            Path(folder), num_layers=1, num_heads=2, num_kv_heads=1, hidden_size=24
+        )
+        plain = loaded(path, CudaKernels("float32", device="cpu"))
+        again = Again()
+        early = loaded(path, CudaKernels("float32", device="cpu", recorder=again))
+        assert early.model.kernels.begins_early
+        for sampling in SAMPLINGS:
+            expected = answers(plain, sampling)
+            for _ in range(2):  # sizes are recorded, then replayed
+                again.were_early = []
+                assert answers(early, sampling) == expected, sampling
+            assert again.were_early == [False, *[True] * (max(NUM_TOKENS) - 1)]
+
+
+def loaded(path: Path, kernels: CudaKernels) -> LLM:
+    return LLM(path, kernels=kernels, max_num_seqs=4, max_model_len=64, speculative_config=None)
+
+
+def answers(llm: LLM, sampling: dict[str, Any]) -> list[tuple[int, ...]]:
+    """Of different lengths."""
+    params = [SamplingParams(max_tokens=num, ignore_eos=True, **sampling) for num in NUM_TOKENS]
+    return [tuple(out.outputs[0].token_ids) for out in llm.generate(list(PROMPTS), params)]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,181 @@
+"""Hidden states and heads on the CUDA kernels, on a processor: `test_interpreter.py` runs it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import numpy as np
+
+from forerun.drafters import Budget
+from forerun.drafters.heads import (
+    Block,
+    BlockHead,
+    Eagle3,
+    Eagle3Head,
+    HeadFolder,
+    Medusa,
+    MedusaHeads,
+)
+from forerun.kernels import ChainKernels, Kernels, Plan, ReferenceKernels, TappedKernels
+from forerun.kernels.cuda import CudaKernels
+from forerun.kernels.cuda.batch import CudaBatch
+from forerun.models.llama import LlamaModel, Taps
+from forerun.models.text.compatibility import tokenizer_hash
+from forerun.sampling import Noise
+from forerun.types import Proposal, SamplingParams, Span
+from tests.contracts.test_drafters import View
+from tests.drafters.random_heads import (
+    block_config,
+    eagle3_config,
+    medusa_config,
+    write_block,
+    write_eagle3,
+    write_medusa,
+)
+from tests.gpu.begun_early import Again, Work, loaded
+from tests.models_llama.naive import naive_hidden_states
+from tests.models_llama.tiny import TinyCheckpoint, tiny_config
+from tests.tiny_model import write_tiny_model
+
+PROMPT = (5, 17, 3, 8)
+CONFIG = tiny_config(num_layers=2, num_heads=2, num_kv_heads=1, vocab_size=40, hidden_size=24)
+CHECKPOINT = TinyCheckpoint(CONFIG)
+FOLDER = Path(mkdtemp())
+
+
+def main() -> None:
+    cuda = CudaKernels("float32", device="cpu")
+    assert isinstance(cuda, ChainKernels)
+    target = LlamaModel.load(CHECKPOINT, cuda)
+    hidden_states_come_out(target)
+    reference = LlamaModel.load(CHECKPOINT, ReferenceKernels())
+    flags: dict[str, Any]
+    for flags in ({"norm_output": True}, {"norm_before_residual": True, "fc_norm": False}):
+        folder = write_eagle3(FOLDER / "eagle3", eagle3_config(CONFIG, **flags))
+        heads_say_the_same(HeadFolder(folder, "eagle3"), target, reference)
+    block = HeadFolder(write_block(FOLDER / "block", block_config(CONFIG)), "block")
+    for temperature in (0.0, 1.0):
+        chains_are_equal(HeadFolder(folder, "eagle3"), target, reference, temperature)
+        chains_are_equal(block, target, reference, temperature)
+    medusa_says_the_same(cuda)
+    with tempfile.TemporaryDirectory() as folder_name:
+        recorded_passes_change_no_token(Path(folder_name))
+
+
+class HandingOut(Again):
+    """What a pass taps is put where it was the first time, too."""
+
+    def record(
+        self, work: Callable[[], Any], batch: CudaBatch, *_: object, **__: object
+    ) -> tuple[Work, Any]:
+        done, found = super().record(work, batch)
+        first = batch.handed_out
+
+        def again() -> Any:
+            results = work()
+            if first is not None:
+                assert batch.handed_out is not None
+                first.data.copy_(batch.handed_out.data)
+            return results
+
+        done.work = again
+        return done, found
+
+
+def recorded_passes_change_no_token(folder: Path) -> None:
+    """The whole engine, with passes that are recorded and then replayed."""
+    shape = {"num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "hidden_size": 24}
+    path = write_tiny_model(folder / "target", **shape)
+    plain = loaded(path, CudaKernels("float32", device="cpu", recorder=HandingOut()))
+    config, ours = plain.model.config, tokenizer_hash(plain.tokenizer)
+    heads = {
+        "block": write_block(folder / "block", block_config(config, ours, layers=(0, 1))),
+        "eagle3": write_eagle3(folder / "eagle3", eagle3_config(config, ours, layers=(0, 1))),
+    }
+    params = SamplingParams(temperature=0.7, seed=3, max_tokens=9, ignore_eos=True)
+    expected = plain.generate("ab", params)[0].outputs[0].token_ids
+    for kind, head in heads.items():
+        sizes = {"num_speculative_tokens": 2, "adaptive": False}
+        llm = plain.with_speculation({"method": kind, "model": str(head), **sizes})
+        for _ in range(2):  # sizes are recorded, then replayed
+            output = llm.generate("ab", params)[0].outputs[0]
+            assert output.token_ids == expected, kind
+            assert output.stats["drafter_failures"] == 0
+            assert output.stats["draft_tokens"] > 4
+
+
+def hidden_states_come_out(target: LlamaModel) -> None:
+    layers, cache = (0, 1, 2), target.new_cache(8, 5)
+    expected = naive_hidden_states(CHECKPOINT, PROMPT)
+    plain = target.forward(plan(cache.new_table()), cache)
+    taps = Taps(layers)
+    found = target.forward(plan(cache.new_table()), cache, taps)
+    assert found.tobytes() == plain.tobytes()
+    for layer in layers:
+        np.testing.assert_allclose(taps.rows[layer], expected[layer], rtol=2e-4, atol=2e-4)
+
+
+def plan(table: object) -> Plan:
+    span = Span.all_wanted(table.reserve(len(PROMPT)), PROMPT)  # type: ignore[attr-defined]
+    return Plan.build([(span, table)])  # type: ignore[list-item]
+
+
+def heads_say_the_same(folder: HeadFolder, *targets: LlamaModel) -> None:
+    features = np.random.default_rng(1).standard_normal((len(PROMPT), 3 * 24)).astype(np.float32)
+    found = []
+    for target in targets:
+        head = Eagle3Head.load(folder, tapped(target.kernels), target.embedding)
+        cache = head.new_cache(8, 5)
+        found.append(head.known(plan(cache.new_table()), cache, features))
+    for mine, exact in zip(*found, strict=True):
+        np.testing.assert_allclose(mine, exact, rtol=1e-4, atol=1e-5)
+
+
+def chains_are_equal(
+    folder: HeadFolder, cuda: LlamaModel, reference: LlamaModel, temperature: float
+) -> None:
+    """One pass of the one, and level after level of the other."""
+    for seed in range(2):
+        params = SamplingParams(temperature=temperature, seed=seed)
+        view = View((*PROMPT, seed), params=params, noise=Noise(seed))
+        assert proposed(folder, cuda, view).tokens == proposed(folder, reference, view).tokens
+
+
+def proposed(folder: HeadFolder, target: LlamaModel, view: View) -> Proposal:
+    drafter: Eagle3 | Block
+    if folder.config.kind == "block":
+        drafter = Block(BlockHead.load(folder, tapped(target.kernels), target.embedding))
+    else:
+        drafter = Eagle3(Eagle3Head.load(folder, tapped(target.kernels), target.embedding))
+    drafter.allocate(8, 5)
+    drafter.begin(view)
+    cache, taps = target.new_cache(8, 5), Taps(drafter.layers)
+    table, tokens = cache.new_table(), view.tokens[:-1]
+    span = Span.all_wanted(table.reserve(len(tokens)), tuple(tokens))
+    target.forward(Plan.build([(span, table)]), cache, taps)
+    drafter.tapped(view, 0, taps.rows)
+    (proposal,) = drafter.propose([view], [Budget(3)])
+    assert proposal.depth == 3
+    return proposal
+
+
+def medusa_says_the_same(cuda: TappedKernels) -> None:
+    folder = HeadFolder(write_medusa(FOLDER / "medusa", medusa_config(CONFIG)), "medusa")
+    hidden = np.random.default_rng(2).standard_normal((3, 24)).astype(np.float32)
+    exact = MedusaHeads(folder, ReferenceKernels()).guesses(hidden)
+    heads = MedusaHeads(folder, cuda)
+    np.testing.assert_allclose(heads.guesses(hidden), exact, rtol=1e-4, atol=1e-5)
+    assert Medusa(heads).layers == (2,)
+
+
+def tapped(kernels: Kernels) -> TappedKernels:
+    assert isinstance(kernels, TappedKernels)
+    return kernels
+
+
+if __name__ == "__main__":
+    main()
