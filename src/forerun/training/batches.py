@@ -53,7 +53,7 @@ def text_batch(
         num = len(text.tokens)
         tokens[idx, :num], left[idx, :num] = text.tokens, _places_left(text)
     on_device = torch.from_numpy(tokens).to(target.device)
-    asked = _asked(left, num_places, np.count_nonzero(left[:, :-1]), target.device)
+    asked = _asked(left, num_places, int(np.count_nonzero(left[:, :-1])), target.device)
     return Batch(on_device, *_seen(target, layers, on_device), *asked)
 
 
@@ -114,7 +114,7 @@ class Rows:
         self.num_tokens = 0
 
     def add(self, texts: Sequence[Text]) -> None:
-        """What does not fill a row waits for more; the oldest leave where there is no room."""
+        """Texts that fill no row wait for more; the oldest rows leave where there is no room."""
         texts = [*self._rest, *texts]
         tokens = np.concatenate([np.array(text.tokens) for text in texts])
         left = np.concatenate([*map(_places_left, texts)])

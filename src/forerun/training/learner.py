@@ -74,7 +74,7 @@ class Learner:
         self._optimizer.zero_grad(set_to_none=True)
         with self._head.cast():
             loss = self._loss(self._batch)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         torch.nn.utils.clip_grad_norm_(self._weights, 1.0)
         self._optimizer.step()
         return loss.detach()
@@ -106,9 +106,12 @@ class Learner:
             rows = output.flatten(0, 1).index_select(0, batch.roots)
             yield self._head.logits(rows, place, before[place])
 
-    @torch.no_grad()
     def sums(self, texts: Sequence[Text]) -> npt.NDArray[np.float64]:
         """Of α at temperature 1, of best tokens that agree, and of rows, at each place."""
+        with torch.no_grad(), self._head.cast():
+            return self._sums(texts)
+
+    def _sums(self, texts: Sequence[Text]) -> npt.NDArray[np.float64]:
         batch = text_batch(self._target, self._head.config.layers, texts, self._num_places)
         known, best = [], []
         for part in batch.h.flatten(0, 1).split(_ROWS_AT_ONCE):
@@ -117,13 +120,12 @@ class Learner:
             known.append(probs_p[:, self._tokens])
         probs_p, best_p = torch.cat(known), torch.cat(best)
         found = []
-        with self._head.cast():
-            rows = zip(self._laws(batch), batch.expected, batch.weights, strict=True)
-            for logits_q, expected, weights in rows:
-                probs_q = logits_q.float().softmax(-1)
-                common = torch.minimum(probs_p[expected], probs_q).sum(-1)
-                agree = self._tokens[logits_q.argmax(-1)] == best_p[expected]
-                found.append([float((x * weights).sum()) for x in (common, agree, weights > 0)])
+        rows = zip(self._laws(batch), batch.expected, batch.weights, strict=True)
+        for logits_q, expected, weights in rows:
+            probs_q = logits_q.float().softmax(-1)
+            common = torch.minimum(probs_p[expected], probs_q).sum(-1)
+            agree = self._tokens[logits_q.argmax(-1)] == best_p[expected]
+            found.append([float((x * weights).sum()) for x in (common, agree, weights > 0)])
         return np.array(found).T
 
 

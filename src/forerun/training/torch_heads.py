@@ -155,9 +155,10 @@ class TorchBlock(TorchHead):
         h = self.norm(f"{layer}.input_layernorm", x)
         q, k, v = (self.heads(h, f"{layer}.self_attn.{part}_proj") for part in "qkv")
         q, k = rotated(q, *around), rotated(k, *around)
-        rows = list(zip(*(_repeated(each, self.config) for each in (k, v)), strict=True))
+        k, v = (_repeated(each, self.config) for each in (k, v))
+        rows = list(zip(k, v, strict=True))
         mixed = torch.stack(
-            [chain_attention(one, *rows[0], rows[1 : place + 1]) for place, one in enumerate(q)]
+            [chain_attention(one, k[0], v[0], rows[1 : place + 1]) for place, one in enumerate(q)]
         )
         return self.linear(f"{layer}.self_attn.o_proj", mixed.transpose(-2, -3).flatten(-2))
 
@@ -197,8 +198,12 @@ def torch_head(
     device: torch.device,
     dtype: torch.dtype = torch.float32,
 ) -> TorchHead:
-    kind = {"block": TorchBlock, "eagle3": TorchEagle3, "medusa": TorchMedusa}[config.kind]
-    return kind(config, weights, device, dtype)
+    kinds: dict[str, type[TorchHead]] = {
+        "block": TorchBlock,
+        "eagle3": TorchEagle3,
+        "medusa": TorchMedusa,
+    }
+    return kinds[config.kind](config, weights, device, dtype)
 
 
 def first_weights(config: HeadConfig, target: TorchTarget, tokens: Tensor, seed: int) -> Weights:

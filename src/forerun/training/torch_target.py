@@ -116,7 +116,8 @@ class TorchTarget:
             self._vector(f"{block}.input_layernorm.weight"),
             self._matrix(*(f"{name}.weight" for name in qkv)),
             self._bias(*(f"{name}.bias" for name in qkv)),
-            *(self._norm_of(f"{attn}.{part}_norm.weight") for part in "qk"),
+            self._norm_of(f"{attn}.q_norm.weight"),
+            self._norm_of(f"{attn}.k_norm.weight"),
             self._matrix(f"{attn}.o_proj.weight"),
             self._bias(f"{attn}.o_proj.bias"),
             self._vector(f"{block}.post_attention_layernorm.weight"),
@@ -126,13 +127,13 @@ class TorchTarget:
             self._bias(f"{mlp}.down_proj.bias"),
         )
 
-    @torch.no_grad()
     def states(self, tokens: Tensor, layers: Sequence[int]) -> tuple[dict[int, Tensor], Tensor]:
         """Of tokens [B, T]: the residual stream after each of `layers`, and after the last norm.
 
         Padding belongs on the right, where no earlier token sees it.
         """
-        return self._states(tokens, layers, None)
+        with torch.no_grad():
+            return self._states(tokens, layers, None)
 
     def _states(
         self, tokens: Tensor, layers: Sequence[int], kept: Tensor | None
@@ -146,7 +147,7 @@ class TorchTarget:
         for idx, layer in enumerate(self.layers):
             if idx in layers:
                 found[idx] = x
-            to = None if kept is None else _Kept(*kept[idx], None)
+            to = None if kept is None else _Kept(kept[idx, 0], kept[idx, 1], None)
             x = self._run(layer, x, around, mask, to)
         if len(self.layers) in layers:
             found[len(self.layers)] = x
@@ -205,7 +206,6 @@ class TorchTarget:
         cos, sin = rotations(self._inv_freq, positions)
         return cos[:, None], sin[:, None]
 
-    @torch.no_grad()
     def generate(
         self,
         prompts: Sequence[Sequence[int]],
@@ -218,9 +218,27 @@ class TorchTarget:
     ) -> list[list[int]]:
         """Up to `num_tokens` new tokens after each prompt, as far as a stop id, without it; no text
         gets longer than `max_len`. All end once no more than `min_share` of them go on."""
+        last = max(map(len, prompts)) + num_tokens
+        last = last if max_len is None else min(max_len, last)
+        with torch.no_grad():
+            found = self._generated(
+                prompts, num_tokens, last, temperatures, stop_ids, generator, min_share
+            )
+        return [[t for t in row if t >= 0] for row in found.tolist()]
+
+    def _generated(
+        self,
+        prompts: Sequence[Sequence[int]],
+        num_tokens: int,
+        last: int,
+        temperatures: Tensor,
+        stop_ids: Sequence[int],
+        generator: torch.Generator,
+        min_share: float,
+    ) -> Tensor:
+        """[B, tokens], -1 where an answer is over."""
         c, num_seqs = self.config, len(prompts)
         width = max(map(len, prompts))
-        last = width + num_tokens if max_len is None else min(max_len, width + num_tokens)
         room = _whole(last)
         padded = np.zeros((num_seqs, width), np.int64)
         for row, prompt in zip(padded, prompts, strict=True):
@@ -249,7 +267,7 @@ class TorchTarget:
                 run = partial(self._decoded, chosen, at, kept[:, :, :, :, :num_seen])
                 decoded = Graphed(run, self.device)
             h = decoded()
-        return [[t for t in row if t >= 0] for row in torch.stack(found, dim=1).tolist()]
+        return torch.stack(found, dim=1)
 
     def _decoded(self, tokens: Tensor, position: Tensor, kept: Tensor) -> Tensor:
         """The last hidden states after one more token [B] each, at `position` [B]: [B, E]"""

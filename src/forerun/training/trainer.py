@@ -131,7 +131,7 @@ class Trainer:
             "target_num_layers": c.num_layers,
             "tokenizer_hash": tokenizer_hash(tokenizer),
         }
-        mark = {"target_fingerprint": model_fingerprint(checkpoint)}
+        mark: dict[str, Any] = {"target_fingerprint": model_fingerprint(checkpoint)}
         if not (options.out / "config.json").exists():
             return new_config(options, c, **own, **mark), None
         folder = HeadFolder(options.out, options.kind)
