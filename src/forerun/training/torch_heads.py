@@ -29,8 +29,9 @@ from forerun.training.torch_target import TorchTarget, rms_norm, rotated, rotati
 Weights = dict[str, npt.NDArray[np.float32]]
 Rows = list[tuple[Tensor, Tensor]]  # keys and values of each place
 
-# Medusa starts as the target's next token, blocks without a Markov step.
+# Medusa starts as the target's next token, a block as its `fc`, without layers or a Markov step.
 _ZERO = ("bias", "linear.weight", "markov.gate.weight", "markov.out.weight")
+_ZERO_IN_LAYERS = ("o_proj.weight", "down_proj.weight")
 _ATTN, _MLP = "midlayer.self_attn", "midlayer.mlp"
 
 
@@ -221,7 +222,7 @@ def first_weights(config: HeadConfig, target: TorchTarget, tokens: Tensor, seed:
             weights[name] = target.norm.float().cpu().numpy()
         elif len(shape) == 1 and not name.endswith("bias"):
             weights[name] = np.ones(shape, np.float32)
-        elif name.endswith(_ZERO):
+        elif name.endswith(_ZERO) or (name[:7] == "layers." and name.endswith(_ZERO_IN_LAYERS)):
             weights[name] = np.zeros(shape, np.float32)
         else:
             drawn = rng.standard_normal(shape) / math.sqrt(shape[-1])
