@@ -98,8 +98,8 @@ def test_eagle3_says_at_every_place_what_the_drafter_says(
     states, _ = target.states(torch.tensor([TOKENS]), config.layers)
     embedded = torch.nn.functional.embedding(torch.tensor([TOKENS[1:]]), target.embedding)
     features = [states[layer][:, :-1] for layer in config.layers]
-    with torch.no_grad():
-        trained = torch_head(config, weights, CPU)
+    trained = torch_head(config, weights, CPU)
+    with torch.no_grad(), trained.cast():
         outputs = trained.outputs(features, embedded, 3)
         laws = [trained.logits(output[0], place, None) for place, output in enumerate(outputs)]
     head = Eagle3Head.load(folder, ReferenceKernels(), model.embedding)
@@ -142,8 +142,8 @@ def test_medusa_says_at_every_place_what_the_drafter_says(tmp_path: Path) -> Non
     span = all_wanted(table.reserve(len(TOKENS)), TOKENS)
     model.forward(Plan.build([(span, table)]), cache, taps)
     hidden = taps.rows[3]
-    with torch.no_grad():
-        trained = torch_head(config, weights, CPU)
+    trained = torch_head(config, weights, CPU)
+    with torch.no_grad(), trained.cast():
         outputs = trained.outputs([torch.tensor(hidden)[None]], None, 4)
         laws = [trained.logits(output[0], place, None) for place, output in enumerate(outputs)]
     served = MedusaHeads(folder, ReferenceKernels()).guesses(hidden)
@@ -176,7 +176,7 @@ def test_block_says_at_every_place_what_the_drafter_says(tmp_path: Path) -> None
         rows = np.concatenate((whole[:num], *(whole[root : root + 1],) * 3))
         places = np.array([0] * num + [1, 2, 3])
         logits, gates = head.run(Plan.build([(span, table)]), cache, rows, places)
-        with torch.no_grad():
+        with torch.no_grad(), trained.cast():
             outputs = trained.outputs(features, embedded, 4)
             for place, output in enumerate(outputs):
                 draft_id = torch.tensor([7 + place])

@@ -31,6 +31,7 @@ from forerun.training.trainer import Trainer  # noqa: E402
 SMALL: dict[str, Any] = {
     "draft_vocab_size": 24,
     "max_len": 48,
+    "batch_len": 4,
     "num_written": 48,
     "num_places": 3,
     "tokens": 12_000,
@@ -68,7 +69,7 @@ def test_it_learns_and_what_it_wrote_is_served(
     more = {"tokens": 60_000, "learning_rate": 1e-2} if kind == "medusa" else {}  # it is quick
     before, after, said = trained(target, kind=kind, loss=loss, out=out, **more)
     assert after["alpha"][0] > before["alpha"][0] + 0.02, (before, after)
-    assert after["alpha"][1] > before["alpha"][1], (before, after)
+    assert sum(after["alpha"][1:]) > sum(before["alpha"][1:]), (before, after)
     assert any("α" in line for line in said)
     plain = LLM(target, speculative_config=None)
     llm = plain.with_speculation(

@@ -18,11 +18,11 @@ def chain_attention(q: Tensor, k: Tensor, v: Tensor, chain: list[tuple[Tensor, T
     if not chain:
         return functional.scaled_dot_product_attention(q, k, v, is_causal=True)
     keys, values = (torch.stack(each, dim=3) for each in zip(*chain, strict=True))
-    mixed: Tensor = _ChainAttention.apply(q, k, v, keys, values)  # type: ignore[no-untyped-call]
+    mixed: Tensor = _ChainAttention.apply(q, k, v, keys, values)
     return mixed
 
 
-class _ChainAttention(torch.autograd.Function):
+class _ChainAttention(torch.autograd.Function):  # type: ignore[misc]
     """Flash attention tells the logarithm of its sum, so that more keys can be added to it. Going
     back, shares are computed anew from that logarithm: given the one of the whole sum, and the
     whole output, its gradients are those of its part of the whole."""

@@ -2,52 +2,148 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from forerun.training.texts import Text
+from forerun.training.torch_target import TorchTarget
+
+Ints = npt.NDArray[np.int64]
+
+_AT_ONCE: Final = 32  # rows that the target runs over at once
+_SHARE: Final = 0.75  # of a packed row's roots that are asked: about what answers make up
 
 
 @dataclass(frozen=True)
 class Batch:
     """Roots that are asked while an answer is written: tokens up to its first are known at least.
 
-    Of T positions a text has T - 1 roots; rows are counted through all texts.
+    Rows are counted through all texts: of T positions a text has T - 1 roots.
     """
 
-    tokens: Tensor  # [B, T], padded on the right
-    positions: Tensor  # [N], of B · T: where the target says what is guessed at place 0
-    roots: list[Tensor]  # of each place, [≤ N] of B · (T - 1)
-    expected: list[Tensor]  # of each place, [≤ N] of N: which of `positions` it guesses
+    tokens: Tensor  # [B, T]
+    features: Tensor  # [B, T, layers · E]: what the head looks at
+    h: Tensor  # [B, T, E]: the target's normed stream, for its logits
+    roots: Tensor  # [N], of B · (T - 1)
+    expected: Tensor  # [places, N], of B · T: where the target says what is guessed
+    weights: Tensor  # [places, N]: 0 where that is beyond the text
 
-    @classmethod
-    def of(cls, texts: Sequence[Text], num_places: int, device: torch.device) -> Batch:
-        width = max(len(text.tokens) for text in texts)
-        tokens = np.zeros((len(texts), width), np.int64)
-        positions, roots, expected = (
-            [],
-            [[] for _ in range(num_places)],
-            [[] for _ in range(num_places)],
-        )
-        num = 0
-        for idx, text in enumerate(texts):
-            tokens[idx, : len(text.tokens)] = text.tokens
-            first = max(1, text.answer)
-            rows = np.arange(len(text.tokens) - 1 - first)  # root first - 1 guesses token first + 1
-            positions.append(idx * width + first + rows)
-            for place in range(num_places):
-                kept = rows[: max(0, len(rows) - place)]
-                roots[place].append(idx * (width - 1) + first - 1 + kept)
-                expected[place].append(num + place + kept)
-            num += len(rows)
+    def clone(self) -> Batch:
+        return Batch(*(each.clone() for each in vars(self).values()))
 
-        def put(parts: Sequence[np.ndarray]) -> Tensor:
-            return torch.from_numpy(np.concatenate(parts)).to(device, non_blocking=True)
+    def copy_(self, other: Batch) -> None:
+        for ours, theirs in zip(vars(self).values(), vars(other).values(), strict=True):
+            ours.copy_(theirs)
 
-        return cls(
-            put([tokens]), put(positions), [put(r) for r in roots], [put(e) for e in expected]
-        )
+
+def text_batch(
+    target: TorchTarget, layers: Sequence[int], texts: Sequence[Text], num_places: int
+) -> Batch:
+    """All answers of some texts, padded on the right."""
+    width = max(len(text.tokens) for text in texts)
+    tokens, left = np.zeros((2, len(texts), width), np.int64)
+    for idx, text in enumerate(texts):
+        num = len(text.tokens)
+        tokens[idx, :num], left[idx, :num] = text.tokens, _places_left(text)
+    on_device = torch.from_numpy(tokens).to(target.device)
+    asked = _asked(left, num_places, int(np.count_nonzero(left[:, :-1])), target.device)
+    return Batch(on_device, *_seen(target, layers, on_device), *asked)
+
+
+def _places_left(text: Text) -> Ints:
+    """How many tokens of the answer follow the one that is known, at each root."""
+    roots = np.arange(len(text.tokens))
+    return np.where(roots >= max(0, text.answer - 1), (len(roots) - 2 - roots).clip(0), 0)
+
+
+def _seen(target: TorchTarget, layers: Sequence[int], tokens: Tensor) -> tuple[Tensor, Tensor]:
+    states, h = target.states(tokens, layers)
+    return torch.cat([states[layer].to(target.dtype) for layer in layers], dim=-1), h
+
+
+def _asked(left: Ints, num_places: int, num: int, device: torch.device) -> list[Tensor]:
+    """Roots, what they expect, and weights; `left` [B, T] are the places that each root can be
+    asked for, and `num` roots are asked."""
+    width = left.shape[1]
+    left = np.minimum(left, width - 1 - np.arange(width))[:, :-1].reshape(-1)
+    roots = np.flatnonzero(left)
+    counts = np.zeros(num, np.int64)
+    counts[: len(roots)] = left[roots]
+    roots = np.concatenate((roots, np.zeros(num - len(roots), np.int64)))
+    row, column = np.divmod(roots, width - 1)
+    places = np.arange(num_places)[:, None]
+    expected = row * width + np.minimum(column + 1 + places, width - 1)
+    weights = (places < counts).astype(np.float32)
+    found = map(torch.from_numpy, (roots, expected, weights))
+    return [each.to(device, non_blocking=True) for each in found]
+
+
+@dataclass(frozen=True)
+class _Chunk:
+    """Rows of texts that were written at once: [R, T]"""
+
+    tokens: Tensor
+    features: Tensor
+    h: Tensor
+    left: Ints  # the places that each root can be asked for
+
+
+class Rows:
+    """Texts one behind another, cut into rows of one length wherever it may be, with what the
+    target computes over them, on the device.
+
+    The target sees what stands before a text in its row, and what it says then is what a head
+    learns. So no row is padded, all steps have one shape, and heads see long contexts.
+    """
+
+    def __init__(
+        self, target: TorchTarget, layers: Sequence[int], row_len: int, max_bytes: float
+    ) -> None:
+        self._target, self._layers, self._row_len = target, layers, row_len
+        self._chunks: list[_Chunk] = []
+        row_bytes = row_len * (len(layers) + 1) * target.config.hidden_size * target.dtype.itemsize
+        self._max_rows = int(max_bytes / row_bytes)
+        self._rest: list[Text] = []
+        self.num_tokens = 0
+
+    def add(self, texts: Sequence[Text]) -> None:
+        """Texts that fill no row wait for more; the oldest rows leave where there is no room."""
+        texts = [*self._rest, *texts]
+        tokens = np.concatenate([np.array(text.tokens) for text in texts])
+        left = np.concatenate([*map(_places_left, texts)])
+        num = len(tokens) // self._row_len
+        self._rest = [] if num else list(texts)
+        if not num:
+            return
+        shape = (num, self._row_len)
+        on_device = torch.from_numpy(tokens[: math.prod(shape)].reshape(shape))
+        on_device = on_device.to(self._target.device)
+        seen = [_seen(self._target, self._layers, part) for part in on_device.split(_AT_ONCE)]
+        features, h = (torch.cat(parts) for parts in zip(*seen, strict=True))
+        left = left[: math.prod(shape)].reshape(shape)
+        self._chunks.append(_Chunk(on_device, features, h, left))
+        self.num_tokens += math.prod(shape)
+        while sum(len(each.left) for each in self._chunks[1:]) > self._max_rows:
+            del self._chunks[0]
+
+    def batch(self, num_rows: int, num_places: int, chooser: np.random.Generator) -> Batch:
+        """Rows of one chunk."""
+        sizes = np.array([len(chunk.left) for chunk in self._chunks])
+        chunk = self._chunks[chooser.choice(len(sizes), p=sizes / sizes.sum())]
+        rows = chooser.integers(len(chunk.left), size=num_rows)
+        left = chunk.left[rows]
+        left[:, -1] = 0
+        num = int(_SHARE * left.size)
+        surplus = chooser.permutation(np.flatnonzero(left))[num:]
+        left.reshape(-1)[surplus] = 0
+        device = self._target.device
+        idx = torch.from_numpy(rows).to(device, non_blocking=True)
+        seen = (each.index_select(0, idx) for each in (chunk.tokens, chunk.features, chunk.h))
+        return Batch(*seen, *_asked(left, num_places, num, device))

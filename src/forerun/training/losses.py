@@ -10,7 +10,7 @@ from torch import Tensor
 
 def divergence(logits_q: Tensor, probs_p: Tensor) -> Tensor:
     """Σ p log(p / q) of each row: both are [N, draft V], p sums to 1."""
-    crossed: Tensor = _CrossEntropy.apply(logits_q, probs_p)  # type: ignore[no-untyped-call]
+    crossed: Tensor = _CrossEntropy.apply(logits_q, probs_p)
     return crossed - torch.special.entr(probs_p).sum(-1, dtype=torch.float32)
 
 
@@ -19,7 +19,7 @@ def total_variation(logits_q: Tensor, probs_p: Tensor) -> Tensor:
     return 1 - torch.minimum(probs_p, logits_q.float().softmax(-1)).sum(-1)
 
 
-class _CrossEntropy(torch.autograd.Function):
+class _CrossEntropy(torch.autograd.Function):  # type: ignore[misc]
     """−Σ p log q. Going back needs logits and their sum alone: softmax(logits) − p."""
 
     @staticmethod

@@ -28,7 +28,7 @@ def new_config(options: TrainOptions, c: ModelConfig, **target: Any) -> HeadConf
     is_block = options.kind == "block"
     return HeadConfig(
         layers=_layers(options, c.num_layers),
-        intermediate_size=(2 * c.intermediate_size // 3 if is_block else c.intermediate_size),
+        intermediate_size=c.intermediate_size,
         num_heads=c.num_heads,
         num_kv_heads=c.num_kv_heads,
         head_dim=c.head_dim,
@@ -37,7 +37,7 @@ def new_config(options: TrainOptions, c: ModelConfig, **target: Any) -> HeadConf
         fc_norm=not options.exportable,
         norm_output=not options.exportable,
         num_hidden_layers=2 if is_block else 0,
-        markov_rank=64 if is_block else 0,
+        markov_rank=128 if is_block else 0,
         num_guesses=(options.num_places or 5) if is_block else 0,
         **common,
     )

@@ -33,7 +33,9 @@ class TrainOptions:
         None, "Tokens that it can guess, the most frequent ones; default 8192."
     )
     max_len: int = option(512, "Tokens of a text, prompt and answer.")
-    batch_len: int | None = option(None, "Texts in a step; default 48 on a GPU, 16 without.")
+    batch_len: int | None = option(
+        None, "Rows of twice max_len in a step; default 16, or 8 without GPU."
+    )
     num_written: int | None = option(
         None, "Texts that the target writes at once; default 2048 on a GPU, 256 without."
     )

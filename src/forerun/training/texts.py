@@ -22,6 +22,7 @@ from forerun.training.torch_target import TorchTarget
 
 _MARK = "\u2063forerun\u2063"  # stands for the user's turn while a template is taken apart
 _MAX_QUESTION: Final = 96  # tokens that the target writes of a user's turn
+_MAX_START: Final = 12  # and of a text without turns, before it goes on as an answer
 _MAX_KEPT: Final = 4096  # answers to ask about
 _GREEDY_SHARE: Final = 0.5  # of answers; the others have temperatures up to 1
 _MIN_SHARE: Final = 0.15  # of answers that still go on: fewer are not waited for
@@ -91,30 +92,30 @@ class TextWriter:
             share = num // 2 if turns else num
             chosen = chooser.integers(len(self._prompts), size=share)
             given = [self._prompts[idx] for idx in chosen]
-        if turns is None:
-            found = given + self._plain(num - len(given), chooser)
-            return [prompt[: self._longest] for prompt in found]
         own = num - len(given)
-        num_plain = round(_SHARES["plain"] * own)
-        num_about = round(_SHARES["about"] * own) if self._answers else 0
-        asked = self._asked(own - num_plain - num_about, generator, chooser)
-        questions = [*given, *asked, *self._about(num_about, chooser)]
-        chats = [turns.around(question[: self._longest]) for question in questions]
-        return chats + [prompt[: self._longest] for prompt in self._plain(num_plain, chooser)]
+        shares = _SHARES if turns else {"plain": 1.0}
+        num_about = round(shares.get("about", 0) * own) if self._answers else 0
+        plain = self._plain(round(shares["plain"] * own), chooser)
+        openers = self._openers(own - num_about - len(plain), chooser)
+        before = turns.before if turns else []
+        begun = [*([*before, *opener] for opener in openers), *plain]
+        room = max(map(len, begun), default=0) + min(_MAX_QUESTION, self._longest)
+        written = self._generate(begun, room, chooser.uniform(0.7, 1, len(begun)), generator)
+        asked = [[*opener, *rest] for opener, rest in zip(openers, written, strict=False)]
+        asked += self._about(num_about, chooser)
+        pairs = zip(plain, written[len(openers) :], strict=True)
+        found = [[*start, *rest[:_MAX_START]][: self._longest] for start, rest in pairs]
+        if turns is None:
+            return [prompt[: self._longest] for prompt in given] + found
+        return [turns.around(each[: self._longest]) for each in (*given, *asked)] + found
 
-    def _asked(
-        self, num: int, generator: torch.Generator, chooser: np.random.Generator
-    ) -> list[list[int]]:
-        """The user's turn, written by the target after its first words, if any."""
-        assert self._turns is not None
+    def _openers(self, num: int, chooser: np.random.Generator) -> list[list[int]]:
+        """First words of users' turns, or none."""
         openers: list[list[int]] = [[]] * num
         whole = _SHARES["own"] + _SHARES["opened"]
         for idx in np.flatnonzero(chooser.uniform(0, whole, num) > _SHARES["own"]):
             openers[idx] = self._encoded(QUESTIONS[chooser.integers(len(QUESTIONS))])
-        prompts = [[*self._turns.before, *opener] for opener in openers]
-        room = max(map(len, prompts), default=0) + min(_MAX_QUESTION, self._longest)
-        written = self._generate(prompts, room, chooser.uniform(0.7, 1, num), generator)
-        return [[*opener, *rest] for opener, rest in zip(openers, written, strict=True)]
+        return openers
 
     def _about(self, num: int, chooser: np.random.Generator) -> list[list[int]]:
         found = []
@@ -126,7 +127,7 @@ class TextWriter:
 
     def _plain(self, num: int, chooser: np.random.Generator) -> list[list[int]]:
         """First words of texts, or any token."""
-        first = [] if self._tokenizer.bos_id is None else [self._tokenizer.bos_id]
+        first = self._tokenizer.encode("")  # what stands before every text, if anything
         openers = [self._encoded(opener) for opener in PLAIN]
         vocab_size = min(self._target.config.vocab_size, self._tokenizer.vocab_size)
         found = []

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import numpy.typing as npt
@@ -28,23 +29,36 @@ from forerun.training.torch_target import TorchTarget, rms_norm, rotated, rotati
 Weights = dict[str, npt.NDArray[np.float32]]
 Rows = list[tuple[Tensor, Tensor]]  # keys and values of each place
 
-# Medusa starts as the target's next token, blocks without a Markov step.
+# Medusa starts as the target's next token, a block as its `fc`, without layers or a Markov step.
 _ZERO = ("bias", "linear.weight", "markov.gate.weight", "markov.out.weight")
+_ZERO_IN_LAYERS = ("o_proj.weight", "down_proj.weight")
 _ATTN, _MLP = "midlayer.self_attn", "midlayer.mlp"
 
 
 class TorchHead(ABC):
     """Weights by the names that the folder has."""
 
-    def __init__(self, config: HeadConfig, weights: Weights, device: torch.device) -> None:
-        self.config = config
+    def __init__(
+        self, config: HeadConfig, weights: Weights, device: torch.device, dtype: torch.dtype
+    ) -> None:
+        """Products are in `dtype`; weights, sums and norms in float32."""
+        self.config, self._dtype = config, dtype
         self.weights = {
             name: torch.from_numpy(weight.copy()).to(device).requires_grad_()
             for name, weight in weights.items()
         }
+        self._cast: dict[str, Tensor] = {}
 
-    def linear(self, name: str, x: Tensor) -> Tensor:
-        return functional.linear(x, self.weights[f"{name}.weight"])
+    @contextmanager
+    def cast(self) -> Iterator[None]:
+        """Around products: they take the weights as they are now."""
+        self._cast = {name: weight.to(self._dtype) for name, weight in self.weights.items()}
+        yield
+        self._cast = {}  # what is kept of one step must not meet the recording of another
+
+    def linear(self, name: str, x: Tensor, bias: str | None = None) -> Tensor:
+        added = self._cast[bias] if bias else None
+        return functional.linear(x.to(self._dtype), self._cast[f"{name}.weight"], added)
 
     def norm(self, name: str, x: Tensor) -> Tensor:
         return rms_norm(x, self.weights[f"{name}.weight"], self.config.rms_norm_eps)
@@ -99,8 +113,7 @@ class TorchEagle3(TorchHead):
         place = len(rows)
         cos, sin = _rotations(c, torch.arange(place, num + place, device=h.device))
         q, k = rotated(q, cos, sin), rotated(k, cos, sin)
-        repeats = c.num_heads // c.num_kv_heads
-        rows.append((k.repeat_interleave(repeats, 1), v.repeat_interleave(repeats, 1)))
+        rows.append((_repeated(k, c), _repeated(v, c)))
         mixed = chain_attention(q, *rows[0], rows[1:])
         return mixed.transpose(1, 2).reshape(num_seqs, num, -1)
 
@@ -116,9 +129,7 @@ class TorchMedusa(TorchHead):
 
     def logits(self, rows: Tensor, place: int, before: Tensor) -> Tensor:  # noqa: ARG002
         linear = f"{place}.0.linear"
-        block = functional.linear(
-            rows, self.weights[f"{linear}.weight"], self.weights[f"{linear}.bias"]
-        )
+        block = self.linear(linear, rows, f"{linear}.bias")
         return self.linear(f"{place}.1", rows + functional.silu(block))
 
 
@@ -145,10 +156,10 @@ class TorchBlock(TorchHead):
         h = self.norm(f"{layer}.input_layernorm", x)
         q, k, v = (self.heads(h, f"{layer}.self_attn.{part}_proj") for part in "qkv")
         q, k = rotated(q, *around), rotated(k, *around)
-        repeats = self.config.num_heads // self.config.num_kv_heads
-        rows = list(zip(*(each.repeat_interleave(repeats, 2) for each in (k, v)), strict=True))
+        k, v = (_repeated(each, self.config) for each in (k, v))
+        rows = list(zip(k, v, strict=True))
         mixed = torch.stack(
-            [chain_attention(one, *rows[0], rows[1 : place + 1]) for place, one in enumerate(q)]
+            [chain_attention(one, k[0], v[0], rows[1 : place + 1]) for place, one in enumerate(q)]
         )
         return self.linear(f"{layer}.self_attn.o_proj", mixed.transpose(-2, -3).flatten(-2))
 
@@ -156,9 +167,9 @@ class TorchBlock(TorchHead):
         found = self.linear("lm_head", rows)
         if not place:  # what stands before the first is known to it
             return found
-        table = self.weights["markov.embedding.weight"]
+        table = self._cast["markov.embedding.weight"]
         padded = torch.cat((table, torch.zeros_like(table[:1])))
-        step = (1 + self.linear("markov.gate", rows)) * functional.embedding(before, padded)
+        step = (1 + self.linear("markov.gate", rows)) * padded.index_select(0, before)
         return found + self.linear("markov.out", step)
 
 
@@ -168,6 +179,13 @@ def _rotations(config: HeadConfig, positions: Tensor) -> tuple[Tensor, Tensor]:
     return rotations(config.rope_theta ** (-steps / dim), positions)
 
 
+def _repeated(x: Tensor, config: HeadConfig) -> Tensor:
+    """[..., G, S, D] -> [..., H, S, D]: each for the queries of its group."""
+    repeats = config.num_heads // config.num_kv_heads
+    wide = x.unsqueeze(-3).expand(*x.shape[:-2], repeats, *x.shape[-2:])
+    return wide.flatten(-4, -3)
+
+
 def ahead(x: Tensor, num: int) -> Tensor:
     """Row r is what row r + num was; the last rows are 0."""
     if num == 0:
@@ -175,9 +193,18 @@ def ahead(x: Tensor, num: int) -> Tensor:
     return torch.cat((x[:, num:], torch.zeros_like(x[:, :num])), dim=1)
 
 
-def torch_head(config: HeadConfig, weights: Weights, device: torch.device) -> TorchHead:
-    kind = {"block": TorchBlock, "eagle3": TorchEagle3, "medusa": TorchMedusa}[config.kind]
-    return kind(config, weights, device)
+def torch_head(
+    config: HeadConfig,
+    weights: Weights,
+    device: torch.device,
+    dtype: torch.dtype = torch.float32,
+) -> TorchHead:
+    kinds: dict[str, type[TorchHead]] = {
+        "block": TorchBlock,
+        "eagle3": TorchEagle3,
+        "medusa": TorchMedusa,
+    }
+    return kinds[config.kind](config, weights, device, dtype)
 
 
 def first_weights(config: HeadConfig, target: TorchTarget, tokens: Tensor, seed: int) -> Weights:
@@ -195,7 +222,7 @@ def first_weights(config: HeadConfig, target: TorchTarget, tokens: Tensor, seed:
             weights[name] = target.norm.float().cpu().numpy()
         elif len(shape) == 1 and not name.endswith("bias"):
             weights[name] = np.ones(shape, np.float32)
-        elif name.endswith(_ZERO):
+        elif name.endswith(_ZERO) or (name[:7] == "layers." and name.endswith(_ZERO_IN_LAYERS)):
             weights[name] = np.zeros(shape, np.float32)
         else:
             drawn = rng.standard_normal(shape) / math.sqrt(shape[-1])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from torch.nn import functional
 from forerun.models.llama import EMBEDDING, HEAD
 from forerun.models.rope import rope_frequencies
 from forerun.models.weights.checkpoint import Checkpoint
+from forerun.training.graphs import Graphed
 
 Rotations = tuple[Tensor, Tensor]  # cos and sin of each position
 
@@ -41,22 +43,20 @@ class _Layer:
 @dataclass(frozen=True)
 class _Kept:
     """Keys and values of one layer, [B, G, room, D], and where a pass writes: one row of each
-    sequence at `position` [B], or all from the first on."""
+    sequence (its index and its position, [B]), or all from the first on."""
 
     keys: Tensor
     values: Tensor
-    position: Tensor | None
+    where: tuple[Tensor, Tensor] | None
 
-    def written(self, k: Tensor, v: Tensor, num_seen: int) -> tuple[Tensor, Tensor]:
-        if self.position is None:
+    def written(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """What queries see."""
+        if self.where is None:
             self.keys[:, :, : k.shape[2]], self.values[:, :, : k.shape[2]] = k, v
             return k, v
-        rows = torch.arange(len(k), device=k.device)
-        self.keys[rows, :, self.position], self.values[rows, :, self.position] = (
-            k[:, :, 0],
-            v[:, :, 0],
-        )
-        return self.keys[:, :, :num_seen], self.values[:, :, :num_seen]
+        idx, position = self.where
+        self.keys[idx, :, position], self.values[idx, :, position] = k[:, :, 0], v[:, :, 0]
+        return self.keys, self.values
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -116,7 +116,8 @@ class TorchTarget:
             self._vector(f"{block}.input_layernorm.weight"),
             self._matrix(*(f"{name}.weight" for name in qkv)),
             self._bias(*(f"{name}.bias" for name in qkv)),
-            *(self._norm_of(f"{attn}.{part}_norm.weight") for part in "qk"),
+            self._norm_of(f"{attn}.q_norm.weight"),
+            self._norm_of(f"{attn}.k_norm.weight"),
             self._matrix(f"{attn}.o_proj.weight"),
             self._bias(f"{attn}.o_proj.bias"),
             self._vector(f"{block}.post_attention_layernorm.weight"),
@@ -126,13 +127,13 @@ class TorchTarget:
             self._bias(f"{mlp}.down_proj.bias"),
         )
 
-    @torch.no_grad()
     def states(self, tokens: Tensor, layers: Sequence[int]) -> tuple[dict[int, Tensor], Tensor]:
         """Of tokens [B, T]: the residual stream after each of `layers`, and after the last norm.
 
         Padding belongs on the right, where no earlier token sees it.
         """
-        return self._states(tokens, layers, None)
+        with torch.no_grad():
+            return self._states(tokens, layers, None)
 
     def _states(
         self, tokens: Tensor, layers: Sequence[int], kept: Tensor | None
@@ -146,7 +147,7 @@ class TorchTarget:
         for idx, layer in enumerate(self.layers):
             if idx in layers:
                 found[idx] = x
-            to = None if kept is None else _Kept(*kept[idx], None)
+            to = None if kept is None else _Kept(kept[idx, 0], kept[idx, 1], None)
             x = self._run(layer, x, around, mask, to)
         if len(self.layers) in layers:
             found[len(self.layers)] = x
@@ -186,8 +187,8 @@ class TorchTarget:
             qk = torch.cat((q, k), dim=1).to(self.dtype)
         q, k = rotated(qk, *around).split((c.num_heads, c.num_kv_heads), dim=1)
         if kept is not None:
-            k, v = kept.written(k, v, num if mask is None else mask.shape[-1])
-        is_decoding = kept is not None and kept.position is not None
+            k, v = kept.written(k, v)
+        is_decoding = kept is not None and kept.where is not None
         if is_decoding:  # queries of one group are rows of one product
             q = q.reshape(num_seqs, c.num_kv_heads, -1, c.head_dim)
         mixed = functional.scaled_dot_product_attention(
@@ -205,7 +206,6 @@ class TorchTarget:
         cos, sin = rotations(self._inv_freq, positions)
         return cos[:, None], sin[:, None]
 
-    @torch.no_grad()
     def generate(
         self,
         prompts: Sequence[Sequence[int]],
@@ -218,9 +218,27 @@ class TorchTarget:
     ) -> list[list[int]]:
         """Up to `num_tokens` new tokens after each prompt, as far as a stop id, without it; no text
         gets longer than `max_len`. All end once no more than `min_share` of them go on."""
+        last = max(map(len, prompts)) + num_tokens
+        last = last if max_len is None else min(max_len, last)
+        with torch.no_grad():
+            found = self._generated(
+                prompts, num_tokens, last, temperatures, stop_ids, generator, min_share
+            )
+        return [[t for t in row if t >= 0] for row in found.tolist()]
+
+    def _generated(
+        self,
+        prompts: Sequence[Sequence[int]],
+        num_tokens: int,
+        last: int,
+        temperatures: Tensor,
+        stop_ids: Sequence[int],
+        generator: torch.Generator,
+        min_share: float,
+    ) -> Tensor:
+        """[B, tokens], -1 where an answer is over."""
         c, num_seqs = self.config, len(prompts)
         width = max(map(len, prompts))
-        last = width + num_tokens if max_len is None else min(max_len, width + num_tokens)
         room = _whole(last)
         padded = np.zeros((num_seqs, width), np.int64)
         for row, prompt in zip(padded, prompts, strict=True):
@@ -232,19 +250,24 @@ class TorchTarget:
         h = h[torch.arange(num_seqs, device=self.device), position]
         stops = torch.tensor(list(stop_ids) or [-1], device=self.device)
         is_done = torch.zeros(num_seqs, dtype=torch.bool, device=self.device)
+        chosen, at = torch.zeros_like(position), torch.zeros_like(position)
         found: list[Tensor] = []
+        num_seen = 0
         for step in range(num_tokens):
-            chosen = _sampled(self.logits(h), temperatures, generator)
+            chosen.copy_(_sampled(self.logits(h), temperatures, generator))
             position = position + 1
             is_done |= torch.isin(chosen, stops) | (position >= last)
             found.append(torch.where(is_done, -1, chosen))
             is_last = step == num_tokens - 1
             if is_last or (step % 16 == 15 and int((~is_done).sum()) <= min_share * num_seqs):
                 break
-            num_seen = min(room, _whole(width + step + 1))
-            at = position.clamp(max=room - 1)  # what is done writes on, for nobody
-            h = self._decoded(chosen, at, kept[:, :, :, :, :num_seen])
-        return [[t for t in row if t >= 0] for row in torch.stack(found, dim=1).tolist()]
+            at.copy_(position.clamp(max=room - 1))  # what is done writes on, for nobody
+            if num_seen != min(room, _whole(width + step + 1)):
+                num_seen = min(room, _whole(width + step + 1))
+                run = partial(self._decoded, chosen, at, kept[:, :, :, :, :num_seen])
+                decoded = Graphed(run, self.device)
+            h = decoded()
+        return torch.stack(found, dim=1)
 
     def _decoded(self, tokens: Tensor, position: Tensor, kept: Tensor) -> Tensor:
         """The last hidden states after one more token [B] each, at `position` [B]: [B, E]"""
@@ -253,14 +276,15 @@ class TorchTarget:
         bias = torch.zeros_like(mask, dtype=self.dtype).masked_fill_(~mask, -torch.inf)
         x = functional.embedding(tokens[:, None], self.embedding).float()
         around = self._rotations(queries)
+        where = torch.arange(len(tokens), device=self.device), position
         for layer, (k, v) in zip(self.layers, kept, strict=True):
-            x = self._run(layer, x, around, bias, _Kept(k, v, position))
+            x = self._run(layer, x, around, bias, _Kept(k, v, where))
         return rms_norm(x[:, 0], self.norm, self.config.rms_norm_eps).to(self.dtype)
 
 
 def _whole(num: int) -> int:
     """Keys in whole blocks: few shapes, and rows of a mask that fused kernels can read."""
-    return -(-num // 64) * 64
+    return -(-num // 128) * 128
 
 
 def _sampled(logits: Tensor, temperatures: Tensor, generator: torch.Generator) -> Tensor:

@@ -10,15 +10,13 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from forerun.drafters.heads import HeadConfig, HeadFolder, model_fingerprint, save_head
 from forerun.drafters.heads.folder import D2T, HISTORY, require_own
@@ -28,8 +26,8 @@ from forerun.models.opening import load_tokenizer
 from forerun.models.text.compatibility import tokenizer_hash
 from forerun.models.text.tokenizer import Tokenizer
 from forerun.models.weights.checkpoint import Checkpoint
-from forerun.training.batches import Batch
-from forerun.training.losses import divergence, total_variation
+from forerun.training.batches import Rows
+from forerun.training.learner import Learner
 from forerun.training.new_head import check_kept, draft_vocabulary, new_config
 from forerun.training.options import TrainOptions
 from forerun.training.texts import Text, TextWriter
@@ -38,12 +36,12 @@ from forerun.training.torch_target import TorchTarget
 
 Report = Callable[[str], None]
 
-_NUM_VISITS: Final = 3  # of a text, on average, before the target writes more
-_DISCOUNT: Final = 0.8  # of the loss, from one place to the next
+_NUM_VISITS: Final = 8  # of a text, on average, before the target writes more
 _WARM_UP: Final = 0.02
 _SECONDS_BETWEEN: Final = 60.0  # measurements, each with a save
 _HELD_OUT_SEED: Final = 1 << 40
-_ROWS_AT_ONCE: Final = 4096  # whose logits over the whole vocabulary are there at once
+_NUM_HELD_OUT: Final = 128
+_AT_ONCE: Final = 32  # texts that are measured at once
 
 
 @dataclass
@@ -80,12 +78,18 @@ class Progress:
 
 class Trainer:
     def __init__(
-        self, checkpoint: Checkpoint, prompts: Sequence[str], options: TrainOptions, report: Report
+        self,
+        checkpoint: Checkpoint,
+        prompts: Sequence[str],
+        options: TrainOptions,
+        report: Report,
+        texts: Sequence[Text] = (),
     ) -> None:
+        """`texts` are some that the target wrote before; the first of them are held out."""
         self._options, self._report = options, report
         require_own(options.out)
         device = _device(options.device)
-        self._batch_len = options.batch_len or (48 if device == "cuda" else 16)
+        self._batch_len = options.batch_len or (16 if device == "cuda" else 8)
         self._num_at_once = options.num_written or (2048 if device == "cuda" else 256)
         self._history = _history(options)
         tokenizer = load_tokenizer(checkpoint)
@@ -97,22 +101,22 @@ class Trainer:
         self._target = TorchTarget(checkpoint, device, dtype)
         self._writer = TextWriter(self._target, tokenizer, prompts, options.max_len)
         self._progress = Progress(options)
-        self._held_out = self._writer.write(4 * self._batch_len, _HELD_OUT_SEED)
+        self._held_out = list(texts[:_NUM_HELD_OUT])
+        if not texts:
+            self._held_out = self._writer.write(_NUM_HELD_OUT, _HELD_OUT_SEED)
         self._texts: list[Text] = []
-        self._num_written = 0  # tokens
-        self._write()
+        self._rows = Rows(self._target, self._config.layers, 2 * options.max_len, _room(device))
+        if texts:
+            self.add(texts[_NUM_HELD_OUT:])
+        else:
+            self._write()
         if weights is None:
             found = draft_vocabulary(self._texts, self._config.draft_vocab_size, tokenizer.eos_ids)
             self._tokens = torch.tensor(found, device=self._target.device)
             weights = first_weights(self._config, self._target, self._tokens, options.seed)
-        self._draft_ids = _draft_ids(self._tokens, self._config.target_vocab_size)
-        self._head = torch_head(self._config, weights, self._target.device)
-        self._optimizer = torch.optim.AdamW(
-            list(self._head.weights.values()),
-            lr=options.learning_rate,
-            betas=(0.9, 0.95),
-            weight_decay=0.01,
-            fused=device == "cuda",
+        self._head = torch_head(self._config, weights, self._target.device, dtype)
+        self._learner = Learner(
+            self._target, self._head, self._tokens, self._num_places, options.loss
         )
 
     def _kept_or_new(
@@ -127,7 +131,7 @@ class Trainer:
             "target_num_layers": c.num_layers,
             "tokenizer_hash": tokenizer_hash(tokenizer),
         }
-        mark = {"target_fingerprint": model_fingerprint(checkpoint)}
+        mark: dict[str, Any] = {"target_fingerprint": model_fingerprint(checkpoint)}
         if not (options.out / "config.json").exists():
             return new_config(options, c, **own, **mark), None
         folder = HeadFolder(options.out, options.kind)
@@ -145,9 +149,9 @@ class Trainer:
         self._say(measured, loss)
         try:
             while progress.share < 1:
-                if progress.num_tokens > _NUM_VISITS * self._num_written:
+                if progress.num_tokens > _NUM_VISITS * self._rows.num_tokens:
                     self._write()
-                loss = self._step(self._chosen(chooser))
+                loss = self._step(chooser)
                 if time.monotonic() - last > _SECONDS_BETWEEN:
                     measured, last = self.measure(), time.monotonic()
                     self._say(measured, loss)
@@ -163,71 +167,24 @@ class Trainer:
         """More texts, of seeds that no other call or round has."""
         call = len(self._history["calls"])
         seed = (self._options.seed * 1_000_003 + call) * 1_000_003 + len(self._texts)
-        written = self._writer.write(self._num_at_once, seed % (1 << 39))
-        self._texts += written
-        self._num_written += sum(len(text.tokens) for text in written)
-        if not self._texts:
-            raise InvalidOption("the target ends its answers at once; give it prompts in a file.")
+        self.add(self._writer.write(self._num_at_once, seed % (1 << 39)))
+        if not self._rows.num_tokens:
+            raise InvalidOption(
+                "the target's answers fill no row: they end at once, or they are few. Give it "
+                "prompts in a file, a greater --num-written or a smaller --max-len."
+            )
 
-    def _chosen(self, chooser: np.random.Generator) -> list[Text]:
-        """Of about one length, so that little is padding."""
-        anchor = len(self._texts[int(chooser.integers(len(self._texts)))].tokens)
-        drawn = chooser.integers(len(self._texts), size=4 * self._batch_len)
-        near = sorted(drawn.tolist(), key=lambda i: abs(len(self._texts[i].tokens) - anchor))
-        return [self._texts[i] for i in near[: self._batch_len]]
+    def add(self, texts: Sequence[Text]) -> None:
+        """Texts to train on."""
+        self._texts += texts
+        self._rows.add(texts)
 
-    def _step(self, texts: Sequence[Text]) -> Tensor:
-        """The loss, which nobody waits for here: the device is always one step behind."""
-        for group in self._optimizer.param_groups:
-            group["lr"] = self._progress.learning_rate
-        loss = self._loss(texts)
-        loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(list(self._head.weights.values()), 1.0)
-        self._optimizer.step()
-        self._optimizer.zero_grad(set_to_none=True)
+    def _step(self, chooser: np.random.Generator) -> Tensor:
+        batch = self._rows.batch(self._batch_len, self._num_places, chooser)
+        loss = self._learner.step(batch, self._progress.learning_rate)
         self._progress.num_steps += 1
-        self._progress.num_tokens += sum(len(text.tokens) for text in texts)
-        return loss.detach()
-
-    def _loss(self, texts: Sequence[Text]) -> Tensor:
-        """The sum over places, each the mean over its rows."""
-        batch = Batch.of(texts, self._num_places, self._target.device)
-        h, laws = self._laws(batch)
-        logits_p = self._target.logits(h, self._tokens)  # [N, draft V]
-        if self._options.loss == "tv":
-            each_of = total_variation
-            known = torch.logsumexp(self._target.logits(h), dim=-1, keepdim=True)
-            probs_p = (logits_p - known).exp()
-        else:
-            each_of = divergence
-            probs_p = logits_p.softmax(-1).to(h.dtype)
-        total = torch.zeros((), device=h.device)
-        for place, (logits_q, expected) in enumerate(zip(laws, batch.expected, strict=True)):
-            each = each_of(logits_q, probs_p[expected])
-            total = total + _DISCOUNT**place * each.sum() / max(1, len(each))
-        return total
-
-    def _laws(self, batch: Batch) -> tuple[Tensor, Iterator[Tensor]]:
-        """The target's normed stream [N, E] where it says what is guessed, and the head's logits at
-        each place [≤ N, draft V], one after another."""
-        states, h = self._target.states(batch.tokens, self._config.layers)
-        embedded = functional.embedding(batch.tokens[:, 1:], self._target.embedding)
-        features = [states[layer][:, :-1] for layer in self._config.layers]
-        device = self._target.device.type
-        autocast = torch.autocast(device, torch.bfloat16, enabled=device == "cuda")
-        with autocast:
-            outputs = self._head.outputs(features, embedded, self._num_places)
-
-        before = self._draft_ids[batch.tokens.flatten()[batch.positions]]
-
-        def laws() -> Iterator[Tensor]:
-            for place, (output, roots) in enumerate(zip(outputs, batch.roots, strict=True)):
-                rows = output.flatten(0, 1)[roots]
-                with autocast:
-                    logits = self._head.logits(rows, place, before[batch.expected[place]])
-                yield logits
-
-        return h.flatten(0, 1)[batch.positions], laws()
+        self._progress.num_tokens += batch.tokens.numel()
+        return loss
 
     @property
     def _num_places(self) -> int:
@@ -236,33 +193,15 @@ class Trainer:
     def measure(self) -> dict[str, Any]:
         """On held-out texts: α = Σ min(p, q) at temperature 1, and how often the best tokens agree,
         at each place, given that all before it held."""
-        sums = np.zeros((3, self._num_places))  # of α, of agreements, and of rows
-        with torch.no_grad():
-            for first in range(0, len(self._held_out), self._batch_len):
-                sums += self._sums(self._held_out[first : first + self._batch_len])
+        sums = np.zeros((3, self._num_places))
+        for first in range(0, len(self._held_out), _AT_ONCE):
+            sums += self._learner.sums(self._held_out[first : first + _AT_ONCE])
         alphas, greedy = sums[:2] / np.maximum(sums[2], 1)
         return {
             "alpha": [round(float(a), 4) for a in alphas],
             "greedy": [round(float(g), 4) for g in greedy],
             "tokens_per_pass": round(1 + float(np.cumprod(greedy).sum()), 3),
         }
-
-    def _sums(self, texts: Sequence[Text]) -> npt.NDArray[np.float64]:
-        batch = Batch.of(texts, self._num_places, self._target.device)
-        h, laws = self._laws(batch)
-        known, best = [], []
-        for rows in h.split(_ROWS_AT_ONCE):
-            probs_p = self._target.logits(rows).softmax(-1)
-            best.append(probs_p.argmax(-1))
-            known.append(probs_p[:, self._tokens])
-        probs_p, best_p = torch.cat(known), torch.cat(best)
-        found = []
-        for logits_q, expected in zip(laws, batch.expected, strict=True):
-            probs_q = logits_q.float().softmax(-1)
-            common = torch.minimum(probs_p[expected], probs_q).sum()
-            agree = (self._tokens[logits_q.argmax(-1)] == best_p[expected]).sum()
-            found.append([float(common), float(agree), len(expected)])
-        return np.array(found).T
 
     def _say(self, measured: dict[str, Any], loss: Tensor) -> None:
         progress = self._progress
@@ -300,13 +239,6 @@ class Trainer:
         save_head(self._options.out, self._config, weights, {HISTORY: history})
 
 
-def _draft_ids(tokens: Tensor, vocab_size: int) -> Tensor:
-    """By the target's ids; draft V for those that cannot be guessed."""
-    found = torch.full((vocab_size,), len(tokens), device=tokens.device)
-    found[tokens] = torch.arange(len(tokens), device=tokens.device)
-    return found
-
-
 def _history(options: TrainOptions) -> dict[str, Any]:
     path = options.out / HISTORY
     if not path.exists():
@@ -315,6 +247,11 @@ def _history(options: TrainOptions) -> dict[str, Any]:
     if not isinstance(found.get("calls"), list):
         raise InvalidWeights(f"{path} is damaged; delete it to go on without what it says.")
     return found
+
+
+def _room(device: str) -> float:
+    """Bytes for what is kept of the target's passes."""
+    return 0.4 * torch.cuda.mem_get_info()[1] if device == "cuda" else 2e9
 
 
 def _device(name: str) -> str:
