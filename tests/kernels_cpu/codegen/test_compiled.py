@@ -12,22 +12,44 @@ from forerun.errors import CannotCompile
 from forerun.kernels import cpu
 from forerun.kernels.cpu import CpuKernels
 from forerun.kernels.cpu.codegen import compiled
-from forerun.kernels.cpu.codegen.machine import Machine
+from forerun.kernels.cpu.codegen.machine import AVX2_OUTPUTS, InstructionSet, Machine
 from forerun.kernels.cpu.operations import select
 from tests.contracts.kernel_sets import CACHE_DIR
+from tests.kernels_cpu.packed import PackedSource, packed
+
+FOR_ANOTHER = Machine(
+    16, (1,), instructions=InstructionSet("other", 8, (1, 1), (), "another"), is_forced=True
+)
 
 
 def test_compiled_code_is_named_by_sources_and_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    host, wide = Machine.host(), Machine(16, (1,))
+    host = Machine.host()
     here = compiled.code_key(host)
     assert here == compiled.code_key(host)
-    assert here != compiled.code_key(wide)
+    assert here != compiled.code_key(FOR_ANOTHER)
     for name in ("philox", "Stream"):  # code from other rooms
         with monkeypatch.context() as patch:
             patch.setattr(compiled, name, Machine)
             assert here != compiled.code_key(host)
     monkeypatch.setattr("numba.__version__", "another")
     assert here != compiled.code_key(host)
+
+
+def test_lanes_tiles_and_digits_share_what_does_not_know_them(tmp_path: Path) -> None:
+    """Of `linear` each has its own, in the same folder."""
+    machines = [Machine(16, AVX2_OUTPUTS, digits) for digits in (0, 1)]
+    source = PackedSource("Q8_0", packed("Q8_0", 16, 64))
+    heard = list[str]()
+    for machine in machines:
+        kernels = CpuKernels(
+            1, cache_dir=tmp_path, machine=machine, progress=lambda what, *_: heard.append(what)
+        )
+        kernels.load_matrix(source, ["w"])
+    assert heard.count("compiling attend, once for this machine") == 1
+    assert heard.count("compiling linear-Q8_0, once for this machine") == 2
+    assert len({machine.digest for machine in machines}) == 2
+    linear = {path.name for path in tmp_path.rglob("linear-*.code")}
+    assert linear == {f"linear-Q8_0-{machine.digest}.code" for machine in machines}
 
 
 @pytest.mark.parametrize("edited", ["__init__.py", "deep/down/below.py"])
