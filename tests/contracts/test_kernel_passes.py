@@ -69,8 +69,12 @@ def tokens_for(tree: Tree, seed: int = 9) -> tuple[int, ...]:
 
 def path_logits(model: LlamaModel, tree: Tree, tokens: tuple[int, ...], node: int) -> Logits:
     """What `node` gets when only the chain that leads to it is run, token by token."""
-    chain = [tokens[n] for n in tree.path_to(node)]
-    return chain_logits(model, (*PROMPT, *chain), chunk_len=1)[-1:]
+    cache = model.new_cache(40, 16)
+    table = cache.new_table()
+    extend(model, cache, table, PROMPT)
+    for at in tree.path_to(node):
+        logits = extend(model, cache, table, tokens[at : at + 1])
+    return logits
 
 
 @pytest.mark.parametrize(("kernel_set", "family"), with_every_set(*FAMILIES, MIXED))
@@ -168,7 +172,7 @@ def test_kept_rows_are_what_plain_decoding_writes(model: LlamaModel, leaf: int) 
     assert table.length == start + len(path)
     got = extend(model, cache, table, PROMPT[:6])
     plain = (*PROMPT, *(tokens[n] for n in path), *PROMPT[:6])
-    np.testing.assert_array_equal(got, chain_logits(model, plain, chunk_len=1)[-6:])
+    np.testing.assert_array_equal(got, chain_logits(model, plain, chunk_len=9)[-6:])
 
 
 @pytest.mark.parametrize("token", [-1, 97, 2**40])
