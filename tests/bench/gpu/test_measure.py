@@ -65,13 +65,9 @@ def test_passes_are_held_against_the_bandwidth(tiny_shape: str) -> None:
     expected = SyntheticCheckpoint(SHAPES[tiny_shape]).read_bytes / 1e9
     assert shape["floor_s"] == expected
     assert shape["passes"][0]["share_of_floor"] == pytest.approx(expected / 5e-5)
-    by_name = {entry["what"]: entry for entry in report["requirements"]}
-    assert by_name["3B shape, plain, ms"]["reached"] is True
-    assert by_name["6 tokens ÷ 1 token, 3B shape"]["found"] == 1
-    assert by_name["1B shape, plain, ms"]["reached"] is None
     assert report["oracle"]["oracle"]["num_different"] == 0
     assert 2.5 < report["oracle"]["oracle"]["tokens_per_round"] < 5
-    assert "not measured: Qwen2.5-Coder" in str(report_sheet(report).legend)
+    assert len(report_sheet(report).rows) == len(PASSES)
 
 
 def test_a_draft_model_runs_for_the_oracle(

@@ -12,10 +12,11 @@ from forerun.errors import CannotCompile
 from forerun.kernels import cpu
 from forerun.kernels.cpu import CpuKernels
 from forerun.kernels.cpu.codegen import compiled
+from forerun.kernels.cpu.codegen.code_cache import CodeCache
 from forerun.kernels.cpu.codegen.machine import AVX2_OUTPUTS, InstructionSet, Machine
+from forerun.kernels.cpu.library import Library
 from forerun.kernels.cpu.operations import select
 from tests.contracts.kernel_sets import CACHE_DIR
-from tests.kernels_cpu.packed import PackedSource, packed
 
 FOR_ANOTHER = Machine(
     16, (1,), instructions=InstructionSet("other", 8, (1, 1), (), "another"), is_forced=True
@@ -36,20 +37,17 @@ def test_compiled_code_is_named_by_sources_and_machine(monkeypatch: pytest.Monke
 
 
 def test_lanes_tiles_and_digits_share_what_does_not_know_them(tmp_path: Path) -> None:
-    """Of `linear` each has its own, in the same folder."""
-    machines = [Machine(16, AVX2_OUTPUTS, digits) for digits in (0, 1)]
-    source = PackedSource("Q8_0", packed("Q8_0", 16, 64))
-    heard = list[str]()
+    """Of `embed` each has its own, in the same folder."""
+    machines, heard = [Machine(16, AVX2_OUTPUTS), Machine(8, AVX2_OUTPUTS)], list[str]()
     for machine in machines:
-        kernels = CpuKernels(
-            1, cache_dir=tmp_path, machine=machine, progress=lambda what, *_: heard.append(what)
-        )
-        kernels.load_matrix(source, ["w"])
-    assert heard.count("compiling attend, once for this machine") == 1
-    assert heard.count("compiling linear-Q8_0, once for this machine") == 2
-    assert len({machine.digest for machine in machines}) == 2
-    linear = {path.name for path in tmp_path.rglob("linear-*.code")}
-    assert linear == {f"linear-Q8_0-{machine.digest}.code" for machine in machines}
+        cache = CodeCache.open(tmp_path, compiled.code_key(machine))
+        library = Library(machine, cache, lambda what, *_: heard.append(what))
+        library.operation("select")
+        library.embed("F32")
+    select, embed = (f"compiling {name}, once for this machine" for name in ("select", "embed-F32"))
+    assert heard == [select, embed, embed]
+    files = {path.name for path in tmp_path.rglob("*.code")}
+    assert files == {"select.code", *(f"embed-F32-{machine.digest}.code" for machine in machines)}
 
 
 @pytest.mark.parametrize("edited", ["__init__.py", "deep/down/below.py"])
