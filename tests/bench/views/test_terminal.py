@@ -16,8 +16,7 @@ from forerun.bench.measure.bootstrap import Interval
 from forerun.bench.measure.contenders import PLAIN
 from forerun.bench.records.record import SCHEMA, Record, read_record
 from forerun.bench.records.summary import labelled
-from forerun.bench.views.note import Note
-from forerun.bench.views.sheet import Sheet
+from forerun.bench.views.sheet import Note, Sheet
 from forerun.cli import app
 
 RECORDS = Path(__file__).parents[3] / "bench" / "records"

@@ -10,8 +10,7 @@ from typing import Final
 from forerun.bench.records.report import Report
 from forerun.bench.records.summary import peer_label
 from forerun.bench.views.serving import openai_sheet, serve_sheet
-from forerun.bench.views.sheet import Sheet
-from forerun.bench.views.titles import title
+from forerun.bench.views.sheet import Sheet, title
 from forerun.theory.canvas import canvas
 
 _KERNELS: Final = (
