@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from functools import cache as memoize
+from typing import Any
 
 import numpy as np
 import pytest
-from _pytest.mark import ParameterSet
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -51,7 +51,7 @@ def model_of(kernel_set: str, family: str, poisoned: bool = False) -> LlamaModel
     return LlamaModel.load(checkpoint, FOR_PACKED[kernel_set]().kernels)
 
 
-def with_every_set(*families: str) -> list[ParameterSet]:
+def with_every_set(*families: str) -> list[Any]:
     """(kernel set, family) for all that go together, and both kinds of activations."""
     usual = [pytest.param(name, family) for family in (*families, MIXED) for name in KERNEL_SETS]
     slow = pytest.param(INT16, MIXED, marks=pytest.mark.slow)

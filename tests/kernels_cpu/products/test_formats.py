@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
-from _pytest.mark import ParameterSet
 
 from forerun.kernels.cpu import CpuKernels
 from forerun.kernels.cpu.codegen.machine import AVX2_OUTPUTS, AVX512_OUTPUTS, Machine
@@ -29,9 +29,9 @@ INT16 = replace(HOST, num_digits=2)  # activations of 16 bits
 MACHINES = [HOST, INT16]
 
 
-def case(weight_format: str, machine: Machine) -> ParameterSet:
-    """Code that the host does not run by itself has one fast witness; K formats take seconds each
-    to compile."""
+def case(weight_format: str, machine: Machine) -> Any:
+    """A test's parameters. Code that the host does not run by itself has one fast witness, and K
+    formats take seconds each to compile."""
     if machine in MACHINES:
         is_slow = machine == INT16 and weight_format.endswith("_K")
     else:
@@ -78,7 +78,7 @@ def test_a_product_has_the_same_bits_for_any_rows_and_threads(
         pytest.param(*each.values, num_in, marks=each.marks)
         for each in CASES
         for num_in in (32, 64, 96, 256, NUM_IN)
-        if num_in % DECODERS[str(each.values[0])].block_len == 0
+        if num_in % DECODERS[each.values[0]].block_len == 0
     ],
     ids=named,
 )

@@ -167,7 +167,8 @@ def code_key(machine: Machine) -> bytes:
     for source in (philox, Stream):
         digest.update(Path(inspect.getfile(source)).read_bytes())
     versions = (numba.__version__, llvmlite.__version__, sys.version)
-    digest.update(repr((versions, _target(machine))).encode())
+    processor = cpu_target.target_context.codegen().magic_tuple()  # or what NUMBA_CPU_NAME says
+    digest.update(repr((versions, processor, _target(machine))).encode())
     return digest.digest()
 
 
