@@ -18,7 +18,11 @@ CASES = [
     )
     for name, digests in cases()
 ]
-OTHER_SETS = [each.name for each in Machine.offered()[1:]]
+# For each, all of a pass is compiled: one is a fast test, and products with all of them are.
+OTHER_SETS = [
+    pytest.param(each.name, marks=() if each.name in ("avx2", "neon") else pytest.mark.slow)
+    for each in Machine.offered()[1:]
+]
 
 pytestmark = pytest.mark.skipif(
     PINNED is None,
