@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from forerun.bench.gpu.answers import measure_answers
 from forerun.bench.gpu.oracle import measure_oracle
-from forerun.bench.gpu.requirements import requirements
 from forerun.bench.gpu.shapes import measure_shape
 
 if TYPE_CHECKING:
@@ -55,6 +54,5 @@ def measure_gpu(
         "shapes": found,
         "answers": answers,
         "oracle": oracle,
-        "requirements": requirements(found, answers, oracle),
         "is_complete": is_complete,
     }

@@ -83,7 +83,6 @@ class CpuKernels:
         kept = None if cache_dir is None else CodeCache.open(cache_dir, key)
         self._library = Library(self._machine, kept, progress)
         run, join = self._library.entry("run_pass"), self._library.entry("join_pass")
-        self._operations: Operations = self._library.operations()
         self._workers = Workers(run, join, num_threads)
         self._buffers = Buffers()
         self._kept_buffers = Buffers()  # recordings share them
@@ -93,6 +92,11 @@ class CpuKernels:
         self._tiles = Tiles(self._machine.instructions.num_outputs)
         self._ropes: dict[bytes, RopeTable] = {}
 
+    @cached_property
+    def _operations(self) -> Operations:
+        """Of whole passes; products alone need none of them."""
+        return self._library.operations()
+
     @property
     def num_threads(self) -> int:
         return self._workers.num_threads
@@ -100,6 +104,7 @@ class CpuKernels:
     @contextmanager
     def loading(self, num_tensors: int) -> Iterator[None]:
         with self._report.of(num_tensors):
+            _ = self._operations  # compile now, while someone watches
             yield
         if self._activations is not None and not self._has_packed:
             raise InvalidOption(
