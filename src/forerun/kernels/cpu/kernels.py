@@ -26,6 +26,7 @@ from forerun.kernels.cpu.codegen.code_cache import CodeCache
 from forerun.kernels.cpu.codegen.compiled import check_processor, code_key
 from forerun.kernels.cpu.codegen.machine import Machine
 from forerun.kernels.cpu.draws.coupled_draw import CoupledDraw
+from forerun.kernels.cpu.draws.pick import gated_row, pick
 from forerun.kernels.cpu.draws.weight_sum import WeightSum
 from forerun.kernels.cpu.library import Library, Operations
 from forerun.kernels.cpu.products.amx_tile import AMX_ROWS, amx_scratch_bytes
@@ -49,6 +50,7 @@ F32 = npt.NDArray[np.float32]
 
 ACTIVATIONS: Final = {"int8": 1, "int16": 2}  # how many digits
 _BLOCKS_PER_CHUNK: Final = 12
+_CHAIN_OPERATIONS: Final = {"pick": pick, "gated_row": gated_row}
 
 
 class CpuKernels:
@@ -322,8 +324,8 @@ class CpuKernels:
         x.program.add(place, x.num_rows, width, address, stride, target, x.stride)
 
     def load_array(self, array: IntArray | FloatArray) -> npt.NDArray[Any]:
-        for name in ("pick", "gated_row"):
-            self._library.operation(name)  # compile now, while someone watches
+        for name, source in _CHAIN_OPERATIONS.items():
+            self._library.operation(name, source)  # compile now, while someone watches
         kind = np.int64 if np.issubdtype(array.dtype, np.integer) else np.float32
         return np.ascontiguousarray(array, kind)
 
@@ -354,14 +356,17 @@ class CpuKernels:
         noise = (batch.noise.ctypes.data, place)
         out = 0 if token is None else batch.tokens[token:].ctypes.data
         picked = picks.address + place * picks.stride
-        operation = self._library.operation("pick")
+        operation = self._library.operation("pick", pick)
         program.add(operation, 1, *scores, ids.ctypes.data, len(ids), *noise, out, picked)
 
     def gated_row(self, table: F32, gates: Rows, row: int, picks: Rows, place: int) -> Rows:
         program, step = gates.program, Rows(gates.program, 1, gates.width)
         program.hold(table)
         gate, picked = gates.address + row * gates.stride, picks.address + place * picks.stride
-        operation, addresses = self._library.operation("gated_row"), (table.ctypes.data, gate)
+        operation, addresses = (
+            self._library.operation("gated_row", gated_row),
+            (table.ctypes.data, gate),
+        )
         program.add(operation, 1, *addresses, picked, gates.width, step.address)
         return step
 

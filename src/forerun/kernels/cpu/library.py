@@ -13,7 +13,6 @@ from forerun.kernels.cpu.attention.rope import rope_write
 from forerun.kernels.cpu.codegen.code_cache import CodeCache
 from forerun.kernels.cpu.codegen.compiled import Compiled
 from forerun.kernels.cpu.codegen.machine import Machine
-from forerun.kernels.cpu.draws.pick import gated_row, pick
 from forerun.kernels.cpu.products.digits import RecordShape, make_write_record
 from forerun.kernels.cpu.products.expand import make_expand
 from forerun.kernels.cpu.products.formats import DECODERS
@@ -34,8 +33,6 @@ _OPERATIONS: Final = {
     "read": operations.read,
     "rope_write": rope_write,
     "attend": attend,
-    "pick": pick,
-    "gated_row": gated_row,
 }
 
 
@@ -69,9 +66,9 @@ class Library:
             addresses.append(self.operation(name))
         return Operations(*addresses)
 
-    def operation(self, name: str) -> int:
-        """The address of an operation by its name."""
-        return self._named(name, self.function(name, _OPERATIONS[name], 3))
+    def operation(self, name: str, source: Callable[..., None] | None = None) -> int:
+        """The address of an operation by its name; `source` brings one along."""
+        return self._named(name, self.function(name, source or _OPERATIONS[name], 3))
 
     @cached_property
     def write_digits(self) -> int:
