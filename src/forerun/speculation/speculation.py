@@ -9,10 +9,10 @@ from itertools import chain
 from typing import Final, TypeAlias
 
 from forerun.drafters import Budget
-from forerun.speculation.card_check import CardCheck
 from forerun.speculation.choice import NO_ROOM, NOT_LOOKED, SILENT, Choice, Reason, Way
 from forerun.speculation.controller import Controller
 from forerun.speculation.guarded_drafters import GuardedDrafters
+from forerun.speculation.heads.card_check import CardCheck
 from forerun.speculation.looks import Looks
 from forerun.speculation.request import SpeculativeRequest
 from forerun.speculation.step_times import StepTimes

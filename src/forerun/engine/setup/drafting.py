@@ -11,10 +11,10 @@ from forerun.models.config import ModelConfig
 from forerun.speculation.calibration import calibrate
 from forerun.speculation.config import SpeculativeConfig
 from forerun.speculation.draft_cost import DraftCost
-from forerun.speculation.head_timing import timed_head
+from forerun.speculation.heads.promises import best_head
+from forerun.speculation.heads.timing import timed_head
 from forerun.speculation.methods import METHODS, Target, build_drafters, cards_of
 from forerun.speculation.pass_cost import PassCost
-from forerun.speculation.trained import best_head
 
 
 @dataclass

@@ -12,7 +12,7 @@ import torch
 
 from forerun.kernels.base import AttentionShape
 from forerun.kernels.cuda.columns import Columns
-from forerun.kernels.cuda.given import Given, HandedOut
+from forerun.kernels.cuda.heads.given import Given, HandedOut
 from forerun.kernels.cuda.inputs import F32, Inputs
 from forerun.kernels.cuda.recording import Recording
 from forerun.kernels.plan import Plan

@@ -20,7 +20,7 @@ from forerun.kernels.cuda.asked_draws import AskedDraws, Draws
 from forerun.kernels.cuda.batch import CudaBatch, bucket
 from forerun.kernels.cuda.columns import Columns
 from forerun.kernels.cuda.drawing import Best, Drawing, Started
-from forerun.kernels.cuda.given import HandedOut
+from forerun.kernels.cuda.heads.given import HandedOut
 from forerun.kernels.cuda.inputs import Inputs
 from forerun.kernels.cuda.recording import Recorder, Replay
 from forerun.kernels.cuda.store import KVStore

@@ -15,9 +15,9 @@ from forerun.drafters.heads.folder import HISTORY
 from forerun.engine import LLM
 from forerun.errors import InvalidWeights
 from forerun.models.text.compatibility import tokenizer_hash
-from forerun.speculation.card_check import CardCheck
+from forerun.speculation.heads.card_check import CardCheck
+from forerun.speculation.heads.promises import best_head, num_weights
 from forerun.speculation.pass_cost import PassCost
-from forerun.speculation.trained import best_head, num_weights
 from forerun.types import SamplingParams
 from tests.drafters.random_heads import (
     eagle3_config,

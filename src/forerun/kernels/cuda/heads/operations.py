@@ -13,7 +13,7 @@ import triton
 from torch import Tensor
 
 from forerun.kernels.cuda.batch import CudaBatch
-from forerun.kernels.cuda.head_kernels import gate_row, pick_token, place_rows
+from forerun.kernels.cuda.heads.kernels import gate_row, pick_token, place_rows
 from forerun.kernels.cuda.launches import Launches
 from forerun.kernels.cuda.values import Normed, Product, Rows
 from forerun.types import FloatArray, IntArray
