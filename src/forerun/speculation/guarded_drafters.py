@@ -38,7 +38,8 @@ class GuardedDrafters:
         self._cached = {n: d for n, d in drafters.items() if isinstance(d, CachedDrafter)}
         self._tapped = {n: d for n, d in drafters.items() if isinstance(d, TappedDrafter)}
         # The others read a request's tokens when they are asked.
-        self._told = {n for n, d in drafters.items() if type(d).commit is not OneByOne.commit}
+        own = {name: getattr(type(drafter), "commit", None) for name, drafter in drafters.items()}
+        self._told = {name for name, commit in own.items() if commit is not OneByOne.commit}
         self._hinting = {n: d for n, d in drafters.items() if isinstance(d, HintingDrafter)}
         self._names = tuple(drafters)
 
