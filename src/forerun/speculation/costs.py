@@ -27,9 +27,7 @@ class Costs:
         self.target = target
         self._drafters = drafters or {}
         self._rest = DraftCost(0.0, 0.0)
-        self._least_price: tuple[tuple[int, int], float] | None = (
-            None  # asked for last
-        )
+        self._least_price: tuple[tuple[int, int], float] | None = None  # asked for last
         self._noted: list[tuple[float, float]] = []  # plain rounds: pass, rest
         self._num_noted = 0  # requests of each
 
