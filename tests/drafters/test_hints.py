@@ -65,7 +65,12 @@ def test_who_looks_beyond_its_own_text_or_for_branches_is_asked() -> None:
     drafter.begin(request)
     assert not drafter.may_guess(request, BUDGET)
     assert drafter.may_guess(request, Budget(8, num_branches=2))
-    request.cache_salt = "others wrote something"
+    request.cache_salt = "nobody wrote anything"
+    assert not drafter.may_guess(request, BUDGET)
+    other = Answer(1, (), [5, 6], 9, cache_salt="somebody did")
+    drafter.begin(other)
+    drafter.end(other)
+    request.cache_salt = other.cache_salt
     assert drafter.may_guess(request, BUDGET)
 
 

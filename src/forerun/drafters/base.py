@@ -123,7 +123,7 @@ class OneByOne(ABC, Generic[Memory]):
         ]
 
     def commit(self, request: RequestView, verdict: Verdict) -> None:
-        """Nothing to do: `_guess` reads the new tokens from the request."""
+        """Nothing to do, so nobody calls it: `_guess` reads the new tokens from the request."""
 
     def end(self, request: RequestView) -> None:
         self._memories.pop(request.id, None)

@@ -73,7 +73,7 @@ class SuffixLookup(OneByOne["_OwnText"]):
     def may_guess(self, request: RequestView, budget: Budget) -> bool:
         """Not where the last two tokens never stood together before and the last one, by itself,
         is not trusted enough."""
-        if request.cache_salt is not None or budget.num_branches > 1:
+        if budget.num_branches > 1 or any(self._shared(request)):
             return True
         text = self._memories[request.id]
         text.pairs.extend(request.tokens)
@@ -119,13 +119,15 @@ class SuffixLookup(OneByOne["_OwnText"]):
         """Where to look, the longest match first; the request's own text wins a tie."""
         own = text.automaton
         found = [_Found(own, own.continued(own.repeated_tail()))]
-        salt = request.cache_salt
-        if salt is not None and may_share(request):
+        if others := list(self._shared(request)):
             tail = request.tokens[-self._max_match :]
-            others = self._history.of(salt)
             found += [_Found(o, o.continued(o.find_tail(tail))) for o in others]
             found.sort(key=lambda one: -one.match.length)
         return found
+
+    def _shared(self, request: RequestView) -> Iterator[SuffixAutomaton]:
+        salt = request.cache_salt
+        return self._history.of(salt) if salt is not None and may_share(request) else iter(())
 
     def _add_branch(
         self,

@@ -37,8 +37,7 @@ class GuardedDrafters:
         self._picking = [name for name, drafter in drafters.items() if drafter.picks]
         self._cached = {n: d for n, d in drafters.items() if isinstance(d, CachedDrafter)}
         self._tapped = {n: d for n, d in drafters.items() if isinstance(d, TappedDrafter)}
-        # The others read a request's tokens when they are asked.
-        self._told = {n for n, d in drafters.items() if type(d).commit is not OneByOne.commit}
+        self._told = {n for n, drafter in drafters.items() if not isinstance(drafter, OneByOne)}
         self._hinting = {n: d for n, d in drafters.items() if isinstance(d, HintingDrafter)}
         self._all = self._names = tuple(drafters)  # those that were put aside are no more asked
 

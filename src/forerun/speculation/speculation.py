@@ -122,7 +122,8 @@ class Speculation:
                     mine = replace(budget, depth=self.depths[name])
                 own += controller.ways(request.id, name, mine, pick, self.drafters.num_trees)
             ways.append(own)
-        choices = controller.choose(ways, batch[0] - len(able), batch[1])
+        num_idle = batch[0] - len(able)
+        choices = controller.choose(ways, num_idle=num_idle, num_prompt_tokens=batch[1])
         return found | {r.id: choice for r, choice in zip(able, choices, strict=True)}
 
     def _pick(
