@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -401,3 +403,10 @@ def test_plain_rounds_of_another_batch_are_no_comparison() -> None:
     controller.observe(StepTimes(lambda: 0.0, 2, 2, 0, 1.1))
     _pass_by(controller, 7, 1.2)
     assert controller.costs.target.seconds(1) == 1.0
+
+
+def test_what_decides_stays_small_enough_to_read() -> None:
+    folder = Path(inspect.getfile(Controller)).parent
+    names = ("acceptance.py", "allocation.py", "controller.py")
+    lines = [line for name in names for line in (folder / name).read_text("utf-8").splitlines()]
+    assert len(lines) <= 450

@@ -74,6 +74,24 @@ def test_silent_rounds_take_no_time_of_the_controller(plain: LLM) -> None:
     assert 0 < num_heard <= sum(choices.values()) / 8  # they are learnt from together
 
 
+class Hinting(Picking):
+    """Has nothing to say in every second round, and says so."""
+
+    num_glances = 0
+
+    def may_guess(self, request: RequestView, budget: Budget) -> bool:  # noqa: ARG002
+        self.num_glances += 1
+        return self.num_glances % 2 == 0
+
+
+def test_who_has_nothing_to_say_is_not_asked(plain: LLM) -> None:
+    drafter = Hinting((1, 2, 3))
+    _, choices = passes_heard(plain, drafter)
+    assert drafter.num_glances > 10
+    assert len(drafter.budgets) == drafter.num_glances // 2
+    assert choices["silent"] == drafter.num_glances - len(drafter.budgets)
+
+
 def test_rounds_that_were_weighed_are_timed(plain: LLM) -> None:
     num_heard, choices = passes_heard(plain, Picking((1, 2, 3)))
     weighed = sum(choices.values()) - choices.get("silent", 0) - choices.get("not looked", 0)

@@ -123,7 +123,7 @@ class OneByOne(ABC, Generic[Memory]):
         ]
 
     def commit(self, request: RequestView, verdict: Verdict) -> None:
-        """Nothing to do: `_guess` reads the new tokens from the request."""
+        """Nothing to do, so nobody calls it: `_guess` reads the new tokens from the request."""
 
     def end(self, request: RequestView) -> None:
         self._memories.pop(request.id, None)
@@ -133,6 +133,15 @@ class OneByOne(ABC, Generic[Memory]):
 
     @abstractmethod
     def _guess(self, request: RequestView, memory: Memory, budget: Budget) -> Proposal: ...
+
+
+@runtime_checkable
+class HintingDrafter(Drafter, Protocol):
+    """A drafter that sees at a glance where it has nothing to say: then it is not asked."""
+
+    def may_guess(self, request: RequestView, budget: Budget) -> bool:
+        """False only where `propose` would have no guess, as far as a glance can tell."""
+        ...
 
 
 @runtime_checkable

@@ -47,6 +47,15 @@ class GivenPrediction(OneByOne["Alignment"]):
     def _remember(self, request: RequestView) -> Alignment:
         return Alignment(request.prediction)
 
+    def may_guess(self, request: RequestView, budget: Budget) -> bool:
+        """Not where the output left the prediction, and the likeliest place is none to trust."""
+        alignment = self._memories[request.id]
+        alignment.read(request.output)
+        place = next(alignment.places(), None)
+        if place is None or budget.num_branches > 1:
+            return place is not None
+        return alignment.chance(place[1]) >= max(self._min_chance, budget.least_chance)
+
     def _guess(self, request: RequestView, alignment: Alignment, budget: Budget) -> Proposal:
         alignment.read(request.output)
         builder = ProposalBuilder()

@@ -27,6 +27,7 @@ class Costs:
         self.target = target
         self._drafters = drafters or {}
         self._rest = DraftCost(0.0, 0.0)
+        self._least_price: tuple[tuple[int, int], float] | None = None  # asked for last
         self._noted: list[tuple[float, float]] = []  # plain rounds: pass, rest
         self._num_noted = 0  # requests of each
 
@@ -42,10 +43,13 @@ class Costs:
     def least_price(self, num_requests: int, num_prompt_tokens: int) -> float:
         """What one more guess adds to a round where it adds least, in tokens that a plain round
         brings in that time. A guess that brings less is never worth it."""
-        speed, rest = self.target.speed, self._rest
-        plain = self.target.seconds(num_requests + num_prompt_tokens)
-        plain += speed * rest.seconds(num_requests, 0)
-        return num_requests * (self.target.least_slope + speed * rest.per_level) / plain
+        if self._least_price is None or self._least_price[0] != (num_requests, num_prompt_tokens):
+            speed, rest = self.target.speed, self._rest
+            plain = self.target.seconds(num_requests + num_prompt_tokens)
+            plain += speed * rest.seconds(num_requests, 0)
+            price = num_requests * (self.target.least_slope + speed * rest.per_level) / plain
+            self._least_price = (num_requests, num_prompt_tokens), price
+        return self._least_price[1]
 
     def draft_seconds(self, drafter: str, num_requests: int, level_sizes: Sequence[int]) -> float:
         """One answer for `num_requests` at once; `level_sizes` counts its guesses by depth."""
@@ -101,10 +105,12 @@ class Costs:
 
     def observe_pass(self, num_tokens: int, seconds: float, num_passes: int = 1) -> None:
         self.target.observe(num_tokens, seconds, num_passes)
+        self._least_price = None
 
     def observe_rest(self, num_requests: int, num_guesses: int, seconds: float) -> None:
         """What a round took besides its pass, its drafters and the choice."""
         self._rest.observe(num_requests, num_guesses, max(0.0, seconds) / self.target.speed)
+        self._least_price = None
 
     def _levels(self, level_sizes: Sequence[int]) -> float:
         """Levels of one guess that would cost as much as these."""

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from forerun.drafters import Budget, CachedDrafter, Drafter, TappedDrafter
+from forerun.drafters import Budget, CachedDrafter, Drafter, HintingDrafter, TappedDrafter
 from forerun.drafters.base import OneByOne
 from forerun.errors import InvalidProposal
 from forerun.speculation.request import RequestSpeculation, SpeculativeRequest
@@ -37,8 +37,8 @@ class GuardedDrafters:
         self._picking = [name for name, drafter in drafters.items() if drafter.picks]
         self._cached = {n: d for n, d in drafters.items() if isinstance(d, CachedDrafter)}
         self._tapped = {n: d for n, d in drafters.items() if isinstance(d, TappedDrafter)}
-        # The others read a request's tokens when they are asked.
-        self._told = {n for n, d in drafters.items() if type(d).commit is not OneByOne.commit}
+        self._told = {n for n, drafter in drafters.items() if not isinstance(drafter, OneByOne)}
+        self._hinting = {n: d for n, d in drafters.items() if isinstance(d, HintingDrafter)}
         self._names = tuple(drafters)
 
     def names_for(self, request: SpeculativeRequest) -> Sequence[str]:
@@ -57,6 +57,18 @@ class GuardedDrafters:
         if not cached:
             return names
         return [n for n in names if n not in cached or cached[n].has_room_for(request)]
+
+    def may_guess(self, request: SpeculativeRequest, budget: Budget) -> bool:
+        """Whether any of them might have a guess: those that give no hint might."""
+        for name in self.names_for(request):
+            hinting = self._hinting.get(name)
+            try:
+                if hinting is None or hinting.may_guess(request, budget):
+                    return True
+            except Exception as error:
+                self.give_up(name, request, error)
+                return False
+        return False
 
     @property
     def picking(self) -> Sequence[str]:

@@ -119,14 +119,14 @@ class PassCost:
     def seconds_from(self, first: int, num: int) -> list[float]:
         """`seconds` of `first`, `first` + 1, … tokens: one walk along the lines."""
         sizes, last, seconds = self._sizes, len(self._sizes) - 1, list[float]()
-        end = first + num
+        end, start = first + num, self.seconds(first)
         while first < end:
             right = bisect_left(sizes, first + 1)
             stop = end if right > last else min(end, sizes[right])
-            start = self.seconds(first)
-            slope = (self.seconds(stop) - start) / (stop - first)
+            after = self.seconds(stop)
+            slope = (after - start) / (stop - first)
             seconds += [start + slope * step for step in range(stop - first)]
-            first = stop
+            first, start = stop, after
         return seconds
 
     @property

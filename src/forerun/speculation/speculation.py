@@ -95,10 +95,18 @@ class Speculation:
         batch: Batch,
         times: StepTimes,
     ) -> dict[int, Choice]:
-        """Drafters that pick are asked, then all ways to guess are weighed against each other."""
+        """Where a glance does not show that nobody has a guess, drafters that pick are asked; then
+        all ways to guess are weighed against each other."""
         least_chance = controller.costs.least_price(*batch)
-        budgets = {r.id: budget_for(r, self.ceiling, least_chance) for r in requests}
-        able = [request for request in requests if budgets[request.id].depth]
+        budgets, found, able = dict[int, Budget](), dict[int, Choice](), []
+        for request in requests:
+            budget = budget_for(request, self.ceiling, least_chance)
+            found[request.id] = SILENT if budget.depth else NO_ROOM
+            if budget.depth and self.drafters.may_guess(request, budget):
+                able.append(request)
+                budgets[request.id] = budget
+        if not able:
+            return found
         picks = self._pick(controller, able, budgets, times)
         ways = []
         for request in able:
@@ -107,11 +115,9 @@ class Speculation:
                 pick = picks.get((request.id, name))
                 own += controller.ways(request.id, name, budget, pick, self.drafters.num_trees)
             ways.append(own)
-        choices = controller.choose(ways, batch[0] - len(able), batch[1])
-        found = {request.id: choice for request, choice in zip(able, choices, strict=True)}
-        if len(able) == len(requests):
-            return found
-        return {request.id: found.get(request.id, NO_ROOM) for request in requests}
+        num_idle = batch[0] - len(able)
+        choices = controller.choose(ways, num_idle=num_idle, num_prompt_tokens=batch[1])
+        return found | {r.id: choice for r, choice in zip(able, choices, strict=True)}
 
     def _pick(
         self,
