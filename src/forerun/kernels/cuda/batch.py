@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -30,7 +31,7 @@ class RopeTable:
 
     def rotations(self, positions: IntArray) -> F32:
         """[T, head_dim]: cos, then sin."""
-        while len(self._turns) <= int(positions.max()):
+        while len(self._turns) <= max(positions.tolist()):
             at = len(self._turns) + np.arange(_CHUNK_LEN)
             angles = at[:, None] * self._inv_freq[None, :]
             chunk = np.concatenate((np.cos(angles), np.sin(angles)), axis=1, dtype=np.float32)
@@ -79,10 +80,11 @@ class CudaBatch:
             inputs.give(self.given)
 
     def check(self, num_embeddings: int) -> None:
-        tokens = self.plan.tokens
-        assert 0 <= tokens.min() <= tokens.max() < num_embeddings, tokens
+        tokens = self.plan.tokens.tolist()
+        assert 0 <= min(tokens) <= max(tokens) < num_embeddings, tokens
 
 
 def bucket(num: int, sizes: Sequence[int]) -> int | None:
-    """The smallest size that has room."""
-    return next((size for size in sizes if size >= num), None)
+    """The smallest size that has room; they ascend."""
+    idx = bisect_left(sizes, num)
+    return sizes[idx] if idx < len(sizes) else None

@@ -70,7 +70,7 @@ class Columns:
 
     @property
     def most_keys(self) -> int:
-        return int(self.per_token[6].max())
+        return int(max(self.per_token[6].tolist()))
 
     @property
     def num_key_slots(self) -> int:
