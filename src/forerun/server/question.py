@@ -25,7 +25,7 @@ _SAMPLING: Final = (
 
 @dataclass(frozen=True)
 class Question:
-    """Prompts and how to answer each of them."""
+    """Prompts and how to answer each of them; `by_round` where every round is to be told."""
 
     prompts: Sequence[Tokens]
     params: SamplingParams
@@ -33,6 +33,7 @@ class Question:
     cache_salt: str | None = None
     speculation: RequestSpeculation | None = None
     prediction: str | None = None
+    by_round: bool = False
 
     @classmethod
     def of(
@@ -63,9 +64,10 @@ class Question:
             given.get("cache_salt"),
             speculation,
             _predicted(given.get("prediction")),
+            given.get("stream", False) or given.get("forerun", {}).get("trace", False),
         )
 
-    def ask(self, engine: AsyncEngine, timeout_s: float, *, streams: bool) -> Group:
+    def ask(self, engine: AsyncEngine, timeout_s: float) -> Group:
         """All answers are under way, or none is."""
         num_answers = len(self.prompts) * self.params.n
         if num_answers > engine.max_num_open:
@@ -84,7 +86,7 @@ class Question:
                     cache_salt=self.cache_salt,
                     speculation=self.speculation,
                     prediction=self.prediction,
-                    whole=not streams,
+                    whole=not self.by_round,
                 )
         except BaseException:
             for answer in answers:

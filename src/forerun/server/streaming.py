@@ -23,8 +23,11 @@ REQUEST_ID: Final = ContextVar("request id", default="-")  # of the request that
 Result = TypeVar("Result")
 
 
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
 def to_json(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    return _ENCODER.encode(value).encode()
 
 
 class JsonAnswer(Response):

@@ -9,7 +9,7 @@ from typing import Any, Self, Unpack
 from weakref import finalize, ref
 
 from forerun.engine.api.engine_thread import EngineThread, Post
-from forerun.engine.api.events import StreamEvent
+from forerun.engine.api.events import EventBuilder, StreamEvent
 from forerun.engine.api.input_processor import params_for
 from forerun.engine.api.llm import LLM
 from forerun.engine.api.mailbox import Mailbox
@@ -147,12 +147,13 @@ class AsyncEngine:
         **options: Unpack[RequestKeywords],
     ) -> Sequence[Answer]:
         """Each of the `n` answers as a stream; all are taken, or none. With `whole`, what comes
-        between the first event of an answer and its last is told with the last."""
+        between the first event of an answer and its last is told with the last, but for the
+        rounds."""
         checked = RequestOptions.of(options)
         requests = self._llm.input_processor.requests(prompt, params, checked)
         self._llm.engine.check(requests)
         loop = asyncio.get_running_loop()
-        posts = [Post(request, Mailbox(loop, whole=whole)) for request in requests]
+        posts = [Post(r, Mailbox(loop), EventBuilder(whole=whole)) for r in requests]
         answers = [Answer(post, self._thread, self) for post in posts]
         for post, answer in zip(posts, answers, strict=True):
             post.request.asker = ref(answer)  # dropped from now on, it is forsaken
