@@ -6,15 +6,16 @@ from typing import Any
 
 from forerun.server.errors import ApiError, bad_request
 from forerun.server.fields.field import Endpoint, Field, Treatment
-from forerun.server.fields.kinds import unknown_key
+from forerun.server.fields.kinds import LENIENT, unknown_key
 from forerun.server.fields.table import by_name
 
 
 def read_fields(endpoint: Endpoint, body: Any, *, lenient: bool = False) -> dict[str, Any]:
     """The honoured fields that the body has; null means not given.
 
-    With `lenient`, fields that nobody knows are ignored.
+    With `lenient`, fields that nobody knows are ignored, also those of messages and other objects.
     """
+    LENIENT.set(lenient)  # for this request alone: each has a context of its own
     if not isinstance(body, dict):
         raise bad_request("the body is not a JSON object; send one.")
     known = by_name(endpoint)

@@ -69,6 +69,7 @@ class Life:
             AccessLog(sys.stderr if config.access_log else None),
             config.allowed_origins,
             has_page=config.page,
+            root_path=config.root_path,
         )
         self._server = _Server(
             uvicorn.Config(
