@@ -111,6 +111,12 @@ def test_pages_of_other_origins_are_told_apart(guarded: Running) -> None:
     for origin, allowed in (("https://a.example", "https://a.example"), ("https://b", None)):
         answer = guarded.client.get("/health", headers={"Origin": origin})
         assert answer.headers.get("access-control-allow-origin") == allowed
+    asked = {"Access-Control-Request-Method": "POST", "Origin": "https://a.example"}
+    theirs = "authorization,content-type,x-stainless-os"  # of OpenAI's client in a browser
+    asked["Access-Control-Request-Headers"] = theirs
+    answer = guarded.client.options("/v1/chat/completions", headers=asked)
+    assert answer.status_code == 200
+    assert "x-stainless-os" in answer.headers["access-control-allow-headers"]
 
 
 def test_bodies_have_a_limit_of_length_and_of_time(guarded: Running) -> None:

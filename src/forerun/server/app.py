@@ -106,7 +106,7 @@ def build_app(
             front,
             allow_origins=list(allowed_origins),
             allow_methods=["GET", "POST"],
-            allow_headers=["authorization", "content-type", "x-request-id"],
+            allow_headers=["*"],  # OpenAI's client for JavaScript sends a dozen of its own
             expose_headers=["x-request-id"],
         )
     return front

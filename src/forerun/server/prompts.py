@@ -73,8 +73,8 @@ def joined(content: str | Sequence[Mapping[str, Any]]) -> str:
 
 
 def _left_open(text: str, end: str) -> str:
-    """The rendered text up to where the last message ends. That has a mark of its own: its words may
-    stand in what the template puts behind them, too."""
+    """The rendered text up to where the last message ends. That has a mark of its own: its words
+    may stand in what the template puts behind them, too."""
     at = text.rfind(end)
     if at < 0:
         raise bad_request(

@@ -177,7 +177,7 @@ def titles(page: Any) -> list[str]:
 
 
 def test_two_tabs_keep_each_others_conversations(page: Any, server: Running) -> None:
-    """What is said in one appears in the other, the latest change counts, and so does a deletion."""
+    """What is said in one appears in the other; the latest change counts, and so do deletions."""
     other = page.context.new_page()
     other.goto(server.url)
     other.wait_for_selector(".status.ready")

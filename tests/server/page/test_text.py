@@ -200,9 +200,9 @@ SHOWN = """() => {
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", WORDS)
 def test_a_long_answer_costs_little_for_each_frame(page: Any, capsys: Any, kind: str) -> None:
-    """What is built in one frame is bounded, and so is what has to be laid out again: boxes that are
-    far from the screen are left out, and none is long. How long frames took is printed, since that
-    depends on the machine and its load."""
+    """What is built in one frame is bounded, and so is what has to be laid out again: boxes that
+    are far from the screen are left out, and none is long. How long frames took is printed, since
+    that depends on the machine and its load."""
     page.evaluate(LONG_STREAM.replace("WORD", WORDS[kind]))
     page.fill("#input", "a lot")
     page.press("#input", "Enter")

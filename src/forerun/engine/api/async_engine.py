@@ -16,6 +16,7 @@ from forerun.engine.api.mailbox import Mailbox
 from forerun.engine.api.outputs import RequestOutput
 from forerun.engine.api.prompt import Prompt, as_prompt
 from forerun.engine.request.options import RequestKeywords, RequestOptions
+from forerun.engine.request.request import Request
 from forerun.errors import InvalidOption
 from forerun.models.text.tokenizer import Tokenizer
 from forerun.option_checks import require, require_whole
@@ -146,12 +147,22 @@ class AsyncEngine:
         whole: bool = False,
         **options: Unpack[RequestKeywords],
     ) -> Sequence[Answer]:
-        """Each of the `n` answers as a stream; all are taken, or none. With `whole`, what comes
-        between the first event of an answer and its last is told with the last, but for the
-        rounds."""
+        """Each of the `n` answers as a stream; all are taken, or none. `whole` as in `take`."""
+        return self.take(self.requests(prompt, params, **options), whole=whole)
+
+    def requests(
+        self, prompt: Prompt, params: SamplingParams, **options: Unpack[RequestKeywords]
+    ) -> list[Request]:
+        """For `take`; what cannot run is refused here. Any thread may do this, and a long text
+        takes its time."""
         checked = RequestOptions.of(options)
         requests = self._llm.input_processor.requests(prompt, params, checked)
         self._llm.engine.check(requests)
+        return requests
+
+    def take(self, requests: Sequence[Request], *, whole: bool = False) -> Sequence[Answer]:
+        """An answer to each as a stream; all are taken, or none. With `whole`, what comes between
+        the first event of an answer and its last is told with the last, but for the rounds."""
         loop = asyncio.get_running_loop()
         posts = [Post(r, Mailbox(loop), EventBuilder(whole=whole)) for r in requests]
         answers = [Answer(post, self._thread, self) for post in posts]

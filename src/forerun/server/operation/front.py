@@ -51,7 +51,7 @@ class Front:
             self._log.write(request, method, visit.request_id, visit.status, seconds)
 
     def _routed(self, scope: Scope) -> Scope:
-        """As the routes know it: below the root, and HEAD as GET, whose words uvicorn leaves out."""
+        """As the routes know it: below the root, and HEAD as GET, whose body uvicorn drops."""
         path: str = scope["path"]
         if self._root and path.startswith(f"{self._root}/"):
             path = path.removeprefix(self._root)

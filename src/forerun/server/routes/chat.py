@@ -28,7 +28,7 @@ async def chat_completions(request: Request) -> Response:
     name = "max_completion_tokens" if "max_completion_tokens" in given else "max_tokens"
     length = answer_len(given.get(name), name, [prompt], engine.max_model_len, service.limits)
     question = Question.of(given, [prompt], length, _num_logprobs(given))
-    group = question.ask(engine, service.limits.request_timeout_s)
+    group = await question.ask(service)
     form = ChatForm(**who, **shown(given))
     streams = given.get("stream", False)
     return await answered(request, group, form, streams=streams, events=data_events)

@@ -27,7 +27,7 @@ async def responses(request: Request) -> Response:
     wants_logprobs = "top_logprobs" in given or bool(given.get("include"))
     num_logprobs = given.get("top_logprobs", 0) if wants_logprobs else None
     question = Question.of(given, [prompt], length, num_logprobs)
-    group = question.ask(engine, service.limits.request_timeout_s)
+    group = await question.ask(service)
     form = ResponseForm(
         **who,
         shows_logprobs=wants_logprobs,
