@@ -238,6 +238,11 @@ def test_a_full_storage_costs_tints_and_is_said(page: Any) -> None:
     page.wait_for_selector(".status.ready")
     assert answer_of(page) == shown
     assert page.locator(".answer .t").count() == 0
+    page.evaluate("localStorage.setItem('more', 'x'.repeat(300))")
+    page.click(f"#conversations [aria-label='Delete “{WORDS}”']")
+    page.reload()
+    page.wait_for_selector(".status.ready")
+    assert page.locator(".message").count() == 0
 
 
 def test_the_system_prompt_and_the_controls_are_sent(page: Any) -> None:

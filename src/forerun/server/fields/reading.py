@@ -15,10 +15,16 @@ def read_fields(endpoint: Endpoint, body: Any, *, lenient: bool = False) -> dict
 
     With `lenient`, fields that nobody knows are ignored, also those of messages and other objects.
     """
-    LENIENT.set(lenient)  # for this request alone: each has a context of its own
+    before = LENIENT.set(lenient)
+    try:
+        return _read_all(by_name(endpoint), body, lenient=lenient)
+    finally:
+        LENIENT.reset(before)
+
+
+def _read_all(known: dict[str, Field], body: Any, *, lenient: bool) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise bad_request("the body is not a JSON object; send one.")
-    known = by_name(endpoint)
     given: dict[str, Any] = {}
     for name, value in body.items():
         field = known.get(name)

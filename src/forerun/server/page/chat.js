@@ -15,7 +15,7 @@ export class Chat {
     this._thread = byId("thread");
     this._scroller = byId("scroller");
     this._looking = new Looking(this._scroller);
-    this._conversations = store.load();
+    this._conversations = store.merged([]);
     this._current = this._conversations[0] ?? this._start();
     this._running = null; // the reply that is streamed
     this._figuresShown = 0;
@@ -87,7 +87,7 @@ export class Chat {
   remove(conversation) {
     if (conversation === this._current) this.stop();
     store.forget(conversation);
-    this._conversations = store.merged(this._conversations);
+    this._conversations = store.merged(this._conversations.filter((one) => one !== conversation));
     if (conversation === this._current) this._current = this._conversations[0] ?? this._start();
     this.show();
   }

@@ -8,7 +8,7 @@ let onFull = () => {};
 
 export const whenFull = (tell) => (onFull = tell);
 
-export function load() {
+function load() {
   try {
     const found = JSON.parse(localStorage.getItem(NAME) ?? "[]");
     if (Array.isArray(found) && found.every(isConversation)) return found;
@@ -48,14 +48,14 @@ function deletions() {
   }
 }
 
-export function forget(conversation) {
-  const gone = [...deletions(), [conversation.id, Date.now()]].slice(-MOST_GONE);
+export function forget({ id }) {
+  write(load().filter((one) => one.id !== id)); // first, as it makes room
+  const gone = [...deletions(), [id, Date.now()]].slice(-MOST_GONE);
   try {
     localStorage.setItem(GONE, JSON.stringify(gone));
   } catch {
     onFull("This browser has no room to note the deletion; another tab may bring the conversation back.");
   }
-  save([]);
 }
 
 /** Where another tab changes what is kept. */
@@ -63,10 +63,14 @@ export function whenChanged(tell) {
   addEventListener("storage", ({ key }) => [NAME, GONE].includes(key) && tell());
 }
 
-/** With what other tabs kept. Where there is no room, traces stay out, the oldest conversation's
-    before others'. */
+/** With what other tabs kept. */
 export function save(conversations) {
-  const kept = merged(conversations)
+  write(merged(conversations));
+}
+
+/** Where there is no room, traces stay out, the oldest conversation's before others'. */
+function write(conversations) {
+  const kept = conversations
     .filter((one) => one.messages.length > 0)
     .map((one) => ({ ...one, messages: one.messages.map((message) => ({ ...message })) }));
   for (;;) {
