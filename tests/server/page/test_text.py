@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.server.page.conftest import Open, answer_of, say, wait_for_end
+from tests.server.page.conftest import Open, answer_of, say
 from tests.server.page.streams import event, plain, put_before
 from tests.server.serving import Running
 
@@ -175,6 +175,8 @@ LONG_STREAM = """() => {
       await pause(5);
     }
     observer.disconnect();
+    await pause(100);
+    noted.boxes = BOXES;
     controller.close();
   }
   const own = window.fetch;
@@ -184,17 +186,18 @@ LONG_STREAM = """() => {
 }"""
 
 
-# Words, lines of code, and which of their boxes are on the screen or near it.
+# What comes: words, or lines of code.
 WORDS = {
     "text": """n % 97 === 96 ? "\\n\\n" : n % 11 === 10 ? " **bold**" : ` word${n}`""",
     "code": """n === 0 ? "```python\\n" : n % 9 === 8 ? "\\n" : ` word${n}`""",
 }
-SHOWN = """() => {
+# Into how many boxes, how many of them are on the screen or near it, and what the fullest holds.
+BOXES = """(() => {
   const boxes = [...document.querySelectorAll(".growing > p, .growing .lines")];
-  const shown = boxes.filter((box) => box.checkVisibility({ contentVisibilityAuto: true }) &&
+  const shown = boxes.filter((box) =>
     box.firstElementChild.checkVisibility({ contentVisibilityAuto: true }));
   return [boxes.length, shown.length, Math.max(...boxes.map((box) => box.childNodes.length))];
-}"""
+})()"""
 
 
 @pytest.mark.slow
@@ -203,13 +206,9 @@ def test_a_long_answer_costs_little_for_each_frame(page: Any, capsys: Any, kind:
     """What is built in one frame is bounded, and so is what has to be laid out again: boxes that
     are far from the screen are left out, and none is long. How long frames took is printed, since
     that depends on the machine and its load."""
-    page.evaluate(LONG_STREAM.replace("WORD", WORDS[kind]))
-    page.fill("#input", "a lot")
-    page.press("#input", "Enter")
-    page.wait_for_function("() => window.noted.built.length > 100")
-    num_boxes, num_shown, longest = page.evaluate(SHOWN)
-    wait_for_end(page)
-    shown = answer_of(page)
+    page.evaluate(LONG_STREAM.replace("WORD", WORDS[kind]).replace("BOXES", BOXES))
+    shown = say(page, "a lot")
+    num_boxes, num_shown, longest = page.evaluate("noted.boxes")
     frames, built = sorted(page.evaluate("noted.frames")), max(page.evaluate("noted.built"))
     with capsys.disabled():
         middle = frames[len(frames) // 2]
