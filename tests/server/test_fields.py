@@ -61,7 +61,7 @@ def test_unknown_fields_point_at_the_nearest_and_may_be_ignored() -> None:
 
 def test_answers_of_other_servers_can_be_sent_back() -> None:
     """With the keys that they have and we have not, as long as there is nothing in them."""
-    more = {"reasoning_content": None, "tool_calls": []}
+    more: dict[str, Any] = {"reasoning_content": None, "tool_calls": []}
     message: dict[str, Any] = {"role": "assistant", "content": "a", **more}
     body = {"messages": [*CHAT["messages"], message]}
     read = read_fields(Endpoint.CHAT, body)["messages"][1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -80,6 +79,8 @@ class ServerConfig:
 
 
 def _check_pair(cert: Path, key: Path | None) -> None:
+    import ssl  # only here: every command reads this file
+
     try:
         ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(cert, key, password="")
     except OSError as error:  # ssl's own errors are among these
