@@ -135,7 +135,9 @@ def test_whoever_wants_a_whole_answer_is_woken_twice(llm: LLM, plain: LLM) -> No
         assert 1 <= len(events) <= 2
         assert "".join(event.text for event in events) == expected[0]
         assert sum(len(event.tokens) for event in events) == 20
+        assert sum(len(event.origins) for event in events) == 20
         assert events[-1].output is not None
+        assert all(len(event.rounds) == 1 for event in events), "rounds between are not kept"
 
     served(llm, body)
 
@@ -562,11 +564,12 @@ def test_a_crowded_pool(tiny_path: Path) -> None:
 
 
 def test_a_round_that_is_told_holds_no_distributions(llm: LLM) -> None:
-    """A whole answer's rounds are kept until it ends, and q is as long as the vocabulary."""
+    """Rounds that nobody has read are kept, and q is as long as the vocabulary."""
     params = PARAMS.with_(acceptance="rejection")
 
     async def body(engine: AsyncEngine) -> None:
-        (answer,) = engine.ask("abc", params, whole=True)
+        answer = engine.stream("abc", params)
+        await engine.drain()
         rounds = [told async for event in answer for told in event.rounds]
         draws = [draw for told in rounds for draw in told.proposal.draws]
         assert draws

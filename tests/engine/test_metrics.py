@@ -6,6 +6,7 @@ from pathlib import Path
 
 from forerun.engine import LLM
 from forerun.engine.metrics import Metrics
+from forerun.speculation.choice import NO_ROOM, Choice, Reason
 from forerun.types import Origin, Proposal, SamplingParams, Verdict
 
 PARAMS = SamplingParams(temperature=0.8, seed=3, max_tokens=20, ignore_eos=True)
@@ -56,8 +57,10 @@ def test_a_preempted_prompt_counts_once(tiny_path: Path) -> None:
 def test_a_tree_counts_every_node_at_its_depth() -> None:
     metrics = Metrics()
     proposal = Proposal.chain([1, 2, 3])
-    metrics.emitted("x", proposal, Verdict((0, 1), (1, 2, 9), Origin.RECOVERED))
-    metrics.emitted("x", proposal, Verdict((), (9,), Origin.RECOVERED))
+    choice = Choice(Reason.PAYS, "x", 3)
+    metrics.emitted(choice, proposal, Verdict((0, 1), (1, 2, 9), Origin.RECOVERED))
+    metrics.emitted(choice, proposal, Verdict((), (9,), Origin.RECOVERED))
+    metrics.emitted(NO_ROOM, Proposal.empty(), Verdict((), (9,), Origin.PLAIN))
     metrics.emitted(None, Proposal.empty(), Verdict((), (9,), Origin.PLAIN))
     found = metrics.snapshot()
     assert found["drafters"]["x"] == {
@@ -67,7 +70,9 @@ def test_a_tree_counts_every_node_at_its_depth() -> None:
         "drafted_per_position": [2, 2, 2],
         "accepted_per_position": [1, 1, 0],
     }
-    assert (found["rounds"], found["emitted_tokens"]) == (3, 5)
+    assert (found["rounds"], found["emitted_tokens"]) == (4, 6)
+    assert found["rounds_by_depth"] == {0: 2, 3: 2}
+    assert found["choices"] == {"pays": 2, "no_room": 1}
 
 
 def test_a_snapshot_is_a_copy(plain: LLM) -> None:

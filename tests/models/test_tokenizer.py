@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,24 @@ def test_ids_are_llama_cpps(smollm2: Tokenizer, cases: list[dict[str, Any]]) -> 
     for case in cases:
         assert smollm2.encode(case["text"]) == case["special"], case["text"]
         assert smollm2.encode(case["text"], parse_special=False) == case["literal"], case["text"]
+
+
+def test_a_long_text_does_not_stop_other_threads(smollm2: Tokenizer) -> None:
+    """It is read without Python's lock; with it the other thread would not move at all."""
+    is_over, turns = threading.Event(), itertools.count()
+
+    def beat() -> None:
+        while not is_over.wait(0.001):
+            next(turns)
+
+    other = threading.Thread(target=beat)
+    other.start()
+    first = next(turns)
+    smollm2.encode("Some words, and more of them. " * 20_000)
+    num_turns = next(turns) - first
+    is_over.set()
+    other.join()
+    assert num_turns > 5
 
 
 def test_text_survives_the_round_trip(smollm2: Tokenizer, cases: list[dict[str, Any]]) -> None:

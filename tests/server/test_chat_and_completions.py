@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from tests.server.serving import Running
 from tests.server.test_routes import CHAT, error_of
 
@@ -112,10 +114,23 @@ def test_a_final_message_is_continued(server: Running) -> None:
     assert text.endswith("<|start|>well then")
     for bad in (
         {"messages": messages, "continue_final_message": True, "add_generation_prompt": True},
-        {"messages": [*CHAT, {"role": "user", "content": " "}], "continue_final_message": True},
         {"messages": CHAT, "chat_template_kwargs": {"messages": []}},
     ):
         error_of(server.post("/v1/chat/completions", **bad), 400)
+
+
+@pytest.mark.parametrize("words", ["end", "e", "", "and then. "])
+def test_it_is_continued_where_its_words_end(server: Running, words: str) -> None:
+    """Also where the template puts the same words behind them, as <|end|>."""
+    answer = server.ask(
+        "/v1/chat/completions",
+        messages=[*CHAT, {"role": "assistant", "content": words}],
+        continue_final_message=True,
+        return_token_ids=True,
+        max_tokens=1,
+    )
+    text = server.ask("/detokenize", tokens=answer["prompt_token_ids"])["prompt"]
+    assert text.endswith(f"<|end|><|start|>{words}")
 
 
 def test_usage_in_streams(server: Running) -> None:

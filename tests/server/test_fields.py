@@ -53,6 +53,21 @@ def test_unknown_fields_point_at_the_nearest_and_may_be_ignored() -> None:
     error = refused(Endpoint.CHAT, {**CHAT, "max_token": 3})
     assert "did you mean 'max_tokens'?" in error.message
     assert read_fields(Endpoint.CHAT, {**CHAT, "max_token": 3}, lenient=True) == CHAT
+    message = {**CHAT["messages"][0], "cache_control": {"type": "ephemeral"}}
+    error = refused(Endpoint.CHAT, {"messages": [message]})
+    assert "messages[0].cache_control" in error.message
+    assert read_fields(Endpoint.CHAT, {"messages": [message]}, lenient=True) == CHAT
+
+
+def test_answers_of_other_servers_can_be_sent_back() -> None:
+    """With the keys that they have and we have not, as long as there is nothing in them."""
+    more: dict[str, Any] = {"reasoning_content": None, "tool_calls": []}
+    message: dict[str, Any] = {"role": "assistant", "content": "a", **more}
+    body = {"messages": [*CHAT["messages"], message]}
+    read = read_fields(Endpoint.CHAT, body)["messages"][1]
+    assert (read["role"], read["content"]) == ("assistant", "a")
+    message["reasoning_content"] = "thought"
+    assert "reasoning_content" in refused(Endpoint.CHAT, body).message
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,7 @@ pytestmark = pytest.mark.slow
 PLAIN = ("--kernels", "reference", "--no-speculation")
 ENDLESS: dict[str, Any] = {"prompt": "abc", "max_tokens": 8000, "ignore_eos": True, "seed": 1}
 KEY = {"Authorization": "Bearer from the file"}
+SECRET = {"Authorization": "Bearer secret"}
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +111,12 @@ def test_pages_of_other_origins_are_told_apart(guarded: Running) -> None:
     for origin, allowed in (("https://a.example", "https://a.example"), ("https://b", None)):
         answer = guarded.client.get("/health", headers={"Origin": origin})
         assert answer.headers.get("access-control-allow-origin") == allowed
+    asked = {"Access-Control-Request-Method": "POST", "Origin": "https://a.example"}
+    theirs = "authorization,content-type,x-stainless-os"  # of OpenAI's client in a browser
+    asked["Access-Control-Request-Headers"] = theirs
+    answer = guarded.client.options("/v1/chat/completions", headers=asked)
+    assert answer.status_code == 200
+    assert "x-stainless-os" in answer.headers["access-control-allow-headers"]
 
 
 def test_bodies_have_a_limit_of_length_and_of_time(guarded: Running) -> None:
@@ -234,6 +241,24 @@ def test_a_unix_socket_and_tls(long_path: Path, tmp_path: Path) -> None:
         assert path.stat().st_mode & 0o777 == 0o600
 
 
+def test_a_path_of_a_proxy_before_all_others(long_path: Path) -> None:
+    """Whether the proxy leaves it out or not; keys guard the same in both."""
+    options = ("--root-path", "/llm", "--api-key", "secret")
+    with serving(long_path, *PLAIN, *options) as running:
+        client = running.client
+        for root in ("", "/llm"):
+            assert client.get(f"{root}/health").status_code == 200
+            assert client.get(f"{root}/page/app.js").status_code == 200
+            assert error_of(client.get(f"{root}/v1/models"), 401)["code"] == "invalid_api_key"
+            assert client.get(f"{root}/v1/models", headers=SECRET).status_code == 200
+        assert client.get("/llm").headers["location"] == "/llm/"
+        assert error_of(client.get("/llm/llm/health", headers=SECRET), 404)
+        assert error_of(client.get("/llmhealth", headers=SECRET), 404)
+        described = client.get("/openapi.json", headers=SECRET).json()
+        assert described["servers"] == [{"url": "/llm"}]
+        assert "/v1/models" in described["paths"]
+
+
 def refused_start(*args: str) -> str:
     with start(*args) as process:
         out, error = process.communicate(timeout=60)
@@ -248,6 +273,7 @@ def test_starts_that_cannot_be(tmp_path: Path) -> None:
     config.write_text("prot = 3\n")
     pid = tmp_path / "pid"
     pid.write_text(str(os.getpid()))
+    no_pem = ("--tls-cert", str(config), "--tls-key", str(config))
     with socket.socket() as taken, ThreadPoolExecutor(4) as together:
         taken.bind(("127.0.0.1", 0))
         port = str(taken.getsockname()[1])
@@ -255,6 +281,8 @@ def test_starts_that_cannot_be(tmp_path: Path) -> None:
             (("--config", str(config)), "did you mean 'port'?"),
             (("--pid-file", str(pid)), "which runs"),
             (("--port", port), "choose another --port"),
+            (no_pem, "give the PEM files"),
+            (("--root-path", "llm/"), "give one like /llm"),
             (("--port", "0"), "config.json"),  # a folder without a model
         ]
         for (_, part), error in zip(

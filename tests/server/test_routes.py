@@ -65,8 +65,29 @@ def test_a_stream_joins_to_the_whole_answer(server: Running) -> None:
         assert reasons == [["length"], ["length"]]
 
 
+def test_head_is_get_without_words(server: Running) -> None:
+    """As load balancers ask."""
+    for path in ("/health", "/ready", "/v1/models"):
+        response = server.client.head(path)
+        assert (response.status_code, response.content) == (200, b""), path
+        length = len(server.client.get(path).content)
+        assert response.headers["content-length"] == str(length)
+    assert server.client.head("/v1/completions").status_code == 405
+
+
+def test_streams_are_not_held_back_by_proxies(server: Running) -> None:
+    body = {"prompt": "a", "max_tokens": 1, "stream": True}
+    headers = server.client.post("/v1/completions", json=body).headers
+    assert (headers["cache-control"], headers["x-accel-buffering"]) == ("no-cache", "no")
+
+
 def test_refusals_have_openais_shape(server: Running) -> None:
     client = server.client
+    for path in ("/chat/completions", "/models"):  # a base_url without /v1
+        assert f"it is at /v1{path}." in error_of(client.post(path), 404)["message"]
+    packed = {"Content-Encoding": "gzip"}
+    error = error_of(client.post("/v1/completions", content=b"x", headers=packed), 415)
+    assert "gzip" in error["message"]
     assert error_of(client.get("/v1/nothing"), 404)["type"] == "not_found_error"
     assert error_of(client.get("/v1/completions"), 405)["code"] == "not_here"
     assert "prompt is missing" in error_of(server.post("/v1/completions"), 400)["message"]

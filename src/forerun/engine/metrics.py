@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Final
 
+from forerun.speculation.choice import Choice
 from forerun.types import Proposal, Verdict
 
 
@@ -54,6 +55,8 @@ class Metrics:
         self._counts: Counter[str] = Counter()
         self._outcomes: Counter[str] = Counter()  # stop, length, abort, error
         self._drafters: dict[str, DrafterCounts] = {}
+        self._depths: Counter[int] = Counter()  # rounds, by the depth of their proposals
+        self._choices: Counter[str] = Counter()  # rounds, by why they guessed so deep or not
 
     def admitted(self, num_prompt_tokens: int, num_cached_tokens: int) -> None:
         """A request runs for the first time."""
@@ -64,12 +67,17 @@ class Metrics:
         were preempted for it."""
         self._add(passes=1, pass_tokens=num_tokens, preemptions=num_preempted)
 
-    def emitted(self, drafter: str | None, proposal: Proposal, verdict: Verdict) -> None:
+    def emitted(self, choice: Choice | None, proposal: Proposal, verdict: Verdict) -> None:
         """One round of one request."""
-        self._add(rounds=1, emitted_tokens=len(verdict.tokens))
-        if drafter is not None and len(proposal):
-            with self._lock:
-                counts = self._drafters.setdefault(drafter, DrafterCounts())
+        with self._lock:
+            self._counts["rounds"] += 1
+            self._counts["emitted_tokens"] += len(verdict.tokens)
+            self._depths[proposal.depth] += 1
+            if choice is None:
+                return
+            self._choices[choice.reason.name.lower()] += 1
+            if choice.drafter is not None and len(proposal):
+                counts = self._drafters.setdefault(choice.drafter, DrafterCounts())
                 counts.observe(proposal, verdict.num_accepted)
 
     def ended(self, outcome: str, num_drafter_failures: int) -> None:
@@ -89,6 +97,8 @@ class Metrics:
             return {
                 "requests": dict(self._outcomes),
                 **counts,
+                "rounds_by_depth": dict(self._depths),
+                "choices": dict(self._choices),
                 "tokens_per_pass": counts["emitted_tokens"] / max(1, counts["passes"]),
                 "drafters": {name: found.as_dict() for name, found in self._drafters.items()},
             }

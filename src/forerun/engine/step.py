@@ -256,7 +256,7 @@ def _commit_taps(core: Core, request: Request, round_: Round) -> None:
 
 def _commit_speculation(core: Core, request: Request, round_: Round) -> None:
     choice, proposal, emitted = round_.choice, round_.proposal, round_.verdict
-    core.metrics.emitted(round_.drafter, proposal, emitted)
+    core.metrics.emitted(choice, proposal, emitted)
     request.stats.observe(len(proposal), emitted.num_accepted, len(emitted.tokens), choice)
     if core.speculation is not None:
         core.speculation.commit(request, choice, proposal, emitted)

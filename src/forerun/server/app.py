@@ -72,9 +72,16 @@ def build_app(
     allowed_origins: Sequence[str] = (),
     *,
     has_page: bool = True,
+    root_path: str = "",
 ) -> ASGIApp:
+    """Paths are the same with and without `root_path` before them: some proxies leave it out."""
     app = FastAPI(
-        title="Forerun", version=VERSION, docs_url=None, redoc_url=None, redirect_slashes=False
+        title="Forerun",
+        version=VERSION,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        servers=[{"url": root_path}] if root_path else None,
     )
     app.state.service = service
     posts = [(path, handler, description.posted(endpoint)) for path, handler, endpoint in _POST]
@@ -93,13 +100,13 @@ def build_app(
     for kind in (ApiError, ForerunError, Exception):
         app.add_exception_handler(kind, api_error)
     app.add_exception_handler(HTTPException, http_error)
-    front: ASGIApp = Front(app, service, keys, log)
+    front: ASGIApp = Front(app, service, keys, log, root_path)
     if allowed_origins:
         front = CORSMiddleware(
             front,
             allow_origins=list(allowed_origins),
             allow_methods=["GET", "POST"],
-            allow_headers=["authorization", "content-type", "x-request-id"],
+            allow_headers=["*"],  # OpenAI's client for JavaScript sends a dozen of its own
             expose_headers=["x-request-id"],
         )
     return front

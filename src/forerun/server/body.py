@@ -15,6 +15,11 @@ _SPARE_BYTES: Final = 1 << 20
 
 async def read_json(request: Request, max_bytes: int, timeout_s: float) -> Any:
     """The body's value; a body that is too long or never ends is cut off."""
+    packed = request.headers.get("content-encoding", "identity")
+    if packed.lower() != "identity":
+        raise ApiError(
+            415, f"the body is packed as {packed[:64]}; send it as it is.", "packed_body"
+        )
     try:
         async with asyncio.timeout(timeout_s):
             found = await _read_bytes(request, max_bytes)

@@ -137,6 +137,7 @@ _REFUSALS: Final = {
     404: "no such model or address",
     408: "the body did not arrive in time",
     413: "the body is too long",
+    415: "the body is packed",
     429: "too many requests wait",
     503: "still loading, or shutting down",
 }

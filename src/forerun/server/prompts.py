@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -46,9 +47,11 @@ def chat_prompt(given: Mapping[str, Any], engine: AsyncEngine) -> Tokens:
                 f"chat_template_kwargs cannot set {name}; send it as a field.",
                 "chat_template_kwargs",
             )
+    end = uuid.uuid4().hex if continues else ""
+    messages[-1]["content"] += end
     text = engine.tokenizer.apply_chat_template(messages, opens, **variables)
     if continues:
-        text = _left_open(text, messages[-1]["content"])
+        text = _left_open(text, end)
     add_special = given.get("add_special_tokens", False)
     tokens = tuple(engine.tokenizer.encode(text, add_special=add_special))
     if not tokens:
@@ -69,17 +72,16 @@ def joined(content: str | Sequence[Mapping[str, Any]]) -> str:
     return content if isinstance(content, str) else "".join(part["text"] for part in content)
 
 
-def _left_open(text: str, last: str) -> str:
-    """The rendered text up to where the last message ends."""
-    kept = last.strip()  # as templates trim it
-    at = text.rfind(kept)
-    if not kept or at < 0:
+def _left_open(text: str, end: str) -> str:
+    """The rendered text up to where the last message ends. That has a mark of its own: its words
+    may stand in what the template puts behind them, too."""
+    at = text.rfind(end)
+    if at < 0:
         raise bad_request(
-            "continue_final_message needs words in the last message; "
-            "the chat template shows none of them.",
+            "continue_final_message cannot be: the chat template does not show the last message.",
             "continue_final_message",
         )
-    return text[: at + len(kept)]
+    return text[:at]
 
 
 def truncated(tokens: Tokens, num_kept: int | None, max_model_len: int) -> Tokens:

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from forerun.engine import RequestSpeculation
-from forerun.engine.api.async_engine import Answer, AsyncEngine
+from forerun.engine.api.async_engine import AsyncEngine
+from forerun.engine.request.request import Request
 from forerun.sampling import fresh_seed
 from forerun.server.answers.group import Group
 from forerun.server.errors import bad_request
 from forerun.server.operation.config import Limits
 from forerun.server.prompts import Tokens, joined
+from forerun.server.service import Service
 from forerun.types import SamplingParams
 
 # Fields that are sampling options of the same name.
@@ -25,7 +27,7 @@ _SAMPLING: Final = (
 
 @dataclass(frozen=True)
 class Question:
-    """Prompts and how to answer each of them."""
+    """Prompts and how to answer each of them; `by_round` where every round is to be told."""
 
     prompts: Sequence[Tokens]
     params: SamplingParams
@@ -33,6 +35,7 @@ class Question:
     cache_salt: str | None = None
     speculation: RequestSpeculation | None = None
     prediction: str | None = None
+    by_round: bool = False
 
     @classmethod
     def of(
@@ -63,34 +66,35 @@ class Question:
             given.get("cache_salt"),
             speculation,
             _predicted(given.get("prediction")),
+            given.get("stream", False) or given.get("forerun", {}).get("trace", False),
         )
 
-    def ask(self, engine: AsyncEngine, timeout_s: float, *, streams: bool) -> Group:
-        """All answers are under way, or none is."""
-        num_answers = len(self.prompts) * self.params.n
+    async def ask(self, service: Service) -> Group:
+        """All answers are under way, or none is. A prediction is read beside the event loop."""
+        engine, num_answers = service.engine, len(self.prompts) * self.params.n
         if num_answers > engine.max_num_open:
             raise bad_request(
                 f"{len(self.prompts)} prompts with n={self.params.n} are {num_answers} answers, "
                 f"and {engine.max_num_open} may run or wait; ask for fewer.",
                 "n",
             )
-        answers: list[Answer] = []
-        try:
-            for prompt in self.prompts:
-                answers += engine.ask(
-                    prompt,
-                    self.params,
-                    priority=self.priority,
-                    cache_salt=self.cache_salt,
-                    speculation=self.speculation,
-                    prediction=self.prediction,
-                    whole=not streams,
-                )
-        except BaseException:
-            for answer in answers:
-                answer.cancel()
-            raise
-        return Group(answers, self.params.n, timeout_s)
+
+        def requests() -> list[Request]:
+            return [r for prompt in self.prompts for r in self._requests(engine, prompt)]
+
+        found = await service.read(requests) if self.prediction else requests()
+        answers = engine.take(found, whole=not self.by_round)
+        return Group(answers, self.params.n, service.limits.request_timeout_s)
+
+    def _requests(self, engine: AsyncEngine, prompt: Tokens) -> list[Request]:
+        return engine.requests(
+            prompt,
+            self.params,
+            priority=self.priority,
+            cache_salt=self.cache_salt,
+            speculation=self.speculation,
+            prediction=self.prediction,
+        )
 
 
 def answer_len(

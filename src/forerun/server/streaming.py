@@ -23,8 +23,11 @@ REQUEST_ID: Final = ContextVar("request id", default="-")  # of the request that
 Result = TypeVar("Result")
 
 
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
 def to_json(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    return _ENCODER.encode(value).encode()
 
 
 class JsonAnswer(Response):
@@ -38,9 +41,9 @@ class EventStream(StreamingResponse):
     """Cut off when the reader takes far longer than the request may."""
 
     def __init__(self, events: AsyncIterator[bytes], timeout_s: float) -> None:
-        super().__init__(
-            events, media_type="text/event-stream", headers={"Cache-Control": "no-cache"}
-        )
+        # nginx would hold events back until it has some kilobytes of them.
+        headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+        super().__init__(events, media_type="text/event-stream", headers=headers)
         self._timeout_s = timeout_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -171,6 +171,55 @@ def test_a_conversation_is_kept_and_exported(page: Any, tmp_path: Path) -> None:
     assert page.locator(".message").count() == 0
 
 
+def titles(page: Any) -> list[str]:
+    found: list[str] = page.locator("#conversations .title").all_inner_texts()
+    return found
+
+
+def test_two_tabs_keep_each_others_conversations(page: Any, server: Running) -> None:
+    """What is said in one appears in the other; the latest change counts, and so do deletions."""
+    other = page.context.new_page()
+    other.goto(server.url)
+    other.wait_for_selector(".status.ready")
+    configure(other)
+    say(page, "first here")
+    other.wait_for_selector("#conversations >> text=first here")
+    say(other, "second there")
+    page.wait_for_selector("#conversations >> text=second there")
+    assert titles(page)[0] == "second there"
+    other.click("#conversations >> text=first here")
+    say(other, "and more")
+    page.click("#conversations >> text=first here")
+    page.wait_for_selector(".message.user:has-text('and more')")
+    page.click("#conversations [aria-label='Delete “second there”']")
+    other.wait_for_selector("#conversations >> text=second there", state="detached")
+    say(other, "once more")
+    page.wait_for_selector(".message.user:has-text('once more')")
+    for one in (page, other):
+        one.reload()
+        one.wait_for_selector(".status.ready")
+        assert titles(one) == ["first here"]
+        assert one.locator(".message.user").count() == 3
+
+
+def test_an_answer_goes_on_while_another_tab_deletes_it(page: Any, server: Running) -> None:
+    """It was changed last, so it is kept."""
+    put_before_endless(page, event([("well", "plain")]))
+    page.fill("#input", "stay")
+    page.press("#input", "Enter")
+    page.wait_for_selector(".answer >> text=well")
+    other = page.context.new_page()
+    other.goto(server.url)
+    other.click("#conversations [aria-label='Delete “stay”']")
+    page.wait_for_function("() => localStorage.getItem('forerun.deleted') !== null")
+    page.click("#send")
+    wait_for_end(page)
+    other.wait_for_selector("#conversations >> text=stay")
+    page.reload()
+    page.wait_for_selector(".status.ready")
+    assert (titles(page), answer_of(page)) == (["stay"], "well")
+
+
 @pytest.mark.parametrize("kept", ["{", "[1]", '[{"messages": [{"role": "user"}]}]'])
 def test_what_cannot_be_read_is_said_and_left(page: Any, kept: str) -> None:
     page.evaluate("(kept) => localStorage.setItem('forerun.conversations', kept)", kept)
@@ -189,6 +238,11 @@ def test_a_full_storage_costs_tints_and_is_said(page: Any) -> None:
     page.wait_for_selector(".status.ready")
     assert answer_of(page) == shown
     assert page.locator(".answer .t").count() == 0
+    page.evaluate("localStorage.setItem('more', 'x'.repeat(300))")
+    page.click(f"#conversations [aria-label='Delete “{WORDS}”']")
+    page.reload()
+    page.wait_for_selector(".status.ready")
+    assert page.locator(".message").count() == 0
 
 
 def test_the_system_prompt_and_the_controls_are_sent(page: Any) -> None:

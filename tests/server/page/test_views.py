@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.server.page.conftest import Open, say
+from tests.server.page.conftest import Open, configure, say
 from tests.server.page.streams import event, put_before, put_before_endless
-from tests.server.serving import Running
+from tests.server.serving import Running, serving
 
 pytestmark = pytest.mark.browser
 
@@ -117,6 +118,21 @@ def test_this_machine_and_this_conversation_are_on_it(open_page: Open, guarded: 
     assert told.startswith("this conversation: α 0.50, depth 2: ")
     page.click("#use-alpha")
     page.wait_for_selector("#alpha-out:text-is('0.50')")
+
+
+def test_it_works_below_a_path_of_a_proxy(browser: Any, tiny_path: Path, open_page: Open) -> None:
+    assert browser is not None
+    with serving(tiny_path, "--kernels", "reference", "--root-path", "/llm") as running:
+        page = open_page(running.url + "/llm")
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        page.wait_for_selector(".status.ready")
+        configure(page)
+        assert say(page, "abc")
+        page.click("#tab-theory")
+        page.wait_for_selector("#curve svg")
+        assert asked
+        assert all(url.startswith(f"{running.url}/llm/") for url in asked), asked
 
 
 def test_tabs_by_keyboard_and_by_address(server: Running, open_page: Open) -> None:

@@ -9,13 +9,14 @@ from typing import Any, Self, Unpack
 from weakref import finalize, ref
 
 from forerun.engine.api.engine_thread import EngineThread, Post
-from forerun.engine.api.events import StreamEvent
+from forerun.engine.api.events import EventBuilder, StreamEvent
 from forerun.engine.api.input_processor import params_for
 from forerun.engine.api.llm import LLM
 from forerun.engine.api.mailbox import Mailbox
 from forerun.engine.api.outputs import RequestOutput
 from forerun.engine.api.prompt import Prompt, as_prompt
 from forerun.engine.request.options import RequestKeywords, RequestOptions
+from forerun.engine.request.request import Request
 from forerun.errors import InvalidOption
 from forerun.models.text.tokenizer import Tokenizer
 from forerun.option_checks import require, require_whole
@@ -146,13 +147,24 @@ class AsyncEngine:
         whole: bool = False,
         **options: Unpack[RequestKeywords],
     ) -> Sequence[Answer]:
-        """Each of the `n` answers as a stream; all are taken, or none. With `whole`, what comes
-        between the first event of an answer and its last is told with the last."""
+        """Each of the `n` answers as a stream; all are taken, or none. `whole` as in `take`."""
+        return self.take(self.requests(prompt, params, **options), whole=whole)
+
+    def requests(
+        self, prompt: Prompt, params: SamplingParams, **options: Unpack[RequestKeywords]
+    ) -> list[Request]:
+        """For `take`; what cannot run is refused here. Any thread may do this, and a long text
+        takes its time."""
         checked = RequestOptions.of(options)
         requests = self._llm.input_processor.requests(prompt, params, checked)
         self._llm.engine.check(requests)
+        return requests
+
+    def take(self, requests: Sequence[Request], *, whole: bool = False) -> Sequence[Answer]:
+        """An answer to each as a stream; all are taken, or none. With `whole`, what comes between
+        the first event of an answer and its last is told with the last, but for the rounds."""
         loop = asyncio.get_running_loop()
-        posts = [Post(request, Mailbox(loop, whole=whole)) for request in requests]
+        posts = [Post(r, Mailbox(loop), EventBuilder(whole=whole)) for r in requests]
         answers = [Answer(post, self._thread, self) for post in posts]
         for post, answer in zip(posts, answers, strict=True):
             post.request.asker = ref(answer)  # dropped from now on, it is forsaken

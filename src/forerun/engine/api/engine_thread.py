@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from threading import Condition, Event, Thread, get_ident
 from typing import Final
@@ -32,7 +32,7 @@ class Post:
 
     request: Request
     mailbox: Mailbox
-    event_builder: EventBuilder = field(default_factory=EventBuilder)
+    event_builder: EventBuilder
 
 
 class EngineThread:
@@ -254,7 +254,8 @@ class EngineThread:
 
     def _tell(self, post: Post, done: Round) -> bool:
         try:
-            post.mailbox.put(post.event_builder.event(done))
+            if post.event_builder.tells(done):
+                post.mailbox.put(post.event_builder.event(done))
         except Exception as error:
             self._fail(post, failure(error))
             return False

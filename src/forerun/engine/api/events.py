@@ -55,20 +55,34 @@ class StreamEvent:
 
 
 class EventBuilder:
-    """Tells one request's rounds as events; what is told is never taken back."""
+    """Tells one request's rounds as events; what is told is never taken back.
 
-    def __init__(self) -> None:
-        self._num_told = 0  # characters
+    With `whole` only the first and the last are told: what came between comes with the last one,
+    but for the rounds, which nobody has to keep then.
+    """
+
+    def __init__(self, *, whole: bool = False) -> None:
+        self._is_whole = whole
+        self._num_chars = self._num_tokens = 0  # told so far
+
+    def tells(self, done: Round) -> bool:
+        """Whether this round makes an event."""
+        return not (self._is_whole and self._num_tokens and done.cut.finish_reason is None)
 
     def event(self, done: Round) -> StreamEvent:
-        """Rounds come in order; the request may be ahead of them."""
-        request, ending = done.request, done.cut
+        """Rounds come in order; the request may be ahead of them, unless they come as a `whole`."""
+        request, ending, verdict = done.request, done.cut, done.verdict
         is_last = ending.finish_reason is not None
         end = len(ending.text.text) if is_last else ending.text.num_certain
-        pieces = pieces_between(request, self._num_told, end)
-        self._num_told = max(self._num_told, end)
+        pieces = pieces_between(request, self._num_chars, end)
+        self._num_chars = max(self._num_chars, end)
+        tokens, origins = verdict.tokens, verdict.origins
+        if self._is_whole:
+            start = self._num_tokens
+            tokens, origins = tuple(request.output[start:]), tuple(request.origins[start:])
+        self._num_tokens += len(tokens)
         output = CompletionOutput.of(request) if is_last else None
-        return StreamEvent(pieces, done.verdict.tokens, done.verdict.origins, done, output)
+        return StreamEvent(pieces, tokens, origins, done, output)
 
 
 def pieces_between(request: Request, start: int, end: int) -> tuple[tuple[str, Origin], ...]:

@@ -108,6 +108,8 @@ class InputProcessor:
 
 def _params_of(choice: int, params: SamplingParams) -> SamplingParams:
     """The prompt is the same for all choices, so the first alone tells about it."""
+    if params.n == 1:
+        return params
     return replace(params, n=1, prompt_logprobs=None if choice else params.prompt_logprobs)
 
 

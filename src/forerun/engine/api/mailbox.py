@@ -15,18 +15,14 @@ class Mailbox:
     """Gives one event: what comes before it is read joins it.
 
     So a consumer that reads slowly gets fewer and larger events, never blocks the engine, and
-    never holds more than the answer itself. With `whole` it is woken for the first event, the last
-    one and an error alone, and what comes between joins the last.
+    never holds more than the answer itself.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, *, whole: bool = False) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._waits_for_all = False  # the first has come, the last has not, and nobody wants less
-        self._is_whole = whole
         self._lock = Lock()
         self._news = asyncio.Event()
         self._is_announced = False
-        self._is_due = False  # what it holds is worth waking its reader
         self._is_closed = False
         self._pending: list[StreamEvent] = []  # joined when they are read: in time that is linear
         self._error: Exception | None = None
@@ -35,14 +31,11 @@ class Mailbox:
         """From the engine's thread; `deliver` says that it is there."""
         with Uninterrupted(), self._lock:
             self._pending.append(event)
-            self._is_due |= not self._waits_for_all or event.output is not None
-            self._waits_for_all = self._is_whole
 
     def fail(self, error: Exception) -> None:
         """No more events will come; `error` is raised once those that came are read."""
         with Uninterrupted(), self._lock:
             self._error = self._error or error
-            self._is_due = True
         deliver([self])
 
     def close(self) -> None:
@@ -54,16 +47,18 @@ class Mailbox:
         """The next event, by the loop that made this mailbox; None once it is closed."""
         while not self._is_closed:
             self._news.clear()
-            if (event := self._collect()) is not None:
+            if self._has_news and (event := self._collect()) is not None:
                 return event
-            await self._news.wait()
+            await self._news.wait()  # what comes from here on is announced, and sets it again
         return None
+
+    @property
+    def _has_news(self) -> bool:
+        return bool(self._pending) or self._error is not None
 
     def _collect(self) -> StreamEvent | None:
         with Uninterrupted(), self._lock:
-            if not self._is_due and self._error is None:
-                return None
-            self._is_announced = self._is_due = False
+            self._is_announced = False
             events, self._pending = self._pending, []
         if events:
             return StreamEvent.joined(events)
@@ -73,7 +68,7 @@ class Mailbox:
 
     def _is_to_be_announced(self) -> bool:
         with Uninterrupted(), self._lock:
-            is_news = self._is_due and not self._is_announced
+            is_news = self._has_news and not self._is_announced
             self._is_announced |= is_news
             return is_news
 

@@ -25,7 +25,11 @@ def as_prompt(given: object) -> TextOrIds:
         (found,) = given.values()
     if isinstance(found, str):
         return found
-    if not _is_listed(found) or not all(map(is_whole, found)):
+    if not _is_listed(found):
+        raise _no_prompt(given)
+    if set(map(type, found)) <= {int}:  # as a tokenizer makes them; the rest is slow
+        return tuple(found)
+    if not all(map(is_whole, found)):
         raise _no_prompt(given)
     return tuple(map(int, found))
 

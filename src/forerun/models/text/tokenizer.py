@@ -56,9 +56,11 @@ class Tokenizer:
         """
         backend = self._backend if parse_special else self._literal_backend
         try:
-            return backend.encode(text, add_special_tokens=add_special).ids
+            # Unlike `encode` it lets other threads run: a text of megabytes takes seconds.
+            (found,) = backend.encode_batch_fast([text], add_special_tokens=add_special)
         except (TypeError, UnicodeEncodeError):
             raise InvalidTokenizer("text holds a lone surrogate; give valid Unicode.") from None
+        return found.ids
 
     def decode(
         self, ids: Iterable[int], skip_special: bool = True, continuing: bool = False

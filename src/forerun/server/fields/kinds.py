@@ -9,6 +9,7 @@ import math
 import re
 import reprlib
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -16,6 +17,7 @@ from forerun.errors import unknown_name
 from forerun.server.errors import ApiError, bad_request
 
 Schema = dict[str, Any]
+LENIENT: Final = ContextVar("keys that nobody knows are ignored", default=False)
 
 
 class Kind(Protocol):
@@ -194,16 +196,17 @@ class Shape:
     def read(self, value: Any, at: str) -> dict[str, Any]:
         if not isinstance(value, dict):
             raise wrong(self, value, at)
-        for name in value:
-            if name not in self.keys:
-                raise unknown_key(name, at, self.keys)
+        if not LENIENT.get():
+            for name in value:
+                if name not in self.keys:
+                    raise unknown_key(name, at, self.keys)
         for name in self.required:
             if value.get(name) is None:
                 raise bad_request(f"{at}.{name} is missing; give {self.keys[name].words}.", at)
         return {
             name: self.keys[name].read(item, f"{at}.{name}")
             for name, item in value.items()
-            if item is not None
+            if item is not None and name in self.keys
         }
 
 

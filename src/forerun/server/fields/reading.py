@@ -6,18 +6,25 @@ from typing import Any
 
 from forerun.server.errors import ApiError, bad_request
 from forerun.server.fields.field import Endpoint, Field, Treatment
-from forerun.server.fields.kinds import unknown_key
+from forerun.server.fields.kinds import LENIENT, unknown_key
 from forerun.server.fields.table import by_name
 
 
 def read_fields(endpoint: Endpoint, body: Any, *, lenient: bool = False) -> dict[str, Any]:
     """The honoured fields that the body has; null means not given.
 
-    With `lenient`, fields that nobody knows are ignored.
+    With `lenient`, fields that nobody knows are ignored, also those of messages and other objects.
     """
+    before = LENIENT.set(lenient)
+    try:
+        return _read_all(by_name(endpoint), body, lenient=lenient)
+    finally:
+        LENIENT.reset(before)
+
+
+def _read_all(known: dict[str, Field], body: Any, *, lenient: bool) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise bad_request("the body is not a JSON object; send one.")
-    known = by_name(endpoint)
     given: dict[str, Any] = {}
     for name, value in body.items():
         field = known.get(name)

@@ -45,6 +45,8 @@ _MESSAGE: Final = Shape(
         "function_call": NOTHING,
         "audio": NOTHING,
         "annotations": ListOf(NOTHING, 0, 0),
+        "reasoning": NOTHING,  # vLLM's answers have these two, and clients send answers back
+        "reasoning_content": NOTHING,
     },
     ("role", "content"),
 )

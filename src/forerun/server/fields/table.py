@@ -67,7 +67,9 @@ FIELDS: Final[tuple[Field, ...]] = (
     _honoured("instructions", TEXT, _RESPONSES, note="a system message before `input`"),
     _honoured("prediction", PREDICTION, *_ALL, note="Predicted Outputs: a drafter of its own"),
     _honoured("echo", FLAG, _COMPLETIONS),
-    _honoured("continue_final_message", FLAG, _CHAT, note="go on with the assistant's words"),
+    _honoured(
+        "continue_final_message", FLAG, _CHAT, note="go on where the last message's words end"
+    ),
     _honoured("add_generation_prompt", FLAG, _CHAT, _TOKENIZE),
     _honoured("chat_template_kwargs", MapOf("^[A-Za-z_]", Anything(), 64), _CHAT, _TOKENIZE),
     _honoured("add_special_tokens", FLAG, *_BOTH, _TOKENIZE),

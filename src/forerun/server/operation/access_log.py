@@ -13,15 +13,17 @@ class AccessLog:
     def __init__(self, out: IO[str] | None) -> None:
         self._out = out  # None: nobody wants it
 
-    def write(self, request: Request, request_id: str, status: int, seconds: float) -> None:
+    def write(
+        self, request: Request, method: str, request_id: str, status: int, seconds: float
+    ) -> None:
         if self._out is None:
             return
         line = {
             "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
             "request_id": request_id,
             "client": request.client.host if request.client else None,
-            "method": request.method,
-            "path": request.url.path[:200],
+            "method": method,
+            "path": request.scope["path"][:200],
             "status": status,
             "seconds": round(seconds, 6),
             **_figures(request),

@@ -36,6 +36,7 @@ class ServerConfig:
     host: str = option("127.0.0.1", "Where to listen.")
     port: int = option(8000, "0 takes a free one and prints it.")
     uds: Path | None = option(None, "A unix socket in place of host and port.")
+    root_path: str = option("", "A path before all others, where a proxy puts one.")
     pid_file: Path | None = option(None, "Holds the process id while it runs.")
     api_keys: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
@@ -51,11 +52,16 @@ class ServerConfig:
     def __post_init__(self) -> None:
         if not 0 <= self.port < 65536:
             raise InvalidOption(f"--port {self.port} is not allowed; give 0 … 65535.")
+        root = self.root_path
+        if root and not (root.startswith("/") and not root.endswith("/") and root.isascii()):
+            raise InvalidOption(f"--root-path {root!r} is not allowed; give one like /llm.")
         if (self.tls_cert is None) != (self.tls_key is None):
             raise InvalidOption("TLS needs both --tls-cert and --tls-key; give the other as well.")
         for name, path in (("--tls-cert", self.tls_cert), ("--tls-key", self.tls_key)):
             if path is not None and not path.is_file():
                 raise InvalidOption(f"{name} {path} is not a file; give a PEM file.")
+        if self.tls_cert is not None:
+            _check_pair(self.tls_cert, self.tls_key)
         if self.limits.max_body_bytes < 1:
             raise InvalidOption("--max-body-bytes must be 1 or more.")
         for name, seconds in (
@@ -70,3 +76,15 @@ class ServerConfig:
             raise InvalidOption(f"--max-answer-tokens {ceiling} is not allowed; give 1 or more.")
         if not all(key.strip() == key and key for key in self.api_keys):
             raise InvalidOption("an API key is empty or begins or ends with a space; mend it.")
+
+
+def _check_pair(cert: Path, key: Path | None) -> None:
+    import ssl  # only here: every command reads this file
+
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(cert, key, password="")
+    except OSError as error:  # ssl's own errors are among these
+        raise InvalidOption(
+            f"--tls-cert {cert} and --tls-key {key} cannot be used ({error.strerror or error}); "
+            f"give the PEM files of a certificate and its key, without a passphrase."
+        ) from None

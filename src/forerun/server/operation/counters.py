@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
 from typing import Any, Final
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram
@@ -40,15 +39,6 @@ class Counters:
         self._whole = self._histogram(
             "e2e_request_latency_seconds", "From the request to its last token.", _WHOLE
         )
-        self._depths = self._counter(
-            "rounds_by_depth", "Rounds of answers that were read, by depth of guesses.", "depth"
-        )
-        self._choices = self._counter(
-            "controller_choices", "Why the controller guessed so deep, or not.", "reason"
-        )
-        # A lookup by label costs more than the count itself.
-        self._depth = cache(lambda depth: self._depths.labels(str(depth)))
-        self._choice = cache(lambda reason: self._choices.labels(reason.name.lower()))
         self._answers = self._counter(
             "http_responses", "HTTP answers by path and status.", "path", "status"
         )
@@ -69,12 +59,6 @@ class Counters:
     def observe_between(self, seconds: float, num_tokens: int) -> None:
         for _ in range(num_tokens):
             self._between.observe(seconds / num_tokens)
-
-    def observe_rounds(self, delta: Delta) -> None:
-        for done in delta.rounds:
-            self._depth(done.proposal.depth).inc()
-            if done.choice is not None:
-                self._choice(done.choice.reason).inc()
 
     def observe_whole(self, seconds: float) -> None:
         self._whole.observe(seconds)
@@ -103,7 +87,6 @@ class Watch:
             else:
                 self._counters.observe_first(now - self._began)
             self._latest[delta.index] = now
-        self._counters.observe_rounds(delta)
         if delta.output is not None:
             self._counters.observe_whole(now - self._began)
 
@@ -126,12 +109,15 @@ class EngineCollector(Collector):
 
 
 def _counted(found: Snapshot) -> Iterator[Metric]:
-    ended = CounterMetricFamily(
-        PREFIX + "request_success", "Requests that ended, by reason.", labels=["finished_reason"]
-    )
-    for reason, num in found["requests"].items():
-        ended.add_metric([reason], num)
-    yield ended
+    for name, label, key, text in (
+        ("request_success", "finished_reason", "requests", "Requests that ended, by reason."),
+        ("rounds_by_depth", "depth", "rounds_by_depth", "Rounds by the depth of their guesses."),
+        ("controller_choices", "reason", "choices", "Why a round guessed so deep, or not."),
+    ):
+        family = CounterMetricFamily(PREFIX + name, text, labels=[label])
+        for value, num in found[key].items():
+            family.add_metric([str(value)], num)
+        yield family
     for name, key, text in (
         ("prompt_tokens", "prompt_tokens", "Tokens of prompts."),
         ("generation_tokens", "emitted_tokens", "Tokens of answers."),

@@ -11,6 +11,7 @@ import uuid
 from typing import Any, Final
 
 from starlette.requests import Request
+from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from forerun.server.errors import ApiError
@@ -23,8 +24,11 @@ _REQUEST_ID: Final = re.compile(r"[!-~]{1,128}")
 
 
 class Front:
-    def __init__(self, app: ASGIApp, service: Service, keys: Keys, log: AccessLog) -> None:
+    def __init__(
+        self, app: ASGIApp, service: Service, keys: Keys, log: AccessLog, root_path: str = ""
+    ) -> None:
         self._app = app
+        self._root = root_path
         self._service = service
         self._keys = keys
         self._log = log
@@ -33,6 +37,7 @@ class Front:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        method, scope = scope["method"], self._routed(scope)
         request = Request(scope)
         visit = Visit(_request_id(request), send)
         REQUEST_ID.set(visit.request_id)
@@ -43,10 +48,21 @@ class Front:
             self._service.num_open -= 1
             seconds = time.perf_counter() - visit.began
             self._service.counters.responded(_known_path(request), visit.status)
-            self._log.write(request, visit.request_id, visit.status, seconds)
+            self._log.write(request, method, visit.request_id, visit.status, seconds)
+
+    def _routed(self, scope: Scope) -> Scope:
+        """As the routes know it: below the root, and HEAD as GET, whose body uvicorn drops."""
+        path: str = scope["path"]
+        if self._root and path.startswith(f"{self._root}/"):
+            path = path.removeprefix(self._root)
+        method = "GET" if scope["method"] == "HEAD" else scope["method"]
+        return {**scope, "path": path, "method": method}
 
     async def _answer(self, scope: Scope, receive: Receive, visit: Visit, request: Request) -> None:
         try:
+            if self._root and scope["path"] == self._root:  # the page's own links need the slash
+                await RedirectResponse(f"{self._root}/")(scope, receive, visit.send)
+                return
             self._keys.check(scope["path"], request.headers.get("authorization"))
             await self._app(scope, receive, visit.send)
         except ApiError as error:
@@ -86,9 +102,12 @@ async def api_error(_request: Request, error: Any) -> JsonAnswer:
 
 async def http_error(request: Request, error: Any) -> JsonAnswer:
     """What the framework itself refuses: unknown addresses and methods."""
+    path = request.scope["path"]
+    known = {getattr(route, "path", None) for route in request.app.routes}
+    where = f"it is at /v1{path}" if f"/v1{path}" in known else "see /openapi.json"
     words = {
-        404: f"there is nothing at {request.url.path[:200]}; see /openapi.json.",
-        405: f"{request.method[:16]} is not for {request.url.path[:200]}; see /openapi.json.",
+        404: f"there is nothing at {path[:200]}; {where}.",
+        405: f"{request.method[:16]} is not for {path[:200]}; see /openapi.json.",
     }
     message = words.get(error.status_code, str(error.detail))
     return _error_response(

@@ -24,6 +24,7 @@ export class Answer {
     this._paint = this._paint.bind(this);
     this._markdown = markdown ? new Markdown(this.element, this._paint) : null;
     if (!markdown) this.element.classList.add("raw");
+    this.element.classList.toggle("growing", !tokens.isDone);
     this.update();
   }
 
@@ -36,6 +37,7 @@ export class Answer {
     if (this._markdown) this._markdown.update(text, tokens.isDone);
     else if (end > this._shown) this._paint(this.element, this._shown, end);
     this._shown = end;
+    if (tokens.isDone) this.element.classList.remove("growing");
   }
 
   _paint(parent, start, end) {

@@ -1,5 +1,7 @@
 // The server's public API. The key lives in this module's memory, and nowhere else.
 
+// Wherever a proxy puts us: this file is in page/ of the server's root.
+const ROOT = new URL("..", import.meta.url);
 let key = null;
 let askForKey = async () => null;
 
@@ -9,6 +11,8 @@ export class Refused extends Error {
     this.status = status;
   }
 }
+
+export const at = (path) => new URL(path, ROOT);
 
 /** `ask(wasWrong)` resolves to a key, or to null where the reader has none. */
 export function setKeyDialog(ask) {
@@ -23,7 +27,7 @@ async function answered(path, options = {}) {
   for (;;) {
     const tried = key;
     const headers = { ...options.headers, ...(key ? { Authorization: `Bearer ${key}` } : {}) };
-    const response = await fetch(path, { ...options, headers, cache: "no-store" });
+    const response = await fetch(at(path), { ...options, headers, cache: "no-store" });
     if (response.ok) return response;
     if (response.status === 401) {
       if (tried !== key) continue; // somebody else was given it meanwhile

@@ -1,6 +1,6 @@
 // The start: is the server ready, what are its defaults, and which view is shown.
 
-import { get, setKeyDialog } from "./api.js";
+import { at, get, setKeyDialog } from "./api.js";
 import { Chat } from "./chat.js";
 import { showDefaults } from "./controls.js";
 import { byId, el } from "./dom.js";
@@ -74,7 +74,7 @@ function tell(words) {
 async function untilReady() {
   const status = byId("status");
   for (;;) {
-    const answer = await fetch("/ready").catch(() => null);
+    const answer = await fetch(at("ready")).catch(() => null);
     if (answer?.ok) return;
     status.textContent = answer ? "the model is loading" : "no server at this address";
     status.className = "status waiting";
@@ -93,7 +93,7 @@ async function start() {
   show(VIEWS.includes(location.hash.slice(1)) ? location.hash.slice(1) : "chat");
   await untilReady();
   try {
-    const settings = await get("/forerun/settings");
+    const settings = await get("forerun/settings");
     showDefaults(settings);
     byId("status").textContent = settings.model;
     byId("status").className = "status ready";

@@ -2,7 +2,7 @@
 
 import { Answer } from "./answer.js";
 import { byId, copy, el, onFrame } from "./dom.js";
-import { drawFigures } from "./figures.js";
+import { drawFigures, Sum } from "./figures.js";
 import { Looking } from "./looking.js";
 import { Reply } from "./reply.js";
 import * as store from "./store.js";
@@ -15,13 +15,14 @@ export class Chat {
     this._thread = byId("thread");
     this._scroller = byId("scroller");
     this._looking = new Looking(this._scroller);
-    this._conversations = store.load();
+    this._conversations = store.merged([]);
     this._current = this._conversations[0] ?? this._start();
     this._running = null; // the reply that is streamed
     this._figuresShown = 0;
     this._isFollowing = true;
     this._wire();
     this.show();
+    store.whenChanged(() => this._adopt());
   }
 
   /** All rounds of this conversation that are known. */
@@ -45,7 +46,7 @@ export class Chat {
     byId("export").addEventListener("click", () => store.download(this._current));
     byId("system").addEventListener("change", () => {
       this._current.system = byId("system").value;
-      this._save();
+      this._save(this._current);
     });
     byId("tint").addEventListener("change", () => this._tint());
     byId("markdown").addEventListener("change", () => this.show());
@@ -85,14 +86,32 @@ export class Chat {
 
   remove(conversation) {
     if (conversation === this._current) this.stop();
-    this._conversations = this._conversations.filter((one) => one !== conversation);
+    store.forget(conversation);
+    this._conversations = store.merged(this._conversations.filter((one) => one !== conversation));
     if (conversation === this._current) this._current = this._conversations[0] ?? this._start();
-    this._save();
     this.show();
   }
 
-  _save() {
+  /** `conversation` was changed here and now. */
+  _save(conversation) {
+    conversation.changed = Date.now();
     store.save(this._conversations);
+  }
+
+  /** Another tab of this browser changed what is kept. What is answered here goes on, and is kept
+      when it is complete. */
+  _adopt() {
+    const { id } = this._current;
+    const found = store.merged(this._conversations).filter((one) => !this._running || one.id !== id);
+    if (this._running) {
+      this._conversations = [this._current, ...found];
+      return this._list();
+    }
+    this._conversations = found;
+    const now = found.find((one) => one.id === id) ?? found[0] ?? this._start();
+    if (now === this._current) return this._list();
+    this._current = now;
+    this.show();
   }
 
   // What is on the screen.
@@ -123,8 +142,7 @@ export class Chat {
     }));
   }
 
-  /** `answer` is there already where the message was streamed. */
-  _message(message, at, answer = null) {
+  _message(message, at) {
     const name = message.role === "user" ? "You" : "The model";
     const box = el("article", { class: `message ${message.role}`, "aria-label": name });
     if (message === this._running?.message) return this._growing(box);
@@ -133,12 +151,18 @@ export class Chat {
         el("div", { class: "tools" }, tool("Edit", () => this._edit(box, at)), tool("Copy", () => copy(message.content))));
       return box;
     }
-    box.append((answer ?? this._answer(kept(message))).element);
+    box.append(this._answer(kept(message)).element);
+    this._close(box, message);
+    return box;
+  }
+
+  /** What stands under an answer that is complete. */
+  _close(box, message) {
+    box.removeAttribute("aria-busy");
     if (message.error) box.append(el("p", { class: "failed", role: "alert", text: message.error }));
     if (message.note) box.append(el("p", { class: "fine", text: message.note }));
     box.append(el("div", { class: "tools" }, tool("Copy", () => copy(message.content)),
       tool("Regenerate", () => this.regenerate(), "only-last")));
-    return box;
   }
 
   _growing(box) {
@@ -234,19 +258,18 @@ export class Chat {
     this._running = reply;
     this._conversations = [conversation, ...this._conversations.filter((one) => one !== conversation)];
     this._extend();
-    this._save();
+    this._save(conversation);
     this._showRunning(true);
     await reply.run(onFrame(() => this._running === reply && this._draw(reply)));
     if (this._running === reply) {
       this._running = null;
       this._showRunning(false);
     }
-    this._save();
+    this._save(conversation);
     if (!reply.box.isConnected) return; // another conversation is shown, or the question was edited
     reply.answer.update();
-    const at = conversation.messages.indexOf(reply.message);
-    reply.box.replaceWith(this._message(reply.message, at, reply.answer));
-    this._showFigures(reply.message);
+    this._close(reply.box, reply.message);
+    drawFigures(byId("figures"), reply.sum, reply.seconds);
     this._list();
     this._follow();
     byId("announce").textContent = reply.message.error ?? "The answer is complete.";
@@ -257,7 +280,7 @@ export class Chat {
     this._follow();
     if (performance.now() - this._figuresShown < FIGURES_EVERY) return;
     this._figuresShown = performance.now();
-    drawFigures(byId("figures"), reply.tokens.rounds, reply.seconds);
+    drawFigures(byId("figures"), reply.sum, reply.seconds);
   }
 
   _showRunning(isRunning) {
@@ -268,7 +291,7 @@ export class Chat {
   }
 
   _showFigures(message) {
-    drawFigures(byId("figures"), message?.trace?.rounds ?? [], message?.trace?.seconds ?? 0);
+    drawFigures(byId("figures"), new Sum(message?.trace?.rounds), message?.trace?.seconds ?? 0);
   }
 
   _follow() {

@@ -2,33 +2,46 @@
 
 import { el, percent, svg } from "./dom.js";
 
-/** Sums over rounds. `depths` are the guesses' depth in each round. */
-export function summed(rounds) {
-  const positions = []; // [judged, accepted] by depth
-  const depths = [];
-  let tokens = 0, guesses = 0, accepted = 0, misses = 0;
-  for (const round of rounds) {
-    tokens += round.emitted.length;
-    guesses += round.tokens.length;
-    accepted += round.accepted.length;
-    depths.push(Math.max(0, ...depthsOf(round.parents)));
+/** Sums over rounds, which grow as rounds come. `depths` are the guesses' depth in each round. */
+export class Sum {
+  constructor(rounds = []) {
+    this.tokens = this.guesses = this.accepted = this.misses = 0;
+    this.positions = []; // [judged, accepted] by depth
+    this.depths = [];
+    rounds.forEach((round) => this.add(round));
+  }
+
+  add(round) {
+    this.tokens += round.emitted.length;
+    this.guesses += round.tokens.length;
+    this.accepted += round.accepted.length;
+    this.depths.push(Math.max(0, ...depthsOf(round.parents)));
     // A level is judged if all before it was accepted; it is missed where the path stops short.
     const isMissed = missed(round);
-    if (isMissed) misses += 1;
+    if (isMissed) this.misses += 1;
     for (let level = 0; level < round.accepted.length + isMissed; level++) {
-      positions[level] ??= [0, 0];
-      positions[level][0] += 1;
-      if (level < round.accepted.length) positions[level][1] += 1;
+      this.positions[level] ??= [0, 0];
+      this.positions[level][0] += 1;
+      if (level < round.accepted.length) this.positions[level][1] += 1;
     }
   }
-  const passes = rounds.length;
-  return {
-    tokens, guesses, accepted, passes, positions, depths,
-    perPass: passes ? tokens / passes : null,
-    acceptance: guesses ? accepted / guesses : null,
-    alpha: accepted + misses ? accepted / (accepted + misses) : null,
-    saved: tokens - passes,
-  };
+
+  get passes() {
+    return this.depths.length;
+  }
+
+  get perPass() {
+    return this.passes ? this.tokens / this.passes : null;
+  }
+
+  get alpha() {
+    const judged = this.accepted + this.misses;
+    return judged ? this.accepted / judged : null;
+  }
+
+  get saved() {
+    return this.tokens - this.passes;
+  }
 }
 
 function depthsOf(parents) {
@@ -44,8 +57,7 @@ function missed(round) {
 }
 
 /** `seconds` from the first token to the last. */
-export function drawFigures(parent, rounds, seconds) {
-  const sum = summed(rounds);
+export function drawFigures(parent, sum, seconds) {
   const perSecond = seconds > 0 && sum.tokens > 1 ? (sum.tokens - 1) / seconds : null;
   parent.replaceChildren(
     el("dl", { class: "numbers" },

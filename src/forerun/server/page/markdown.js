@@ -6,6 +6,8 @@ import { cells, heldBack, lines, nextBlock, QUOTE } from "./blocks.js";
 import { el } from "./dom.js";
 import { inlineAt, LONGEST } from "./inline.js";
 
+const MOST_LINES = 2000; // characters of code in one box, and the rest of its last line
+
 /** `paint(parent, start, end)` shows that stretch of the text. */
 export class Markdown {
   constructor(container, paint) {
@@ -29,17 +31,29 @@ export class Markdown {
   _show(text, block, isClosed) {
     if (this._open && this._open.kind !== block.kind) this._drop();
     this._open ??= this._begin(text, block);
-    const { parent, frozen } = this._open;
+    const { parent } = this._open;
     if (!parent) return;
     if (block.kind === "code") {
-      const end = isClosed ? block.to : heldBack(text, block);
-      if (end > frozen) this._paint(parent, frozen, end);
-      this._open.frozen = Math.max(frozen, end);
+      this._code(parent, text, isClosed ? block.to : heldBack(text, block));
     } else if (block.kind === "quote" || block.kind === "table") {
       parent.replaceChildren();
       (block.kind === "table" ? this._table : this._quote).call(this, parent, text, block);
     } else {
       this._grow(parent, text, block);
+    }
+  }
+
+  /** In boxes of some lines each: a browser lays out a box anew, all of it, where text is added. */
+  _code(parent, text, end) {
+    const open = this._open;
+    while (open.frozen < end) {
+      open.lines ??= parent.appendChild(el("span", { class: "lines" }));
+      const last = text.indexOf("\n", Math.max(open.frozen, open.linesFrom + MOST_LINES));
+      const isFull = last >= 0 && last < end;
+      const to = isFull ? last + 1 : end;
+      this._paint(open.lines, open.frozen, to);
+      open.frozen = to;
+      if (isFull) Object.assign(open, { lines: null, linesFrom: to });
     }
   }
 
@@ -66,7 +80,7 @@ export class Markdown {
   _begin(text, block) {
     const { root, parent } = this._element(block);
     if (root && !root.parentNode) this._container.append(root);
-    return { kind: block.kind, root, parent, frozen: block.from, numKept: 0 };
+    return { kind: block.kind, root, parent, frozen: block.from, numKept: 0, lines: null, linesFrom: block.from };
   }
 
   _element(block) {

@@ -113,7 +113,7 @@ class Lane {
     const salt = `race ${began} ${Math.random()}`;
     let text = "";
     this._play(num ?? this._body.max_completion_tokens, began);
-    await stream("/v1/chat/completions", { ...this._body, cache_salt: salt }, (event) => {
+    await stream("v1/chat/completions", { ...this._body, cache_salt: salt }, (event) => {
       if (event.usage) this.usage = event.usage;
       const choice = event.choices[0];
       if (!choice?.token_ids) return;

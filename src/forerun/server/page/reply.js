@@ -2,12 +2,14 @@
 
 import { stream } from "./api.js";
 import { chosen } from "./controls.js";
+import { Sum } from "./figures.js";
 import { Tokens } from "./tokens.js";
 
 export class Reply {
   /** Becomes the conversation's last message. */
   constructor(conversation) {
     this.tokens = new Tokens();
+    this.sum = new Sum(); // of its rounds
     this.message = { role: "assistant", content: "" };
     this._messages = asked(conversation);
     this._controller = new AbortController();
@@ -40,7 +42,7 @@ export class Reply {
       tell();
     };
     try {
-      await stream("/v1/chat/completions", body, hear, this._controller.signal);
+      await stream("v1/chat/completions", body, hear, this._controller.signal);
     } catch (error) {
       if (error.name === "AbortError") message.note = "Stopped.";
       else message.error = error.message;
@@ -59,7 +61,7 @@ export class Reply {
       this._last = performance.now();
       this._began ??= this._last;
     }
-    this.tokens.add(choice);
+    this.tokens.add(choice).forEach((round) => this.sum.add(round));
   }
 }
 

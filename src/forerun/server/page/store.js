@@ -1,11 +1,14 @@
-// Conversations, kept in this browser alone.
+// Conversations, kept in this browser alone, and shared by its tabs: of each conversation the one that
+// was changed last counts, and a deletion is a change.
 
 const NAME = "forerun.conversations";
+const GONE = "forerun.deleted"; // [id, when], the latest last
+const MOST_GONE = 500;
 let onFull = () => {};
 
 export const whenFull = (tell) => (onFull = tell);
 
-export function load() {
+function load() {
   try {
     const found = JSON.parse(localStorage.getItem(NAME) ?? "[]");
     if (Array.isArray(found) && found.every(isConversation)) return found;
@@ -18,11 +21,55 @@ export function load() {
 
 function isConversation(one) {
   const isMessage = ({ role, content }) => ["user", "assistant"].includes(role) && typeof content === "string";
-  return Array.isArray(one?.messages) && one.messages.every((message) => message && isMessage(message));
+  return typeof one?.id === "string" && Array.isArray(one.messages) &&
+    one.messages.every((message) => message && isMessage(message));
 }
 
-/** Newest first. Where there is no room, traces stay out, the oldest conversation's before others'. */
+const changedAt = (one) => one.changed ?? one.created;
+
+/** These, and what is kept by now; the one changed last comes first. */
+export function merged(conversations) {
+  const gone = new Map(deletions());
+  const found = new Map();
+  for (const one of [...conversations, ...load()]) {
+    const other = found.get(one.id);
+    if (gone.get(one.id) >= changedAt(one) || (other && changedAt(other) >= changedAt(one))) continue;
+    found.set(one.id, one);
+  }
+  return [...found.values()].sort((one, other) => changedAt(other) - changedAt(one));
+}
+
+function deletions() {
+  try {
+    const found = JSON.parse(localStorage.getItem(GONE) ?? "[]");
+    return Array.isArray(found) && found.every(Array.isArray) ? found : [];
+  } catch {
+    return [];
+  }
+}
+
+export function forget({ id }) {
+  write(load().filter((one) => one.id !== id)); // first, as it makes room
+  const gone = [...deletions(), [id, Date.now()]].slice(-MOST_GONE);
+  try {
+    localStorage.setItem(GONE, JSON.stringify(gone));
+  } catch {
+    onFull("This browser has no room to note the deletion; another tab may bring the conversation back.");
+  }
+}
+
+/** Where another tab changes what is kept. */
+export function whenChanged(tell) {
+  addEventListener("storage", ({ key }) => [NAME, GONE].includes(key) && tell());
+}
+
+/** With what other tabs kept. */
 export function save(conversations) {
+  write(merged(conversations));
+}
+
+/** Where there is no room, traces stay out, the oldest conversation's before others'. */
+function write(conversations) {
   const kept = conversations
     .filter((one) => one.messages.length > 0)
     .map((one) => ({ ...one, messages: one.messages.map((message) => ({ ...message })) }));

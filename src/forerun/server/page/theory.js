@@ -2,7 +2,7 @@
 
 import { get } from "./api.js";
 import { byId, el, onFrame, svg } from "./dom.js";
-import { summed } from "./figures.js";
+import { Sum } from "./figures.js";
 
 const DEEPEST = 16;
 const BOX = { left: 44, right: 12, top: 16, bottom: 40, height: 340 };
@@ -24,7 +24,7 @@ export class Theory {
   }
 
   get _found() {
-    return summed(this._rounds());
+    return new Sum(this._rounds());
   }
 
   /** What a guess of this conversation's drafter was measured to cost. */
@@ -35,7 +35,7 @@ export class Theory {
 
   async refresh() {
     try {
-      this._costs = (await get("/forerun/settings")).speculation?.costs ?? null;
+      this._costs = (await get("forerun/settings")).speculation?.costs ?? null;
     } catch (error) {
       byId("meaning").textContent = error.message;
       return;
@@ -63,7 +63,7 @@ export class Theory {
     }
     const measured = this._costs?.verify_cost;
     const table = (a, v, c = cost) =>
-      get("/forerun/theory", { alpha: a, cost: c, verify_cost: v, max_depth: DEEPEST });
+      get("forerun/theory", { alpha: a, cost: c, verify_cost: v, max_depth: DEEPEST });
     try {
       const [mine, machine, own] = await Promise.all([
         table(alpha, slope),

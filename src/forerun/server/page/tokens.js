@@ -19,8 +19,9 @@ export class Tokens {
     return this._numPlaced;
   }
 
-  /** One choice of a chunk, as /v1/chat/completions streams it. */
+  /** One choice of a chunk, as /v1/chat/completions streams it; returns its rounds. */
   add(choice) {
+    const before = this.rounds.length;
     this.text += choice.delta?.content ?? "";
     const logprobs = choice.logprobs?.content ?? [];
     let nth = 0;
@@ -41,6 +42,7 @@ export class Tokens {
       });
     }
     this._place();
+    return this.rounds.slice(before);
   }
 
   finish() {

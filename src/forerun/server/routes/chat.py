@@ -28,9 +28,9 @@ async def chat_completions(request: Request) -> Response:
     name = "max_completion_tokens" if "max_completion_tokens" in given else "max_tokens"
     length = answer_len(given.get(name), name, [prompt], engine.max_model_len, service.limits)
     question = Question.of(given, [prompt], length, _num_logprobs(given))
-    streams = given.get("stream", False)
-    group = question.ask(engine, service.limits.request_timeout_s, streams=streams)
+    group = await question.ask(service)
     form = ChatForm(**who, **shown(given))
+    streams = given.get("stream", False)
     return await answered(request, group, form, streams=streams, events=data_events)
 
 

@@ -37,9 +37,9 @@ async def completions(request: Request) -> Response:
     question = Question.of(
         given, prompts, max(1, length), num_logprobs, num_logprobs if echo else None
     )
-    streams = given.get("stream", False)
-    group = question.ask(engine, service.limits.request_timeout_s, streams=streams)
+    group = await question.ask(service)
     form = CompletionForm(**who, **shown(given), echoes=echo, hides_output=length == 0)
+    streams = given.get("stream", False)
     return await answered(request, group, form, streams=streams, events=data_events)
 
 

@@ -26,16 +26,15 @@ async def responses(request: Request) -> Response:
     length = answer_len(given.get(name), name, [prompt], engine.max_model_len, service.limits)
     wants_logprobs = "top_logprobs" in given or bool(given.get("include"))
     num_logprobs = given.get("top_logprobs", 0) if wants_logprobs else None
-    streams = given.get("stream", False)
-    group = Question.of(given, [prompt], length, num_logprobs).ask(
-        engine, service.limits.request_timeout_s, streams=streams
-    )
+    question = Question.of(given, [prompt], length, num_logprobs)
+    group = await question.ask(service)
     form = ResponseForm(
         **who,
         shows_logprobs=wants_logprobs,
         shows_trace=given.get("forerun", {}).get("trace", False),
         given=given,
     )
+    streams = given.get("stream", False)
     return await answered(request, group, form, streams=streams, events=named_events)
 
 
