@@ -9,13 +9,20 @@ import pytest
 
 from forerun.kernels.cpu.codegen.machine import Machine
 from forerun.kernels.cpu.kernels import ACTIVATIONS
-from tests.kernels_cpu.digests import Digests, architecture, cases, of_format, of_smollm2, pinned
+from tests.kernels_cpu.digests import (
+    FORMATS,
+    Digests,
+    architecture,
+    cases,
+    of_format,
+    of_smollm2,
+    pinned,
+)
 
 PINNED = pinned().get(architecture())
+SLOW = [f"format {name}, int16" for name in FORMATS if name not in ("Q8_0", "Q4_1")]
 CASES = [
-    pytest.param(
-        name, digests, id=name, marks=pytest.mark.slow if name.endswith("_K, int16") else ()
-    )
+    pytest.param(name, digests, id=name, marks=pytest.mark.slow if name in SLOW else ())
     for name, digests in cases()
 ]
 # For each, all of a pass is compiled: one is a fast test, and products with all of them are.

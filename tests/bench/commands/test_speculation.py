@@ -218,6 +218,8 @@ def test_alpha_in_the_form_of_the_papers_tables(tiny_path: Path, tiny_draft_path
         ("bench show x.json --json y.json", "No such option: --json"),
         ("bench speculation --repeats 3", "No such option: --repeats"),
         ("bench kernel", "Did you mean 'kernels'?"),
+        ("bench", "Missing command; see forerun bench --help"),
+        ("bench --pairs 3", "No such option: --pairs; see forerun bench --help"),
         ("bench speculation --seed -1", "--seed -1 is not allowed; give 0 or more"),
         ("bench speculation --classes=", "--classes names no class"),
         ("bench speculation --model absent --plot x.gif", "cannot draw to 'x.gif'; end it in .png"),

@@ -7,8 +7,7 @@ import typer
 from forerun.cli.bench import batch, gpu, kernels, parity, passes, serve, show, speculation, startup
 
 app = typer.Typer(
-    help="Measure this machine: speculation, batches, kernels, passes, starts, texts, servers.",
-    no_args_is_help=True,
+    help="Measure this machine: speculation, batches, kernels, passes, starts, texts, servers."
 )
 app.command()(speculation.speculation)
 app.command()(batch.batch)

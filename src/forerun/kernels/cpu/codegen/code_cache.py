@@ -22,7 +22,6 @@ from typing import Final
 from forerun.kernels.cpu.codegen.object_code import ObjectCode, unpacked
 
 _HAS_OWNERS: Final = hasattr(os, "geteuid")  # Windows guards a user's folders by other means
-_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 _MAX_FILE_BYTES: Final = 1 << 26
 
 
