@@ -41,6 +41,7 @@ $(VENV)/.run: $(BIN)/python $(FILES)
 $(VENV)/.test: $(VENV)/.run
 	@echo "installing what the tests need"
 	$(PIP) -e '.[test,plot,serve]'
+	@$(BIN)/python -m compileall -q src  # once, and not in every process that runs tests
 	@touch $@
 
 $(VENV)/.check: $(VENV)/.test

@@ -28,7 +28,7 @@ hypothesis.settings.load_profile("patient")
 @pytest.fixture(scope="session")
 def smollm2_path() -> Path:
     """SmolLM2-135M-Instruct as a GGUF file; downloaded once, then kept in the cache directory."""
-    CACHE_DIR.mkdir(exist_ok=True)
+    CACHE_DIR.mkdir(parents=True, exist_ok=True)
     with FileLock(CACHE_DIR / "pull.lock"):  # one of the processes that share the tests
         return pull("smollm2-135m")
 

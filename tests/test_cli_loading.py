@@ -9,17 +9,17 @@ import warnings
 import pytest
 from rich.console import Console
 
-from forerun.cli.terminal import loading
+from forerun.cli.terminal.progress import loading
 
 
 def shown(monkeypatch: pytest.MonkeyPatch, *, is_terminal: bool) -> str:
     """What goes to stderr when a load says this and that."""
     out = io.StringIO()
     console = Console(file=out, force_terminal=is_terminal, width=60, color_system=None)
-    monkeypatch.setattr(loading, "Console", lambda **_options: console)
+    monkeypatch.setattr("rich.console.Console", lambda **_options: console)
     with warnings.catch_warnings():
         warnings.simplefilter("default")
-        with loading.loading("a-model") as progress:
+        with loading("a-model") as progress:
             progress("compiling linear, once for this machine", 0, 0)
             for idx in range(3):
                 progress("packing weights as Q8_0", idx, 272)

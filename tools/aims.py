@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+import gpu_figures
 from forerun.bench.measure.contenders import DEFAULT
 from forerun.bench.prompts.workloads import KINDS, Kind
 from forerun.bench.records import summary
@@ -63,6 +64,8 @@ def _figure(aim: Aim, path: Path) -> Found:
     if isinstance(record, Record):
         found = _FIGURES[aim["figure"]](record.cells, aim)
         return replace(found, note=", ".join(filter(None, [found.note, *_builds(record, found)])))
+    if aim["figure"] in gpu_figures.FIGURES:
+        return Found(gpu_figures.FIGURES[aim["figure"]](record, aim))
     value: Any = record
     for key in aim["figure"].split("."):
         value = value[key]

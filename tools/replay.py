@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Final, NamedTuple
 
 from forerun.bench.prompts.workloads import KINDS, WORKLOADS, Kind, build_workloads
@@ -35,21 +35,56 @@ from forerun.speculation.step_times import StepTimes
 from forerun.types import Proposal, SamplingParams, Verdict
 
 _TEXTS: Final = Path(__file__).with_name("recorded_texts.json.gz")
-_PASSES: Final = Path(__file__).parents[1] / "bench/records/smollm2-passes.json"
+_RECORDS: Final = Path(__file__).parents[1] / "bench/records"
 _CLASSES: Final = tuple(name for name in WORKLOADS if name != "long")
 _NUM_TEXTS: Final = 20
 _DEPTH: Final = 16
 _GREEDY: Final = SamplingParams(temperature=0, max_tokens=64)
 _CALIBRATED: Final = (1, 2, 4, 8, 16)  # sizes that an engine times at start
 
-# Seconds of a step beside its pass on two cores of a Neoverse-N1, timed by hand: what a plain
-# engine takes, and what speculation adds.
-_REST: Final = 0.25e-3
-_LOOK: Final = 0.18e-3  # what the step's clock shows of a look
-_NOT_LOOKED: Final = 0.06e-3
-_IDLE_LOOK: Final = 0.28e-3
-_WEIGHED: Final = 0.6e-3
-_VERIFIED: Final = 0.12e-3
+
+@dataclass(frozen=True)
+class Machine:
+    """Two cores: seconds of passes by size, and of a step beside its pass, timed by hand."""
+
+    name: str
+    passes: Mapping[int, float]
+    rest: float  # of a plain engine
+    not_looked: float  # what speculation adds to a round without a look
+    glanced: float  # to one in which a glance shows that no drafter has a guess
+    silent: float  # to one in which asking does
+    weighed: float  # to one whose guesses were weighed
+    verified: float  # if they were made
+    shown: float  # of a look, by the step's clock
+
+    def looked(self, reason: Reason, *, was_asked: bool) -> float:
+        if reason is Reason.NOT_LOOKED:
+            return self.not_looked
+        if not was_asked:
+            return self.glanced
+        return self.silent if reason is Reason.SILENT else self.weighed
+
+
+def _recorded(name: str) -> dict[int, float]:
+    passes = json.loads((_RECORDS / name).read_text("utf-8"))["passes"]
+    return {int(size): row["median_s"] for size, row in passes.items()}
+
+
+# Passes as they were between rounds of chat, maths and stories; in a row they are faster.
+_XEON_PASSES: Final = {1: 2.9, 2: 3.8, 3: 4.9, 4: 5.55, 5: 6.6, 6: 7.7, 8: 10.2, 16: 20.0}
+XEON: Final = Machine(
+    "Xeon, 8-bit activations",
+    {size: 1e-3 * milliseconds for size, milliseconds in _XEON_PASSES.items()},
+    *(0.27e-3, 0.03e-3, 0.07e-3, 0.18e-3, 0.4e-3, 0.13e-3),
+    shown=0.13e-3,
+)
+# As timed before looks were shortened, times what is left of them on the Xeon.
+NEOVERSE: Final = Machine(
+    "Neoverse-N1",
+    _recorded("smollm2-passes.json"),
+    *(0.25e-3, 0.04e-3, 0.09e-3, 0.22e-3, 0.5e-3, 0.1e-3),
+    shown=0.15e-3,
+)
 
 
 class Text(NamedTuple):
@@ -83,11 +118,11 @@ class Answer:
 class _Clock:
     """Shows what a look takes: it is read before and after, and around the drafter's answer."""
 
-    def __init__(self) -> None:
-        self._now = 0.0
+    def __init__(self, look_seconds: float) -> None:
+        self._now, self._tick = 0.0, look_seconds / 3
 
     def __call__(self) -> float:
-        self._now += _LOOK / 3
+        self._now += self._tick
         return self._now
 
 
@@ -100,31 +135,29 @@ def recorded_texts() -> dict[str, list[Text]]:
     }
 
 
-def pass_curve() -> PassCost:
-    """As recorded on a Neoverse-N1."""
-    passes = json.loads(_PASSES.read_text("utf-8"))["passes"]
-    return PassCost((int(size), row["median_s"]) for size, row in passes.items())
-
-
-def ratios(texts: Mapping[str, Sequence[Text]]) -> dict[str, list[float]]:
+def ratios(
+    texts: Mapping[str, Sequence[Text]], machine: Machine = NEOVERSE
+) -> dict[str, list[float]]:
     """Plain decoding's time ÷ speculation's, for every answer; classes alternate."""
-    true_costs = pass_curve()
+    true_costs = PassCost(machine.passes.items())
     known = Costs(PassCost((size, true_costs.seconds(size)) for size in _CALIBRATED))
     drafters = GuardedDrafters({"suffix": SuffixLookup()}, vocab_size=1 << 17)
     speculation = Speculation(drafters, Controller(known), Budget(_DEPTH))
     found: dict[str, list[float]] = {name: [] for name in texts}
     rows = (zip(texts, row, strict=True) for row in zip(*texts.values(), strict=True))
     for number, (name, text) in enumerate(chain.from_iterable(rows)):
-        plain = (len(text.output) - 1) * (true_costs.seconds(1) + _REST)
-        found[name].append(plain / _seconds(speculation, number, text, true_costs))
+        plain = (len(text.output) - 1) * (true_costs.seconds(1) + machine.rest)
+        found[name].append(plain / _seconds(speculation, number, text, true_costs, machine))
     return found
 
 
-def _seconds(speculation: Speculation, number: int, text: Text, costs: PassCost) -> float:
+def _seconds(
+    speculation: Speculation, number: int, text: Text, costs: PassCost, machine: Machine
+) -> float:
     """From the first token to the last."""
     num_tokens = len(text.prompt) + len(text.output)
     request = Answer(number, text.prompt, list(text.output[:1]), num_tokens)
-    clock, seconds = _Clock(), 0.0
+    clock, seconds = _Clock(machine.shown), 0.0
     speculation.begin(request)
     while request.num_left:
         times = StepTimes(clock, num_requests=1)
@@ -138,20 +171,15 @@ def _seconds(speculation: Speculation, number: int, text: Text, costs: PassCost)
         request.output += verdict.tokens
         speculation.commit(request, choice, proposal, verdict)
         assert choice is not None
-        besides = _REST + _added(choice.reason, proposal)
-        times.rest_seconds = besides - sum(took for *_, took in times.drafts)
+        times.rest_seconds = machine.rest + (machine.verified if len(proposal) else 0.0)
         speculation.observe(times)
-        seconds += times.pass_seconds + besides
+        seconds += (
+            times.pass_seconds
+            + times.rest_seconds
+            + machine.looked(choice.reason, was_asked=bool(times.drafts))
+        )
     assert speculation.end(request) == 0
     return seconds
-
-
-def _added(reason: Reason, proposal: Proposal) -> float:
-    if reason is Reason.NOT_LOOKED:
-        return _NOT_LOOKED
-    if reason in (Reason.SILENT, Reason.NO_ROOM):
-        return _IDLE_LOOK
-    return _WEIGHED + (_VERIFIED if len(proposal) else 0.0)
 
 
 def _verdict(proposal: Proposal, rest: Sequence[int]) -> Verdict:
@@ -161,6 +189,10 @@ def _verdict(proposal: Proposal, rest: Sequence[int]) -> Verdict:
     return Verdict(tuple(range(num_held)), tuple(rest[: num_held + 1]), None)
 
 
+def geometric_mean_of_means(found: Mapping[str, Sequence[float]]) -> float:
+    return math.exp(fmean(math.log(fmean(rows)) for rows in found.values()))
+
+
 def geometric_mean(found: Mapping[str, Sequence[float]], kind: Kind) -> float:
     """Of the medians of a kind's classes."""
     logs = [math.log(median(rows)) for name, rows in found.items() if KINDS[name] is kind]
@@ -168,13 +200,16 @@ def geometric_mean(found: Mapping[str, Sequence[float]], kind: Kind) -> float:
 
 
 def table() -> None:
-    found = ratios(recorded_texts())
-    print("| class | median | mean | smallest | largest |\n|---|---|---|---|---|")
-    for name, rows in found.items():
-        mean = sum(rows) / len(rows)
-        print(f"| {name} | {median(rows):.3f} | {mean:.3f} | {min(rows):.2f} | {max(rows):.2f} |")
-    for kind in (Kind.COPY, Kind.FREE):
-        print(f"\n{kind} classes together: {geometric_mean(found, kind):.3f}")
+    for machine in (NEOVERSE, XEON):
+        found = ratios(recorded_texts(), machine)
+        print(f"\n{machine.name}\n\n| class | median | mean | smallest | largest |")
+        print("|---|---|---|---|---|")
+        for name, rows in found.items():
+            least, most = min(rows), max(rows)
+            print(f"| {name} | {median(rows):.3f} | {fmean(rows):.3f} | {least:.2f} | {most:.2f} |")
+        for kind in (Kind.COPY, Kind.FREE):
+            print(f"\n{kind} classes together: {geometric_mean(found, kind):.3f}")
+        print(f"\nall: {geometric_mean_of_means(found):.3f}")
 
 
 def write() -> None:

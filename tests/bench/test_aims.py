@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import gpu_figures
 from forerun.bench.measure.contenders import DEFAULT
 from forerun.bench.records.record import write_json
 from forerun.engine import LLM
@@ -70,6 +71,38 @@ def test_at_most_is_the_other_way_round(word: Word) -> None:
     assert word("num_differing", at_most=0) == "PASS"
     assert word("prediction_error", contender=DEFAULT, at_most=10) == "PASS"
     assert word("prediction_error", contender=DEFAULT, at_most=-1) == "FAIL"
+
+
+GPU = {
+    "shapes": [
+        {
+            "shape": shape,
+            "num_rows_different": 1,
+            "passes": [
+                {"num_requests": n, "num_tokens": t, "device_s": seconds * (n + t)}
+                for n, t in ((1, 1), (1, 3), (1, 6), (16, 1), (32, 1))
+            ],
+        }
+        for shape, seconds in (("135m", 1e-4), ("1b", 1e-3), ("3b", 2e-3))
+    ],
+    "answers": {"plain_s": 0.0005},
+    "oracle": {"draft": {"runs": [{"depth": 2, "speedup": 1.5, "tokens_per_round": 2.0}]}},
+}
+
+
+@pytest.mark.parametrize(
+    ("figure", "aim", "value"),
+    [
+        ("pass_ms", {"shape": "1b"}, 2.0),
+        ("verify_ratio", {"shape": "3b"}, 3.5),
+        ("batch_share", {"shape": "3b"}, 2 / 33),
+        ("host_ms", {"answer": "plain_s", "requests": 1}, 0.3),
+        ("num_rows_different", {}, 3),
+        ("drafted_share", {}, 1.5 / (2 / ((8e-3 + 2 * 2e-3) / 4e-3))),
+    ],
+)
+def test_figures_of_a_gpu(figure: str, aim: dict[str, Any], value: float) -> None:
+    assert gpu_figures.FIGURES[figure](GPU, aim) == pytest.approx(value)
 
 
 def test_every_aim_of_the_project_can_be_judged(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,10 +13,11 @@ from forerun.kernels import Kernels, ReferenceKernels
 from forerun.kernels.base import Array
 from forerun.kernels.cpu import CpuKernels
 from forerun.kernels.cpu.runtime.workers import num_usable_cores
+from forerun.models.download.store import default_cache_dir
 from tests.kernels.sources import F32
 
-# Compiled code is kept between test runs; its folder is named by the sources it came from.
-CACHE_DIR = Path(tempfile.gettempdir()) / "forerun-tests"
+# Compiled code is kept between test runs, and shared with engines that are given no folder.
+CACHE_DIR = default_cache_dir()
 
 
 @dataclass(frozen=True)

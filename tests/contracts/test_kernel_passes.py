@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache as memoize
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from forerun.kernels import Plan, PlanRow
 from forerun.models.llama import LlamaModel
 from forerun.types import ROOT, Tree
 from tests.contracts.kernel_sets import FOR_PACKED, INT16, KERNEL_SETS
-from tests.kernels_cpu.packed import MIXED_CONFIG, MixedCheckpoint
+from tests.kernels_cpu.packed import MIXED_CONFIG, MIXED_FORMATS, MixedCheckpoint
 from tests.models_llama.naive import naive_logits
 from tests.models_llama.runs import Logits, all_wanted, chain_logits, extend
 from tests.models_llama.tiny import FAMILIES, TinyCheckpoint
@@ -21,6 +22,8 @@ from tests.models_llama.tiny import FAMILIES, TinyCheckpoint
 PROMPT = tuple(int(t) for t in np.random.default_rng(5).integers(0, 96, 21))
 POISON = 96  # a token whose embedding is NaN, in the poisoned model
 MIXED = "mixed"  # Q4_K, Q6_K, Q8_0 and F16 in one model, stacked in one matrix
+LIGHT = "light"  # the same without K formats, which take long to compile
+LIGHT_FORMATS = {n: {"Q4_K": "Q4_1", "Q6_K": "Q8_0"}.get(f, f) for n, f in MIXED_FORMATS.items()}
 FORKED = Tree((ROOT, 0, 0, 1, 1, 2, 3, 5, 5))
 
 
@@ -35,7 +38,11 @@ class Poisoned(TinyCheckpoint):
 
 
 def checkpoint_of(family: str) -> TinyCheckpoint:
-    return MixedCheckpoint(MIXED_CONFIG) if family == MIXED else TinyCheckpoint(FAMILIES[family])
+    if family in (MIXED, LIGHT):
+        return MixedCheckpoint(
+            MIXED_CONFIG, formats=MIXED_FORMATS if family == MIXED else LIGHT_FORMATS
+        )
+    return TinyCheckpoint(FAMILIES[family])
 
 
 @memoize
@@ -44,13 +51,11 @@ def model_of(kernel_set: str, family: str, poisoned: bool = False) -> LlamaModel
     return LlamaModel.load(checkpoint, FOR_PACKED[kernel_set]().kernels)
 
 
-def with_every_set(*families: str) -> list[tuple[str, str]]:
-    """(kernel set, family) for all that go together."""
-    return [
-        (name, family)
-        for family in families
-        for name in (FOR_PACKED if family == MIXED else KERNEL_SETS)
-    ]
+def with_every_set(*families: str) -> list[Any]:
+    """(kernel set, family) for all that go together, and both kinds of activations."""
+    usual = [pytest.param(name, family) for family in (*families, MIXED) for name in KERNEL_SETS]
+    slow = pytest.param(INT16, MIXED, marks=pytest.mark.slow)
+    return [*usual, pytest.param(INT16, LIGHT), slow]
 
 
 @pytest.fixture(params=KERNEL_SETS)
@@ -58,7 +63,10 @@ def kernel_set(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture(params=with_every_set(*FAMILIES, MIXED), ids=str)
+@pytest.fixture(
+    params=[pytest.param(each.values, marks=each.marks) for each in with_every_set(*FAMILIES)],
+    ids=str,
+)
 def model(request: pytest.FixtureRequest) -> LlamaModel:
     return model_of(*request.param)
 
@@ -69,27 +77,29 @@ def tokens_for(tree: Tree, seed: int = 9) -> tuple[int, ...]:
 
 def path_logits(model: LlamaModel, tree: Tree, tokens: tuple[int, ...], node: int) -> Logits:
     """What `node` gets when only the chain that leads to it is run, token by token."""
-    chain = [tokens[n] for n in tree.path_to(node)]
-    return chain_logits(model, (*PROMPT, *chain), chunk_len=1)[-1:]
+    cache = model.new_cache(40, 16)
+    table = cache.new_table()
+    extend(model, cache, table, PROMPT)
+    for at in tree.path_to(node):
+        logits = extend(model, cache, table, tokens[at : at + 1])
+    return logits
 
 
-@pytest.mark.parametrize(("kernel_set", "family"), with_every_set(*FAMILIES, MIXED))
+@pytest.mark.parametrize(("kernel_set", "family"), with_every_set(*FAMILIES))
 def test_logits_are_near_float64(kernel_set: str, family: str) -> None:
     """Where packed weights meet 16 or 8 bits of each activation, that many."""
     exact = naive_logits(checkpoint_of(family), PROMPT)
     got = chain_logits(model_of(kernel_set, family), PROMPT)
     is_short = kernel_set.startswith("cpu") and kernel_set != INT16
-    error = (4e-2 if is_short else 2e-4) if family == MIXED else 1e-5
+    error = (4e-2 if is_short else 2e-4) if family in (MIXED, LIGHT) else 1e-5
     error += 8 * FOR_PACKED[kernel_set]().rounding
     np.testing.assert_allclose(got, exact, rtol=0, atol=error * np.abs(exact).max())
 
 
-@pytest.mark.parametrize(
-    ("chunk_len", "page_size"), [(1, 16), (2, 1), (3, 3), (5, 2), (8, 64), (20, 5)]
-)
-def test_chunks_and_pages_do_not_show(model: LlamaModel, chunk_len: int, page_size: int) -> None:
+def test_chunks_and_pages_do_not_show(model: LlamaModel) -> None:
     whole = chain_logits(model, PROMPT)
-    np.testing.assert_array_equal(chain_logits(model, PROMPT, chunk_len, page_size), whole)
+    for chunk_len, page_size in ((1, 16), (2, 1), (3, 3), (5, 2), (8, 64), (20, 5)):
+        np.testing.assert_array_equal(chain_logits(model, PROMPT, chunk_len, page_size), whole)
 
 
 def test_a_tree_node_gets_what_its_chain_gets(model: LlamaModel) -> None:
@@ -110,7 +120,7 @@ def trees(draw: st.DrawFn) -> Tree:
     return Tree(tuple(draw(st.integers(ROOT, node - 1)) for node in range(num_nodes)))
 
 
-@pytest.mark.parametrize(("kernel_set", "family"), with_every_set("smollm2", MIXED))
+@pytest.mark.parametrize(("kernel_set", "family"), with_every_set("smollm2"))
 @settings(max_examples=30, deadline=None, derandomize=True)
 @given(tree=trees(), page_size=st.integers(1, 7), num_written=st.integers(0, 11))
 def test_any_tree_in_one_pass_or_two(
@@ -156,20 +166,20 @@ def test_spans_of_several_requests_in_any_order(model: LlamaModel) -> None:
         np.testing.assert_array_equal(together, np.concatenate([alone[i] for i in order]))
 
 
-@pytest.mark.parametrize("leaf", [0, 4, 6, 7, 8])
-def test_kept_rows_are_what_plain_decoding_writes(model: LlamaModel, leaf: int) -> None:
+def test_kept_rows_are_what_plain_decoding_writes(model: LlamaModel) -> None:
     """After keep(path) the answer goes on as if only the accepted tokens had ever run."""
-    tokens, path = tokens_for(FORKED), FORKED.path_to(leaf)
-    cache = model.new_cache(12, 4)
-    table = cache.new_table()
-    extend(model, cache, table, PROMPT)
-    start = table.length
-    extend(model, cache, table, tokens, FORKED)
-    table.keep(start, path)
-    assert table.length == start + len(path)
-    got = extend(model, cache, table, PROMPT[:6])
-    plain = (*PROMPT, *(tokens[n] for n in path), *PROMPT[:6])
-    np.testing.assert_array_equal(got, chain_logits(model, plain, chunk_len=1)[-6:])
+    tokens = tokens_for(FORKED)
+    for path in map(FORKED.path_to, (0, 4, 6, 7, 8)):
+        cache = model.new_cache(12, 4)
+        table = cache.new_table()
+        extend(model, cache, table, PROMPT)
+        start = table.length
+        extend(model, cache, table, tokens, FORKED)
+        table.keep(start, path)
+        assert table.length == start + len(path)
+        got = extend(model, cache, table, PROMPT[:6])
+        plain = (*PROMPT, *(tokens[n] for n in path), *PROMPT[:6])
+        np.testing.assert_array_equal(got, chain_logits(model, plain, chunk_len=9)[-6:])
 
 
 @pytest.mark.parametrize("token", [-1, 97, 2**40])

@@ -5,17 +5,16 @@ from __future__ import annotations
 import pytest
 
 from forerun.drafters import Budget, DraftModel
-from forerun.kernels import Kernels, ReferenceKernels
-from forerun.kernels.cpu import CpuKernels
 from forerun.models.llama import LlamaModel
 from forerun.types import Verdict
-from tests.contracts.kernel_sets import CACHE_DIR
+from tests.contracts.kernel_sets import KERNEL_SETS
 from tests.contracts.test_drafters import View
 from tests.models_llama.tiny import TinyCheckpoint, tiny_config
 
 
-@pytest.mark.parametrize("kernels", [ReferenceKernels(), CpuKernels(1, cache_dir=CACHE_DIR)])
-def test_it_declines_a_text_with_an_id_that_it_lacks(kernels: Kernels) -> None:
+@pytest.mark.parametrize("kernel_set", ["reference", "cpu-1"])
+def test_it_declines_a_text_with_an_id_that_it_lacks(kernel_set: str) -> None:
+    kernels = KERNEL_SETS[kernel_set]().kernels
     model = LlamaModel.load(TinyCheckpoint(tiny_config(vocab_size=50, num_layers=1)), kernels)
     drafter = DraftModel(model, vocab_size=60)
     drafter.allocate(64, 4)

@@ -12,8 +12,17 @@ from forerun.kernels.cpu.kernels import ACTIVATIONS
 from tests.kernels_cpu.digests import Digests, architecture, cases, of_format, of_smollm2, pinned
 
 PINNED = pinned().get(architecture())
-CASES = [pytest.param(name, digests, id=name) for name, digests in cases()]
-OTHER_SETS = [each.name for each in Machine.offered()[1:]]
+CASES = [
+    pytest.param(
+        name, digests, id=name, marks=pytest.mark.slow if name.endswith("_K, int16") else ()
+    )
+    for name, digests in cases()
+]
+# For each, all of a pass is compiled: one is a fast test, and products with all of them are.
+OTHER_SETS = [
+    pytest.param(each.name, marks=() if each.name in ("avx2", "neon") else pytest.mark.slow)
+    for each in Machine.offered()[1:]
+]
 
 pytestmark = pytest.mark.skipif(
     PINNED is None,

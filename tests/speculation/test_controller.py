@@ -355,14 +355,49 @@ def test_merged_drafters_pay_for_all_their_chains(num_trees: int, pays: bool) ->
     assert (choice.reason is Reason.PAYS) is pays
 
 
-def test_a_round_that_nobody_weighed_is_timed_only_where_a_plain_one_is_due() -> None:
+def _pass_by(controller: Controller, num: int, pass_seconds: float) -> None:
+    """Plain rounds that nobody weighed."""
+    for _ in range(num):
+        controller.choose([[]])
+        times = _times(rest=0.2)
+        times.pass_seconds = pass_seconds
+        controller.observe(times)
+
+
+def test_plain_rounds_that_nobody_weighed_are_learnt_from_together() -> None:
     controller = _controller()
     before = controller.costs.target.seconds(1)
-    for _ in range(63):
-        controller.choose([[]])
-        times = _times()
-        times.pass_seconds = 1.2
-        controller.observe(times)
+    _pass_by(controller, 7, 1.2)
     assert controller.costs.target.seconds(1) == before
-    controller.observe(times)
-    assert controller.costs.target.seconds(1) > before
+    _pass_by(controller, 1, 1.2)
+    assert before * 1.1 < controller.costs.target.seconds(1) <= 1.2
+
+
+def test_plain_rounds_between_those_with_guesses_say_what_guesses_cost() -> None:
+    """Calibrated at 1.8 plain passes, a pass over nine tokens takes 3."""
+    controller = _controller()
+    target = controller.costs.target
+    assert target.seconds(9) / target.seconds(1) == pytest.approx(1.8)
+    for _ in range(60):
+        _pass_by(controller, 5, 0.5)
+        controller.choose([controller.ways(0, "lookup", DEEP, _pick(holds=True))])
+        times = _times(8, rest=0.2)
+        times.pass_seconds = 1.5
+        controller.observe(times)
+    assert target.seconds(9) / target.seconds(1) == pytest.approx(3, rel=0.1)
+
+
+def test_one_slow_plain_round_is_not_usual() -> None:
+    controller = _controller()
+    _pass_by(controller, 4, 1.0)
+    _pass_by(controller, 1, 9.0)
+    _pass_by(controller, 3, 1.0)
+    assert controller.costs.target.seconds(1) == pytest.approx(1.0)
+
+
+def test_plain_rounds_of_another_batch_are_no_comparison() -> None:
+    controller = _controller()
+    _pass_by(controller, 7, 1.2)
+    controller.observe(StepTimes(lambda: 0.0, 2, 2, 0, 1.1))
+    _pass_by(controller, 7, 1.2)
+    assert controller.costs.target.seconds(1) == 1.0

@@ -78,6 +78,20 @@ def test_the_answer_is_the_same(plain: LLM, fails: str, caplog: pytest.LogCaptur
     assert llm.engine.core.cache.pool.num_free == llm.engine.core.cache.pool.num_pages
 
 
+class BrokenHint(Broken):
+    def may_guess(self, request: RequestView, budget: Budget) -> bool:  # noqa: ARG002
+        raise RuntimeError("cannot tell")
+
+
+def test_a_hint_may_fail_too(plain: LLM, caplog: pytest.LogCaptureFixture) -> None:
+    llm = with_drafter(plain, BrokenHint(""), hopeful())
+    output = llm.generate("abc", PARAMS)[0].outputs[0]
+    assert "cannot tell" in caplog.text
+    assert output.token_ids == plain.generate("abc", PARAMS)[0].outputs[0].token_ids
+    assert output.stats["drafter_failures"] == 1
+    assert_nothing_is_held(llm)
+
+
 def test_others_go_on_speculating(plain: LLM, caplog: pytest.LogCaptureFixture) -> None:
     llm = with_drafter(plain, Broken("one"))
     prompts = ["abc", "b", "cab", "a"]

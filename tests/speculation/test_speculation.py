@@ -51,9 +51,9 @@ class CountingCosts(Costs):
         super().__init__(PassCost(((1, 2.0), (2, 3.0), (4, 5.0))))
         self.num_passes = 0
 
-    def observe_pass(self, num_tokens: int, seconds: float) -> None:
+    def observe_pass(self, num_tokens: int, seconds: float, num_passes: int = 1) -> None:
         self.num_passes += 1
-        super().observe_pass(num_tokens, seconds)
+        super().observe_pass(num_tokens, seconds, num_passes)
 
 
 def passes_heard(plain: LLM, drafter: Picking) -> tuple[int, dict[str, int]]:
@@ -71,7 +71,25 @@ def test_silent_rounds_take_no_time_of_the_controller(plain: LLM) -> None:
     num_heard, choices = passes_heard(plain, Picking(()))
     assert choices["silent"] > 1
     assert set(choices) <= {"silent", "not looked", "no room"}
-    assert 0 < num_heard < sum(choices.values()) / 10  # a plain pass is due now and then
+    assert 0 < num_heard <= sum(choices.values()) / 8  # they are learnt from together
+
+
+class Hinting(Picking):
+    """Has nothing to say in every second round, and says so."""
+
+    num_glances = 0
+
+    def may_guess(self, request: RequestView, budget: Budget) -> bool:  # noqa: ARG002
+        self.num_glances += 1
+        return self.num_glances % 2 == 0
+
+
+def test_who_has_nothing_to_say_is_not_asked(plain: LLM) -> None:
+    drafter = Hinting((1, 2, 3))
+    _, choices = passes_heard(plain, drafter)
+    assert drafter.num_glances > 10
+    assert len(drafter.budgets) == drafter.num_glances // 2
+    assert choices["silent"] == drafter.num_glances - len(drafter.budgets)
 
 
 def test_rounds_that_were_weighed_are_timed(plain: LLM) -> None:

@@ -48,7 +48,7 @@ class BlockTable:
         self._mover = mover
         self._lanes = np.arange(pool.page_size, dtype=np.int64)
         self._pages: list[int] = []
-        self._mapped: IntArray = np.empty(0, np.int64)  # slots of the first pages, as they are now
+        self._slots: IntArray | None = None  # of all rows of `_pages`, once they are asked for
         self._length = 0
         self._num_sealed = 0
 
@@ -91,7 +91,9 @@ class BlockTable:
         fresh = self._pool.take(self.num_missing(start + num_tokens))
         if num_tokens and self._is_tail_shared:
             self._copy_page(len(self._pages) - 1, fresh.pop())
-        self._pages += fresh
+        if fresh:
+            self._pages += fresh
+            self._slots = None
         self._length = start + num_tokens
         return start
 
@@ -102,15 +104,17 @@ class BlockTable:
             if not self._pool.num_free:
                 return None
             self._pages += self._pool.take(1)
+            self._slots = None
         return self._pages[page_idx] * self._pool.page_size + lane
 
     def truncate_to(self, length: int) -> None:
         """Forget the rows from `length` on: frees whole pages past the new end, nothing else."""
         assert 0 <= length <= self._length, (length, self._length)
         num_pages = self._pool.pages_for(length)
-        self._pool.release(self._pages[num_pages:][::-1])
-        del self._pages[num_pages:]
-        self._mapped = self._mapped[: num_pages * self._pool.page_size]
+        if num_pages < len(self._pages):
+            self._pool.release(self._pages[num_pages:][::-1])
+            del self._pages[num_pages:]
+            self._slots = None
         self._length = length
         self._num_sealed = min(self._num_sealed, length)
 
@@ -120,8 +124,8 @@ class BlockTable:
         `path` are indices into the span that was written at `start`, from the root down: the
         last emitted token is 0, node n of its proposal is n + 1.
         """
-        moves = [(offset, to) for to, offset in enumerate(path) if offset != to]
-        if moves:
+        if path and path[-1] != len(path) - 1:  # they do not lie where they are to stay
+            moves = [(offset, to) for to, offset in enumerate(path) if offset != to]
             assert all(a < b for a, b in pairwise((-1, *path))), path
             assert start + path[-1] < self._length, (start, path)
             first, end = start + moves[0][1], start + len(path)
@@ -150,6 +154,7 @@ class BlockTable:
         assert len(pages) == self._pool.pages_for(length), (pages, length)
         self._pool.share(pages)
         self._pages = list(pages)
+        self._slots = None
         self._length = self._num_sealed = length
 
     def unshare_tail(self) -> None:
@@ -161,18 +166,19 @@ class BlockTable:
         if page != self._pages[idx]:
             self._pool.share([page])
             self._pool.release([self._pages[idx]])
-            self._set_page(idx, page)
+            self._pages[idx] = page
+            self._slots = None
 
     def free(self) -> None:
         self.truncate_to(0)
 
     def slots(self, length: int) -> IntArray:
-        """The slots of rows 0 … length-1."""
+        """The slots of rows 0 … length-1: not to be written to."""
         assert length <= self._length, (length, self._length)
-        if len(self._mapped) < length:
+        if self._slots is None:
             pages = np.array(self._pages, dtype=np.int64)
-            self._mapped = (pages[:, None] * self._pool.page_size + self._lanes).reshape(-1)
-        return self._mapped[:length]
+            self._slots = (pages[:, None] * self._pool.page_size + self._lanes).reshape(-1)
+        return self._slots[:length]
 
     def _make_private(self, first_row: int, end_row: int) -> None:
         """Copies of the shared pages among those of rows first_row … end_row-1."""
@@ -181,16 +187,12 @@ class BlockTable:
         for idx, page in zip(shared, self._pool.take(len(shared)), strict=True):
             self._copy_page(idx, page)
 
-    def _set_page(self, idx: int, page: int) -> None:
-        self._pages[idx] = page
-        self._mapped = self._mapped[: idx * self._pool.page_size]
-
     def _copy_page(self, idx: int, fresh: int) -> None:
         """Put `fresh` in the place of page `idx`, with its rows."""
         page_size = self._pool.page_size
         num_rows = min(page_size, self._length - idx * page_size)
         lanes = self._lanes[:num_rows]
-        old = self._pages[idx]
-        self._set_page(idx, fresh)
+        old, self._pages[idx] = self._pages[idx], fresh
+        self._slots = None
         self._mover.move_rows(old * page_size + lanes, fresh * page_size + lanes)
         self._pool.release([old])

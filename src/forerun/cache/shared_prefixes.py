@@ -60,8 +60,11 @@ class SharedPrefixes:
         Where the tree has the same page already, the table holds that one and gives up its own.
         """
         assert table.length <= len(tokens), (table.length, len(tokens))
+        num_before = table.num_sealed
         table.seal()
-        self._share_full_pages(table, tokens, salt)
+        page_size = self._pool.page_size
+        if table.num_sealed // page_size > num_before // page_size:
+            self._share_full_pages(table, tokens, salt)
 
     def retire(self, table: BlockTable, tokens: Sequence[int], salt: str | None = None) -> None:
         """Free a table; what was published stays known until its pages are needed."""

@@ -54,7 +54,7 @@ class AlphaOptions:
 @takes(options=bundle(AlphaOptions), engine=engine_options)
 def alpha(options: AlphaOptions, engine: EngineConfig) -> None:
     """Measure α = E[Σ min(p, q)], and its coupled form, over text of the target's own."""
-    from forerun.bench.views.titles import rounding
+    from forerun.bench.views.sheet import rounding
 
     workload, max_tokens, seed = options.workload, options.max_tokens, options.seed
     factors = _factors(options.lenience)

@@ -18,8 +18,16 @@ def models(
     rows = _rows()
     if as_json:
         say_json(rows, indent=2)
-    else:
-        _print(rows)
+        return
+    from forerun.bench.views.sheet import Sheet
+
+    here = {True: "yes", False: "no"}
+    cells = [
+        [row["name"], f"{row['bytes'] / 1e6:,.0f} MB", here[bool(row["path"])], row["summary"]]
+        for row in rows
+    ]
+    left = ["here", "what it is"]
+    screen().print(Sheet("", ["name"], [["size", *left]], cells, left))
 
 
 def _rows() -> list[dict[str, Any]]:
@@ -36,17 +44,3 @@ def _rows() -> list[dict[str, Any]]:
         row = {"name": model.name, "path": str(model.path), "bytes": model.num_bytes}
         rows[model.name] = row | {"summary": summary}
     return sorted(rows.values(), key=lambda row: (row["path"] is None, row["name"]))
-
-
-def _print(rows: list[dict[str, Any]]) -> None:
-    from rich.console import JustifyMethod
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    for heading in ("name", "size", "here", "what it is"):
-        justify: JustifyMethod = "right" if heading == "size" else "left"
-        table.add_column(heading, justify=justify, overflow="fold")
-    for row in rows:
-        size = f"{row['bytes'] / 1e6:,.0f} MB"
-        table.add_row(row["name"], size, "yes" if row["path"] else "no", row["summary"])
-    screen().print(table)

@@ -86,6 +86,8 @@ def plan(
         return
     if depths is not None:
         print_depths(depths)
+    if depths is not None and memory is not None:
+        say("")
     if memory is not None:
         assert budget_options.budget is not None
         print_budget(memory, budget_options.budget)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
+from rich.text import Text
 
+from forerun.bench.views.sheet import Sheet
 from forerun.cli.terminal.screen import screen
 from forerun.models.memory_budget import MemoryBudget, ModelMemory
 from forerun.theory.closed_forms import oracle_speedup
-from forerun.theory.depth_table import DepthTable
+from forerun.theory.depth_table import DepthRow, DepthTable
 from forerun.theory.verify_cost import FREE
 
 GB: Final = 10**9
@@ -19,49 +19,40 @@ GIB: Final = 2**30
 
 def print_depths(depths: DepthTable) -> None:
     """One line per depth, the best one marked, and the sentence."""
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for title in ("depth", "tokens", "accepted", "speedup", "operations", "target reads", ""):
-        table.add_column(title, justify="right" if title else "left")
-    for row in depths.rows:
-        is_best = row.depth == depths.best_depth
-        table.add_row(
-            str(row.depth),
-            f"{row.expected_tokens:.2f}",
-            f"{row.expected_accepted:.2f}",
-            f"{row.speedup:.2f}×",
-            f"{row.operations_factor:.2f}×",
-            f"{row.memory_access_factor:.2f}×",
-            "◀ best" if is_best else "",
-            style="bold green" if is_best else "",
-        )
+    headings = ["tokens", "accepted", "speedup", "operations", "target reads", ""]
+    rows = [_depth_row(row, is_best=row.depth == depths.best_depth) for row in depths.rows]
     console = screen()
-    console.print(table)
-    console.print(depths.meaning())
+    console.print(Sheet("", ["depth"], [headings], rows, [""]), "", depths.meaning(), sep="\n")
     if depths.best_depth and depths.verify_cost == FREE:
         bound = oracle_speedup(depths.alpha, depths.cost)
-        console.print(
-            f"Choosing the depth round by round could reach {bound:.2f}× at the very most.",
-            style="dim",
-            highlight=False,
-        )
+        text = f"Choosing the depth round by round could reach {bound:.2f}× at the very most."
+        console.print(text, style="dim")
+
+
+def _depth_row(row: DepthRow, *, is_best: bool) -> list[str | Text]:
+    cells = [
+        str(row.depth),
+        f"{row.expected_tokens:.2f}",
+        f"{row.expected_accepted:.2f}",
+        f"{row.speedup:.2f}×",
+        f"{row.operations_factor:.2f}×",
+        f"{row.memory_access_factor:.2f}×",
+        "◀ best" if is_best else "",
+    ]
+    return [Text(cell, "bold green" if is_best else "") for cell in cells]
 
 
 def print_budget(budget: MemoryBudget, names: tuple[str, str]) -> None:
     """Both models side by side, and the sum."""
-    table = Table("", box=SIMPLE_HEAD, pad_edge=False)
-    for role, name in zip(("target", "draft"), names, strict=True):
-        table.add_column(_label(role, name), justify="right", overflow="fold")
-    for title, *cells in zip(
-        ("parameters", "weights", "KV per token", "KV per request", "KV in all", "together"),
-        *map(_cells, (budget.target, budget.draft)),
-        strict=True,
-    ):
-        table.add_row(title, *cells, style="bold" if title == "together" else "")
-    console = screen()
-    console.print(table)
-    console.print(
+    titles = ("parameters", "weights", "KV per token", "KV per request", "KV in all", "together")
+    rows = [*zip(titles, _cells(budget.target), _cells(budget.draft), strict=True)]
+    roles = [_label(role, name) for role, name in zip(("target", "draft"), names, strict=True)]
+    screen().print(
+        Sheet("", [""], [roles], rows),
+        "",
         f"Both take {_size(budget.total_bytes)}, before activations; the draft model adds "
         f"{budget.draft.total_bytes / budget.target.total_bytes:.0%} to the target alone.",
+        sep="\n",
     )
 
 

@@ -137,7 +137,7 @@ class Report:
         self.write()
 
     def write(self) -> None:
-        from forerun.bench.proof.record import as_json
+        from forerun.bench.proof.proof import as_json
         from forerun.files import write_whole
 
         if self.path is not None:
@@ -148,17 +148,17 @@ class Report:
 
 def conclude(report: Report) -> None:
     """A line of figures, and the exit code."""
-    cells = report.cells
-    different = [cell for cell in cells if cell.first_difference is not None]
-    for cell in different:
-        say(f"DIFFERENT: {cell}")
-    num_passes = sum(cell.target_passes for cell in cells)
+    from forerun.bench.proof.proof import summary
+
+    found = summary(report.cells)
+    for cell in report.cells:
+        if cell.first_difference is not None:
+            say(f"DIFFERENT: {cell}")
     say(
-        f"{len(cells)} runs, {sum(cell.num_tokens for cell in cells)} tokens in {num_passes} "
-        f"passes, {sum(cell.accepted_tokens for cell in cells)} guesses accepted: "
-        f"{len(different)} runs differ from plain decoding"
+        "{num_cells} runs, {num_tokens} tokens in {target_passes} passes, {accepted_tokens} "
+        "guesses accepted: {num_different} runs differ from plain decoding".format(**found)
     )
-    if different:
+    if found["num_different"]:
         raise typer.Exit(1)
     if not report.is_complete:
         raise typer.Exit(INTERRUPTED)

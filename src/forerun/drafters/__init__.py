@@ -1,6 +1,13 @@
 """Whatever guesses for the target. One file each, one protocol."""
 
-from forerun.drafters.base import Budget, CachedDrafter, Drafter, RequestView, TappedDrafter
+from forerun.drafters.base import (
+    Budget,
+    CachedDrafter,
+    Drafter,
+    HintingDrafter,
+    RequestView,
+    TappedDrafter,
+)
 from forerun.drafters.combined import Hybrid, Merge
 from forerun.drafters.draft_model import DraftModel
 from forerun.drafters.ngram_tables import NgramTables
@@ -15,6 +22,7 @@ __all__ = [
     "DraftModel",
     "Drafter",
     "GivenPrediction",
+    "HintingDrafter",
     "Hybrid",
     "Merge",
     "NgramTables",

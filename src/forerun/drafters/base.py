@@ -136,6 +136,15 @@ class OneByOne(ABC, Generic[Memory]):
 
 
 @runtime_checkable
+class HintingDrafter(Drafter, Protocol):
+    """A drafter that sees at a glance where it has nothing to say: then it is not asked."""
+
+    def may_guess(self, request: RequestView, budget: Budget) -> bool:
+        """False only where `propose` would have no guess, as far as a glance can tell."""
+        ...
+
+
+@runtime_checkable
 class CachedDrafter(Drafter, Protocol):
     """A drafter with a cache of its own, which takes its memory beside the target's.
 

@@ -47,6 +47,15 @@ class GivenPrediction(OneByOne["Alignment"]):
     def _remember(self, request: RequestView) -> Alignment:
         return Alignment(request.prediction)
 
+    def may_guess(self, request: RequestView, budget: Budget) -> bool:
+        """Not where the output left the prediction, and the likeliest place is none to trust."""
+        alignment = self._memories[request.id]
+        alignment.read(request.output)
+        place = next(alignment.places(), None)
+        if place is None or budget.num_branches > 1:
+            return place is not None
+        return alignment.chance(place[1]) >= max(self._min_chance, budget.least_chance)
+
     def _guess(self, request: RequestView, alignment: Alignment, budget: Budget) -> Proposal:
         alignment.read(request.output)
         builder = ProposalBuilder()
@@ -54,8 +63,6 @@ class GivenPrediction(OneByOne["Alignment"]):
         branches: set[int] = set()
         left = 1.0  # the chance that none of the branches so far is right
         for place, run in alignment.places() if budget.depth else ():
-            if len(branches) == budget.num_branches:
-                break
             token = request.prediction[place]
             if token in branches:
                 continue
@@ -63,6 +70,8 @@ class GivenPrediction(OneByOne["Alignment"]):
             first = left * alignment.chance(run)
             left -= first
             self._add_branch(builder, alignment, place, run, first, least_chance, budget.depth)
+            if len(branches) == budget.num_branches:
+                break
         return builder.build()
 
     @staticmethod

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from forerun.drafters.base import Budget, OneByOne, RequestView
 from forerun.drafters.suffix_automaton import Match, SuffixAutomaton
 from forerun.drafters.suffix_history import END, OutputHistory
+from forerun.drafters.suffix_pairs import TokenPairs
 from forerun.drafters.suffix_trust import Trust
 from forerun.errors import InvalidOption
 from forerun.types import ROOT, Acceptance, Proposal, ProposalBuilder
@@ -61,6 +62,7 @@ class SuffixLookup(OneByOne["_OwnText"]):
     def _remember(self, request: RequestView) -> _OwnText:
         text = _OwnText(len(request.prompt), self._max_match)
         text.extend(request.tokens)
+        text.pairs.extend(request.tokens)
         return text
 
     def end(self, request: RequestView) -> None:
@@ -68,17 +70,29 @@ class SuffixLookup(OneByOne["_OwnText"]):
             self._history.add(request.cache_salt, request.output)
         super().end(request)
 
+    def may_guess(self, request: RequestView, budget: Budget) -> bool:
+        """Not where the last two tokens never stood together before and the last one, by itself,
+        is not trusted enough."""
+        if request.cache_salt is not None or budget.num_branches > 1:
+            return True
+        text = self._memories[request.id]
+        text.pairs.extend(request.tokens)
+        if text.pairs.is_repeated:
+            return True
+        if not text.pairs.num_followers or self._min_match > 1:
+            return False
+        chance = text.trust.chance(1, text.pairs.num_followers == 1)
+        return chance >= max(self._min_chance, budget.least_chance)
+
     def _guess(self, request: RequestView, text: _OwnText, budget: Budget) -> Proposal:
         text.extend(request.tokens)
         text.predicted.clear()
-        builder = ProposalBuilder()
         if budget.depth == 0:
-            return builder.build()
+            return Proposal.empty()
+        builder = ProposalBuilder()
         branches: set[int] = set()
         chance = 1.0
         for found, token in self._openings(request, text):
-            if len(branches) == budget.num_branches:
-                break
             if token in branches:
                 continue
             # The first guess has its context's chance; its siblings share what that leaves.
@@ -88,6 +102,8 @@ class SuffixLookup(OneByOne["_OwnText"]):
                 chance = 1 - chance
             branches.add(token)
             self._add_branch(builder, found, token, budget, text, chance)
+            if len(branches) == budget.num_branches:
+                break
         return builder.build()
 
     def _openings(self, request: RequestView, text: _OwnText) -> Iterator[tuple[_Found, int]]:
@@ -101,16 +117,15 @@ class SuffixLookup(OneByOne["_OwnText"]):
 
     def _found(self, request: RequestView, text: _OwnText) -> list[_Found]:
         """Where to look, the longest match first; the request's own text wins a tie."""
-        sources = [(text.automaton, text.automaton.repeated_tail())]
-        tail = request.tokens[-self._max_match :]
-        sources += [(other, other.find_tail(tail)) for other in self._shared(request)]
-        found = [_Found(source, source.continued(match)) for source, match in sources]
-        known = [one for one in found if one.match.length >= self._min_match]
-        return sorted(known, key=lambda one: -one.match.length)
-
-    def _shared(self, request: RequestView) -> Iterator[SuffixAutomaton]:
+        own = text.automaton
+        found = [_Found(own, own.continued(own.repeated_tail()))]
         salt = request.cache_salt
-        return self._history.of(salt) if salt is not None and may_share(request) else iter(())
+        if salt is not None and may_share(request):
+            tail = request.tokens[-self._max_match :]
+            others = self._history.of(salt)
+            found += [_Found(o, o.continued(o.find_tail(tail))) for o in others]
+            found.sort(key=lambda one: -one.match.length)
+        return found
 
     def _add_branch(
         self,
@@ -162,6 +177,7 @@ class _OwnText:
     def __init__(self, prompt_len: int, max_match: int) -> None:
         self._prompt_len = prompt_len
         self.automaton = SuffixAutomaton(max_match)
+        self.pairs = TokenPairs()
         self.trust = Trust()
         self.predicted: deque[tuple[_Found, int]] = deque()  # others' contexts, and what they say
 

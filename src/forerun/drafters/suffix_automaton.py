@@ -53,12 +53,12 @@ class SuffixAutomaton:
         return len(self._targets)
 
     def append(self, token: int) -> None:
-        end = self._new_state(len(self) + 1, {})
-        state = self._last
-        while state != _NONE and token not in self._edges[state]:
-            self._edges[state][token] = self._new_edge(end)
-            state = self._links[state]
-        self._links[end] = _ROOT if state == _NONE else self._suffix_after(state, token)
+        state, edges, links = self._last, self._edges, self._links
+        end = self._new_state(self._lengths[state] + 1, {})
+        while state != _NONE and token not in edges[state]:
+            edges[state][token] = self._new_edge(end)
+            state = links[state]
+        links[end] = _ROOT if state == _NONE else self._suffix_after(state, token)
         self._last = end
         self._count(token)
         self._tail = self.after(self._tail, token)
@@ -115,6 +115,8 @@ class SuffixAutomaton:
     def followers(self, match: Match) -> list[int]:
         """Every token that followed: most frequent first, then most recent."""
         edges = self._edges[match.state]
+        if len(edges) == 1:
+            return list(edges)
         return sorted(edges, key=lambda token: self._rank(edges[token]), reverse=True)
 
     def _rank(self, edge: int) -> tuple[int, int]:
@@ -123,7 +125,7 @@ class SuffixAutomaton:
     def _count(self, token: int) -> None:
         """`token` followed every suffix of the text before it."""
         links, edges_of, best_of, counts = self._links, self._edges, self._best, self._counts
-        now, state = len(self), self._tail.state
+        now, state = self._lengths[self._last], self._tail.state
         while state != _ROOT:
             edges, best = edges_of[state], best_of[state]
             edge = edges[token]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from forerun.engine.request.output_text import OutputText
 from forerun.engine.request.request import Request
 from forerun.types import Verdict
 
 
-@dataclass(frozen=True)
-class Cut:
+class Cut(NamedTuple):
     """How much of a verdict is emitted, and why the request ends there, if it does."""
 
     num_tokens: int

@@ -41,11 +41,10 @@ def judge(request: Request, proposal: Proposal, scores: Scores, kernels: Kernels
         transform: Callable[..., Row], params: SamplingParams = request.params
     ) -> Callable[[int], Row]:
         """`transform` at a node, over that node's own context."""
-        context = request.context
 
         def at(node: int) -> Row:
-            path = proposal.path_tokens(node)
-            return transform(scores.row(node + 1), params, context.extended(path), request.end_ids)
+            context = request.context.extended(proposal.path_tokens(node))
+            return transform(scores.row(node + 1), params, context, request.end_ids)
 
         return at
 

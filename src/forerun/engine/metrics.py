@@ -24,8 +24,10 @@ class DrafterCounts:
         self.num_drafts += 1
         self.num_draft_tokens += len(proposal)
         self.num_accepted_tokens += num_accepted
-        self.drafted_per_position.update(depth - 1 for depth in proposal.tree.depths)
-        self.accepted_per_position.update(range(num_accepted))
+        for depth in proposal.tree.depths:
+            self.drafted_per_position[depth - 1] += 1
+        for position in range(num_accepted):
+            self.accepted_per_position[position] += 1
 
     def as_dict(self) -> dict[str, Any]:
         positions = range(len(self.drafted_per_position))
@@ -57,12 +59,10 @@ class Metrics:
         """A request runs for the first time."""
         self._add(prompt_tokens=num_prompt_tokens, cached_prompt_tokens=num_cached_tokens)
 
-    def preempted(self, num_requests: int) -> None:
-        self._add(preemptions=num_requests)
-
-    def passed(self, num_tokens: int) -> None:
-        """One target pass over so many tokens: prompts, decodes and guesses."""
-        self._add(passes=1, pass_tokens=num_tokens)
+    def passed(self, num_tokens: int, num_preempted: int) -> None:
+        """One target pass over so many tokens: prompts, decodes and guesses; and how many requests
+        were preempted for it."""
+        self._add(passes=1, pass_tokens=num_tokens, preemptions=num_preempted)
 
     def emitted(self, drafter: str | None, proposal: Proposal, verdict: Verdict) -> None:
         """One round of one request."""

@@ -75,8 +75,9 @@ class Round:
     def kept(self) -> tuple[int, ...]:
         """Rows of the span that stay: all that was certain, and the accepted guesses behind it."""
         num_certain = len(self.span) - len(self.proposal)
-        path = self.verdict.path if len(self.proposal) else ()
-        return (*range(num_certain), *(num_certain + node for node in path))
+        if not len(self.proposal):
+            return tuple(range(num_certain))
+        return (*range(num_certain), *(num_certain + node for node in self.verdict.path))
 
 
 def step(core: Core) -> list[Round]:
@@ -95,9 +96,14 @@ def choose(core: Core, times: StepTimes) -> dict[int, Choice]:
     """What each running request would spend, by its id; a prompt is read first."""
     if core.speculation is None:
         return {}
-    running = [core.requests[request_id] for request_id in core.scheduler.running]
-    ready = [request for request in running if request.num_uncomputed == 1]
-    num_prompt_tokens = sum(r.num_uncomputed for r in running if r.num_uncomputed > 1)
+    ready, num_prompt_tokens = list[Request](), 0
+    for request_id in core.scheduler.running:
+        request = core.requests[request_id]
+        num_tokens = request.num_uncomputed
+        if num_tokens == 1:
+            ready.append(request)
+        else:
+            num_prompt_tokens += num_tokens
     choices = core.speculation.choose(ready, num_prompt_tokens, times)
     return {r.id: choice for r, choice in zip(ready, choices, strict=True) if choice}
 
@@ -116,10 +122,11 @@ def schedule(core: Core, choices: Mapping[int, Choice]) -> tuple[Schedule, list[
 
 def draft(core: Core, rounds: Sequence[Round], times: StepTimes) -> None:
     """Proposals, and with them the spans that the target runs."""
-    if core.speculation is not None:
-        requests, choices = [r.request for r in rounds], [r.choice for r in rounds]
+    guessing = [r for r in rounds if r.drafter is not None]
+    if core.speculation is not None and guessing:
+        requests, choices = [r.request for r in guessing], [r.choice for r in guessing]
         proposals = core.speculation.draft(requests, choices, times)
-        for round_, proposal in zip(rounds, proposals, strict=True):
+        for round_, proposal in zip(guessing, proposals, strict=True):
             round_.proposal = proposal
     for round_ in rounds:
         round_.span = _span(round_)
@@ -182,8 +189,7 @@ def verify(core: Core, rounds: Sequence[Round]) -> None:
 def commit(
     core: Core, scheduled: Schedule, rounds: Sequence[Round], times: StepTimes
 ) -> list[Round]:
-    core.metrics.preempted(len(scheduled.preempted))
-    core.metrics.passed(times.num_tokens)
+    core.metrics.passed(times.num_tokens, num_preempted=len(scheduled.preempted))
     if core.speculation is not None:
         for request_id in scheduled.preempted:
             core.speculation.evict(core.requests[request_id])

@@ -42,7 +42,7 @@ class Allocator:
     def best(self, ways: Sequence[Sequence[Way]]) -> list[Chosen]:
         """At equal rates, the fewest guesses."""
         best: list[Chosen] = [None] * len(ways)
-        best_rate = self.rate(best)
+        best_rate = self._num_requests / self._seconds[0]
         for team in self._teams(ways):
             chosen = self._fill(team)
             rate = self.rate(chosen)
@@ -52,14 +52,13 @@ class Allocator:
 
     def rate(self, chosen: Sequence[Chosen]) -> float:
         """Tokens per second; requests that do not guess emit one token each."""
-        taken = [one for one in chosen if one is not None]
-        accepted = sum(way.speaking * sum(way.gains[:depth]) for way, depth in taken)
+        accepted = sum([one[0].speaking * sum(one[0].gains[: one[1]]) for one in chosen if one])
         return (self._num_requests + accepted) / self.seconds(chosen)
 
     def seconds(self, chosen: Sequence[Chosen]) -> float:
         """Expected, since a costly drafter may have nothing to say."""
         taken = [one for one in chosen if one is not None]
-        num_guesses = sum(way.width * depth for way, depth in taken)
+        num_guesses = sum([way.width * depth for way, depth in taken])
         spoken, silent = self._round_seconds(num_guesses), self._seconds[0]
         for drafter in {way.drafter for way, _ in taken if way.is_costly}:
             mine = [(way.width, depth) for way, depth in taken if way.drafter == drafter]
@@ -94,14 +93,15 @@ class Allocator:
     def _fill(self, team: Sequence[Way | None]) -> list[Chosen]:
         """The best depths for one way each. A costly drafter's levels cost the same for one
         request as for all, so every number of levels is tried."""
-        steps = sorted(
+        steps = [
             (-gain / way.width, level, idx, gain, way.width)
             for idx, way in enumerate(team)
-            if way is not None
+            if way
             for level, gain in enumerate(way.gains)
             if gain > self._least_gain * way.width
-        )
-        self._round_seconds(sum(step[4] for step in steps))
+        ]
+        steps.sort()
+        self._round_seconds(sum([step[4] for step in steps]))
         costly = {idx: way for idx, way in enumerate(team) if way is not None and way.is_costly}
         best_rate, best = self._walk(steps, 0.0) if not costly else (0.0, steps[:0])
         width = sum(way.width for way in costly.values())

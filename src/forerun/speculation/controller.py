@@ -69,14 +69,17 @@ class Controller:
 
         `pick` is what it would guess, if it was asked already; an empty one is no way at all.
         """
+        if pick is not None and not len(pick):
+            return []
         acceptance = self.acceptance(request, drafter)
-        acceptance.begin_round()
         depth, num_branches, chances = budget.depth, budget.num_branches, list[float]()
         if pick is not None:
             chances, depth = pick.chances, min(depth, pick.depth)
             num_branches = min(num_branches, len(pick.tree.children(ROOT)))
             if num_branches > 1 or not chances:
                 self._picks.setdefault(request, {})[drafter] = pick
+        if not chances:  # else nothing is to be learnt
+            acceptance.begin_round()
         if depth == 0:
             return []
         gains = [acceptance.gains(depth, 1 + num, chances) for num in range(num_branches)]
@@ -154,7 +157,6 @@ class Controller:
         choice: Choice,
         proposal: Proposal,
         tokens: Sequence[int],
-        *,
         is_waiting: bool = False,
     ) -> None:
         """The request's text went on with `tokens`; `proposal` is what was guessed for it. A
@@ -168,21 +170,23 @@ class Controller:
         acceptance.observe(proposal, tokens, is_merged=choice.num_trees > 1)
 
     def observe(self, times: StepTimes) -> None:
-        """A step is over. What cannot change a decision costs nothing: a pass that nobody weighed
-        is noted only where a plain one is due."""
+        """A step is over. What cannot change a decision costs next to nothing: of rounds that
+        nobody weighed, plain ones are noted and others pass by."""
         for drafter, num_requests, level_sizes, seconds in times.drafts:
             if num_requests:
                 self.costs.observe_draft(drafter, num_requests, level_sizes, seconds)
             self._earn(seconds)
         self._num_since_plain += 1
-        if not times.num_requests or not (self._has_weighed or self.is_plain_due):
+        if not times.num_requests:
             return
-        self._has_weighed = False
-        self.costs.observe_pass(times.num_tokens, times.pass_seconds)
-        self.costs.observe_rest(times.num_requests, times.num_guesses, times.rest_seconds)
-        self._earn(times.pass_seconds + times.rest_seconds)
-        if times.num_tokens == times.num_requests:
+        if is_plain := times.num_tokens == times.num_requests:
             self._num_since_plain = 0
+        if self._has_weighed:
+            self._has_weighed = False
+            self.costs.observe_round(times)
+            self._earn(times.pass_seconds + times.rest_seconds)
+        elif is_plain:
+            self.costs.note_plain(times)
 
     def _earn(self, seconds: float) -> None:
         self._credit = min(self._most_credit, self._credit + _PROBE_SHARE * seconds)

@@ -7,23 +7,29 @@ from typing import Final
 
 from forerun.speculation.draft_cost import DraftCost
 from forerun.speculation.pass_cost import PassCost
+from forerun.speculation.step_times import StepTimes
 
 # A drafter nobody measured is taken to cost this share of a plain pass per level.
 _UNMEASURED: Final = 0.1
 _CHEAP: Final = 0.05  # of a plain pass: what asking may cost and still be done at every look
+_NUM_NOTED: Final = 8  # plain rounds that are learnt from together, at most
 
 
 class Costs:
-    """The target's pass, each drafter's answer, and the rest of a round: choice, verdicts, commit.
+    """The target's pass, each drafter's answer, and the rest of a round: verdicts, commit.
 
     A busy machine slows all of them alike, so drafters and the rest are kept in seconds at
-    calibration and read through the pass's speed.
+    calibration and read through the pass's speed. What the choice itself took is spent when it is
+    made, so it belongs to no round that it could choose.
     """
 
     def __init__(self, target: PassCost, drafters: dict[str, DraftCost] | None = None) -> None:
         self.target = target
         self._drafters = drafters or {}
         self._rest = DraftCost(0.0, 0.0)
+        self._least_price: tuple[tuple[int, int], float] | None = None  # asked for last
+        self._noted: list[tuple[float, float]] = []  # plain rounds: pass, rest
+        self._num_noted = 0  # requests of each
 
     def round_seconds(
         self, num_requests: int, num_prompt_tokens: int, max_guesses: int
@@ -37,10 +43,13 @@ class Costs:
     def least_price(self, num_requests: int, num_prompt_tokens: int) -> float:
         """What one more guess adds to a round where it adds least, in tokens that a plain round
         brings in that time. A guess that brings less is never worth it."""
-        speed, rest = self.target.speed, self._rest
-        plain = self.target.seconds(num_requests + num_prompt_tokens)
-        plain += speed * rest.seconds(num_requests, 0)
-        return num_requests * (self.target.least_slope + speed * rest.per_level) / plain
+        if self._least_price is None or self._least_price[0] != (num_requests, num_prompt_tokens):
+            speed, rest = self.target.speed, self._rest
+            plain = self.target.seconds(num_requests + num_prompt_tokens)
+            plain += speed * rest.seconds(num_requests, 0)
+            price = num_requests * (self.target.least_slope + speed * rest.per_level) / plain
+            self._least_price = (num_requests, num_prompt_tokens), price
+        return self._least_price[1]
 
     def draft_seconds(self, drafter: str, num_requests: int, level_sizes: Sequence[int]) -> float:
         """One answer for `num_requests` at once; `level_sizes` counts its guesses by depth."""
@@ -66,21 +75,49 @@ class Costs:
         self, drafter: str, num_requests: int, level_sizes: Sequence[int], seconds: float
     ) -> None:
         levels, seconds = self._levels(level_sizes), seconds / self.target.speed
-        if drafter not in self._drafters:
-            self._drafters[drafter] = DraftCost.of_answer(num_requests, levels, seconds)
-        self._drafters[drafter].observe(num_requests, levels, seconds)
+        cost = self._drafters.get(drafter)
+        if cost is None:
+            cost = self._drafters[drafter] = DraftCost.of_answer(num_requests, levels, seconds)
+        cost.observe(num_requests, levels, seconds)
 
-    def observe_pass(self, num_tokens: int, seconds: float) -> None:
-        self.target.observe(num_tokens, seconds)
+    def note_plain(self, times: StepTimes) -> None:
+        """A round that nobody weighed, without guesses: what others are compared with. Several are
+        learnt from together, which takes a fraction of the time."""
+        if times.num_requests != self._num_noted:
+            self._noted.clear()
+            self._num_noted = times.num_requests
+        self._noted.append((times.pass_seconds, times.rest_seconds))
+        if len(self._noted) == _NUM_NOTED:
+            self._learn_noted()
+
+    def observe_round(self, times: StepTimes) -> None:
+        """A round that was weighed."""
+        self._learn_noted()
+        self.observe_pass(times.num_tokens, times.pass_seconds)
+        self.observe_rest(times.num_requests, times.num_guesses, times.rest_seconds)
+
+    def _learn_noted(self) -> None:
+        if self._noted:
+            pass_seconds, rest_seconds = sorted(self._noted)[len(self._noted) // 2]
+            self.observe_pass(self._num_noted, pass_seconds, len(self._noted))
+            self.observe_rest(self._num_noted, 0, rest_seconds)
+            self._noted.clear()
+
+    def observe_pass(self, num_tokens: int, seconds: float, num_passes: int = 1) -> None:
+        self.target.observe(num_tokens, seconds, num_passes)
+        self._least_price = None
 
     def observe_rest(self, num_requests: int, num_guesses: int, seconds: float) -> None:
-        """What a round took besides its pass and its drafters."""
+        """What a round took besides its pass, its drafters and the choice."""
         self._rest.observe(num_requests, num_guesses, max(0.0, seconds) / self.target.speed)
+        self._least_price = None
 
     def _levels(self, level_sizes: Sequence[int]) -> float:
         """Levels of one guess that would cost as much as these."""
         if not level_sizes:
             return 0.0
+        if max(level_sizes) == 1:
+            return float(len(level_sizes))
         if min(level_sizes) == max(level_sizes):
             total = len(level_sizes) * self.target.seconds(level_sizes[0])
         else:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from forerun.speculation.pass_cost import MOST_SURPRISE, clipped
+from forerun.speculation.pass_cost import MOST_SURPRISE
 
 _KEPT: Final = 0.97  # of what is known, per observation
 _LEAN: Final = 0.02
 _USUAL_MEMORY: Final = 30  # answers
+_MOST: Final = math.exp(MOST_SURPRISE)  # that an answer counts for, in what was expected
 _NUM_TRUSTING: Final = 3  # observations in which a much faster one replaces those before
 
 
@@ -49,13 +50,12 @@ class DraftCost:
 
     def observe(self, num_requests: int, num_levels: float, seconds: float) -> None:
         self._num_observed += 1
-        expected = self.seconds(num_requests, num_levels)
+        expected = self.per_request * num_requests + self.per_level * num_levels
         if self._num_observed > 1 and expected > 0:
-            surprise = math.log(max(seconds, 1e-9) / expected)
-            if self._is_new and surprise < -MOST_SURPRISE:
+            if self._is_new and seconds < expected / _MOST:
                 self._forget(seconds / expected)
             else:
-                seconds = expected * math.exp(clipped(surprise))
+                seconds = min(max(seconds, expected / _MOST), expected * _MOST)
         self._note_usual(seconds / num_requests)
         self._rr = _KEPT * self._rr + num_requests**2
         self._ll = _KEPT * self._ll + num_levels**2

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
 
-from forerun.drafters import Budget, CachedDrafter, Drafter, TappedDrafter
+from forerun.drafters import Budget, CachedDrafter, Drafter, HintingDrafter, TappedDrafter
+from forerun.drafters.base import OneByOne
 from forerun.errors import InvalidProposal
-from forerun.speculation.request import SpeculativeRequest
+from forerun.speculation.request import RequestSpeculation, SpeculativeRequest
 from forerun.types import FloatArray, Proposal, Verdict
 
 _LOG: Final = logging.getLogger("forerun")
@@ -32,33 +33,47 @@ class GuardedDrafters:
         self.vocab_size = vocab_size
         self.num_trees = num_trees
         self.failures: Counter[str] = Counter()
-        self._put_aside: set[str] = set()
         self._failed: Counter[int] = Counter()  # how often, by request
         self._picking = [name for name, drafter in drafters.items() if drafter.picks]
         self._cached = {n: d for n, d in drafters.items() if isinstance(d, CachedDrafter)}
         self._tapped = {n: d for n, d in drafters.items() if isinstance(d, TappedDrafter)}
+        # The others read a request's tokens when they are asked.
+        self._told = {n for n, d in drafters.items() if type(d).commit is not OneByOne.commit}
+        self._hinting = {n: d for n, d in drafters.items() if isinstance(d, HintingDrafter)}
+        self._all = self._names = tuple(drafters)  # those that were put aside are no more asked
 
-    def names_for(self, request: SpeculativeRequest) -> Iterator[str]:
+    def names_for(self, request: SpeculativeRequest) -> Sequence[str]:
         """Those that may guess for it, and see that far."""
         if request.id in self._failed:
-            return
-        num_tokens = len(request.tokens)
-        for name in self.drafters:
-            cached = self._cached.get(name)
-            is_within = cached is None or num_tokens <= cached.max_len
-            if is_within and request.speculation.allows(name) and name not in self._put_aside:
-                yield name
+            return ()
+        names = _allowed(request.speculation, self._names)
+        if not self._cached:
+            return names
+        num_tokens, cached = len(request.tokens), self._cached
+        return [n for n in names if n not in cached or num_tokens <= cached[n].max_len]
 
-    def ready_for(self, request: SpeculativeRequest) -> Iterator[str]:
+    def ready_for(self, request: SpeculativeRequest) -> Sequence[str]:
         """Of these, those that have room for it now."""
+        names, cached = self.names_for(request), self._cached
+        if not cached:
+            return names
+        return [n for n in names if n not in cached or cached[n].has_room_for(request)]
+
+    def may_guess(self, request: SpeculativeRequest, budget: Budget) -> bool:
+        """Whether any of them might have a guess: those that give no hint might."""
         for name in self.names_for(request):
-            cached = self._cached.get(name)
-            if cached is None or cached.has_room_for(request):
-                yield name
+            hinting = self._hinting.get(name)
+            try:
+                if hinting is None or hinting.may_guess(request, budget):
+                    return True
+            except Exception as error:
+                self.give_up(name, request, error)
+                return False
+        return False
 
     def put_aside(self, name: str, reason: str) -> None:
         """It is asked no more, and hears no more."""
-        self._put_aside.add(name)
+        self._names = tuple(other for other in self._names if other != name)
         _LOG.warning("%s is put aside: %s.", name, reason)
 
     @property
@@ -71,11 +86,11 @@ class GuardedDrafters:
         return name in self._cached and self._cached[name].is_waiting(request)
 
     def num_failures(self, request: SpeculativeRequest) -> int:
-        return self._failed[request.id]
+        return self._failed.get(request.id, 0)
 
     def begin(self, request: SpeculativeRequest) -> None:
         for name in self.names_for(request):
-            self.attempt(name, request, partial(self.drafters[name].begin, request))
+            self.attempt(name, request, self.drafters[name].begin, request)
 
     def layers_for(self, requests: Iterable[SpeculativeRequest]) -> tuple[int, ...]:
         """The layers whose hidden states a pass over these requests must hand out."""
@@ -90,13 +105,12 @@ class GuardedDrafters:
     ) -> None:
         for name in self.names_for(request):
             if name in self._tapped:
-                tapped = partial(self._tapped[name].tapped, request, start, rows)
-                self.attempt(name, request, tapped)
+                self.attempt(name, request, self._tapped[name].tapped, request, start, rows)
 
     def evict(self, request: SpeculativeRequest) -> None:
         """It lost its rows in the target's cache, and so in those of drafters."""
         for name, drafter in self._cached.items():
-            self.attempt(name, request, partial(drafter.evict, request))
+            self.attempt(name, request, drafter.evict, request)
 
     def propose(
         self, name: str, requests: Sequence[SpeculativeRequest], budgets: Sequence[Budget]
@@ -120,11 +134,12 @@ class GuardedDrafters:
     def commit(self, request: SpeculativeRequest, guesser: str | None, emitted: Verdict) -> bool:
         """All hear what was emitted, and `guesser` which of its guesses were accepted; False if
         nobody may guess for the request."""
-        others = Verdict((), emitted.tokens, emitted.final) if emitted.path else emitted
-        names = list(self.names_for(request))
-        for name in names:
-            verdict = emitted if name == guesser else others
-            self.attempt(name, request, partial(self.drafters[name].commit, request, verdict))
+        names = self.names_for(request)
+        for name in names if self._told else ():
+            if name in self._told:
+                is_own = name == guesser or not emitted.path
+                verdict = emitted if is_own else Verdict((), emitted.tokens, emitted.final)
+                self.attempt(name, request, self.drafters[name].commit, request, verdict)
         return bool(names)
 
     def in_use(self) -> dict[str, int]:
@@ -136,9 +151,8 @@ class GuardedDrafters:
 
     def end(self, request: SpeculativeRequest) -> int:
         """Forgotten by all that may ever have heard of it; returns how often they failed it."""
-        for name, drafter in self.drafters.items():
-            if request.speculation.allows(name):
-                self.attempt(name, request, partial(drafter.end, request))
+        for name in _allowed(request.speculation, self._all):
+            self.attempt(name, request, self.drafters[name].end, request)
         return self._failed.pop(request.id, 0)
 
     def _checked(
@@ -157,11 +171,15 @@ class GuardedDrafters:
             return Proposal.empty()
 
     def attempt(
-        self, name: str, request: SpeculativeRequest | None, call: Callable[[], None]
+        self,
+        name: str,
+        request: SpeculativeRequest | None,
+        call: Callable[..., None],
+        *args: object,
     ) -> None:
         """What `name` does for one request, or for all (None), may fail."""
         try:
-            call()
+            call(*args)
         except Exception as error:
             self.give_up(name, request, error)
 
@@ -181,6 +199,11 @@ class GuardedDrafters:
             )
 
 
+@lru_cache(maxsize=64)
+def _allowed(speculation: RequestSpeculation, names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(filter(speculation.allows, names))
+
+
 def checked_proposal(answer: object, budget: Budget, num_trees: int, vocab_size: int) -> Proposal:
     """A proposal that the target can score; trees are sound by construction."""
     if not isinstance(answer, Proposal):
@@ -191,8 +214,9 @@ def checked_proposal(answer: object, budget: Budget, num_trees: int, vocab_size:
             f"{budget.num_branches} branches of {budget.depth}."
         )
     for token in answer.tokens:
-        if not isinstance(token, int | np.integer) or not 0 <= token < vocab_size:
+        if not isinstance(token, (int, np.integer)) or not 0 <= token < vocab_size:
             raise InvalidProposal(f"it guessed {token!r}; ids are 0 … {vocab_size - 1}.")
-    if any(draw.probs_q is not None and len(draw.probs_q) != vocab_size for draw in answer.draws):
-        raise InvalidProposal(f"its q must have an entry for each of {vocab_size} tokens.")
+    for draw in answer.draws:
+        if draw.probs_q is not None and len(draw.probs_q) != vocab_size:
+            raise InvalidProposal(f"its q must have an entry for each of {vocab_size} tokens.")
     return answer

@@ -71,6 +71,7 @@ class PassCost:
         self._num_passes = 0
         self._log_speed, self.speed = 0.0, 1.0  # seconds now per second at calibration
         self._shape: list[float] = []  # seconds by size, at calibration's speed
+        self._least_slope: float | None = None  # of `_shape`, once it is asked for
         self._refresh()
 
     @classmethod
@@ -118,28 +119,32 @@ class PassCost:
     def seconds_from(self, first: int, num: int) -> list[float]:
         """`seconds` of `first`, `first` + 1, … tokens: one walk along the lines."""
         sizes, last, seconds = self._sizes, len(self._sizes) - 1, list[float]()
-        end = first + num
+        end, start = first + num, self.seconds(first)
         while first < end:
             right = bisect_left(sizes, first + 1)
             stop = end if right > last else min(end, sizes[right])
-            start = self.seconds(first)
-            slope = (self.seconds(stop) - start) / (stop - first)
+            after = self.seconds(stop)
+            slope = (after - start) / (stop - first)
             seconds += [start + slope * step for step in range(stop - first)]
-            first = stop
+            first, start = stop, after
         return seconds
 
     @property
     def least_slope(self) -> float:
         """Seconds that one more token adds, where it adds least."""
+        if self._least_slope is None:
+            runs = pairwise(zip(self._sizes, self._shape, strict=True))
+            slopes = [(high - low) / (after - before) for (before, low), (after, high) in runs]
+            self._least_slope = min(slopes, default=0.0)
         return self.speed * self._least_slope
 
-    def observe(self, num_tokens: int, seconds: float) -> None:
-        """A pass over `num_tokens` took `seconds`."""
+    def observe(self, num_tokens: int, seconds: float, num_passes: int = 1) -> None:
+        """A pass over `num_tokens` took `seconds`, or several in a row did, usually."""
         while num_tokens > self._sizes[-1]:
             self._append(2 * self._sizes[-1])
         surprise = math.log(max(seconds, 1e-9) / self.seconds(num_tokens))
         near = self._neighbours(num_tokens)
-        self._count(near)
+        self._count(near, num_passes)
         new = [point for point, _ in near if not point.is_measured]
         for point in new:  # all that is known of this size is its first pass
             point.log_seconds += surprise
@@ -147,7 +152,7 @@ class PassCost:
         if not new:
             for point, weight in near:
                 point.correct(clipped(surprise), weight)
-            self._log_speed += _SPEED_RATE * clipped(surprise)
+            self._log_speed += (1 - (1 - _SPEED_RATE) ** num_passes) * clipped(surprise)
         self._refresh()
 
     def _append(self, size: int) -> None:
@@ -166,9 +171,9 @@ class PassCost:
         share = (num_tokens - low) / (high - low)
         return [(self._points[right - 1], 1 - share), (self._points[right], share)]
 
-    def _count(self, near: Iterable[tuple[_Point, float]]) -> None:
-        self._num_passes += 1
-        rate = max(_SHARE_RATE, 1 / self._num_passes)
+    def _count(self, near: Iterable[tuple[_Point, float]], num_passes: int) -> None:
+        self._num_passes += num_passes
+        rate = max(1 - (1 - _SHARE_RATE) ** num_passes, num_passes / self._num_passes)
         for point in self._points:
             point.share *= 1 - rate
         for point, weight in near:
@@ -177,10 +182,8 @@ class PassCost:
     def _refresh(self) -> None:
         """The curve after its speed or its points have moved."""
         self.speed = math.exp(self._log_speed)
-        self._shape = list(accumulate((math.exp(p.log_seconds) for p in self._points), max))
-        runs = pairwise(zip(self._sizes, self._shape, strict=True))
-        slopes = ((high - low) / (after - before) for (before, low), (after, high) in runs)
-        self._least_slope = min(slopes, default=0.0)
+        self._shape = list(accumulate([math.exp(p.log_seconds) for p in self._points], max))
+        self._least_slope = None
 
 
 def _is_known(seconds: Sequence[float]) -> bool:

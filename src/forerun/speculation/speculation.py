@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import chain
 from typing import Final, TypeAlias
 
 from forerun.drafters import Budget
 from forerun.speculation.card_check import CardCheck
-from forerun.speculation.choice import NO_ROOM, NOT_LOOKED, Choice, Reason, Way
+from forerun.speculation.choice import NO_ROOM, NOT_LOOKED, SILENT, Choice, Reason, Way
 from forerun.speculation.controller import Controller
 from forerun.speculation.guarded_drafters import GuardedDrafters
 from forerun.speculation.looks import Looks
@@ -50,7 +49,7 @@ class Speculation:
 
         Drafters that pick are asked first: their answers may be used in part or not at all.
         """
-        able = [request for request in requests if any(self.drafters.names_for(request))]
+        able = [request for request in requests if self.drafters.names_for(request)]
         try:
             if self.controller is None:
                 chosen = {request.id: self._fixed(request) for request in able}
@@ -68,7 +67,7 @@ class Speculation:
         budget = budget_for(request, self.ceiling)
         if budget.depth == 0:
             return NO_ROOM
-        drafter = next(self.drafters.names_for(request))
+        drafter = self.drafters.names_for(request)[0]
         num_trees = self.drafters.num_trees
         return Choice(Reason.FIXED, drafter, budget.depth, budget.num_branches, num_trees)
 
@@ -86,8 +85,9 @@ class Speculation:
             return chosen
         began = times.clock()
         looked = self._look(controller, due, batch, times)
-        seconds = (times.clock() - began) / len(due)
-        cost = seconds * batch[0] / controller.costs.target.seconds(batch[0])
+        seconds = times.clock() - began
+        times.look_seconds = seconds - sum([answer[-1] for answer in times.drafts])
+        cost = seconds / len(due) * batch[0] / controller.costs.target.seconds(batch[0])
         for request_id, choice in looked.items():
             if choice.reason is not Reason.BASELINE:
                 self.looks.looked(request_id, choice.gain, cost)
@@ -100,28 +100,30 @@ class Speculation:
         batch: Batch,
         times: StepTimes,
     ) -> dict[int, Choice]:
-        """Drafters that pick are asked, then all ways to guess are weighed against each other."""
-        ceiling = replace(self.ceiling, least_chance=controller.costs.least_price(*batch))
-        budgets = {request.id: budget_for(request, ceiling) for request in requests}
-        able = [request for request in requests if budgets[request.id].depth]
+        """Where a glance does not show that nobody has a guess, drafters that pick are asked; then
+        all ways to guess are weighed against each other."""
+        least_chance = controller.costs.least_price(*batch)
+        budgets, found, able = dict[int, Budget](), dict[int, Choice](), []
+        for request in requests:
+            budget = budget_for(request, self.ceiling, least_chance)
+            found[request.id] = SILENT if budget.depth else NO_ROOM
+            if budget.depth and self.drafters.may_guess(request, budget):
+                able.append(request)
+                budgets[request.id] = budget
+        if not able:
+            return found
         picks = self._pick(controller, able, budgets, times)
-
-        def ways(request: SpeculativeRequest, name: str) -> list[Way]:
-            pick, budget = picks.get((request.id, name)), budgets[request.id]
-            if self.depths.get(name, budget.depth) < budget.depth:
-                budget = replace(budget, depth=self.depths[name])
-            return controller.ways(request.id, name, budget, pick, self.drafters.num_trees)
-
-        choices = controller.choose(
-            [
-                [way for name in self.drafters.ready_for(request) for way in ways(request, name)]
-                for request in able
-            ],
-            num_idle=batch[0] - len(able),
-            num_prompt_tokens=batch[1],
-        )
-        found = {request.id: choice for request, choice in zip(able, choices, strict=True)}
-        return {request.id: found.get(request.id, NO_ROOM) for request in requests}
+        ways = []
+        for request in able:
+            budget, own = budgets[request.id], list[Way]()
+            for name in self.drafters.ready_for(request):
+                pick, mine = picks.get((request.id, name)), budget
+                if self.depths.get(name, budget.depth) < budget.depth:
+                    mine = replace(budget, depth=self.depths[name])
+                own += controller.ways(request.id, name, mine, pick, self.drafters.num_trees)
+            ways.append(own)
+        choices = controller.choose(ways, batch[0] - len(able), batch[1])
+        return found | {r.id: choice for r, choice in zip(able, choices, strict=True)}
 
     def _pick(
         self,
@@ -134,7 +136,7 @@ class Speculation:
         scored by the text even if unused."""
         picks: dict[tuple[int, str], Proposal] = {}
         for name in self.drafters.picking:
-            asked = [r for r in requests if r.speculation.allows(name)]
+            asked = [r for r in requests if name in self.drafters.names_for(r)]
             if asked and controller.costs.is_cheap(name, len(asked)):
                 answers = self._propose(name, asked, [budgets[r.id] for r in asked], times)
                 picks |= {(r.id, name): pick for r, pick in zip(asked, answers, strict=True)}
@@ -175,7 +177,7 @@ class Speculation:
         began = times.clock()
         answers = self.drafters.propose(name, requests, budgets)
         seconds = times.clock() - began
-        waiting = sum(self.drafters.is_waiting(name, request) for request in requests)
+        waiting = sum([self.drafters.is_waiting(name, request) for request in requests])
         times.drafts.append((name, len(requests) - waiting, _level_sizes(answers), seconds))
         return answers
 
@@ -209,9 +211,11 @@ class Speculation:
         if drafter is not None and self.cards and len(proposal):
             self._check_card(drafter, proposal.tokens[0] == emitted.tokens[0])
         is_waiting = drafter is not None and self.drafters.is_waiting(drafter, request)
-        if self.drafters.commit(request, drafter, emitted) and self.controller and choice:
-            commit = partial(self.controller.commit, request.id, choice, proposal, emitted.tokens)
-            self.drafters.attempt(_CONTROLLER, request, partial(commit, is_waiting=is_waiting))
+        is_known = self.drafters.commit(request, drafter, emitted)
+        is_weighed = choice is not None and choice is not NOT_LOOKED and choice is not SILENT
+        if is_known and self.controller and is_weighed:
+            args = request.id, choice, proposal, emitted.tokens, is_waiting
+            self.drafters.attempt(_CONTROLLER, request, self.controller.commit, *args)
 
     def _check_card(self, drafter: str, is_hit: bool) -> None:
         assert self.cards is not None
@@ -223,7 +227,7 @@ class Speculation:
     def observe(self, times: StepTimes) -> None:
         """A step is over, and this is where its seconds went."""
         if self.controller:
-            self.drafters.attempt(_CONTROLLER, None, partial(self.controller.observe, times))
+            self.drafters.attempt(_CONTROLLER, None, self.controller.observe, times)
 
     def num_failures(self, request: SpeculativeRequest) -> int:
         """How often drafters, or the controller, failed it."""
@@ -238,24 +242,23 @@ class Speculation:
         """It is gone; returns `num_failures`."""
         self.looks.end(request.id)
         if self.controller:
-            end = partial(self.controller.end, request.id)
-            self.drafters.attempt(_CONTROLLER, request, end)
+            self.drafters.attempt(_CONTROLLER, request, self.controller.end, request.id)
         return self.drafters.end(request)
 
 
-def budget_for(request: SpeculativeRequest, ceiling: Budget) -> Budget:
+def budget_for(request: SpeculativeRequest, ceiling: Budget, least_chance: float = 0.0) -> Budget:
     """The ceiling, or less: what the request allows, and what its answer has room for: a round
     emits one token more than it accepts."""
     own, depth = request.speculation, min(ceiling.depth, max(0, request.num_left - 1))
     if own.num_speculative_tokens is not None:
         depth = min(depth, own.num_speculative_tokens)
     num_branches = min(ceiling.num_branches, own.num_branches or ceiling.num_branches)
-    if (depth, num_branches) == (ceiling.depth, ceiling.num_branches):
-        return ceiling
-    return replace(ceiling, depth=depth, num_branches=num_branches)
+    return Budget(depth, num_branches, ceiling.first_draw, least_chance)
 
 
 def _level_sizes(proposals: Sequence[Proposal]) -> list[int]:
     """Guesses by depth, over all proposals."""
+    if len(proposals) == 1 and proposals[0].tree.is_chain:
+        return [1] * len(proposals[0])
     sizes = Counter(chain.from_iterable(proposal.tree.depths for proposal in proposals))
     return [sizes[depth] for depth in range(1, len(sizes) + 1)]

@@ -19,6 +19,7 @@ class StepTimes:
     num_tokens: int = 0  # that the pass ran: prompts, decodes and guesses
     num_guesses: int = 0
     pass_seconds: float = 0.0
+    look_seconds: float = 0.0  # spent on the choice, drafters' answers aside
     rest_seconds: float = 0.0
     # Each answer: the drafter, for how many requests, its guesses by depth, seconds.
     drafts: list[tuple[str, int, Sequence[int], float]] = field(default_factory=list)
@@ -27,6 +28,8 @@ class StepTimes:
         self._began = self.clock()
 
     def finish(self) -> None:
-        """What is neither the pass nor a draft is the rest."""
-        drafts = sum(seconds for *_, seconds in self.drafts)
-        self.rest_seconds = self.clock() - self._began - self.pass_seconds - drafts
+        """What is neither the pass nor a draft nor the choice is the rest."""
+        known = self.pass_seconds + self.look_seconds
+        for *_, seconds in self.drafts:
+            known += seconds
+        self.rest_seconds = self.clock() - self._began - known

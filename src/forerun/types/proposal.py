@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
+from typing import NamedTuple
 
 from forerun.errors import InvalidProposal
 from forerun.types.arrays import FloatArray, check_probs
 from forerun.types.tree import ROOT, Tree
 
 
-@dataclass(frozen=True)
-class Draw:
+class Draw(NamedTuple):
     """One guess as it was made: which node it landed on, and the law it was drawn from.
 
     `probs_q` is the distribution of *this* draw given everything drawn before it (without
@@ -53,9 +53,11 @@ class Proposal:
         """What was guessed, without q [V] of each draw: nobody asks for it once it is judged."""
         if all(draw.probs_q is None for draw in self.draws):
             return self
-        return replace(self, draws=tuple(replace(draw, probs_q=None) for draw in self.draws))
+        return replace(self, draws=tuple(draw._replace(probs_q=None) for draw in self.draws))
 
     def _check_siblings(self) -> None:
+        if self.tree.is_chain and min(self.tokens, default=0) >= 0:
+            return  # nobody has any
         seen: set[tuple[int, int]] = set()
         for node, (parent, token) in enumerate(zip(self.tree.parents, self.tokens, strict=True)):
             if token < 0:
@@ -73,16 +75,15 @@ class Proposal:
             if not 0 <= draw.node < len(self.tree):
                 raise InvalidProposal(f"draw {idx} names node {draw.node}, which does not exist.")
             undrawn.discard(draw.node)
-            self._check_law(idx, draw)
+            if draw.probs_q is not None:
+                self._check_law(idx, self.tokens[draw.node], draw.probs_q)
         if undrawn:
             raise InvalidProposal(f"nodes {sorted(undrawn)} were never drawn; give each a draw.")
 
-    def _check_law(self, idx: int, draw: Draw) -> None:
-        if draw.probs_q is None:
-            return
-        check_probs(draw.probs_q, name=f"q of draw {idx}")
-        token = self.tokens[draw.node]
-        if token >= len(draw.probs_q) or not draw.probs_q[token] > 0:
+    @staticmethod
+    def _check_law(idx: int, token: int, probs_q: FloatArray) -> None:
+        check_probs(probs_q, name=f"q of draw {idx}")
+        if token >= len(probs_q) or not probs_q[token] > 0:
             raise InvalidProposal(
                 f"draw {idx} is token {token}, to which its own q gives probability 0; "
                 f"record the law the token was really drawn from."
@@ -130,12 +131,10 @@ class Proposal:
     @property
     def chances(self) -> list[float]:
         """The drafter's own for each guess of its first branch; [] where it gives none."""
-        if not self.draws or self.draws[0].chance is None:
-            return []
         chances = {draw.node: draw.chance for draw in self.draws if draw.chance is not None}
-        if len(chances) < len(self):
+        if not chances or len(chances) < len(self):
             return []
-        if self.depth == len(self):
+        if self.tree.is_chain:
             return list(chances.values())
         return [chances[node] for node in self.tree.path_to(self.tree.deepest(0))]
 

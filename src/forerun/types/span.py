@@ -30,7 +30,7 @@ class Span:
                 f"a span holds at least one token and one tree node each; got "
                 f"{len(self.tokens)} tokens and {len(self.tree)} nodes."
             )
-        if not all(0 <= idx < len(self.tokens) for idx in self.wanted):
+        if self.wanted and not 0 <= min(self.wanted) <= max(self.wanted) < len(self.tokens):
             raise InvalidProposal(f"wanted logits {self.wanted} lie outside the span.")
 
     @classmethod

@@ -32,13 +32,10 @@ class Verdict:
     @classmethod
     def reached(cls, proposal: Proposal, node: int, final_token: int) -> Verdict:
         """The verdict that accepts everything down to `node` and then emits `final_token`."""
-        path = proposal.tree.path_to(node)
         if not len(proposal):
-            final = Origin.PLAIN
-        elif proposal.tree.children(node):
-            final = Origin.RECOVERED
-        else:
-            final = Origin.BONUS
+            return cls((), (int(final_token),), Origin.PLAIN)
+        path = proposal.tree.path_to(node)
+        final = Origin.RECOVERED if proposal.tree.children(node) else Origin.BONUS
         return cls(path, (*(proposal.tokens[n] for n in path), int(final_token)), final)
 
     def first(self, num_tokens: int) -> Verdict:

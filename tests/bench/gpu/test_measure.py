@@ -14,10 +14,12 @@ from forerun.bench.gpu import oracle as oracle_room
 from forerun.bench.gpu.measure import measure_gpu
 from forerun.bench.gpu.shapes import PASSES
 from forerun.bench.gpu.synthetic import SHAPES, SyntheticCheckpoint
+from forerun.bench.prompts.named_prompts import NamedPrompt
 from forerun.bench.records.report import has_other_tokens
 from forerun.bench.views.reports import report_sheet
 from forerun.engine import LLM
 from forerun.kernels import ReferenceKernels
+from forerun.models.llama import LlamaModel
 from tests.models_llama.tiny import tiny_config
 
 pytestmark = pytest.mark.slow
@@ -65,20 +67,17 @@ def test_passes_are_held_against_the_bandwidth(tiny_shape: str) -> None:
     expected = SyntheticCheckpoint(SHAPES[tiny_shape]).read_bytes / 1e9
     assert shape["floor_s"] == expected
     assert shape["passes"][0]["share_of_floor"] == pytest.approx(expected / 5e-5)
-    by_name = {entry["what"]: entry for entry in report["requirements"]}
-    assert by_name["3B shape, plain, ms"]["reached"] is True
-    assert by_name["6 tokens ÷ 1 token, 3B shape"]["found"] == 1
-    assert by_name["1B shape, plain, ms"]["reached"] is None
     assert report["oracle"]["oracle"]["num_different"] == 0
     assert 2.5 < report["oracle"]["oracle"]["tokens_per_round"] < 5
-    assert "not measured: Qwen2.5-Coder" in str(report_sheet(report).legend)
+    assert len(report_sheet(report).rows) == len(PASSES)
 
 
 def test_a_draft_model_runs_for_the_oracle(
     tiny_shape: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(oracle_room, "_NUM_REPEATS", 1)
-    found = oracle_room.measure_oracle(StandIn(), tiny_shape, tiny_shape)  # type: ignore[arg-type]
+    model = LlamaModel.load(SyntheticCheckpoint(SHAPES[tiny_shape]), StandIn())
+    found = oracle_room.measure_oracle({tiny_shape: model}, tiny_shape, tiny_shape)
     runs = found["draft"]["runs"]
     assert [run["depth"] for run in runs] == list(oracle_room.DRAFTED_DEPTHS)
     assert all(run["num_different"] == 0 for run in runs)
@@ -95,14 +94,13 @@ def test_bits_that_company_changes_are_counted(tiny_shape: str) -> None:
 def test_answers_are_timed_and_compared(
     plain: LLM, tiny_shape: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in (("_NUM_TIMED", 3), ("_NUM_COMPARED", 4), ("_NUM_REPEATS", 1)):
+    smaller = {"_NUM_TIMED": 3, "_NUM_REPEATS": 1, "_NUM_COMPARED": 40, "_QUESTION": "a word"}
+    for name, value in smaller.items():
         monkeypatch.setattr(answers_room, name, value)
-    monkeypatch.setattr(answers_room, "_PROMPTS", ("abc.", "the sea"))
-    monkeypatch.setattr(answers_room, "_QUESTION", "a word")
     monkeypatch.setattr(answers_room, "_COPIED", "abc abc abc")
-    monkeypatch.setattr(
-        answers_room, "_SPECULATIONS", ({"method": "prompt_lookup", "num_speculative_tokens": 3},)
-    )
+    prompts = [NamedPrompt(text, "", "", text) for text in ("abc.", "the sea")]
+    monkeypatch.setattr(answers_room, "named_prompts", lambda _num: prompts)
+    monkeypatch.setattr("forerun.bench.proof.proof.SAMPLING", {"T=0": {"temperature": 0}})
     found = measured(StandIn(), tiny_shape, lambda: plain)["answers"]
-    assert (found["num_runs"], found["num_different"]) == (16, 0)
+    assert (found["num_runs"], found["num_different"]) == (40, 0)
     assert found["first_token_s"] >= found["load_s"]

@@ -12,8 +12,7 @@ import pytest
 import typer
 
 from forerun.bench.prompts.named_prompts import NamedPrompt, named_prompts
-from forerun.bench.proof.proof import SAMPLING, Cell, Method, Proof, proof_methods
-from forerun.bench.proof.record import as_json
+from forerun.bench.proof.proof import SAMPLING, Cell, Method, Proof, as_json, proof_methods
 from forerun.bench.proof.sample import BRANCHES, Choices, sample_runs
 from forerun.cli.proof import Report, conclude
 from forerun.cli.terminal.progress import Lines

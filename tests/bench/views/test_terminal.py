@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from functools import cache
 from io import StringIO
 from pathlib import Path
 
@@ -16,8 +17,7 @@ from forerun.bench.measure.bootstrap import Interval
 from forerun.bench.measure.contenders import PLAIN
 from forerun.bench.records.record import SCHEMA, Record, read_record
 from forerun.bench.records.summary import labelled
-from forerun.bench.views.note import Note
-from forerun.bench.views.sheet import Sheet
+from forerun.bench.views.sheet import Note, Sheet
 from forerun.cli import app
 
 RECORDS = Path(__file__).parents[3] / "bench" / "records"
@@ -26,6 +26,11 @@ SHOWN = [
     for path in sorted(RECORDS.glob("*.json"))
     if json.loads(path.read_text()).get("schema") == SCHEMA
 ]
+
+
+@cache
+def shown_record(path: Path) -> Record:
+    return labelled(read_record(path))
 
 
 def printed(*args: str | Path, columns: str | None = None) -> str:
@@ -60,7 +65,7 @@ def interval(found: Interval) -> str:
 @pytest.mark.parametrize("columns", ["80", "120", None])
 @pytest.mark.parametrize("path", SHOWN, ids=lambda path: path.stem)
 def test_every_figure_of_a_record_is_whole(path: Path, columns: str | None) -> None:
-    record = labelled(read_record(path))
+    record = shown_record(path)
     shown = printed("bench", "show", path, columns=columns)
     assert "…" not in shown
     for figure in ratios(record):
@@ -73,7 +78,7 @@ def test_every_figure_of_a_record_is_whole(path: Path, columns: str | None) -> N
 
 @pytest.mark.parametrize("path", SHOWN, ids=lambda path: path.stem)
 def test_a_pipe_gets_a_line_for_each_cell(path: Path) -> None:
-    record, lines = labelled(read_record(path)), printed("bench", "show", path).splitlines()
+    record, lines = shown_record(path), printed("bench", "show", path).splitlines()
     rows = [line for line in lines if any(f" {cell.contender} " in line for cell in record.cells)]
     assert len([row for row in rows if "·" not in row]) >= len(record.cells)
 

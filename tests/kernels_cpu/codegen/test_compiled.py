@@ -12,22 +12,42 @@ from forerun.errors import CannotCompile
 from forerun.kernels import cpu
 from forerun.kernels.cpu import CpuKernels
 from forerun.kernels.cpu.codegen import compiled
-from forerun.kernels.cpu.codegen.machine import Machine
+from forerun.kernels.cpu.codegen.code_cache import CodeCache
+from forerun.kernels.cpu.codegen.machine import AVX2_OUTPUTS, InstructionSet, Machine
+from forerun.kernels.cpu.library import Library
 from forerun.kernels.cpu.operations import select
 from tests.contracts.kernel_sets import CACHE_DIR
 
+FOR_ANOTHER = Machine(
+    16, (1,), instructions=InstructionSet("other", 8, (1, 1), (), "another"), is_forced=True
+)
+
 
 def test_compiled_code_is_named_by_sources_and_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    host, wide = Machine.host(), Machine(16, (1,))
+    host = Machine.host()
     here = compiled.code_key(host)
     assert here == compiled.code_key(host)
-    assert here != compiled.code_key(wide)
+    assert here != compiled.code_key(FOR_ANOTHER)
     for name in ("philox", "Stream"):  # code from other rooms
         with monkeypatch.context() as patch:
             patch.setattr(compiled, name, Machine)
             assert here != compiled.code_key(host)
     monkeypatch.setattr("numba.__version__", "another")
     assert here != compiled.code_key(host)
+
+
+def test_lanes_tiles_and_digits_share_what_does_not_know_them(tmp_path: Path) -> None:
+    """Of `embed` each has its own, in the same folder."""
+    machines, heard = [Machine(16, AVX2_OUTPUTS), Machine(8, AVX2_OUTPUTS)], list[str]()
+    for machine in machines:
+        cache = CodeCache.open(tmp_path, compiled.code_key(machine))
+        library = Library(machine, cache, lambda what, *_: heard.append(what))
+        library.operation("select")
+        library.embed("F32")
+    select, embed = (f"compiling {name}, once for this machine" for name in ("select", "embed-F32"))
+    assert heard == [select, embed, embed]
+    files = {path.name for path in tmp_path.rglob("*.code")}
+    assert files == {"select.code", *(f"embed-F32-{machine.digest}.code" for machine in machines)}
 
 
 @pytest.mark.parametrize("edited", ["__init__.py", "deep/down/below.py"])

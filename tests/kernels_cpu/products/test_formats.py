@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,9 +27,20 @@ EPS = float(np.finfo(np.float32).eps)
 HOST = Machine.host()
 INT16 = replace(HOST, num_digits=2)  # activations of 16 bits
 MACHINES = [HOST, INT16]
-CASES = [(name, HOST) for name in FORMATS] + [
-    (name, INT16) for name in FORMATS if takes_digits(name, INT16)
-]
+
+
+def case(weight_format: str, machine: Machine) -> Any:
+    """A test's parameters. Code that the host does not run by itself has one fast witness, and K
+    formats take seconds each to compile."""
+    if machine in MACHINES:
+        is_slow = machine == INT16 and weight_format.endswith("_K")
+    else:
+        is_slow = (weight_format, machine.num_digits) != ("Q4_1", HOST.num_digits)
+    return pytest.param(weight_format, machine, marks=pytest.mark.slow if is_slow else ())
+
+
+CASES = [case(name, HOST) for name in FORMATS]
+CASES += [case(name, INT16) for name in FORMATS if takes_digits(name, INT16)]
 
 
 def named(value: object) -> str | None:
@@ -63,10 +75,10 @@ def test_a_product_has_the_same_bits_for_any_rows_and_threads(
 @pytest.mark.parametrize(
     ("weight_format", "machine", "num_in"),
     [
-        (name, machine, num_in)
-        for name, machine in CASES
+        pytest.param(*each.values, num_in, marks=each.marks)
+        for each in CASES
         for num_in in (32, 64, 96, 256, NUM_IN)
-        if num_in % DECODERS[name].block_len == 0
+        if num_in % DECODERS[each.values[0]].block_len == 0
     ],
     ids=named,
 )
@@ -101,10 +113,11 @@ def test_the_largest_sums_fit(quant: int, num_rows: int, sign: int, machine: Mac
 
 
 PACKED = [name for name in FORMATS if takes_digits(name, HOST)]
-SETS = [replace(Machine.host(each.name), num_digits=2) for each in Machine.offered()]
-SHORT = [(name, machine) for machine in MACHINES for name in PACKED]
-SHORT += [(name, machine) for machine in SETS[1:] for name in ("Q4_1", "Q8_0")]
-LONG = [(name, machine) for machine in SETS[1:] for name in PACKED]
+OTHERS = [Machine.host(each.name) for each in Machine.offered()[1:]]
+SHORT = [case(name, machine) for machine in MACHINES for name in PACKED]
+OTHERS += [replace(machine, num_digits=INT16.num_digits) for machine in OTHERS]
+SHORT += [case(name, machine) for machine in OTHERS for name in ("Q4_1", "Q8_0")]
+LONG = [(name, machine) for machine in OTHERS for name in PACKED]
 
 
 def of_set(value: object) -> str | None:
@@ -177,8 +190,22 @@ def product_in_sixteen_lanes(weight: F32, x: F32) -> F32:
     return lanes[..., 0]
 
 
-@pytest.mark.parametrize("weight_format", FORMATS)
-@pytest.mark.parametrize("tile_outputs", [AVX2_OUTPUTS, AVX512_OUTPUTS, (4, 2, 1)], ids=str)
+SHAPES = {"avx2": AVX2_OUTPUTS, "avx512": AVX512_OUTPUTS, "odd": (4, 2, 1)}
+
+
+@pytest.mark.parametrize(
+    ("weight_format", "tile_outputs"),
+    [
+        pytest.param(
+            name,
+            outputs,
+            marks=() if shape == "avx2" or name in ("F32", "Q4_1") else pytest.mark.slow,
+        )
+        for shape, outputs in SHAPES.items()
+        for name in FORMATS
+    ],
+    ids=str,
+)
 def test_sixteen_lanes_have_the_documented_bits_in_every_shape(
     weight_format: str, tile_outputs: tuple[int, ...]
 ) -> None:
@@ -241,9 +268,12 @@ def test_zero_activations_give_zero(machine: Machine) -> None:
     assert not product(kernels(2, machine), source, np.zeros((3, 64), np.float32)).any()
 
 
-@pytest.mark.parametrize("weight_format", ["Q8_0", "Q4_1", "Q4_K", "Q6_K"])
+@pytest.mark.parametrize(
+    ("weight_format", "machine"),
+    [case(name, machine) for name in ("Q8_0", "Q4_1", "Q4_K", "Q6_K") for machine in MACHINES],
+    ids=named,
+)
 @pytest.mark.parametrize("size", [2.0**-99, 1e-33, 1e-36])
-@pytest.mark.parametrize("machine", MACHINES, ids=named)
 def test_tiny_activations_give_next_to_nothing(
     weight_format: str, size: float, machine: Machine
 ) -> None:

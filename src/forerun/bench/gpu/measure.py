@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from forerun.bench.gpu.answers import measure_answers
 from forerun.bench.gpu.oracle import measure_oracle
-from forerun.bench.gpu.requirements import requirements
 from forerun.bench.gpu.shapes import measure_shape
 
 if TYPE_CHECKING:
     from forerun.engine import LLM
     from forerun.kernels.cuda import CudaKernels
+    from forerun.models.llama import LlamaModel
 
 _NUM_READS: Final = 7
 
@@ -31,14 +31,17 @@ def measure_gpu(
     progress("reading memory")
     speed = median(kernels.read_speed() for _ in range(_NUM_READS))
     found: list[dict[str, Any]] = []
+    models: dict[str, LlamaModel] = {}
     answers, oracle, is_complete = None, None, False
     try:
         for name in shapes:
             progress(f"measuring the {name} shape")
-            found.append(measure_shape(kernels, name, speed))
-        if "3b" in shapes:
+            models[name], measured = measure_shape(kernels, name, speed)
+            found.append(measured)
+        if "3b" in models:
             progress("drafting with an oracle")
-            oracle = measure_oracle(kernels, "3b", "1b" if "1b" in shapes else None)
+            oracle = measure_oracle(models, "3b", "1b" if "1b" in models else None)
+        models.clear()
         if load is not None:
             answers = measure_answers(load, progress)
         is_complete = True
@@ -51,6 +54,5 @@ def measure_gpu(
         "shapes": found,
         "answers": answers,
         "oracle": oracle,
-        "requirements": requirements(found, answers, oracle),
         "is_complete": is_complete,
     }

@@ -6,15 +6,14 @@ Everything else is what serves: scheduler, drafting, one pass, draws, verdicts, 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import tokenizers
 
-from forerun.bench.gpu.synthetic import SHAPES, SyntheticCheckpoint
 from forerun.drafters import Budget, DraftModel, RequestView
 from forerun.engine.api.input_processor import InputProcessor
 from forerun.engine.engine import Engine
@@ -29,23 +28,22 @@ from forerun.speculation.methods import Target
 from forerun.speculation.speculation import Speculation
 from forerun.types import Proposal, SamplingParams, Verdict
 
-if TYPE_CHECKING:
-    from forerun.kernels.cuda import CudaKernels
-
 ALPHA: Final = 0.8
 DEPTH: Final = 5
 DRAFTED_DEPTHS: Final = (1, 2, 3, 4)
 _CONTEXT_LEN: Final = 128
 _NUM_TOKENS: Final = 200
-_NUM_REPEATS: Final = 5
+_NUM_REPEATS: Final = 4
 _PARAMS: Final = SamplingParams(temperature=0, max_tokens=_NUM_TOKENS, ignore_eos=True)
 _MAX_LEN: Final = 512
 
 
-def measure_oracle(kernels: CudaKernels, target: str, draft: str | None) -> dict[str, Any]:
+def measure_oracle(
+    models: Mapping[str, LlamaModel], target: str, draft: str | None
+) -> dict[str, Any]:
     """Seconds of a token of the `target` shape: plain, with an oracle that costs nothing, and with
     one for which a model of the `draft` shape runs."""
-    bench = _Bench(LlamaModel.load(SyntheticCheckpoint(SHAPES[target]), kernels))
+    bench = _Bench(models[target])
     plain = bench.seconds_per_token(None, 0)
     found: dict[str, Any] = {
         "target": target,
@@ -54,10 +52,9 @@ def measure_oracle(kernels: CudaKernels, target: str, draft: str | None) -> dict
         "oracle": {"depth": DEPTH, **bench.measure(plain, Oracle(bench.answer), DEPTH)},
     }
     if draft is not None:
-        model = LlamaModel.load(SyntheticCheckpoint(SHAPES[draft]), kernels)
         runs = []
         for depth in DRAFTED_DEPTHS:
-            drafter = DraftModel(model, bench.vocab_size)
+            drafter = DraftModel(models[draft], bench.vocab_size)
             drafter.allocate(_MAX_LEN // 16, 16)
             runs.append(
                 {"depth": depth, **bench.measure(plain, Oracle(bench.answer, drafter), depth)}

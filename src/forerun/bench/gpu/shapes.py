@@ -27,17 +27,20 @@ _NUM_REPLAYS: Final = 20
 _ROOM: Final = 16  # tokens beyond the context, for each request
 
 
-def measure_shape(kernels: CudaKernels, name: str, read_bytes_per_second: float) -> dict[str, Any]:
+def measure_shape(
+    kernels: CudaKernels, name: str, read_bytes_per_second: float
+) -> tuple[LlamaModel, dict[str, Any]]:
     """For a record: seconds of each of `PASSES`, on the device alone and as a caller sees them."""
     checkpoint = SyntheticCheckpoint(SHAPES[name])
     began = time.perf_counter()
-    bench = _Bench(LlamaModel.load(checkpoint, kernels), kernels)
+    model = LlamaModel.load(checkpoint, kernels)
     loaded = time.perf_counter() - began
+    bench = _Bench(model, kernels)
     floor = checkpoint.read_bytes / read_bytes_per_second
     passes = [bench.time_pass(*sizes) for sizes in PASSES]
     for found in passes:
         found["share_of_floor"] = floor / found["device_s"]
-    return {
+    return model, {
         "shape": name,
         "weight_bytes": checkpoint.read_bytes,
         "floor_s": floor,

@@ -41,7 +41,7 @@ class SyntheticCheckpoint:
         high: npt.NDArray[np.uint16] = (floats.astype(np.float32).view(np.uint32) >> 16).astype(
             np.uint16
         )
-        return high
+        return np.concatenate((high, high))  # so that all of it follows any place in its first half
 
     @cached_property
     def _shapes(self) -> dict[str, tuple[int, ...]]:
@@ -64,9 +64,12 @@ class SyntheticCheckpoint:
         shape = self._shapes[name]
         if len(shape) == 1:
             return Tensor(name, shape, "F32", np.ones((1, shape[0]), np.float32).view(np.uint8))
-        first = hash_of(name) % _POOL_LEN
-        data = np.resize(np.roll(self._pool, first), shape)
-        return Tensor(name, shape, "BF16", data.view(np.uint8))
+        first, size = hash_of(name) % _POOL_LEN, int(np.prod(shape))
+        data = np.empty(size, np.uint16)
+        for at in range(0, size, _POOL_LEN):
+            part = data[at : at + _POOL_LEN]
+            part[:] = self._pool[first : first + len(part)]
+        return Tensor(name, shape, "BF16", data.reshape(shape).view(np.uint8))
 
     def float32(self, name: str) -> npt.NDArray[np.float32]:
         tensor = self.tensor(name)

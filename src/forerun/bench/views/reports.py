@@ -10,8 +10,7 @@ from typing import Final
 from forerun.bench.records.report import Report
 from forerun.bench.records.summary import peer_label
 from forerun.bench.views.serving import openai_sheet, serve_sheet
-from forerun.bench.views.sheet import Sheet
-from forerun.bench.views.titles import title
+from forerun.bench.views.sheet import Sheet, title
 from forerun.theory.canvas import canvas
 
 _KERNELS: Final = (
@@ -70,7 +69,7 @@ def _kernels(report: Report) -> Sheet:
 
 
 def _gpu(report: Report) -> Sheet:
-    """A row per shape and pass, then what must be reached."""
+    """A row per shape and pass."""
     rows = [
         [
             shape["shape"],
@@ -82,17 +81,10 @@ def _gpu(report: Report) -> Sheet:
         for shape in report["shapes"]
         for found in shape["passes"]
     ]
-    words = {True: "reached", False: "NOT REACHED", None: "not measured"}
-    legend = [_GPU]
-    for entry in report["requirements"]:
-        value = (
-            "" if entry["found"] is None else f": {entry['found']:.3g} (must be {entry['must']})"
-        )
-        legend.append(f"{words[entry['reached']]}: {entry['what']}{value}")
     speed = report["read_bytes_per_second"] / 1e12
     where = f"{_title(report)} · {report['gpu']} · memory reads at {speed:.2f} TB/s"
     headings = ["requests × tokens", "ms", "of floor", "forward ms"]
-    return Sheet(where, ["shape"], [headings], rows, legend=legend)
+    return Sheet(where, ["shape"], [headings], rows, legend=[_GPU])
 
 
 def _passes(report: Report) -> Sheet:

@@ -1,18 +1,21 @@
-"""Figures on the terminal: one table, or several where one would be too wide."""
+"""Figures on the terminal: a title, one table or several where one would be too wide, notes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from forerun.bench.views.note import Note
-
 _GAP: Final = 2  # between two columns
+_ROUNDING: Final = ("quantization", "activations")
+_WHOLE: Final = re.compile(r"\S+ \[[^\[\] ]+, [^\[\] ]+\]|' \S*'")  # 1.37 [1.28, 1.46], ' word'
+_NO_BREAK: Final = "\N{NO-BREAK SPACE}"
 
 
 @dataclass(frozen=True)
@@ -84,3 +87,47 @@ class Sheet:
 def _text(entry: str | Text) -> Text:
     """A token such as [/INST] is no markup."""
     return Text(entry) if isinstance(entry, str) else entry
+
+
+@dataclass(frozen=True)
+class Note:
+    """A sentence, folded between its words but never inside an interval or a token. `mark` stands
+    before the first line; the others begin below the text."""
+
+    text: str
+    mark: str = ""
+    mark_style: str = ""
+    style: str = ""
+
+    def __rich_console__(self, _console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        lines = self.lines(options.max_width)
+        yield Text.assemble((self.mark, self.mark_style), (lines[0], self.style))
+        for line in lines[1:]:
+            yield Text(" " * len(self.mark) + line, self.style)
+
+    def lines(self, width: int) -> list[str]:
+        whole = _WHOLE.sub(lambda found: found[0].replace(" ", _NO_BREAK), self.text)
+        folded = textwrap.wrap(
+            whole, max(width - len(self.mark), 1), break_long_words=False, break_on_hyphens=False
+        )
+        return [line.replace(_NO_BREAK, " ") for line in folded] or [""]
+
+
+def title(
+    what: str,
+    model: Mapping[str, Any],
+    machine: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    *,
+    is_complete: bool,
+) -> str:
+    """What stands above every table: what was measured, of which model, where."""
+    name = ": ".join(part for part in (what, model.get("name")) if part)
+    unfinished = "" if is_complete else " (interrupted)"
+    return f"{name} on {machine.get('cpu')}{rounding(settings)}{unfinished}"
+
+
+def rounding(settings: Mapping[str, Any]) -> str:
+    """How weights and activations were rounded, where the record says so."""
+    asked = [f", {name} {settings[name]}" for name in _ROUNDING if settings.get(name) is not None]
+    return "".join(asked)

@@ -23,9 +23,7 @@ from forerun.bench.records.summary import (
     peer_of,
     place,
 )
-from forerun.bench.views.note import Note
-from forerun.bench.views.sheet import Sheet
-from forerun.bench.views.titles import title
+from forerun.bench.views.sheet import Note, Sheet, title
 
 _NAMES: Final = ("class", "contender")
 _SPEED: Final = ("tok/s", "× plain [95 %]", "whole", "pred.")

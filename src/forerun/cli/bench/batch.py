@@ -9,8 +9,6 @@ from dataclasses import asdict, dataclass
 from random import Random
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
-import typer
-
 from forerun.cli.bench.options import (
     ALL,
     BenchOptions,
@@ -68,9 +66,6 @@ class BatchOptions:
     def part_list(self, *, has_peer: bool) -> list[str]:
         """Without a peer there is nobody to compare throughput with."""
         names = list(PARTS) if self.parts == ALL else split(self.parts)
-        if "sharing" in names:
-            typer.echo("note: sharing is no part of bench batch any more; drop it.", err=True)
-            names.remove("sharing")
         require_known("part of bench batch", PARTS, *names)
         if not has_peer and self.parts != ALL and "offline" in names:
             raise InvalidOption("the part offline needs --peers llamacpp.")

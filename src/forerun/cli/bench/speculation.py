@@ -85,7 +85,8 @@ def _measure(
             num_pairs=options.pairs,
             seed=options.seed,
         )
-        sample = workloads[0].prompts[0].encode(llm.tokenizer)
+        prompts = sorted((w.prompts[0].encode(llm.tokenizer) for w in workloads), key=len)
+        sample = prompts[len(prompts) // 2]  # a pass takes longer where the context is longer
         costs = costs_by_contender(llm, configs, sample, clock, engine.cache_dir)
         session = Session(side, _head(engine, options, llm, opened), costs, path)
         num_answers = side.num_runs + len(side.engines) + len(side.peers)

@@ -90,7 +90,7 @@ loading_options = without(engine_options, *_SPECULATING, "chat_template")
 
 def load(config: EngineConfig, *, max_num_seqs: int = 1, **changes: Any) -> LLM:
     """The model, with these options changed; a line on stderr follows what takes long."""
-    from forerun.cli.terminal.loading import loading
+    from forerun.cli.terminal.progress import loading
     from forerun.engine import LLM
 
     with loading(str(config.model)) as progress:

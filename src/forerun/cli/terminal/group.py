@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -10,7 +11,6 @@ from typing import Any, Final, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from forerun.cli.terminal.misuse import sentence
 from forerun.cli.terminal.output import CannotPrint, say
 from forerun.errors import NO_MEMORY, DiskFull, ForerunError, is_lack_of_memory
 from forerun.files import NO_SPACE
@@ -19,6 +19,7 @@ MISUSE: Final = 2
 DISK_FULL: Final = 74  # EX_IOERR of sysexits.h
 INTERRUPTED: Final = 130
 READER_LEFT: Final = 141  # as if SIGPIPE had ended us
+_EXTRA: Final = re.compile(r"Got unexpected extra argument\(s\) \((.*)\)")
 
 
 class OneSentenceGroup(TyperGroup):
@@ -37,7 +38,7 @@ class OneSentenceGroup(TyperGroup):
             code = super().main(args, prog_name, complete_var, False, windows_expand_args, **extra)
             sys.stdout.flush()
         except typer.TyperException as error:
-            code = complain(sentence(error), error.exit_code)
+            code = complain(_sentence(error), error.exit_code)
         except CannotPrint as error:
             code = _explain_output(error)
         except DiskFull as error:
@@ -75,3 +76,26 @@ def _explain(error: Exception) -> int:
     where = "" if error.filename is None else f" {error.filename}"
     code = DISK_FULL if error.errno in NO_SPACE else MISUSE
     return complain(f"cannot use{where}: {error.strerror}; check the path and its rights.", code)
+
+
+def _sentence(error: typer.TyperException) -> str:
+    """What the parser found wrong, and what to do about it."""
+    message = " ".join(error.format_message().split()).removesuffix(".")
+    context: typer.Context | None = getattr(error, "ctx", None)
+    if message.endswith("?"):
+        return message
+    if context is None:
+        return f"{message}; see --help."
+    extra = _EXTRA.fullmatch(message)
+    if extra is None:
+        return f"{message}; see {context.command_path} --help."
+    return f"{context.command_path} has no place for {extra[1]!r}; {_remedy(context)}."
+
+
+def _remedy(context: typer.Context) -> str:
+    options = {name for parameter in context.command.params for name in parameter.opts}
+    if "--prompt" in options:
+        return "put the whole prompt in quotes"
+    if "--model" in options:
+        return "to name a model, use --model"
+    return f"drop it, or see {context.command_path} --help"

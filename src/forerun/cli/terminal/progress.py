@@ -1,12 +1,13 @@
-"""How far a long measurement is: a bar on a terminal, a line now and then in a log."""
+"""How far a load or a long measurement is: a bar on a terminal, a line now and then in a log."""
 
 from __future__ import annotations
 
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -64,6 +65,30 @@ def following(
                 bar.update(task, completed=num_done, total=num_all, count=count)
 
         yield report
+
+
+@contextmanager
+def loading(model: str) -> Iterator[Progress]:
+    """While a model is loaded: a bar on a terminal, which goes; warnings are lines that stay."""
+    from rich.console import Console
+    from rich.progress import TextColumn
+
+    console, count = Console(stderr=True), TextColumn("{task.fields[count]}")
+    bar = following(console, f"loading {model}", count, "tensors")
+    with bar as show, _warnings_as_lines(console):
+        yield show
+
+
+@contextmanager
+def _warnings_as_lines(console: Console) -> Iterator[None]:
+    """The sentence alone, without the line of code that Python adds."""
+
+    def show(message: Warning | str, *_where: Any, **_rest: Any) -> None:
+        console.print(f"note: {message}", markup=False, highlight=False, soft_wrap=True)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield
 
 
 class Lines:

@@ -26,6 +26,7 @@ class Block(FeatureCache):
     def __init__(self, head: BlockHead) -> None:
         super().__init__(head)
         self._head = head
+        head.prepare()
 
     def _propose(
         self, requests: Sequence[RequestView], budgets: Sequence[Budget]

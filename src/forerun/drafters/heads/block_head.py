@@ -158,6 +158,11 @@ class BlockHead:
         dim = self.config.head_dim
         return np.asarray(self.config.rope_theta ** (-np.arange(0, dim, 2) / dim))
 
+    def prepare(self) -> None:
+        """What a chain takes along is loaded now."""
+        if self.chain_kernels is not None:
+            assert len(self.markov)
+
     @property
     def row_bytes(self) -> int:
         return self.kernels.row_bytes(self.shape, len(self.layers))

@@ -22,6 +22,7 @@ class Eagle3(FeatureCache):
         super().__init__(head)
         self._head = head
         self._vocab_size = head.config.target_vocab_size
+        head.prepare()
 
     def _propose(
         self, requests: Sequence[RequestView], budgets: Sequence[Budget]

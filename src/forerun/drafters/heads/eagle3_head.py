@@ -140,6 +140,11 @@ class Eagle3Head:
         assert self.chain_kernels is not None, self.kernels.name
         return self.chain_kernels.load_array(self.tokens)
 
+    def prepare(self) -> None:
+        """What a chain takes along is loaded now."""
+        if self.chain_kernels is not None:
+            assert len(self.ids)
+
     @property
     def row_bytes(self) -> int:
         return self.kernels.row_bytes(self.shape, 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from forerun.models.text.token_bytes import whole_characters
 from forerun.models.text.tokenizer import Tokenizer
@@ -19,8 +20,7 @@ class TextRules:
     include_stop: bool
 
 
-@dataclass(frozen=True)
-class OutputText:
+class OutputText(NamedTuple):
     """A value: `push` returns the text with one more token, and nothing is taken back.
 
     `text` holds whole characters only. `stop` is the stop string that was met; then `text` ends
@@ -56,6 +56,8 @@ class OutputText:
 
     def _grown(self, new: str, rest: bytes) -> OutputText:
         text, met = self.text + new, None
+        if not self.rules.stops:
+            return OutputText(self.rules, text, rest, None, self.num_exempt)
         hits = [(text.find(stop, self._search_from(stop)), stop) for stop in self.rules.stops]
         begun = [(at, stop) for at, stop in hits if at >= 0]
         if begun:

@@ -29,7 +29,8 @@ def rows_to_judge(request: Request, span: Span, proposal: Proposal, scores: Scor
     """Of all rows, those that say what comes next: none inside a prompt."""
     if is_inside(request, span, proposal):
         return scores[:0]
-    return scores[len(scores) - 1 - len(proposal) :]
+    num_before = len(scores) - 1 - len(proposal)
+    return scores[num_before:] if num_before else scores
 
 
 def keep_prompt_logprobs(request: Request, span: Span, scores: Scores) -> None:

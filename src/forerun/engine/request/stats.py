@@ -27,7 +27,8 @@ class Stats:
     ) -> None:
         self.target_passes += 1
         if choice is not None:
-            self.choices[choice.summary] = self.choices.get(choice.summary, 0) + 1
+            summary = choice.summary
+            self.choices[summary] = self.choices.get(summary, 0) + 1
         self.emitted_tokens += num_emitted
         self.draft_tokens += num_guesses
         self.accepted_tokens += num_accepted

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from forerun.engine.scheduling.limits import Schedulable
 from forerun.engine.scheduling.page_promises import PagePromises
 from forerun.engine.scheduling.pool import Pool
 
 
-@dataclass(frozen=True)
-class Grant:
+class Grant(NamedTuple):
     """One request's part of the next pass."""
 
     request_id: int

@@ -95,19 +95,21 @@ class Scheduler:
         batch = NextPass(self._limits.max_num_batched_tokens, self._target)
         preempted = self._advance_running(batch)
         admitted = [] if preempted else self._admit(batch)
-        batch.share_guesses(list(self._running), wanted)
+        if wanted:
+            batch.share_guesses(list(self._running), wanted)
         return Schedule(tuple(batch.grants.values()), tuple(admitted), tuple(preempted))
 
     def _advance_running(self, batch: NextPass) -> list[int]:
         """Returns who was preempted for it: always the last in rank."""
         preempted: list[int] = []
-        num_decodes = sum(num_behind(request) == 1 for request in self._running)
+        running = [(request, num_behind(request)) for request in self._running]
+        num_decodes = sum(num == 1 for _, num in running)
         num_prompt_tokens = batch.num_tokens - num_decodes
-        for request in self._running:
+        for request, num in running:
             if request.id in preempted:
                 break
-            is_decode = num_behind(request) == 1
-            num_tokens = 1 if is_decode else min(num_behind(request), num_prompt_tokens)
+            is_decode = num == 1
+            num_tokens = 1 if is_decode else min(num, num_prompt_tokens)
             if num_tokens == 0:
                 continue
             while not (num_granted := batch.grant(request, num_tokens)):

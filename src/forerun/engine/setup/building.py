@@ -80,7 +80,7 @@ def _build_speculation(
     ceiling = Budget(config.depth, config.num_branches)
     controller = None
     if drafting.passes is not None:
-        controller = Controller(Costs(drafting.passes))
+        controller = Controller(Costs(drafting.passes, drafting.timed_heads(model.config)))
         for name, card in drafting.cards.items():
             controller.expect(name, card.chances)
     speculation = Speculation(drafters, controller, ceiling)

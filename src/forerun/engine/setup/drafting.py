@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from forerun.drafters import Drafter
+from forerun.drafters import Drafter, TappedDrafter
 from forerun.drafters.heads import Card
 from forerun.kernels import TappedKernels
+from forerun.models.config import ModelConfig
 from forerun.speculation.calibration import calibrate
 from forerun.speculation.config import SpeculativeConfig
+from forerun.speculation.draft_cost import DraftCost
+from forerun.speculation.head_timing import timed_head
 from forerun.speculation.methods import METHODS, Target, build_drafters, cards_of
 from forerun.speculation.pass_cost import PassCost
 from forerun.speculation.trained import best_head
@@ -62,3 +65,11 @@ class Drafting:
             kind, path = best.folder.config.kind, best.folder.path
             self._add(SpeculativeConfig(method=kind, model=str(path)), target)
             self.depths[kind] = METHODS[kind].default_depth
+
+    def timed_heads(self, target: ModelConfig) -> dict[str, DraftCost]:
+        """What those that look at hidden states cost, once they have their caches."""
+        return {
+            name: timed_head(drafter, target.hidden_size, METHODS[name].default_depth)
+            for name, drafter in self.drafters.items()
+            if isinstance(drafter, TappedDrafter)
+        }

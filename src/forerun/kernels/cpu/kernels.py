@@ -26,6 +26,7 @@ from forerun.kernels.cpu.codegen.code_cache import CodeCache
 from forerun.kernels.cpu.codegen.compiled import check_processor, code_key
 from forerun.kernels.cpu.codegen.machine import Machine
 from forerun.kernels.cpu.draws.coupled_draw import CoupledDraw
+from forerun.kernels.cpu.draws.pick import gated_row, pick
 from forerun.kernels.cpu.draws.weight_sum import WeightSum
 from forerun.kernels.cpu.library import Library, Operations
 from forerun.kernels.cpu.products.amx_tile import AMX_ROWS, amx_scratch_bytes
@@ -49,6 +50,7 @@ F32 = npt.NDArray[np.float32]
 
 ACTIVATIONS: Final = {"int8": 1, "int16": 2}  # how many digits
 _BLOCKS_PER_CHUNK: Final = 12
+_CHAIN_OPERATIONS: Final = {"pick": pick, "gated_row": gated_row}
 
 
 class CpuKernels:
@@ -83,7 +85,6 @@ class CpuKernels:
         kept = None if cache_dir is None else CodeCache.open(cache_dir, key)
         self._library = Library(self._machine, kept, progress)
         run, join = self._library.entry("run_pass"), self._library.entry("join_pass")
-        self._operations: Operations = self._library.operations()
         self._workers = Workers(run, join, num_threads)
         self._buffers = Buffers()
         self._kept_buffers = Buffers()  # recordings share them
@@ -93,6 +94,11 @@ class CpuKernels:
         self._tiles = Tiles(self._machine.instructions.num_outputs)
         self._ropes: dict[bytes, RopeTable] = {}
 
+    @cached_property
+    def _operations(self) -> Operations:
+        """Of whole passes; products alone need none of them."""
+        return self._library.operations()
+
     @property
     def num_threads(self) -> int:
         return self._workers.num_threads
@@ -100,6 +106,7 @@ class CpuKernels:
     @contextmanager
     def loading(self, num_tensors: int) -> Iterator[None]:
         with self._report.of(num_tensors):
+            _ = self._operations  # compile now, while someone watches
             yield
         if self._activations is not None and not self._has_packed:
             raise InvalidOption(
@@ -317,6 +324,8 @@ class CpuKernels:
         x.program.add(place, x.num_rows, width, address, stride, target, x.stride)
 
     def load_array(self, array: IntArray | FloatArray) -> npt.NDArray[Any]:
+        for name, source in _CHAIN_OPERATIONS.items():
+            self._library.operation(name, source)  # compile now, while someone watches
         kind = np.int64 if np.issubdtype(array.dtype, np.integer) else np.float32
         return np.ascontiguousarray(array, kind)
 
@@ -347,14 +356,17 @@ class CpuKernels:
         noise = (batch.noise.ctypes.data, place)
         out = 0 if token is None else batch.tokens[token:].ctypes.data
         picked = picks.address + place * picks.stride
-        operation = self._library.operation("pick")
+        operation = self._library.operation("pick", pick)
         program.add(operation, 1, *scores, ids.ctypes.data, len(ids), *noise, out, picked)
 
     def gated_row(self, table: F32, gates: Rows, row: int, picks: Rows, place: int) -> Rows:
         program, step = gates.program, Rows(gates.program, 1, gates.width)
         program.hold(table)
         gate, picked = gates.address + row * gates.stride, picks.address + place * picks.stride
-        operation, addresses = self._library.operation("gated_row"), (table.ctypes.data, gate)
+        operation, addresses = (
+            self._library.operation("gated_row", gated_row),
+            (table.ctypes.data, gate),
+        )
         program.add(operation, 1, *addresses, picked, gates.width, step.address)
         return step
 

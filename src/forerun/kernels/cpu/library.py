@@ -13,7 +13,6 @@ from forerun.kernels.cpu.attention.rope import rope_write
 from forerun.kernels.cpu.codegen.code_cache import CodeCache
 from forerun.kernels.cpu.codegen.compiled import Compiled
 from forerun.kernels.cpu.codegen.machine import Machine
-from forerun.kernels.cpu.draws.pick import gated_row, pick
 from forerun.kernels.cpu.products.digits import RecordShape, make_write_record
 from forerun.kernels.cpu.products.expand import make_expand
 from forerun.kernels.cpu.products.formats import DECODERS
@@ -34,8 +33,6 @@ _OPERATIONS: Final = {
     "read": operations.read,
     "rope_write": rope_write,
     "attend": attend,
-    "pick": pick,
-    "gated_row": gated_row,
 }
 
 
@@ -69,14 +66,14 @@ class Library:
             addresses.append(self.operation(name))
         return Operations(*addresses)
 
-    def operation(self, name: str) -> int:
-        """The address of an operation by its name."""
-        return self._compiled(name, _OPERATIONS[name], 3)
+    def operation(self, name: str, source: Callable[..., None] | None = None) -> int:
+        """The address of an operation by its name; `source` brings one along."""
+        return self._named(name, self.function(name, source or _OPERATIONS[name], 3))
 
     @cached_property
     def write_digits(self) -> int:
         """The address of the operation that writes activations as digits."""
-        return self._compiled("write_digits", _write_digits_source(self._machine), 3)
+        return self._of_machine("write_digits", _write_digits_source(self._machine))
 
     def linear(self, weight_format: str) -> int:
         """The address of the product with weights of a format."""
@@ -94,24 +91,28 @@ class Library:
         """A function of `interpreter`."""
         return self.function(name, getattr(interpreter, name), 2)
 
-    def function(self, name: str, source: Callable[..., None], num_args: int) -> Compiled:
-        """Any function of int64 arguments."""
-        is_kept = self._cache is not None and self._cache.has(name)
+    def function(
+        self, name: str, source: Callable[..., None], num_args: int, suffix: str = ""
+    ) -> Compiled:
+        """Any function of int64 arguments; `suffix` tells its file from others of the name."""
+        is_kept = self._cache is not None and self._cache.has(name + suffix)
         if self._progress is not None and not is_kept:
             self._progress(f"compiling {name}, once for this machine", 0, 0)
         with Uninterrupted():  # Numba and LLVM keep books of their own
-            return _compiled(name, source, num_args, self._cache, self._machine)
+            return _compiled(name + suffix, source, num_args, self._cache, self._machine)
 
     def _add(self, kind: str, weight_format: str, make: Callable[[str, Machine], Any]) -> int:
-        source = make(weight_format, self._machine)
-        address = self._compiled(f"{kind}-{weight_format}", source, 3)
+        address = self._of_machine(f"{kind}-{weight_format}", make(weight_format, self._machine))
         self._formats[kind, weight_format] = address
         return address
 
-    def _compiled(self, name: str, source: Any, num_args: int) -> int:
-        address = self.function(name, source, num_args).address
-        self._names[address] = name
-        return address
+    def _of_machine(self, name: str, source: Any) -> int:
+        """Of an operation that is generated for lanes, tiles and digits; all others are shared."""
+        return self._named(name, self.function(name, source, 3, f"-{self._machine.digest}"))
+
+    def _named(self, name: str, operation: Compiled) -> int:
+        self._names[operation.address] = name
+        return operation.address
 
     def name_of(self, operation: int) -> str:
         """Of an operation by its address: like `attend` or `linear-Q4_1`."""

@@ -54,9 +54,9 @@ class Ahead:
             and row.span.tokens[-1] == self.tokens[idx]
             and len(row.slots) == len(part.row.slots) + 1
             and int(row.slots[-1]) == part.slot
-            and draw.positions == [part.draw.positions[-1] + 1]
             and draw.params is part.draw.params
             and draw.noise is part.draw.noise
+            and (not draw.params.temperature or draw.positions[0] == part.draw.positions[-1] + 1)
         )
 
 

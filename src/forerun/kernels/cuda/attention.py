@@ -20,52 +20,98 @@ SPLIT_LENS: Final = {2: 256, 4: 64}
 
 
 @triton.jit
+def key_places(
+    KEY_SLOTS, j, first, length, own_first, seen_first, num_keys, g, d,
+    G: tl.constexpr, D: tl.constexpr,
+):  # fmt: skip
+    """Whether keys `j` are seen, and where their lanes `d` are."""
+    seen = (j >= seen_first) & (j < num_keys)
+    where = tl.where(j < length, first + j, own_first + j - length)
+    slot = tl.load(KEY_SLOTS + where, mask=seen, other=0).to(tl.int64)
+    return seen, (slot * (G * D) + g * D)[:, None] + d[None, :]
+
+
+@triton.jit
+def fold_keys(top, total, mixed, q, k, v, seen, scale, PRECISION: tl.constexpr):
+    """What was found over earlier keys, and these; at least one of them is seen."""
+    score = tl.dot(q, tl.trans(k), input_precision=PRECISION) * scale
+    score = tl.where(seen[None, :], score, float("-inf"))
+    new_top = tl.maximum(top, tl.max(score, axis=1))
+    weight, old = tl.exp2(score - new_top[:, None]), tl.exp2(top - new_top)
+    total = tl.fma(total, old, tl.sum(weight, axis=1))
+    mixed = tl.dot(weight.to(v.dtype), v, mixed * old[:, None], input_precision=PRECISION)
+    return new_top, total, mixed
+
+
+@triton.jit
 def attend_split(
     Q, KEYS, VALUES, STARTS, FIRSTS, LENGTHS, OWN_FIRSTS, NUM_KEYS, KEY_SLOTS,
     OUT, MIXED, SUMS, TOPS, scale,
     H: tl.constexpr, G: tl.constexpr, D: tl.constexpr, WINDOW: tl.constexpr,
     BG: tl.constexpr, BD: tl.constexpr, SPLIT: tl.constexpr,
-    ONLY: tl.constexpr, PRECISION: tl.constexpr, PDL: tl.constexpr,
+    ONLY: tl.constexpr, EARLY: tl.constexpr, PRECISION: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """One split of one token's keys, for all query heads of one key/value head.
+    """One split of one token's keys, for all query heads of one key/value head; two halves, of
+    which the second folds into the first.
 
     A token's first LENGTHS keys have their slots at KEY_SLOTS[FIRSTS …], the others, its own
-    branch, at KEY_SLOTS[OWN_FIRSTS …]. Those before STARTS are from earlier passes, so they are
-    loaded before the kernel that writes this pass's own has ended. `scale` is log2(e) / sqrt(D).
+    branch, at KEY_SLOTS[OWN_FIRSTS …]. `scale` is log2(e) / sqrt(D). EARLY: those before STARTS,
+    which are from earlier passes, are loaded before the kernel that writes this pass's own has
+    ended; the registers that they wait in leave room for one program on a multiprocessor.
     ONLY: there is one split, and OUT is written; else MIXED, SUMS and TOPS wait for `fold_splits`.
     """
+    HALF: tl.constexpr = SPLIT // 2
     t, g, split = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     GROUP: tl.constexpr = H // G
-    r, d, lane = tl.arange(0, BG), tl.arange(0, BD), tl.arange(0, SPLIT)
+    r, d = tl.arange(0, BG), tl.arange(0, BD)
     num_keys, start = tl.load(NUM_KEYS + t), tl.load(STARTS + t)
     first, length, own_first = tl.load(FIRSTS + t), tl.load(LENGTHS + t), tl.load(OWN_FIRSTS + t)
     seen_first = 0
     if WINDOW > 0:
         seen_first = tl.maximum(num_keys - WINDOW, 0)
-    j = split * SPLIT + lane
-    seen = (j < num_keys) & (j >= seen_first)
-    where = tl.where(j < length, first + j, own_first + j - length)
-    slot = tl.load(KEY_SLOTS + where, mask=seen, other=0).to(tl.int64)
-    at = (slot * (G * D) + g * D)[:, None] + d[None, :]
-    old = (seen & (j < start))[:, None] & (d < D)[None, :]
-    own = (seen & (j >= start))[:, None] & (d < D)[None, :]
-    old_k = tl.load(KEYS + at, mask=old, other=0.0)
-    old_v = tl.load(VALUES + at, mask=old, other=0.0)
+    j = split * SPLIT + tl.arange(0, HALF)
+    inside = (d < D)[None, :]
+    seen, at = key_places(KEY_SLOTS, j, first, length, own_first, seen_first, num_keys, g, d, G, D)
+    seen1, at1 = key_places(
+        KEY_SLOTS, j + HALF, first, length, own_first, seen_first, num_keys, g, d, G, D
+    )
+    if EARLY:
+        is_old, is_old1 = (j < start)[:, None], (j + HALF < start)[:, None]
+        old_k = tl.load(KEYS + at, mask=seen[:, None] & inside & is_old, other=0.0)
+        old_v = tl.load(VALUES + at, mask=seen[:, None] & inside & is_old, other=0.0)
+        old_k1 = tl.load(KEYS + at1, mask=seen1[:, None] & inside & is_old1, other=0.0)
+        old_v1 = tl.load(VALUES + at1, mask=seen1[:, None] & inside & is_old1, other=0.0)
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
         tl.extra.cuda.gdc_wait()
-    if (split * SPLIT < num_keys) & ((split + 1) * SPLIT > seen_first):
+    middle = split * SPLIT + HALF
+    if (middle - HALF < num_keys) & (middle + HALF > seen_first):
         head = g * GROUP + r
-        q_mask = (r < GROUP)[:, None] & (d < D)[None, :]
+        q_mask = (r < GROUP)[:, None] & inside
         q = tl.load(Q + t * (H * D) + head[:, None] * D + d[None, :], mask=q_mask, other=0.0)
-        k = tl.where(own, tl.load(KEYS + at, mask=own, other=0.0), old_k)
-        v = tl.where(own, tl.load(VALUES + at, mask=own, other=0.0), old_v)
-        score = tl.dot(q, tl.trans(k), input_precision=PRECISION) * scale
-        score = tl.where(seen[None, :], score, float("-inf"))
-        top = tl.max(score, axis=1)
-        weight = tl.exp2(score - top[:, None])
-        total = tl.sum(weight, axis=1)
-        mixed = tl.dot(weight.to(v.dtype), v, input_precision=PRECISION)
+        top = tl.full((BG,), float("-inf"), tl.float32)
+        total = tl.zeros((BG,), tl.float32)
+        mixed = tl.zeros((BG, BD), tl.float32)
+        if middle > seen_first:
+            asked = seen[:, None] & inside
+            if EARLY:
+                own = asked & (j >= start)[:, None]
+                k = tl.where(own, tl.load(KEYS + at, mask=own, other=0.0), old_k)
+                v = tl.where(own, tl.load(VALUES + at, mask=own, other=0.0), old_v)
+            else:
+                k = tl.load(KEYS + at, mask=asked, other=0.0)
+                v = tl.load(VALUES + at, mask=asked, other=0.0)
+            top, total, mixed = fold_keys(top, total, mixed, q, k, v, seen, scale, PRECISION)
+        if middle < num_keys:
+            asked = seen1[:, None] & inside
+            if EARLY:
+                own = asked & (j + HALF >= start)[:, None]
+                k = tl.where(own, tl.load(KEYS + at1, mask=own, other=0.0), old_k1)
+                v = tl.where(own, tl.load(VALUES + at1, mask=own, other=0.0), old_v1)
+            else:
+                k = tl.load(KEYS + at1, mask=asked, other=0.0)
+                v = tl.load(VALUES + at1, mask=asked, other=0.0)
+            top, total, mixed = fold_keys(top, total, mixed, q, k, v, seen1, scale, PRECISION)
         if ONLY:
             out_at = OUT + t * (H * D) + head[:, None] * D + d[None, :]
             tl.store(out_at, (mixed / total[:, None]).to(OUT.dtype.element_ty), mask=q_mask)

@@ -66,7 +66,7 @@ class Columns:
 
     @property
     def num_tokens(self) -> int:
-        return self.per_token.shape[1]
+        return int(self.per_token.shape[1])
 
     @property
     def most_keys(self) -> int:

@@ -12,7 +12,7 @@ from typing import Final
 
 RESIDUAL_COLUMNS: Final = 16  # of a tile whose squares are summed for the next norm
 _WIDE: Final = 64  # from so many rows on, arithmetic counts as well as bytes
-_NUM_ALONE: Final = 132  # tiles; the multiprocessors of an H100 or H200
+NUM_PROCESSORS: Final = 132  # of an H100 or H200
 _LONG: Final = 4096  # columns
 _SEGMENTED: Final = 1024  # columns; a shorter sum is over before the memory is
 
@@ -71,10 +71,10 @@ _FEW_ROWS: Final[dict[Kind, _Choice]] = {
     Kind.PLAIN: (Tile(32, 8, 256, 2, 4), Tile(32, 8, 256, 2, 4), Tile(64, 8, 64, 4, 8)),
 }
 _MORE_ROWS: Final[dict[Kind, _Choice]] = {
-    Kind.ROTARY: (Tile(16, 16, 256, 4, 4), Tile(16, 16, 256, 4, 4), Tile(16, 16, 64, 1, 8)),
+    Kind.ROTARY: (Tile(16, 16, 256, 2, 3), Tile(16, 16, 256, 2, 3), Tile(16, 16, 64, 1, 8)),
     Kind.GATED: (
-        Tile(64, 16, 128, 4, 3, early=False),
-        Tile(64, 16, 128, 4, 3, early=False),
+        Tile(64, 16, 128, 4, 4, early=False),
+        Tile(64, 16, 128, 4, 4, early=False),
         Tile(16, 16, 64, 1, 8),
     ),
     Kind.RESIDUAL: (
@@ -119,7 +119,7 @@ def tile_for(kind: Kind, num_out: int, num_in: int, num_rows: int, itemsize: int
         columns = RESIDUAL_COLUMNS if kind is Kind.RESIDUAL else 64
         return Tile(columns, rows, 64 * num_segments(kind, num_in, itemsize), 4, 3)
     alone, shared, short = (_FEW_ROWS if rows == 8 else _MORE_ROWS)[kind]
-    tile = alone if num_out <= _NUM_ALONE * alone.block_n * kind.num_runs else shared
+    tile = alone if num_out <= NUM_PROCESSORS * alone.block_n * kind.num_runs else shared
     if rows == 8 and kind is Kind.RESIDUAL and num_in % 512 == 0 and num_in < _LONG:
         tile = tile if num_in % tile.block_k == 0 else _SHORT
     if num_in % tile.block_k:

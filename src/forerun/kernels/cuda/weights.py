@@ -49,6 +49,7 @@ class Loader:
         tensor = source.tensor(name)
         if tensor.format == "BF16" and self.dtype == torch.bfloat16:
             raw = np.ascontiguousarray(tensor.data).view(np.int16).reshape(tensor.shape)
-            return torch.from_numpy(raw.copy()).to(self.device).view(torch.bfloat16)
+            raw = raw if raw.flags.writeable else raw.copy()  # torch takes no other
+            return torch.from_numpy(raw).to(self.device).view(torch.bfloat16)
         floats = np.array(source.float32(name), np.float32)
         return torch.from_numpy(floats).to(self.device).to(self.dtype)

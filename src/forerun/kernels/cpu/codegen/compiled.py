@@ -123,11 +123,16 @@ def _entry(inner: str, num_args: int) -> str:
     """
 
 
-def _target_machine(machine: Machine) -> Any:
+def _target(machine: Machine) -> tuple[str, str, str]:
     """What Numba itself generates code for, unless a processor with less is asked for."""
     triple, name, features = cpu_target.target_context.codegen().magic_tuple()
     if machine.is_forced and machine.instructions.processor is not None:
-        name, features = machine.instructions.processor, ""
+        return triple, machine.instructions.processor, ""
+    return triple, name, features
+
+
+def _target_machine(machine: Machine) -> Any:
+    triple, name, features = _target(machine)
     return binding.Target.from_triple(triple).create_target_machine(
         cpu=name,
         features=features,
@@ -156,13 +161,14 @@ def _loaded(code: ObjectCode) -> tuple[Any, int]:
 
 
 def code_key(machine: Machine) -> bytes:
-    """Of all that could change the machine code on this processor."""
+    """Of all that could change the machine code for this processor, but for lanes, tiles and
+    digits: functions that are generated for these have them in their names."""
     digest = hashlib.sha256(source_digest(Path(__file__).parents[1]))
     for source in (philox, Stream):
         digest.update(Path(inspect.getfile(source)).read_bytes())
     versions = (numba.__version__, llvmlite.__version__, sys.version)
     processor = cpu_target.target_context.codegen().magic_tuple()  # or what NUMBA_CPU_NAME says
-    digest.update(repr((versions, processor, machine)).encode())
+    digest.update(repr((versions, processor, _target(machine))).encode())
     return digest.digest()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import sys
 from dataclasses import dataclass
 from functools import cache
@@ -70,6 +71,11 @@ class Machine:
             return cls(4, NEON_OUTPUTS, 1, chosen, name is not None)
         outputs = AVX512_OUTPUTS if chosen.num_outputs == 16 else AVX2_OUTPUTS
         return cls(16, outputs, 1, chosen, name is not None)
+
+    @property
+    def digest(self) -> str:
+        """In the names of files with code that was generated for these lanes, tiles and digits."""
+        return hashlib.sha256(repr(self).encode()).hexdigest()[:16]
 
     @staticmethod
     def offered() -> list[InstructionSet]:

@@ -1,0 +1,71 @@
+"""What a trained drafter's answer costs here and now, timed before the first request."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Final
+
+import numpy as np
+
+from forerun.drafters import Budget, TappedDrafter
+from forerun.interrupts import safe_point
+from forerun.sampling import Noise
+from forerun.speculation.draft_cost import DraftCost
+from forerun.types import SamplingParams
+
+_NUM_TIMED: Final = 5
+_ID: Final = -1  # no request has it
+
+
+@dataclass
+class _Text:
+    """A request that says nothing."""
+
+    tokens: list[int] = field(default_factory=lambda: [0, 0])
+    id: int = _ID
+    output: Sequence[int] = ()
+    params: SamplingParams = field(default_factory=lambda: SamplingParams(temperature=0))
+    noise: Noise = field(default_factory=lambda: Noise(0))
+    round_idx: int = 0
+    cache_salt: str | None = None
+    prediction: Sequence[int] = ()
+
+    @property
+    def prompt(self) -> Sequence[int]:
+        return self.tokens
+
+
+def timed_head(drafter: TappedDrafter, hidden_size: int, depth: int) -> DraftCost:
+    """For one request, by the first guess and by each further one; all that is compiled or
+    recorded at first use is so before the first request comes."""
+    text = _Text()
+    drafter.begin(text)
+    try:
+        _told(drafter, text, hidden_size, 1)
+        one, deep = (_seconds(drafter, text, hidden_size, num) for num in (1, depth))
+    finally:
+        drafter.end(text)
+    level = max(0.0, deep - one) / max(1, depth - 1)
+    return DraftCost(max(0.0, one - level), level)
+
+
+def _seconds(drafter: TappedDrafter, text: _Text, hidden_size: int, depth: int) -> float:
+    """As in rounds of which nothing is accepted; the first two are recorded and replayed."""
+    seconds = []
+    for _ in range(2 + _NUM_TIMED):
+        safe_point()
+        began = time.perf_counter()
+        drafter.propose([text], [Budget(depth)])
+        seconds.append(time.perf_counter() - began)
+        text.tokens.append(0)
+        _told(drafter, text, hidden_size, 1)  # never committed: there is nothing to learn here
+    return median(seconds[2:])
+
+
+def _told(drafter: TappedDrafter, text: _Text, hidden_size: int, num: int) -> None:
+    start = len(text.tokens) - 1 - num
+    rows = np.zeros((num, hidden_size), np.float32)
+    drafter.tapped(text, start, dict.fromkeys(drafter.layers, rows))

@@ -1,0 +1,14 @@
+"""What tests of the engine share."""
+
+from __future__ import annotations
+
+import pytest
+
+from forerun.engine import LLM
+from tests.engine.test_bits import PROMPTS, SAMPLING, PlainTokens, params, tokens
+
+
+@pytest.fixture(scope="session")
+def plain_tokens(plain: LLM) -> PlainTokens:
+    """What every cell must reproduce."""
+    return {(p, s): tokens(plain, p, params(s)) for p in PROMPTS for s in SAMPLING}

@@ -1,0 +1,61 @@
+"""Figures of a record of `forerun bench gpu`, by their names in bench/aims.toml."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+Report = Mapping[str, Any]
+
+
+def device_s(report: Report, shape: str, requests: int = 1, tokens: int = 1) -> float:
+    """The seconds of a pass on the device."""
+    passes = next(found["passes"] for found in report["shapes"] if found["shape"] == shape)
+    of_size = {(one["num_requests"], one["num_tokens"]): one["device_s"] for one in passes}
+    return float(of_size[requests, tokens])
+
+
+def pass_ms(report: Report, aim: Mapping[str, Any]) -> float:
+    return 1e3 * device_s(report, aim["shape"])
+
+
+def verify_ratio(report: Report, aim: Mapping[str, Any]) -> float:
+    """Six tokens of one request over one."""
+    return device_s(report, aim["shape"], tokens=6) / device_s(report, aim["shape"])
+
+
+def batch_share(report: Report, aim: Mapping[str, Any]) -> float:
+    """One request's pass over that of 32."""
+    return device_s(report, aim["shape"]) / device_s(report, aim["shape"], requests=32)
+
+
+def host_ms(report: Report, aim: Mapping[str, Any]) -> float:
+    """What SmolLM2's rounds take beyond the pass of its shape on the device."""
+    on_device = device_s(report, "135m", requests=aim["requests"])
+    return 1e3 * (float(report["answers"][aim["answer"]]) - on_device)
+
+
+def num_rows_different(report: Report, _aim: Mapping[str, Any]) -> float:
+    return float(sum(shape["num_rows_different"] for shape in report["shapes"]))
+
+
+def drafted_share(report: Report, _aim: Mapping[str, Any]) -> float:
+    """Of what the passes' own times allow, at the depth that is fastest; c and v are of passes on
+    the device alone, E is what the oracle's guesses gave."""
+    best = max(report["oracle"]["draft"]["runs"], key=lambda run: float(run["speedup"]))
+    plain, depth = device_s(report, "3b"), best["depth"]
+    seconds = device_s(report, "3b", tokens=depth + 1) + depth * device_s(report, "1b")
+    return float(best["speedup"] * seconds / plain / best["tokens_per_round"])
+
+
+FIGURES: Final[Mapping[str, Callable[[Report, Mapping[str, Any]], float]]] = {
+    figure.__name__: figure
+    for figure in (
+        pass_ms,
+        verify_ratio,
+        batch_share,
+        host_ms,
+        num_rows_different,
+        drafted_share,
+    )
+}
