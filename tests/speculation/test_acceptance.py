@@ -159,8 +159,8 @@ def test_the_drafters_own_chances_are_taken_at_their_word() -> None:
 def test_one_that_was_never_silent_always_speaks() -> None:
     acceptance = _own()
     for _ in range(5):
-        acceptance.heard(spoke=True)
-    assert acceptance.speaking == 1
+        acceptance.speaking.observe(True)
+    assert acceptance.speaking.value == 1
     for _ in range(50):
-        acceptance.heard(spoke=False)
-    assert acceptance.speaking < 0.15
+        acceptance.speaking.observe(False)
+    assert acceptance.speaking.value < 0.15

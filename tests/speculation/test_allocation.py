@@ -30,7 +30,7 @@ def _way(gains: list[float], *, is_costly: bool = False, width: int = 1, silent:
     """`silent`: how often its drafter had nothing to say."""
     acceptance = Acceptance(Acceptance())
     for _ in range(silent):
-        acceptance.heard(spoke=False)
+        acceptance.speaking.observe(False)
     pick = None if is_costly else Proposal.chain(range(len(gains)))
     drafter = "draft" if is_costly else "lookup"
     return Way(drafter, width, width, gains, pick, acceptance)

@@ -330,7 +330,7 @@ def test_one_that_had_no_chance_to_speak_is_not_taken_for_silent() -> None:
     assert choice.depth > 0
     for _ in range(100):
         controller.commit(0, choice, Proposal.empty(), [RIGHT], is_waiting=True)
-    assert controller.acceptance(0, "draft").speaking == 1
+    assert controller.acceptance(0, "draft").speaking.value == 1
 
 
 def test_a_silent_drafter_does_not_keep_another_from_guessing() -> None:

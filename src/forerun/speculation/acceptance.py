@@ -14,6 +14,8 @@ _SHARED_MEMORY: Final = 150
 _PRIOR_WEIGHT: Final = 6.0  # trials that what all requests taught counts for
 _START_WEIGHT: Final = 2.0  # trials that a start nobody observed counts for
 
+Start = tuple[float, float]
+
 
 class Rate:
     """How often something happens: recent trials, over a prior that counts for some more."""
@@ -54,23 +56,16 @@ class Acceptance:
     each round moves it as a guess would have, on average.
 
     One such chain is `shared` by all requests of the drafter; each request's own starts from it.
-    `first` and `then` are what nobody has observed yet.
+    `start` is what to expect after a miss and after an accepted guess, before any was observed.
     """
 
-    def __init__(
-        self, shared: Acceptance | None = None, first: float = 0.5, then: float = 0.7
-    ) -> None:
-        self._after_miss: Rate = Rate(shared._after_miss if shared else first)
-        self._after_accept: Rate = Rate(shared._after_accept if shared else then)
-        self._speaking: Rate = Rate(shared._speaking if shared else 1.0)  # when it was asked
+    def __init__(self, shared: Acceptance | None = None, start: Start = (0.5, 0.7)) -> None:
+        self._after_miss: Rate = Rate(shared._after_miss if shared else start[0])
+        self._after_accept: Rate = Rate(shared._after_accept if shared else start[1])
+        self.speaking: Rate = Rate(shared.speaking if shared else 1.0)  # having a guess when asked
         self._siblings: Rate = shared._siblings if shared else Rate(0.15)  # once all before missed
         self._is_accepting = 0.0  # the chance that the latest guess was accepted, or would have
         self.num_unseen = 0  # rounds since a guess was tried
-
-    @property
-    def speaking(self) -> float:
-        """The chance that the drafter has a guess when asked; 1 if it always had."""
-        return self._speaking.value
 
     def gains(
         self, depth: int, num_branches: int = 1, chances: Sequence[float] = ()
@@ -97,10 +92,6 @@ class Acceptance:
             self._after_miss.fade()
             self._after_accept.fade()
         self.num_unseen += 1
-
-    def heard(self, *, spoke: bool) -> None:
-        """The drafter was asked, and had a guess or none."""
-        self._speaking.observe(spoke)
 
     def observe(
         self, proposal: Proposal, tokens: Sequence[int], *, is_merged: bool = False

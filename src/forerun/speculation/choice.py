@@ -40,7 +40,7 @@ class Way(NamedTuple):
     @property
     def speaking(self) -> float:
         """The chance that it guesses at all; otherwise the round is plain, but for the asking."""
-        return self.acceptance.speaking if self.pick is None else 1.0
+        return self.acceptance.speaking.value if self.pick is None else 1.0
 
     def surplus(self, price: float) -> float:
         """What is left of the gains, at best, when every guess costs `price` tokens."""
@@ -67,7 +67,15 @@ class Choice(NamedTuple):
     least_chance: float = 0.0  # of a guess that is worth its time; one that knows leaves it out
 
     @classmethod
-    def of(cls, way: Way, depth: int, reason: Reason, seconds: float, price: float) -> Choice:
+    def of(
+        cls,
+        way: Way,
+        depth: int,
+        reason: Reason,
+        seconds: float,
+        price: float,
+        least_chance: float = 0.0,
+    ) -> Choice:
         """`seconds` of the round, in which each guess takes the time of `price` plain tokens."""
         accepted = way.speaking * sum(way.gains[:depth])
         return cls(
@@ -80,6 +88,7 @@ class Choice(NamedTuple):
             1 + accepted,
             seconds,
             accepted - price * depth * way.width,
+            least_chance,
         )
 
     @property

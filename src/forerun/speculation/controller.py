@@ -12,11 +12,10 @@ answers the same to the same observations. A round, as `Speculation` calls it:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import fmean
 from typing import Final
 
 from forerun.drafters import Budget
-from forerun.speculation.acceptance import Acceptance
+from forerun.speculation.acceptance import Acceptance, Start
 from forerun.speculation.allocation import Allocator, Chosen
 from forerun.speculation.choice import SILENT, Choice, Reason, Way
 from forerun.speculation.costs import Costs
@@ -46,10 +45,9 @@ class Controller:
         self._own: dict[int, dict[str, Acceptance]] = {}
         self._picks: dict[int, dict[str, Proposal]] = {}  # of this round, to be scored by the text
 
-    def expect(self, drafter: str, chances: Sequence[float]) -> None:
+    def expect(self, drafter: str, start: Start) -> None:
         """What was measured of its guesses elsewhere; the texts here will tell."""
-        then = fmean(chances[1:] or chances)
-        self._shared[drafter] = Acceptance(first=chances[0], then=then)
+        self._shared[drafter] = Acceptance(start=start)
 
     def acceptance(self, request: int, drafter: str) -> Acceptance:
         own = self._own.setdefault(request, {})
@@ -107,15 +105,13 @@ class Controller:
         price = allocator.price(sum(o[0].width * o[1] for o in chosen if o), seconds)
         plain = Choice(otherwise, expected_tokens=1.0, expected_seconds=seconds)
         worth = self.costs.least_price(len(ways) + num_idle, num_prompt_tokens)
-        choices = iter(
-            Choice.of(*one, Reason.PROBE, seconds, price)
-            if one and idx == probe
-            else Choice.of(*one, Reason.PAYS, seconds, price)._replace(least_chance=worth)
-            if one
-            else plain
-            for idx, one in enumerate(chosen)
-        )
-        return [next(choices) if own else SILENT for own in ways]
+        choices = [
+            Choice.of(*one, Reason.PAYS, seconds, price, worth) if one else plain for one in chosen
+        ]
+        if probe is not None:
+            choices[probe] = choices[probe]._replace(reason=Reason.PROBE, least_chance=0.0)
+        found = iter(choices)
+        return [next(found) if own else SILENT for own in ways]
 
     @property
     def is_plain_due(self) -> bool:
@@ -166,7 +162,7 @@ class Controller:
         if choice.drafter is None or choice.pick is not None or is_waiting:
             return
         acceptance = self.acceptance(request, choice.drafter)
-        acceptance.heard(spoke=len(proposal) > 0)
+        acceptance.speaking.observe(len(proposal) > 0)
         acceptance.observe(proposal, tokens, is_merged=choice.num_trees > 1)
 
     def observe(self, times: StepTimes) -> None:

@@ -82,7 +82,8 @@ def _build_speculation(
     if drafting.passes is not None:
         controller = Controller(Costs(drafting.passes, drafting.timed_heads(model.config)))
         for name, card in drafting.cards.items():
-            controller.expect(name, card.chances)
+            first, *then = card.chances
+            controller.expect(name, (first, fmean(then or (first,))))
     speculation = Speculation(drafters, controller, ceiling)
     speculation.depths, speculation.left_out = drafting.depths, drafting.left_out
     speculation.cards = CardCheck(drafting.cards) if drafting.cards else None
