@@ -136,6 +136,17 @@ def test_auto_loads_no_head_that_cannot_pay_and_says_so(started: Started, eagle3
     assert "on this machine" in llm.metrics()["left_out"]["e"]
 
 
+def test_a_head_for_another_tokenizer_is_left_out(
+    plain: LLM, started: Started, tmp_path: Path
+) -> None:
+    """The weights are the same, so it was found; the default must start all the same."""
+    config = eagle3_config(plain.model.config, "another")
+    head = with_card(write_eagle3(tmp_path / "o", config), [0.9, 0.9])
+    llm = started(FLAT, [head])
+    assert "its tokenizer is another" in llm.metrics()["left_out"]["o"]
+    assert llm.generate("hello", ASKED)[0].outputs[0].stats["drafter_failures"] == 0
+
+
 def test_kernels_without_hidden_states_leave_heads_out(
     started: Started, eagle3: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from forerun.drafters import Drafter, TappedDrafter
 from forerun.drafters.heads import Card
+from forerun.errors import InvalidOption
 from forerun.kernels import TappedKernels
 from forerun.models.config import ModelConfig
 from forerun.speculation.calibration import calibrate
@@ -63,8 +64,11 @@ class Drafting:
         self.left_out |= left_out
         if best is not None:
             kind, path = best.folder.config.kind, best.folder.path
-            self._add(SpeculativeConfig(method=kind, model=str(path)), target)
-            self.depths[kind] = METHODS[kind].default_depth
+            try:
+                self._add(SpeculativeConfig(method=kind, model=str(path)), target)
+                self.depths[kind] = METHODS[kind].default_depth
+            except InvalidOption as error:  # the same weights under another tokenizer
+                self.left_out[path.name] = str(error)
 
     def timed_heads(self, target: ModelConfig) -> dict[str, DraftCost]:
         """What those that look at hidden states cost, once they have their caches."""
