@@ -27,14 +27,7 @@ from forerun.kernels.cuda.row_kernels import (
     rope_rows,
     silu_rows,
 )
-from forerun.kernels.cuda.tiles import (
-    NUM_PROCESSORS,
-    Kind,
-    Tile,
-    num_segments,
-    square_groups,
-    tile_for,
-)
+from forerun.kernels.cuda.tiles import Kind, Tile, num_segments, square_groups, tile_for
 from forerun.kernels.cuda.values import Normed, Rows
 from forerun.kernels.cuda.weights import Matrix
 
@@ -172,8 +165,7 @@ class Launches:
             inputs.num_keys, inputs.key_slots, out, mixed, sums, tops,
             math.log2(math.e) / math.sqrt(D), H, G, D, window,
             max(16, triton.next_power_of_2(H // G)), block_d, self.split_len,
-            only, num * G * num_splits <= NUM_PROCESSORS, self._precision,
-            num_warps=8 if D > 64 else 4, **self.options,
+            only, self._precision, num_warps=8 if D > 64 else 4, **self.options,
         )  # fmt: skip
         if not only:
             fold_splits[(num, H)](

@@ -12,7 +12,7 @@ from typing import Final
 
 RESIDUAL_COLUMNS: Final = 16  # of a tile whose squares are summed for the next norm
 _WIDE: Final = 64  # from so many rows on, arithmetic counts as well as bytes
-NUM_PROCESSORS: Final = 132  # of an H100 or H200
+_NUM_ALONE: Final = 132  # tiles; the multiprocessors of an H100 or H200
 _LONG: Final = 4096  # columns
 _SEGMENTED: Final = 1024  # columns; a shorter sum is over before the memory is
 
@@ -84,6 +84,12 @@ _MORE_ROWS: Final[dict[Kind, _Choice]] = {
     ),
     Kind.PLAIN: (Tile(64, 16, 128, 4, 3), Tile(64, 16, 128, 4, 3), Tile(64, 16, 64, 4, 6)),
 }
+_ROTARY_OF_32: Final = Tile(16, 32, 256, 4, 3)
+_BY_ROWS: Final = {
+    8: _FEW_ROWS,
+    16: _MORE_ROWS,
+    32: _MORE_ROWS | {Kind.ROTARY: (_ROTARY_OF_32, _ROTARY_OF_32, _MORE_ROWS[Kind.ROTARY][2])},
+}
 # A short sum of few tiles: half the warps, and the next kernel starts at once.
 _SHORT: Final = Tile(16, 8, 512, 1, 3, ahead=512)
 
@@ -118,8 +124,8 @@ def tile_for(kind: Kind, num_out: int, num_in: int, num_rows: int, itemsize: int
     if rows >= _WIDE:
         columns = RESIDUAL_COLUMNS if kind is Kind.RESIDUAL else 64
         return Tile(columns, rows, 64 * num_segments(kind, num_in, itemsize), 4, 3)
-    alone, shared, short = (_FEW_ROWS if rows == 8 else _MORE_ROWS)[kind]
-    tile = alone if num_out <= NUM_PROCESSORS * alone.block_n * kind.num_runs else shared
+    alone, shared, short = _BY_ROWS[rows][kind]
+    tile = alone if num_out <= _NUM_ALONE * alone.block_n * kind.num_runs else shared
     if rows == 8 and kind is Kind.RESIDUAL and num_in % 512 == 0 and num_in < _LONG:
         tile = tile if num_in % tile.block_k == 0 else _SHORT
     if num_in % tile.block_k:
