@@ -28,10 +28,8 @@ from forerun.kernels.cpu.codegen.machine import Machine
 from forerun.kernels.cpu.draws.coupled_draw import CoupledDraw
 from forerun.kernels.cpu.draws.weight_sum import WeightSum
 from forerun.kernels.cpu.library import Library, Operations
-from forerun.kernels.cpu.products.amx_tile import AMX_ROWS, amx_scratch_bytes
-from forerun.kernels.cpu.products.digits import BLOCK_LEN, RecordShape
-from forerun.kernels.cpu.products.formats import DECODERS
-from forerun.kernels.cpu.products.product import has_amx_product, takes_digits, takes_tiles
+from forerun.kernels.cpu.products.digits import BLOCK_LEN, GROUP_ROWS, RecordShape
+from forerun.kernels.cpu.products.product import takes_digits, takes_tiles
 from forerun.kernels.cpu.runtime.batch import CpuBatch, RopeTable
 from forerun.kernels.cpu.runtime.kinds import Kind, kinds_of
 from forerun.kernels.cpu.runtime.program import Buffers, KeptProgram, Program, Rows
@@ -199,11 +197,10 @@ class CpuKernels:
         program.hold(matrix)
         first, last = 0, matrix.parts[-1]
         for part in matrix.parts:
-            if x.num_rows >= AMX_ROWS and has_amx_product(part.weight_format, self._machine):
-                longest = 2 * part.chunk_len  # the last chunk, at most
-                decoder = DECODERS[part.weight_format]
-                program.need_scratch(amx_scratch_bytes(decoder, part.num_blocks, longest))
-            source = self._digits(x) if takes_digits(part.weight_format, self._machine) else x
+            if takes_digits(part.weight_format, self._machine):
+                source, strides = self._digits(x), self._record_strides(x)
+            else:
+                source, strides = x, (x.stride, GROUP_ROWS * x.stride, x.stride)
             program.add(
                 self._library.linear(part.weight_format),
                 part.num_chunks,
@@ -213,11 +210,12 @@ class CpuKernels:
                 part.product_address,
                 part.row_bytes,
                 source.address,
-                source.stride,
+                strides[0],
                 part.num_blocks,
                 y.address + first,
                 y.stride,
                 0 if matrix.bias is None else matrix.bias.address + first,
+                *strides[1:],
                 waits=part is last,
             )
             first += 4 * part.num_out
@@ -235,12 +233,20 @@ class CpuKernels:
         """x as records of digits: made once for all products of x."""
         if x.digits is None:
             num_blocks = x.width // BLOCK_LEN
-            record = RecordShape(self._machine.num_digits)
-            x.digits = digits = Rows(x.program, x.num_rows, num_blocks * record.num_bytes // 4)
+            record_bytes = RecordShape(self._machine.num_digits).num_bytes
+            x.digits = digits = Rows(x.program, x.num_rows, num_blocks * record_bytes // 4)
             operation, sizes = self._library.write_digits, (num_blocks, _BLOCKS_PER_CHUNK)
             num_chunks = x.num_rows * -(-num_blocks // _BLOCKS_PER_CHUNK)
-            x.program.add(operation, num_chunks, *sizes, *x.place, *digits.place)
+            x.program.add(
+                operation, num_chunks, *sizes, *x.place, digits.address, self._record_strides(x)[0]
+            )
         return x.digits
+
+    def _record_strides(self, x: Rows) -> tuple[int, int, int]:
+        """Of x as records: to the next block, to the next group of rows, to the next row."""
+        shape = RecordShape(self._machine.num_digits)
+        block = shape.block_stride(x.num_rows)
+        return block, x.width // BLOCK_LEN * block, shape.num_bytes
 
     def rope_write(
         self,

@@ -27,6 +27,11 @@ def padded(length: int) -> int:
     return -(-length // GROUP_LEN) * GROUP_LEN
 
 
+def power_of_two(num: int) -> int:
+    """The next that is not less."""
+    return 1 << max(num - 1, 0).bit_length()
+
+
 def vector(element: Any, length: int) -> Any:
     return ir.VectorType(element, length)
 
