@@ -68,7 +68,8 @@ def test_the_cpu_path_never_imports_torch(tmp_path: Path) -> None:
         if not file.name.endswith(skipped) and not {"cuda", "training"} & set(file.parts)
     ]
     code = f"import importlib\nfor name in {names}: importlib.import_module(name)"
-    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(source.parent)])}
+    paths = [str(tmp_path), str(source.parent), os.environ.get("PYTHONPATH", "")]
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -142,7 +142,7 @@ def main(record: str | None = None) -> int:
     about = json.loads((program.parent / "about.json").read_text(encoding="utf-8"))
     settings = {"context": CONTEXT, "threads": threads, "from": "float32", "peer": about}
     head = record_head("smollm2-135m", settings, about["from"])
-    report = {**head, "measured": "kl-divergence", "laws": summary}
+    report = {**head, "measured": "kl-divergence", "is_complete": True, "laws": summary}
     print("", json.dumps(report, indent=1), sep="\n")
     if record is not None:
         Path(record).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")

@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
 from forerun.kernels import Kernels
 from forerun.option_fields import option
@@ -18,6 +18,7 @@ from forerun.option_fields import option
 if TYPE_CHECKING:
     from forerun.speculation.config import SpeculativeConfig
 
+DEFAULT_ACTIVATIONS: Final = "int8"
 Progress = Callable[[str, int, int], None]  # what, how many of how many; 0 of 0: nobody knows
 
 
@@ -34,8 +35,9 @@ class EngineConfig:
 
     `kernels` may also be a kernel set. `device` auto is the GPU where torch sees one, and there
     `dtype` is "bfloat16" or "float32" (docs/gpu.md). `quantization` ("int8", "int4") packs float
-    weights on load, and `activations` "int8" multiplies them faster and less exactly
-    (docs/cpu-kernels.md). `progress` hears what is being compiled or packed, and how far it is.
+    weights on load; `activations` meet packed weights as 8 bits ("int8", the default) or, closer
+    to float32 and slower, as 16 ("int16"; docs/cpu-kernels.md). `progress` hears what is being
+    compiled or packed, and how far it is.
 
     `kv_cache_memory` (bytes, or like "512MB") is never exceeded by the caches of target and draft
     models together; without it there is room for `max_num_seqs` texts of `max_model_len` tokens.
@@ -61,7 +63,9 @@ class EngineConfig:
         None, "Cores to use; by default all that are allowed.", "--threads"
     )
     quantization: str | None = option(None, "Pack float weights on load: int8 or int4.")
-    activations: str | None = option(None, "int8: faster, less exact products.")
+    activations: str | None = option(
+        None, "int8 (the default) or int16: closer to float32, slower."
+    )
     instruction_set: str | None = None
     cache_dir: Path | None = None
     progress: Progress | None = None
@@ -75,8 +79,9 @@ class EngineConfig:
 
     @property
     def rounding(self) -> dict[str, str | None]:
-        """For records: what is rounded beyond what the file and the machine ask for."""
-        return {"quantization": self.quantization, "activations": self.activations}
+        """For records: how weights and the activations that meet packed ones are rounded."""
+        activations = self.activations or DEFAULT_ACTIVATIONS
+        return {"quantization": self.quantization, "activations": activations}
 
     @property
     def cpu_options(self) -> dict[str, Any]:

@@ -58,5 +58,5 @@ KERNEL_SETS: dict[str, Callable[[], KernelSet]] = {
     "cpu-2": lambda: cpu(2),
     **(CUDA_SETS if sees_gpu() else {}),
 }
-INT8 = "cpu-2-int8"  # activations of 8 bits, which only packed weights meet
-FOR_PACKED = KERNEL_SETS | {INT8: lambda: cpu(2, "int8")}
+INT16 = "cpu-2-int16"  # activations of 16 bits, which only packed weights meet
+FOR_PACKED = KERNEL_SETS | {INT16: lambda: cpu(2, "int16")}

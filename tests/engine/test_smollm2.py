@@ -48,7 +48,7 @@ def test_a_repeated_text_needs_few_passes(smollm2_path: Path) -> None:
     assert output.stats["target_passes"] <= 0.35 * output.stats["emitted_tokens"]
 
 
-@pytest.mark.parametrize("activations", [None, pytest.param("int8", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("activations", [None, pytest.param("int16", marks=pytest.mark.slow)])
 def test_a_sample_of_the_proof(smollm2_path: Path, activations: str | None) -> None:
     """What `make proof` runs by the thousand: here 3 prompts, 10 tokens, depths 1 to 3."""
     llm = load(smollm2_path, activations)

@@ -97,8 +97,8 @@ def test_smollm2_answers_at_once_that_it_lives(smollm2_path: Path) -> None:
             time.sleep(0.1)
         answer = running.ask(
             "/v1/chat/completions",
-            messages=[{"role": "user", "content": "What is the capital of France?"}],
+            messages=[{"role": "user", "content": "Explain gravity in one sentence."}],
             temperature=0,
             max_tokens=16,
         )
-        assert "Paris" in answer["choices"][0]["message"]["content"]
+        assert "Gravity" in answer["choices"][0]["message"]["content"]

@@ -47,12 +47,12 @@ def test_what_was_rounded_is_in_the_record_and_its_title(
     smollm2_path: Path, tmp_path: Path
 ) -> None:
     path, size = tmp_path / "int8.json", ("--classes", "story", "--pairs", "1", "--max-tokens", "4")
-    options = (*size, "--methods", "none", "--activations", "int8", "--json", path)
+    options = (*size, "--methods", "none", "--activations", "int16", "--json", path)
     result = run("bench", "speculation", "--model", smollm2_path, *options)
     assert result.exit_code == 0, result.output
     settings = read_record(path).settings
-    assert (settings["quantization"], settings["activations"]) == (None, "int8")
-    assert run("bench", "show", path).stdout.splitlines()[0].endswith(", activations int8")
+    assert (settings["quantization"], settings["activations"]) == (None, "int16")
+    assert run("bench", "show", path).stdout.splitlines()[0].endswith(", activations int16")
 
 
 @pytest.mark.parametrize("command", [("alpha",), ("bench", "passes")])

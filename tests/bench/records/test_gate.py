@@ -73,7 +73,7 @@ def test_single_waits_can_be_asked_for(llm: LLM) -> None:
         ("settings", "threads", 1, "threads is 1, not 'not recorded'"),
         ("settings", "kernels", "ReferenceKernels", "kernels is 'ReferenceKernels'"),
         ("settings", "quantization", None, "quantization is None, not 'not recorded'"),
-        ("settings", "activations", "int8", "activations is 'int8', not None"),
+        ("settings", "activations", "int8", "activations is 'int8', not 'int16'"),
     ],
 )
 def test_what_does_not_compare_is_refused_by_name(

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from forerun.engine_config import DEFAULT_ACTIVATIONS
 from forerun.errors import InvalidOption
 from forerun.kernels.cpu import CpuKernels
 from forerun.kernels.cpu.codegen import machine
 from forerun.kernels.cpu.codegen.machine import ARM, X86, Machine
+from forerun.kernels.cpu.kernels import ACTIVATIONS
 
 ALL_X86 = {"avx512vnni", "avx512vl", "avx512bw", "avxvnni", "avx2"}
 
@@ -35,7 +37,7 @@ def test_the_best_that_is_there_is_taken(
 ) -> None:
     on_x86(monkeypatch, *features)
     assert Machine.host().instructions.name == best
-    assert Machine.host().num_digits == 2
+    assert Machine.host().num_digits == ACTIVATIONS[DEFAULT_ACTIVATIONS] == 1
 
 
 @pytest.mark.parametrize(("features", "best"), [({"dotprod"}, "dotprod"), (set(), "neon")])

@@ -24,10 +24,10 @@ NUM_IN = 1536
 EPS = float(np.finfo(np.float32).eps)
 
 HOST = Machine.host()
-INT8 = replace(HOST, num_digits=1)  # activations of 8 bits
-MACHINES = [HOST, INT8]
+INT16 = replace(HOST, num_digits=2)  # activations of 16 bits
+MACHINES = [HOST, INT16]
 CASES = [(name, HOST) for name in FORMATS] + [
-    (name, INT8) for name in FORMATS if takes_digits(name, INT8)
+    (name, INT16) for name in FORMATS if takes_digits(name, INT16)
 ]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from forerun.bench.measure.bootstrap import Quantiles
 from forerun.bench.records.cells import Cell
@@ -36,7 +36,7 @@ _SAME: Final[Mapping[str, Sequence[str]]] = {
     ),
 }
 _NOT_RECORDED: Final = "not recorded"  # as older records have it: equal to its like alone
-_ALWAYS: Final = {"activations": None}  # what it was before there was a choice
+_ONCE: Final = "int16"  # what activations were where a record does not say
 
 
 @dataclass(frozen=True)
@@ -97,8 +97,7 @@ def _check_comparable(baseline: Side, canary: Side) -> None:
             raise InvalidRecord(f"{side.label} was interrupted; measure it again, to its end.")
     for part, keys in _SAME.items():
         for key in keys:
-            absent = _ALWAYS.get(key, _NOT_RECORDED)
-            before, after = (getattr(record, part).get(key, absent) for record in (one, other))
+            before, after = (_recorded(record, part, key) for record in (one, other))
             if before != after:
                 raise InvalidRecord(
                     f"{canary.label} was measured with another {part.removesuffix('s')} than "
@@ -112,6 +111,11 @@ def _check_comparable(baseline: Side, canary: Side) -> None:
         if workload["digest"] != other.workloads[name]["digest"]:
             raise InvalidRecord(f"class {name} has other prompts in {canary.label}; use one seed.")
     _check_answers(baseline, canary)
+
+
+def _recorded(record: Record, part: str, key: str) -> Any:
+    value = getattr(record, part).get(key, _NOT_RECORDED)
+    return _ONCE if key == "activations" and value in (None, _NOT_RECORDED) else value
 
 
 def _check_answers(baseline: Side, canary: Side) -> None:

@@ -22,6 +22,6 @@ def title(
 
 
 def rounding(settings: Mapping[str, Any]) -> str:
-    """What was rounded beyond what the model's file and the machine ask for."""
+    """How weights and activations were rounded, where the record says so."""
     asked = [f", {name} {settings[name]}" for name in _ROUNDING if settings.get(name) is not None]
     return "".join(asked)

@@ -50,7 +50,7 @@ _BLOCKS_PER_CHUNK: Final = 12
 
 
 class CpuKernels:
-    """`activations="int8"` asks for 8 bits of them where they meet packed weights.
+    """`activations="int16"` asks for 16 bits of them where they meet packed weights, not 8.
 
     `instruction_set` is one of `machine.X86` or `machine.ARM`, by default the best there is.
     `cache_dir` keeps compiled code between runs; `progress` hears what is being prepared.

@@ -62,9 +62,9 @@ class Machine:
         found = cls.offered()
         chosen = found[0] if name is None else _named(name, found)
         if _is_arm():
-            return cls(4, NEON_OUTPUTS, 2, chosen, name is not None)
+            return cls(4, NEON_OUTPUTS, 1, chosen, name is not None)
         outputs = AVX512_OUTPUTS if chosen.num_outputs == 16 else AVX2_OUTPUTS
-        return cls(16, outputs, 2, chosen, name is not None)
+        return cls(16, outputs, 1, chosen, name is not None)
 
     @staticmethod
     def offered() -> list[InstructionSet]:
