@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from forerun.errors import InvalidOption, unknown_name
 from forerun.kernels.base import AttentionShape, Body, Norm, WeightSource
+from forerun.kernels.cpu.attention.head_group import MAX_TOKENS as MAX_TOKENS_TOGETHER
 from forerun.kernels.cpu.attention.kv_store import KVStore
 from forerun.kernels.cpu.codegen.code_cache import CodeCache
 from forerun.kernels.cpu.codegen.compiled import check_processor, code_key
@@ -274,11 +275,12 @@ class CpuKernels:
         out = Rows(program, q.num_rows, shape.q_len)
         program.need_scratch(batch.scratch_bytes)
         program.hold(store, batch)
-        operation, num_chunks = self._operations.attend, q.num_rows * shape.num_kv_heads
-        kv = (*store.addresses[layer], batch.keys_address)
-        program.add(
-            operation, num_chunks, *batch.heads, *q.place, *kv, *out.place, store.head_bytes
-        )
+        share = q.num_rows * shape.num_kv_heads // (2 * self.num_threads)
+        per_chunk = max(1, min(MAX_TOKENS_TOGETHER, share))
+        num_chunks = -(-q.num_rows // per_chunk) * shape.num_kv_heads
+        kv, sizes = (*store.addresses[layer], batch.keys_address), (q.num_rows, per_chunk)
+        places = (*q.place, *kv, *out.place, store.head_bytes)
+        program.add(self._operations.attend, num_chunks, *batch.heads, *places, *sizes)
         return out
 
     def silu_mul(self, gate_up: Rows) -> Rows:

@@ -1,13 +1,14 @@
-"""Attention of one token, as one chunk of a step for each key/value head."""
+"""Attention of a few tokens, as one chunk of a step for each key/value head."""
 
 from __future__ import annotations
 
 import math
 
-from numba import float32, njit
+from numba import float32, int64, njit
 
 from forerun.kernels.cpu.attention.head_group import (
     KEYS_PER_TURN,
+    KEYS_TOGETHER,
     MAX_HEADS,
     mix_values,
     score_keys,
@@ -56,29 +57,79 @@ def _softmax(weights, num_keys):
     return _total(weights, num_keys)
 
 
+@njit(inline="always")
+def _keys(step, token, start, most):
+    """Of a token's keys from `start` on: where their slots lie, and how many they are."""
+    slots, num_keys = int_at(arg(step, 7), 2 * token), int_at(arg(step, 7), 2 * token + 1)
+    return slots + 8 * start, min(most, num_keys - start)
+
+
+@njit(inline="always")
+def _after_scores(scores, row_bytes):
+    """What lies behind a token's scores: their sums, and its mixed values."""
+    sums = scores + MAX_HEADS * row_bytes
+    return floats(sums), sums + 4 * MAX_HEADS
+
+
 def attend(step, chunk, scratch):
-    """The heads of one token that share a key/value head, a few at a time."""
+    """The heads of a few tokens that share a key/value head, a few at a time.
+
+    Tokens beside each other see nearly the same keys, so they take turns with some keys.
+    """
     num_heads, num_kv_heads, head_dim = arg(step, 0), arg(step, 1), arg(step, 2)
     group_len, groups = num_heads // num_kv_heads, num_groups(head_dim)
-    num_tokens = int_at(step, 1) // num_kv_heads
-    kv_head, token = chunk // num_tokens, chunk % num_tokens  # neighbours read the same keys
+    num_tokens, per_chunk = arg(step, 11), arg(step, 12)
+    chunks_per_head = (num_tokens + per_chunk - 1) // per_chunk
+    kv_head, first_token = chunk // chunks_per_head, chunk % chunks_per_head * per_chunk
+    tokens = range(first_token, min(first_token + per_chunk, num_tokens))
     keys, values = arg(step, 5) + kv_head * arg(step, 10), arg(step, 6) + kv_head * arg(step, 10)
-    stride = 64 * groups
-    slots, num_keys = int_at(arg(step, 7), 2 * token), int_at(arg(step, 7), 2 * token + 1)
-    row_bytes = 4 * (num_keys + KEYS_PER_TURN)
-    mixed = scratch + MAX_HEADS * row_bytes
+    stride, longest = 64 * groups, int64(0)
+    for token in tokens:
+        longest = max(longest, int_at(arg(step, 7), 2 * token + 1))
+    turn = KEYS_TOGETHER if len(tokens) > 1 else longest
+    row_bytes = 4 * (longest + KEYS_PER_TURN)
+    token_bytes = MAX_HEADS * (row_bytes + 4 + stride)  # scores, their sums, mixed values
     scale = float32(1) / math.sqrt(float32(head_dim))
     for first in range(0, group_len, MAX_HEADS):
         count = min(MAX_HEADS, group_len - first)
         head = kv_head * group_len + first
-        q = arg(step, 3) + token * arg(step, 4) + head * 64 * groups
-        score_keys(q, groups, keys, stride, slots, num_keys, scale, scratch, row_bytes, count)
-        out = floats(arg(step, 8) + token * arg(step, 9) + 4 * head * head_dim)
-        totals = floats(mixed)
-        for h in range(count):
-            totals[h] = _softmax(floats(scratch + h * row_bytes), num_keys)
-        sums = mixed + 4 * MAX_HEADS
-        mix_values(scratch, row_bytes, slots, num_keys, values, stride, groups, sums, count)
-        for h in range(count):
-            for i in range(head_dim):
-                out[h * head_dim + i] = floats(sums)[h * groups * 16 + i] / totals[h]
+        for start in range(0, longest, turn):
+            for token in tokens:
+                slots, num_keys = _keys(step, token, start, turn)
+                if num_keys > 0:
+                    q = arg(step, 3) + token * arg(step, 4) + head * stride
+                    scores = scratch + (token - first_token) * token_bytes + 4 * start
+                    score_keys(
+                        q, groups, keys, stride, slots, num_keys, scale, scores, row_bytes, count
+                    )
+        for token in tokens:
+            scores = scratch + (token - first_token) * token_bytes
+            totals, mixed = _after_scores(scores, row_bytes)
+            for h in range(count):
+                num_keys = int_at(arg(step, 7), 2 * token + 1)
+                totals[h] = _softmax(floats(scores + h * row_bytes), num_keys)
+            for i in range(count * groups * 16):
+                floats(mixed)[i] = float32(0)
+        for start in range(0, longest, turn):
+            for token in tokens:
+                slots, num_keys = _keys(step, token, start, turn)
+                if num_keys > 0:
+                    scores = scratch + (token - first_token) * token_bytes
+                    mixed = _after_scores(scores, row_bytes)[1]
+                    mix_values(
+                        scores + 4 * start,
+                        row_bytes,
+                        slots,
+                        num_keys,
+                        values,
+                        stride,
+                        groups,
+                        mixed,
+                        count,
+                    )
+        for token in tokens:
+            out = floats(arg(step, 8) + token * arg(step, 9) + 4 * head * head_dim)
+            totals, mixed = _after_scores(scratch + (token - first_token) * token_bytes, row_bytes)
+            for h in range(count):
+                for i in range(head_dim):
+                    out[h * head_dim + i] = floats(mixed)[h * groups * 16 + i] / totals[h]
