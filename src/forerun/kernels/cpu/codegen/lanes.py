@@ -7,6 +7,7 @@ in halves. This holds in every tile shape, so a tile may have as many rows as it
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -120,9 +121,12 @@ class Emitter:
             value, half = self.builder.fadd(low, high), half // 2
         return self.builder.extract_element(value, I32(0))
 
-    def fold_each(self, values: list[Value]) -> Value:
-        """What `fold` makes of each of some vectors, no more than have lanes, as one."""
-        b, width = self.builder, values[0].type.count  # lanes of each value that are left
+    def fold_each(self, values: list[Value], add: Callable[..., Value] | None = None) -> Value:
+        """What `fold` makes of each of some vectors, no more than have lanes, as one vector.
+
+        `add` is for integers.
+        """
+        add, width = add or self.builder.fadd, values[0].type.count  # lanes left of each
         while width > 1:
             if len(values) > 1:
                 values = [*values, values[-1]] if len(values) % 2 else values
@@ -133,7 +137,7 @@ class Emitter:
             starts = range(0, (1 + (len(values) > 1)) * values[0].type.count, 2 * width)
             low = [start + lane for start in starts for lane in range(width)]
             high = [lane + width for lane in low]
-            values = [b.fadd(self.shuffle(*pair, low), self.shuffle(*pair, high)) for pair in pairs]
+            values = [add(self.shuffle(*pair, low), self.shuffle(*pair, high)) for pair in pairs]
         return values[0]
 
     def times(self, factor: float, values: Value) -> Value:

@@ -88,15 +88,14 @@ def _emit_record(e: Emitter, address: Value, record: Value) -> None:
     for idx, digit in enumerate(_digits(e, whole, shape.num_digits)):
         e.store(b.trunc(digit, vector(I8, BLOCK_LEN)), e.offset(record, BLOCK_LEN * idx))
     scale = b.fdiv(largest, most)
-    halves = [
-        _reduced(e, "vector.reduce.add", e.part(whole, first, BLOCK_LEN // 2), I32)
-        for first in (0, BLOCK_LEN // 2)
-    ]
-    total = b.add(*halves)
+    halves = e.fold_each([e.part(whole, first, 16) for first in (0, 16)], b.add)
+    total = b.add(halves, e.shuffle(halves, halves, [1, 0]))  # twice
     e.store(scale, e.offset(record, shape.scale_at))
-    e.store(b.fmul(b.sitofp(total, F32), scale), e.offset(record, shape.scale_at + 4))
-    for (offset, first), part in zip(_CORRECTIONS, (total, total, *halves), strict=True):
-        e.store(b.mul(part, I32(-offset)), e.offset(record, shape.correction_at(offset, first)))
+    block_sum = b.fmul(b.sitofp(b.extract_element(total, I32(0)), F32), scale)
+    e.store(block_sum, e.offset(record, shape.scale_at + 4))
+    factors = constant(I32, [-offset for offset, _ in _CORRECTIONS])
+    corrections = b.mul(e.concat(total, halves), factors)
+    e.store(corrections, e.offset(record, shape.correction_at(*_CORRECTIONS[0])))
 
 
 def _digits(e: Emitter, whole: Value, count: int) -> list[Value]:
