@@ -19,6 +19,8 @@ from forerun.kernels.cpu.codegen.step import arg, num_groups
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
+_ANY = 1 << 62  # keys
+
 
 @njit(inline="always")
 def _highest(values, count):
@@ -65,10 +67,24 @@ def _keys(step, token, start, most):
 
 
 @njit(inline="always")
-def _after_scores(scores, row_bytes):
-    """What lies behind a token's scores: their sums, and its mixed values."""
+def _weigh(step, token, scores, row_bytes, count, groups):
+    """Scores to weights; behind them lie their sums, and mixed values, which are none yet."""
     sums = scores + MAX_HEADS * row_bytes
-    return floats(sums), sums + 4 * MAX_HEADS
+    mixed = floats(sums + 4 * MAX_HEADS)
+    num_keys = _keys(step, token, 0, _ANY)[1]
+    for h in range(count):
+        floats(sums)[h] = _softmax(floats(scores + h * row_bytes), num_keys)
+    for i in range(count * groups * 16):
+        mixed[i] = float32(0)
+
+
+@njit(inline="always")
+def _write(step, token, head, scores, row_bytes, count, groups):
+    head_dim, sums = arg(step, 2), floats(scores + MAX_HEADS * row_bytes)
+    out = floats(arg(step, 8) + token * arg(step, 9) + 4 * head * head_dim)
+    for h in range(count):
+        for i in range(head_dim):
+            out[h * head_dim + i] = sums[MAX_HEADS + h * groups * 16 + i] / sums[h]
 
 
 def attend(step, chunk, scratch):
@@ -85,10 +101,11 @@ def attend(step, chunk, scratch):
     keys, values = arg(step, 5) + kv_head * arg(step, 10), arg(step, 6) + kv_head * arg(step, 10)
     stride, longest = 64 * groups, int64(0)
     for token in tokens:
-        longest = max(longest, int_at(arg(step, 7), 2 * token + 1))
+        longest = max(longest, _keys(step, token, 0, _ANY)[1])
     turn = KEYS_TOGETHER if len(tokens) > 1 else longest
     row_bytes = 4 * (longest + KEYS_PER_TURN)
     token_bytes = MAX_HEADS * (row_bytes + 4 + stride)  # scores, their sums, mixed values
+    mixed_at = MAX_HEADS * (row_bytes + 4)
     scale = float32(1) / math.sqrt(float32(head_dim))
     for first in range(0, group_len, MAX_HEADS):
         count = min(MAX_HEADS, group_len - first)
@@ -98,38 +115,22 @@ def attend(step, chunk, scratch):
                 slots, num_keys = _keys(step, token, start, turn)
                 if num_keys > 0:
                     q = arg(step, 3) + token * arg(step, 4) + head * stride
-                    scores = scratch + (token - first_token) * token_bytes + 4 * start
+                    out = scratch + (token - first_token) * token_bytes + 4 * start
                     score_keys(
-                        q, groups, keys, stride, slots, num_keys, scale, scores, row_bytes, count
+                        q, groups, keys, stride, slots, num_keys, scale, out, row_bytes, count
                     )
         for token in tokens:
-            scores = scratch + (token - first_token) * token_bytes
-            totals, mixed = _after_scores(scores, row_bytes)
-            for h in range(count):
-                num_keys = int_at(arg(step, 7), 2 * token + 1)
-                totals[h] = _softmax(floats(scores + h * row_bytes), num_keys)
-            for i in range(count * groups * 16):
-                floats(mixed)[i] = float32(0)
+            mine = scratch + (token - first_token) * token_bytes
+            _weigh(step, token, mine, row_bytes, count, groups)
         for start in range(0, longest, turn):
             for token in tokens:
                 slots, num_keys = _keys(step, token, start, turn)
                 if num_keys > 0:
-                    scores = scratch + (token - first_token) * token_bytes
-                    mixed = _after_scores(scores, row_bytes)[1]
+                    mine = scratch + (token - first_token) * token_bytes
+                    weights, out = mine + 4 * start, mine + mixed_at
                     mix_values(
-                        scores + 4 * start,
-                        row_bytes,
-                        slots,
-                        num_keys,
-                        values,
-                        stride,
-                        groups,
-                        mixed,
-                        count,
+                        weights, row_bytes, slots, num_keys, values, stride, groups, out, count
                     )
         for token in tokens:
-            out = floats(arg(step, 8) + token * arg(step, 9) + 4 * head * head_dim)
-            totals, mixed = _after_scores(scratch + (token - first_token) * token_bytes, row_bytes)
-            for h in range(count):
-                for i in range(head_dim):
-                    out[h * head_dim + i] = floats(mixed)[h * groups * 16 + i] / totals[h]
+            mine = scratch + (token - first_token) * token_bytes
+            _write(step, token, head, mine, row_bytes, count, groups)
