@@ -10,6 +10,7 @@ from forerun.kernels.cpu.attention.head_group import (
     KEYS_PER_TURN,
     KEYS_TOGETHER,
     MAX_HEADS,
+    highest,
     mix_values,
     score_keys,
 )
@@ -20,20 +21,6 @@ from forerun.kernels.cpu.codegen.step import arg, num_groups
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
 _ANY = 1 << 62  # keys
-
-
-@njit(inline="always")
-def _highest(values, count):
-    a = b = c = d = float32(-math.inf)
-    whole = count // 4 * 4
-    for j in range(0, whole, 4):
-        a = values[j] if values[j] > a else a
-        b = values[j + 1] if values[j + 1] > b else b
-        c = values[j + 2] if values[j + 2] > c else c
-        d = values[j + 3] if values[j + 3] > d else d
-    for j in range(whole, count):
-        a = values[j] if values[j] > a else a
-    return max(max(a, b), max(c, d))
 
 
 @njit(inline="always")
@@ -51,11 +38,11 @@ def _total(values, count):
 
 
 @njit(inline="always")
-def _softmax(weights, num_keys):
-    """Scores to exp(score − highest) in place; returns their sum."""
-    highest = _highest(weights, num_keys)
+def _softmax(scores, num_keys):
+    """Scores at an address to exp(score − highest), in place; returns their sum."""
+    weights, most = floats(scores), highest(scores, num_keys)
     for j in range(num_keys):
-        weights[j] = exp32(weights[j] - highest)
+        weights[j] = exp32(weights[j] - most)
     return _total(weights, num_keys)
 
 
@@ -73,7 +60,7 @@ def _weigh(step, token, scores, row_bytes, count, groups):
     mixed = floats(sums + 4 * MAX_HEADS)
     num_keys = _keys(step, token, 0, _ANY)[1]
     for h in range(count):
-        floats(sums)[h] = _softmax(floats(scores + h * row_bytes), num_keys)
+        floats(sums)[h] = _softmax(scores + h * row_bytes, num_keys)
     for i in range(count * groups * 16):
         mixed[i] = float32(0)
 

@@ -13,7 +13,17 @@ from typing import Any, Final
 from numba import float32, int64, void
 
 from forerun.kernels.cpu.codegen.emitted import emitted
-from forerun.kernels.cpu.codegen.lanes import F32, GROUP_LEN, I64, Emitter, Value, i64, vector
+from forerun.kernels.cpu.codegen.lanes import (
+    F32,
+    GROUP_LEN,
+    I32,
+    I64,
+    Emitter,
+    Value,
+    constant,
+    i64,
+    vector,
+)
 from forerun.kernels.cpu.codegen.loops import loop
 from forerun.kernels.cpu.codegen.machine import Machine
 
@@ -24,6 +34,7 @@ MAX_TOKENS: Final = 4  # that take turns
 _TURNS_AHEAD: Final = 2  # rows are asked for so long before they are read
 _KEYS_AHEAD: Final = 16
 _MAX_SUMS: Final = (6, 16)  # groups of 16 in registers; the second with registers of 512 bits
+_LOWEST: Final = -3.4028234663852886e38  # of float32
 _GROUP: Final = vector(F32, GROUP_LEN)
 
 
@@ -107,6 +118,27 @@ def _products(
         return acc
 
     return loop(b, num_groups, [e.lanes([0.0] * num_lanes)] * (len(rows) * width), body)
+
+
+@emitted(float32, int64, int64)
+def highest(b: Any, scores: Value, count: Value) -> Value:
+    """Of `count` scores, but for those that are no numbers; a whole group of 16 may be read."""
+    e = Emitter(b, Machine.host())
+    lanes, lowest = constant(I32, list(range(GROUP_LEN))), constant(F32, [_LOWEST] * GROUP_LEN)
+
+    def larger(left: Value, right: Value) -> Value:
+        return b.select(b.fcmp_ordered(">", left, right), left, right)
+
+    def body(idx: Value, acc: list[Value]) -> list[Value]:
+        first = b.mul(idx, i64(GROUP_LEN))
+        group = e.load(b.add(scores, b.mul(first, i64(4))), _GROUP)
+        left = e.splat(b.trunc(b.sub(count, first), I32), GROUP_LEN)
+        mine = b.select(b.icmp_signed("<", lanes, left), group, lowest)
+        return [larger(mine, acc[0])]
+
+    num_turns = b.sdiv(b.add(count, i64(GROUP_LEN - 1)), i64(GROUP_LEN))
+    found = e.fold_each(loop(b, num_turns, [lowest], body), larger)
+    return b.extract_element(found, I32(0))
 
 
 @emitted(void, int64, int64, int64, int64, int64, int64, int64, int64, int64)

@@ -124,7 +124,7 @@ class Emitter:
     def fold_each(self, values: list[Value], add: Callable[..., Value] | None = None) -> Value:
         """What `fold` makes of each of some vectors, no more than have lanes, as one vector.
 
-        `add` is for integers.
+        `add` stands for another addition, of integers, or for what is not one at all.
         """
         add, width = add or self.builder.fadd, values[0].type.count  # lanes left of each
         while width > 1:
