@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from statistics import fmean
 from typing import Final
 
 from forerun.cache.cache_size import CacheSize

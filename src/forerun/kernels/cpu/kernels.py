@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from forerun.errors import InvalidOption, unknown_name
 from forerun.kernels.base import AttentionShape, Body, ChainNoise, Norm, WeightSource
+from forerun.kernels.cpu.attention.head_group import MAX_TOKENS as MAX_TOKENS_TOGETHER
 from forerun.kernels.cpu.attention.kv_store import KVStore
 from forerun.kernels.cpu.codegen.code_cache import CodeCache
 from forerun.kernels.cpu.codegen.compiled import check_processor, code_key
@@ -29,10 +30,8 @@ from forerun.kernels.cpu.draws.coupled_draw import CoupledDraw
 from forerun.kernels.cpu.draws.pick import gated_row, pick
 from forerun.kernels.cpu.draws.weight_sum import WeightSum
 from forerun.kernels.cpu.library import Library, Operations
-from forerun.kernels.cpu.products.amx_tile import AMX_ROWS, amx_scratch_bytes
-from forerun.kernels.cpu.products.digits import BLOCK_LEN, RecordShape
-from forerun.kernels.cpu.products.formats import DECODERS
-from forerun.kernels.cpu.products.product import has_amx_product, takes_digits, takes_tiles
+from forerun.kernels.cpu.products.digits import BLOCK_LEN, GROUP_ROWS, RecordShape
+from forerun.kernels.cpu.products.product import takes_digits, takes_tiles
 from forerun.kernels.cpu.runtime.batch import CpuBatch, RopeTable
 from forerun.kernels.cpu.runtime.kinds import Kind, kinds_of
 from forerun.kernels.cpu.runtime.program import Buffers, KeptProgram, Program, Rows
@@ -208,11 +207,10 @@ class CpuKernels:
         program.hold(matrix)
         first, last = 0, matrix.parts[-1]
         for part in matrix.parts:
-            if x.num_rows >= AMX_ROWS and has_amx_product(part.weight_format, self._machine):
-                longest = 2 * part.chunk_len  # the last chunk, at most
-                decoder = DECODERS[part.weight_format]
-                program.need_scratch(amx_scratch_bytes(decoder, part.num_blocks, longest))
-            source = self._digits(x) if takes_digits(part.weight_format, self._machine) else x
+            if takes_digits(part.weight_format, self._machine):
+                source, strides = self._digits(x), self._record_strides(x)
+            else:
+                source, strides = x, (x.stride, GROUP_ROWS * x.stride, x.stride)
             program.add(
                 self._library.linear(part.weight_format),
                 part.num_chunks,
@@ -222,11 +220,12 @@ class CpuKernels:
                 part.product_address,
                 part.row_bytes,
                 source.address,
-                source.stride,
+                strides[0],
                 part.num_blocks,
                 y.address + first,
                 y.stride,
                 0 if matrix.bias is None else matrix.bias.address + first,
+                *strides[1:],
                 waits=part is last,
             )
             first += 4 * part.num_out
@@ -244,12 +243,20 @@ class CpuKernels:
         """x as records of digits: made once for all products of x."""
         if x.digits is None:
             num_blocks = x.width // BLOCK_LEN
-            record = RecordShape(self._machine.num_digits)
-            x.digits = digits = Rows(x.program, x.num_rows, num_blocks * record.num_bytes // 4)
+            record_bytes = RecordShape(self._machine.num_digits).num_bytes
+            x.digits = digits = Rows(x.program, x.num_rows, num_blocks * record_bytes // 4)
             operation, sizes = self._library.write_digits, (num_blocks, _BLOCKS_PER_CHUNK)
             num_chunks = x.num_rows * -(-num_blocks // _BLOCKS_PER_CHUNK)
-            x.program.add(operation, num_chunks, *sizes, *x.place, *digits.place)
+            x.program.add(
+                operation, num_chunks, *sizes, *x.place, digits.address, self._record_strides(x)[0]
+            )
         return x.digits
+
+    def _record_strides(self, x: Rows) -> tuple[int, int, int]:
+        """Of x as records: to the next block, to the next group of rows, to the next row."""
+        shape = RecordShape(self._machine.num_digits)
+        block = shape.block_stride(x.num_rows)
+        return block, x.width // BLOCK_LEN * block, shape.num_bytes
 
     def rope_write(
         self,
@@ -277,11 +284,12 @@ class CpuKernels:
         out = Rows(program, q.num_rows, shape.q_len)
         program.need_scratch(batch.scratch_bytes)
         program.hold(store, batch)
-        operation, num_chunks = self._operations.attend, q.num_rows * shape.num_kv_heads
-        kv = (*store.addresses[layer], batch.keys_address)
-        program.add(
-            operation, num_chunks, *batch.heads, *q.place, *kv, *out.place, store.head_bytes
-        )
+        share = q.num_rows * shape.num_kv_heads // (2 * self.num_threads)
+        per_chunk = max(1, min(MAX_TOKENS_TOGETHER, share))
+        num_chunks = -(-q.num_rows // per_chunk) * shape.num_kv_heads
+        kv, sizes = (*store.addresses[layer], batch.keys_address), (q.num_rows, per_chunk)
+        places = (*q.place, *kv, *out.place, store.head_bytes)
+        program.add(self._operations.attend, num_chunks, *batch.heads, *places, *sizes)
         return out
 
     def silu_mul(self, gate_up: Rows) -> Rows:

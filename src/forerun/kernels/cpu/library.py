@@ -16,12 +16,7 @@ from forerun.kernels.cpu.codegen.machine import Machine
 from forerun.kernels.cpu.products.digits import RecordShape, make_write_record
 from forerun.kernels.cpu.products.expand import make_expand
 from forerun.kernels.cpu.products.formats import DECODERS
-from forerun.kernels.cpu.products.product import (
-    has_amx_product,
-    make_amx_product,
-    make_product,
-    max_rows,
-)
+from forerun.kernels.cpu.products.product import make_product, max_rows
 from forerun.kernels.cpu.runtime import interpreter
 from forerun.kernels.cpu.weights.load_report import Progress
 
@@ -121,11 +116,8 @@ class Library:
 
 @cache
 def _linear_source(weight_format: str, machine: Machine) -> Any:
-    widest = max_rows(weight_format, machine)
     product = make_product(weight_format, machine)
-    if not has_amx_product(weight_format, machine):
-        return operations.make_linear(product, widest)
-    return operations.make_linear(product, widest, make_amx_product(weight_format, machine))
+    return operations.make_linear(product, max_rows(weight_format, machine))
 
 
 @cache

@@ -13,13 +13,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from numba import float32, int64, njit
+from numba import float32, int64
 
 from forerun.kernels.cpu.codegen.native import dot, floats, int_at, ints
 from forerun.kernels.cpu.codegen.scalar import exp32
 from forerun.kernels.cpu.codegen.step import arg, float_arg, num_groups
-from forerun.kernels.cpu.products.amx_tile import AMX_ROWS
-from forerun.kernels.cpu.products.digits import BLOCK_LEN
+from forerun.kernels.cpu.products.digits import BLOCK_LEN, GROUP_ROWS
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
@@ -77,35 +76,25 @@ def place(step, chunk, _scratch):
         target[i] = source[i]
 
 
-@njit
-def _no_product(*_args):
-    """Where there is no AMX."""
+def make_linear(product: Any, max_width: int) -> Any:
+    """One chunk of outputs of a product, for all rows."""
 
-
-def make_linear(product: Any, max_width: int, amx_product: Any = None) -> Any:
-    """One chunk of outputs of a product, for all rows; AMX takes 16 or more of them."""
-    has_amx = amx_product is not None
-    if not has_amx:
-        amx_product = _no_product
-
-    def linear(step, chunk, scratch):
+    def linear(step, chunk, _scratch):
         num_outputs, chunk_len, num_rows = arg(step, 0), arg(step, 1), arg(step, 2)
         w_stride, x_stride, y_stride = arg(step, 4), arg(step, 6), arg(step, 9)
         first = chunk * chunk_len
         is_last = chunk == int_at(step, 1) - 1  # the last chunk takes what is left over
         count = num_outputs - first if is_last else chunk_len
         w, y, bias = arg(step, 3) + first * w_stride, arg(step, 8) + 4 * first, arg(step, 10)
-        row, num_tiles = int64(0), (num_rows + max_width - 1) // max_width
-        if has_amx and num_rows >= AMX_ROWS:
-            x = arg(step, 5)
-            amx_product(
-                scratch, num_rows, count, w, w_stride, x, x_stride, arg(step, 7), y, y_stride
-            )
-            num_tiles = 0
-        for tile in range(num_tiles):  # of equal width, or one row less
-            width = (num_rows - row + num_tiles - tile - 1) // (num_tiles - tile)
-            x, out = arg(step, 5) + row * x_stride, y + row * y_stride
-            product(width, count, w, w_stride, x, x_stride, arg(step, 7), out, y_stride)
+        row, x, num_blocks = int64(0), arg(step, 5), arg(step, 7)
+        while row < num_rows:
+            # Tiles of equal width, or one row less, in each group of rows.
+            left = min(GROUP_ROWS - row % GROUP_ROWS, num_rows - row)
+            num_tiles = (left + max_width - 1) // max_width
+            width = (left + num_tiles - 1) // num_tiles
+            here = x + row // GROUP_ROWS * arg(step, 11) + row % GROUP_ROWS * arg(step, 12)
+            out = y + row * y_stride
+            product(width, count, w, w_stride, here, x_stride, num_blocks, out, y_stride)
             row += width
         if bias != 0:
             terms = floats(bias + 4 * first)
@@ -124,10 +113,11 @@ def make_write_digits(write_record: Any, record_bytes: int) -> Any:
         num_blocks, per_chunk = arg(step, 0), arg(step, 1)
         chunks_per_row = (num_blocks + per_chunk - 1) // per_chunk
         row, first = chunk // chunks_per_row, chunk % chunks_per_row * per_chunk
-        x = arg(step, 2) + row * arg(step, 3)
-        records = arg(step, 4) + row * arg(step, 5)
+        x, stride = arg(step, 2) + row * arg(step, 3), arg(step, 5)
+        records = arg(step, 4) + row // GROUP_ROWS * num_blocks * stride
+        records += row % GROUP_ROWS * record_bytes
         for block in range(first, min(first + per_chunk, num_blocks)):
-            write_record(x + 4 * BLOCK_LEN * block, records + record_bytes * block)
+            write_record(x + 4 * BLOCK_LEN * block, records + stride * block)
 
     return write_digits
 

@@ -1,14 +1,16 @@
-"""Attention of one token, as one chunk of a step for each key/value head."""
+"""Attention of a few tokens, as one chunk of a step for each key/value head."""
 
 from __future__ import annotations
 
 import math
 
-from numba import float32, njit
+from numba import float32, int64, njit
 
 from forerun.kernels.cpu.attention.head_group import (
     KEYS_PER_TURN,
+    KEYS_TOGETHER,
     MAX_HEADS,
+    highest,
     mix_values,
     score_keys,
 )
@@ -18,19 +20,7 @@ from forerun.kernels.cpu.codegen.step import arg, num_groups
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
-
-@njit(inline="always")
-def _highest(values, count):
-    a = b = c = d = float32(-math.inf)
-    whole = count // 4 * 4
-    for j in range(0, whole, 4):
-        a = values[j] if values[j] > a else a
-        b = values[j + 1] if values[j + 1] > b else b
-        c = values[j + 2] if values[j + 2] > c else c
-        d = values[j + 3] if values[j + 3] > d else d
-    for j in range(whole, count):
-        a = values[j] if values[j] > a else a
-    return max(max(a, b), max(c, d))
+_ANY = 1 << 62  # keys
 
 
 @njit(inline="always")
@@ -48,37 +38,86 @@ def _total(values, count):
 
 
 @njit(inline="always")
-def _softmax(weights, num_keys):
-    """Scores to exp(score − highest) in place; returns their sum."""
-    highest = _highest(weights, num_keys)
+def _softmax(scores, num_keys):
+    """Scores at an address to exp(score − highest), in place; returns their sum."""
+    weights, most = floats(scores), highest(scores, num_keys)
     for j in range(num_keys):
-        weights[j] = exp32(weights[j] - highest)
+        weights[j] = exp32(weights[j] - most)
     return _total(weights, num_keys)
 
 
+@njit(inline="always")
+def _keys(step, token, start, most):
+    """Of a token's keys from `start` on: where their slots lie, and how many they are."""
+    slots, num_keys = int_at(arg(step, 7), 2 * token), int_at(arg(step, 7), 2 * token + 1)
+    return slots + 8 * start, min(most, num_keys - start)
+
+
+@njit(inline="always")
+def _weigh(step, token, scores, row_bytes, count, groups):
+    """Scores to weights; behind them lie their sums, and mixed values, which are none yet."""
+    sums = scores + MAX_HEADS * row_bytes
+    mixed = floats(sums + 4 * MAX_HEADS)
+    num_keys = _keys(step, token, 0, _ANY)[1]
+    for h in range(count):
+        floats(sums)[h] = _softmax(scores + h * row_bytes, num_keys)
+    for i in range(count * groups * 16):
+        mixed[i] = float32(0)
+
+
+@njit(inline="always")
+def _write(step, token, head, scores, row_bytes, count, groups):
+    head_dim, sums = arg(step, 2), floats(scores + MAX_HEADS * row_bytes)
+    out = floats(arg(step, 8) + token * arg(step, 9) + 4 * head * head_dim)
+    for h in range(count):
+        for i in range(head_dim):
+            out[h * head_dim + i] = sums[MAX_HEADS + h * groups * 16 + i] / sums[h]
+
+
 def attend(step, chunk, scratch):
-    """The heads of one token that share a key/value head, a few at a time."""
+    """The heads of a few tokens that share a key/value head, a few at a time.
+
+    Tokens beside each other see nearly the same keys, so they take turns with some keys.
+    """
     num_heads, num_kv_heads, head_dim = arg(step, 0), arg(step, 1), arg(step, 2)
     group_len, groups = num_heads // num_kv_heads, num_groups(head_dim)
-    num_tokens = int_at(step, 1) // num_kv_heads
-    kv_head, token = chunk // num_tokens, chunk % num_tokens  # neighbours read the same keys
+    num_tokens, per_chunk = arg(step, 11), arg(step, 12)
+    chunks_per_head = (num_tokens + per_chunk - 1) // per_chunk
+    kv_head, first_token = chunk // chunks_per_head, chunk % chunks_per_head * per_chunk
+    tokens = range(first_token, min(first_token + per_chunk, num_tokens))
     keys, values = arg(step, 5) + kv_head * arg(step, 10), arg(step, 6) + kv_head * arg(step, 10)
-    stride = 64 * groups
-    slots, num_keys = int_at(arg(step, 7), 2 * token), int_at(arg(step, 7), 2 * token + 1)
-    row_bytes = 4 * (num_keys + KEYS_PER_TURN)
-    mixed = scratch + MAX_HEADS * row_bytes
+    stride, longest = 64 * groups, int64(0)
+    for token in tokens:
+        longest = max(longest, _keys(step, token, 0, _ANY)[1])
+    turn = KEYS_TOGETHER if len(tokens) > 1 else longest
+    row_bytes = 4 * (longest + KEYS_PER_TURN)
+    token_bytes = MAX_HEADS * (row_bytes + 4 + stride)  # scores, their sums, mixed values
+    mixed_at = MAX_HEADS * (row_bytes + 4)
     scale = float32(1) / math.sqrt(float32(head_dim))
     for first in range(0, group_len, MAX_HEADS):
         count = min(MAX_HEADS, group_len - first)
         head = kv_head * group_len + first
-        q = arg(step, 3) + token * arg(step, 4) + head * 64 * groups
-        score_keys(q, groups, keys, stride, slots, num_keys, scale, scratch, row_bytes, count)
-        out = floats(arg(step, 8) + token * arg(step, 9) + 4 * head * head_dim)
-        totals = floats(mixed)
-        for h in range(count):
-            totals[h] = _softmax(floats(scratch + h * row_bytes), num_keys)
-        sums = mixed + 4 * MAX_HEADS
-        mix_values(scratch, row_bytes, slots, num_keys, values, stride, groups, sums, count)
-        for h in range(count):
-            for i in range(head_dim):
-                out[h * head_dim + i] = floats(sums)[h * groups * 16 + i] / totals[h]
+        for start in range(0, longest, turn):
+            for token in tokens:
+                slots, num_keys = _keys(step, token, start, turn)
+                if num_keys > 0:
+                    q = arg(step, 3) + token * arg(step, 4) + head * stride
+                    out = scratch + (token - first_token) * token_bytes + 4 * start
+                    score_keys(
+                        q, groups, keys, stride, slots, num_keys, scale, out, row_bytes, count
+                    )
+        for token in tokens:
+            mine = scratch + (token - first_token) * token_bytes
+            _weigh(step, token, mine, row_bytes, count, groups)
+        for start in range(0, longest, turn):
+            for token in tokens:
+                slots, num_keys = _keys(step, token, start, turn)
+                if num_keys > 0:
+                    mine = scratch + (token - first_token) * token_bytes
+                    weights, out = mine + 4 * start, mine + mixed_at
+                    mix_values(
+                        weights, row_bytes, slots, num_keys, values, stride, groups, out, count
+                    )
+        for token in tokens:
+            mine = scratch + (token - first_token) * token_bytes
+            _write(step, token, head, mine, row_bytes, count, groups)

@@ -13,15 +13,28 @@ from typing import Any, Final
 from numba import float32, int64, void
 
 from forerun.kernels.cpu.codegen.emitted import emitted
-from forerun.kernels.cpu.codegen.lanes import F32, GROUP_LEN, I64, Emitter, Value, i64, vector
+from forerun.kernels.cpu.codegen.lanes import (
+    F32,
+    GROUP_LEN,
+    I32,
+    I64,
+    Emitter,
+    Value,
+    constant,
+    i64,
+    vector,
+)
 from forerun.kernels.cpu.codegen.loops import loop
 from forerun.kernels.cpu.codegen.machine import Machine
 
 MAX_HEADS: Final = 4  # together; more are taken in turns
 KEYS_PER_TURN: Final = 4
+KEYS_TOGETHER: Final = 64  # with which tokens take turns: their rows stay in the nearest cache
+MAX_TOKENS: Final = 4  # that take turns
 _TURNS_AHEAD: Final = 2  # rows are asked for so long before they are read
 _KEYS_AHEAD: Final = 16
-_MAX_PAIRED: Final = 3  # heads whose sums of two groups fit the registers
+_MAX_SUMS: Final = (6, 16)  # groups of 16 in registers; the second with registers of 512 bits
+_LOWEST: Final = -3.4028234663852886e38  # of float32
 _GROUP: Final = vector(F32, GROUP_LEN)
 
 
@@ -68,10 +81,14 @@ def score_keys(
                 for start in (0, KEYS_PER_TURN * _TURNS_AHEAD)
             )
             totals = _products(e, q, rows, ahead, num_groups, width)
-            for head in range(width):
-                scores = e.fold_four(totals[head::width])
-                place = b.add(b.add(out, b.mul(out_stride, i64(head))), b.mul(first, i64(4)))
-                e.store(b.fmul(scores, e.splat(scale, KEYS_PER_TURN)), place)
+            per_fold = max(1, e.machine.num_lanes // KEYS_PER_TURN)  # heads
+            for start in range(0, width, per_fold):
+                heads = range(start, min(start + per_fold, width))
+                scores = e.fold_each([total for head in heads for total in totals[head::width]])
+                scores = b.fmul(scores, e.splat(scale, scores.type.count))
+                for at, head in enumerate(heads):
+                    place = b.add(b.add(out, b.mul(out_stride, i64(head))), b.mul(first, i64(4)))
+                    e.store(e.part(scores, KEYS_PER_TURN * at, KEYS_PER_TURN), place)
             return []
 
         loop(b, b.sdiv(b.add(num_keys, i64(KEYS_PER_TURN - 1)), i64(KEYS_PER_TURN)), [], turn)
@@ -103,6 +120,27 @@ def _products(
     return loop(b, num_groups, [e.lanes([0.0] * num_lanes)] * (len(rows) * width), body)
 
 
+@emitted(float32, int64, int64)
+def highest(b: Any, scores: Value, count: Value) -> Value:
+    """Of `count` scores, but for those that are no numbers; a whole group of 16 may be read."""
+    e = Emitter(b, Machine.host())
+    lanes, lowest = constant(I32, list(range(GROUP_LEN))), constant(F32, [_LOWEST] * GROUP_LEN)
+
+    def larger(left: Value, right: Value) -> Value:
+        return b.select(b.fcmp_ordered(">", left, right), left, right)
+
+    def body(idx: Value, acc: list[Value]) -> list[Value]:
+        first = b.mul(idx, i64(GROUP_LEN))
+        group = e.load(b.add(scores, b.mul(first, i64(4))), _GROUP)
+        left = e.splat(b.trunc(b.sub(count, first), I32), GROUP_LEN)
+        mine = b.select(b.icmp_signed("<", lanes, left), group, lowest)
+        return [larger(mine, acc[0])]
+
+    num_turns = b.sdiv(b.add(count, i64(GROUP_LEN - 1)), i64(GROUP_LEN))
+    found = e.fold_each(loop(b, num_turns, [lowest], body), larger)
+    return b.extract_element(found, I32(0))
+
+
 @emitted(void, int64, int64, int64, int64, int64, int64, int64, int64, int64)
 def mix_values(
     b: Any,
@@ -116,7 +154,7 @@ def mix_values(
     out: Value,
     num_heads: Value,
 ) -> None:
-    """out[head] = Σ weights[head, j] · values[slots[j]] in ascending order of j."""
+    """out[head] += Σ weights[head, j] · values[slots[j]] in ascending order of j."""
     e = Emitter(b, Machine.host())
     head_bytes = b.mul(num_groups, i64(4 * GROUP_LEN))
 
@@ -143,21 +181,30 @@ def mix_values(
                         acc[g * width + h] = e.fma(share, value, acc[g * width + h])
                 return acc
 
-            mixed = loop(b, num_keys, [_GROUP([0.0] * GROUP_LEN)] * (count * width), key)
-            for place, total in enumerate(mixed):
-                g, h = divmod(place, width)
-                here = b.add(out, b.add(b.mul(head_bytes, i64(h)), at))
-                e.store(total, e.offset(here, 4 * GROUP_LEN * g))
+            heads = [b.add(out, b.add(b.mul(head_bytes, i64(h)), at)) for h in range(width)]
+            places = [e.offset(head, 4 * GROUP_LEN * g) for g in range(count) for head in heads]
+            mixed = loop(b, num_keys, [e.load(place, _GROUP) for place in places], key)
+            for place, total in zip(places, mixed, strict=True):
+                e.store(total, place)
             return []
 
         loop(b, b.sdiv(num_groups, i64(count)), [], turn)
 
+    def emit_widest(width: int, counts: list[int]) -> None:
+        """The first of some numbers of groups that goes into all."""
+        count, *others = counts
+        if not others:
+            emit_turns(width, count)
+            return
+        fits = b.icmp_signed("==", b.srem(num_groups, i64(count)), i64(0))
+        with b.if_else(fits) as (yes, no):
+            with yes:
+                emit_turns(width, count)
+            with no:
+                emit_widest(width, others)
+
     def emit(width: int) -> None:
-        is_even = b.icmp_signed("==", b.and_(num_groups, i64(1)), i64(0))
-        with b.if_else(is_even) as (even, odd):
-            with even:
-                emit_turns(width, 2 if width <= _MAX_PAIRED else 1)
-            with odd:
-                emit_turns(width, 1)
+        most = _MAX_SUMS[e.machine.instructions.num_outputs == 16]
+        emit_widest(width, [count for count in (4, 2, 1) if count == 1 or count * width <= most])
 
     _for_each_width(b, num_heads, emit)

@@ -7,6 +7,7 @@ in halves. This holds in every tile shape, so a tile may have as many rows as it
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -25,6 +26,11 @@ GROUP_LEN: Final = 16  # weights are decoded in groups of this many
 def padded(length: int) -> int:
     """The next multiple of 16: rows are laid out so, with zeros at their end."""
     return -(-length // GROUP_LEN) * GROUP_LEN
+
+
+def power_of_two(num: int) -> int:
+    """The next that is not less."""
+    return 1 << max(num - 1, 0).bit_length()
 
 
 def vector(element: Any, length: int) -> Any:
@@ -115,24 +121,24 @@ class Emitter:
             value, half = self.builder.fadd(low, high), half // 2
         return self.builder.extract_element(value, I32(0))
 
-    def fold_four(self, values: list[Value]) -> Value:
-        """What `fold` makes of each of four vectors, as one vector."""
-        b, (first, second, third, fourth) = self.builder, (self._four_lanes(v) for v in values)
-        low, high = [0, 1, 4, 5], [2, 3, 6, 7]
-        left, right = (
-            b.fadd(self.shuffle(x, y, low), self.shuffle(x, y, high))
-            for x, y in ((first, second), (third, fourth))
-        )
-        even, odd = [0, 2, 4, 6], [1, 3, 5, 7]
-        return b.fadd(self.shuffle(left, right, even), self.shuffle(left, right, odd))
+    def fold_each(self, values: list[Value], add: Callable[..., Value] | None = None) -> Value:
+        """What `fold` makes of each of some vectors, no more than have lanes, as one vector.
 
-    def _four_lanes(self, value: Value) -> Value:
-        """Halves are added until four lanes are left."""
-        half = value.type.count // 2
-        while half >= 4:
-            value = self.builder.fadd(self.part(value, 0, half), self.part(value, half, half))
-            half //= 2
-        return value
+        `add` stands for another addition, of integers, or for what is not one at all.
+        """
+        add, width = add or self.builder.fadd, values[0].type.count  # lanes left of each
+        while width > 1:
+            if len(values) > 1:
+                values = [*values, values[-1]] if len(values) % 2 else values
+                pairs = list(zip(values[::2], values[1::2], strict=True))
+            else:
+                pairs = [(values[0], values[0].type(None))]
+            width //= 2
+            starts = range(0, (1 + (len(values) > 1)) * values[0].type.count, 2 * width)
+            low = [start + lane for start in starts for lane in range(width)]
+            high = [lane + width for lane in low]
+            values = [add(self.shuffle(*pair, low), self.shuffle(*pair, high)) for pair in pairs]
+        return values[0]
 
     def times(self, factor: float, values: Value) -> Value:
         return self.builder.fmul(constant(F32, [factor] * values.type.count), values)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
-import sys
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -37,10 +34,8 @@ class InstructionSet:
         return not self.needs
 
 
-_VNNI: Final = ("avx512vnni", "avx512vl", "avx512bw")
 X86: Final = (  # the best first
-    InstructionSet("amx", 16, (8, 8), (*_VNNI, "amx-int8", "amx-tile", "permission")),
-    InstructionSet("vnni", 16, (8, 8), _VNNI),
+    InstructionSet("vnni", 16, (8, 8), ("avx512vnni", "avx512vl", "avx512bw")),
     InstructionSet("avx512", 16, (8, 8), ("avx512bw", "avx512vl"), "skylake-avx512"),
     InstructionSet("avxvnni", 8, (4, 4), ("avxvnni",), "alderlake"),
     InstructionSet("avx2", 8, (4, 4), ("avx2",), "haswell"),
@@ -107,17 +102,7 @@ def _x86_features() -> set[str]:
         return {each[1:] for each in told.split(",") if each.startswith("+")}
     if getattr(config, "CPU_NAME", None):
         return set()  # generic code
-    found = {name for name, is_there in binding.get_host_cpu_features().items() if is_there}
-    return found | {"permission"} if "amx-int8" in found and _may_use_tiles() else found
-
-
-@cache
-def _may_use_tiles() -> bool:
-    """Ask Linux for the registers of AMX, which it gives to a process that asks, or not."""
-    if sys.platform != "linux":
-        return False
-    arch_prctl, request, tile_data = 158, 0x1023, 18
-    return bool(ctypes.CDLL(None).syscall(arch_prctl, request, tile_data) == 0)
+    return {name for name, is_there in binding.get_host_cpu_features().items() if is_there}
 
 
 def _arm_features() -> set[str]:

@@ -78,6 +78,14 @@ class DigitTile:
     def is_turned(self) -> bool:
         return self.num_rows >= _TURNED_FROM or not self.is_arm
 
+    @property
+    def num_together(self) -> int:
+        """Rows whose chains of dot products take turns, so that none waits for itself.
+
+        Elsewhere there are too few registers for it, or the code generator does it.
+        """
+        return self.num_rows if self.num_outputs == 16 else 1
+
     def emit(self) -> None:
         e = self.e
         zero = vector(F32, self.num_outputs)([0.0] * self.num_outputs)
@@ -106,8 +114,8 @@ class DigitTile:
         b, d = self.e.builder, self.decoder
         blocks = self._file_blocks(block, prefetch) if self.is_arm else self._tiled_blocks(block)
         records = d.block_len // BLOCK_LEN
-        x = b.add(self.o.x, b.mul(block, i64(self.shape.num_bytes * records)))
-        step = i64(self.shape.num_bytes * records // d.num_chunks)
+        x = b.add(self.o.x, b.mul(block, b.mul(self.o.x_stride, i64(records))))
+        step = b.mul(self.o.x_stride, i64(records // d.num_chunks))
 
         def body(idx: Value, acc: list[Value]) -> list[Value]:
             return self._chunk(blocks, b.add(x, b.mul(idx, step)), idx, acc)
@@ -115,15 +123,19 @@ class DigitTile:
         return body(i64(0), acc) if d.num_chunks == 1 else loop(b, i64(d.num_chunks), acc, body)
 
     def _chunk(self, blocks: Blocks, x: Value, idx: Value, acc: list[Value]) -> list[Value]:
-        start = 0  # the first weight of the run
-        for run in self.chunk(self.e, blocks, idx):
+        e, start = self.e, 0  # the first weight of the run
+        for run in self.chunk(e, blocks, idx):
             block, at = divmod(start, BLOCK_LEN)
-            here = self.e.offset(x, self.shape.num_bytes * block)
-            for row, total in enumerate(acc):
-                record = row_of(self.e, here, self.o.x_stride, row)
-                if self.is_arm and self.num_rows > _MAX_MIXED and row >= _MIXED:
-                    record = _after(self.e, record, acc[row // _MIXED * _MIXED - 1])
-                acc[row] = self._row(run, record, at, total)
+            here = row_of(e, x, self.o.x_stride, block)
+            for first in range(0, self.num_rows, self.num_together):
+                rows = range(first, min(first + self.num_together, self.num_rows))
+                records = [e.offset(here, self.shape.num_bytes * row) for row in rows]
+                if self.is_arm and self.num_rows > _MAX_MIXED and first >= _MIXED:
+                    records = [_after(e, r, acc[first // _MIXED * _MIXED - 1]) for r in records]
+                for row, record, sums in zip(
+                    rows, records, self._sums(run, records, at), strict=True
+                ):
+                    acc[row] = self._added(run, record, sums, acc[row])
             start += 16 * len(run.quants[0])
         return acc
 
@@ -145,9 +157,8 @@ class DigitTile:
             e.prefetch(e.offset(first, _BYTES_AHEAD + line))
         return TiledBlocks(e, first, self.num_outputs)
 
-    def _row(self, run: Run, record: Value, at: int, acc: Value) -> Value:
+    def _added(self, run: Run, record: Value, sums: Value, acc: Value) -> Value:
         e, b = self.e, self.e.builder
-        sums = self._turned_sums(run, record, at) if self.is_turned else self._sums(run, record, at)
         total = b.sitofp(sums, vector(F32, self.num_outputs))
         scale, block_sum = (
             e.splat(e.load(e.offset(record, self.shape.scale_at + 4 * i), F32), self.num_outputs)
@@ -156,8 +167,13 @@ class DigitTile:
         acc = e.fma(total, b.fmul(run.d, scale), acc)
         return acc if run.c is None else e.fma(run.c, block_sum, acc)
 
-    def _sums(self, run: Run, record: Value, at: int) -> Value:
-        """Σ q·x of each output, in units of s."""
+    def _sums(self, run: Run, records: list[Value], at: int) -> list[Value]:
+        """Σ q·x of each output in units of s, for each of some rows."""
+        if self.is_turned:
+            return self._turned_sums(run, records, at)
+        return [self._paired_sums(run, record, at) for record in records]
+
+    def _paired_sums(self, run: Run, record: Value, at: int) -> Value:
         e, sums = self.e, []
         for quants in run.quants:
             total = None
@@ -169,23 +185,30 @@ class DigitTile:
             sums.append(total)
         return self._pairwise(self._pairwise(*sums[:2]), self._pairwise(*sums[2:]))
 
-    def _turned_sums(self, run: Run, record: Value, at: int) -> Value:
-        """The same from turned weights: four of x at a time meet all outputs."""
+    def _turned_sums(self, run: Run, records: list[Value], at: int) -> list[Value]:
+        """From turned weights: four of x at a time meet all outputs."""
         e, num_digits = self.e, self.shape.num_digits
-        total = self._zero()
+        totals = [self._zero()] * len(records)
         for digit in range(num_digits):
-            high = total if digit else None
+            highs = totals if digit else []
             # ARM goes on with the sums that it has; x86 has a chain for each digit, to wait less.
-            total = self._zero() if high is None or not self.is_arm else self._shifted(high)
+            if self.is_arm and highs:
+                totals = [self._shifted(high) for high in highs]
+            else:
+                totals = [self._zero()] * len(records)
             if digit == num_digits - 1:
-                total = self._corrected(run, record, at, total)
+                both = zip(records, totals, strict=True)
+                totals = [self._corrected(run, record, at, total) for record, total in both]
             for piece in range(len(run.quants[0])):
-                start = e.offset(record, BLOCK_LEN * digit + at + 16 * piece)
                 for idx, quants in enumerate(run.quants):
-                    total = self._dot(run, total, quants[piece], self._four(start, idx))
-            if high is not None and not self.is_arm:
-                total = e.builder.add(self._shifted(high), total)
-        return total
+                    for row, record in enumerate(records):
+                        start = e.offset(record, BLOCK_LEN * digit + at + 16 * piece)
+                        four = self._four(start, idx)
+                        totals[row] = self._dot(run, totals[row], quants[piece], four)
+            if highs and not self.is_arm:
+                both = zip(highs, totals, strict=True)
+                totals = [e.builder.add(self._shifted(high), total) for high, total in both]
+        return totals
 
     def _four(self, start: Value, idx: int) -> Value:
         """Bytes 4·idx … of 16, once for every output."""

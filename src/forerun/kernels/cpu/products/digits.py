@@ -6,6 +6,10 @@
 Two digits are 15 bits below the largest of a block, and a sign. A record of a block holds its
 digits, 32 bytes of each, then s, the sum of the block, and what to add to integer sums where
 weights were made unsigned by an offset: minus the offset times the sum of 256·d₀ + d₁.
+
+Rows come in groups of up to 16, padded to a power of two; records of one block lie in a row:
+
+    group 0   block 0: row 0, row 1 …    block 1: row 0, row 1 …    …    group 1   …
 """
 
 from __future__ import annotations
@@ -16,11 +20,21 @@ from typing import Any, Final
 from numba import int64, void
 
 from forerun.kernels.cpu.codegen.emitted import emitted
-from forerun.kernels.cpu.codegen.lanes import F32, I8, I32, Emitter, Value, constant, vector
+from forerun.kernels.cpu.codegen.lanes import (
+    F32,
+    I8,
+    I32,
+    Emitter,
+    Value,
+    constant,
+    power_of_two,
+    vector,
+)
 from forerun.kernels.cpu.codegen.machine import Machine
 
 DIGIT_BITS: Final = 8
 BLOCK_LEN: Final = 32
+GROUP_ROWS: Final = 16
 _CORRECTIONS: Final = ((128, 0), (8, 0), (32, 0), (32, 16))  # (offset, first of 32 or 16 weights)
 _LEAST: Final = 2.0**-100  # blocks below are zero: far below, most / largest is infinite
 
@@ -38,6 +52,10 @@ class RecordShape:
     @property
     def num_bytes(self) -> int:
         return self.scale_at + 32
+
+    def block_stride(self, num_rows: int) -> int:
+        """From the records of a block to those of the next, in a group."""
+        return self.num_bytes * min(GROUP_ROWS, power_of_two(num_rows))
 
     def correction_at(self, offset: int, first: int) -> int:
         """Of a run of weights from `first` on in its block."""
@@ -70,15 +88,14 @@ def _emit_record(e: Emitter, address: Value, record: Value) -> None:
     for idx, digit in enumerate(_digits(e, whole, shape.num_digits)):
         e.store(b.trunc(digit, vector(I8, BLOCK_LEN)), e.offset(record, BLOCK_LEN * idx))
     scale = b.fdiv(largest, most)
-    halves = [
-        _reduced(e, "vector.reduce.add", e.part(whole, first, BLOCK_LEN // 2), I32)
-        for first in (0, BLOCK_LEN // 2)
-    ]
-    total = b.add(*halves)
+    halves = e.fold_each([e.part(whole, first, 16) for first in (0, 16)], b.add)
+    total = b.add(halves, e.shuffle(halves, halves, [1, 0]))  # twice
     e.store(scale, e.offset(record, shape.scale_at))
-    e.store(b.fmul(b.sitofp(total, F32), scale), e.offset(record, shape.scale_at + 4))
-    for (offset, first), part in zip(_CORRECTIONS, (total, total, *halves), strict=True):
-        e.store(b.mul(part, I32(-offset)), e.offset(record, shape.correction_at(offset, first)))
+    block_sum = b.fmul(b.sitofp(b.extract_element(total, I32(0)), F32), scale)
+    e.store(block_sum, e.offset(record, shape.scale_at + 4))
+    factors = constant(I32, [-offset for offset, _ in _CORRECTIONS])
+    corrections = b.mul(e.concat(total, halves), factors)
+    e.store(corrections, e.offset(record, shape.correction_at(*_CORRECTIONS[0])))
 
 
 def _digits(e: Emitter, whole: Value, count: int) -> list[Value]:

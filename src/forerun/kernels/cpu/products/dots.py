@@ -60,7 +60,6 @@ def portable(e: Emitter, sums: Value, weights: Value, digits: Value) -> Value:
 
 
 DOTS: Final[dict[str, Dot]] = {
-    "amx": vpdpbusd,  # of fewer than 16 rows
     "vnni": vpdpbusd,
     "avxvnni": vpdpbusd,
     "avx512": maddubs,

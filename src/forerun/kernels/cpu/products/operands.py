@@ -14,7 +14,7 @@ class Operands:
     w: Value
     w_stride: Value
     x: Value  # floats, or records of digits
-    x_stride: Value
+    x_stride: Value  # to the next row of floats, or to the records of the next block
     num_blocks: Value  # in a row of w
     y: Value
     y_stride: Value

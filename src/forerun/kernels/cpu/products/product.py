@@ -11,7 +11,6 @@ from forerun.kernels.cpu.codegen.emitted import emitted
 from forerun.kernels.cpu.codegen.lanes import Emitter, Value, i64
 from forerun.kernels.cpu.codegen.loops import loop
 from forerun.kernels.cpu.codegen.machine import Machine
-from forerun.kernels.cpu.products.amx_tile import AmxProduct
 from forerun.kernels.cpu.products.digit_tile import DigitTile
 from forerun.kernels.cpu.products.dots import SIGNED
 from forerun.kernels.cpu.products.float_tile import FloatTile
@@ -51,25 +50,6 @@ def make_product(weight_format: str, machine: Machine) -> Any:
         _emit_widths(weight_format, e, num_rows, num_outputs, Operands(*operands))
 
     return product
-
-
-def has_amx_product(weight_format: str, machine: Machine) -> bool:
-    return machine.instructions.name == "amx" and takes_digits(weight_format, machine)
-
-
-def make_amx_product(weight_format: str, machine: Machine) -> Any:
-    """The same for any 16 rows or more, amx_product(scratch, num_rows, …)."""
-
-    @emitted(void, *[int64] * 10)
-    def amx_product(
-        b: Any, scratch: Value, num_rows: Value, num_outputs: Value, *operands: Value
-    ) -> None:
-        e, decoder = Emitter(b, machine), DECODERS[weight_format]
-        aligned = b.and_(b.add(scratch, i64(63)), i64(-64))
-        o = Operands(*operands)
-        AmxProduct(decoder, CHUNKS[weight_format], e, o, num_rows, num_outputs, aligned).emit()
-
-    return amx_product
 
 
 def _emit_widths(

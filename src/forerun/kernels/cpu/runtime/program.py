@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from forerun.kernels.cpu.codegen.lanes import padded
+from forerun.kernels.cpu.codegen.lanes import padded, power_of_two
 from forerun.kernels.cpu.runtime.interpreter import STEP_FIELDS
 from forerun.kernels.cpu.runtime.workers import Workers
 
@@ -101,8 +101,8 @@ class Program:
         self._scratch_bytes = max(self._scratch_bytes, num_bytes)
 
     def take(self, num_rows: int, width: int, num_parts: int) -> Buffer:
-        """Of at least `num_rows` rows."""
-        size = (1 << max(num_rows - 1, 0).bit_length(), width, num_parts)
+        """Of at least `num_rows` rows: a power of two, as records of digits need them."""
+        size = (power_of_two(num_rows), width, num_parts)
         given_up = self._given_up.get(size)
         buffer = given_up.pop() if given_up else self._buffers.take(size)
         self._used[buffer.address] = buffer
