@@ -22,7 +22,7 @@ from forerun.kernels.cuda.batch import CudaBatch, RopeTable
 from forerun.kernels.cuda.drawing import Drawing
 from forerun.kernels.cuda.graphs import Graphs, Stopwatch, launched
 from forerun.kernels.cuda.launches import Launches
-from forerun.kernels.cuda.recording import GraphRecorder, Recorder
+from forerun.kernels.cuda.passes.recording import GraphRecorder, Recorder
 from forerun.kernels.cuda.store import KVStore
 from forerun.kernels.cuda.values import Normed, Product, Rows
 from forerun.kernels.cuda.weights import Loader, Matrix

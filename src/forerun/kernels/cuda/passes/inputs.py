@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from forerun.kernels.cuda.columns import I32, PER_TOKEN, Columns
+from forerun.kernels.cuda.passes.columns import I32, PER_TOKEN, Columns
 
 F32 = npt.NDArray[np.float32]
 
