@@ -175,11 +175,13 @@ class Speculation:
         budgets: Sequence[Budget],
         times: StepTimes,
     ) -> list[Proposal]:
+        is_behind = any(self.drafters.is_behind(name, request) for request in requests)
         began = times.clock()
         answers = self.drafters.propose(name, requests, budgets)
         seconds = times.clock() - began
         waiting = sum([self.drafters.is_waiting(name, request) for request in requests])
-        times.drafts.append((name, len(requests) - waiting, _level_sizes(answers), seconds))
+        num_told = 0 if is_behind else len(requests) - waiting
+        times.drafts.append((name, num_told, _level_sizes(answers), seconds))
         return answers
 
     def begin(self, request: SpeculativeRequest) -> None:
