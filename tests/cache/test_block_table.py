@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from forerun.cache import CacheFull, KVCache
+from forerun.cache import CacheFull, KVCache, next_slots
 from forerun.kernels import AttentionShape, Plan, ReferenceKernels
 from forerun.types import Span, Tree
 from tests.cache.rows import new_table
@@ -192,3 +192,32 @@ def test_kv_cache_moves_the_rows_of_all_layers_of_its_kernel_set() -> None:
     table.keep(0, (1, 3))
     for rows, old in zip((cache.store.k, cache.store.v), before, strict=True):
         np.testing.assert_array_equal(rows[:, slots[:2]], old[:, slots[[1, 3]]])
+
+
+def test_the_page_of_the_next_row_is_held_until_it_is_used_or_cut_off() -> None:
+    pool, _, table = new_table(num_pages=3, page_size=2)
+    table.reserve(1)
+    assert table.next_slot() == table.pages[0] * 2 + 1
+    assert pool.num_free == 2
+    table.reserve(1)
+    slot = table.next_slot()
+    assert slot == table.next_slot() == table.pages[1] * 2
+    assert pool.num_free == 1
+    table.keep(1, (0,))  # all that was reserved stays, and so does the page
+    table.reserve(1)
+    assert table.slots(3)[-1] == slot
+    assert pool.num_free == 1
+    table.reserve(1)
+    table.next_slot()
+    table.keep(3, ())
+    assert (table.length, pool.num_free) == (3, 1)
+
+
+def test_without_a_page_there_is_no_next_slot() -> None:
+    _, _, table = new_table(num_pages=1, page_size=2)
+    table.reserve(2)
+    assert table.next_slot() is None
+    assert next_slots([table]) is None
+    assert next_slots([None]) == (None,)
+    table.truncate_to(1)
+    assert next_slots([None, table]) == (None, table.pages[0] * 2 + 1)

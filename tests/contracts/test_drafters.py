@@ -98,7 +98,8 @@ class Tapping:
     picks = False
 
     def __init__(self, drafter: Block | Eagle3 | Medusa, target: LlamaModel) -> None:
-        self._drafter, self._target = drafter, target
+        self.drafter = self._drafter = drafter
+        self._target = target
         self._num_told: dict[int, int] = {}
 
     @property
@@ -211,6 +212,7 @@ CONTEXTS: dict[str, tuple[int, ...]] = {
     "no repetition": (0, 1, 2, 3, 4, 5, 6, 7, 8),
 }
 V = 9
+HIDDEN_SIZE = tiny_config().hidden_size
 
 
 def propose(drafter: Drafter, view: View, budget: Budget) -> Proposal:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from forerun.drafters import Budget
 from forerun.drafters.heads.confidence import Confidence
 from forerun.types import Origin, SamplingParams, Verdict
-from tests.contracts.test_drafters import V, View, block, eagle3, propose
+from tests.contracts.test_drafters import HIDDEN_SIZE, V, View, block, eagle3, propose
 
 
 @pytest.mark.parametrize("is_drawn", [False, True])
@@ -62,3 +63,14 @@ def test_what_was_left_out_is_judged_as_well(kind: type, least: float) -> None:
         drafter.commit(view, verdict)
     assert not any(num_handed_out[:2])
     assert any(num_handed_out[-10:])
+
+
+@pytest.mark.parametrize("kind", [eagle3, block])
+def test_an_answer_that_reads_much_text_first_is_no_measure_of_its_guesses(kind: type) -> None:
+    drafter, view = kind(V, "cpu-1").drafter, View((1, 2, 3))
+    rows = dict.fromkeys(drafter.layers, np.zeros((20, HIDDEN_SIZE), np.float32))
+    drafter.begin(view)
+    drafter.tapped(view, 0, rows)
+    assert drafter.is_behind(view)
+    drafter.tapped(view, 0, {layer: found[:2] for layer, found in rows.items()})  # it came again
+    assert not drafter.is_behind(view)

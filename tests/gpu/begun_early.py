@@ -58,14 +58,20 @@ def main() -> None:
         )
         plain = loaded(path, CudaKernels("float32", device="cpu"))
         again = Again()
-        early = loaded(path, CudaKernels("float32", device="cpu", recorder=again))
-        assert early.model.kernels.begins_early
+        kernels = CudaKernels("float32", device="cpu", recorder=again)
+        early = loaded(path, kernels)
         for sampling in SAMPLINGS:
             expected = answers(plain, sampling)
             for _ in range(2):  # sizes are recorded, then replayed
                 again.were_early = []
                 assert answers(early, sampling) == expected, sampling
             assert again.were_early == [False, *[True] * (max(NUM_TOKENS) - 1)]
+        greedy = SAMPLINGS[0]
+        last = answers(plain, greedy)[1][1]  # where it ends, a pass is under way that goes on
+        cut_short = {**greedy, "stop_token_ids": (last,)}
+        assert answers(early, cut_short) == answers(plain, cut_short)
+        kernels.drawing.margin = 60.0  # every row with noise is left to the host
+        assert answers(early, SAMPLINGS[1]) == expected
 
 
 def loaded(path: Path, kernels: CudaKernels) -> LLM:

@@ -45,6 +45,10 @@ PROMPT = (5, 17, 3, 8)
 CONFIG = tiny_config(num_layers=2, num_heads=2, num_kv_heads=1, vocab_size=40, hidden_size=24)
 CHECKPOINT = TinyCheckpoint(CONFIG)
 FOLDER = Path(mkdtemp())
+FLAGS: tuple[dict[str, Any], ...] = (
+    {"norm_output": True},
+    {"norm_before_residual": True, "fc_norm": False},
+)
 
 
 def main() -> None:
@@ -53,8 +57,7 @@ def main() -> None:
     target = LlamaModel.load(CHECKPOINT, cuda)
     hidden_states_come_out(target)
     reference = LlamaModel.load(CHECKPOINT, ReferenceKernels())
-    flags: dict[str, Any]
-    for flags in ({"norm_output": True}, {"norm_before_residual": True, "fc_norm": False}):
+    for flags in FLAGS:
         folder = write_eagle3(FOLDER / "eagle3", eagle3_config(CONFIG, **flags))
         heads_say_the_same(HeadFolder(folder, "eagle3"), target, reference)
     block = HeadFolder(write_block(FOLDER / "block", block_config(CONFIG)), "block")

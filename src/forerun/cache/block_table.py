@@ -134,7 +134,7 @@ class BlockTable:
             slots = self.slots(self._length)
             self._mover.move_rows(slots[sources], slots[targets])
             self._num_sealed = min(self._num_sealed, first)
-        if start + len(path) < self._length:
+        if start + len(path) != self._length:  # else nothing goes, nor does the next row's page
             self.truncate_to(start + len(path))
 
     def seal(self) -> None:

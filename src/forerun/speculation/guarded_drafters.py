@@ -85,6 +85,10 @@ class GuardedDrafters:
         """Whether its silence says nothing about its guesses."""
         return name in self._cached and self._cached[name].is_waiting(request)
 
+    def is_behind(self, name: str, request: SpeculativeRequest) -> bool:
+        """Whether the time of its next answer says nothing about its guesses."""
+        return name in self._tapped and self._tapped[name].is_behind(request)
+
     def num_failures(self, request: SpeculativeRequest) -> int:
         return self._failed.get(request.id, 0)
 

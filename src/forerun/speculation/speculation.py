@@ -9,10 +9,10 @@ from itertools import chain
 from typing import Final, TypeAlias
 
 from forerun.drafters import Budget
-from forerun.speculation.card_check import CardCheck
 from forerun.speculation.choice import NO_ROOM, NOT_LOOKED, SILENT, Choice, Reason, Way
 from forerun.speculation.controller import Controller
 from forerun.speculation.guarded_drafters import GuardedDrafters
+from forerun.speculation.heads.card_check import CardCheck
 from forerun.speculation.looks import Looks
 from forerun.speculation.request import SpeculativeRequest
 from forerun.speculation.step_times import StepTimes
@@ -174,11 +174,13 @@ class Speculation:
         budgets: Sequence[Budget],
         times: StepTimes,
     ) -> list[Proposal]:
+        is_behind = any(self.drafters.is_behind(name, request) for request in requests)
         began = times.clock()
         answers = self.drafters.propose(name, requests, budgets)
         seconds = times.clock() - began
         waiting = sum([self.drafters.is_waiting(name, request) for request in requests])
-        times.drafts.append((name, len(requests) - waiting, _level_sizes(answers), seconds))
+        num_told = 0 if is_behind else len(requests) - waiting
+        times.drafts.append((name, num_told, _level_sizes(answers), seconds))
         return answers
 
     def begin(self, request: SpeculativeRequest) -> None:

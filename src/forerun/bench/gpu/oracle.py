@@ -95,9 +95,8 @@ class Oracle:
             (drawn,) = self.model.propose(requests, [replace(budget, depth=len(guesses))])
             guesses = guesses[: len(drawn)]
         spoiled = self._rng.random(len(guesses)) >= ALPHA
-        return [
-            Proposal.chain([t ^ 1 if bad else t for t, bad in zip(guesses, spoiled, strict=True)])
-        ]
+        pairs = zip(guesses, spoiled, strict=True)
+        return [Proposal.chain([abs(t - 1) if bad else t for t, bad in pairs])]
 
     def commit(self, request: RequestView, verdict: Verdict) -> None:
         if self.model is not None:

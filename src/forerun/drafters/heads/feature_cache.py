@@ -27,6 +27,7 @@ from forerun.types import (
 )
 
 MAX_KNOWN: Final = 256  # known tokens fed per proposal, so that no prompt holds up a step for long
+_FEW_PENDING: Final = 8  # as many as a round may leave
 _MAX_PENDING: Final = 2048  # hidden states that wait to be fed, per request
 
 
@@ -123,6 +124,10 @@ class FeatureCache(OwnCache[FeatureRow]):
     def begin(self, request: RequestView) -> None:
         if request.id not in self._rows:
             self._rows[request.id] = FeatureRow(self._cache.new_table())
+
+    def is_behind(self, request: RequestView) -> bool:
+        row = self._rows.get(request.id)
+        return row is not None and row.num_pending > _FEW_PENDING
 
     def tapped(self, request: RequestView, start: int, rows: Mapping[int, FloatArray]) -> None:
         row = self._rows[request.id]

@@ -108,6 +108,9 @@ class Medusa:
     def begin(self, request: RequestView) -> None:
         self._last[request.id] = None
 
+    def is_behind(self, request: RequestView) -> bool:  # noqa: ARG002
+        return False
+
     def tapped(self, request: RequestView, start: int, rows: Mapping[int, FloatArray]) -> None:
         found = rows[self.layers[0]]
         self._last[request.id] = (start + len(found) - 1, found[-1])

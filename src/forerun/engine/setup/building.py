@@ -19,11 +19,11 @@ from forerun.engine.setup.memory import CacheMemory
 from forerun.engine.step import Core
 from forerun.errors import InvalidOption
 from forerun.models.llama import LlamaModel
-from forerun.speculation.card_check import CardCheck
 from forerun.speculation.config import SpeculativeConfig
 from forerun.speculation.controller import Controller
 from forerun.speculation.costs import Costs
 from forerun.speculation.guarded_drafters import GuardedDrafters
+from forerun.speculation.heads.card_check import CardCheck
 from forerun.speculation.methods import Target, combined
 from forerun.speculation.speculation import Speculation
 

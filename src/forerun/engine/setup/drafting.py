@@ -6,15 +6,16 @@ from dataclasses import dataclass, field
 
 from forerun.drafters import Drafter, TappedDrafter
 from forerun.drafters.heads import Card
+from forerun.errors import InvalidOption
 from forerun.kernels import TappedKernels
 from forerun.models.config import ModelConfig
 from forerun.speculation.calibration import calibrate
 from forerun.speculation.config import SpeculativeConfig
 from forerun.speculation.draft_cost import DraftCost
-from forerun.speculation.head_timing import timed_head
+from forerun.speculation.heads.promises import best_head
+from forerun.speculation.heads.timing import timed_head
 from forerun.speculation.methods import METHODS, Target, build_drafters, cards_of
 from forerun.speculation.pass_cost import PassCost
-from forerun.speculation.trained import best_head
 
 
 @dataclass
@@ -63,8 +64,11 @@ class Drafting:
         self.left_out |= left_out
         if best is not None:
             kind, path = best.folder.config.kind, best.folder.path
-            self._add(SpeculativeConfig(method=kind, model=str(path)), target)
-            self.depths[kind] = METHODS[kind].default_depth
+            try:
+                self._add(SpeculativeConfig(method=kind, model=str(path)), target)
+                self.depths[kind] = METHODS[kind].default_depth
+            except InvalidOption as error:  # the same weights under another tokenizer
+                self.left_out[path.name] = str(error)
 
     def timed_heads(self, target: ModelConfig) -> dict[str, DraftCost]:
         """What those that look at hidden states cost, once they have their caches."""

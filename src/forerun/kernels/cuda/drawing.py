@@ -26,7 +26,7 @@ from forerun.kernels.cuda.draws import (
     noisy_rows,
     widen_rows,
 )
-from forerun.kernels.cuda.inputs import NUM_TURNS
+from forerun.kernels.cuda.passes.inputs import NUM_TURNS
 from forerun.kernels.scores import Scores
 
 F32 = npt.NDArray[np.float32]

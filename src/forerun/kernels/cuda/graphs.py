@@ -15,14 +15,14 @@ from weakref import WeakKeyDictionary
 import torch
 
 from forerun.kernels.base import Body
-from forerun.kernels.cuda.ahead import Ahead, parts_after
 from forerun.kernels.cuda.asked_draws import AskedDraws, Draws
 from forerun.kernels.cuda.batch import CudaBatch, bucket
-from forerun.kernels.cuda.columns import Columns
 from forerun.kernels.cuda.drawing import Best, Drawing, Started
-from forerun.kernels.cuda.given import HandedOut
-from forerun.kernels.cuda.inputs import Inputs
-from forerun.kernels.cuda.recording import Recorder, Replay
+from forerun.kernels.cuda.heads.given import HandedOut
+from forerun.kernels.cuda.passes.ahead import Ahead, parts_after
+from forerun.kernels.cuda.passes.columns import Columns
+from forerun.kernels.cuda.passes.inputs import Inputs
+from forerun.kernels.cuda.passes.recording import Recorder, Replay
 from forerun.kernels.cuda.store import KVStore
 from forerun.kernels.cuda.values import Rows
 from forerun.kernels.scores import Scores

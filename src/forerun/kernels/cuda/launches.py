@@ -12,7 +12,7 @@ from torch import Tensor
 
 from forerun.kernels.base import AttentionShape, Norm
 from forerun.kernels.cuda.attention import SPLIT_LENS, attend_split, fold_splits
-from forerun.kernels.cuda.inputs import Inputs
+from forerun.kernels.cuda.passes.inputs import Inputs
 from forerun.kernels.cuda.product import (
     gated_product,
     plain_product,

@@ -194,6 +194,32 @@ def plain_product(
     tl.store(Y + at, acc, mask=live[None, :] & (n < N)[:, None])
 
 
+@triton.jit
+def pair(
+    X, SQUARES, W, BIAS, left_rows, right_rows, m, live, eps,
+    K: tl.constexpr, NUM_SQUARES: tl.constexpr, SQUARE_LANES: tl.constexpr,
+    HAS_BIAS: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr,
+    SEGMENTS: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr, PDL: tl.constexpr,
+    PIECES: tl.constexpr, PIECE_LEN: tl.constexpr,
+):  # fmt: skip
+    """norm(X) · Wᵀ + bias for two runs of weight rows, from the beginning to the end of a walk."""
+    begin(W, left_rows, right_rows, K, SEGMENTS, PDL, PIECES, PIECE_LEN)
+    if NUM_SQUARES > 0:
+        squares = load_squares(SQUARES, m, live, NUM_SQUARES, SQUARE_LANES)
+    left, right = walk_pair(
+        W, left_rows, right_rows, X, m, live, BN, BM, K, BK, SEGMENTS, EVEN, PRECISION
+    )
+    end(PDL)
+    if NUM_SQUARES > 0:
+        factor = rms_factor(squares, K, eps)[None, :]
+        left *= factor
+        right *= factor
+    if HAS_BIAS:
+        left += tl.load(BIAS + left_rows)[:, None]
+        right += tl.load(BIAS + right_rows)[:, None]
+    return left, right
+
+
 @triton.jit(do_not_specialize=["num_rows"])
 def gated_product(
     X, SQUARES, W, BIAS, Y, num_rows, eps,
@@ -207,20 +233,10 @@ def gated_product(
     m = tl.program_id(1) * BM + tl.arange(0, BM)
     live, gate_rows = m < num_rows, tl.minimum(n, N - 1)
     up_rows = gate_rows + N
-    begin(W, gate_rows, up_rows, K, SEGMENTS, PDL, PIECES, PIECE_LEN)
-    if NUM_SQUARES > 0:
-        squares = load_squares(SQUARES, m, live, NUM_SQUARES, SQUARE_LANES)
-    gate, up = walk_pair(
-        W, gate_rows, up_rows, X, m, live, BN, BM, K, BK, SEGMENTS, EVEN, PRECISION
-    )
-    end(PDL)
-    if NUM_SQUARES > 0:
-        factor = rms_factor(squares, K, eps)[None, :]
-        gate *= factor
-        up *= factor
-    if HAS_BIAS:
-        gate += tl.load(BIAS + gate_rows)[:, None]
-        up += tl.load(BIAS + up_rows)[:, None]
+    gate, up = pair(
+        X, SQUARES, W, BIAS, gate_rows, up_rows, m, live, eps, K, NUM_SQUARES, SQUARE_LANES,
+        HAS_BIAS, BN, BM, BK, SEGMENTS, EVEN, PRECISION, PDL, PIECES, PIECE_LEN,
+    )  # fmt: skip
     y = gate / (1 + tl.exp(-gate)) * up
     at = m[None, :] * N + n[:, None]
     tl.store(Y + at, y.to(Y.dtype.element_ty), mask=live[None, :] & (n < N)[:, None])
@@ -251,20 +267,10 @@ def rotary_product(
     cos = tl.load(rotation_at, mask=mask, other=0.0)
     sin = tl.load(rotation_at + HALF, mask=mask, other=0.0)
     slots = tl.load(SLOTS + m, mask=live, other=0).to(tl.int64)
-    begin(W, left_rows, right_rows, K, SEGMENTS, PDL, PIECES, PIECE_LEN)
-    if NUM_SQUARES > 0:
-        squares = load_squares(SQUARES, m, live, NUM_SQUARES, SQUARE_LANES)
-    left, right = walk_pair(
-        W, left_rows, right_rows, X, m, live, BN, BM, K, BK, SEGMENTS, EVEN, PRECISION
-    )
-    end(PDL)
-    if NUM_SQUARES > 0:
-        factor = rms_factor(squares, K, eps)[None, :]
-        left *= factor
-        right *= factor
-    if HAS_BIAS:
-        left += tl.load(BIAS + left_rows)[:, None]
-        right += tl.load(BIAS + right_rows)[:, None]
+    left, right = pair(
+        X, SQUARES, W, BIAS, left_rows, right_rows, m, live, eps, K, NUM_SQUARES, SQUARE_LANES,
+        HAS_BIAS, BN, BM, BK, SEGMENTS, EVEN, PRECISION, PDL, PIECES, PIECE_LEN,
+    )  # fmt: skip
     if head < H + G:
         turned = left * cos - right * sin
         right = right * cos + left * sin

@@ -11,7 +11,7 @@ import triton.language as tl
 from forerun.kernels.cuda.draws import gumbel
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["first", "out_width"])
 def place_rows(
     X, SQUARES, OUT, first, out_width, eps, E: tl.constexpr, BE: tl.constexpr,
     NUM_SQUARES: tl.constexpr, SQUARE_LANES: tl.constexpr,
@@ -26,13 +26,15 @@ def place_rows(
     tl.store(OUT + t * out_width + first + e, x, mask=e < E)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["row", "place", "token_at"])
 def pick_token(
-    LOGITS, DELTA, IDS, NOISE, DOUBLES, PICKED, TOKEN, place,
-    V: tl.constexpr, BLOCK: tl.constexpr, HAS_DELTA: tl.constexpr, HAS_TOKEN: tl.constexpr,
+    LOGITS, DELTA, IDS, NOISE, DOUBLES, PICKED, TOKENS, row, place, token_at,
+    V: tl.constexpr, BLOCK: tl.constexpr, HAS_DELTA: tl.constexpr,
 ):  # fmt: skip
-    """The id of the best logit, under noise at a temperature above 0, its probability, and where
-    it stands among the ids."""
+    """The id of the best logit of a row, under noise at a temperature above 0, its probability,
+    and where it stands among the ids. Compiled once for all places."""
+    LOGITS += row * V
+    PICKED += place * 3
     best = tl.full((), float("-inf"), tl.float64)
     top = tl.full((), float("-inf"), tl.float32)
     chosen = tl.full((), 0, tl.int32)
@@ -65,14 +67,15 @@ def pick_token(
     tl.store(PICKED, token.to(tl.float32))
     tl.store(PICKED + 1, tl.exp(level - top) / total)
     tl.store(PICKED + 2, chosen.to(tl.float32))
-    if HAS_TOKEN:
-        tl.store(TOKEN, token)
+    if token_at >= 0:
+        tl.store(TOKENS + token_at, token)
 
 
-@triton.jit
-def gate_row(TABLE, GATE, PICKED, OUT, E: tl.constexpr, BE: tl.constexpr):
+@triton.jit(do_not_specialize=["row", "place"])
+def gate_row(TABLE, GATES, PICKED, OUT, row, place, E: tl.constexpr, BE: tl.constexpr):
     """(1 + gate) · the row of a table that a guess names."""
     e = tl.arange(0, BE)
-    row = tl.load(PICKED + 2).to(tl.int64)
-    x = tl.load(TABLE + row * E + e, mask=e < E, other=0.0)
-    tl.store(OUT + e, (1 + tl.load(GATE + e, mask=e < E, other=0.0)) * x, mask=e < E)
+    guess = tl.load(PICKED + place * 3 + 2).to(tl.int64)
+    x = tl.load(TABLE + guess * E + e, mask=e < E, other=0.0)
+    gate = tl.load(GATES + row * E + e, mask=e < E, other=0.0)
+    tl.store(OUT + e, (1 + gate) * x, mask=e < E)

@@ -15,9 +15,9 @@ from forerun.drafters.heads.folder import HISTORY
 from forerun.engine import LLM
 from forerun.errors import InvalidWeights
 from forerun.models.text.compatibility import tokenizer_hash
-from forerun.speculation.card_check import CardCheck
+from forerun.speculation.heads.card_check import CardCheck
+from forerun.speculation.heads.promises import best_head, num_weights
 from forerun.speculation.pass_cost import PassCost
-from forerun.speculation.trained import best_head, num_weights
 from forerun.types import SamplingParams
 from tests.drafters.random_heads import (
     eagle3_config,
@@ -134,6 +134,17 @@ def test_auto_loads_no_head_that_cannot_pay_and_says_so(started: Started, eagle3
     llm.generate("hello", ASKED)
     assert set(llm.metrics()["drafters"]) <= {"suffix"}
     assert "on this machine" in llm.metrics()["left_out"]["e"]
+
+
+def test_a_head_for_another_tokenizer_is_left_out(
+    plain: LLM, started: Started, tmp_path: Path
+) -> None:
+    """The weights are the same, so it was found; the default must start all the same."""
+    config = eagle3_config(plain.model.config, "another")
+    head = with_card(write_eagle3(tmp_path / "o", config), [0.9, 0.9])
+    llm = started(FLAT, [head])
+    assert "its tokenizer is another" in llm.metrics()["left_out"]["o"]
+    assert llm.generate("hello", ASKED)[0].outputs[0].stats["drafter_failures"] == 0
 
 
 def test_kernels_without_hidden_states_leave_heads_out(

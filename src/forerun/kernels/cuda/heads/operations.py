@@ -13,7 +13,7 @@ import triton
 from torch import Tensor
 
 from forerun.kernels.cuda.batch import CudaBatch
-from forerun.kernels.cuda.head_kernels import gate_row, pick_token, place_rows
+from forerun.kernels.cuda.heads.kernels import gate_row, pick_token, place_rows
 from forerun.kernels.cuda.launches import Launches
 from forerun.kernels.cuda.values import Normed, Product, Rows
 from forerun.types import FloatArray, IntArray
@@ -87,21 +87,22 @@ class HeadOperations:
         inputs = batch.inputs()
         assert inputs.given is not None, "nothing was given"
         noise = inputs.given.noise
-        rows = _data(self.computed(logits))[row:]
         added = None if delta is None else _data(self.computed(delta))
-        out = None if token is None else inputs.tokens[token:]
         pick_token[(1,)](
-            rows, added, ids, noise, noise.view(torch.float64), picks.data[place:], out, place,
-            len(ids), _BLOCK, delta is not None, token is not None, num_warps=8,
+            _data(self.computed(logits)), added, ids, noise, noise.view(torch.float64), picks.data,
+            inputs.tokens, row, place, -1 if token is None else token, len(ids), _BLOCK,
+            delta is not None, num_warps=8,
         )  # fmt: skip
 
     def gated_row(
         self, table: Tensor, gates: Rows | Product, row: int, picks: Rows, place: int
     ) -> Rows:
-        gate = _data(self.computed(gates))[row:]
         width = table.shape[1]
         step = torch.empty((1, width), device=self.device)
-        gate_row[(1,)](table, gate, picks.data[place:], step, width, triton.next_power_of_2(width))
+        gate_row[(1,)](
+            table, _data(self.computed(gates)), picks.data, step, row, place, width,
+            triton.next_power_of_2(width),
+        )  # fmt: skip
         return Rows(step)
 
     def finish(self, x: Rows) -> Any:

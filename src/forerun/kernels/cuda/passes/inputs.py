@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from forerun.kernels.cuda.columns import I32, PER_TOKEN, Columns
-from forerun.kernels.cuda.given import Given, GivenInputs
+from forerun.kernels.cuda.heads.given import Given, GivenInputs
+from forerun.kernels.cuda.passes.columns import I32, PER_TOKEN, Columns
 
 F32 = npt.NDArray[np.float32]
 
@@ -47,8 +47,9 @@ class Inputs:
         rotations = self._device[self._rotations_at : self._keys_at]
         self.rotations = rotations.view(torch.float32).view(num_tokens, head_dim)
         self.key_slots = self._device[self._keys_at :]
-        self._sides = [self._new_side(head_dim) for _ in range(NUM_TURNS)]
-        self._turn = 0
+        self._head_dim = head_dim
+        self._sides: list[_HostSide] = []  # made when their turn comes first
+        self._turn = -1
         self.given: GivenInputs | None = None
 
     tokens: torch.Tensor  # [T]; -1 - r: the one that was drawn last for row r
@@ -59,7 +60,7 @@ class Inputs:
     own_firsts: torch.Tensor  # [T] where those of its own branch begin
     num_keys: torch.Tensor  # [T]
 
-    def _new_side(self, head_dim: int) -> _HostSide:
+    def _new_side(self) -> _HostSide:
         is_pinned = self._device.device.type == "cuda"
         host = torch.empty(self._num_words, dtype=torch.int32, pin_memory=is_pinned)
         words: I32 = host.numpy()
@@ -69,13 +70,15 @@ class Inputs:
             host,
             words[:num_ints].reshape(len(PER_TOKEN), self.num_tokens),
             words[num_ints : num_ints + self.num_wanted],
-            floats.reshape(self.num_tokens, head_dim),
+            floats.reshape(self.num_tokens, self._head_dim),
             words[self._keys_at :],
         )
 
     def send(self, columns: Columns, rotations: F32, dump_slot: int) -> None:
         """`rotations` [T, head_dim]. What is not filled works on the dump slot, for nobody."""
         self._turn = (self._turn + 1) % NUM_TURNS
+        if self._turn == len(self._sides):
+            self._sides.append(self._new_side())
         side = self._sides[self._turn]
         num_real, num_wanted, keys = columns.num_tokens, len(columns.wanted), columns.keys
         side.per_token[:, :num_real] = columns.per_token

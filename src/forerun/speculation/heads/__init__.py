@@ -1,0 +1,1 @@
+"""What speculation knows of trained heads."""

@@ -1,0 +1,9 @@
+"""Passes that begin before they are asked for are those that were asked for."""
+
+from __future__ import annotations
+
+from tests.gpu.interpreted_run import run_interpreted
+
+
+def test_without_a_gpu_the_interpreter_begins_early() -> None:
+    run_interpreted("tests.gpu.begun_early")
