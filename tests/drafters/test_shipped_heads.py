@@ -2,11 +2,34 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
-from forerun.drafters.heads import model_fingerprint, shipped_heads
+import forerun.drafters.heads as heads
+from forerun.drafters.heads import (
+    Card,
+    HeadFolder,
+    load_tables,
+    model_fingerprint,
+    shipped_heads,
+)
 from tests.drafters.random_heads import medusa_config, write_medusa
 from tests.models_llama.tiny import FAMILIES, TinyCheckpoint
+
+WEIGHTS = Path(heads.__file__).with_name("weights")
+
+
+def test_the_heads_of_the_package_are_whole() -> None:
+    """Each loads, names its target, and has a card."""
+    for name, kind in {"smollm2-135m-ngrams": "ngrams"}.items():
+        fingerprint = json.loads((WEIGHTS / name / "config.json").read_text())["target_fingerprint"]
+        assert WEIGHTS / name in shipped_heads(fingerprint)
+        folder = HeadFolder(WEIGHTS / name, kind)
+        assert min(map(len, load_tables(folder).values())) > 20_000
+        assert Card.of(folder.path) is not None
+        assert (folder.path / "README.md").is_file()
+    size = sum(path.stat().st_size for path in WEIGHTS.rglob("*") if path.is_file())
+    assert size < 25_000_000
 
 
 def test_a_head_is_found_by_the_weights_of_its_target(tmp_path: Path) -> None:
