@@ -24,6 +24,7 @@ ROW: Final = np.dtype([("context", "<u4"), ("token", "<u4"), ("chance", "u1")])
 # over 30,000 tokens that SmolLM2 wrote.
 _OWN: Final = {8: 0.95, 5: 0.8, 3: 0.65, 2: 0.5, 1: 0.2}
 _TRUST: Final = 1.5  # shares of a table came true there to this power
+_MIN_CHANCE: Final = 0.05  # of a guess and all before it, whatever a budget asks for
 _MAX_FOLLOWERS: Final = 4  # that are kept of a context
 _MAX_OWN: Final = 1 << 14  # tokens of a request's text that are looked at
 
@@ -74,7 +75,7 @@ class Ngrams(OneByOne["_OwnText"]):
                 break
             token, chance = found
             chance_of_all *= chance
-            if chance_of_all < budget.least_chance:
+            if chance_of_all < max(_MIN_CHANCE, budget.least_chance):
                 break
             node = builder.add(node, token, chance=chance)
             path.append(token)
