@@ -255,8 +255,7 @@ class _Chain:
 
 def _check_sizes(config: HeadConfig, folder: HeadFolder) -> None:
     c = config
-    sizes: tuple[int, ...] = (c.intermediate_size, c.num_heads, c.num_kv_heads, c.head_dim)
-    sizes += (c.max_len,)
-    sizes += (c.num_hidden_layers, c.markov_rank, c.num_guesses - 1)
+    sizes = [c.intermediate_size, c.num_heads, c.num_kv_heads, c.head_dim, c.max_len]
+    sizes += [c.num_hidden_layers, c.markov_rank, c.num_guesses - 1]
     if min(sizes) < 1 or c.num_heads % c.num_kv_heads or c.head_dim % 2:
-        raise InvalidWeights(f"{folder.path}: its sizes {list(sizes)} fit no block; train again.")
+        raise InvalidWeights(f"{folder.path}: its sizes {sizes} fit no block; train again.")
