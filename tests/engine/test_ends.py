@@ -196,7 +196,7 @@ def test_bad_prompts(plain: LLM) -> None:
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"method": "ngrams"}, "did you mean 'ngram'"),
+        ({"method": "ngramm"}, "did you mean 'ngram'"),
         ({"metod": "ngram"}, "did you mean 'method'"),
         ({"num_speculative_tokens": 0}, "num_speculative_tokens=0"),
         ({"num_branches": 0}, "num_branches=0"),

@@ -213,6 +213,7 @@ METHODS: Final[Mapping[str, Method]] = {
         "what followed short contexts in this text, and in texts that the target wrote before",
         _ngrams,
         takes_model=True,
+        default_depth=16,  # its guesses stop by themselves
     ),
     "prompt_lookup": Method("copies what followed the same words before", _prompt_lookup),
     "ngram": Method("vLLM's name for prompt_lookup", _prompt_lookup),

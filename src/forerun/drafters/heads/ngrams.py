@@ -21,9 +21,10 @@ from forerun.types import ROOT, Proposal, ProposalBuilder
 ORDERS: Final = (4, 3, 2, 1)  # tokens of a context, the longest first
 ROW: Final = np.dtype([("context", "<u4"), ("token", "<u4"), ("chance", "u1")])
 # Contexts in the request's own text, and how often what followed them last came again: measured
-# over 30,000 tokens that SmolLM2 wrote.
+# over 30,000 tokens that SmolLM2 wrote, but for contexts of one token, which are asked last.
 _OWN: Final = {8: 0.95, 5: 0.8, 3: 0.65, 2: 0.5, 1: 0.2}
 _TRUST: Final = 1.5  # shares of a table came true there to this power
+_MIN_CHANCE: Final = 0.05  # of a guess and all before it, whatever a budget asks for
 _MAX_FOLLOWERS: Final = 4  # that are kept of a context
 _MAX_OWN: Final = 1 << 14  # tokens of a request's text that are looked at
 
@@ -74,7 +75,7 @@ class Ngrams(OneByOne["_OwnText"]):
                 break
             token, chance = found
             chance_of_all *= chance
-            if chance_of_all < budget.least_chance:
+            if chance_of_all < max(_MIN_CHANCE, budget.least_chance):
                 break
             node = builder.add(node, token, chance=chance)
             path.append(token)
