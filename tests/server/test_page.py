@@ -89,6 +89,7 @@ def test_settings_say_what_a_request_would_get(server: Running) -> None:
         "num_branches": 2,
         "adaptive": False,
         "costs": None,
+        "left_out": {},
     }
 
 
