@@ -32,9 +32,7 @@ from forerun.drafters.heads import (
     HeadFolder,
     Medusa,
     MedusaHeads,
-    Ngrams,
 )
-from forerun.drafters.heads.ngrams import counted
 from forerun.kernels import Plan, ReferenceKernels, TappedKernels
 from forerun.models.llama import LlamaModel, Taps
 from forerun.sampling import Noise, Probs
@@ -192,7 +190,6 @@ DRAFTERS: dict[str, Callable[[int], Drafter]] = {
     "eagle3_in_one_pass": lambda v: eagle3(v, "cpu-1"),
     "block_in_one_pass": lambda v: block(v, "cpu-1"),
     "medusa": medusa,
-    "ngrams": lambda v: Ngrams(counted([np.arange(40) % min(v, 7)])),
     "hybrid": lambda v: Hybrid([PromptLookup(2, 3), NgramTables(v, (2,)), draft_model(v)]),
     "merge": lambda v: Merge([NgramTables(v, (2,)), PromptLookup(1, 2), draft_model(v)]),
     "merge_of_one_kind": lambda v: Merge([RandomTokens(v), RandomTokens(v)]),

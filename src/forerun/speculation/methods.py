@@ -29,8 +29,6 @@ from forerun.drafters.heads import (
     HeadFolder,
     Medusa,
     MedusaHeads,
-    Ngrams,
-    load_tables,
 )
 from forerun.errors import InvalidOption
 from forerun.kernels import TappedKernels
@@ -127,18 +125,7 @@ def _medusa(config: SpeculativeConfig, target: Target) -> Drafter:
     return Medusa(MedusaHeads(folder, kernels))
 
 
-def _ngrams(config: SpeculativeConfig, target: Target) -> Drafter:
-    return Ngrams(load_tables(_own_folder(config, target, "ngrams")))
-
-
 def _head_folder(config: SpeculativeConfig, target: Target, kind: str) -> HeadFolder:
-    """One that looks at hidden states, which the target must hand out."""
-    folder = _own_folder(config, target, kind)
-    target.model.check_taps(folder.config.layers, f'method "{kind}"')
-    return folder
-
-
-def _own_folder(config: SpeculativeConfig, target: Target, kind: str) -> HeadFolder:
     """A trained head that was made for this target: the one that is named, or the package's."""
     folder, model = HeadFolder(_head_path(config, target, kind), kind), target.model.config
     folder.config.check_target(
@@ -148,6 +135,7 @@ def _own_folder(config: SpeculativeConfig, target: Target, kind: str) -> HeadFol
         target_num_layers=target.model.num_layers,
         tokenizer_hash=tokenizer_hash(target.tokenizer),
     )
+    target.model.check_taps(folder.config.layers, f'method "{kind}"')
     return folder
 
 
@@ -208,12 +196,6 @@ METHODS: Final[Mapping[str, Method]] = {
         "heads trained for this target by Medusa's recipe (`model`: their folder)",
         _medusa,
         takes_model=True,
-    ),
-    "ngrams": Method(
-        "what followed short contexts in this text, and in texts that the target wrote before",
-        _ngrams,
-        takes_model=True,
-        default_depth=16,  # its guesses stop by themselves
     ),
     "prompt_lookup": Method("copies what followed the same words before", _prompt_lookup),
     "ngram": Method("vLLM's name for prompt_lookup", _prompt_lookup),

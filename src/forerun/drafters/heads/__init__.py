@@ -8,7 +8,6 @@ from forerun.drafters.heads.eagle3 import Eagle3
 from forerun.drafters.heads.eagle3_head import Eagle3Head
 from forerun.drafters.heads.folder import HeadFolder, export_head, save_head
 from forerun.drafters.heads.medusa import Medusa, MedusaHeads
-from forerun.drafters.heads.ngrams import Ngrams, load_tables
 from forerun.drafters.heads.shipped import model_fingerprint, shipped_heads
 
 __all__ = [
@@ -21,9 +20,7 @@ __all__ = [
     "HeadFolder",
     "Medusa",
     "MedusaHeads",
-    "Ngrams",
     "export_head",
-    "load_tables",
     "model_fingerprint",
     "save_head",
     "shipped_heads",

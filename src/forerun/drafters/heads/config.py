@@ -16,7 +16,7 @@ FORMAT: Final = "forerun-head-1"
 class HeadConfig:
     """What a head is, and for which target; `layers` are those of `models.llama.Taps`."""
 
-    kind: str  # "block", "eagle3", "medusa" or "ngrams"
+    kind: str  # "block", "eagle3" or "medusa"
     layers: tuple[int, ...]
     target_hidden_size: int
     target_vocab_size: int

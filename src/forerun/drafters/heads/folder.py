@@ -43,7 +43,6 @@ from forerun.types import IntArray
 
 D2T: Final = "d2t"
 EMBEDDING: Final = "embed_tokens.weight"
-TABLE: Final = "ngrams."  # and its order
 HISTORY: Final = "training.json"  # of a head that may be trained on
 _PACKED: Final = ".q8_0"
 _CONFIG, _WEIGHTS = "config.json", "model.safetensors"
@@ -83,9 +82,8 @@ class HeadFolder:
 
     @property
     def num_weights(self) -> int:
-        """That a guess reads whole: of its own embedding and of tables, that is a row."""
-        read = (n for n in self.names() if n != EMBEDDING and not n.startswith(TABLE))
-        return sum(math.prod(self._shape(name)) for name in read)
+        """That a guess may read: of its own embedding, that is a row."""
+        return sum(math.prod(self._shape(name)) for name in self.names() if name != EMBEDDING)
 
     def has(self, name: str) -> bool:
         return self._file.has(their_name(self._layout, name)) or self._file.has(name + _PACKED)
@@ -131,12 +129,6 @@ class HeadFolder:
                 f"{self.path}: tensor {min(extra)!r} has no place in a head of kind "
                 f'"{self.config.kind}"; check where the file comes from.'
             )
-
-    def rows(self, name: str, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-        """A table of records."""
-        if not self._file.has(name):
-            raise InvalidWeights(f"{self.path}: table {name!r} is missing; copy again.")
-        return self._file.rows(name, dtype)
 
     def draft_tokens(self) -> IntArray:
         """The target's id of each draft id; they ascend."""

@@ -80,14 +80,6 @@ class SafetensorsFile:
         shape = (rows, num_bytes // packed.block_bytes * packed.block_len)
         return Tensor(name, shape, format, data)
 
-    def rows(self, name: str, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-        """A matrix of bytes, each row of which is one record."""
-        entry = self._entries[name]
-        is_whole = len(entry.shape) == 2 and entry.shape[1] == dtype.itemsize
-        if entry.dtype != "U8" or entry.end - entry.start != math.prod(entry.shape) or not is_whole:
-            raise self._fail(f"tensor {name!r} has no rows of {dtype.itemsize} bytes")
-        return self._data[entry.start : entry.end].view(dtype)
-
     def integers(self, name: str) -> npt.NDArray[np.int64]:
         """A vector of 64-bit integers, such as a map between vocabularies."""
         entry = self._entries[name]
