@@ -283,6 +283,7 @@ def test_starts_that_cannot_be(tmp_path: Path) -> None:
             (("--port", port), "choose another --port"),
             (no_pem, "give the PEM files"),
             (("--root-path", "llm/"), "give one like /llm"),
+            (("--root-path", "/v1"), "give one like /llm"),
             (("--port", "0"), "config.json"),  # a folder without a model
         ]
         for (_, part), error in zip(

@@ -80,3 +80,9 @@ def test_the_rest_of_a_round_counts_by_requests_and_guesses() -> None:
     assert rest == pytest.approx([0.2, 0.25, 0.3, 0.35], rel=0.03)
     (plain,) = costs.round_seconds(2, 3, max_guesses=0)
     assert costs.least_price(2, 3) == pytest.approx(2 * (1 / 7 + 0.05) / plain, rel=0.03)
+
+
+def test_one_slow_answer_does_not_undo_what_was_timed_before() -> None:
+    cost = DraftCost(1e-3, 1e-4)
+    cost.observe(1, 5, 10e-3)
+    assert cost.seconds(1, 5) < 2 * 1.5e-3

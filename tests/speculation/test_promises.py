@@ -90,7 +90,7 @@ def test_a_card_says_the_better_of_drawn_and_best_guesses(medusa: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "calls", [[], {}, [{"alpha": [0.5]}], [{"alpha": [2.0], "greedy": [0.1]}], [{"alpha": []}]]
+    "calls", [[], {}, [1], [{"alpha": [0.5]}], [{"alpha": [2.0], "greedy": [0.1]}], [{"alpha": []}]]
 )
 def test_a_damaged_card_is_named(tmp_path: Path, calls: Any) -> None:
     (tmp_path / HISTORY).write_text(json.dumps({"calls": calls}))

@@ -51,7 +51,7 @@ class DraftCost:
     def observe(self, num_requests: int, num_levels: float, seconds: float) -> None:
         self._num_observed += 1
         expected = self.per_request * num_requests + self.per_level * num_levels
-        if self._num_observed > 1 and expected > 0:
+        if (self._num_observed > 1 or self._is_calibrated) and expected > 0:
             if self._is_new and seconds < expected / _MOST:
                 self._forget(seconds / expected)
             else:

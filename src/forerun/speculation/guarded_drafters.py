@@ -19,6 +19,10 @@ from forerun.types import FloatArray, Proposal, Verdict
 _LOG: Final = logging.getLogger("forerun")
 
 
+def _commit_of(drafter: Drafter) -> object:
+    return getattr(type(drafter), "commit", None)
+
+
 class GuardedDrafters:
     """Drafters by name, each asked only for requests that allow it.
 
@@ -37,7 +41,7 @@ class GuardedDrafters:
         self._picking = [name for name, drafter in drafters.items() if drafter.picks]
         self._cached = {n: d for n, d in drafters.items() if isinstance(d, CachedDrafter)}
         self._tapped = {n: d for n, d in drafters.items() if isinstance(d, TappedDrafter)}
-        self._told = {n for n, drafter in drafters.items() if not isinstance(drafter, OneByOne)}
+        self._told = {n for n, d in drafters.items() if _commit_of(d) is not OneByOne.commit}
         self._hinting = {n: d for n, d in drafters.items() if isinstance(d, HintingDrafter)}
         self._all = self._names = tuple(drafters)  # those that were put aside are no more asked
 

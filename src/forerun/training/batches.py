@@ -116,6 +116,8 @@ class Rows:
     def add(self, texts: Sequence[Text]) -> None:
         """Texts that fill no row wait for more; the oldest rows leave where there is no room."""
         texts = [*self._rest, *texts]
+        if not texts:
+            return
         tokens = np.concatenate([np.array(text.tokens) for text in texts])
         left = np.concatenate([*map(_places_left, texts)])
         num = len(tokens) // self._row_len

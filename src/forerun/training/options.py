@@ -57,6 +57,8 @@ class TrainOptions:
         require_whole("seed", self.seed, 0)
         for name in ("num_places", "draft_vocab_size", "batch_len", "num_written"):
             require_whole(name, getattr(self, name), 1, or_none=True)
+        if self.kind == "block":
+            require_whole("num_places", self.num_places, 2, or_none=True)
         require_whole("max_len", self.max_len, 16)
         layers = list(self.layers or ())
         if layers != sorted(set(layers)) or min(layers, default=0) < 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from dataclasses import replace
 from typing import Any
 
@@ -310,3 +311,16 @@ def test_what_pads_the_outputs_of_a_tiny_matrix_stays_zero(num_out: int) -> None
     for _ in range(2):
         got = np.asarray(k.linear(k.rows(normal(3, 2, num_out)), back))
         assert np.isfinite(got).all()
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=named)
+def test_digits_leave_nothing_in_what_pads_other_rows(machine: Machine) -> None:
+    """Rows as wide as the records of others may be given their memory."""
+    k = kernels(1, machine)
+    product(k, PackedSource("Q8_0", packed("Q8_0", 16, 96)), normal(1, 3, 96))
+    for width in (24, 48, 72):
+        rows = k.rows(normal(2, 3, width))
+        whole = np.ctypeslib.as_array(
+            (ctypes.c_float * (rows.stride // 4 * 3)).from_address(rows.address)
+        )
+        assert not whole.reshape(3, -1)[:, width:].any()

@@ -24,7 +24,8 @@ class Card:
         if not path.is_file():
             return None
         calls: Any = read_json(path).get("calls")
-        last: dict[str, Any] = calls[-1] if isinstance(calls, list) and calls else {}
+        last: Any = calls[-1] if isinstance(calls, list) and calls else None
+        last = last if isinstance(last, dict) else {}
         alpha, greedy = last.get("alpha", ()), last.get("greedy", ())
         if not _are_chances(alpha) or not _are_chances(greedy) or len(alpha) != len(greedy):
             raise InvalidWeights(f"{path} is damaged; delete it to go on without what it says.")

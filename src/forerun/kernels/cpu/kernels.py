@@ -25,6 +25,7 @@ from forerun.kernels.cpu.attention.head_group import MAX_TOKENS as MAX_TOKENS_TO
 from forerun.kernels.cpu.attention.kv_store import KVStore
 from forerun.kernels.cpu.codegen.code_cache import CodeCache
 from forerun.kernels.cpu.codegen.compiled import check_processor, code_key
+from forerun.kernels.cpu.codegen.lanes import padded
 from forerun.kernels.cpu.codegen.machine import Machine
 from forerun.kernels.cpu.draws.coupled_draw import CoupledDraw
 from forerun.kernels.cpu.draws.pick import gated_row, pick
@@ -244,7 +245,8 @@ class CpuKernels:
         if x.digits is None:
             num_blocks = x.width // BLOCK_LEN
             record_bytes = RecordShape(self._machine.num_digits).num_bytes
-            x.digits = digits = Rows(x.program, x.num_rows, num_blocks * record_bytes // 4)
+            width = padded(num_blocks * record_bytes // 4)  # records write what pads a row, too
+            x.digits = digits = Rows(x.program, x.num_rows, width)
             operation, sizes = self._library.write_digits, (num_blocks, _BLOCKS_PER_CHUNK)
             num_chunks = x.num_rows * -(-num_blocks // _BLOCKS_PER_CHUNK)
             x.program.add(

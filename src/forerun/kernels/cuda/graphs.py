@@ -159,8 +159,9 @@ class Graphs:
         columns = Columns.after(plan_rows, drawn, slots)
         key = self._key(one.body, columns)
         entry = None if key is None else one.kept.graphs.get(key)
-        if entry is None:
+        if key is None or entry is None:
             return None
+        one.kept.graphs.move_to_end(key)
         one.batch.send(columns, entry.inputs, one.store.dump_slot)
         entry.recording.replay()
         started = self._drawing.start(entry.logits, entry.best, AskedDraws.after(draws))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -9,6 +10,8 @@ from typing import Final
 from forerun.errors import InvalidOption
 from forerun.option_fields import option
 
+_ROOT_PATH: Final = re.compile(r"(/[A-Za-z0-9._~-]+)+")
+_OWN_PATHS: Final = ("v1", "forerun", "page", "health", "ready", "metrics")
 _GRACE: Final = 30.0  # seconds beyond the request's own limit that a reader may take
 
 
@@ -53,7 +56,7 @@ class ServerConfig:
         if not 0 <= self.port < 65536:
             raise InvalidOption(f"--port {self.port} is not allowed; give 0 … 65535.")
         root = self.root_path
-        if root and not (root.startswith("/") and not root.endswith("/") and root.isascii()):
+        if root and (not _ROOT_PATH.fullmatch(root) or root.split("/")[1] in _OWN_PATHS):
             raise InvalidOption(f"--root-path {root!r} is not allowed; give one like /llm.")
         if (self.tls_cert is None) != (self.tls_key is None):
             raise InvalidOption("TLS needs both --tls-cert and --tls-key; give the other as well.")

@@ -85,10 +85,15 @@ export class Chat {
   }
 
   remove(conversation) {
-    if (conversation === this._current) this.stop();
     store.forget(conversation);
-    this._conversations = store.merged(this._conversations.filter((one) => one !== conversation));
-    if (conversation === this._current) this._current = this._conversations[0] ?? this._start();
+    const others = this._conversations.filter((one) => one !== conversation);
+    if (conversation !== this._current) {
+      this._conversations = others;
+      return this._adopt();
+    }
+    this.stop();
+    this._conversations = store.merged(others);
+    this._current = this._conversations[0] ?? this._start();
     this.show();
   }
 
