@@ -97,7 +97,7 @@ def refused(line: str, said: str) -> Attack:
 
 UNPRINTABLE = [
     replaced("ascii", "--help", "generate"),
-    replaced("ascii", "plan --alpha 0.8 --cost 0.1", "2.47x |      1.92x |        0.25x | < best"),
+    replaced("ascii", "plan --alpha 0.8 --cost 0.1", "2.47x       1.92x         0.25x  < best"),
     replaced("cp1252", "doctor", "cache folder"),
     replaced("latin-1", "bench show record.json", "× plain [95 %]"),
     replaced("ascii", "generate abcabc $model --trace 2>&1", " >'"),
