@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Final
 
 import numpy as np
 
@@ -12,13 +11,11 @@ from forerun.cache import next_slots
 from forerun.drafters.base import Budget, RequestView
 from forerun.drafters.growing import Growth, Path
 from forerun.drafters.law import DraftLaw
-from forerun.drafters.own_cache import OwnCache, Row
+from forerun.drafters.own_cache import MAX_KNOWN, OwnCache, Row
 from forerun.kernels import Plan, PlanRow, Scores
 from forerun.models.llama import LlamaModel
 from forerun.sampling import Context, CoupledDraws
 from forerun.types import ROOT, Acceptance, Proposal, Span, Tree, Verdict
-
-_MAX_KNOWN: Final = 256  # known tokens fed per proposal, so that no prompt holds up a step for long
 
 
 class DraftModel(OwnCache[Row]):
@@ -95,11 +92,11 @@ class DraftModel(OwnCache[Row]):
         return all(t < num_known for t in request.tokens[self._rows[request.id].num_committed :])
 
     def _catch_up(self, asked: Sequence[tuple[RequestView, Growth]]) -> dict[int, Scores]:
-        """Feed what was committed since, at most `_MAX_KNOWN` tokens in all, the shortest first.
+        """Feed what was committed since, at most `MAX_KNOWN` tokens in all, the shortest first.
 
         What follows the last token of each request, by id, where all of it is fed now.
         """
-        left = max(_MAX_KNOWN, len(asked))
+        left = max(MAX_KNOWN, len(asked))
         spans: dict[int, Span] = {}
         draws: list[CoupledDraws | None] = []
         for request, growth in sorted(asked, key=lambda pair: self._num_behind(pair[0])):

@@ -5,11 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from forerun.cache import BlockTable, KVCache
 from forerun.drafters.base import Budget, RequestView
 from forerun.types import Proposal
+
+MAX_KNOWN: Final = 256  # known tokens fed per proposal, so that no prompt holds up a step for long
 
 
 @dataclass

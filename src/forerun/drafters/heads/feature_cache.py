@@ -13,7 +13,7 @@ from forerun.cache import KVCache
 from forerun.drafters.base import Budget, RequestView
 from forerun.drafters.heads.confidence import Confidence
 from forerun.drafters.heads.config import HeadConfig
-from forerun.drafters.own_cache import OwnCache, Row
+from forerun.drafters.own_cache import MAX_KNOWN, OwnCache, Row
 from forerun.kernels import ChainKernels, ChainNoise, Plan
 from forerun.types import (
     ROOT,
@@ -26,7 +26,6 @@ from forerun.types import (
     Verdict,
 )
 
-MAX_KNOWN: Final = 256  # known tokens fed per proposal, so that no prompt holds up a step for long
 _FEW_PENDING: Final = 8  # as many as a round may leave
 _MAX_PENDING: Final = 2048  # hidden states that wait to be fed, per request
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -23,12 +23,12 @@ from forerun.errors import InvalidOption, unknown_name
 from forerun.kernels.base import AttentionShape, Body, ChainNoise, Norm, WeightSource
 from forerun.kernels.cpu.attention.head_group import MAX_TOKENS as MAX_TOKENS_TOGETHER
 from forerun.kernels.cpu.attention.kv_store import KVStore
+from forerun.kernels.cpu.chain_steps import ChainSteps
 from forerun.kernels.cpu.codegen.code_cache import CodeCache
 from forerun.kernels.cpu.codegen.compiled import check_processor, code_key
 from forerun.kernels.cpu.codegen.lanes import padded
 from forerun.kernels.cpu.codegen.machine import Machine
 from forerun.kernels.cpu.draws.coupled_draw import CoupledDraw
-from forerun.kernels.cpu.draws.pick import gated_row, pick
 from forerun.kernels.cpu.draws.weight_sum import WeightSum
 from forerun.kernels.cpu.library import Library, Operations
 from forerun.kernels.cpu.products.digits import BLOCK_LEN, GROUP_ROWS, RecordShape
@@ -50,10 +50,9 @@ F32 = npt.NDArray[np.float32]
 
 ACTIVATIONS: Final = {"int8": 1, "int16": 2}  # how many digits
 _BLOCKS_PER_CHUNK: Final = 12
-_CHAIN_OPERATIONS: Final = {"pick": pick, "gated_row": gated_row}
 
 
-class CpuKernels:
+class CpuKernels(ChainSteps):
     """`activations="int16"` asks for 16 bits of them where they meet packed weights, not 8.
 
     `instruction_set` is one of `machine.X86` or `machine.ARM`, by default the best there is.
@@ -332,53 +331,6 @@ class CpuKernels:
         target = x.address + 4 * first
         place = self._operations.place
         x.program.add(place, x.num_rows, width, address, stride, target, x.stride)
-
-    def load_array(self, array: IntArray | FloatArray) -> npt.NDArray[Any]:
-        for name, source in _CHAIN_OPERATIONS.items():
-            self._library.operation(name, source)  # compile now, while someone watches
-        kind = np.int64 if np.issubdtype(array.dtype, np.integer) else np.float32
-        return np.ascontiguousarray(array, kind)
-
-    def computed(self, x: Rows) -> Rows:
-        return x
-
-    def part(self, batch: CpuBatch, first: int, last: int) -> CpuBatch:
-        return batch.part(first, last)
-
-    def new_picks(self, batch: CpuBatch, num: int) -> Rows:
-        return Rows(batch.program, num, 3)
-
-    def pick(
-        self,
-        logits: Rows,
-        ids: IntArray,
-        batch: CpuBatch,
-        picks: Rows,
-        place: int,
-        *,
-        row: int = 0,
-        delta: Rows | None = None,
-        token: int | None = None,
-    ) -> None:
-        program = logits.program
-        program.hold(ids, batch)
-        scores = (logits.address + row * logits.stride, 0 if delta is None else delta.address)
-        noise = (batch.noise.ctypes.data, place)
-        out = 0 if token is None else batch.tokens[token:].ctypes.data
-        picked = picks.address + place * picks.stride
-        operation = self._library.operation("pick", pick)
-        program.add(operation, 1, *scores, ids.ctypes.data, len(ids), *noise, out, picked)
-
-    def gated_row(self, table: F32, gates: Rows, row: int, picks: Rows, place: int) -> Rows:
-        program, step = gates.program, Rows(gates.program, 1, gates.width)
-        program.hold(table)
-        gate, picked = gates.address + row * gates.stride, picks.address + place * picks.stride
-        operation, addresses = (
-            self._library.operation("gated_row", gated_row),
-            (table.ctypes.data, gate),
-        )
-        program.add(operation, 1, *addresses, picked, gates.width, step.address)
-        return step
 
     def finish(self, x: Rows) -> F32:
         return x.program.finish(x)

@@ -44,7 +44,7 @@ def best_head(
     for path in folders:
         card = Card.of(path)
         if card is None:
-            left_out[path.name] = "it has no card that says how often it is right"
+            left_out[path.name] = "its folder has no training.json, by which it could be weighed"
         else:
             promises.append(promised(HeadFolder(path), card, target, passes))
     best = max(promises, key=lambda promise: promise.speed, default=None)
