@@ -16,7 +16,9 @@ from forerun.bench.proof.proof import SAMPLING, Cell, Method, Proof, as_json, pr
 from forerun.bench.proof.sample import BRANCHES, Choices, sample_runs
 from forerun.cli.proof import Report, conclude
 from forerun.cli.terminal.progress import Lines
+from forerun.drafters.heads.folder import HISTORY
 from forerun.engine import LLM
+from forerun.errors import InvalidOption
 from forerun.models.text.compatibility import tokenizer_hash
 from tests.drafters.random_heads import block_config, write_block
 
@@ -140,3 +142,14 @@ def test_lines_where_nobody_draws_a_bar(capsys: pytest.CaptureFixture[str]) -> N
         "4 of 8 runs in 0:31, 0:31 left · auto",
         "8 of 8 runs in 1:02, 0:00 left · auto",
     ]
+
+
+def test_a_head_that_is_put_aside_proves_nothing(llm: LLM, tmp_path: Path) -> None:
+    """Random weights, and a card that says that every guess is right."""
+    config = block_config(llm.model.config, tokenizer_hash(llm.tokenizer))
+    folder = write_block(tmp_path / "head", config)
+    (folder / HISTORY).write_text(json.dumps({"calls": [{"alpha": [1.0], "greedy": [1.0]}]}))
+    method = Method({"method": "block", "model": str(folder)})
+    proof = Proof(llm, named_prompts(4), {"block": method}, max_depth=2, num_tokens=40, seed=1)
+    with pytest.raises(InvalidOption, match=r"block was put aside in the proof .* card says 100%"):
+        list(proof.run())

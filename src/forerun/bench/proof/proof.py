@@ -13,6 +13,7 @@ from forerun.bench.prompts.named_prompts import NamedPrompt
 from forerun.bench.proof.sample import BRANCHES, Choices, Run, sample_runs
 from forerun.drafters.heads import HeadFolder
 from forerun.engine import LLM, CompletionOutput, RequestSpeculation
+from forerun.errors import InvalidOption
 from forerun.types import SamplingParams
 
 SAMPLING: Final[dict[str, dict[str, Any]]] = {
@@ -115,6 +116,7 @@ class Proof:
             for batch in _batches(sorted(runs, key=lambda run: (run.prompt, run.method))):
                 expected = [self._plain_tokens(run, tell) for run in batch]
                 outputs = self._generate(llm, batch)
+                _require_all(llm)
                 tell(len(batch), batch[0].method)
                 yield from map(_judged, batch, outputs, expected)
 
@@ -149,6 +151,15 @@ class Proof:
     def _params(self, run: Run) -> SamplingParams:
         return SamplingParams(
             max_tokens=self._num_tokens, ignore_eos=True, seed=self._seed, **SAMPLING[run.sampling]
+        )
+
+
+def _require_all(llm: LLM) -> None:
+    """A drafter that was put aside guesses no more: what follows would be proof of nothing."""
+    for name, reason in llm.metrics()["left_out"].items():
+        raise InvalidOption(
+            f"{name} was put aside in the proof ({reason}); leave it out of --drafters, or take "
+            "training.json out of its folder."
         )
 
 
