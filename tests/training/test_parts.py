@@ -85,7 +85,7 @@ def test_rows_that_count_guess_tokens_of_the_answer(target: TorchTarget) -> None
     assert torch.equal(batch.h, h)
 
 
-def test_packed_rows_are_what_the_target_computes_over_them(target: TorchTarget) -> None:
+def test_packed_rows_are_what_the_target_computes_over_each_text(target: TorchTarget) -> None:
     rows = Rows(target, (0, 3), row_len=10, max_bytes=1e9)
     rows.add(TEXTS[:1])
     assert rows.num_tokens == 0  # it waits for more
@@ -93,11 +93,13 @@ def test_packed_rows_are_what_the_target_computes_over_them(target: TorchTarget)
     whole = np.concatenate([text.tokens for text in TEXTS])
     assert rows.num_tokens == 20
     batch = rows.batch(num_rows=4, num_places=3, chooser=np.random.default_rng(0))
-    states, h = target.states(batch.tokens, (0, 3))
-    assert torch.allclose(batch.features, torch.cat((states[0], states[3]), -1), atol=1e-6)
-    assert torch.allclose(batch.h, h, atol=1e-6)
-    starts = {0: whole[:10].tolist(), 1: whole[10:20].tolist()}
-    assert all(row in starts.values() for row in batch.tokens.tolist())
+    for text in TEXTS:  # each by itself, whatever stands before it in its row
+        states, h = target.states(torch.tensor([text.tokens]), (0, 3))
+        features = torch.cat((states[0], states[3]), -1)
+        for idx, token in enumerate(text.tokens):
+            at = batch.tokens == token
+            assert torch.allclose(batch.features[at], features[:, idx], atol=1e-5)
+            assert torch.allclose(batch.h[at], h[:, idx], atol=1e-5)
     flat, num_counted = batch.tokens.flatten(), 0
     for place in range(3):
         for root, expected, weight in zip(

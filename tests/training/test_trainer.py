@@ -199,13 +199,13 @@ def test_the_model_writes_the_question_and_the_answer(target: Path) -> None:
     assert tokenizer.decode(turns.before, skip_special=False) == "<|start|>"
     assert tokenizer.decode(turns.after, skip_special=False) == "<|end|><|start|>"
     model = TorchTarget(checkpoint, "cpu", torch.float32)
-    asked = ["abc", "the cat sat"]
+    asked = [["abc"], ["the cat sat"]]
     texts = TextWriter(model, tokenizer, asked, max_len=48).write(32, seed=3)
     chats = [t for t in texts if t.tokens[t.answer - 2 : t.answer] == turns.after]
     assert 20 < len(chats) < len(texts)  # the others have no turns
     questions = {tuple(t.tokens[1 : t.answer - 2]) for t in chats}
-    assert {tuple(tokenizer.encode(text)) for text in asked} <= questions
-    assert len(questions) > 10  # the others are the model's own
+    assert {tuple(tokenizer.encode(text)) for (text,) in asked} <= questions
+    assert len(questions) > 6  # the others are the model's own
     assert all(len(t.tokens) <= 48 for t in texts)
     again = TextWriter(model, tokenizer, asked, max_len=48).write(32, seed=3)
     assert again == texts
@@ -220,7 +220,7 @@ def test_layers_are_low_middle_and_high() -> None:
 def test_the_command_line_trains_and_refuses(target: Path, tmp_path: Path) -> None:
     out, file = tmp_path / "head", tmp_path / "prompts.jsonl"
     file.write_text('{"prompt": "abc"}\n{"turns": ["the cat", "x"]}\nplain words\n')
-    assert read_prompts(file) == ["abc", "the cat", "plain words"]
+    assert read_prompts(file) == [["abc"], ["the cat", "x"], ["plain words"]]
     small = [f"--{name.replace('_', '-')}={value}" for name, value in SMALL.items()]
     small += ["--tokens=500", f"--model={target}", f"--out={out}"]
     done = CliRunner().invoke(app, ["train", *small, f"--prompts={file}"])

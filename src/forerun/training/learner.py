@@ -14,12 +14,14 @@ from torch.nn import functional
 
 from forerun.training.batches import Batch, text_batch
 from forerun.training.graphs import Graphed
-from forerun.training.losses import divergence, total_variation
+from forerun.training.losses import cross_entropy, entropy, total_variation
+from forerun.training.optimizer import Optimizer
 from forerun.training.texts import Text
-from forerun.training.torch_heads import TorchHead
+from forerun.training.torch_heads import TorchHead, ahead
 from forerun.training.torch_target import TorchTarget
 
 _DISCOUNT: Final = 0.8  # of the loss, from one place to the next
+_BY_REACH = True
 _ROWS_AT_ONCE: Final = 4096  # whose logits over the whole vocabulary are there at once
 _NUM_AHEAD: Final = 4  # steps that may wait for the device
 
@@ -33,16 +35,7 @@ class Learner:
         self._num_places, self._is_variation = num_places, loss == "tv"
         self._draft_ids = draft_ids(tokens, target.config.vocab_size)
         self._device, self._weights = target.device, list(head.weights.values())
-        is_cuda = self._device.type == "cuda"
-        self._rate: Any = torch.zeros((), device=self._device) if is_cuda else 0.0
-        self._optimizer = torch.optim.AdamW(
-            self._weights,
-            lr=self._rate,
-            betas=(0.9, 0.95),
-            weight_decay=0.01,
-            fused=is_cuda,
-            capturable=is_cuda,
-        )
+        self._optimizer = Optimizer(head.weights, self._device)
         self._batch: Batch | None = None
         self._update = Graphed(self._updated, self._device)
         self._ahead: deque[Any] = deque()
@@ -52,10 +45,7 @@ class Learner:
         if self._batch is None:
             self._batch = batch.clone()
         self._batch.copy_(batch)
-        if self._device.type == "cuda":
-            self._rate.fill_(learning_rate)
-        else:
-            self._optimizer.param_groups[0]["lr"] = learning_rate
+        self._optimizer.set_rate(learning_rate)
         loss = self._update()
         self._keep_up()
         return loss
@@ -71,7 +61,8 @@ class Learner:
 
     def _updated(self) -> Tensor:
         assert self._batch is not None
-        self._optimizer.zero_grad(set_to_none=True)
+        for weight in self._weights:
+            weight.grad = None
         with self._head.cast():
             loss = self._loss(self._batch)
         loss.backward()
@@ -88,12 +79,22 @@ class Learner:
             probs_p = (logits_p - known).exp()
         else:
             probs_p = logits_p.softmax(-1).to(h.dtype)
-        each_of = total_variation if self._is_variation else divergence
+            own = entropy(probs_p)
         total = torch.zeros((), device=h.device)
+        due = self._draft_ids[ahead(batch.tokens, 1).flatten()][batch.expected]  # [places, N]
+        reached = torch.ones_like(batch.weights[0])
         for place, logits_q in enumerate(self._laws(batch)):
-            each = each_of(logits_q, probs_p.index_select(0, batch.expected[place]))
-            weights = batch.weights[place]
-            total = total + _DISCOUNT**place * (each * weights).sum() / weights.sum().clamp(min=1)
+            at, weights = batch.expected[place], batch.weights[place]
+            law_p = probs_p.index_select(0, at)
+            if self._is_variation:
+                each, lse = total_variation(logits_q, law_p), logits_q.detach().float().logsumexp(-1)
+            else:
+                each, lse = cross_entropy(logits_q, law_p)
+                each = each - own.index_select(0, at)
+            each = each * weights * reached * _DISCOUNT**place
+            total = total + each.sum() / weights.sum().clamp(min=1)
+            if _BY_REACH:
+                reached = reached * chances(logits_q.detach(), lse, due[place])
         return total
 
     def _laws(self, batch: Batch) -> Iterator[Tensor]:
@@ -127,6 +128,13 @@ class Learner:
             agree = self._tokens[logits_q.argmax(-1)] == best_p[expected]
             found.append([float((x * weights).sum()) for x in (common, agree, weights > 0)])
         return np.array(found).T
+
+
+def chances(logits: Tensor, lse: Tensor, ids: Tensor) -> Tensor:
+    """q of one id each; 0 of those that cannot be guessed."""
+    size = logits.shape[1]
+    found = logits.gather(1, ids.clamp(max=size - 1)[:, None])[:, 0].float()
+    return torch.where(ids < size, (found - lse).exp(), 0)
 
 
 def draft_ids(tokens: Tensor, vocab_size: int) -> Tensor:

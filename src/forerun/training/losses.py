@@ -10,8 +10,17 @@ from torch import Tensor
 
 def divergence(logits_q: Tensor, probs_p: Tensor) -> Tensor:
     """Σ p log(p / q) of each row: both are [N, draft V], p sums to 1."""
-    crossed: Tensor = _CrossEntropy.apply(logits_q, probs_p)
-    return crossed - torch.special.entr(probs_p).sum(-1, dtype=torch.float32)
+    return cross_entropy(logits_q, probs_p)[0] - entropy(probs_p)
+
+
+def cross_entropy(logits_q: Tensor, probs_p: Tensor) -> tuple[Tensor, Tensor]:
+    """−Σ p log q of each row, and the logarithm of its sum, which has no gradient."""
+    found: tuple[Tensor, Tensor] = _CrossEntropy.apply(logits_q, probs_p)
+    return found
+
+
+def entropy(probs: Tensor) -> Tensor:
+    return torch.special.entr(probs).sum(-1, dtype=torch.float32)
 
 
 def total_variation(logits_q: Tensor, probs_p: Tensor) -> Tensor:
@@ -23,10 +32,11 @@ class _CrossEntropy(torch.autograd.Function):  # type: ignore[misc]
     """−Σ p log q. Going back needs logits and their sum alone: softmax(logits) − p."""
 
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, probs: Tensor) -> Tensor:
+    def forward(ctx: Any, logits: Tensor, probs: Tensor) -> tuple[Tensor, Tensor]:
         lse = logits.float().logsumexp(-1)
         ctx.save_for_backward(logits, probs, lse)
-        return lse - (probs * logits).sum(-1, dtype=torch.float32)
+        ctx.mark_non_differentiable(lse)
+        return lse - (probs * logits).sum(-1, dtype=torch.float32), lse
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:

@@ -148,14 +148,17 @@ class TorchBlock(TorchHead):
         for idx in range(self.config.num_hidden_layers):
             x = x + self._mixed(f"layers.{idx}", x, around)
             h = self.norm(f"layers.{idx}.post_attention_layernorm", x)
-            gate, up = (self.linear(f"layers.{idx}.mlp.{p}_proj", h) for p in ("gate", "up"))
-            x = x + self.linear(f"layers.{idx}.mlp.down_proj", functional.silu(gate) * up)
+            mlp = f"layers.{idx}.mlp"
+            gate, up = self.joint(h, f"{mlp}.gate_proj", f"{mlp}.up_proj").chunk(2, dim=-1)
+            x = x + self.linear(f"{mlp}.down_proj", functional.silu(gate) * up)
         return list(self.norm("norm", x))
 
     def _mixed(self, layer: str, x: Tensor, around: Sequence[Tensor]) -> Tensor:
-        h = self.norm(f"{layer}.input_layernorm", x)
-        q, k, v = (self.heads(h, f"{layer}.self_attn.{part}_proj") for part in "qkv")
-        q, k = rotated(q, *around), rotated(k, *around)
+        c, h = self.config, self.norm(f"{layer}.input_layernorm", x)
+        qkv = self.joint(h, *(f"{layer}.self_attn.{part}_proj" for part in "qkv"))
+        qkv = qkv.unflatten(-1, (-1, c.head_dim)).transpose(-2, -3)
+        qk, v = qkv.split((c.num_heads + c.num_kv_heads, c.num_kv_heads), dim=-3)
+        q, k = rotated(qk, *around).split((c.num_heads, c.num_kv_heads), dim=-3)
         k, v = (_repeated(each, self.config) for each in (k, v))
         rows = list(zip(k, v, strict=True))
         mixed = torch.stack(
@@ -163,14 +166,21 @@ class TorchBlock(TorchHead):
         )
         return self.linear(f"{layer}.self_attn.o_proj", mixed.transpose(-2, -3).flatten(-2))
 
+    def joint(self, x: Tensor, *names: str) -> Tensor:
+        """Several products of one x, side by side."""
+        matrix = torch.cat([self._cast[f"{name}.weight"] for name in names])
+        return functional.linear(x.to(self._dtype), matrix)
+
     def logits(self, rows: Tensor, place: int, before: Tensor) -> Tensor:
-        found = self.linear("lm_head", rows)
         if not place:  # what stands before the first is known to it
-            return found
+            return self.linear("lm_head", rows)
         table = self._cast["markov.embedding.weight"]
         padded = torch.cat((table, torch.zeros_like(table[:1])))
+        rows = rows.to(self._dtype)
         step = (1 + self.linear("markov.gate", rows)) * padded.index_select(0, before)
-        return found + self.linear("markov.out", step)
+        # One product: logits are the largest things here, and two of them would be added.
+        both = torch.cat((self._cast["lm_head.weight"], self._cast["markov.out.weight"]), dim=1)
+        return functional.linear(torch.cat((rows, step), dim=1), both)
 
 
 def _rotations(config: HeadConfig, positions: Tensor) -> tuple[Tensor, Tensor]:

@@ -216,7 +216,7 @@ class TorchTarget:
         max_len: int | None = None,
         min_share: float = 0.0,
     ) -> list[list[int]]:
-        """Up to `num_tokens` new tokens after each prompt, as far as a stop id, without it; no text
+        """Up to `num_tokens` new tokens after each prompt, as far as a stop id, with it; no text
         gets longer than `max_len`. All end once no more than `min_share` of them go on."""
         last = max(map(len, prompts)) + num_tokens
         last = last if max_len is None else min(max_len, last)
@@ -256,8 +256,9 @@ class TorchTarget:
         for step in range(num_tokens):
             chosen.copy_(_sampled(self.logits(h), temperatures, generator))
             position = position + 1
-            is_done |= torch.isin(chosen, stops) | (position >= last)
+            is_done |= position >= last
             found.append(torch.where(is_done, -1, chosen))
+            is_done |= torch.isin(chosen, stops)
             is_last = step == num_tokens - 1
             if is_last or (step % 16 == 15 and int((~is_done).sum()) <= min_share * num_seqs):
                 break

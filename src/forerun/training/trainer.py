@@ -41,6 +41,7 @@ _WARM_UP: Final = 0.02
 _SECONDS_BETWEEN: Final = 60.0  # measurements, each with a save
 _HELD_OUT_SEED: Final = 1 << 40
 _NUM_HELD_OUT: Final = 128
+_MAX_ROW: Final = 1024
 _AT_ONCE: Final = 32  # texts that are measured at once
 
 
@@ -80,7 +81,7 @@ class Trainer:
     def __init__(
         self,
         checkpoint: Checkpoint,
-        prompts: Sequence[str],
+        prompts: Sequence[Sequence[str]],
         options: TrainOptions,
         report: Report,
         texts: Sequence[Text] = (),
@@ -105,7 +106,8 @@ class Trainer:
         if not texts:
             self._held_out = self._writer.write(_NUM_HELD_OUT, _HELD_OUT_SEED)
         self._texts: list[Text] = []
-        self._rows = Rows(self._target, self._config.layers, 2 * options.max_len, _room(device))
+        row_len = min(2 * options.max_len, _MAX_ROW)
+        self._rows = Rows(self._target, self._config.layers, row_len, _room(device))
         if texts:
             self.add(texts[_NUM_HELD_OUT:])
         else:
