@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import heapq
 import itertools
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from forerun.drafters.base import Budget, RequestView
 from forerun.drafters.law import DraftLaw
-from forerun.types import ROOT, Proposal, ProposalBuilder
+from forerun.types import ROOT, Acceptance, Proposal, ProposalBuilder
 
 Path = tuple[int, ...]  # the guesses from the root down to a node
+_NUM_RANKED: Final = 8  # children of a guess that may be worth one themselves
 
 
 class Growth:
@@ -68,3 +71,31 @@ def grow(
     while growth.level and not growth.is_full:
         growth.extend([law_after(path) for _, path in growth.level])
     return growth.proposal()
+
+
+def grow_likeliest(
+    request: RequestView, budget: Budget, law_after: Callable[[Path], DraftLaw | None]
+) -> Proposal:
+    """A tree of the likeliest guesses wherever they stand, as many as the branches would hold
+    (EAGLE-2, Li et al. 2024). Guesses that are drawn keep their branches: none of them may be left
+    out for what it is."""
+    params = request.params
+    if params.temperature > 0 and params.acceptance is not Acceptance.COUPLED:
+        return grow(request, budget, law_after)
+    builder = ProposalBuilder()
+    waiting: list[tuple[float, Path, int]] = []  # by −log of the chance: path, parent
+
+    def ask(path: Path, node: int, so_far: float) -> None:
+        law = law_after(path) if len(path) < budget.depth else None
+        if law is not None:
+            num = _NUM_RANKED if path else budget.num_branches
+            for token, share in law.ranked(request, len(path), num):
+                heapq.heappush(waiting, (so_far - share, (*path, token), node))
+
+    ask((), ROOT, 0.0)
+    for _ in range(budget.depth * budget.num_branches):
+        if not waiting:
+            break
+        unlikely, path, parent = heapq.heappop(waiting)
+        ask(path, builder.add(parent, path[-1]), unlikely)
+    return builder.build()

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from forerun.drafters.base import Budget, RequestView
-from forerun.drafters.growing import Path, grow
+from forerun.drafters.growing import Path, grow, grow_likeliest
 from forerun.drafters.heads.block_head import BlockHead
 from forerun.drafters.heads.feature_cache import FeatureCache
 from forerun.drafters.law import DraftLaw
@@ -20,8 +20,8 @@ F32 = npt.NDArray[np.float32]
 
 
 class Block(FeatureCache):
-    """Batched over requests. In a tree, the places below two siblings have the same logits but for
-    the Markov step."""
+    """Batched over requests. A tree holds the likeliest guesses of all places; below two siblings
+    these have the same logits but for the Markov step."""
 
     def __init__(self, head: BlockHead) -> None:
         super().__init__(head)
@@ -90,4 +90,5 @@ class Block(FeatureCache):
             vocab_size = head.config.target_vocab_size
             return DraftLaw.served(row, request, path, vocab_size, head.tokens)
 
-        return grow(request, budget, law_after)
+        growing = grow if budget.num_branches == 1 else grow_likeliest
+        return growing(request, budget, law_after)
