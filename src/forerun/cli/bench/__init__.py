@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import typer
 
-from forerun.cli.bench import batch, gpu, kernels, parity, passes, serve, show, speculation, startup
+from forerun.cli.bench import (
+    acceptance,
+    batch,
+    gpu,
+    kernels,
+    parity,
+    passes,
+    serve,
+    show,
+    speculation,
+    startup,
+)
 
 app = typer.Typer(
     help="Measure this machine: speculation, batches, kernels, passes, starts, texts, servers."
 )
 app.command()(speculation.speculation)
+app.command()(acceptance.acceptance)
 app.command()(batch.batch)
 app.command()(startup.startup)
 app.command()(parity.parity)
