@@ -77,7 +77,8 @@ def _asked(left: Ints, num_places: int, num: int, device: torch.device) -> list[
     roots = np.flatnonzero(left)
     counts = np.zeros(num, np.int64)
     counts[: len(roots)] = left[roots]
-    roots = np.concatenate((roots, np.zeros(num - len(roots), np.int64)))
+    unasked = np.flatnonzero(left == 0)[: num - len(roots)]  # no root is there twice
+    roots = np.concatenate((roots, unasked))
     row, column = np.divmod(roots, width - 1)
     places = np.arange(num_places)[:, None]
     expected = row * width + np.minimum(column + 1 + places, width - 1)

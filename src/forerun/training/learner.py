@@ -101,10 +101,9 @@ class Learner:
         """The head's logits at each place [N, draft V], one after another."""
         embedded = functional.embedding(batch.tokens[:, 1:], self._target.embedding)
         features = batch.features[:, :-1].chunk(len(self._head.config.layers), dim=-1)
-        outputs = self._head.outputs(features, embedded, self._num_places)
+        outputs = self._head.rows(features, embedded, self._num_places, batch.roots)
         before = self._draft_ids[batch.tokens.flatten()][batch.expected]  # [places, N]
-        for place, output in enumerate(outputs):
-            rows = output.flatten(0, 1).index_select(0, batch.roots)
+        for place, rows in enumerate(outputs):
             yield self._head.logits(rows, place, before[place])
 
     def sums(self, texts: Sequence[Text]) -> npt.NDArray[np.float64]:

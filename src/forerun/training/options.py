@@ -39,6 +39,9 @@ class TrainOptions:
     num_written: int | None = option(
         None, "Texts that the target writes at once; default 2048 on a GPU, 256 without."
     )
+    texts: Path | None = option(
+        None, "A file of texts: those of earlier calls are trained on, those of this call added."
+    )
     layers: tuple[int, ...] | None = option(
         None, "After how many layers of the target to look, for eagle3; repeat it."
     )

@@ -11,6 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -69,6 +70,13 @@ class TorchHead(ABC):
     @abstractmethod
     def outputs(self, states: Sequence[Tensor], embedded: Tensor, num_places: int) -> list[Tensor]:
         """`states` [B, S, E] of each layer at positions 0 … S - 1, `embedded` tokens 1 … S."""
+
+    def rows(
+        self, states: Sequence[Tensor], embedded: Tensor, num_places: int, roots: Tensor
+    ) -> list[Tensor]:
+        """`outputs` at `roots` [N] alone, of B · S: [N, E] for each place."""
+        found = self.outputs(states, embedded, num_places)
+        return [each.flatten(0, 1).index_select(0, roots) for each in found]
 
     def logits(self, rows: Tensor, place: int, before: Tensor) -> Tensor:  # noqa: ARG002
         """Of rows [N, E] of a place's output: [N, draft V]; `before` [N] are the draft ids of the
@@ -134,37 +142,63 @@ class TorchMedusa(TorchHead):
 
 
 class TorchBlock(TorchHead):
-    """All places of all roots at once."""
+    """All places of all roots at once. Places behind the first run at the roots that are asked
+    alone, and so does the first in the last layer, but for its keys and values."""
 
     def outputs(self, states: Sequence[Tensor], embedded: Tensor, num_places: int) -> list[Tensor]:
-        parts = [self.norm(f"fc_norm.{idx}", x) for idx, x in enumerate((embedded, *states))]
-        known = self.linear("fc", torch.cat(parts, dim=-1)).float()
-        places = self.weights["places.weight"][: num_places - 1]
-        places = torch.cat((torch.zeros_like(places[:1]), places))
-        x = known + places[:, None, None]  # [places, B, S, E]
-        positions = torch.arange(num_places, device=x.device)[:, None]
-        positions = positions + torch.arange(known.shape[1], device=x.device)
-        around = [each[:, None, None] for each in _rotations(self.config, positions)]
-        for idx in range(self.config.num_hidden_layers):
-            x = x + self._mixed(f"layers.{idx}", x, around)
-            h = self.norm(f"layers.{idx}.post_attention_layernorm", x)
-            mlp = f"layers.{idx}.mlp"
-            gate, up = self.joint(h, f"{mlp}.gate_proj", f"{mlp}.up_proj").chunk(2, dim=-1)
-            x = x + self.linear(f"{mlp}.down_proj", functional.silu(gate) * up)
-        return list(self.norm("norm", x))
+        num_seqs, num, _ = embedded.shape
+        roots = torch.arange(num_seqs * num, device=embedded.device)
+        found = self.rows(states, embedded, num_places, roots)
+        return [each.unflatten(0, (num_seqs, num)) for each in found]
 
-    def _mixed(self, layer: str, x: Tensor, around: Sequence[Tensor]) -> Tensor:
+    def rows(
+        self, states: Sequence[Tensor], embedded: Tensor, num_places: int, roots: Tensor
+    ) -> list[Tensor]:
+        parts = [self.norm(f"fc_norm.{idx}", x) for idx, x in enumerate((embedded, *states))]
+        known = self.linear("fc", torch.cat(parts, dim=-1)).float().flatten(0, 1)
+        places = self.weights["places.weight"][: num_places - 1]
+        first, rest = known, known.index_select(0, roots) + places[:, None]  # [places - 1, N, E]
+        grid = _Grid(embedded.shape[0], embedded.shape[1], roots)
+        for idx in range(self.config.num_hidden_layers):
+            is_last = idx == self.config.num_hidden_layers - 1
+            first, rest = self._layer(f"layers.{idx}", first, rest, grid, is_last=is_last)
+        return list(self.norm("norm", torch.cat((first[None], rest))))
+
+    def _layer(
+        self, layer: str, first: Tensor, rest: Tensor, grid: _Grid, *, is_last: bool
+    ) -> tuple[Tensor, Tensor]:
+        """`first` [B · S, E] becomes [N, E] in the last layer; `rest` [places - 1, N, E]"""
+        q, k, v = self._qkv(layer, first, grid.positions)
+        chain = [
+            self._qkv(layer, x, grid.positions[grid.roots] + place)
+            for place, x in enumerate(rest, start=1)
+        ]
+        keys, values = (grid.laid(_repeated(each, self.config)) for each in (k, v))
+        seen = chain_attention(grid.laid(q), keys, values, [])
+        mixed = [grid.picked(seen) if is_last else seen.transpose(1, 2).flatten(0, 1)]
+        rows: Rows = []
+        for q, k, v in chain:
+            k, v = (grid.spread(_repeated(each, self.config)) for each in (k, v))
+            rows.append((k, v))
+            mixed.append(grid.picked(chain_attention(grid.spread(q), keys, values, rows)))
+        if is_last:
+            first = first.index_select(0, grid.roots)
+        found = torch.cat((first, rest.flatten(0, 1)))
+        found = found + self.linear(f"{layer}.self_attn.o_proj", torch.cat(mixed).flatten(1))
+        h, mlp = self.norm(f"{layer}.post_attention_layernorm", found), f"{layer}.mlp"
+        gate, up = self.joint(h, f"{mlp}.gate_proj", f"{mlp}.up_proj").chunk(2, dim=-1)
+        found = found + self.linear(f"{mlp}.down_proj", functional.silu(gate) * up)
+        return found[: len(first)], found[len(first) :].view_as(rest)
+
+    def _qkv(self, layer: str, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Of rows [N, E] at `positions` [N]: [N, heads, D] each."""
         c, h = self.config, self.norm(f"{layer}.input_layernorm", x)
         qkv = self.joint(h, *(f"{layer}.self_attn.{part}_proj" for part in "qkv"))
-        qkv = qkv.unflatten(-1, (-1, c.head_dim)).transpose(-2, -3)
-        qk, v = qkv.split((c.num_heads + c.num_kv_heads, c.num_kv_heads), dim=-3)
-        q, k = rotated(qk, *around).split((c.num_heads, c.num_kv_heads), dim=-3)
-        k, v = (_repeated(each, self.config) for each in (k, v))
-        rows = list(zip(k, v, strict=True))
-        mixed = torch.stack(
-            [chain_attention(one, k[0], v[0], rows[1 : place + 1]) for place, one in enumerate(q)]
-        )
-        return self.linear(f"{layer}.self_attn.o_proj", mixed.transpose(-2, -3).flatten(-2))
+        qkv = qkv.unflatten(-1, (-1, c.head_dim))
+        qk, v = qkv.split((c.num_heads + c.num_kv_heads, c.num_kv_heads), dim=1)
+        cos, sin = (each[:, None] for each in _rotations(c, positions))
+        q, k = rotated(qk, cos, sin).split((c.num_heads, c.num_kv_heads), dim=1)
+        return q, k, v
 
     def joint(self, x: Tensor, *names: str) -> Tensor:
         """Several products of one x, side by side."""
@@ -183,6 +217,32 @@ class TorchBlock(TorchHead):
         return functional.linear(torch.cat((rows, step), dim=1), both)
 
 
+@dataclass(frozen=True)
+class _Grid:
+    """Rows of B texts of S positions, and the N of them that are asked: roots, none twice."""
+
+    num_seqs: int
+    num: int
+    roots: Tensor
+
+    @property
+    def positions(self) -> Tensor:
+        return torch.arange(self.num, device=self.roots.device).repeat(self.num_seqs)
+
+    def laid(self, x: Tensor) -> Tensor:
+        """[B · S, H, D] -> [B, H, S, D]"""
+        return x.unflatten(0, (self.num_seqs, self.num)).transpose(1, 2)
+
+    def spread(self, x: Tensor) -> Tensor:
+        """[N, H, D] -> [B, H, S, D], 0 where nothing is asked."""
+        whole = x.new_zeros(self.num_seqs * self.num, *x.shape[1:])
+        return self.laid(whole.index_copy(0, self.roots, x))
+
+    def picked(self, x: Tensor) -> Tensor:
+        """[B, H, S, D] -> [N, H, D]"""
+        return x.transpose(1, 2).flatten(0, 1).index_select(0, self.roots)
+
+
 def _rotations(config: HeadConfig, positions: Tensor) -> tuple[Tensor, Tensor]:
     dim = config.head_dim
     steps = torch.arange(0, dim, 2, device=positions.device)
@@ -190,10 +250,9 @@ def _rotations(config: HeadConfig, positions: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _repeated(x: Tensor, config: HeadConfig) -> Tensor:
-    """[..., G, S, D] -> [..., H, S, D]: each for the queries of its group."""
+    """[N, G, …] -> [N, H, …]: each for the queries of its group."""
     repeats = config.num_heads // config.num_kv_heads
-    wide = x.unsqueeze(-3).expand(*x.shape[:-2], repeats, *x.shape[-2:])
-    return wide.flatten(-4, -3)
+    return x.unsqueeze(2).expand(-1, -1, repeats, *x.shape[2:]).flatten(1, 2)
 
 
 def ahead(x: Tensor, num: int) -> Tensor:

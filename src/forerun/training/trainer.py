@@ -30,6 +30,7 @@ from forerun.training.batches import Rows
 from forerun.training.learner import Learner
 from forerun.training.new_head import check_kept, draft_vocabulary, new_config
 from forerun.training.options import TrainOptions
+from forerun.training.text_file import load_texts, save_texts
 from forerun.training.texts import Text, TextWriter
 from forerun.training.torch_heads import Weights, first_weights, torch_head
 from forerun.training.torch_target import TorchTarget
@@ -102,6 +103,8 @@ class Trainer:
         self._target = TorchTarget(checkpoint, device, dtype)
         self._writer = TextWriter(self._target, tokenizer, prompts, options.max_len)
         self._progress = Progress(options)
+        if not texts and options.texts is not None and options.texts.exists():
+            texts = load_texts(options.texts, checkpoint.config.vocab_size)
         self._held_out = list(texts[:_NUM_HELD_OUT])
         if not texts:
             self._held_out = self._writer.write(_NUM_HELD_OUT, _HELD_OUT_SEED)
@@ -237,6 +240,8 @@ class Trainer:
             "device": _device_name(self._target.device),
             **measured,
         }
+        if self._options.texts is not None:
+            save_texts(self._options.texts, [*self._held_out, *self._texts])
         history = json.dumps({"calls": [*calls, call]}, indent=2).encode()
         save_head(self._options.out, self._config, weights, {HISTORY: history})
 
