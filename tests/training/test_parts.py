@@ -11,7 +11,7 @@ from tests.models_llama.tiny import FAMILIES, TinyCheckpoint
 
 torch = pytest.importorskip("torch", reason="training needs the extra forerun[train]")
 
-from forerun.training.attention import chain_attention  # noqa: E402
+from forerun.training.attention import Grid, chain_attention, root_attention  # noqa: E402
 from forerun.training.batches import Rows, text_batch  # noqa: E402
 from forerun.training.losses import divergence  # noqa: E402
 from forerun.training.new_head import draft_vocabulary  # noqa: E402
@@ -38,6 +38,25 @@ def test_attention_to_a_text_and_a_chain_is_one_softmax(num: int) -> None:
     assert torch.allclose(found.double(), expected, atol=1e-5)
     for ours, theirs in zip(torch.autograd.grad(found, [q, k, v, *rest], grad), due, strict=True):
         assert torch.allclose(ours.double(), theirs, atol=1e-5)
+
+
+def test_attention_of_some_roots_is_that_of_all() -> None:
+    """Elsewhere no gradient comes in, so those of keys and values are the same too."""
+    generator = torch.Generator().manual_seed(5)
+    roots = torch.randperm(2 * 17, generator=generator)[:20]
+    grid = Grid(2, 17, roots)
+    k, v = (torch.randn(2, 3, 17, 8, generator=generator).requires_grad_() for _ in range(2))
+    rows = [torch.randn(20, 3, 8, generator=generator).requires_grad_() for _ in range(5)]
+    grad = torch.randn(20, 3, 8, generator=generator)
+    q, *rest = rows
+    chain = list(zip(rest[::2], rest[1::2], strict=True))
+    wide = [(grid.spread(key), grid.spread(value)) for key, value in chain]
+    expected = grid.picked(chain_attention(grid.spread(q), k, v, wide))
+    due = torch.autograd.grad(expected, [k, v, *rows], grad)
+    found = root_attention(q, k, v, chain, grid)
+    assert torch.allclose(found, expected, atol=1e-5)
+    for ours, theirs in zip(torch.autograd.grad(found, [k, v, *rows], grad), due, strict=True):
+        assert torch.allclose(ours, theirs, atol=1e-5)
 
 
 def test_the_divergence_and_its_gradient() -> None:

@@ -69,20 +69,25 @@ def _seen(target: TorchTarget, layers: Sequence[int], tokens: Tensor) -> tuple[T
     return torch.cat([states[layer].to(target.dtype) for layer in layers], dim=-1), h
 
 
-def _asked(left: Ints, num_places: int, num: int, device: torch.device) -> list[Tensor]:
+def _asked(
+    left: Ints,
+    num_places: int,
+    num: int,
+    device: torch.device,
+    chooser: np.random.Generator | None = None,
+) -> list[Tensor]:
     """Roots, what they expect, and weights; `left` [B, T] are the places that each root can be
-    asked for, and `num` roots are asked."""
+    asked for, and `num` roots are asked, in an order that is drawn if there is a `chooser`."""
     width = left.shape[1]
     left = np.minimum(left, width - 1 - np.arange(width))[:, :-1].reshape(-1)
     roots = np.flatnonzero(left)
-    counts = np.zeros(num, np.int64)
-    counts[: len(roots)] = left[roots]
     unasked = np.flatnonzero(left == 0)[: num - len(roots)]  # no root is there twice
     roots = np.concatenate((roots, unasked))
+    roots = roots if chooser is None else chooser.permutation(roots)
     row, column = np.divmod(roots, width - 1)
     places = np.arange(num_places)[:, None]
     expected = row * width + np.minimum(column + 1 + places, width - 1)
-    weights = (places < counts).astype(np.float32)
+    weights = (places < left[roots]).astype(np.float32)
     found = map(torch.from_numpy, (roots, expected, weights))
     return [each.to(device, non_blocking=True) for each in found]
 
@@ -192,4 +197,4 @@ class Rows:
         device = self._target.device
         idx = torch.from_numpy(rows).to(device, non_blocking=True)
         seen = (each.index_select(0, idx) for each in (chunk.tokens, chunk.features, chunk.h))
-        return Batch(*seen, *_asked(left, num_places, num, device))
+        return Batch(*seen, *_asked(left, num_places, num, device, chooser))

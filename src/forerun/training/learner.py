@@ -22,6 +22,7 @@ from forerun.training.torch_target import TorchTarget
 
 _DISCOUNT: Final = 0.8  # of the loss, from one place to the next
 _BY_REACH = True
+_SHARES: Final = (1.0, 1.0, 0.6, 0.4, 0.3, 0.2)  # of roots that are asked at each place
 _ROWS_AT_ONCE: Final = 4096  # whose logits over the whole vocabulary are there at once
 _NUM_AHEAD: Final = 4  # steps that may wait for the device
 
@@ -83,8 +84,9 @@ class Learner:
         total = torch.zeros((), device=h.device)
         due = self._draft_ids[ahead(batch.tokens, 1).flatten()][batch.expected]  # [places, N]
         reached = torch.ones_like(batch.weights[0])
-        for place, logits_q in enumerate(self._laws(batch)):
-            at, weights = batch.expected[place], batch.weights[place]
+        for place, logits_q in enumerate(self._laws(batch, _SHARES)):
+            num = len(logits_q)
+            at, weights, reached = batch.expected[place, :num], batch.weights[place, :num], reached[:num]
             law_p = probs_p.index_select(0, at)
             if self._is_variation:
                 each, lse = total_variation(logits_q, law_p), logits_q.detach().float().logsumexp(-1)
@@ -94,17 +96,20 @@ class Learner:
             each = each * weights * reached * _DISCOUNT**place
             total = total + each.sum() / weights.sum().clamp(min=1)
             if _BY_REACH:
-                reached = reached * chances(logits_q.detach(), lse, due[place])
+                reached = reached * chances(logits_q.detach(), lse, due[place, :num])
         return total
 
-    def _laws(self, batch: Batch) -> Iterator[Tensor]:
-        """The head's logits at each place [N, draft V], one after another."""
+    def _laws(self, batch: Batch, shares: Sequence[float] = (1.0,)) -> Iterator[Tensor]:
+        """The head's logits at each place [N, draft V], one after another: of a share of the roots,
+        the last of `shares` from there on."""
+        shares = [*shares, *shares[-1:] * self._num_places][: self._num_places]
+        counts = [max(1, int(share * len(batch.roots))) for share in shares]
         embedded = functional.embedding(batch.tokens[:, 1:], self._target.embedding)
         features = batch.features[:, :-1].chunk(len(self._head.config.layers), dim=-1)
-        outputs = self._head.rows(features, embedded, self._num_places, batch.roots)
+        outputs = self._head.rows(features, embedded, batch.roots, counts)
         before = self._draft_ids[batch.tokens.flatten()][batch.expected]  # [places, N]
         for place, rows in enumerate(outputs):
-            yield self._head.logits(rows, place, before[place])
+            yield self._head.logits(rows, place, before[place, : len(rows)])
 
     def sums(self, texts: Sequence[Text]) -> npt.NDArray[np.float64]:
         """Of α at temperature 1, of best tokens that agree, and of rows, at each place."""

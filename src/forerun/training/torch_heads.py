@@ -11,7 +11,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +23,7 @@ from forerun.drafters.heads.config import HeadConfig
 from forerun.drafters.heads.eagle3_head import eagle3_shapes
 from forerun.drafters.heads.folder import D2T
 from forerun.drafters.heads.medusa import medusa_shapes
-from forerun.training.attention import chain_attention
+from forerun.training.attention import Grid, chain_attention, root_attention
 from forerun.training.torch_target import TorchTarget, rms_norm, rotated, rotations
 
 Weights = dict[str, npt.NDArray[np.float32]]
@@ -72,11 +71,12 @@ class TorchHead(ABC):
         """`states` [B, S, E] of each layer at positions 0 … S - 1, `embedded` tokens 1 … S."""
 
     def rows(
-        self, states: Sequence[Tensor], embedded: Tensor, num_places: int, roots: Tensor
+        self, states: Sequence[Tensor], embedded: Tensor, roots: Tensor, counts: Sequence[int]
     ) -> list[Tensor]:
-        """`outputs` at `roots` [N] alone, of B · S: [N, E] for each place."""
-        found = self.outputs(states, embedded, num_places)
-        return [each.flatten(0, 1).index_select(0, roots) for each in found]
+        """`outputs` at roots of B · S alone: at place d the first `counts`[d], fewer and fewer."""
+        found = self.outputs(states, embedded, len(counts))
+        pairs = zip(found, counts, strict=True)
+        return [each.flatten(0, 1).index_select(0, roots[:num]) for each, num in pairs]
 
     def logits(self, rows: Tensor, place: int, before: Tensor) -> Tensor:  # noqa: ARG002
         """Of rows [N, E] of a place's output: [N, draft V]; `before` [N] are the draft ids of the
@@ -146,49 +146,50 @@ class TorchBlock(TorchHead):
     alone, and so does the first in the last layer, but for its keys and values."""
 
     def outputs(self, states: Sequence[Tensor], embedded: Tensor, num_places: int) -> list[Tensor]:
-        num_seqs, num, _ = embedded.shape
-        roots = torch.arange(num_seqs * num, device=embedded.device)
-        found = self.rows(states, embedded, num_places, roots)
-        return [each.unflatten(0, (num_seqs, num)) for each in found]
+        shape = embedded.shape[:2]
+        roots = torch.arange(shape.numel(), device=embedded.device)
+        found = self.rows(states, embedded, roots, [len(roots)] * num_places)
+        return [each.unflatten(0, shape) for each in found]
 
     def rows(
-        self, states: Sequence[Tensor], embedded: Tensor, num_places: int, roots: Tensor
+        self, states: Sequence[Tensor], embedded: Tensor, roots: Tensor, counts: Sequence[int]
     ) -> list[Tensor]:
         parts = [self.norm(f"fc_norm.{idx}", x) for idx, x in enumerate((embedded, *states))]
         known = self.linear("fc", torch.cat(parts, dim=-1)).float().flatten(0, 1)
-        places = self.weights["places.weight"][: num_places - 1]
-        first, rest = known, known.index_select(0, roots) + places[:, None]  # [places - 1, N, E]
-        grid = _Grid(embedded.shape[0], embedded.shape[1], roots)
+        places = self.weights["places.weight"]
+        pairs = zip(places, counts[1:], strict=False)
+        streams = [known, *(known.index_select(0, roots[:num]) + place for place, num in pairs)]
+        grids = [Grid(*embedded.shape[:2], roots[:num]) for num in counts]
         for idx in range(self.config.num_hidden_layers):
             is_last = idx == self.config.num_hidden_layers - 1
-            first, rest = self._layer(f"layers.{idx}", first, rest, grid, is_last=is_last)
-        return list(self.norm("norm", torch.cat((first[None], rest))))
+            streams = self._layer(f"layers.{idx}", streams, grids, is_last=is_last)
+        return list(self.norm("norm", torch.cat(streams)).split(list(counts)))
 
     def _layer(
-        self, layer: str, first: Tensor, rest: Tensor, grid: _Grid, *, is_last: bool
-    ) -> tuple[Tensor, Tensor]:
-        """`first` [B · S, E] becomes [N, E] in the last layer; `rest` [places - 1, N, E]"""
-        q, k, v = self._qkv(layer, first, grid.positions)
-        chain = [
-            self._qkv(layer, x, grid.positions[grid.roots] + place)
-            for place, x in enumerate(rest, start=1)
-        ]
-        keys, values = (grid.laid(_repeated(each, self.config)) for each in (k, v))
-        seen = chain_attention(grid.laid(q), keys, values, [])
-        mixed = [grid.picked(seen) if is_last else seen.transpose(1, 2).flatten(0, 1)]
-        rows: Rows = []
-        for q, k, v in chain:
-            k, v = (grid.spread(_repeated(each, self.config)) for each in (k, v))
-            rows.append((k, v))
-            mixed.append(grid.picked(chain_attention(grid.spread(q), keys, values, rows)))
-        if is_last:
-            first = first.index_select(0, grid.roots)
-        found = torch.cat((first, rest.flatten(0, 1)))
-        found = found + self.linear(f"{layer}.self_attn.o_proj", torch.cat(mixed).flatten(1))
-        h, mlp = self.norm(f"{layer}.post_attention_layernorm", found), f"{layer}.mlp"
+        self, layer: str, streams: Sequence[Tensor], grids: Sequence[Grid], *, is_last: bool
+    ) -> list[Tensor]:
+        """The first of `streams` has all rows [B · S, E], and its roots [N, E] behind the last
+        layer; the others have the roots of their place."""
+        positions = grids[0].positions
+        at = [positions, *(positions[g.roots] + d for d, g in enumerate(grids[1:], start=1))]
+        sizes = [len(x) for x in streams]
+        (q, *later_q), (k, *later_k), (v, *later_v) = (
+            each.split(sizes) for each in self._qkv(layer, torch.cat(list(streams)), torch.cat(at))
+        )
+        keys, values = (grids[0].laid(each) for each in (k, v))
+        seen = chain_attention(grids[0].laid(q), keys, values, [])
+        mixed = [grids[0].picked(seen) if is_last else seen.transpose(1, 2).flatten(0, 1)]
+        chain = list(zip(later_k, later_v, strict=True))
+        for place, (one, grid) in enumerate(zip(later_q, grids[1:], strict=True), start=1):
+            near = [(k[: len(one)], v[: len(one)]) for k, v in chain[:place]]
+            mixed.append(root_attention(one, keys, values, near, grid))
+        first = streams[0].index_select(0, grids[0].roots) if is_last else streams[0]
+        x = torch.cat((first, *streams[1:]))
+        x = x + self.linear(f"{layer}.self_attn.o_proj", torch.cat(mixed).flatten(1))
+        h, mlp = self.norm(f"{layer}.post_attention_layernorm", x), f"{layer}.mlp"
         gate, up = self.joint(h, f"{mlp}.gate_proj", f"{mlp}.up_proj").chunk(2, dim=-1)
-        found = found + self.linear(f"{mlp}.down_proj", functional.silu(gate) * up)
-        return found[: len(first)], found[len(first) :].view_as(rest)
+        x = x + self.linear(f"{mlp}.down_proj", functional.silu(gate) * up)
+        return list(x.split([len(each) for each in mixed]))
 
     def _qkv(self, layer: str, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Of rows [N, E] at `positions` [N]: [N, heads, D] each."""
@@ -198,7 +199,7 @@ class TorchBlock(TorchHead):
         qk, v = qkv.split((c.num_heads + c.num_kv_heads, c.num_kv_heads), dim=1)
         cos, sin = (each[:, None] for each in _rotations(c, positions))
         q, k = rotated(qk, cos, sin).split((c.num_heads, c.num_kv_heads), dim=1)
-        return q, k, v
+        return q, _repeated(k, c), _repeated(v, c)
 
     def joint(self, x: Tensor, *names: str) -> Tensor:
         """Several products of one x, side by side."""
@@ -215,32 +216,6 @@ class TorchBlock(TorchHead):
         # One product: logits are the largest things here, and two of them would be added.
         both = torch.cat((self._cast["lm_head.weight"], self._cast["markov.out.weight"]), dim=1)
         return functional.linear(torch.cat((rows, step), dim=1), both)
-
-
-@dataclass(frozen=True)
-class _Grid:
-    """Rows of B texts of S positions, and the N of them that are asked: roots, none twice."""
-
-    num_seqs: int
-    num: int
-    roots: Tensor
-
-    @property
-    def positions(self) -> Tensor:
-        return torch.arange(self.num, device=self.roots.device).repeat(self.num_seqs)
-
-    def laid(self, x: Tensor) -> Tensor:
-        """[B · S, H, D] -> [B, H, S, D]"""
-        return x.unflatten(0, (self.num_seqs, self.num)).transpose(1, 2)
-
-    def spread(self, x: Tensor) -> Tensor:
-        """[N, H, D] -> [B, H, S, D], 0 where nothing is asked."""
-        whole = x.new_zeros(self.num_seqs * self.num, *x.shape[1:])
-        return self.laid(whole.index_copy(0, self.roots, x))
-
-    def picked(self, x: Tensor) -> Tensor:
-        """[B, H, S, D] -> [N, H, D]"""
-        return x.transpose(1, 2).flatten(0, 1).index_select(0, self.roots)
 
 
 def _rotations(config: HeadConfig, positions: Tensor) -> tuple[Tensor, Tensor]:
