@@ -104,6 +104,18 @@ def test_a_second_call_goes_on_where_the_first_ended(target: Path, tmp_path: Pat
     assert [call["seed"] for call in calls] == [0, 5]
 
 
+def test_a_head_gets_more_draft_tokens_and_places(target: Path, tmp_path: Path) -> None:
+    out = tmp_path / "head"
+    _, first, _ = trained(target, kind="block", out=out, tokens=8_000)
+    known = HeadFolder(out, "block").draft_tokens().tolist()
+    more = {"draft_vocab_size": 28, "num_places": 4}
+    before, _, _ = trained(target, kind="block", out=out, tokens=500, **more)
+    assert before["alpha"][:3] == pytest.approx(first["alpha"], abs=0.08)  # what it knew it knows
+    folder = HeadFolder(out, "block")
+    assert len(set(known) & set(folder.draft_tokens().tolist())) > 20
+    assert (folder.config.draft_vocab_size, folder.config.num_guesses) == (28, 4)
+
+
 def test_a_head_of_another_engine_is_trained_on_and_becomes_ours(
     target: Path, tmp_path: Path
 ) -> None:

@@ -187,7 +187,7 @@ class Questions:
         return [rng.choice(_TRANSLATE).format(sentence)]
 
     def summarization(self) -> Turns:
-        text = self._text(self.rng.randint(90, 800))
+        text = self._text(self.rng.choice((self.rng.randint(60, 300), self.rng.randint(60, 800))))
         return [self.rng.choice(_SUMMARIZE).replace("{}", text)]
 
     def qa(self) -> Turns:
@@ -205,17 +205,18 @@ class Questions:
         return [word_problem(self.rng, self.sources.names)]
 
     def rag(self) -> Turns:
-        """About 500 words in passages of 100, of one article or two, and a question."""
+        """Up to 500 words in passages of 100, of one article or two, and a question."""
         rng = self.rng
         articles = rng.sample(self._articles, rng.choice((1, 1, 2)))
         words: list[str] = []
-        while len(words) < 500:
+        num_words = rng.choice((505, rng.randint(90, 400), rng.randint(90, 400)))
+        while len(words) < num_words:
             words += self._cut(rng.choice(articles), 100).split()
         topic = articles[0].title.split(" (")[0] or "this"
         question = rng.choice(_OF_PASSAGE).format(topic)
         if rng.random() < 0.5:
             question = question[0] + question[1:].lower()
-        passages = " ".join(words[:505])
+        passages = " ".join(words[:num_words])
         return [rng.choice(_ABOUT_PASSAGES).replace("{q}", question).replace("{p}", passages)]
 
     @property

@@ -14,14 +14,12 @@ from torch.nn import functional
 
 from forerun.training.batches import Batch, text_batch
 from forerun.training.graphs import Graphed
-from forerun.training.losses import cross_entropy, entropy, total_variation
+from forerun.training.losses import compared, entropy
 from forerun.training.optimizer import Optimizer
 from forerun.training.texts import Text
 from forerun.training.torch_heads import TorchHead, ahead
 from forerun.training.torch_target import TorchTarget
 
-_DISCOUNT: Final = 0.8  # of the loss, from one place to the next
-_BY_REACH = True
 _SHARES: Final = (1.0, 1.0, 0.6, 0.4, 0.3, 0.2)  # of roots that are asked at each place
 _ROWS_AT_ONCE: Final = 4096  # whose logits over the whole vocabulary are there at once
 _NUM_AHEAD: Final = 4  # steps that may wait for the device
@@ -33,7 +31,7 @@ class Learner:
     ) -> None:
         """`tokens` [draft V] are the target's ids of what can be guessed."""
         self._target, self._head, self._tokens = target, head, tokens
-        self._num_places, self._is_variation = num_places, loss == "tv"
+        self._num_places, self._kind = num_places, loss
         self._draft_ids = draft_ids(tokens, target.config.vocab_size)
         self._device, self._weights = target.device, list(head.weights.values())
         self._optimizer = Optimizer(head.weights, self._device)
@@ -72,32 +70,27 @@ class Learner:
         return loss.detach()
 
     def _loss(self, batch: Batch) -> Tensor:
-        """The sum over places, each the mean over its rows."""
-        h = batch.h.flatten(0, 1)
-        logits_p = self._target.logits(h, self._tokens)  # [B · T, draft V]
-        if self._is_variation:
-            known = torch.logsumexp(self._target.logits(h), dim=-1, keepdim=True)
-            probs_p = (logits_p - known).exp()
-        else:
-            probs_p = logits_p.softmax(-1).to(h.dtype)
-            own = entropy(probs_p)
-        total = torch.zeros((), device=h.device)
+        """The sum over places, each the mean over its rows, weighted by how likely it is that a
+        round reaches them: that all guesses before them are accepted."""
+        logits_p = self._target.logits(batch.h.flatten(0, 1), self._tokens)  # [B · T, draft V]
+        probs_p = logits_p.softmax(-1).to(batch.h.dtype)
+        own = entropy(probs_p)
         due = self._draft_ids[ahead(batch.tokens, 1).flatten()][batch.expected]  # [places, N]
         reached = torch.ones_like(batch.weights[0])
+        total = torch.zeros((), device=batch.h.device)
         for place, logits_q in enumerate(self._laws(batch, _SHARES)):
             num = len(logits_q)
-            at, weights, reached = batch.expected[place, :num], batch.weights[place, :num], reached[:num]
-            law_p = probs_p.index_select(0, at)
-            if self._is_variation:
-                each, lse = total_variation(logits_q, law_p), logits_q.detach().float().logsumexp(-1)
-            else:
-                each, lse = cross_entropy(logits_q, law_p)
-                each = each - own.index_select(0, at)
-            each = each * weights * reached * _DISCOUNT**place
+            at, weights = batch.expected[place, :num], batch.weights[place, :num]
+            crossed, alpha, lse = compared(logits_q, probs_p, at)
+            each = self._distance(crossed - own.index_select(0, at), alpha) * weights * reached[:num]
             total = total + each.sum() / weights.sum().clamp(min=1)
-            if _BY_REACH:
-                reached = reached * chances(logits_q.detach(), lse, due[place, :num])
+            reached = reached[:num] * chances(logits_q.detach(), lse, due[place, :num])
         return total
+
+    def _distance(self, divergence: Tensor, alpha: Tensor) -> Tensor:
+        if self._kind == "tv":
+            return 1 - alpha
+        return divergence if self._kind == "kl" else divergence - alpha.clamp(min=1e-4).log()
 
     def _laws(self, batch: Batch, shares: Sequence[float] = (1.0,)) -> Iterator[Tensor]:
         """The head's logits at each place [N, draft V], one after another: of a share of the roots,

@@ -26,7 +26,7 @@ from forerun.training.torch_target import TorchTarget
 _MARKS = ("\u2063one\u2063", "\u2063two\u2063", "\u2063three\u2063")  # of turns, in a template
 _FILE_SHARE: Final = 0.75  # of texts that answer prompts of files, where there are any
 _MAX_ANSWER: Final = 256  # tokens: what comes later is mostly said twice
-_MAX_POSITIONS: Final = 3 << 19  # of all texts that are answered at once, with their prompts
+_MAX_POSITIONS: Final = 1 << 21  # of all texts that are answered at once, with their prompts
 _MAX_QUESTION: Final = 96  # tokens that the target writes of a user's turn
 _MAX_START: Final = 12  # and of a text without turns, before it goes on as an answer
 _MAX_KEPT: Final = 4096  # answers to ask about

@@ -28,7 +28,7 @@ from forerun.models.text.tokenizer import Tokenizer
 from forerun.models.weights.checkpoint import Checkpoint
 from forerun.training.batches import Rows
 from forerun.training.learner import Learner
-from forerun.training.new_head import check_kept, draft_vocabulary, new_config
+from forerun.training.new_head import draft_vocabulary, grown, kept_config, new_config
 from forerun.training.options import TrainOptions
 from forerun.training.text_file import load_texts, save_texts
 from forerun.training.texts import Text, TextWriter
@@ -95,6 +95,7 @@ class Trainer:
         self._num_at_once = options.num_written or (2048 if device == "cuda" else 256)
         self._history = _history(options)
         tokenizer = load_tokenizer(checkpoint)
+        self._kept: list[int] = []  # draft tokens of the head that is trained on
         self._config, weights = self._kept_or_new(checkpoint, tokenizer)
         dtype = torch.bfloat16 if device == "cuda" else torch.float32
         if weights is not None:
@@ -115,14 +116,20 @@ class Trainer:
             self.add(texts[_NUM_HELD_OUT:])
         else:
             self._write()
-        if weights is None:
-            found = draft_vocabulary(self._texts, self._config.draft_vocab_size, tokenizer.eos_ids)
-            self._tokens = torch.tensor(found, device=self._target.device)
-            weights = first_weights(self._config, self._target, self._tokens, options.seed)
+        weights = self._begun(weights, tokenizer)
         self._head = torch_head(self._config, weights, self._target.device, dtype)
         self._learner = Learner(
             self._target, self._head, self._tokens, self._num_places, options.loss
         )
+
+    def _begun(self, weights: Weights | None, tokenizer: Tokenizer) -> Weights:
+        """Where this call begins, and the draft vocabulary."""
+        size, tokens = self._config.draft_vocab_size, self._kept
+        if size > len(tokens):
+            tokens = draft_vocabulary(self._texts, size, tokenizer.eos_ids)
+        self._tokens = torch.tensor(tokens, device=self._target.device)
+        first = first_weights(self._config, self._target, self._tokens, self._options.seed)
+        return first if weights is None else grown(weights, first, self._kept, tokens)
 
     def _kept_or_new(
         self, checkpoint: Checkpoint, tokenizer: Tokenizer
@@ -141,10 +148,10 @@ class Trainer:
             return new_config(options, c, **own, **mark), None
         folder = HeadFolder(options.out, options.kind)
         folder.config.check_target(options.out, **own)
-        check_kept(options, folder.config)
-        self._tokens = torch.from_numpy(folder.draft_tokens()).to(_device(options.device))
+        self._kept = folder.draft_tokens().tolist()
         weights = {name: folder.float32(name) for name in folder.names() if name != D2T}
-        return replace(folder.config, **own, **mark), weights  # another engine's did not say
+        config = kept_config(options, folder.config)
+        return replace(config, **own, **mark), weights  # another engine's did not say
 
     def run(self) -> dict[str, Any]:
         """Train until the time is over; what was measured last."""
