@@ -9,9 +9,10 @@ from typing import Final
 
 from forerun.drafters.base import Budget, RequestView
 from forerun.drafters.law import DraftLaw
-from forerun.types import ROOT, Acceptance, Proposal, ProposalBuilder
+from forerun.types import ROOT, Proposal, ProposalBuilder
 
 Path = tuple[int, ...]  # the guesses from the root down to a node
+Ranked = tuple[int, float]  # a guess, and the logarithm of its share
 _NUM_RANKED: Final = 8  # children of a guess that may be worth one themselves
 
 
@@ -73,24 +74,17 @@ def grow(
     return growth.proposal()
 
 
-def grow_likeliest(
-    request: RequestView, budget: Budget, law_after: Callable[[Path], DraftLaw | None]
-) -> Proposal:
+def grow_likeliest(budget: Budget, ranked: Callable[[Path, int], Sequence[Ranked]]) -> Proposal:
     """A tree of the likeliest guesses wherever they stand, as many as the branches would hold
-    (EAGLE-2, Li et al. 2024). Guesses that are drawn keep their branches: none of them may be left
-    out for what it is."""
-    params = request.params
-    if params.temperature > 0 and params.acceptance is not Acceptance.COUPLED:
-        return grow(request, budget, law_after)
+    (EAGLE-2, Li et al. 2024). `ranked` gives some guesses after a path, at most so many: none of
+    them was drawn, so any may be left out."""
     builder = ProposalBuilder()
     waiting: list[tuple[float, Path, int]] = []  # by −log of the chance: path, parent
 
-    def ask(path: Path, node: int, so_far: float) -> None:
-        law = law_after(path) if len(path) < budget.depth else None
-        if law is not None:
-            num = _NUM_RANKED if path else budget.num_branches
-            for token, share in law.ranked(request, len(path), num):
-                heapq.heappush(waiting, (so_far - share, (*path, token), node))
+    def ask(path: Path, node: int, unlikely: float) -> None:
+        num = budget.num_branches if node == ROOT else _NUM_RANKED
+        for token, share in ranked(path, num) if len(path) < budget.depth else ():
+            heapq.heappush(waiting, (unlikely - share, (*path, token), node))
 
     ask((), ROOT, 0.0)
     for _ in range(budget.depth * budget.num_branches):

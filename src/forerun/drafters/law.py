@@ -80,18 +80,6 @@ class DraftLaw:
             return [(token, None) for token in row]
         return self._drawn(request, num, draw_idx)
 
-    def ranked(self, request: RequestView, depth: int, num: int) -> list[tuple[int, float]]:
-        """The `num` best guesses of a request that picks, best first, each with the logarithm of
-        its share. Coupled noise is known, so what it makes likely is."""
-        logits = self.logits
-        if request.params.temperature > 0:
-            logits = logits + request.noise.gumbel(len(request.tokens) + depth, self.tokens)
-        best = np.argpartition(-logits, min(num, len(logits)) - 1)[:num]
-        best = best[np.argsort(-logits[best], kind="stable")]
-        most = logits[best[0]]
-        whole = float(most + np.log(np.exp(logits - most).sum()))
-        return [(int(self.tokens[idx]), float(logits[idx]) - whole) for idx in best]
-
     def _drawn(self, request: RequestView, num: int, draw_idx: Iterator[int]) -> list[Guess]:
         uniforms = [
             request.noise.uniform(Stream.DRAFT, request.round_idx, next(draw_idx))

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from forerun.drafters.base import Budget, RequestView
 from forerun.drafters.growing import Path, grow, grow_likeliest
 from forerun.drafters.heads.block_head import BlockHead
+from forerun.drafters.heads.block_ranks import BlockRanks, has_ranks
 from forerun.drafters.heads.feature_cache import FeatureCache
 from forerun.drafters.law import DraftLaw
 from forerun.kernels import Plan
@@ -20,8 +21,8 @@ F32 = npt.NDArray[np.float32]
 
 
 class Block(FeatureCache):
-    """Batched over requests. A tree holds the likeliest guesses of all places; below two siblings
-    these have the same logits but for the Markov step."""
+    """Batched over requests. A tree holds the likeliest guesses wherever they stand, where they are
+    picked; below two siblings the places have the same logits but for the Markov step."""
 
     def __init__(self, head: BlockHead) -> None:
         super().__init__(head)
@@ -81,6 +82,8 @@ class Block(FeatureCache):
 
     def _grown(self, request: RequestView, budget: Budget, logits: F32, gates: F32) -> Proposal:
         head = self._head
+        if budget.num_branches > 1 and has_ranks(request):
+            return grow_likeliest(budget, BlockRanks(head, request, logits, gates))
 
         def law_after(path: Path) -> DraftLaw | None:
             place = len(path)
@@ -90,5 +93,4 @@ class Block(FeatureCache):
             vocab_size = head.config.target_vocab_size
             return DraftLaw.served(row, request, path, vocab_size, head.tokens)
 
-        growing = grow if budget.num_branches == 1 else grow_likeliest
-        return growing(request, budget, law_after)
+        return grow(request, budget, law_after)
