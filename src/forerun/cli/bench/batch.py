@@ -120,7 +120,7 @@ def prompts_and_room(
     engine: EngineConfig, asked: BenchOptions, options: BatchOptions, parts: Iterable[str]
 ) -> tuple[Prompts, int]:
     """What each part asks, and a context for the longest of it and its answer."""
-    from forerun.bench.batch.in_flight import mixed_prompts
+    from forerun.bench.batch import mixed_prompts
     from forerun.models.opening import load_tokenizer, open_checkpoint
 
     checkpoint = open_checkpoint(engine.model, engine.cache_dir)
@@ -173,7 +173,7 @@ class _Bench:
         )
 
     def together(self) -> dict[str, Any]:
-        from forerun.bench.batch.together import measure_together, together_record
+        from forerun.bench.batch import measure_together, together_record
 
         num, prompts = self.options.together, self.prompts["together"]
         rounds = [prompts[first : first + num] for first in range(0, len(prompts), num)]
@@ -183,7 +183,7 @@ class _Bench:
         return {"classes": _short_classes(self.asked), **together_record(found, self._seed)}
 
     def load(self) -> dict[str, Any]:
-        from forerun.bench.batch.load import load_record, measure_load
+        from forerun.bench.batch import load_record, measure_load
         from forerun.bench.measure.contenders import DEFAULT, PLAIN
 
         prompts = iter(self.prompts["load"])
@@ -196,7 +196,7 @@ class _Bench:
         return {"classes": self.asked.class_list, **load_record(found, self._seed)}
 
     def offline(self) -> dict[str, Any]:
-        from forerun.bench.batch.offline import measure_offline, offline_record
+        from forerun.bench.batch import measure_offline, offline_record
 
         prompts, repeats = self.prompts["offline"], self.options.repeats
         clock, seed = time.perf_counter, self._seed
