@@ -28,7 +28,9 @@ def test_every_file_is_served_under_a_strict_policy(server: Running) -> None:
     assert server.client.get("/").text == server.client.get("/page/index.html").text
 
 
-@pytest.mark.parametrize("name", ["..%2Fapp.py", "app.py", "", "%2Fetc%2Fpasswd", "x.js", "text", "text/../../app.py"])
+@pytest.mark.parametrize(
+    "name", ["..%2Fapp.py", "app.py", "", "%2Fetc%2Fpasswd", "x.js", "text", "text/../../app.py"]
+)
 def test_nothing_else_is(server: Running, name: str) -> None:
     assert server.client.get(f"/page/{name}").status_code == 404
 

@@ -136,7 +136,7 @@ def load_record(pairs: Sequence[Pair], seed: int) -> dict[str, Any]:
 
 
 class Server(Protocol):
-    """A peer with as many slots as we have seats."""
+    """A peer that runs as many requests at once as we do."""
 
     @property
     def name(self) -> str: ...

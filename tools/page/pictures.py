@@ -7,11 +7,10 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
+import chromium
 from PIL import Image
 
-import chromium
-
-FOLDER: Final = Path(__file__).parents[1] / "docs" / "images"
+FOLDER: Final = Path(__file__).parents[2] / "docs" / "images"
 _DESKTOP: Final = {"viewport": {"width": 1280, "height": 800}}
 _PHONE: Final = {
     "viewport": {"width": 390, "height": 780},
