@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-import chromium
 from PIL import Image
+
+import chromium
 
 FOLDER: Final = Path(__file__).parents[2] / "docs" / "images"
 _DESKTOP: Final = {"viewport": {"width": 1280, "height": 800}}
