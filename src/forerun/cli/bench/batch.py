@@ -25,6 +25,7 @@ from forerun.cli.bench.peer_options import PeerOptions, open_peers, peer_options
 from forerun.cli.bench.record_head import record_head
 from forerun.cli.options.engine import engine_options, load
 from forerun.cli.options.shared import bundle, only, takes
+from forerun.cli.terminal.output import say
 from forerun.engine_config import EngineConfig
 from forerun.errors import InvalidOption
 from forerun.option_checks import require_known
@@ -66,6 +67,9 @@ class BatchOptions:
     def part_list(self, *, has_peer: bool) -> list[str]:
         """Without a peer there is nobody to compare throughput with."""
         names = list(PARTS) if self.parts == ALL else split(self.parts)
+        if "sharing" in names:
+            say("note: sharing is no part of bench batch any more; drop it.", err=True)
+            names.remove("sharing")
         require_known("part of bench batch", PARTS, *names)
         if not has_peer and self.parts != ALL and "offline" in names:
             raise InvalidOption("the part offline needs --peers llamacpp.")
