@@ -67,7 +67,8 @@ def test_laws_are_compared_row_by_row() -> None:
     plain = torch.nn.functional.kl_div(logits.log_softmax(-1), probs[at], reduction="none").sum(-1)
     crossed, alpha, lse = compared(logits, probs, at)
     assert torch.allclose(crossed - entropy(probs)[at], plain, atol=1e-5)
-    shared = [sum(map(min, p, q)) for p, q in zip(probs[at].tolist(), logits.softmax(-1).tolist())]
+    laws = zip(probs[at].tolist(), logits.softmax(-1).tolist(), strict=True)
+    shared = [sum(map(min, p, q)) for p, q in laws]
     assert torch.allclose(alpha, torch.tensor(shared), atol=1e-5)
     assert torch.allclose(lse, logits.exp().sum(-1).log(), atol=1e-5)
 

@@ -1,7 +1,7 @@
 """Write questions as JSON lines with `turns`, the kinds in turn, no question twice.
 
-    python -m tools.prompts --sources FOLDER --out prompts.jsonl --num 24000
-    forerun train --prompts prompts.jsonl …
+python -m tools.prompts --sources FOLDER --out prompts.jsonl --num 24000
+forerun train --prompts prompts.jsonl …
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def main() -> None:
     args = parser.parse_args()
     if not args.sources.exists():
         fetch(args.sources)
-    kinds = Questions(Sources(args.sources), Random(args.seed)).kinds  # noqa: S311
+    kinds = Questions(Sources(args.sources), Random(args.seed)).kinds
     found: dict[str, str] = {}
     while len(found) < args.num:
         for kind, make in kinds.items():

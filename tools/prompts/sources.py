@@ -55,7 +55,7 @@ def fetch(folder: Path) -> None:
 
 
 def _run(folder: Path, *command: str) -> None:
-    subprocess.run(command, cwd=folder, check=True)  # noqa: S603
+    subprocess.run(command, cwd=folder, check=True)
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,8 @@ class Sources:
     @cached_property
     def encyclopedia(self) -> list[Article]:
         (path,) = self._found("gensim/gensim/test/test_data/enwiki-latest-pages-articles1*.bz2")
-        text = bz2.open(path, "rt", encoding="utf-8").read()
+        with bz2.open(path, "rt", encoding="utf-8") as file:
+            text = file.read()
         pages = re.findall(r"<title>(.*?)</title>.*?<text[^>]*>(.*?)</text>", text, re.DOTALL)
         found = (Article(html.unescape(title), _plain_wiki(body)) for title, body in pages)
         return [article for article in found if len(article.paragraphs) > 2]
@@ -121,9 +122,10 @@ class Sources:
             sentence
             for part in parts
             for sentence in _SENTENCE.split(" ".join(part.split()))
-            if 6 <= len(sentence.split()) <= 60 and len(_GERMAN.findall(sentence)) > 1
+            if 6 <= len(sentence.split()) <= 60
+            and len(_GERMAN.findall(sentence)) > 1
             and not re.search(r"[<>{}\\|=_@]", sentence)
-        )  # fmt: skip
+        )
         return list(found)
 
     @cached_property
@@ -152,8 +154,11 @@ def _paragraphs(text: str) -> list[str]:
 
 
 def _html_paragraphs(path: Path) -> Iterator[str]:
-    for part in re.findall(r"<p[ >].*?</p>|<div class=\"para\">.*?</div>",
-                           path.read_text("utf-8", "replace"), re.DOTALL):  # fmt: skip
+    for part in re.findall(
+        r"<p[ >].*?</p>|<div class=\"para\">.*?</div>",
+        path.read_text("utf-8", "replace"),
+        re.DOTALL,
+    ):
         text = " ".join(html.unescape(re.sub(r"<[^>]*>", "", part)).split())
         if len(text) > 80:
             yield text
@@ -162,7 +167,9 @@ def _html_paragraphs(path: Path) -> Iterator[str]:
 def _plain_wiki(body: str) -> list[str]:
     """Paragraphs without markup; tables, templates and notes are left out."""
     text = html.unescape(body)
-    text = re.sub(r"<!--.*?-->|<ref[^>]*/>|<ref.*?</ref>|<math.*?</math>", "", text, flags=re.DOTALL)
+    text = re.sub(
+        r"<!--.*?-->|<ref[^>]*/>|<ref.*?</ref>|<math.*?</math>", "", text, flags=re.DOTALL
+    )
     while (shorter := _TEMPLATE.sub("", text)) != text:
         text = shorter
     text = re.sub(r"\[\[(?:[^\[\]|]*\|)?([^\[\]|]*)\]\]", r"\1", _FILE.sub("", text))

@@ -126,9 +126,7 @@ class _RootAttention(torch.autograd.Function):  # type: ignore[misc]
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         q, wide, k, v, keys, values, seen, out, lse, shares = ctx.saved_tensors
         grad = grads[0].to(q.dtype)
-        d_wide, d_k, d_v = _flash_backward(
-            ctx.grid.spread(grad), wide, k, v, seen, lse, ctx.rest
-        )
+        d_wide, d_k, d_v = _flash_backward(ctx.grid.spread(grad), wide, k, v, seen, lse, ctx.rest)
         mean = (grad.float() * out.float()).sum(-1, keepdim=True)
         d_scores = shares * (torch.einsum("nhd,nhcd->nhc", grad, values).float() - mean)
         d_scores = (d_scores / math.sqrt(q.shape[-1])).to(q.dtype)

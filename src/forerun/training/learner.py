@@ -82,7 +82,9 @@ class Learner:
             num = len(logits_q)
             at, weights = batch.expected[place, :num], batch.weights[place, :num]
             crossed, alpha, lse = compared(logits_q, probs_p, at)
-            each = self._distance(crossed - own.index_select(0, at), alpha) * weights * reached[:num]
+            each = (
+                self._distance(crossed - own.index_select(0, at), alpha) * weights * reached[:num]
+            )
             total = total + each.sum() / weights.sum().clamp(min=1)
             reached = reached[:num] * chances(logits_q.detach(), lse, due[place, :num])
         return total

@@ -26,7 +26,9 @@ class TrainOptions:
     tokens: int | None = option(None, "Stop once so many tokens were trained on.")
     seed: int = option(0, "Of weights, texts and their order.")
     device: str = option("auto", "cuda or cpu; auto takes the GPU where torch sees one.")
-    loss: str = option("kl", "kl (divergence on the draft vocabulary), tv (total variation), lk (kl − log α).")
+    loss: str = option(
+        "kl", "kl (divergence on the draft vocabulary), tv (total variation), lk (kl − log α)."
+    )
     learning_rate: float = option(1e-3, "At its highest; every call warms up and cools down.")
     num_places: int | None = option(None, "Guesses that are trained in a row; default 5.")
     draft_vocab_size: int | None = option(

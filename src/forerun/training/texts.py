@@ -107,9 +107,7 @@ class TextWriter:
             for prompt, answer in zip(prompts, answers, strict=True)
         ]
 
-    def _followed(
-        self, texts: Sequence[Text], given: Sequence[Sequence[str]]
-    ) -> list[list[int]]:
+    def _followed(self, texts: Sequence[Text], given: Sequence[Sequence[str]]) -> list[list[int]]:
         """Second turns, behind the answers to the first."""
         found = []
         assert self._turns is not None

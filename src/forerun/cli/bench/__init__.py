@@ -16,9 +16,12 @@ from forerun.cli.bench import (
     speculation,
     startup,
 )
+from forerun.cli.bench.old_spelling import BenchGroup
 
 app = typer.Typer(
-    help="Measure this machine: speculation, batches, kernels, passes, starts, texts, servers."
+    cls=BenchGroup,
+    help="Measure this machine: speculation, batches, kernels, passes, starts, texts, servers.",
+    no_args_is_help=False,
 )
 app.command()(speculation.speculation)
 app.command()(acceptance.acceptance)

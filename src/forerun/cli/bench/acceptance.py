@@ -70,7 +70,7 @@ def acceptance(
 
     A fixed shape of guesses says what a drafter is worth on any machine: "adaptive": false.
     """
-    from forerun.bench.measure.acceptance import by_class, read_questions, tokens_a_pass
+    from forerun.bench.acceptance import by_class, read_questions, tokens_a_pass
 
     classes = by_class(read_questions(questions), options.num_questions)
     if engine.speculation is None:

@@ -46,7 +46,7 @@ def train(
 
 
 def read_prompts(path: Path) -> list[list[str]]:
-    """The user's turns, of each line: a JSON object's `turns`, as MT-bench has them, or `prompt`."""
+    """The user's turns, of each line: a JSON object's `turns`, as in MT-bench, or its `prompt`."""
     try:
         lines = [line for line in read_text(path, MAX_TEXT_BYTES).splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
