@@ -29,7 +29,7 @@ class TrainOptions:
     loss: str = option(
         "kl", "kl (divergence on the draft vocabulary), tv (total variation), lk (kl − log α)."
     )
-    learning_rate: float = option(1e-3, "At its highest; every call warms up and cools down.")
+    learning_rate: float = option(3e-3, "At its highest; every call warms up and cools down.")
     num_places: int | None = option(None, "Guesses that are trained in a row; default 5.")
     draft_vocab_size: int | None = option(
         None, "Tokens that it can guess, the most frequent ones; default 8192."

@@ -69,7 +69,7 @@ def test_acceptance(path: Path, tmp_path: Path) -> None:
         assert row["num_passes"] <= row["num_tokens"] <= 12 * row["num_answers"]
         assert row["tokens_per_pass"] == row["num_tokens"] / row["num_passes"]
     greedy = [row["tokens_per_pass"] for row in found["rows"] if row["temperature"] == 0]
-    assert found["mean"]["0"] == pytest.approx(sum(greedy) / 2)
+    assert found["mean"]["T0"] == pytest.approx(sum(greedy) / 2)
     assert max(greedy) > 1  # its guesses are accepted
     questions.write_text('{"category": "qa"}\n')
     refused = CliRunner().invoke(app, ["bench", "acceptance", *map(str, options)])
