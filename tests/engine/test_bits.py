@@ -77,7 +77,10 @@ def outputs(llm: LLM, asked: Iterable[Asked], *, together: bool) -> dict[Asked, 
     return {each: result.outputs[0] for each, result in zip(asked, results, strict=True)}
 
 
-@pytest.mark.parametrize(("depth", "num_branches"), [(1, 1), (4, 1), (8, 1), (3, 3)])
+SLOW_SHAPES = [pytest.param(*each, marks=pytest.mark.slow) for each in [(1, 1), (4, 1)]]
+
+
+@pytest.mark.parametrize(("depth", "num_branches"), [(8, 1), (3, 3), *SLOW_SHAPES])
 @pytest.mark.parametrize("method", METHODS)
 def test_speculation_changes_no_token(
     plain: LLM,
