@@ -7,8 +7,6 @@ import re
 import tokenize
 from pathlib import Path
 
-import pytest
-
 import forerun
 
 ROOT = Path(forerun.__file__).parent
@@ -35,6 +33,7 @@ RETIRED_NAMES = {"Ask", "Line", "Share", "Offer", "Turn", "kept_code"}
 RETIRED_WORDS = re.compile(rf"\b(?:{'|'.join(RETIRED)})s?\b", re.I)
 TOP = ROOT.parents[1]
 SOURCES = sorted(ROOT.rglob("*.py"))
+BESIDE = [path for room in ("tests", "tools") for path in sorted((TOP / room).rglob("*.py"))]
 READ = [TOP / "README.md", *(TOP / "docs").glob("*.md"), *(TOP / "examples").rglob("*.*")]
 # Pages hold rows and locks are held; guesses are accepted.
 HELD = re.compile(r"\b(?:guess|guesses|nodes|what)(?: that)?(?: always)? (?:held|holds?)\b", re.I)
@@ -64,17 +63,16 @@ def test_retired_names_are_seen() -> None:
     }
 
 
-@pytest.mark.parametrize("room", sorted({path.parent for path in SOURCES}), ids=str)
-def test_retired_names_stay_away(room: Path) -> None:
-    for path in room.glob("*.py"):
+def test_retired_names_stay_away() -> None:
+    for path in (*SOURCES, *BESIDE):
         assert not retired_in(names_in(path.read_text("utf-8")) | {path.stem}), path
 
 
 def test_retired_words_are_not_written_either() -> None:
     """In comments, help and documents; records of decisions and of what was tried are history."""
     assert RETIRED_WORDS.search("Requests at once, and seats.")
-    history = {TOP / "docs" / "log.md"}
-    for path in {*READ, *SOURCES} - history:
+    history = {TOP / "docs" / "log.md", Path(__file__)}
+    for path in {*READ, *SOURCES, *BESIDE} - history:
         found = RETIRED_WORDS.search(path.read_text("utf-8"))
         assert found is None, f"{path}: {found[0]}"
 

@@ -1,4 +1,4 @@
-"""What every kernel set promises of a whole pass: a token's logits do not depend on company."""
+"""What every kernel set promises of a whole pass: a token's logits do not depend on the batch."""
 
 from __future__ import annotations
 

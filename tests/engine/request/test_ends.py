@@ -238,7 +238,7 @@ def test_json_that_is_none(text: str) -> None:
 
 
 @pytest.mark.parametrize("options", [{"max_num_seqs": -1}, {"max_num_seqs": 1.5}])
-def test_bad_number_of_seats(tiny_path: Path, options: dict[str, Any]) -> None:
+def test_bad_number_of_running_requests(tiny_path: Path, options: dict[str, Any]) -> None:
     with pytest.raises(InvalidOption, match="max_num_seqs"):
         LLM(tiny_path, **options)
 
