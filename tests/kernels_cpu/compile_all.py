@@ -20,15 +20,24 @@ from tests.contracts.kernel_sets import CACHE_DIR
 from tests.kernels.sources import normal
 from tests.kernels_cpu.digests import of_format
 from tests.kernels_cpu.packed import PackedSource, packed
-from tests.kernels_cpu.products.test_formats import CASES, HOST, SHAPES, SHORT, kernels, product
+from tests.kernels_cpu.products.test_formats import (
+    CASES,
+    HOST,
+    SHAPES,
+    SHORT,
+    embedded,
+    kernels,
+    product,
+)
 from tests.tiny_model import write_tiny_model
 
 _NUM_PROCESSES: Final = 2
 
 
 def _product(weight_format: str, machine: Machine) -> None:
-    source = PackedSource(weight_format, packed(weight_format, 33, 256))
-    product(kernels(1, machine), source, normal(1, 1, 256))
+    ours, source = kernels(1, machine), PackedSource(weight_format, packed(weight_format, 33, 256))
+    product(ours, source, normal(1, 1, 256))
+    embedded(ours, ours.load_matrix(source, ["w"]), [0])
 
 
 def _pass() -> None:

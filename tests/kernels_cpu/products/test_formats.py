@@ -36,7 +36,7 @@ def case(weight_format: str, machine: Machine) -> Any:
     if machine == HOST:
         is_slow = weight_format == "Q5_K"
     elif machine == INT16:
-        is_slow = weight_format != "Q4_1"
+        is_slow = weight_format not in ("Q8_0", "Q4_1")
     else:
         is_slow = (weight_format, machine.num_digits) != ("Q4_1", HOST.num_digits)
     return pytest.param(weight_format, machine, marks=pytest.mark.slow if is_slow else ())
