@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from forerun.kernels.base import AttentionShape, ChainNoise
-from forerun.kernels.cpu.attention.head_group import KEYS_PER_TURN, MAX_HEADS, MAX_TOKENS
+from forerun.kernels.cpu.attention.head_group import MAX_HEADS, MAX_TOKENS
 from forerun.kernels.cpu.codegen.lanes import padded
 from forerun.kernels.cpu.runtime.program import Program, aligned_zeros
 from forerun.kernels.plan import Plan, PlanRow
@@ -104,7 +104,7 @@ class CpuBatch:
     @property
     def scratch_bytes(self) -> int:
         """What attention needs: scores, their sums, and mixed values, for the heads together."""
-        row_len = self.max_keys + KEYS_PER_TURN + 1 + padded(self.shape.head_dim)
+        row_len = padded(self.max_keys) + 1 + padded(self.shape.head_dim)
         return 4 * MAX_HEADS * row_len * min(MAX_TOKENS, len(self.tokens))
 
     @cached_property
