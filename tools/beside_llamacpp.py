@@ -1,12 +1,12 @@
 """Plain decoding and prompts beside llama-bench: python tools/beside_llamacpp.py record.json
 
 SmolLM2 with 1, 2, 4 and 8 threads, each on as many cores (THREADS="1 2" chooses others): 64 tokens
-without speculation, and a prompt of 512 tokens. `llama-bench` (`make peers`, or its folder in
-PEERS) and Forerun with 8-bit and 16-bit activations (ACTIVATIONS="int8": with these alone) run in
-turns, ROUNDS times; ratios are taken within a round. llama-bench draws no tokens and makes no text
-of them; Forerun does both. MODEL names another model, FORERUN_CPU forces an instruction set, and
-BUSY=2 keeps each of those cores busy with two other processes. `forerun bench show record.json`
-prints what was found.
+without speculation, and a prompt of 512 (TOKENS and PROMPT choose others). `llama-bench` (`make
+peers`, or its folder in PEERS) and Forerun with 8-bit and 16-bit activations (ACTIVATIONS="int8":
+with these alone) run in turns, ROUNDS times; ratios are taken within a round. llama-bench draws no
+tokens and makes no text of them; Forerun does both. MODEL names another model, FORERUN_CPU forces
+an instruction set, and BUSY=2 keeps each of those cores busy with two other processes.
+`forerun bench show record.json` prints what was found.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from forerun.cli.bench.record_head import record_head
 from forerun.models.download.store import default_cache_dir, find_model
 
 PEER: Final = "llama.cpp"
-NUM_TOKENS, PROMPT_LEN = 64, 512
+NUM_TOKENS: Final = int(os.environ.get("TOKENS", "64"))
+PROMPT_LEN: Final = int(os.environ.get("PROMPT", "512"))
 _WARM: Final = 8  # tokens before the first that counts
 
 Speeds = dict[str, float]  # tokens per second: plain, prompt
