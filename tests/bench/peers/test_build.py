@@ -78,6 +78,7 @@ def test_what_was_built_says_how(
     assert sorted(os.listdir(folder)) == ["about.json", *programs]
     about = json.loads((folder / "about.json").read_text())
     assert (about["build"], about["flags"]) == ("native build", ["-DA=1"])
-    assert amx.read_text() == '    asm volatile("" : : "r"(&tc) : "memory"); _tile_loadconfig(&tc);\n'
+    mended = amx.read_text()
+    assert mended.strip() == 'asm volatile("" : : "r"(&tc) : "memory"); _tile_loadconfig(&tc);'
     TOOL["build"](folder, 1, ["-DGGML_NATIVE=OFF"])
     assert json.loads((folder / "about.json").read_text())["build"] == "build"
