@@ -68,7 +68,7 @@ class CpuBatch:
         self.max_keys = min(longest, shape.window or longest)
         self.given_widths = [each.shape[1] for each in given]
         self.given = [_padded(each) for each in given]  # [T, padded width]
-        self.noise = _as_ints(noise or ChainNoise())
+        self.noise = _NO_NOISE.copy() if noise is None else _as_ints(noise)
 
     def check(self, tokens: IntArray) -> None:
         if not self.num_embeddings:  # a pass over what it was given
@@ -137,6 +137,9 @@ def _as_ints(noise: ChainNoise) -> IntArray:
     temperature = np.float64(noise.temperature).view(np.int64)
     key = noise.key - (noise.key >> 63 << 64)  # the same 64 bits, signed
     return np.array([temperature, key, noise.position], np.int64)
+
+
+_NO_NOISE: Final = _as_ints(ChainNoise())
 
 
 def _padded(rows: FloatArray) -> F32:
