@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 from numba import float32, int32, njit
 
 from forerun.kernels.cpu.codegen.lanes import F32, I32, Emitter, Value, constant
@@ -43,8 +46,8 @@ def emit_exp(e: Emitter, x: Value) -> Value:
     """The same of each of some lanes, with the same bits."""
     b, count = e.builder, x.type.count
 
-    def all_lanes(value: float) -> Value:
-        return constant(F32, [float(float32(value))] * count)
+    def all_lanes(value: float | np.floating[Any]) -> Value:
+        return constant(F32, [float(np.float32(value))] * count)
 
     for limit, beyond in ((all_lanes(_LOWEST), "<"), (all_lanes(_HIGHEST), ">")):
         x = b.select(b.fcmp_ordered(beyond, x, limit), limit, x)

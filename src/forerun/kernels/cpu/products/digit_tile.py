@@ -194,10 +194,11 @@ class DigitTile:
                 rows = [e.load(e.offset(record, start), BYTES16) for record in records]
                 outputs = [self._signed(run, quants[piece]) for quants in run.quants]
                 for half in (_LOWER, _UPPER):
-                    x = e.shuffle(*rows, half)
-                    pairs = [e.shuffle(*outputs[first : first + 2], half) for first in (0, 2)]
-                    sums = [smmla(e, *both, x) for both in zip(sums, pairs, strict=True)]
-        return [e.shuffle(*sums, [row, row + 2, row + 4, row + 6]) for row in (0, 1)]
+                    x = e.shuffle(rows[0], rows[1], half)
+                    for pair in (0, 1):
+                        q = e.shuffle(outputs[2 * pair], outputs[2 * pair + 1], half)
+                        sums[pair] = smmla(e, sums[pair], q, x)
+        return [e.shuffle(sums[0], sums[1], [row, row + 2, row + 4, row + 6]) for row in (0, 1)]
 
     def _paired_sums(self, run: Run, record: Value, at: int) -> Value:
         e, sums = self.e, []
