@@ -16,7 +16,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
@@ -60,7 +60,7 @@ def _seconds(llm: LLM, prompt: list[int], num_tokens: int) -> float:
 
 
 @contextmanager
-def busy(cores: Sequence[int], num_each: int) -> Iterator[None]:
+def busy(cores: list[int], num_each: int) -> Iterator[None]:
     """So many processes on each core that do nothing but compute."""
     command = [sys.executable, "-c", "while True: pass"]
     others = [subprocess.Popen(["taskset", "-c", str(core), *command]) for core in cores * num_each]

@@ -21,9 +21,9 @@ from forerun.kernels.cpu.products.digits import BLOCK_LEN, RecordShape
 from forerun.kernels.cpu.products.formats import DECODERS
 from forerun.kernels.cpu.products.integer_weights import CHUNKS
 from forerun.kernels.cpu.products.operands import Operands
-from tests.kernels.sources import normal
+from tests.kernels.sources import F32, normal
 from tests.kernels_cpu.packed import PackedSource, packed
-from tests.kernels_cpu.products.test_formats import F32, product_of_digits
+from tests.kernels_cpu.products.test_formats import product_of_digits
 
 SETS = {each.name: each for each in ARM}
 NUM_OUT, NUM_IN = 4, 512  # outputs of one tile
