@@ -18,7 +18,7 @@ from forerun.server.errors import ApiError
 from forerun.server.operation.access_log import AccessLog
 from forerun.server.operation.auth import Keys
 from forerun.server.service import Service
-from forerun.server.streaming import REQUEST_ID, JsonAnswer, explained
+from forerun.server.streaming import DIRECT, REQUEST_ID, JsonAnswer, explained
 
 _REQUEST_ID: Final = re.compile(r"[!-~]{1,128}")
 
@@ -64,7 +64,7 @@ class Front:
                 await RedirectResponse(f"{self._root}/")(scope, receive, visit.send)
                 return
             self._keys.check(scope["path"], request.headers.get("authorization"))
-            await self._app(scope, receive, visit.send)
+            await self._app({**scope, DIRECT: visit.direct}, receive, visit.send)
         except ApiError as error:
             await _error_response(error)(scope, receive, visit.send)
         except Exception as error:
@@ -81,14 +81,14 @@ class Visit:
         self.began = time.perf_counter()
         self.status = 0
         self.has_begun = False
-        self._send = send
+        self.direct = send
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.has_begun, self.status = True, message["status"]
             name = (b"x-request-id", self.request_id.encode())
             message = {**message, "headers": [*message.get("headers", ()), name]}
-        await self._send(message)
+        await self.direct(message)
 
 
 def _error_response(error: ApiError) -> JsonAnswer:

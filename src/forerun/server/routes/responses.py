@@ -29,13 +29,14 @@ async def responses(request: Request) -> Response:
     question = Question.of(given, [prompt], length, num_logprobs)
     group = await question.ask(service)
     form = ResponseForm(
+        group,
         **who,
         shows_logprobs=wants_logprobs,
         shows_trace=given.get("forerun", {}).get("trace", False),
         given=given,
     )
     streams = given.get("stream", False)
-    return await answered(request, group, form, streams=streams, events=named_events)
+    return await answered(request, form, streams=streams, events=named_events)
 
 
 def _messages(given: Mapping[str, Any]) -> list[dict[str, Any]]:
