@@ -37,7 +37,7 @@ class Front:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        method, scope = scope["method"], self._routed(scope)
+        method, scope = scope["method"], {**self._routed(scope), DIRECT: send}
         request = Request(scope)
         visit = Visit(_request_id(request), send)
         REQUEST_ID.set(visit.request_id)
@@ -64,7 +64,7 @@ class Front:
                 await RedirectResponse(f"{self._root}/")(scope, receive, visit.send)
                 return
             self._keys.check(scope["path"], request.headers.get("authorization"))
-            await self._app({**scope, DIRECT: visit.direct}, receive, visit.send)
+            await self._app(scope, receive, visit.send)
         except ApiError as error:
             await _error_response(error)(scope, receive, visit.send)
         except Exception as error:
@@ -81,14 +81,14 @@ class Visit:
         self.began = time.perf_counter()
         self.status = 0
         self.has_begun = False
-        self.direct = send
+        self._send = send
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.has_begun, self.status = True, message["status"]
             name = (b"x-request-id", self.request_id.encode())
             message = {**message, "headers": [*message.get("headers", ()), name]}
-        await self.direct(message)
+        await self._send(message)
 
 
 def _error_response(error: ApiError) -> JsonAnswer:

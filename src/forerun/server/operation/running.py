@@ -74,6 +74,7 @@ class Life:
         self._server = _Server(
             uvicorn.Config(
                 app,
+                http="h11",  # bounds the head of a request; httptools reads one without end
                 log_config=None,
                 log_level="warning",
                 access_log=False,
