@@ -84,7 +84,7 @@ def build_app(
 
     gets = [("/openapi.json", openapi), *((path, handler) for path, handler, _ in _GET)]
     if has_page:
-        gets += [("/", page.index), ("/page/{name}", page.asset)]
+        gets += [("/", page.index), ("/page/{name:path}", page.asset)]
     app = Starlette(
         routes=[
             *(Route(path, handler, methods=["GET"]) for path, handler in gets),
