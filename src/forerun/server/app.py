@@ -61,6 +61,7 @@ _POST: Final[tuple[tuple[str, Handler, Endpoint], ...]] = (
     ("/v1/completions", completions.completions, Endpoint.COMPLETIONS),
     ("/v1/chat/completions", chat.chat_completions, Endpoint.CHAT),
     ("/v1/responses", responses.responses, Endpoint.RESPONSES),
+    ("/v1/responses/input_tokens", tokens.input_tokens, Endpoint.INPUT_TOKENS),
     ("/tokenize", tokens.tokenize, Endpoint.TOKENIZE),
     ("/detokenize", tokens.detokenize, Endpoint.DETOKENIZE),
 )

@@ -100,6 +100,11 @@ _ANSWERS: Final[dict[Endpoint, dict[str, Any]]] = {
     Endpoint.COMPLETIONS: _answer("text_completion", {"text": _TEXT}),
     Endpoint.CHAT: _answer("chat.completion", {"message": _MESSAGE}),
     Endpoint.RESPONSES: _RESPONSE,
+    Endpoint.INPUT_TOKENS: {
+        "type": "object",
+        "required": ["object", "input_tokens"],
+        "properties": {"object": {"enum": ["response.input_tokens"]}, "input_tokens": _COUNT},
+    },
     Endpoint.TOKENIZE: {
         "type": "object",
         "required": ["count", "max_model_len", "tokens"],
