@@ -50,16 +50,19 @@ class EventStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         head = {"status": self.status_code, "headers": self.raw_headers}
-        body: Send = scope[DIRECT]
         try:
             with left_by(receive, self._leave):
                 async with asyncio.timeout(self._timeout_s):
                     await send({"type": "http.response.start", **head})
-                    async for part in self._events:
-                        await body({"type": "http.response.body", "body": part, "more_body": True})
-                    await body({"type": "http.response.body"})
+                    # In a task of its own: an event wakes no frame of those that led here.
+                    await asyncio.create_task(self._send_all(scope[DIRECT]))
         except TimeoutError:  # the rest is not sent, so the connection is closed
             _LOG.warning("request %s: its reader was too slow and is cut off", REQUEST_ID.get())
+
+    async def _send_all(self, send: Send) -> None:
+        async for part in self._events:
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+        await send({"type": "http.response.body"})
 
 
 async def data_events(form: ChunkForm) -> AsyncIterator[bytes]:
