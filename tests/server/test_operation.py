@@ -309,6 +309,32 @@ def test_a_head_without_end_is_cut_off(guarded: Running) -> None:
     assert guarded.client.get("/health").status_code == 200
 
 
+def trickle(client: socket.socket) -> None:
+    """A head of which a line comes now and then."""
+    client.sendall(b"GET /health HTTP/1.1\r\n")
+    for _ in range(600):
+        client.sendall(b"X: y\r\n")
+        time.sleep(0.05)
+
+
+def test_a_head_that_does_not_come_is_not_waited_for(guarded: Running) -> None:
+    """Whether a client says nothing, or goes on and on; --body-timeout is 0.4 s here."""
+    host, port = guarded.url.removeprefix("http://").split(":")
+    for first in (b"", b"GET /health HTTP/1.1\r\nHost: a\r\n"):
+        with socket.create_connection((host, int(port)), timeout=30) as client:
+            client.sendall(first)
+            assert client.recv(1000) == b""
+    with (
+        socket.create_connection((host, int(port)), timeout=30) as client,
+        pytest.raises(ConnectionError),
+    ):
+        trickle(client)
+    with httpx.Client(base_url=guarded.url) as kept:  # an idle connection may stay for longer
+        assert kept.get("/health").status_code == 200
+        time.sleep(0.6)
+        assert kept.get("/health").status_code == 200
+
+
 @pytest.mark.parametrize("host", ["0.0.0.0", "127.0.0.1"])
 def test_the_log_says_what_it_does_and_where_to_go(long_path: Path, host: str) -> None:
     with serving(long_path, *PLAIN, "--host", host, "--no-access-log") as running:

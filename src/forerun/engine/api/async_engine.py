@@ -213,6 +213,8 @@ class Answer(AsyncIterator[StreamEvent]):
     def cancel(self) -> None:
         """Nothing more is wanted: whoever reads it comes to its end, and what the request held is
         free before the next step."""
+        if self.is_over:
+            return
         self.is_over = True
         ring([self._mailbox.bell])  # whoever waits looks again
         self._thread.leave(self.request)
