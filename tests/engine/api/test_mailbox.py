@@ -59,10 +59,8 @@ def test_a_loop_is_woken_once_for_all_and_again_only_after_a_look(
 
 
 def test_all_who_wait_at_one_bell_look_again() -> None:
-    """Also when another one has read in between."""
-
     async def reader(box: Mailbox, found: list[int]) -> None:
-        while len(found) < 2:
+        while True:
             event = box.read()
             if event is None:
                 await box.bell.wait()
@@ -70,16 +68,17 @@ def test_all_who_wait_at_one_bell_look_again() -> None:
                 found += event.tokens
 
     async def body(bell: Bell) -> None:
-        boxes, found = [Mailbox(bell), Mailbox(bell)], list[list[int]]()
-        for _ in boxes:
-            found.append([])
+        boxes = [Mailbox(bell), Mailbox(bell)]
+        found: list[list[int]] = [[], []]
         tasks = [asyncio.create_task(reader(*pair)) for pair in zip(boxes, found, strict=True)]
-        for token in (1, 2):
-            for box in boxes:
-                await asyncio.sleep(0)
-                box.put(event_of(token))
-                await asyncio.to_thread(ring, [bell])
-        await asyncio.gather(*tasks)
-        assert found == [[1, 2], [1, 2]]
+        for token, idx in enumerate((1, 0, 0, 1, 1)):
+            await asyncio.sleep(0.001)  # both wait
+            boxes[idx].put(event_of(token))
+            await asyncio.to_thread(ring, [bell])
+            await asyncio.sleep(0.001)
+            assert found[idx][-1:] == [token]
+        assert found == [[1, 2], [0, 3, 4]]
+        for task in tasks:
+            task.cancel()
 
     run(body)
