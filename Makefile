@@ -35,7 +35,7 @@ $(BIN)/python:
 
 $(VENV)/.run: $(BIN)/python $(FILES)
 	@echo "installing forerun into $(VENV) (about a minute, once)"
-	$(PIP) -e .
+	$(PIP) --no-compile -e .
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.run
@@ -52,7 +52,7 @@ $(VENV)/.check: $(VENV)/.test
 
 $(VENV)/.serve: $(BIN)/python $(FILES)
 	@echo "installing forerun and its server into $(VENV) (about a minute, once)"
-	$(PIP) -e '.[serve]'
+	$(PIP) --no-compile -e '.[serve]'  # modules are compiled when they are first used
 	@touch $(VENV)/.run $@
 
 serve: $(VENV)/.serve
