@@ -17,7 +17,7 @@ from forerun.drafters.heads import (
     Eagle3,
     Eagle3Head,
     HeadFolder,
-    Medusa,
+    LastHidden,
     MedusaHeads,
 )
 from forerun.kernels import ChainKernels, Kernels, Plan, ReferenceKernels, TappedKernels
@@ -172,7 +172,7 @@ def medusa_says_the_same(cuda: TappedKernels) -> None:
     exact = MedusaHeads(folder, ReferenceKernels()).guesses(hidden)
     heads = MedusaHeads(folder, cuda)
     np.testing.assert_allclose(heads.guesses(hidden), exact, rtol=1e-4, atol=1e-5)
-    assert Medusa(heads).layers == (2,)
+    assert LastHidden(heads).layers == (2,)
 
 
 def tapped(kernels: Kernels) -> TappedKernels:

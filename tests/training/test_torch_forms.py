@@ -8,18 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from forerun.drafters.heads import BlockHead, Eagle3Head, HeadFolder, MedusaHeads
+from forerun.drafters.heads import BlockHead, BlockwiseHeads, Eagle3Head, HeadFolder, MedusaHeads
 from forerun.drafters.heads.folder import D2T
 from forerun.kernels import Plan, PlanRow, ReferenceKernels
 from forerun.models.llama import LlamaModel, Taps
 from forerun.types import Span, Tree
 from tests.drafters.random_heads import (
+    CONFIGS,
     block_config,
     eagle3_config,
-    medusa_config,
-    write_block,
-    write_eagle3,
-    write_medusa,
+    write_head,
 )
 from tests.models_llama.naive import naive_hidden_states, naive_logits
 from tests.models_llama.runs import all_wanted
@@ -92,7 +90,7 @@ def test_eagle3_says_at_every_place_what_the_drafter_says(
     checkpoint = TinyCheckpoint(FAMILIES["smollm2"])
     model = LlamaModel.load(checkpoint, ReferenceKernels())
     config = eagle3_config(checkpoint.config, **flags)
-    folder = HeadFolder(write_eagle3(tmp_path / "head", config), "eagle3")
+    folder = HeadFolder(write_head(tmp_path / "head", config), "eagle3")
     weights = {name: folder.float32(name) for name in folder.names() if name != D2T}
     target = TorchTarget(checkpoint, "cpu", torch.float32)
     states, _ = target.states(torch.tensor([TOKENS]), config.layers)
@@ -131,10 +129,15 @@ def served_chain(
     return found
 
 
-def test_medusa_says_at_every_place_what_the_drafter_says(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "heads"), [("medusa", MedusaHeads), ("blockwise", BlockwiseHeads)]
+)
+def test_heads_on_the_last_hidden_state_say_what_the_drafter_says(
+    tmp_path: Path, kind: str, heads: Any
+) -> None:
     checkpoint = TinyCheckpoint(FAMILIES["smollm2"])
-    config = medusa_config(checkpoint.config)
-    folder = HeadFolder(write_medusa(tmp_path / "head", config), "medusa")
+    config = CONFIGS[kind](checkpoint.config)
+    folder = HeadFolder(write_head(tmp_path / "head", config), kind)
     weights = {name: folder.float32(name) for name in folder.names() if name != D2T}
     model = LlamaModel.load(checkpoint, ReferenceKernels())
     cache, taps = model.new_cache(8, 4), Taps(config.layers)
@@ -146,7 +149,7 @@ def test_medusa_says_at_every_place_what_the_drafter_says(tmp_path: Path) -> Non
     with torch.no_grad(), trained.cast():
         outputs = trained.outputs([torch.tensor(hidden)[None]], None, 4)
         laws = [trained.logits(output[0], place, None) for place, output in enumerate(outputs)]
-    served = MedusaHeads(folder, ReferenceKernels()).guesses(hidden)
+    served = heads(folder, ReferenceKernels()).guesses(hidden)
     for place in range(4):
         np.testing.assert_allclose(laws[place], served[:, place], rtol=1e-3, atol=1e-3)
 
@@ -157,7 +160,7 @@ def test_block_says_at_every_place_what_the_drafter_says(tmp_path: Path) -> None
     checkpoint = TinyCheckpoint(FAMILIES["smollm2"])
     model = LlamaModel.load(checkpoint, ReferenceKernels())
     config = block_config(checkpoint.config)
-    folder = HeadFolder(write_block(tmp_path / "head", config), "block")
+    folder = HeadFolder(write_head(tmp_path / "head", config), "block")
     weights = {name: folder.float32(name) for name in folder.names() if name != D2T}
     target = TorchTarget(checkpoint, "cpu", torch.float32)
     states, _ = target.states(torch.tensor([TOKENS]), config.layers)

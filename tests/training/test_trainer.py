@@ -11,12 +11,12 @@ from typer.testing import CliRunner
 
 from forerun.cli import app
 from forerun.cli.heads.train import read_prompts
-from forerun.drafters.heads import HeadFolder, export_head
+from forerun.drafters.heads import HEAD_KINDS, HeadFolder, export_head
 from forerun.drafters.heads.folder import HISTORY
 from forerun.engine import LLM
 from forerun.errors import InvalidOption, InvalidWeights
 from forerun.models.opening import load_tokenizer, open_checkpoint
-from forerun.training.options import TrainOptions
+from forerun.training.options import KINDS, TrainOptions
 from forerun.types import SamplingParams
 from tests.tiny_model import write_tiny_model
 
@@ -57,16 +57,15 @@ def trained(target: Path, **options: Any) -> tuple[dict[str, Any], dict[str, Any
     return before, trainer.run(), said
 
 
-@pytest.mark.parametrize(
-    ("kind", "loss"), [("block", "kl"), ("eagle3", "kl"), ("medusa", "kl"), ("medusa", "tv")]
-)
+@pytest.mark.parametrize(("kind", "loss"), [*((kind, "kl") for kind in KINDS), ("medusa", "tv")])
 def test_it_learns_and_what_it_wrote_is_served(
     target: Path, tmp_path: Path, kind: str, loss: str
 ) -> None:
     """What was measured while it was trained comes true where it is served: a hidden state or a
     token that is one place off would not show in the one, and ruin the other."""
     out = tmp_path / "head"
-    more = {"tokens": 60_000, "learning_rate": 1e-2} if kind == "medusa" else {}  # it is quick
+    is_quick = kind in ("medusa", "blockwise")
+    more = {"tokens": 60_000, "learning_rate": 1e-2} if is_quick else {}
     before, after, said = trained(target, kind=kind, loss=loss, out=out, **more)
     assert after["alpha"][0] > before["alpha"][0] + 0.02, (before, after)
     assert sum(after["alpha"][1:]) > sum(before["alpha"][1:]), (before, after)
@@ -209,6 +208,10 @@ def test_the_model_writes_the_question_and_the_answer(target: Path) -> None:
     assert all(len(t.tokens) <= 48 for t in texts)
     again = TextWriter(model, tokenizer, asked, max_len=48).write(32, seed=3)
     assert again == texts
+
+
+def test_every_kind_can_be_trained() -> None:
+    assert sorted(KINDS) == sorted(HEAD_KINDS)
 
 
 def test_layers_are_low_middle_and_high() -> None:

@@ -14,8 +14,8 @@ from forerun.training.texts import Text
 
 
 def new_config(options: TrainOptions, c: ModelConfig, **target: Any) -> HeadConfig:
-    """A layer of the target's own shape, or one Medusa head for each place; `target` are the
-    fields that name it."""
+    """Layers of the target's own shape, or a small head for each place; `target` are the fields
+    that name it."""
     size = min(options.draft_vocab_size or 8192, c.vocab_size)
     common: dict[str, Any] = {
         "kind": options.kind,
@@ -23,8 +23,13 @@ def new_config(options: TrainOptions, c: ModelConfig, **target: Any) -> HeadConf
         "rms_norm_eps": c.rms_norm_eps,
         **target,
     }
-    if options.kind == "medusa":
-        return HeadConfig(layers=(c.num_layers,), num_guesses=options.num_places or 5, **common)
+    if options.kind in ("medusa", "blockwise"):
+        return HeadConfig(
+            layers=(c.num_layers,),
+            num_guesses=options.num_places or 5,
+            intermediate_size=c.intermediate_size if options.kind == "blockwise" else 0,
+            **common,
+        )
     is_block = options.kind == "block"
     return HeadConfig(
         layers=_layers(options, c.num_layers),

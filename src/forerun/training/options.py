@@ -10,7 +10,7 @@ from forerun.errors import InvalidOption
 from forerun.option_checks import require_known, require_real, require_whole
 from forerun.option_fields import option
 
-KINDS: Final = ("block", "eagle3", "medusa")
+KINDS: Final = ("block", "blockwise", "eagle3", "medusa")
 LOSSES: Final = ("kl", "tv")
 
 
@@ -18,7 +18,7 @@ LOSSES: Final = ("kl", "tv")
 class TrainOptions:
     """`minutes` or `tokens`, whichever is over first."""
 
-    kind: str = option("eagle3", "block, eagle3 or medusa.")
+    kind: str = option("eagle3", f"{', '.join(KINDS[:-1])} or {KINDS[-1]}.")
     out: Path = option(
         Path("head"), "The folder to write; a head that is there already is trained on."
     )

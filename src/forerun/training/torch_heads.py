@@ -18,21 +18,19 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from forerun.drafters.heads.block_head import block_shapes
-from forerun.drafters.heads.config import HeadConfig
-from forerun.drafters.heads.eagle3_head import eagle3_shapes
+from forerun.drafters.heads import HEAD_KINDS, HeadConfig
 from forerun.drafters.heads.folder import D2T
-from forerun.drafters.heads.medusa import medusa_shapes
 from forerun.training.attention import chain_attention
 from forerun.training.torch_target import TorchTarget, rms_norm, rotated, rotations
 
 Weights = dict[str, npt.NDArray[np.float32]]
 Rows = list[tuple[Tensor, Tensor]]  # keys and values of each place
 
-# Medusa starts as the target's next token, a block as its `fc`, without layers or a Markov step.
+# Heads for each place start as the target's next token, a block as its `fc`, without layers or a
+# Markov step.
 _ZERO = ("bias", "linear.weight", "markov.gate.weight", "markov.out.weight")
 _ZERO_IN_LAYERS = ("o_proj.weight", "down_proj.weight")
-_ATTN, _MLP = "midlayer.self_attn", "midlayer.mlp"
+_ATTN = "midlayer.self_attn"
 
 
 class TorchHead(ABC):
@@ -80,6 +78,10 @@ class TorchHead(ABC):
         found = self.linear(name, x)
         return found.unflatten(-1, (-1, self.config.head_dim)).transpose(-2, -3)
 
+    def mlp(self, name: str, h: Tensor) -> Tensor:
+        gate, up = (self.linear(f"{name}.{part}_proj", h) for part in ("gate", "up"))
+        return self.linear(f"{name}.down_proj", functional.silu(gate) * up)
+
 
 class TorchEagle3(TorchHead):
     """Trained as it is used: its own outputs are fed back to it (training-time test)."""
@@ -102,8 +104,7 @@ class TorchEagle3(TorchHead):
         mixed = self._attended(torch.cat((e, h), dim=-1), rows)
         x = (h if self.config.norm_before_residual else x) + self.linear(f"{_ATTN}.o_proj", mixed)
         h = self.norm("midlayer.post_attention_layernorm", x)
-        gate, up = self.linear(f"{_MLP}.gate_proj", h), self.linear(f"{_MLP}.up_proj", h)
-        x = x + self.linear(f"{_MLP}.down_proj", functional.silu(gate) * up)
+        x = x + self.mlp("midlayer.mlp", h)
         return x, self.norm("norm", x)
 
     def _attended(self, h: Tensor, rows: Rows) -> Tensor:
@@ -133,6 +134,11 @@ class TorchMedusa(TorchHead):
         return self.linear(f"{place}.1", rows + functional.silu(block))
 
 
+class TorchBlockwise(TorchMedusa):
+    def logits(self, rows: Tensor, place: int, before: Tensor) -> Tensor:  # noqa: ARG002
+        return self.linear("lm_head", rows + self.mlp(f"places.{place}", rows))
+
+
 class TorchBlock(TorchHead):
     """All places of all roots at once."""
 
@@ -148,8 +154,7 @@ class TorchBlock(TorchHead):
         for idx in range(self.config.num_hidden_layers):
             x = x + self._mixed(f"layers.{idx}", x, around)
             h = self.norm(f"layers.{idx}.post_attention_layernorm", x)
-            gate, up = (self.linear(f"layers.{idx}.mlp.{p}_proj", h) for p in ("gate", "up"))
-            x = x + self.linear(f"layers.{idx}.mlp.down_proj", functional.silu(gate) * up)
+            x = x + self.mlp(f"layers.{idx}.mlp", h)
         return list(self.norm("norm", x))
 
     def _mixed(self, layer: str, x: Tensor, around: Sequence[Tensor]) -> Tensor:
@@ -201,6 +206,7 @@ def torch_head(
 ) -> TorchHead:
     kinds: dict[str, type[TorchHead]] = {
         "block": TorchBlock,
+        "blockwise": TorchBlockwise,
         "eagle3": TorchEagle3,
         "medusa": TorchMedusa,
     }
@@ -212,8 +218,7 @@ def first_weights(config: HeadConfig, target: TorchTarget, tokens: Tensor, seed:
     rng = np.random.default_rng(seed)
     head = target.head[tokens].float().cpu().numpy()
     weights: Weights = {}
-    shapes = {"block": block_shapes, "eagle3": eagle3_shapes, "medusa": medusa_shapes}[config.kind]
-    for name, shape in shapes(config).items():
+    for name, shape in HEAD_KINDS[config.kind].shapes(config).items():
         if name == D2T:
             continue
         if shape == head.shape:
@@ -222,7 +227,9 @@ def first_weights(config: HeadConfig, target: TorchTarget, tokens: Tensor, seed:
             weights[name] = target.norm.float().cpu().numpy()
         elif len(shape) == 1 and not name.endswith("bias"):
             weights[name] = np.ones(shape, np.float32)
-        elif name.endswith(_ZERO) or (name[:7] == "layers." and name.endswith(_ZERO_IN_LAYERS)):
+        elif name.endswith(_ZERO) or (
+            name.startswith(("layers.", "places.")) and name.endswith(_ZERO_IN_LAYERS)
+        ):
             weights[name] = np.zeros(shape, np.float32)
         else:
             drawn = rng.standard_normal(shape) / math.sqrt(shape[-1])

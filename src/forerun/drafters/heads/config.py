@@ -16,7 +16,7 @@ FORMAT: Final = "forerun-head-1"
 class HeadConfig:
     """What a head is, and for which target; `layers` are those of `models.llama.Taps`."""
 
-    kind: str  # "block", "eagle3" or "medusa"
+    kind: str  # one of `kinds.HEAD_KINDS`
     layers: tuple[int, ...]
     target_hidden_size: int
     target_vocab_size: int
@@ -38,7 +38,7 @@ class HeadConfig:
     # block
     num_hidden_layers: int = 0
     markov_rank: int = 0
-    # medusa and block: places that it guesses at once
+    # those that do not feed back: places that it guesses at once
     num_guesses: int = 0
 
     @property
