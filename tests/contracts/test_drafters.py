@@ -142,7 +142,7 @@ def head(kind: str, vocab_size: int, kernel_set: str = "reference") -> Tapping:
     return Tapping(drafter, target)
 
 
-IN_ONE_PASS = ("block", "eagle3")
+IN_ONE_PASS = ("block", "eagle3", "mtp")
 DRAFTERS: dict[str, Callable[[int], Drafter]] = {
     "prompt_lookup": lambda _: PromptLookup(1, 3),
     "ngram_tables": lambda v: NgramTables(v),

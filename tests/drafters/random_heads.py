@@ -45,11 +45,17 @@ def blockwise_config(target: ModelConfig, tokenizer_hash: str = "", **changes: A
     return medusa_config(target, tokenizer_hash, **{"kind": "blockwise", **changes})
 
 
+def mtp_config(target: ModelConfig, tokenizer_hash: str = "", **changes: Any) -> HeadConfig:
+    whole = {"kind": "mtp", "layers": (target.num_layers,), "draft_vocab_size": target.vocab_size}
+    return eagle3_config(target, tokenizer_hash, **{**whole, **changes})
+
+
 CONFIGS = {
     "block": block_config,
     "blockwise": blockwise_config,
     "eagle3": eagle3_config,
     "medusa": medusa_config,
+    "mtp": mtp_config,
 }
 
 
@@ -69,10 +75,11 @@ def random_weights(
     weights: dict[str, Any] = {}
     for name, shape in shapes.items():
         drawn = rng.standard_normal(shape) / np.sqrt(shape[-1])
-        if name.endswith("norm.weight"):
+        if len(shape) == 1 and "norm" in name:
             drawn = rng.uniform(0.5, 1.5, shape)
         weights[name] = (3 * drawn if name == "lm_head.weight" else drawn).astype(np.float32)
     num = config.draft_vocab_size
     tokens = np.sort(rng.permutation(config.target_vocab_size)[:num])
-    weights[D2T] = tokens - np.arange(num)
+    if D2T in shapes:
+        weights[D2T] = tokens - np.arange(num)
     return weights

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from forerun.drafters import RequestView
-from forerun.drafters.heads import Eagle3
+from forerun.drafters.heads import FedBack
 from forerun.engine import LLM
 from forerun.kernels import Plan
 from forerun.models.llama import LlamaModel, Taps
@@ -70,7 +70,13 @@ def test_random_heads_are_right_at_times(plain: LLM, heads: dict[str, Path]) -> 
 
 @pytest.mark.parametrize(
     ("method", "memory"),
-    [("block", 400_000), ("blockwise", 200_000), ("eagle3", 300_000), ("medusa", 200_000)],
+    [
+        ("block", 400_000),
+        ("blockwise", 200_000),
+        ("eagle3", 300_000),
+        ("medusa", 200_000),
+        ("mtp", 300_000),
+    ],
 )
 def test_together_preempted_and_in_chunks(
     tiny_path: Path,
@@ -106,17 +112,17 @@ Heard = list[tuple[int, int, dict[int, FloatArray]]]  # request, first position,
 
 @pytest.fixture
 def heard(monkeypatch: pytest.MonkeyPatch) -> Heard:
-    """All that an EAGLE-3 drafter is told from now on."""
+    """All that a drafter of this class is told from now on."""
     found: Heard = []
-    tapped = Eagle3.tapped
+    tapped = FedBack.tapped
 
     def listening(
-        self: Eagle3, request: RequestView, start: int, rows: Mapping[int, FloatArray]
+        self: FedBack, request: RequestView, start: int, rows: Mapping[int, FloatArray]
     ) -> None:
         found.append((request.id, start, dict(rows)))
         tapped(self, request, start, rows)
 
-    monkeypatch.setattr(Eagle3, "tapped", listening)
+    monkeypatch.setattr(FedBack, "tapped", listening)
     return found
 
 

@@ -14,8 +14,8 @@ from forerun.drafters import Budget
 from forerun.drafters.heads import (
     Block,
     BlockHead,
-    Eagle3,
     Eagle3Head,
+    FedBack,
     HeadFolder,
     LastHidden,
     MedusaHeads,
@@ -149,11 +149,11 @@ def chains_are_equal(
 
 
 def proposed(folder: HeadFolder, target: LlamaModel, view: View) -> Proposal:
-    drafter: Eagle3 | Block
+    drafter: FedBack | Block
     if folder.config.kind == "block":
         drafter = Block(BlockHead.load(folder, tapped(target.kernels), target.embedding))
     else:
-        drafter = Eagle3(Eagle3Head.load(folder, tapped(target.kernels), target.embedding))
+        drafter = FedBack(Eagle3Head.load(folder, tapped(target.kernels), target.embedding))
     drafter.allocate(8, 5)
     drafter.begin(view)
     cache, taps = target.new_cache(8, 5), Taps(drafter.layers)

@@ -119,6 +119,10 @@ class LlamaModel:
     def embedding(self) -> Weight:
         return self._embedding
 
+    @property
+    def head(self) -> Weight:
+        return self._head
+
     def check_taps(self, layers: Sequence[int], asker: str) -> None:
         """Refuse a kernel set without taps, and layers that this model does not have."""
         if not isinstance(self.kernels, TappedKernels):

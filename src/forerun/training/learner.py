@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from forerun.training.batches import Batch, text_batch
 from forerun.training.graphs import Graphed
@@ -98,9 +97,8 @@ class Learner:
 
     def _laws(self, batch: Batch) -> Iterator[Tensor]:
         """The head's logits at each place [N, draft V], one after another."""
-        embedded = functional.embedding(batch.tokens[:, 1:], self._target.embedding)
         features = batch.features[:, :-1].chunk(len(self._head.config.layers), dim=-1)
-        outputs = self._head.outputs(features, embedded, self._num_places)
+        outputs = self._head.outputs(features, batch.tokens, self._num_places)
         before = self._draft_ids[batch.tokens.flatten()][batch.expected]  # [places, N]
         for place, output in enumerate(outputs):
             rows = output.flatten(0, 1).index_select(0, batch.roots)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from forerun.drafters.heads import HeadConfig
 from forerun.errors import InvalidOption
@@ -12,38 +12,36 @@ from forerun.models.config import ModelConfig
 from forerun.training.options import TrainOptions
 from forerun.training.texts import Text
 
+_WHOLE_VOCABULARY: Final = ("mtp",)  # they share the target's own head
+
 
 def new_config(options: TrainOptions, c: ModelConfig, **target: Any) -> HeadConfig:
     """Layers of the target's own shape, or a small head for each place; `target` are the fields
     that name it."""
-    size = min(options.draft_vocab_size or 8192, c.vocab_size)
+    kind, num_places = options.kind, options.num_places or 5
+    size = options.draft_vocab_size or (c.vocab_size if kind in _WHOLE_VOCABULARY else 8192)
     common: dict[str, Any] = {
-        "kind": options.kind,
-        "draft_vocab_size": size,
+        "kind": kind,
+        "layers": _layers(options, c.num_layers),
+        "draft_vocab_size": min(size, c.vocab_size),
         "rms_norm_eps": c.rms_norm_eps,
+        "intermediate_size": c.intermediate_size,
         **target,
     }
-    if options.kind in ("medusa", "blockwise"):
-        return HeadConfig(
-            layers=(c.num_layers,),
-            num_guesses=options.num_places or 5,
-            intermediate_size=c.intermediate_size if options.kind == "blockwise" else 0,
-            **common,
-        )
-    is_block = options.kind == "block"
+    if kind in ("medusa", "blockwise"):
+        return HeadConfig(num_guesses=num_places, **common)
+    is_block, has_own_norms = kind == "block", kind != "mtp" and not options.exportable
     return HeadConfig(
-        layers=_layers(options, c.num_layers),
-        intermediate_size=c.intermediate_size,
         num_heads=c.num_heads,
         num_kv_heads=c.num_kv_heads,
         head_dim=c.head_dim,
         rope_theta=c.rope_theta,
         max_len=c.max_len,
-        fc_norm=not options.exportable,
-        norm_output=not options.exportable,
+        fc_norm=has_own_norms,
+        norm_output=has_own_norms,
         num_hidden_layers=2 if is_block else 0,
         markov_rank=128 if is_block else 0,
-        num_guesses=(options.num_places or 5) if is_block else 0,
+        num_guesses=num_places if is_block else 0,
         **common,
     )
 
@@ -67,9 +65,12 @@ def check_kept(options: TrainOptions, config: HeadConfig) -> None:
 
 
 def _layers(options: TrainOptions, num_layers: int) -> tuple[int, ...]:
-    layers = tuple(options.layers or default_layers(num_layers))
+    own = default_layers(num_layers) if options.kind in ("block", "eagle3") else (num_layers,)
+    layers = tuple(options.layers or own)
     if layers[-1] > num_layers:
         raise InvalidOption(f"layers {list(layers)} go beyond the target's {num_layers}.")
+    if options.kind not in ("block", "eagle3") and layers != own:
+        raise InvalidOption(f"{options.kind} looks at layer {num_layers} alone: leave layers out.")
     return layers
 
 

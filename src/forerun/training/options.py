@@ -10,7 +10,7 @@ from forerun.errors import InvalidOption
 from forerun.option_checks import require_known, require_real, require_whole
 from forerun.option_fields import option
 
-KINDS: Final = ("block", "blockwise", "eagle3", "medusa")
+KINDS: Final = ("block", "blockwise", "eagle3", "medusa", "mtp")
 LOSSES: Final = ("kl", "tv")
 
 
@@ -30,7 +30,7 @@ class TrainOptions:
     learning_rate: float = option(1e-3, "At its highest; every call warms up and cools down.")
     num_places: int | None = option(None, "Guesses that are trained in a row; default 5.")
     draft_vocab_size: int | None = option(
-        None, "Tokens that it can guess, the most frequent ones; default 8192."
+        None, "Tokens that it can guess, the most frequent ones; default 8192, all for mtp."
     )
     max_len: int = option(512, "Tokens of a text, prompt and answer.")
     batch_len: int | None = option(
@@ -40,7 +40,7 @@ class TrainOptions:
         None, "Texts that the target writes at once; default 2048 on a GPU, 256 without."
     )
     layers: tuple[int, ...] | None = option(
-        None, "After how many layers of the target to look, for eagle3; repeat it."
+        None, "After how many layers of the target to look, for block and eagle3; repeat it."
     )
     exportable: bool = option(
         False, "EAGLE-3 without the norms of 3.1, which other engines may not know."

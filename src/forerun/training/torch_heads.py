@@ -30,19 +30,17 @@ Rows = list[tuple[Tensor, Tensor]]  # keys and values of each place
 # Markov step.
 _ZERO = ("bias", "linear.weight", "markov.gate.weight", "markov.out.weight")
 _ZERO_IN_LAYERS = ("o_proj.weight", "down_proj.weight")
-_ATTN = "midlayer.self_attn"
+_LAYERS = ("layers.", "places.", "mtp.layers.")
 
 
 class TorchHead(ABC):
     """Weights by the names that the folder has."""
 
-    def __init__(
-        self, config: HeadConfig, weights: Weights, device: torch.device, dtype: torch.dtype
-    ) -> None:
-        """Products are in `dtype`; weights, sums and norms in float32."""
-        self.config, self._dtype = config, dtype
+    def __init__(self, config: HeadConfig, weights: Weights, target: TorchTarget) -> None:
+        """Products are in the target's dtype; weights, sums and norms in float32."""
+        self.config, self._dtype, self._target = config, target.dtype, target
         self.weights = {
-            name: torch.from_numpy(weight.copy()).to(device).requires_grad_()
+            name: torch.from_numpy(weight.copy()).to(target.device).requires_grad_()
             for name, weight in weights.items()
         }
         self._cast: dict[str, Tensor] = {}
@@ -65,13 +63,19 @@ class TorchHead(ABC):
         return {name: weight.detach().cpu().numpy() for name, weight in self.weights.items()}
 
     @abstractmethod
-    def outputs(self, states: Sequence[Tensor], embedded: Tensor, num_places: int) -> list[Tensor]:
-        """`states` [B, S, E] of each layer at positions 0 … S - 1, `embedded` tokens 1 … S."""
+    def outputs(self, states: Sequence[Tensor], tokens: Tensor, num_places: int) -> list[Tensor]:
+        """`states` [B, S, E] of each layer at positions 0 … S - 1, `tokens` [B, S + 1]."""
+
+    def embedded(self, tokens: Tensor) -> Tensor:
+        """Of all tokens but the first."""
+        return functional.embedding(tokens[:, 1:], self._target.embedding)
 
     def logits(self, rows: Tensor, place: int, before: Tensor) -> Tensor:  # noqa: ARG002
         """Of rows [N, E] of a place's output: [N, draft V]; `before` [N] are the draft ids of the
         tokens that stand before what is guessed, draft V where they have none."""
-        return self.linear("lm_head", rows)
+        if "lm_head.weight" in self.weights:
+            return self.linear("lm_head", rows)
+        return functional.linear(rows.to(self._dtype), self._target.head)
 
     def heads(self, x: Tensor, name: str) -> Tensor:
         """A projection of x [..., S, E], head by head: [..., heads, S, D]"""
@@ -83,34 +87,39 @@ class TorchHead(ABC):
         return self.linear(f"{name}.down_proj", functional.silu(gate) * up)
 
 
-class TorchEagle3(TorchHead):
+class TorchFedBack(TorchHead):
     """Trained as it is used: its own outputs are fed back to it (training-time test)."""
 
-    def outputs(self, states: Sequence[Tensor], embedded: Tensor, num_places: int) -> list[Tensor]:
-        if self.config.fc_norm:
-            states = [self.norm(f"fc_norm.{idx}", x) for idx, x in enumerate(states)]
-        fed = self.linear("fc", torch.cat(list(states), dim=-1)).float()
-        e = self.norm("midlayer.input_layernorm", embedded)
+    def outputs(self, states: Sequence[Tensor], tokens: Tensor, num_places: int) -> list[Tensor]:
+        fed, e = self._fused(states), self._entered(self.embedded(tokens))
         rows: Rows = []
         found = []
         for place in range(num_places):
-            x, h = self._layer(fed, ahead(e, place), rows)
-            fed = h if self.config.norm_output else x
+            fed, h = self._layer(fed, ahead(e, place), rows)
             found.append(h)
         return found
 
-    def _layer(self, x: Tensor, e: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
-        h = self.norm("midlayer.hidden_norm", x)
-        mixed = self._attended(torch.cat((e, h), dim=-1), rows)
-        x = (h if self.config.norm_before_residual else x) + self.linear(f"{_ATTN}.o_proj", mixed)
-        h = self.norm("midlayer.post_attention_layernorm", x)
-        x = x + self.mlp("midlayer.mlp", h)
-        return x, self.norm("norm", x)
+    @abstractmethod
+    def _fused(self, states: Sequence[Tensor]) -> Tensor:
+        """What is known, as it would be fed back."""
 
-    def _attended(self, h: Tensor, rows: Rows) -> Tensor:
+    @abstractmethod
+    def _entered(self, embedded: Tensor) -> Tensor:
+        """The norm of embeddings."""
+
+    @abstractmethod
+    def _layer(self, x: Tensor, e: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
+        """What is fed back, and what the head takes in."""
+
+    def _rest(self, layer: str, x: Tensor, mixed: Tensor) -> Tensor:
+        """The residual stream behind a layer whose attention found `mixed`."""
+        x = x + self.linear(f"{layer}.self_attn.o_proj", mixed)
+        return x + self.mlp(f"{layer}.mlp", self.norm(f"{layer}.post_attention_layernorm", x))
+
+    def _attended(self, layer: str, h: Tensor, rows: Rows) -> Tensor:
         """Place d of a root sees the text up to that root, and places 1 … d of it."""
         c, (num_seqs, num, _) = self.config, h.shape
-        q, k, v = (self.heads(h, f"{_ATTN}.{part}_proj") for part in "qkv")
+        q, k, v = (self.heads(h, f"{layer}.self_attn.{part}_proj") for part in "qkv")
         place = len(rows)
         cos, sin = _rotations(c, torch.arange(place, num + place, device=h.device))
         q, k = rotated(q, cos, sin), rotated(k, cos, sin)
@@ -119,11 +128,43 @@ class TorchEagle3(TorchHead):
         return mixed.transpose(1, 2).reshape(num_seqs, num, -1)
 
 
+class TorchEagle3(TorchFedBack):
+    def _fused(self, states: Sequence[Tensor]) -> Tensor:
+        if self.config.fc_norm:
+            states = [self.norm(f"fc_norm.{idx}", x) for idx, x in enumerate(states)]
+        return self.linear("fc", torch.cat(list(states), dim=-1)).float()
+
+    def _entered(self, embedded: Tensor) -> Tensor:
+        return self.norm("midlayer.input_layernorm", embedded)
+
+    def _layer(self, x: Tensor, e: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
+        h = self.norm("midlayer.hidden_norm", x)
+        mixed = self._attended("midlayer", torch.cat((e, h), dim=-1), rows)
+        x = self._rest("midlayer", h if self.config.norm_before_residual else x, mixed)
+        h = self.norm("norm", x)
+        return (h if self.config.norm_output else x), h
+
+
+class TorchMtp(TorchFedBack):
+    def _fused(self, states: Sequence[Tensor]) -> Tensor:
+        return states[0].float()
+
+    def _entered(self, embedded: Tensor) -> Tensor:
+        return self.norm("mtp.pre_fc_norm_embedding", embedded)
+
+    def _layer(self, x: Tensor, e: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
+        layer, h = "mtp.layers.0", self.norm("mtp.pre_fc_norm_hidden", x)
+        x = self.linear("mtp.fc", torch.cat((e, h), dim=-1)).float()
+        mixed = self._attended(layer, self.norm(f"{layer}.input_layernorm", x), rows)
+        x = self._rest(layer, x, mixed)
+        return x, self.norm("mtp.norm", x)
+
+
 class TorchMedusa(TorchHead):
     def outputs(
         self,
         states: Sequence[Tensor],
-        embedded: Tensor,  # noqa: ARG002
+        tokens: Tensor,  # noqa: ARG002
         num_places: int,
     ) -> list[Tensor]:
         return [self.norm("norm", states[0])] * num_places
@@ -142,8 +183,9 @@ class TorchBlockwise(TorchMedusa):
 class TorchBlock(TorchHead):
     """All places of all roots at once."""
 
-    def outputs(self, states: Sequence[Tensor], embedded: Tensor, num_places: int) -> list[Tensor]:
-        parts = [self.norm(f"fc_norm.{idx}", x) for idx, x in enumerate((embedded, *states))]
+    def outputs(self, states: Sequence[Tensor], tokens: Tensor, num_places: int) -> list[Tensor]:
+        given = self.embedded(tokens), *states
+        parts = [self.norm(f"fc_norm.{idx}", x) for idx, x in enumerate(given)]
         known = self.linear("fc", torch.cat(parts, dim=-1)).float()
         places = self.weights["places.weight"][: num_places - 1]
         places = torch.cat((torch.zeros_like(places[:1]), places))
@@ -198,19 +240,15 @@ def ahead(x: Tensor, num: int) -> Tensor:
     return torch.cat((x[:, num:], torch.zeros_like(x[:, :num])), dim=1)
 
 
-def torch_head(
-    config: HeadConfig,
-    weights: Weights,
-    device: torch.device,
-    dtype: torch.dtype = torch.float32,
-) -> TorchHead:
+def torch_head(config: HeadConfig, weights: Weights, target: TorchTarget) -> TorchHead:
     kinds: dict[str, type[TorchHead]] = {
         "block": TorchBlock,
         "blockwise": TorchBlockwise,
         "eagle3": TorchEagle3,
         "medusa": TorchMedusa,
+        "mtp": TorchMtp,
     }
-    return kinds[config.kind](config, weights, device, dtype)
+    return kinds[config.kind](config, weights, target)
 
 
 def first_weights(config: HeadConfig, target: TorchTarget, tokens: Tensor, seed: int) -> Weights:
@@ -223,12 +261,13 @@ def first_weights(config: HeadConfig, target: TorchTarget, tokens: Tensor, seed:
             continue
         if shape == head.shape:
             weights[name] = head
-        elif name == "norm.weight":
+        elif name in ("norm.weight", "mtp.norm.weight"):
             weights[name] = target.norm.float().cpu().numpy()
         elif len(shape) == 1 and not name.endswith("bias"):
             weights[name] = np.ones(shape, np.float32)
         elif name.endswith(_ZERO) or (
-            name.startswith(("layers.", "places.")) and name.endswith(_ZERO_IN_LAYERS)
+            name.startswith(("layers.", "places.", "mtp.layers."))
+            and name.endswith(_ZERO_IN_LAYERS)
         ):
             weights[name] = np.zeros(shape, np.float32)
         else:

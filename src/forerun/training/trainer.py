@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from forerun.drafters.heads import HeadConfig, HeadFolder, model_fingerprint, save_head
+from forerun.drafters.heads import HEAD_KINDS, HeadConfig, HeadFolder, model_fingerprint, save_head
 from forerun.drafters.heads.folder import D2T, HISTORY, require_own
 from forerun.errors import InvalidOption, InvalidWeights, NoDevice
 from forerun.models.hf.json_file import read_json
@@ -114,7 +114,7 @@ class Trainer:
             found = draft_vocabulary(self._texts, self._config.draft_vocab_size, tokenizer.eos_ids)
             self._tokens = torch.tensor(found, device=self._target.device)
             weights = first_weights(self._config, self._target, self._tokens, options.seed)
-        self._head = torch_head(self._config, weights, self._target.device, dtype)
+        self._head = torch_head(self._config, weights, self._target)
         self._learner = Learner(
             self._target, self._head, self._tokens, self._num_places, options.loss
         )
@@ -222,7 +222,8 @@ class Trainer:
                 f"training diverged; {self._options.out} is as it was. Lower --learning-rate."
             )
         tokens = self._tokens.cpu().numpy()
-        weights[D2T] = tokens - np.arange(len(tokens))
+        if D2T in HEAD_KINDS[self._config.kind].shapes(self._config):
+            weights[D2T] = tokens - np.arange(len(tokens))
         progress, calls = self._progress, list(self._history["calls"])
         call = {
             "seconds": round(progress.seconds, 1),

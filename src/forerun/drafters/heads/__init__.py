@@ -5,12 +5,13 @@ from forerun.drafters.heads.block_head import BlockHead
 from forerun.drafters.heads.blockwise import BlockwiseHeads
 from forerun.drafters.heads.card import Card
 from forerun.drafters.heads.config import HeadConfig
-from forerun.drafters.heads.eagle3 import Eagle3
 from forerun.drafters.heads.eagle3_head import Eagle3Head
+from forerun.drafters.heads.fed_back import FedBack
 from forerun.drafters.heads.folder import HeadFolder, export_head, save_head
 from forerun.drafters.heads.kinds import HEAD_KINDS, build_head
 from forerun.drafters.heads.last_hidden import LastHidden
 from forerun.drafters.heads.medusa import MedusaHeads
+from forerun.drafters.heads.mtp import MtpHead
 from forerun.drafters.heads.shipped import model_fingerprint, shipped_heads
 
 __all__ = [
@@ -19,12 +20,13 @@ __all__ = [
     "BlockHead",
     "BlockwiseHeads",
     "Card",
-    "Eagle3",
     "Eagle3Head",
+    "FedBack",
     "HeadConfig",
     "HeadFolder",
     "LastHidden",
     "MedusaHeads",
+    "MtpHead",
     "build_head",
     "export_head",
     "model_fingerprint",

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from forerun.drafters.heads.cached_head import HeadLoader
 from forerun.drafters.heads.config import HeadConfig
 from forerun.drafters.heads.folder import D2T, HeadFolder
 from forerun.drafters.heads.last_hidden import LastHiddenHeads
@@ -35,16 +36,11 @@ def blockwise_shapes(config: HeadConfig) -> dict[str, tuple[int, ...]]:
 class BlockwiseHeads(LastHiddenHeads):
     def __init__(self, folder: HeadFolder, kernels: TappedKernels) -> None:
         super().__init__(folder, kernels, blockwise_shapes(folder.config))
-
-        def matrix(*names: str) -> Weight:
-            return kernels.load_matrix(folder, [f"{name}.weight" for name in names])
-
-        places = [f"places.{idx}" for idx in range(self.config.num_guesses)]
-        self._layers = [
-            (matrix(f"{place}.gate_proj", f"{place}.up_proj"), matrix(f"{place}.down_proj"))
-            for place in places
-        ]
-        self._head = matrix("lm_head")
+        loader, places = HeadLoader(folder, kernels), range(self.config.num_guesses)
+        gate_up = (loader.matrix(*(f"places.{i}.{p}_proj" for p in ("gate", "up"))) for i in places)
+        down = (loader.matrix(f"places.{i}.down_proj") for i in places)
+        self._layers = list(zip(gate_up, down, strict=True))
+        self._head = loader.matrix("lm_head")
 
     def places(self, h: Array) -> Iterator[tuple[Array, Weight]]:
         k = self.kernels

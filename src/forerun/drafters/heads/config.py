@@ -25,7 +25,7 @@ class HeadConfig:
     draft_vocab_size: int
     target_fingerprint: str = ""  # as `shipped.model_fingerprint` has it
     rms_norm_eps: float = 1e-5
-    # eagle3 and block: decoder layers, as wide as the target
+    # block, eagle3 and mtp: decoder layers, as wide as the target
     intermediate_size: int = 0
     num_heads: int = 0
     num_kv_heads: int = 0
@@ -44,7 +44,7 @@ class HeadConfig:
     @property
     def is_fed_back(self) -> bool:
         """Whether it runs once for every guess, and not once for all."""
-        return self.kind == "eagle3"
+        return self.kind in ("eagle3", "mtp")
 
     def check_target(self, where: object, **found: object) -> None:
         """Refuse another target than the head's own; `found` are the target's values."""

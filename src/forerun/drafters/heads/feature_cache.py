@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from forerun.cache import KVCache
 from forerun.drafters.base import Budget, RequestView
+from forerun.drafters.heads.cached_head import CachedHead
 from forerun.drafters.heads.confidence import Confidence, Guess
-from forerun.drafters.heads.config import HeadConfig
 from forerun.drafters.own_cache import MAX_KNOWN, OwnCache, Row
-from forerun.kernels import ChainKernels, ChainNoise, Plan
+from forerun.kernels import ChainNoise, Plan
 from forerun.types import Acceptance, FloatArray, Proposal, Span, Tree, Verdict
 
 _FEW_PENDING: Final = 8  # as many as a round may leave
@@ -57,27 +55,6 @@ class FeatureRow(Row):
         (whole,) = self.pending
         self.pending = [whole[num:]] if num < len(whole) else []
         self.num_committed += num
-
-
-class CachedHead(Protocol):
-    @property
-    def config(self) -> HeadConfig: ...
-
-    @property
-    def row_bytes(self) -> int: ...
-
-    @property
-    def chain_kernels(self) -> ChainKernels | None:
-        """Where `chain` runs, if anywhere."""
-        ...
-
-    def new_cache(self, num_pages: int, page_size: int) -> KVCache: ...
-
-    def chain(
-        self, plan: Plan, cache: KVCache, features: FloatArray, depth: int, noise: ChainNoise
-    ) -> npt.NDArray[np.float32]:
-        """`ChainKernels.new_picks` for one request, behind the rows of `features`."""
-        ...
 
 
 class FeatureCache(OwnCache[FeatureRow]):

@@ -13,11 +13,12 @@ from forerun.drafters.heads.block import Block
 from forerun.drafters.heads.block_head import BlockHead, block_shapes
 from forerun.drafters.heads.blockwise import BlockwiseHeads, blockwise_shapes
 from forerun.drafters.heads.config import HeadConfig
-from forerun.drafters.heads.eagle3 import Eagle3
 from forerun.drafters.heads.eagle3_head import Eagle3Head, eagle3_shapes
+from forerun.drafters.heads.fed_back import FedBack
 from forerun.drafters.heads.folder import HeadFolder
 from forerun.drafters.heads.last_hidden import LastHidden
 from forerun.drafters.heads.medusa import MedusaHeads, medusa_shapes
+from forerun.drafters.heads.mtp import MtpHead, mtp_shapes
 from forerun.kernels import TappedKernels
 from forerun.models.llama import LlamaModel
 
@@ -39,7 +40,7 @@ HEAD_KINDS: Final[Mapping[str, HeadKind]] = {
     "eagle3": HeadKind(
         "a head trained for this target by EAGLE-3's recipe",
         eagle3_shapes,
-        lambda folder, k, target: Eagle3(Eagle3Head.load(folder, k, target.embedding)),
+        lambda folder, k, target: FedBack(Eagle3Head.load(folder, k, target.embedding)),
     ),
     "block": HeadKind(
         "a head trained for this target that guesses a block in one pass",
@@ -55,5 +56,10 @@ HEAD_KINDS: Final[Mapping[str, HeadKind]] = {
         "feed-forward layers trained for this target, one for each place, under one matrix",
         blockwise_shapes,
         lambda folder, k, _: LastHidden(BlockwiseHeads(folder, k)),
+    ),
+    "mtp": HeadKind(
+        "one more decoder layer of this target, trained to be applied over and over",
+        mtp_shapes,
+        lambda folder, k, target: FedBack(MtpHead.load(folder, k, target)),
     ),
 }
