@@ -50,12 +50,17 @@ def mtp_config(target: ModelConfig, tokenizer_hash: str = "", **changes: Any) ->
     return eagle3_config(target, tokenizer_hash, **{**whole, **changes})
 
 
+def pass_config(target: ModelConfig, tokenizer_hash: str = "", **changes: Any) -> HeadConfig:
+    return mtp_config(target, tokenizer_hash, **{"kind": "pass", "num_guesses": 4, **changes})
+
+
 CONFIGS = {
     "block": block_config,
     "blockwise": blockwise_config,
     "eagle3": eagle3_config,
     "medusa": medusa_config,
     "mtp": mtp_config,
+    "pass": pass_config,
 }
 
 

@@ -76,6 +76,7 @@ def test_random_heads_are_right_at_times(plain: LLM, heads: dict[str, Path]) -> 
         ("eagle3", 300_000),
         ("medusa", 200_000),
         ("mtp", 300_000),
+        ("pass", 400_000),
     ],
 )
 def test_together_preempted_and_in_chunks(

@@ -12,7 +12,7 @@ from tests.drafters.random_heads import CONFIGS, write_head
 from tests.engine.leaks import assert_nothing_is_held
 
 
-@pytest.mark.parametrize("kind", CONFIGS)
+@pytest.mark.parametrize("kind", sorted(set(CONFIGS) - {"pass"}))  # that is a model, learnt in use
 def test_a_head_is_timed_when_the_engine_starts(plain: LLM, tmp_path: Path, kind: str) -> None:
     config = CONFIGS[kind](plain.model.config, tokenizer_hash(plain.tokenizer))
     path = write_head(tmp_path / kind, config)

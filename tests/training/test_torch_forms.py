@@ -207,3 +207,30 @@ def test_block_says_at_every_place_what_the_drafter_says(tmp_path: Path) -> None
                 np.testing.assert_allclose(found, row, rtol=1e-3, atol=1e-3)
                 plain = trained.logits(output[0, root : root + 1], place, torch.tensor([95]))[0]
                 np.testing.assert_allclose(plain, logits[place], rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("family", ["smollm2", "qwen3"])
+def test_look_ahead_tokens_say_what_the_drafter_says(tmp_path: Path, family: str) -> None:
+    """After every token at once, against one pass over a text and the look-ahead tokens behind."""
+    checkpoint = TinyCheckpoint(FAMILIES[family])
+    model = LlamaModel.load(checkpoint, ReferenceKernels())
+    c = checkpoint.config
+    heads = {"num_heads": c.num_heads, "num_kv_heads": c.num_kv_heads, "head_dim": c.head_dim}
+    config = CONFIGS["pass"](c, **heads)
+    folder = HeadFolder(write_head(tmp_path / "head", config), "pass")
+    vectors = folder.float32("look_ahead.weight")
+    target = TorchTarget(checkpoint, "cpu", torch.float32)
+    trained = torch_head(config, {"look_ahead.weight": vectors}, target)
+    with torch.no_grad(), trained.cast():
+        outputs = trained.outputs([], torch.tensor([TOKENS]), 4)
+        laws = [trained.logits(output[0], place, None) for place, output in enumerate(outputs)]
+    for root in (0, 4, 17):
+        cache = model.new_cache(16, 4)
+        table, known = cache.new_table(), tuple(TOKENS[: root + 2])
+        table.reserve(len(known) + 3)
+        wanted = tuple(range(len(known) - 1, len(known) + 3))
+        span = Span(0, (*known, 0, 0, 0), Tree.chain(len(known) + 3), wanted)
+        added = np.concatenate((np.zeros((len(known), c.hidden_size), np.float32), vectors))
+        served = model.forward(Plan.build([(span, table)]), cache, added=added)
+        for place in range(4):
+            np.testing.assert_allclose(laws[place][root], served[place], rtol=1e-3, atol=1e-3)

@@ -65,9 +65,14 @@ def test_it_learns_and_what_it_wrote_is_served(
     token that is one place off would not show in the one, and ruin the other."""
     out = tmp_path / "head"
     is_quick = kind in ("medusa", "blockwise")
-    more = {"tokens": 60_000, "learning_rate": 1e-2} if is_quick else {}
+    more: dict[str, Any] = {"tokens": 60_000, "learning_rate": 1e-2} if is_quick else {}
+    if kind == "pass":
+        more = {"draft_vocab_size": None, "learning_rate": 5e-2}
     before, after, said = trained(target, kind=kind, loss=loss, out=out, **more)
-    assert after["alpha"][0] > before["alpha"][0] + 0.02, (before, after)
+    if kind == "pass":  # its first guess is the target's own
+        assert before["alpha"][0] == pytest.approx(1, abs=1e-3)
+    else:
+        assert after["alpha"][0] > before["alpha"][0] + 0.02, (before, after)
     assert sum(after["alpha"][1:]) > sum(before["alpha"][1:]), (before, after)
     assert any("α" in line for line in said)
     plain = LLM(target, speculative_config=None)

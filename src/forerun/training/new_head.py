@@ -12,7 +12,7 @@ from forerun.models.config import ModelConfig
 from forerun.training.options import TrainOptions
 from forerun.training.texts import Text
 
-_WHOLE_VOCABULARY: Final = ("mtp",)  # they share the target's own head
+_WHOLE_VOCABULARY: Final = ("mtp", "pass")  # they share the target's own head
 
 
 def new_config(options: TrainOptions, c: ModelConfig, **target: Any) -> HeadConfig:
@@ -28,9 +28,12 @@ def new_config(options: TrainOptions, c: ModelConfig, **target: Any) -> HeadConf
         "intermediate_size": c.intermediate_size,
         **target,
     }
+    if kind == "pass":
+        _check_pass(options, c)
     if kind in ("medusa", "blockwise"):
         return HeadConfig(num_guesses=num_places, **common)
-    is_block, has_own_norms = kind == "block", kind != "mtp" and not options.exportable
+    is_block = kind == "block"
+    has_own_norms = kind in ("block", "eagle3") and not options.exportable
     return HeadConfig(
         num_heads=c.num_heads,
         num_kv_heads=c.num_kv_heads,
@@ -41,9 +44,16 @@ def new_config(options: TrainOptions, c: ModelConfig, **target: Any) -> HeadConf
         norm_output=has_own_norms,
         num_hidden_layers=2 if is_block else 0,
         markov_rank=128 if is_block else 0,
-        num_guesses=num_places if is_block else 0,
+        num_guesses=num_places if kind in ("block", "pass") else 0,
         **common,
     )
+
+
+def _check_pass(options: TrainOptions, c: ModelConfig) -> None:
+    if c.sliding_window is not None:
+        raise InvalidOption("pass cannot be trained for a target with a sliding window yet.")
+    if options.draft_vocab_size not in (None, c.vocab_size):
+        raise InvalidOption("pass guesses with the target's own head: leave draft_vocab_size out.")
 
 
 def check_kept(options: TrainOptions, config: HeadConfig) -> None:

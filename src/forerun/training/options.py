@@ -10,7 +10,7 @@ from forerun.errors import InvalidOption
 from forerun.option_checks import require_known, require_real, require_whole
 from forerun.option_fields import option
 
-KINDS: Final = ("block", "blockwise", "eagle3", "medusa", "mtp")
+KINDS: Final = ("block", "blockwise", "eagle3", "medusa", "mtp", "pass")
 LOSSES: Final = ("kl", "tv")
 
 
@@ -30,11 +30,12 @@ class TrainOptions:
     learning_rate: float = option(1e-3, "At its highest; every call warms up and cools down.")
     num_places: int | None = option(None, "Guesses that are trained in a row; default 5.")
     draft_vocab_size: int | None = option(
-        None, "Tokens that it can guess, the most frequent ones; default 8192, all for mtp."
+        None,
+        "Tokens that it can guess, the most frequent ones; default 8192; for mtp, pass all.",
     )
     max_len: int = option(512, "Tokens of a text, prompt and answer.")
     batch_len: int | None = option(
-        None, "Rows of twice max_len in a step; default 16, or 8 without GPU."
+        None, "Rows of twice max_len in a step; default 16, or 8 without GPU; for pass 4."
     )
     num_written: int | None = option(
         None, "Texts that the target writes at once; default 2048 on a GPU, 256 without."
@@ -57,7 +58,7 @@ class TrainOptions:
         require_whole("seed", self.seed, 0)
         for name in ("num_places", "draft_vocab_size", "batch_len", "num_written"):
             require_whole(name, getattr(self, name), 1, or_none=True)
-        if self.kind == "block":
+        if self.kind in ("block", "pass"):
             require_whole("num_places", self.num_places, 2, or_none=True)
         require_whole("max_len", self.max_len, 16)
         layers = list(self.layers or ())

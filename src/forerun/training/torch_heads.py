@@ -28,7 +28,7 @@ Rows = list[tuple[Tensor, Tensor]]  # keys and values of each place
 
 # Heads for each place start as the target's next token, a block as its `fc`, without layers or a
 # Markov step.
-_ZERO = ("bias", "linear.weight", "markov.gate.weight", "markov.out.weight")
+_ZERO = ("bias", "look_ahead.weight", "linear.weight", "markov.gate.weight", "markov.out.weight")
 _ZERO_IN_LAYERS = ("o_proj.weight", "down_proj.weight")
 _LAYERS = ("layers.", "places.", "mtp.layers.")
 
@@ -220,6 +220,40 @@ class TorchBlock(TorchHead):
         return found + self.linear("markov.out", step)
 
 
+class TorchLookAhead(TorchHead):
+    """Look-ahead tokens after every token of the text, through the target's own layers."""
+
+    def outputs(
+        self,
+        states: Sequence[Tensor],  # noqa: ARG002
+        tokens: Tensor,
+        num_places: int,
+    ) -> list[Tensor]:
+        target, (num_seqs, num) = self._target, tokens.shape
+        text = functional.embedding(tokens, target.embedding).float()
+        blank = target.embedding[0].float() + self.weights["look_ahead.weight"][: num_places - 1]
+        x = blank[:, None, None].expand(-1, num_seqs, num, -1).flatten(0, 1)  # [ahead · B, T, E]
+        positions = torch.arange(num, device=tokens.device)
+        along = target.rotations(positions[None])
+        steps = torch.arange(1, num_places, device=tokens.device)
+        behind = (steps[:, None] + positions).repeat_interleave(num_seqs, dim=0)
+        around = target.rotations(behind)
+        for layer in target.layers:
+            with torch.no_grad():
+                q, k, v = target.projected(layer, text, along)
+                k, v = (_repeated(each, self.config) for each in (k, v))
+                text = target.behind(layer, text, chain_attention(q, k, v, []))
+            ours = (
+                each.unflatten(0, (-1, num_seqs)) for each in target.projected(layer, x, around)
+            )
+            q, *rows = ours
+            rows = list(zip(*(_repeated(each, self.config) for each in rows), strict=True))
+            mixed = [chain_attention(one, k, v, rows[: idx + 1]) for idx, one in enumerate(q)]
+            x = target.behind(layer, x, torch.cat(mixed))
+        whole = torch.cat((text[None], x.unflatten(0, (-1, num_seqs))))[:, :, 1:]
+        return list(rms_norm(whole, target.norm, self.config.rms_norm_eps))
+
+
 def _rotations(config: HeadConfig, positions: Tensor) -> tuple[Tensor, Tensor]:
     dim = config.head_dim
     steps = torch.arange(0, dim, 2, device=positions.device)
@@ -247,6 +281,7 @@ def torch_head(config: HeadConfig, weights: Weights, target: TorchTarget) -> Tor
         "eagle3": TorchEagle3,
         "medusa": TorchMedusa,
         "mtp": TorchMtp,
+        "pass": TorchLookAhead,
     }
     return kinds[config.kind](config, weights, target)
 

@@ -89,7 +89,8 @@ class Trainer:
         self._options, self._report = options, report
         require_own(options.out)
         device = _device(options.device)
-        self._batch_len = options.batch_len or (16 if device == "cuda" else 8)
+        usual = 16 if device == "cuda" else 8
+        self._batch_len = options.batch_len or (4 if options.kind == "pass" else usual)
         self._num_at_once = options.num_written or (2048 if device == "cuda" else 256)
         self._history = _history(options)
         tokenizer = load_tokenizer(checkpoint)

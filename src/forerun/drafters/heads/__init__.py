@@ -10,6 +10,7 @@ from forerun.drafters.heads.fed_back import FedBack
 from forerun.drafters.heads.folder import HeadFolder, export_head, save_head
 from forerun.drafters.heads.kinds import HEAD_KINDS, build_head
 from forerun.drafters.heads.last_hidden import LastHidden
+from forerun.drafters.heads.look_ahead import LookAhead
 from forerun.drafters.heads.medusa import MedusaHeads
 from forerun.drafters.heads.mtp import MtpHead
 from forerun.drafters.heads.shipped import model_fingerprint, shipped_heads
@@ -25,6 +26,7 @@ __all__ = [
     "HeadConfig",
     "HeadFolder",
     "LastHidden",
+    "LookAhead",
     "MedusaHeads",
     "MtpHead",
     "build_head",

@@ -17,6 +17,7 @@ from forerun.drafters.heads.eagle3_head import Eagle3Head, eagle3_shapes
 from forerun.drafters.heads.fed_back import FedBack
 from forerun.drafters.heads.folder import HeadFolder
 from forerun.drafters.heads.last_hidden import LastHidden
+from forerun.drafters.heads.look_ahead import LookAhead, pass_shapes
 from forerun.drafters.heads.medusa import MedusaHeads, medusa_shapes
 from forerun.drafters.heads.mtp import MtpHead, mtp_shapes
 from forerun.kernels import TappedKernels
@@ -61,5 +62,10 @@ HEAD_KINDS: Final[Mapping[str, HeadKind]] = {
         "one more decoder layer of this target, trained to be applied over and over",
         mtp_shapes,
         lambda folder, k, target: FedBack(MtpHead.load(folder, k, target)),
+    ),
+    "pass": HeadKind(
+        "the target itself, over look-ahead embeddings trained for it",
+        pass_shapes,
+        lambda folder, _, target: LookAhead(folder, target),
     ),
 }

@@ -44,7 +44,7 @@ class Places:
 
     def _share(self, token: int, row: F32) -> float:
         """Its probability by the head."""
-        return float(softmax(row)[np.searchsorted(self._tokens, token)])
+        return float(softmax(row.astype(np.float64))[np.searchsorted(self._tokens, token)])
 
     def judge(self, request: RequestView, verdict: Verdict) -> None:
         self._confidence.judge(request, self._guesses.pop(request.id, ()), verdict)
