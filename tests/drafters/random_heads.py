@@ -54,9 +54,15 @@ def pass_config(target: ModelConfig, tokenizer_hash: str = "", **changes: Any) -
     return mtp_config(target, tokenizer_hash, **{"kind": "pass", "num_guesses": 4, **changes})
 
 
+def distilled_config(target: ModelConfig, tokenizer_hash: str = "", **changes: Any) -> HeadConfig:
+    sizes = {"kind": "distilled", "hidden_size": 32, "num_hidden_layers": 2}
+    return mtp_config(target, tokenizer_hash, **{**sizes, **changes})
+
+
 CONFIGS = {
     "block": block_config,
     "blockwise": blockwise_config,
+    "distilled": distilled_config,
     "eagle3": eagle3_config,
     "medusa": medusa_config,
     "mtp": mtp_config,

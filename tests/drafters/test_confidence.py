@@ -26,7 +26,7 @@ def test_what_is_sure_is_believed_until_the_text_says_otherwise(is_drawn: bool) 
     assert confidence.chance(0.95, 0, is_drawn=not is_drawn) > 0.9
 
 
-@pytest.mark.parametrize("kind", HEAD_KINDS)
+@pytest.mark.parametrize("kind", sorted(set(HEAD_KINDS) - {"distilled"}))
 @pytest.mark.parametrize("temperature", [0, 0.8])
 def test_guesses_that_are_not_worth_it_are_left_out(kind: str, temperature: float) -> None:
     """All of a chain's chances are known, so it ends where their product falls below the least."""
@@ -46,7 +46,7 @@ def test_guesses_that_are_not_worth_it_are_left_out(kind: str, temperature: floa
     assert lengths == sorted(lengths, reverse=True)
 
 
-@pytest.mark.parametrize("kind", HEAD_KINDS)
+@pytest.mark.parametrize("kind", sorted(set(HEAD_KINDS) - {"distilled"}))
 def test_what_was_left_out_is_judged_as_well(kind: str) -> None:
     """Told that it was right again and again, a head that may say nothing grows surer than one that
     meets the text for the first time."""

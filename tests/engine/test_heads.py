@@ -73,6 +73,7 @@ def test_random_heads_are_right_at_times(plain: LLM, heads: dict[str, Path]) -> 
     [
         ("block", 400_000),
         ("blockwise", 200_000),
+        ("distilled", 400_000),
         ("eagle3", 300_000),
         ("medusa", 200_000),
         ("mtp", 300_000),

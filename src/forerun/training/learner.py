@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any, Final
 
 import numpy as np
@@ -89,7 +90,7 @@ class Learner:
             probs_p = logits_p.softmax(-1).to(h.dtype)
         each_of = total_variation if self._is_variation else divergence
         total = torch.zeros((), device=h.device)
-        for place, logits_q in enumerate(self._laws(batch)):
+        for place, logits_q in enumerate(islice(self._laws(batch), self._head.max_places)):
             each = each_of(logits_q, probs_p.index_select(0, batch.expected[place]))
             weights = batch.weights[place]
             total = total + _DISCOUNT**place * (each * weights).sum() / weights.sum().clamp(min=1)

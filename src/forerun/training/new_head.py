@@ -12,7 +12,7 @@ from forerun.models.config import ModelConfig
 from forerun.training.options import TrainOptions
 from forerun.training.texts import Text
 
-_WHOLE_VOCABULARY: Final = ("mtp", "pass")  # they share the target's own head
+_WHOLE_VOCABULARY: Final = ("distilled", "mtp", "pass")
 
 
 def new_config(options: TrainOptions, c: ModelConfig, **target: Any) -> HeadConfig:
@@ -28,10 +28,12 @@ def new_config(options: TrainOptions, c: ModelConfig, **target: Any) -> HeadConf
         "intermediate_size": c.intermediate_size,
         **target,
     }
-    if kind == "pass":
-        _check_pass(options, c)
+    if kind in ("distilled", "pass"):
+        _check_whole(options, c)
     if kind in ("medusa", "blockwise"):
         return HeadConfig(num_guesses=num_places, **common)
+    if kind == "distilled":
+        return HeadConfig(**{**common, **_narrow(c)})
     is_block = kind == "block"
     has_own_norms = kind in ("block", "eagle3") and not options.exportable
     return HeadConfig(
@@ -49,11 +51,27 @@ def new_config(options: TrainOptions, c: ModelConfig, **target: Any) -> HeadConf
     )
 
 
-def _check_pass(options: TrainOptions, c: ModelConfig) -> None:
-    if c.sliding_window is not None:
+def _narrow(c: ModelConfig) -> dict[str, Any]:
+    """Four layers of a third of the target's width."""
+    width = max(32, c.hidden_size // 3 // 32 * 32)
+    head_dim = 64 if width % 64 == 0 else 32
+    return {
+        "hidden_size": width,
+        "intermediate_size": -(-8 * width // 3 // 32) * 32,
+        "num_hidden_layers": 4,
+        "num_heads": width // head_dim,
+        "num_kv_heads": width // head_dim,
+        "head_dim": head_dim,
+        "rope_theta": c.rope_theta,
+        "max_len": c.max_len,
+    }
+
+
+def _check_whole(options: TrainOptions, c: ModelConfig) -> None:
+    if options.kind == "pass" and c.sliding_window is not None:
         raise InvalidOption("pass cannot be trained for a target with a sliding window yet.")
     if options.draft_vocab_size not in (None, c.vocab_size):
-        raise InvalidOption("pass guesses with the target's own head: leave draft_vocab_size out.")
+        raise InvalidOption(f"{options.kind} guesses all ids: leave draft_vocab_size out.")
 
 
 def check_kept(options: TrainOptions, config: HeadConfig) -> None:

@@ -10,7 +10,7 @@ from forerun.errors import InvalidOption
 from forerun.option_checks import require_known, require_real, require_whole
 from forerun.option_fields import option
 
-KINDS: Final = ("block", "blockwise", "eagle3", "medusa", "mtp", "pass")
+KINDS: Final = ("block", "blockwise", "distilled", "eagle3", "medusa", "mtp", "pass")
 LOSSES: Final = ("kl", "tv")
 
 

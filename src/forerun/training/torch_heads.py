@@ -30,11 +30,14 @@ Rows = list[tuple[Tensor, Tensor]]  # keys and values of each place
 # Markov step.
 _ZERO = ("bias", "look_ahead.weight", "linear.weight", "markov.gate.weight", "markov.out.weight")
 _ZERO_IN_LAYERS = ("o_proj.weight", "down_proj.weight")
-_LAYERS = ("layers.", "places.", "mtp.layers.")
+_LAYERS = ("layers.", "places.", "mtp.layers.", "model.layers.")
+_EMBEDDING = "model.embed_tokens.weight"
 
 
 class TorchHead(ABC):
     """Weights by the names that the folder has."""
+
+    max_places: int | None = None  # that a loss is taken of; None: all
 
     def __init__(self, config: HeadConfig, weights: Weights, target: TorchTarget) -> None:
         """Products are in the target's dtype; weights, sums and norms in float32."""
@@ -86,6 +89,22 @@ class TorchHead(ABC):
         gate, up = (self.linear(f"{name}.{part}_proj", h) for part in ("gate", "up"))
         return self.linear(f"{name}.down_proj", functional.silu(gate) * up)
 
+    def _rest(self, layer: str, x: Tensor, mixed: Tensor) -> Tensor:
+        """The residual stream behind a layer whose attention found `mixed`."""
+        x = x + self.linear(f"{layer}.self_attn.o_proj", mixed)
+        return x + self.mlp(f"{layer}.mlp", self.norm(f"{layer}.post_attention_layernorm", x))
+
+    def _attended(self, layer: str, h: Tensor, rows: Rows) -> Tensor:
+        """Place d of a root sees the text up to that root, and places 1 … d of it."""
+        c, (num_seqs, num, _) = self.config, h.shape
+        q, k, v = (self.heads(h, f"{layer}.self_attn.{part}_proj") for part in "qkv")
+        place = len(rows)
+        cos, sin = _rotations(c, torch.arange(place, num + place, device=h.device))
+        q, k = rotated(q, cos, sin), rotated(k, cos, sin)
+        rows.append((_repeated(k, c), _repeated(v, c)))
+        mixed = chain_attention(q, *rows[0], rows[1:])
+        return mixed.transpose(1, 2).reshape(num_seqs, num, -1)
+
 
 class TorchFedBack(TorchHead):
     """Trained as it is used: its own outputs are fed back to it (training-time test)."""
@@ -110,22 +129,6 @@ class TorchFedBack(TorchHead):
     @abstractmethod
     def _layer(self, x: Tensor, e: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
         """What is fed back, and what the head takes in."""
-
-    def _rest(self, layer: str, x: Tensor, mixed: Tensor) -> Tensor:
-        """The residual stream behind a layer whose attention found `mixed`."""
-        x = x + self.linear(f"{layer}.self_attn.o_proj", mixed)
-        return x + self.mlp(f"{layer}.mlp", self.norm(f"{layer}.post_attention_layernorm", x))
-
-    def _attended(self, layer: str, h: Tensor, rows: Rows) -> Tensor:
-        """Place d of a root sees the text up to that root, and places 1 … d of it."""
-        c, (num_seqs, num, _) = self.config, h.shape
-        q, k, v = (self.heads(h, f"{layer}.self_attn.{part}_proj") for part in "qkv")
-        place = len(rows)
-        cos, sin = _rotations(c, torch.arange(place, num + place, device=h.device))
-        q, k = rotated(q, cos, sin), rotated(k, cos, sin)
-        rows.append((_repeated(k, c), _repeated(v, c)))
-        mixed = chain_attention(q, *rows[0], rows[1:])
-        return mixed.transpose(1, 2).reshape(num_seqs, num, -1)
 
 
 class TorchEagle3(TorchFedBack):
@@ -254,6 +257,28 @@ class TorchLookAhead(TorchHead):
         return list(rms_norm(whole, target.norm, self.config.rms_norm_eps))
 
 
+class TorchDistilled(TorchHead):
+    """A model of its own; what it says after a token is what it says at any place before it."""
+
+    max_places = 1
+
+    def outputs(
+        self,
+        states: Sequence[Tensor],  # noqa: ARG002
+        tokens: Tensor,
+        num_places: int,
+    ) -> list[Tensor]:
+        x = functional.embedding(tokens, self.weights[_EMBEDDING])
+        for layer in (f"model.layers.{idx}" for idx in range(self.config.num_hidden_layers)):
+            mixed = self._attended(layer, self.norm(f"{layer}.input_layernorm", x), [])
+            x = self._rest(layer, x, mixed)
+        found = self.norm("model.norm", x)[:, 1:]
+        return [ahead(found, place) for place in range(num_places)]
+
+    def logits(self, rows: Tensor, place: int, before: Tensor) -> Tensor:  # noqa: ARG002
+        return functional.linear(rows.to(self._dtype), self._cast[_EMBEDDING])
+
+
 def _rotations(config: HeadConfig, positions: Tensor) -> tuple[Tensor, Tensor]:
     dim = config.head_dim
     steps = torch.arange(0, dim, 2, device=positions.device)
@@ -278,6 +303,7 @@ def torch_head(config: HeadConfig, weights: Weights, target: TorchTarget) -> Tor
     kinds: dict[str, type[TorchHead]] = {
         "block": TorchBlock,
         "blockwise": TorchBlockwise,
+        "distilled": TorchDistilled,
         "eagle3": TorchEagle3,
         "medusa": TorchMedusa,
         "mtp": TorchMtp,
@@ -294,7 +320,9 @@ def first_weights(config: HeadConfig, target: TorchTarget, tokens: Tensor, seed:
     for name, shape in HEAD_KINDS[config.kind].shapes(config).items():
         if name == D2T:
             continue
-        if shape == head.shape:
+        if name == _EMBEDDING:
+            weights[name] = _narrowed(target.embedding.float(), shape[1])
+        elif shape == head.shape:
             weights[name] = head
         elif name in ("norm.weight", "mtp.norm.weight"):
             weights[name] = target.norm.float().cpu().numpy()
@@ -309,3 +337,11 @@ def first_weights(config: HeadConfig, target: TorchTarget, tokens: Tensor, seed:
             drawn = rng.standard_normal(shape) / math.sqrt(shape[-1])
             weights[name] = drawn.astype(np.float32)
     return weights
+
+
+def _narrowed(table: Tensor, width: int) -> npt.NDArray[np.float32]:
+    """The directions in which embeddings differ most: [V, width]"""
+    _, directions = torch.linalg.eigh(table.T @ table)
+    narrow: npt.NDArray[np.float32] = (table @ directions[:, -width:]).cpu().numpy()
+    missing = np.zeros((len(narrow), width - narrow.shape[1]), np.float32)
+    return np.concatenate((narrow, missing), axis=1)

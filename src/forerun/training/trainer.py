@@ -94,6 +94,7 @@ class Trainer:
         self._num_at_once = options.num_written or (2048 if device == "cuda" else 256)
         self._history = _history(options)
         tokenizer = load_tokenizer(checkpoint)
+        self._tokenizer_files = tokenizer.files()
         self._config, weights = self._kept_or_new(checkpoint, tokenizer)
         dtype = torch.bfloat16 if device == "cuda" else torch.float32
         if weights is not None:
@@ -238,7 +239,8 @@ class Trainer:
             **measured,
         }
         history = json.dumps({"calls": [*calls, call]}, indent=2).encode()
-        save_head(self._options.out, self._config, weights, {HISTORY: history})
+        extra = self._tokenizer_files if self._config.kind == "distilled" else {}
+        save_head(self._options.out, self._config, weights, {HISTORY: history, **extra})
 
 
 def _history(options: TrainOptions) -> dict[str, Any]:

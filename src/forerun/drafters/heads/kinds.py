@@ -13,6 +13,7 @@ from forerun.drafters.heads.block import Block
 from forerun.drafters.heads.block_head import BlockHead, block_shapes
 from forerun.drafters.heads.blockwise import BlockwiseHeads, blockwise_shapes
 from forerun.drafters.heads.config import HeadConfig
+from forerun.drafters.heads.distilled import distilled_shapes, load_distilled
 from forerun.drafters.heads.eagle3_head import Eagle3Head, eagle3_shapes
 from forerun.drafters.heads.fed_back import FedBack
 from forerun.drafters.heads.folder import HeadFolder
@@ -67,5 +68,10 @@ HEAD_KINDS: Final[Mapping[str, HeadKind]] = {
         "the target itself, over look-ahead embeddings trained for it",
         pass_shapes,
         lambda folder, _, target: LookAhead(folder, target),
+    ),
+    "distilled": HeadKind(
+        "a narrow model of the same tokenizer, trained on this target's text",
+        distilled_shapes,
+        lambda folder, k, _: load_distilled(folder, k),
     ),
 }
