@@ -210,6 +210,27 @@ def test_every_kind_refuses_what_it_cannot_use(tmp_path: Path, plain: LLM, kind:
         plain.with_speculation(speculation)
 
 
+@pytest.mark.parametrize(
+    ("kind", "changes", "said"),
+    [
+        ("blockwise", {"layers": (2,)}, "blockwise needs 1 or more guesses and the target's last"),
+        ("mtp", {"layers": (2,)}, "mtp needs the target's last layer; it has layers"),
+        ("mtp", {"head_dim": 7}, "fit no head of kind mtp"),
+        ("pass", {"num_guesses": 1}, "pass needs 2 or more guesses, of all 32 ids"),
+        ("pass", {"draft_vocab_size": 9}, "pass needs 2 or more guesses, of all 32 ids"),
+        ("distilled", {"num_kv_heads": 3}, "4 heads and 3 key/value heads do not divide"),
+    ],
+)
+def test_sizes_that_fit_no_head_are_refused(
+    tmp_path: Path, plain: LLM, kind: str, changes: dict[str, Any], said: str
+) -> None:
+    sound = CONFIGS[kind](plain.model.config, tokenizer_hash(plain.tokenizer))
+    weights = random_weights(sound, HEAD_KINDS[kind].shapes(sound), 0)
+    save_head(tmp_path / "head", replace(sound, **changes), weights)
+    with pytest.raises(InvalidWeights, match=said):
+        plain.with_speculation({"method": kind, "model": str(tmp_path / "head")})
+
+
 def test_medusa_needs_the_last_layer(tmp_path: Path) -> None:
     wrong = replace(medusa_config(TARGET), layers=(2,))
     folder = HeadFolder(write_medusa(tmp_path / "head", wrong), "medusa")

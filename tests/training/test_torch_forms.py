@@ -215,7 +215,11 @@ def test_look_ahead_tokens_say_what_the_drafter_says(tmp_path: Path, family: str
     checkpoint = TinyCheckpoint(FAMILIES[family])
     model = LlamaModel.load(checkpoint, ReferenceKernels())
     c = checkpoint.config
-    heads = {"num_heads": c.num_heads, "num_kv_heads": c.num_kv_heads, "head_dim": c.head_dim}
+    heads: dict[str, Any] = {
+        "num_heads": c.num_heads,
+        "num_kv_heads": c.num_kv_heads,
+        "head_dim": c.head_dim,
+    }
     config = CONFIGS["pass"](c, **heads)
     folder = HeadFolder(write_head(tmp_path / "head", config), "pass")
     vectors = folder.float32("look_ahead.weight")

@@ -16,6 +16,7 @@ from forerun.drafters.heads.folder import HISTORY
 from forerun.engine import LLM
 from forerun.errors import InvalidOption, InvalidWeights
 from forerun.models.opening import load_tokenizer, open_checkpoint
+from forerun.models.text.compatibility import check_compatible
 from forerun.training.options import KINDS, TrainOptions
 from forerun.types import SamplingParams
 from tests.tiny_model import write_tiny_model
@@ -106,6 +107,30 @@ def test_a_second_call_goes_on_where_the_first_ended(target: Path, tmp_path: Pat
     assert HeadFolder(out, "eagle3").draft_tokens().tolist() == vocabulary
     calls = json.loads((out / HISTORY).read_text())["calls"]
     assert [call["seed"] for call in calls] == [0, 5]
+
+
+def test_a_distilled_model_is_an_ordinary_checkpoint(target: Path, tmp_path: Path) -> None:
+    """`draft_model` loads its folder, which has the target's tokenizer; it can be trained on."""
+    out, small = tmp_path / "small", {"draft_vocab_size": None, "tokens": 1_000}
+    trained(target, kind="distilled", out=out, **small)
+    ours, theirs = (load_tokenizer(open_checkpoint(folder)) for folder in (target, out))
+    check_compatible(ours, theirs)
+    messages = [{"role": "user", "content": "the cat, a dog.\n"}]
+    assert theirs.encode_chat(messages) == ours.encode_chat(messages)
+    plain = LLM(target, speculative_config=None)
+    asked, texts = SamplingParams(temperature=0, max_tokens=16), []
+    for method in ("draft_model", "distilled"):
+        llm = plain.with_speculation({"method": method, "model": str(out), "adaptive": False})
+        output = llm.generate("abcabc", asked)[0].outputs[0]
+        assert output.stats["draft_tokens"] > 10
+        texts.append(output.token_ids)
+    assert texts == [plain.generate("abcabc", asked)[0].outputs[0].token_ids] * 2
+    _, _, said = trained(target, kind="distilled", out=out, **small)
+    assert any("going on" in line for line in said)
+    with pytest.raises(InvalidOption, match="guesses all ids: leave draft_vocab_size out"):
+        trained(target, kind="pass", out=tmp_path / "pass")
+    with pytest.raises(InvalidOption, match="mtp looks at layer 2 alone: leave layers out"):
+        trained(target, kind="mtp", out=tmp_path / "mtp", layers=(0,))
 
 
 def test_a_head_of_another_engine_is_trained_on_and_becomes_ours(

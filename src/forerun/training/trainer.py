@@ -84,8 +84,10 @@ class Trainer:
         options: TrainOptions,
         report: Report,
         texts: Sequence[Text] = (),
+        target: TorchTarget | None = None,
     ) -> None:
-        """`texts` are some that the target wrote before; the first of them are held out."""
+        """`texts` are some that the target wrote before; the first of them are held out. `target`
+        is the checkpoint on the device, if it is there already."""
         self._options, self._report = options, report
         require_own(options.out)
         device = _device(options.device)
@@ -96,11 +98,13 @@ class Trainer:
         tokenizer = load_tokenizer(checkpoint)
         self._tokenizer_files = tokenizer.files()
         self._config, weights = self._kept_or_new(checkpoint, tokenizer)
-        dtype = torch.bfloat16 if device == "cuda" else torch.float32
         if weights is not None:
             report(f"going on with {options.out}")
-        report(f"loading the target onto {device}")
-        self._target = TorchTarget(checkpoint, device, dtype)
+        if target is None:
+            report(f"loading the target onto {device}")
+            dtype = torch.bfloat16 if device == "cuda" else torch.float32
+            target = TorchTarget(checkpoint, device, dtype)
+        self._target = target
         self._writer = TextWriter(self._target, tokenizer, prompts, options.max_len)
         self._progress = Progress(options)
         self._held_out = list(texts[:_NUM_HELD_OUT])
