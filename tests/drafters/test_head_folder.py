@@ -19,8 +19,8 @@ from forerun.drafters.heads import (
     MedusaHeads,
     save_head,
 )
-from forerun.drafters.heads.eagle3_head import eagle3_shapes
 from forerun.drafters.heads.folder import D2T, HISTORY, pack_head
+from forerun.drafters.heads.kinds.eagle3_head import eagle3_shapes
 from forerun.engine import LLM
 from forerun.errors import DiskFull, ForerunError, InvalidOption, InvalidWeights, UnsupportedModel
 from forerun.kernels import ReferenceKernels

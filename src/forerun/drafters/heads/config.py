@@ -16,7 +16,7 @@ FORMAT: Final = "forerun-head-1"
 class HeadConfig:
     """What a head is, and for which target; `layers` are those of `models.llama.Taps`."""
 
-    kind: str  # one of `kinds.HEAD_KINDS`
+    kind: str  # one of `kinds.registry.HEAD_KINDS`
     layers: tuple[int, ...]
     target_hidden_size: int
     target_vocab_size: int

@@ -9,18 +9,18 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from forerun.drafters.base import Drafter
-from forerun.drafters.heads.block import Block
-from forerun.drafters.heads.block_head import BlockHead, block_shapes
-from forerun.drafters.heads.blockwise import BlockwiseHeads, blockwise_shapes
 from forerun.drafters.heads.config import HeadConfig
-from forerun.drafters.heads.distilled import distilled_shapes, load_distilled
-from forerun.drafters.heads.eagle3_head import Eagle3Head, eagle3_shapes
 from forerun.drafters.heads.fed_back import FedBack
 from forerun.drafters.heads.folder import HeadFolder
+from forerun.drafters.heads.kinds.block import Block
+from forerun.drafters.heads.kinds.block_head import BlockHead, block_shapes
+from forerun.drafters.heads.kinds.blockwise import BlockwiseHeads, blockwise_shapes
+from forerun.drafters.heads.kinds.distilled import distilled_shapes, load_distilled
+from forerun.drafters.heads.kinds.eagle3_head import Eagle3Head, eagle3_shapes
+from forerun.drafters.heads.kinds.look_ahead import LookAhead, pass_shapes
+from forerun.drafters.heads.kinds.medusa import MedusaHeads, medusa_shapes
+from forerun.drafters.heads.kinds.mtp import MtpHead, mtp_shapes
 from forerun.drafters.heads.last_hidden import LastHidden
-from forerun.drafters.heads.look_ahead import LookAhead, pass_shapes
-from forerun.drafters.heads.medusa import MedusaHeads, medusa_shapes
-from forerun.drafters.heads.mtp import MtpHead, mtp_shapes
 from forerun.kernels import TappedKernels
 from forerun.models.llama import LlamaModel
 
