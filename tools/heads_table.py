@@ -2,7 +2,8 @@
 
     python -m tools.heads_table --texts texts.npz --seconds 12 --record bench/records/heads.json
 
-Without `--texts` the target writes `--num-texts` of them first. Heads are left in `--out`.
+The first `--num-texts` are taken; without `--texts` the target writes so many. Heads are left in
+`--out`.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ def main(args: Sequence[str]) -> int:
     checkpoint = open_checkpoint(asked.model)
     target = TorchTarget(checkpoint, device, torch.bfloat16 if device == "cuda" else torch.float32)
     texts = read_texts(asked.texts) if asked.texts else _written(checkpoint, target, asked)
+    texts = texts[: asked.num_texts]
     settings = {
         "seconds": asked.seconds,
         "num_texts": len(texts),

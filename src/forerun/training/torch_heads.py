@@ -268,7 +268,8 @@ class TorchDistilled(TorchHead):
         tokens: Tensor,
         num_places: int,
     ) -> list[Tensor]:
-        x = functional.embedding(tokens, self.weights[_EMBEDDING])
+        # The way back of `embedding` waits for the host, which cannot be recorded.
+        x = self.weights[_EMBEDDING].index_select(0, tokens.flatten()).unflatten(0, tokens.shape)
         for layer in (f"model.layers.{idx}" for idx in range(self.config.num_hidden_layers)):
             mixed = self._attended(layer, self.norm(f"{layer}.input_layernorm", x), [])
             x = self._rest(layer, x, mixed)
