@@ -19,7 +19,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 import torch
 
 from forerun.cli.bench.record_head import record_head
@@ -28,6 +27,7 @@ from forerun.files import write_whole
 from forerun.models.opening import load_tokenizer, open_checkpoint
 from forerun.models.weights.checkpoint import Checkpoint
 from forerun.training.options import KINDS, TrainOptions
+from forerun.training.text_file import load_texts
 from forerun.training.texts import Text, TextWriter
 from forerun.training.torch_target import TorchTarget
 from forerun.training.trainer import Trainer
@@ -40,7 +40,11 @@ def main(args: Sequence[str]) -> int:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     checkpoint = open_checkpoint(asked.model)
     target = TorchTarget(checkpoint, device, torch.bfloat16 if device == "cuda" else torch.float32)
-    texts = read_texts(asked.texts) if asked.texts else _written(checkpoint, target, asked)
+    texts = (
+        load_texts(asked.texts, checkpoint.config.vocab_size)
+        if asked.texts
+        else _written(checkpoint, target, asked)
+    )
     texts = texts[: asked.num_texts]
     settings = {
         "seconds": asked.seconds,
@@ -112,14 +116,6 @@ def table(kinds: Mapping[str, Mapping[str, Any]]) -> str:
         greedy = found["tokens_per_pass"]
         lines.append(f"| `{kind}` | {size} | {found['steps']} |{alphas} {greedy:.2f} |")
     return "\n".join(lines)
-
-
-def read_texts(path: Path) -> list[Text]:
-    """Texts one after another: their tokens, lengths, and where each answer begins."""
-    with np.load(path) as file:
-        tokens, lengths, answers = (file[name] for name in ("tokens", "lengths", "answers"))
-    parts = np.split(tokens.astype(np.int64), np.cumsum(lengths)[:-1])
-    return [Text(part.tolist(), int(answer)) for part, answer in zip(parts, answers, strict=True)]
 
 
 def _written(checkpoint: Checkpoint, target: TorchTarget, asked: argparse.Namespace) -> list[Text]:

@@ -224,8 +224,13 @@ def test_trees_branch(name: str, params: SamplingParams) -> None:
     drafter = DRAFTERS[name](V)
     view = View((1, 2, 1, 3, 1, 4, 1), params=params)
     drafter.begin(view)
-    root_guesses = propose(drafter, view, Budget(2, num_branches=3)).tree.children(-1)
-    assert len(root_guesses) == 3 or num_parts(name) > 1
+    found = propose(drafter, view, Budget(2, num_branches=3))
+    num = len(found.tree.children(-1))
+    if name.startswith("block"):  # the likeliest six, wherever they stand
+        assert 1 < num <= 3
+        assert len(found) == 6
+    else:
+        assert num == 3 or num_parts(name) > 1
 
 
 @every_drafter

@@ -12,7 +12,7 @@ from tests.tiny_model import write_tiny_model
 
 torch = pytest.importorskip("torch", reason="training needs the extra forerun[train]")
 
-from tools.heads_table import main, read_texts  # noqa: E402
+from tools.heads_table import main  # noqa: E402
 
 SMALL = '{"tokens": 500, "num_places": 2, "batch_len": 2, "num_written": 32, "device": "cpu"}'
 
@@ -24,10 +24,6 @@ def test_every_kind_stands_in_one_table(tmp_path: Path, capsys: pytest.CaptureFi
     answers = rng.integers(4, 12, 160)
     tokens = rng.integers(0, 30, lengths.sum()).astype(np.uint16)
     np.savez(tmp_path / "texts.npz", tokens=tokens, lengths=lengths, answers=answers)
-    texts = read_texts(tmp_path / "texts.npz")
-    assert len(texts) == 160
-    assert texts[3].tokens == tokens[120:160].tolist()
-    assert texts[3].answer == answers[3]
     places = ["--out", str(tmp_path / "heads"), "--record", str(tmp_path / "record.json")]
     given = ["--model", str(model), "--texts", str(tmp_path / "texts.npz"), "--max-len", "48"]
     asked = ["--kinds", "blockwise,mtp", "--seconds", "600", "--more", SMALL, "--commit", "abc"]

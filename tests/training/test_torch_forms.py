@@ -71,7 +71,7 @@ def test_generated_tokens_are_those_of_the_whole_text(family: str) -> None:
     stopped = target.generate(
         prompts, 8, torch.zeros(3), [answers[0][2]], torch.Generator().manual_seed(0)
     )
-    assert stopped[0] == answers[0][: answers[0].index(answers[0][2])]
+    assert stopped[0] == answers[0][: answers[0].index(answers[0][2]) + 1]
 
 
 def test_drawn_tokens_follow_the_law() -> None:

@@ -133,6 +133,18 @@ def test_a_distilled_model_is_an_ordinary_checkpoint(target: Path, tmp_path: Pat
         trained(target, kind="mtp", out=tmp_path / "mtp", layers=(0,))
 
 
+def test_a_head_gets_more_draft_tokens_and_places(target: Path, tmp_path: Path) -> None:
+    out = tmp_path / "head"
+    _, first, _ = trained(target, kind="block", out=out, tokens=8_000)
+    known = HeadFolder(out, "block").draft_tokens().tolist()
+    more = {"draft_vocab_size": 28, "num_places": 4}
+    before, _, _ = trained(target, kind="block", out=out, tokens=500, **more)
+    assert before["alpha"][:3] == pytest.approx(first["alpha"], abs=0.08)  # what it knew it knows
+    folder = HeadFolder(out, "block")
+    assert len(set(known) & set(folder.draft_tokens().tolist())) > 20
+    assert (folder.config.draft_vocab_size, folder.config.num_guesses) == (28, 4)
+
+
 def test_a_head_of_another_engine_is_trained_on_and_becomes_ours(
     target: Path, tmp_path: Path
 ) -> None:
@@ -228,13 +240,13 @@ def test_the_model_writes_the_question_and_the_answer(target: Path) -> None:
     assert tokenizer.decode(turns.before, skip_special=False) == "<|start|>"
     assert tokenizer.decode(turns.after, skip_special=False) == "<|end|><|start|>"
     model = TorchTarget(checkpoint, "cpu", torch.float32)
-    asked = ["abc", "the cat sat"]
+    asked = [["abc"], ["the cat sat"]]
     texts = TextWriter(model, tokenizer, asked, max_len=48).write(32, seed=3)
     chats = [t for t in texts if t.tokens[t.answer - 2 : t.answer] == turns.after]
     assert 20 < len(chats) < len(texts)  # the others have no turns
     questions = {tuple(t.tokens[1 : t.answer - 2]) for t in chats}
-    assert {tuple(tokenizer.encode(text)) for text in asked} <= questions
-    assert len(questions) > 10  # the others are the model's own
+    assert {tuple(tokenizer.encode(text)) for (text,) in asked} <= questions
+    assert len(questions) > 6  # the others are the model's own
     assert all(len(t.tokens) <= 48 for t in texts)
     again = TextWriter(model, tokenizer, asked, max_len=48).write(32, seed=3)
     assert again == texts
@@ -253,7 +265,7 @@ def test_layers_are_low_middle_and_high() -> None:
 def test_the_command_line_trains_and_refuses(target: Path, tmp_path: Path) -> None:
     out, file = tmp_path / "head", tmp_path / "prompts.jsonl"
     file.write_text('{"prompt": "abc"}\n{"turns": ["the cat", "x"]}\nplain words\n')
-    assert read_prompts(file) == ["abc", "the cat", "plain words"]
+    assert read_prompts(file) == [["abc"], ["the cat", "x"], ["plain words"]]
     small = [f"--{name.replace('_', '-')}={value}" for name, value in SMALL.items()]
     small += ["--tokens=500", f"--model={target}", f"--out={out}"]
     done = CliRunner().invoke(app, ["train", *small, f"--prompts={file}"])

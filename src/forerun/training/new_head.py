@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
+
+import numpy as np
 
 from forerun.drafters.heads import HeadConfig
 from forerun.errors import InvalidOption
 from forerun.models.config import ModelConfig
 from forerun.training.options import TrainOptions
 from forerun.training.texts import Text
+from forerun.training.torch_heads import Weights
 
 _WHOLE_VOCABULARY: Final = ("distilled", "mtp", "pass")
 
@@ -74,22 +78,50 @@ def _check_whole(options: TrainOptions, c: ModelConfig) -> None:
         raise InvalidOption(f"{options.kind} guesses all ids: leave draft_vocab_size out.")
 
 
-def check_kept(options: TrainOptions, config: HeadConfig) -> None:
-    """Refuse what a head that is trained on cannot become."""
+def kept_config(options: TrainOptions, config: HeadConfig) -> HeadConfig:
+    """The config of a head that is trained on: it may get more draft tokens and places. What it
+    cannot become is refused."""
     kept = {
         "layers": config.layers,
-        "draft_vocab_size": config.draft_vocab_size,
-        "num_places": config.num_guesses or options.num_places,
         "exportable": not (config.fc_norm or config.norm_output),
     }
-    for name, value in kept.items():
+    grown = {
+        "draft_vocab_size": config.draft_vocab_size,
+        "num_places": config.num_guesses or options.num_places or 0,
+    }
+    for name, value in (kept | grown).items():
         asked = getattr(options, name)
-        if asked and asked != value:
+        is_more = name in grown and bool(asked) and asked > value
+        if asked and asked != value and not is_more:
             shown = list(value) if isinstance(value, tuple) else value
             raise InvalidOption(
                 f"{options.out} has a head with {name}={shown}, which stays: leave that option "
                 "out, or choose another folder."
             )
+    return replace(
+        config,
+        draft_vocab_size=options.draft_vocab_size or config.draft_vocab_size,
+        num_guesses=config.num_guesses and (options.num_places or config.num_guesses),
+    )
+
+
+def grown(old: Weights, first: Weights, kept: Sequence[int], tokens: Sequence[int]) -> Weights:
+    """The weights of a head that gets more: `first` are those of a new one with draft `tokens`,
+    the head knew `kept`. Places that it did not have begin as its last one."""
+    rows = {token: idx for idx, token in enumerate(kept)}
+    pairs = [(idx, rows[token]) for idx, token in enumerate(tokens) if token in rows]
+    new, known = (list(each) for each in zip(*pairs, strict=True))
+    found = dict(first)
+    for name, weight in old.items():
+        if name in ("places.weight", "look_ahead.weight"):
+            more = len(first[name]) - len(weight)
+            found[name] = np.concatenate((weight, np.repeat(weight[-1:], more, axis=0)))
+        elif len(weight) == len(kept) != len(first[name]):
+            found[name] = first[name].copy()
+            found[name][new] = weight[known]
+        else:
+            found[name] = weight
+    return found
 
 
 def _layers(options: TrainOptions, num_layers: int) -> tuple[int, ...]:

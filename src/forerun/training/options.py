@@ -11,7 +11,7 @@ from forerun.option_checks import require_known, require_real, require_whole
 from forerun.option_fields import option
 
 KINDS: Final = ("block", "blockwise", "distilled", "eagle3", "medusa", "mtp", "pass")
-LOSSES: Final = ("kl", "tv")
+LOSSES: Final = ("kl", "tv", "lk")
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,9 @@ class TrainOptions:
     tokens: int | None = option(None, "Stop once so many tokens were trained on.")
     seed: int = option(0, "Of weights, texts and their order.")
     device: str = option("auto", "cuda or cpu; auto takes the GPU where torch sees one.")
-    loss: str = option("kl", "kl (divergence on the draft vocabulary) or tv (total variation).")
+    loss: str = option(
+        "kl", "kl (divergence on the draft vocabulary), tv (total variation), lk (kl − log α)."
+    )
     learning_rate: float = option(1e-3, "At its highest; every call warms up and cools down.")
     num_places: int | None = option(None, "Guesses that are trained in a row; default 5.")
     draft_vocab_size: int | None = option(
@@ -39,6 +41,9 @@ class TrainOptions:
     )
     num_written: int | None = option(
         None, "Texts that the target writes at once; default 2048 on a GPU, 256 without."
+    )
+    texts: Path | None = option(
+        None, "A file of texts: those of earlier calls are trained on, those of this call added."
     )
     layers: tuple[int, ...] | None = option(
         None, "After how many layers of the target to look, for block and eagle3; repeat it."

@@ -20,7 +20,7 @@ from torch.nn import functional
 
 from forerun.drafters.heads import HEAD_KINDS, HeadConfig
 from forerun.drafters.heads.folder import D2T
-from forerun.training.attention import chain_attention
+from forerun.training.attention import Grid, chain_attention, root_attention
 from forerun.training.torch_target import TorchTarget, rms_norm, rotated, rotations
 
 Weights = dict[str, npt.NDArray[np.float32]]
@@ -72,6 +72,14 @@ class TorchHead(ABC):
     def embedded(self, tokens: Tensor) -> Tensor:
         """Of all tokens but the first."""
         return functional.embedding(tokens[:, 1:], self._target.embedding)
+
+    def rows(
+        self, states: Sequence[Tensor], tokens: Tensor, roots: Tensor, counts: Sequence[int]
+    ) -> list[Tensor]:
+        """`outputs` at roots of B · S alone: at place d the first `counts`[d], fewer and fewer."""
+        found = self.outputs(states, tokens, len(counts))
+        pairs = zip(found, counts, strict=True)
+        return [each.flatten(0, 1).index_select(0, roots[:num]) for each, num in pairs]
 
     def logits(self, rows: Tensor, place: int, before: Tensor) -> Tensor:  # noqa: ARG002
         """Of rows [N, E] of a place's output: [N, draft V]; `before` [N] are the draft ids of the
@@ -184,43 +192,81 @@ class TorchBlockwise(TorchMedusa):
 
 
 class TorchBlock(TorchHead):
-    """All places of all roots at once."""
+    """All places of all roots at once. Places behind the first run at the roots that are asked
+    alone, and so does the first in the last layer, but for its keys and values."""
 
     def outputs(self, states: Sequence[Tensor], tokens: Tensor, num_places: int) -> list[Tensor]:
-        given = self.embedded(tokens), *states
-        parts = [self.norm(f"fc_norm.{idx}", x) for idx, x in enumerate(given)]
-        known = self.linear("fc", torch.cat(parts, dim=-1)).float()
-        places = self.weights["places.weight"][: num_places - 1]
-        places = torch.cat((torch.zeros_like(places[:1]), places))
-        x = known + places[:, None, None]  # [places, B, S, E]
-        positions = torch.arange(num_places, device=x.device)[:, None]
-        positions = positions + torch.arange(known.shape[1], device=x.device)
-        around = [each[:, None, None] for each in _rotations(self.config, positions)]
-        for idx in range(self.config.num_hidden_layers):
-            x = x + self._mixed(f"layers.{idx}", x, around)
-            h = self.norm(f"layers.{idx}.post_attention_layernorm", x)
-            x = x + self.mlp(f"layers.{idx}.mlp", h)
-        return list(self.norm("norm", x))
+        shape = states[0].shape[:2]
+        roots = torch.arange(shape.numel(), device=tokens.device)
+        found = self.rows(states, tokens, roots, [len(roots)] * num_places)
+        return [each.unflatten(0, shape) for each in found]
 
-    def _mixed(self, layer: str, x: Tensor, around: Sequence[Tensor]) -> Tensor:
-        h = self.norm(f"{layer}.input_layernorm", x)
-        q, k, v = (self.heads(h, f"{layer}.self_attn.{part}_proj") for part in "qkv")
-        q, k = rotated(q, *around), rotated(k, *around)
-        k, v = (_repeated(each, self.config) for each in (k, v))
-        rows = list(zip(k, v, strict=True))
-        mixed = torch.stack(
-            [chain_attention(one, k[0], v[0], rows[1 : place + 1]) for place, one in enumerate(q)]
+    def rows(
+        self, states: Sequence[Tensor], tokens: Tensor, roots: Tensor, counts: Sequence[int]
+    ) -> list[Tensor]:
+        embedded = self.embedded(tokens)
+        parts = [self.norm(f"fc_norm.{idx}", x) for idx, x in enumerate((embedded, *states))]
+        known = self.linear("fc", torch.cat(parts, dim=-1)).float().flatten(0, 1)
+        places = self.weights["places.weight"]
+        pairs = zip(places, counts[1:], strict=False)
+        streams = [known, *(known.index_select(0, roots[:num]) + place for place, num in pairs)]
+        grids = [Grid(*embedded.shape[:2], roots[:num]) for num in counts]
+        for idx in range(self.config.num_hidden_layers):
+            is_last = idx == self.config.num_hidden_layers - 1
+            streams = self._layer(f"layers.{idx}", streams, grids, is_last=is_last)
+        return list(self.norm("norm", torch.cat(streams)).split(list(counts)))
+
+    def _layer(
+        self, layer: str, streams: Sequence[Tensor], grids: Sequence[Grid], *, is_last: bool
+    ) -> list[Tensor]:
+        """The first of `streams` has all rows [B · S, E], and its roots [N, E] behind the last
+        layer; the others have the roots of their place."""
+        positions = grids[0].positions
+        at = [positions, *(positions[g.roots] + d for d, g in enumerate(grids[1:], start=1))]
+        sizes = [len(x) for x in streams]
+        (q, *later_q), (k, *later_k), (v, *later_v) = (
+            each.split(sizes) for each in self._qkv(layer, torch.cat(list(streams)), torch.cat(at))
         )
-        return self.linear(f"{layer}.self_attn.o_proj", mixed.transpose(-2, -3).flatten(-2))
+        keys, values = (grids[0].laid(each) for each in (k, v))
+        seen = chain_attention(grids[0].laid(q), keys, values, [])
+        mixed = [grids[0].picked(seen) if is_last else seen.transpose(1, 2).flatten(0, 1)]
+        chain = list(zip(later_k, later_v, strict=True))
+        for place, (one, grid) in enumerate(zip(later_q, grids[1:], strict=True), start=1):
+            near = [(k[: len(one)], v[: len(one)]) for k, v in chain[:place]]
+            mixed.append(root_attention(one, keys, values, near, grid))
+        first = streams[0].index_select(0, grids[0].roots) if is_last else streams[0]
+        x = torch.cat((first, *streams[1:]))
+        x = x + self.linear(f"{layer}.self_attn.o_proj", torch.cat(mixed).flatten(1))
+        h, mlp = self.norm(f"{layer}.post_attention_layernorm", x), f"{layer}.mlp"
+        gate, up = self.joint(h, f"{mlp}.gate_proj", f"{mlp}.up_proj").chunk(2, dim=-1)
+        x = x + self.linear(f"{mlp}.down_proj", functional.silu(gate) * up)
+        return list(x.split([len(each) for each in mixed]))
+
+    def _qkv(self, layer: str, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Of rows [N, E] at `positions` [N]: [N, heads, D] each."""
+        c, h = self.config, self.norm(f"{layer}.input_layernorm", x)
+        qkv = self.joint(h, *(f"{layer}.self_attn.{part}_proj" for part in "qkv"))
+        qkv = qkv.unflatten(-1, (-1, c.head_dim))
+        qk, v = qkv.split((c.num_heads + c.num_kv_heads, c.num_kv_heads), dim=1)
+        cos, sin = (each[:, None] for each in _rotations(c, positions))
+        q, k = rotated(qk, cos, sin).split((c.num_heads, c.num_kv_heads), dim=1)
+        return q, _repeated(k, c), _repeated(v, c)
+
+    def joint(self, x: Tensor, *names: str) -> Tensor:
+        """Several products of one x, side by side."""
+        matrix = torch.cat([self._cast[f"{name}.weight"] for name in names])
+        return functional.linear(x.to(self._dtype), matrix)
 
     def logits(self, rows: Tensor, place: int, before: Tensor) -> Tensor:
-        found = self.linear("lm_head", rows)
         if not place:  # what stands before the first is known to it
-            return found
+            return self.linear("lm_head", rows)
         table = self._cast["markov.embedding.weight"]
         padded = torch.cat((table, torch.zeros_like(table[:1])))
+        rows = rows.to(self._dtype)
         step = (1 + self.linear("markov.gate", rows)) * padded.index_select(0, before)
-        return found + self.linear("markov.out", step)
+        # One product: logits are the largest things here, and two of them would be added.
+        both = torch.cat((self._cast["lm_head.weight"], self._cast["markov.out.weight"]), dim=1)
+        return functional.linear(torch.cat((rows, step), dim=1), both)
 
 
 class TorchLookAhead(TorchHead):
@@ -246,11 +292,10 @@ class TorchLookAhead(TorchHead):
                 q, k, v = target.projected(layer, text, along)
                 k, v = (_repeated(each, self.config) for each in (k, v))
                 text = target.behind(layer, text, chain_attention(q, k, v, []))
-            ours = (
-                each.unflatten(0, (-1, num_seqs)) for each in target.projected(layer, x, around)
-            )
-            q, *rows = ours
-            rows = list(zip(*(_repeated(each, self.config) for each in rows), strict=True))
+            q, *own = target.projected(layer, x, around)
+            wide = [q, *(_repeated(each, self.config) for each in own)]
+            q, *own = (each.unflatten(0, (-1, num_seqs)) for each in wide)
+            rows = list(zip(*own, strict=True))
             mixed = [chain_attention(one, k, v, rows[: idx + 1]) for idx, one in enumerate(q)]
             x = target.behind(layer, x, torch.cat(mixed))
         whole = torch.cat((text[None], x.unflatten(0, (-1, num_seqs))))[:, :, 1:]
@@ -287,10 +332,9 @@ def _rotations(config: HeadConfig, positions: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _repeated(x: Tensor, config: HeadConfig) -> Tensor:
-    """[..., G, S, D] -> [..., H, S, D]: each for the queries of its group."""
+    """[N, G, …] -> [N, H, …]: each for the queries of its group."""
     repeats = config.num_heads // config.num_kv_heads
-    wide = x.unsqueeze(-3).expand(*x.shape[:-2], repeats, *x.shape[-2:])
-    return wide.flatten(-4, -3)
+    return x.unsqueeze(2).expand(-1, -1, repeats, *x.shape[2:]).flatten(1, 2)
 
 
 def ahead(x: Tensor, num: int) -> Tensor:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from forerun.models.rope import rope_frequencies
 from forerun.models.weights.checkpoint import Checkpoint
 from forerun.training.graphs import Graphed
 
+_TOKENS_AT_ONCE: Final = 1 << 18  # of prompts that are read
 Rotations = tuple[Tensor, Tensor]  # cos and sin of each position
 
 
@@ -225,7 +226,7 @@ class TorchTarget:
         max_len: int | None = None,
         min_share: float = 0.0,
     ) -> list[list[int]]:
-        """Up to `num_tokens` new tokens after each prompt, as far as a stop id, without it; no text
+        """Up to `num_tokens` new tokens after each prompt, as far as a stop id, with it; no text
         gets longer than `max_len`. All end once no more than `min_share` of them go on."""
         last = max(map(len, prompts)) + num_tokens
         last = last if max_len is None else min(max_len, last)
@@ -245,7 +246,7 @@ class TorchTarget:
         generator: torch.Generator,
         min_share: float,
     ) -> Tensor:
-        """[B, tokens], -1 where an answer is over."""
+        """[B, tokens], -1 where an answer is over. Once half of the answers are, they leave."""
         c, num_seqs = self.config, len(prompts)
         width = max(map(len, prompts))
         room = _whole(last)
@@ -255,28 +256,44 @@ class TorchTarget:
         position = self._on_device(np.array([len(prompt) - 1 for prompt in prompts]))
         size = (len(self.layers), 2, num_seqs, c.num_kv_heads, room, c.head_dim)
         kept = torch.zeros(size, dtype=self.dtype, device=self.device)
-        _, h = self._states(self._on_device(padded), (), kept)
-        h = h[torch.arange(num_seqs, device=self.device), position]
+        h = self._read(self._on_device(padded), position, kept)
         stops = torch.tensor(list(stop_ids) or [-1], device=self.device)
         is_done = torch.zeros(num_seqs, dtype=torch.bool, device=self.device)
+        going = torch.arange(num_seqs, device=self.device)  # rows of `found`
         chosen, at = torch.zeros_like(position), torch.zeros_like(position)
-        found: list[Tensor] = []
+        found = torch.full((num_seqs, num_tokens), -1, device=self.device)
         num_seen = 0
         for step in range(num_tokens):
             chosen.copy_(_sampled(self.logits(h), temperatures, generator))
             position = position + 1
-            is_done |= torch.isin(chosen, stops) | (position >= last)
-            found.append(torch.where(is_done, -1, chosen))
-            is_last = step == num_tokens - 1
-            if is_last or (step % 16 == 15 and int((~is_done).sum()) <= min_share * num_seqs):
+            is_done |= position >= last
+            found[going, step] = torch.where(is_done, -1, chosen)
+            is_done |= torch.isin(chosen, stops)
+            num_going = int((~is_done).sum()) if step % 16 == 15 else len(going)
+            if step == num_tokens - 1 or num_going <= min_share * num_seqs:
                 break
+            if num_going <= len(going) // 2:
+                left = (~is_done).nonzero()[:, 0]
+                kept = kept.index_select(2, left)
+                going, position, temperatures = going[left], position[left], temperatures[left]
+                chosen, at, is_done, num_seen = chosen[left], at[left], is_done[left], 0
             at.copy_(position.clamp(max=room - 1))  # what is done writes on, for nobody
             if num_seen != min(room, _whole(width + step + 1)):
                 num_seen = min(room, _whole(width + step + 1))
                 run = partial(self._decoded, chosen, at, kept[:, :, :, :, :num_seen])
                 decoded = Graphed(run, self.device)
             h = decoded()
-        return torch.stack(found, dim=1)
+        return found
+
+    def _read(self, padded: Tensor, position: Tensor, kept: Tensor) -> Tensor:
+        """The last hidden states [B, E] at `position` [B] of prompts, a part of them at a time."""
+        num = max(1, _TOKENS_AT_ONCE // padded.shape[1])
+        parts = zip(padded.split(num), position.split(num), kept.split(num, dim=2), strict=True)
+        found = []
+        for tokens, last, to in parts:
+            _, h = self._states(tokens, (), to)
+            found.append(h[torch.arange(len(h), device=self.device), last])
+        return torch.cat(found)
 
     def _decoded(self, tokens: Tensor, position: Tensor, kept: Tensor) -> Tensor:
         """The last hidden states after one more token [B] each, at `position` [B]: [B, E]"""

@@ -159,10 +159,14 @@ class BlockHead(CachedHead):
 
     def after(self, guess: int, logits: F32, gate: F32) -> F32:
         """The logits [draft V] of a place, once the one before it is guessed: the target's id."""
+        found: F32 = logits + self.markov_out @ self.markov_step(guess, gate)
+        return found
+
+    def markov_step(self, guess: int, gate: F32) -> F32:
+        """What the guess before a place adds to it, before `markov_out`: [rank]"""
         draft_id = int(np.searchsorted(self.tokens, guess))
         step: F32 = (1 + gate) * self.markov_embedding[draft_id]
-        found: F32 = logits + self.markov_out @ step
-        return found
+        return step
 
 
 @dataclass(frozen=True)
