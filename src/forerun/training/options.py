@@ -29,7 +29,9 @@ class TrainOptions:
     loss: str = option(
         "kl", "kl (divergence on the draft vocabulary), tv (total variation), lk (kl − log α)."
     )
-    learning_rate: float = option(1e-3, "At its highest; every call warms up and cools down.")
+    learning_rate: float | None = option(
+        None, "At its highest; every call warms up and cools down. Default 0.001, for pass 0.01."
+    )
     num_places: int | None = option(None, "Guesses that are trained in a row; default 5.")
     draft_vocab_size: int | None = option(
         None,
@@ -58,7 +60,7 @@ class TrainOptions:
         require_known("device", ("auto", "cuda", "cpu"), self.device)
         if self.minutes is not None:
             require_real("minutes", self.minutes, "a number above 0", lambda x: x > 0)
-        require_real("learning_rate", self.learning_rate, "in (0, 1)", lambda x: 0 < x < 1)
+        require_real("learning_rate", self.highest_rate, "in (0, 1)", lambda x: 0 < x < 1)
         require_whole("tokens", self.tokens, 1, or_none=True)
         require_whole("seed", self.seed, 0)
         for name in ("num_places", "draft_vocab_size", "batch_len", "num_written"):
@@ -69,6 +71,12 @@ class TrainOptions:
         layers = list(self.layers or ())
         if layers != sorted(set(layers)) or min(layers, default=0) < 0:
             raise InvalidOption(f"layers {layers} must ascend, from 0 or more.")
+
+    @property
+    def highest_rate(self) -> float:
+        """Look-ahead embeddings have far to go, and nothing else moves with them."""
+        usual = 1e-2 if self.kind == "pass" else 1e-3
+        return usual if self.learning_rate is None else self.learning_rate
 
     @property
     def seconds(self) -> float | None:

@@ -73,9 +73,9 @@ class Progress:
     def learning_rate(self) -> float:
         """Up for a moment, then down to a twentieth along a cosine."""
         if self.share < _WARM_UP:
-            return self.options.learning_rate * max(self.share / _WARM_UP, 0.01)
+            return self.options.highest_rate * max(self.share / _WARM_UP, 0.01)
         down = 0.5 * (1 + math.cos(math.pi * self.share))
-        return self.options.learning_rate * (0.05 + 0.95 * down)
+        return self.options.highest_rate * (0.05 + 0.95 * down)
 
 
 class Trainer:
@@ -250,7 +250,7 @@ class Trainer:
             "texts": len(self._texts),
             "seed": self._options.seed,
             "loss": self._options.loss,
-            "learning_rate": self._options.learning_rate,
+            "learning_rate": self._options.highest_rate,
             "device": _device_name(self._target.device),
             **measured,
         }
