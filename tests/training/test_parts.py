@@ -15,6 +15,7 @@ from forerun.training.attention import Grid, chain_attention, root_attention  # 
 from forerun.training.batches import Rows, text_batch  # noqa: E402
 from forerun.training.losses import compared, entropy  # noqa: E402
 from forerun.training.new_head import draft_vocabulary  # noqa: E402
+from forerun.training.optimizer import Optimizer  # noqa: E402
 from forerun.training.texts import Text  # noqa: E402
 from forerun.training.torch_target import TorchTarget  # noqa: E402
 
@@ -150,3 +151,20 @@ def test_a_draft_vocabulary_has_the_ids_that_answers_use() -> None:
     texts = [Text([9, 9, 9, 7, 7, 8], 3), Text([1, 8, 8, 8], 1)]
     assert draft_vocabulary(texts, 3, needed=[5]) == [5, 7, 8]
     assert draft_vocabulary(texts, 6, needed=[5]) == [0, 1, 2, 5, 7, 8]
+
+
+def test_a_step_moves_a_matrix_in_all_directions_alike() -> None:
+    """Its momentum has singular values from 1 to 100; a step has about one for all."""
+    generator = torch.Generator().manual_seed(0)
+    left, _, right = torch.linalg.svd(torch.randn(8, 12, generator=generator), full_matrices=False)
+    weights = {"fc.weight": torch.zeros(8, 12), "norm.weight": torch.zeros(5)}
+    for weight in weights.values():
+        weight.requires_grad_()
+    optimizer = Optimizer(weights, torch.device("cpu"))
+    optimizer.set_rate(0.1)
+    weights["fc.weight"].grad = left @ torch.diag(torch.logspace(0, 2, 8)) @ right
+    weights["norm.weight"].grad = torch.ones(5)
+    optimizer.step()
+    moved = torch.linalg.svdvals(weights["fc.weight"].detach())
+    assert moved.max() / moved.min() < 3
+    assert torch.allclose(weights["norm.weight"], torch.full((5,), -0.1), atol=1e-3)  # AdamW's

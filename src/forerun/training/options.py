@@ -30,12 +30,12 @@ class TrainOptions:
         "kl", "kl (divergence on the draft vocabulary), tv (total variation), lk (kl − log α)."
     )
     learning_rate: float | None = option(
-        None, "At its highest; every call warms up and cools down. Default 0.001, for pass 0.01."
+        None, "At its highest; every call warms up and cools down. Default 0.003, for pass 0.01."
     )
     num_places: int | None = option(None, "Guesses that are trained in a row; default 5.")
     draft_vocab_size: int | None = option(
         None,
-        "Tokens that it can guess, the most frequent ones; default 8192; for mtp, pass all.",
+        "Tokens that it can guess, the most frequent; default 8192, all for distilled, mtp, pass.",
     )
     max_len: int = option(512, "Tokens of a text, prompt and answer.")
     batch_len: int | None = option(
@@ -75,7 +75,7 @@ class TrainOptions:
     @property
     def highest_rate(self) -> float:
         """Look-ahead embeddings have far to go, and nothing else moves with them."""
-        usual = 1e-2 if self.kind == "pass" else 1e-3
+        usual = 1e-2 if self.kind == "pass" else 3e-3
         return usual if self.learning_rate is None else self.learning_rate
 
     @property

@@ -26,10 +26,10 @@ def save_texts(path: Path, texts: Sequence[Text]) -> None:
 def load_texts(path: Path, vocab_size: int) -> list[Text]:
     """Refused where the target could not have written them."""
     try:
-        with np.load(path, allow_pickle=False) as found:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
             tokens, lengths, answers = (found[name] for name in ("tokens", "lengths", "answers"))
             firsts = np.cumsum(lengths) - lengths
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
         raise InvalidOption(f"cannot read texts of {path} ({error}); write them again.") from None
     is_whole = lengths.min(initial=1) > 0 and lengths.sum() == len(tokens)
     if not is_whole or len(answers) != len(lengths) or tokens.max(initial=0) >= vocab_size:

@@ -90,14 +90,14 @@ def _gpu(report: Report) -> Sheet:
 
 def _acceptance(report: Report) -> Sheet:
     """A row per class, a column per temperature."""
-    means = report["mean"]
-    cells: dict[str, dict[str, str]] = {}
+    cells: dict[str, dict[float, str]] = {}
     for row in report["rows"]:
-        found = cells.setdefault(row["class"], {})
-        found[f"{row['temperature']:g}"] = f"{row['tokens_per_pass']:.2f}"
-    rows = [[name, *(found.get(t, "–") for t in means)] for name, found in cells.items()]
-    rows.append(["mean", *(f"{mean:.2f}" for mean in means.values())])
-    return Sheet(_title(report), ["class"], [[f"T={t}" for t in means]], rows, legend=[_ACCEPTANCE])
+        cells.setdefault(row["class"], {})[row["temperature"]] = f"{row['tokens_per_pass']:.2f}"
+    warmth = list(dict.fromkeys(row["temperature"] for row in report["rows"]))
+    rows = [[name, *(found.get(t, "–") for t in warmth)] for name, found in cells.items()]
+    rows.append(["mean", *(f"{mean:.2f}" for mean in report["mean"].values())])
+    headings = [f"T={t:g}" for t in warmth]
+    return Sheet(_title(report), ["class"], [headings], rows, legend=[_ACCEPTANCE])
 
 
 def _passes(report: Report) -> Sheet:

@@ -96,7 +96,7 @@ def acceptance(
     if not rows:
         raise typer.Exit(INTERRUPTED)
     means = {
-        f"{each.temperature:g}": sum(found) / len(found)
+        f"T{each.temperature:g}".replace(".", "_"): sum(found) / len(found)
         for each in options.params
         if (found := [r["tokens_per_pass"] for r in rows if r["temperature"] == each.temperature])
     }
