@@ -11,12 +11,13 @@ from typer.testing import CliRunner
 
 from forerun.cli import app
 from forerun.cli.heads.train import read_prompts
-from forerun.drafters.heads import HeadFolder, export_head
+from forerun.drafters.heads import HEAD_KINDS, HeadFolder, export_head
 from forerun.drafters.heads.folder import HISTORY
 from forerun.engine import LLM
 from forerun.errors import InvalidOption, InvalidWeights
 from forerun.models.opening import load_tokenizer, open_checkpoint
-from forerun.training.options import TrainOptions
+from forerun.models.text.compatibility import check_compatible
+from forerun.training.options import KINDS, TrainOptions
 from forerun.types import SamplingParams
 from tests.tiny_model import write_tiny_model
 
@@ -57,18 +58,22 @@ def trained(target: Path, **options: Any) -> tuple[dict[str, Any], dict[str, Any
     return before, trainer.run(), said
 
 
-@pytest.mark.parametrize(
-    ("kind", "loss"), [("block", "kl"), ("eagle3", "kl"), ("medusa", "kl"), ("medusa", "tv")]
-)
+@pytest.mark.parametrize(("kind", "loss"), [*((kind, "kl") for kind in KINDS), ("medusa", "tv")])
 def test_it_learns_and_what_it_wrote_is_served(
     target: Path, tmp_path: Path, kind: str, loss: str
 ) -> None:
     """What was measured while it was trained comes true where it is served: a hidden state or a
     token that is one place off would not show in the one, and ruin the other."""
     out = tmp_path / "head"
-    more = {"tokens": 60_000, "learning_rate": 1e-2} if kind == "medusa" else {}  # it is quick
+    is_quick = kind in ("medusa", "blockwise")
+    more: dict[str, Any] = {"tokens": 60_000, "learning_rate": 1e-2} if is_quick else {}
+    if kind in ("distilled", "pass"):
+        more = {"draft_vocab_size": None, "learning_rate": 1e-2 if kind == "distilled" else 5e-2}
     before, after, said = trained(target, kind=kind, loss=loss, out=out, **more)
-    assert after["alpha"][0] > before["alpha"][0] + 0.02, (before, after)
+    if kind == "pass":  # its first guess is the target's own
+        assert before["alpha"][0] == pytest.approx(1, abs=1e-3)
+    else:
+        assert after["alpha"][0] > before["alpha"][0] + 0.02, (before, after)
     assert sum(after["alpha"][1:]) > sum(before["alpha"][1:]), (before, after)
     assert any("α" in line for line in said)
     plain = LLM(target, speculative_config=None)
@@ -102,6 +107,30 @@ def test_a_second_call_goes_on_where_the_first_ended(target: Path, tmp_path: Pat
     assert HeadFolder(out, "eagle3").draft_tokens().tolist() == vocabulary
     calls = json.loads((out / HISTORY).read_text())["calls"]
     assert [call["seed"] for call in calls] == [0, 5]
+
+
+def test_a_distilled_model_is_an_ordinary_checkpoint(target: Path, tmp_path: Path) -> None:
+    """`draft_model` loads its folder, which has the target's tokenizer; it can be trained on."""
+    out, small = tmp_path / "small", {"draft_vocab_size": None, "tokens": 1_000}
+    trained(target, kind="distilled", out=out, **small)
+    ours, theirs = (load_tokenizer(open_checkpoint(folder)) for folder in (target, out))
+    check_compatible(ours, theirs)
+    messages = [{"role": "user", "content": "the cat, a dog.\n"}]
+    assert theirs.encode_chat(messages) == ours.encode_chat(messages)
+    plain = LLM(target, speculative_config=None)
+    asked, texts = SamplingParams(temperature=0, max_tokens=16), []
+    for method in ("draft_model", "distilled"):
+        llm = plain.with_speculation({"method": method, "model": str(out), "adaptive": False})
+        output = llm.generate("abcabc", asked)[0].outputs[0]
+        assert output.stats["draft_tokens"] > 10
+        texts.append(output.token_ids)
+    assert texts == [plain.generate("abcabc", asked)[0].outputs[0].token_ids] * 2
+    _, _, said = trained(target, kind="distilled", out=out, **small)
+    assert any("going on" in line for line in said)
+    with pytest.raises(InvalidOption, match="guesses all ids: leave draft_vocab_size out"):
+        trained(target, kind="pass", out=tmp_path / "pass")
+    with pytest.raises(InvalidOption, match="mtp looks at layer 2 alone: leave layers out"):
+        trained(target, kind="mtp", out=tmp_path / "mtp", layers=(0,))
 
 
 def test_a_head_gets_more_draft_tokens_and_places(target: Path, tmp_path: Path) -> None:
@@ -221,6 +250,10 @@ def test_the_model_writes_the_question_and_the_answer(target: Path) -> None:
     assert all(len(t.tokens) <= 48 for t in texts)
     again = TextWriter(model, tokenizer, asked, max_len=48).write(32, seed=3)
     assert again == texts
+
+
+def test_every_kind_can_be_trained() -> None:
+    assert sorted(KINDS) == sorted(HEAD_KINDS)
 
 
 def test_layers_are_low_middle_and_high() -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from forerun.training.batches import Batch, text_batch
 from forerun.training.graphs import Graphed
@@ -78,7 +78,7 @@ class Learner:
         due = self._draft_ids[ahead(batch.tokens, 1).flatten()][batch.expected]  # [places, N]
         reached = torch.ones_like(batch.weights[0])
         total = torch.zeros((), device=batch.h.device)
-        for place, logits_q in enumerate(self._laws(batch, _SHARES)):
+        for place, logits_q in enumerate(islice(self._laws(batch, _SHARES), self._head.max_places)):
             num = len(logits_q)
             at, weights = batch.expected[place, :num], batch.weights[place, :num]
             crossed, alpha, lse = compared(logits_q, probs_p, at)
@@ -100,9 +100,8 @@ class Learner:
         whole = len(batch.roots)
         at = [min(place, len(shares) - 1) for place in range(self._num_places)]
         counts = [max(1, int(shares[idx] * whole)) for idx in at]
-        embedded = functional.embedding(batch.tokens[:, 1:], self._target.embedding)
         features = batch.features[:, :-1].chunk(len(self._head.config.layers), dim=-1)
-        outputs = self._head.rows(features, embedded, batch.roots, counts)
+        outputs = self._head.rows(features, batch.tokens, batch.roots, counts)
         before = self._draft_ids[batch.tokens.flatten()][batch.expected]  # [places, N]
         for place, rows in enumerate(outputs):
             yield self._head.logits(rows, place, before[place, : len(rows)])

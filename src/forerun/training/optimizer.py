@@ -17,7 +17,11 @@ _DECAY: Final = 0.01
 _STEPS: Final = 5
 _POLYNOMIAL: Final = (3.4445, -4.7750, 2.0315)
 _SCALE: Final = 0.2  # of a step's entries, about what AdamW's have
-_VOCABULARY: Final = ("lm_head.weight", "embedding.weight", "markov.out.weight", "places.weight")
+# Rows of tokens or places, each a vector of its own.
+_VOCABULARY: Final = (
+    *("lm_head.weight", "embedding.weight", "markov.out.weight", "places.weight"),
+    *("embed_tokens.weight", "look_ahead.weight", ".1.weight"),
+)
 
 
 class Optimizer:

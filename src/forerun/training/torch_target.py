@@ -26,7 +26,7 @@ Rotations = tuple[Tensor, Tensor]  # cos and sin of each position
 
 
 @dataclass(frozen=True)
-class _Layer:
+class Layer:
     input_norm: Tensor
     qkv: Tensor
     qkv_bias: Tensor | None
@@ -106,14 +106,14 @@ class TorchTarget:
     def _norm_of(self, name: str) -> Tensor | None:
         return self._vector(name) if self._checkpoint.has(name) else None
 
-    def _layer(self, idx: int) -> _Layer:
+    def _layer(self, idx: int) -> Layer:
         block = f"model.layers.{idx}"
         attn, mlp = f"{block}.self_attn", f"{block}.mlp"
         qkv, gate_up = (
             [f"{attn}.{p}_proj" for p in "qkv"],
             [f"{mlp}.{p}_proj" for p in ("gate", "up")],
         )
-        return _Layer(
+        return Layer(
             self._vector(f"{block}.input_layernorm.weight"),
             self._matrix(*(f"{name}.weight" for name in qkv)),
             self._bias(*(f"{name}.bias" for name in qkv)),
@@ -144,7 +144,7 @@ class TorchTarget:
         mask = None if self.config.sliding_window is None else self._mask(positions, positions)
         x = functional.embedding(tokens, self.embedding).float()  # the stream is wide
         found: dict[int, Tensor] = {}
-        around = self._rotations(positions)
+        around = self.rotations(positions)
         for idx, layer in enumerate(self.layers):
             if idx in layers:
                 found[idx] = x
@@ -166,13 +166,27 @@ class TorchTarget:
 
     def _run(
         self,
-        layer: _Layer,
+        layer: Layer,
         x: Tensor,
         around: Rotations,
         mask: Tensor | None,
         kept: _Kept | None,
     ) -> Tensor:
         """One layer; without a mask each token sees all up to itself."""
+        c, (num_seqs, num, _) = self.config, x.shape
+        q, k, v = self.projected(layer, x, around)
+        if kept is not None:
+            k, v = kept.written(k, v)
+        is_decoding = kept is not None and kept.where is not None
+        if is_decoding:  # queries of one group are rows of one product
+            q = q.reshape(num_seqs, c.num_kv_heads, -1, c.head_dim)
+        mixed = functional.scaled_dot_product_attention(
+            q, k, v, attn_mask=mask, is_causal=mask is None, enable_gqa=not is_decoding
+        ).reshape(num_seqs, c.num_heads, num, c.head_dim)
+        return self.behind(layer, x, mixed)
+
+    def projected(self, layer: Layer, x: Tensor, around: Rotations) -> tuple[Tensor, ...]:
+        """Queries, keys and values of x [B, T, E]: [B, heads, T, D]"""
         c, (num_seqs, num, _) = self.config, x.shape
         num_both = c.num_heads + c.num_kv_heads
         h = rms_norm(x, layer.input_norm, c.rms_norm_eps).to(self.dtype)
@@ -187,22 +201,17 @@ class TorchTarget:
             )
             qk = torch.cat((q, k), dim=1).to(self.dtype)
         q, k = rotated(qk, *around).split((c.num_heads, c.num_kv_heads), dim=1)
-        if kept is not None:
-            k, v = kept.written(k, v)
-        is_decoding = kept is not None and kept.where is not None
-        if is_decoding:  # queries of one group are rows of one product
-            q = q.reshape(num_seqs, c.num_kv_heads, -1, c.head_dim)
-        mixed = functional.scaled_dot_product_attention(
-            q, k, v, attn_mask=mask, is_causal=mask is None, enable_gqa=not is_decoding
-        ).reshape(num_seqs, c.num_heads, num, c.head_dim)
-        x = x + functional.linear(
-            mixed.transpose(1, 2).reshape(num_seqs, num, -1), layer.out, layer.out_bias
-        )
+        return q, k, v
+
+    def behind(self, layer: Layer, x: Tensor, mixed: Tensor) -> Tensor:
+        """The residual stream behind a layer whose attention found `mixed` [B, heads, T, D]."""
+        c = self.config
+        x = x + functional.linear(mixed.transpose(1, 2).flatten(2), layer.out, layer.out_bias)
         h = rms_norm(x, layer.mlp_norm, c.rms_norm_eps).to(self.dtype)
         gate, up = functional.linear(h, layer.gate_up, layer.gate_up_bias).chunk(2, dim=-1)
         return x + functional.linear(functional.silu(gate) * up, layer.down, layer.down_bias)
 
-    def _rotations(self, positions: Tensor) -> Rotations:
+    def rotations(self, positions: Tensor) -> Rotations:
         """Of positions [B or 1, T]: [B or 1, 1, T, D]"""
         cos, sin = rotations(self._inv_freq, positions)
         return cos[:, None], sin[:, None]
@@ -292,7 +301,7 @@ class TorchTarget:
         mask = self._mask(queries, torch.arange(kept.shape[4], device=self.device)[None])
         bias = torch.zeros_like(mask, dtype=self.dtype).masked_fill_(~mask, -torch.inf)
         x = functional.embedding(tokens[:, None], self.embedding).float()
-        around = self._rotations(queries)
+        around = self.rotations(queries)
         where = torch.arange(len(tokens), device=self.device), position
         for layer, (k, v) in zip(self.layers, kept, strict=True):
             x = self._run(layer, x, around, bias, _Kept(k, v, where))

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from forerun.drafters.heads import HeadConfig, HeadFolder, model_fingerprint, save_head
+from forerun.drafters.heads import HEAD_KINDS, HeadConfig, HeadFolder, model_fingerprint, save_head
 from forerun.drafters.heads.folder import D2T, HISTORY, require_own
 from forerun.errors import InvalidOption, InvalidWeights, NoDevice
 from forerun.models.hf.json_file import read_json
@@ -73,9 +73,9 @@ class Progress:
     def learning_rate(self) -> float:
         """Up for a moment, then down to a twentieth along a cosine."""
         if self.share < _WARM_UP:
-            return self.options.learning_rate * max(self.share / _WARM_UP, 0.01)
+            return self.options.highest_rate * max(self.share / _WARM_UP, 0.01)
         down = 0.5 * (1 + math.cos(math.pi * self.share))
-        return self.options.learning_rate * (0.05 + 0.95 * down)
+        return self.options.highest_rate * (0.05 + 0.95 * down)
 
 
 class Trainer:
@@ -86,22 +86,28 @@ class Trainer:
         options: TrainOptions,
         report: Report,
         texts: Sequence[Text] = (),
+        target: TorchTarget | None = None,
     ) -> None:
-        """`texts` are some that the target wrote before; the first of them are held out."""
+        """`texts` are some that the target wrote before; the first of them are held out. `target`
+        is the checkpoint on the device, if it is there already."""
         self._options, self._report = options, report
         require_own(options.out)
         device = _device(options.device)
-        self._batch_len = options.batch_len or (16 if device == "cuda" else 8)
+        usual = 16 if device == "cuda" else 8
+        self._batch_len = options.batch_len or (4 if options.kind == "pass" else usual)
         self._num_at_once = options.num_written or (2048 if device == "cuda" else 256)
         self._history = _history(options)
         tokenizer = load_tokenizer(checkpoint)
+        self._tokenizer_files = tokenizer.files()
         self._kept: list[int] = []  # draft tokens of the head that is trained on
         self._config, weights = self._kept_or_new(checkpoint, tokenizer)
-        dtype = torch.bfloat16 if device == "cuda" else torch.float32
         if weights is not None:
             report(f"going on with {options.out}")
-        report(f"loading the target onto {device}")
-        self._target = TorchTarget(checkpoint, device, dtype)
+        if target is None:
+            report(f"loading the target onto {device}")
+            dtype = torch.bfloat16 if device == "cuda" else torch.float32
+            target = TorchTarget(checkpoint, device, dtype)
+        self._target = target
         self._writer = TextWriter(self._target, tokenizer, prompts, options.max_len)
         self._progress = Progress(options)
         if not texts and options.texts is not None and options.texts.exists():
@@ -117,7 +123,7 @@ class Trainer:
         else:
             self._write()
         weights = self._begun(weights, tokenizer)
-        self._head = torch_head(self._config, weights, self._target.device, dtype)
+        self._head = torch_head(self._config, weights, self._target)
         self._learner = Learner(
             self._target, self._head, self._tokens, self._num_places, options.loss
         )
@@ -234,7 +240,8 @@ class Trainer:
                 f"training diverged; {self._options.out} is as it was. Lower --learning-rate."
             )
         tokens = self._tokens.cpu().numpy()
-        weights[D2T] = tokens - np.arange(len(tokens))
+        if D2T in HEAD_KINDS[self._config.kind].shapes(self._config):
+            weights[D2T] = tokens - np.arange(len(tokens))
         progress, calls = self._progress, list(self._history["calls"])
         call = {
             "seconds": round(progress.seconds, 1),
@@ -243,14 +250,15 @@ class Trainer:
             "texts": len(self._texts),
             "seed": self._options.seed,
             "loss": self._options.loss,
-            "learning_rate": self._options.learning_rate,
+            "learning_rate": self._options.highest_rate,
             "device": _device_name(self._target.device),
             **measured,
         }
         if self._options.texts is not None:
             save_texts(self._options.texts, [*self._held_out, *self._texts])
         history = json.dumps({"calls": [*calls, call]}, indent=2).encode()
-        save_head(self._options.out, self._config, weights, {HISTORY: history})
+        extra = self._tokenizer_files if self._config.kind == "distilled" else {}
+        save_head(self._options.out, self._config, weights, {HISTORY: history, **extra})
 
 
 def _history(options: TrainOptions) -> dict[str, Any]:

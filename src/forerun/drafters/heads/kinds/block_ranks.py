@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from forerun.drafters.base import RequestView
 from forerun.drafters.growing import Path, Ranked
-from forerun.drafters.heads.block_head import BlockHead
+from forerun.drafters.heads.kinds.block_head import BlockHead
 from forerun.types import Acceptance
 
 F32 = npt.NDArray[np.float32]

@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from forerun.drafters.base import Budget, RequestView
 from forerun.drafters.growing import Path, grow, grow_likeliest
-from forerun.drafters.heads.block_head import BlockHead
-from forerun.drafters.heads.block_ranks import BlockRanks, has_ranks
 from forerun.drafters.heads.feature_cache import FeatureCache
+from forerun.drafters.heads.kinds.block_head import BlockHead
+from forerun.drafters.heads.kinds.block_ranks import BlockRanks, has_ranks
 from forerun.drafters.law import DraftLaw
 from forerun.kernels import Plan
 from forerun.types import Proposal, Span, Tree
