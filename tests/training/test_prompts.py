@@ -8,7 +8,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-
 from tools.prompts.kinds import Questions
 from tools.prompts.sources import Article, Sources
 
@@ -18,7 +17,7 @@ WORDS = [f"word{idx}" for idx in range(40)]
 @pytest.fixture
 def sources() -> Any:
     article = Article("The Title (book)", [" ".join(WORDS)] * 6)
-    kinds = "04 05 06 07 09 10 13 15 18 20 26 27".split()
+    kinds = ["04", "05", "06", "07", "09", "10", "13", "15", "18", "20", "26", "27"]
     return SimpleNamespace(
         encyclopedia=[article] * 2,
         news=[article],
