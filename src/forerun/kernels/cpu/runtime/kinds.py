@@ -26,11 +26,9 @@ KINDS: Final = {
     "pick": "rows",
     "gated_row": "rows",
 }
+WHOLE: Final = "whole"  # a kind of all steps
 _ATTENTION: Final = "attention"
 _NUM_ROWS, _ROW_BYTES = NUM_HEADER_FIELDS, NUM_HEADER_FIELDS + 4  # fields of a product
-
-
-WHOLE: Final = "whole"  # a kind of all steps
 
 
 @dataclass(frozen=True)
@@ -38,7 +36,7 @@ class Kind:
     """All steps of one kind in a pass; running them alone leaves garbage in the buffers.
 
     Attention would compare the queries of one layer with the keys of all others, and multiply
-    weights so small that processors take their time: of it there are all steps but its own.
+    weights so small that processors take their time: its steps are left out of a pass instead.
     """
 
     name: str
