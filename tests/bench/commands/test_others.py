@@ -57,7 +57,8 @@ def test_acceptance(path: Path, tmp_path: Path) -> None:
         '{"category": "stem", "turns": ["the cat the cat"]}\n'
         '{"category": "qa", "turns": ["a dog a dog"]}\n'
     )
-    options = ["--model", path, "--questions", questions, "--max-tokens", "12", "--json", record]
+    options = ["--model", str(path), "--questions", str(questions), "--max-tokens", "12"]
+    options += ["--json", str(record)]
     speculation = '{"method": "prompt_lookup", "adaptive": false, "num_speculative_tokens": 2}'
     shown = run("bench", "acceptance", *options, "--speculative-config", speculation)
     assert shown.endswith(run("bench", "show", record))  # behind its progress
