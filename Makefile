@@ -41,7 +41,9 @@ $(VENV)/.run: $(BIN)/python $(FILES)
 $(VENV)/.test: $(VENV)/.run
 	@echo "installing what the tests need"
 	$(PIP) -e '.[test,plot,serve]'
-	@$(BIN)/python -m compileall -q src  # once, and not in every process that runs tests
+	@echo "compiling sources and kernels (about a minute, once)"
+	@$(BIN)/python -m compileall -q src  # here, and not in every process that runs tests
+	@$(ON_CPU) $(BIN)/python -m tests.kernels_cpu.compile_all
 	@touch $@
 
 $(VENV)/.check: $(VENV)/.test

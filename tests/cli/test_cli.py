@@ -214,7 +214,7 @@ def test_doctor_reports_every_subject() -> None:
     assert findings["python"]["found"].startswith(sys.version.split()[0])
     assert "GiB free of" in findings["memory"]["found"] or sys.platform != "linux"
     assert findings["numba"]["remedy"] is None
-    for extra in ("serve", "gpu", "plot", "bench"):
+    for extra in ("serve", "gpu", "train", "plot", "bench"):
         finding = findings[f"extra [{extra}]"]
         assert (finding["found"] == "present") == (finding["remedy"] is None)
     assert run("doctor").exit_code == 0

@@ -1,4 +1,4 @@
-"""One server for most tests: a tiny model, several drafters, four seats."""
+"""One server for most tests: a tiny model, several drafters, four requests at once."""
 
 from __future__ import annotations
 

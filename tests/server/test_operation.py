@@ -51,7 +51,7 @@ def long_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def guarded(long_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """One seat, one waits, keys from three places, small limits; all sources of options."""
+    """One runs, one waits, keys from three places, small limits; all sources of options."""
     folder = tmp_path_factory.mktemp("guarded")
     (folder / "keys").write_text("from the file\n\n")
     (folder / "serve.toml").write_text(
@@ -363,7 +363,7 @@ def test_slow_readers_hold_nobody_up(guarded: Running) -> None:
         )
         guarded.wait_for("forerun:num_requests_running", 1)
         assert guarded.client.get("/health").status_code == 200
-    other.start()  # the seat is free as soon as the deaf one is gone
+    other.start()  # there is room as soon as the deaf one is gone
     other.join()
     assert found[0]["usage"]["completion_tokens"] == 1
 
