@@ -3,7 +3,7 @@
 Where the model has a chat template, it first writes the user's turn, from the template cut off
 where that turn begins (Magpie, Xu et al. 2024) or from a few first words, then answers it. Some
 turns ask about an earlier answer, some texts have no turns. Prompts of files are answered beside
-these, each once before one comes again; one of several turns makes a text for each of its answers.
+these, each once before one comes again; where it has a second turn, that makes another text.
 """
 
 from __future__ import annotations
