@@ -177,10 +177,10 @@ class Controller:
             return
         if is_plain := times.num_tokens == times.num_requests:
             self._num_since_plain = 0
+        self._earn(times.pass_seconds + times.rest_seconds)
         if self._has_weighed:
             self._has_weighed = False
             self.costs.observe_round(times)
-            self._earn(times.pass_seconds + times.rest_seconds)
         elif is_plain:
             self.costs.note_plain(times)
 

@@ -62,9 +62,13 @@ class GuardedDrafters:
             return names
         return [n for n in names if n not in cached or cached[n].has_room_for(request)]
 
-    def may_guess(self, request: SpeculativeRequest, budget: Budget) -> bool:
-        """Whether any of them might have a guess: those that give no hint might."""
+    def may_guess(
+        self, request: SpeculativeRequest, budget: Budget, asleep: Sequence[str] = ()
+    ) -> bool:
+        """Whether any of those awake might have a guess: those that give no hint might."""
         for name in self.names_for(request):
+            if name in asleep:
+                continue
             hinting = self._hinting.get(name)
             try:
                 if hinting is None or hinting.may_guess(request, budget):
@@ -104,15 +108,15 @@ class GuardedDrafters:
         if not self._tapped:
             return ()
         names = {name for request in requests for name in self.names_for(request)}
-        layers = [d.layers for name, d in self._tapped.items() if name in names]
-        return tuple(sorted(set().union(*layers)))
+        return _layers_of(tuple(d.layers for name, d in self._tapped.items() if name in names))
 
     def tapped(
         self, request: SpeculativeRequest, start: int, rows: Mapping[int, FloatArray]
     ) -> None:
-        for name in self.names_for(request):
-            if name in self._tapped:
-                self.attempt(name, request, self._tapped[name].tapped, request, start, rows)
+        names = self.names_for(request)
+        for name, drafter in self._tapped.items():
+            if name in names:
+                self.attempt(name, request, drafter.tapped, request, start, rows)
 
     def evict(self, request: SpeculativeRequest) -> None:
         """It lost its rows in the target's cache, and so in those of drafters."""
@@ -209,6 +213,11 @@ class GuardedDrafters:
 @lru_cache(maxsize=64)
 def _allowed(speculation: RequestSpeculation, names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(filter(speculation.allows, names))
+
+
+@lru_cache(maxsize=64)
+def _layers_of(several: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
+    return tuple(sorted(set().union(*several)))
 
 
 def checked_proposal(answer: object, budget: Budget, num_trees: int, vocab_size: int) -> Proposal:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
+
+from forerun.drafters import RequestView
 
 # Tokens whose time may be spent on looks for nothing before a round is skipped, and as many again
 # for each further round.
 _PATIENCE: Final = 0.03
 _FORGIVEN: Final = 0.002  # of that, with every round
 _MAX_SKIPS: Final = 7  # rounds
+_NAP: Final = 16  # rounds
 
 
 class Looks:
@@ -17,11 +21,15 @@ class Looks:
     Looking takes time, which a large model does not feel and a small one does: in a text that
     hardly repeats itself, guesses would not pay for it. What begins to pay in between is found at
     most seven rounds late.
+
+    A drafter that has to be asked brings news only when it is: one that was weighed and not taken
+    sleeps for some rounds, in which others are looked at as if it were not there.
     """
 
     def __init__(self) -> None:
         self._wasted: dict[int, float] = {}  # tokens' time spent for nothing; less than 0: earned
         self._num_skips: dict[int, int] = {}  # rounds before the next look
+        self._naps: dict[int, dict[str, int]] = {}  # the round in which a drafter wakes up
 
     def is_due(self, request: int) -> bool:
         """Whether to look this round; a round that is not due counts as skipped."""
@@ -45,11 +53,20 @@ class Looks:
             self._wasted[request] = wasted
             self._num_skips[request] = min(_MAX_SKIPS, int(wasted / _PATIENCE))
 
+    def asleep(self, request: RequestView) -> Sequence[str]:
+        """Drafters that are not to be weighed in this round."""
+        naps = self._naps.get(request.id)
+        return [name for name, end in naps.items() if request.round_idx < end] if naps else ()
+
+    def rest(self, request: RequestView, drafter: str) -> None:
+        self._naps.setdefault(request.id, {})[drafter] = request.round_idx + _NAP
+
     @property
     def requests(self) -> set[int]:
         """Whom it remembers."""
-        return set(self._wasted)
+        return self._wasted.keys() | self._naps.keys()
 
     def end(self, request: int) -> None:
         self._wasted.pop(request, None)
         self._num_skips.pop(request, None)
+        self._naps.pop(request, None)

@@ -55,6 +55,8 @@ class Speculation:
                 chosen = {request.id: self._fixed(request) for request in able}
             else:
                 batch = len(requests), num_prompt_tokens
+                lengths = [len(request.tokens) for request in requests]
+                self.controller.costs.context_len = sum(lengths) / max(1, len(lengths))
                 chosen = self._weighed(self.controller, able, batch, times)
         except Exception as error:
             chosen = {}
@@ -87,7 +89,7 @@ class Speculation:
         looked = self._look(controller, due, batch, times)
         seconds = times.clock() - began
         times.look_seconds = seconds - sum([answer[-1] for answer in times.drafts])
-        cost = seconds / len(due) * batch[0] / controller.costs.target.seconds(batch[0])
+        cost = seconds / len(due) * batch[0] / controller.costs.plain_seconds(batch[0])
         for request_id, choice in looked.items():
             if choice.reason is not Reason.BASELINE:
                 self.looks.looked(request_id, choice.gain, cost)
@@ -104,12 +106,16 @@ class Speculation:
         all ways to guess are weighed against each other."""
         least_chance = controller.costs.least_price(*batch)
         budgets, found, able = dict[int, Budget](), dict[int, Choice](), []
+        asleep = dict[int, Sequence[str]]()
         for request in requests:
-            budget = budget_for(request, self.ceiling, least_chance)
+            budget, naps = (
+                budget_for(request, self.ceiling, least_chance),
+                self.looks.asleep(request),
+            )
             found[request.id] = SILENT if budget.depth else NO_ROOM
-            if budget.depth and self.drafters.may_guess(request, budget):
+            if budget.depth and self.drafters.may_guess(request, budget, naps):
                 able.append(request)
-                budgets[request.id] = budget
+                budgets[request.id], asleep[request.id] = budget, naps
         if not able:
             return found
         picks = self._pick(controller, able, budgets, times)
@@ -117,6 +123,8 @@ class Speculation:
         for request in able:
             budget, own = budgets[request.id], list[Way]()
             for name in self.drafters.ready_for(request):
+                if name in asleep[request.id]:
+                    continue
                 pick, mine = picks.get((request.id, name)), budget
                 if self.depths.get(name, budget.depth) < budget.depth:
                     mine = replace(budget, depth=self.depths[name])
@@ -124,6 +132,9 @@ class Speculation:
             ways.append(own)
         num_idle = batch[0] - len(able)
         choices = controller.choose(ways, num_idle=num_idle, num_prompt_tokens=batch[1])
+        for request, own, choice in zip(able, ways, choices, strict=True):
+            for name in {way.drafter for way in own if way.is_costly} - {choice.drafter}:
+                self.looks.rest(request, name)
         return found | {r.id: choice for r, choice in zip(able, choices, strict=True)}
 
     def _pick(
@@ -228,7 +239,16 @@ class Speculation:
             self.drafters.put_aside(drafter, reason)
 
     def observe(self, times: StepTimes) -> None:
-        """A step is over, and this is where its seconds went."""
+        """A step is over, and this is where its seconds went. Those that had to be asked cost what
+        it took to choose them, too: asleep, they would not have been weighed."""
+        times.drafts = [
+            (
+                name,
+                *told,
+                seconds if name in self.drafters.picking else seconds + times.look_seconds,
+            )
+            for name, *told, seconds in times.drafts
+        ]
         if self.controller:
             self.drafters.attempt(_CONTROLLER, None, self.controller.observe, times)
 
