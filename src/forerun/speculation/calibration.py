@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from statistics import median
 from typing import Final
 
 from forerun.cache.cache_size import CacheSize
@@ -43,9 +42,9 @@ def _per_key(model: LlamaModel, measure: Callable[[int], float]) -> tuple[float,
     behind = pass_timer(model, context_len + _NUM_ROWS, context_len)
 
     def added(num_rows: int) -> float:
-        behind(num_rows)  # warms up
-        pairs = [behind(num_rows) - measure(num_rows) for _ in range(_NUM_REPEATS + 1)]
-        return max(0.0, median(pairs)) / context_len
+        pairs = [(behind(num_rows), measure(num_rows)) for _ in range(_NUM_REPEATS + 2)]
+        long, empty = map(min, zip(*pairs, strict=True))
+        return max(0.0, long - empty) / context_len
 
     one, several = added(1), added(_NUM_ROWS)
     return one, max(0.0, several - one) / (_NUM_ROWS - 1)

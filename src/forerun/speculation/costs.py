@@ -99,27 +99,29 @@ class Costs:
         if times.num_requests != self._num_noted:
             self._noted.clear()
             self._num_noted = times.num_requests
-        self._noted.append((self._without_context(times), times.rest_seconds))
+        self._noted.append((times.pass_seconds, times.rest_seconds))
         if len(self._noted) == _NUM_NOTED:
             self._learn_noted()
 
     def observe_round(self, times: StepTimes) -> None:
         """A round that was weighed."""
         self._learn_noted()
-        self.observe_pass(times.num_tokens, self._without_context(times))
+        args = times.num_requests, times.num_guesses, times.num_tokens
+        self.observe_pass(times.num_tokens, self._without_context(times.pass_seconds, *args))
         self.observe_rest(times.num_requests, times.num_guesses, times.rest_seconds)
 
-    def _without_context(self, times: StepTimes) -> float:
-        """What the pass would have taken on an empty one: a slow moment slows both parts alike."""
-        empty = self.target.seconds(times.num_tokens)
-        context = self._context_seconds(times.num_requests, times.num_guesses)
-        return times.pass_seconds * empty / (empty + context)
+    def _without_context(
+        self, seconds: float, num_requests: int, num_guesses: int, num_tokens: int
+    ) -> float:
+        """What a pass would have taken on an empty one: a slow moment slows both parts alike."""
+        empty = self.target.seconds(num_tokens)
+        return seconds * empty / (empty + self._context_seconds(num_requests, num_guesses))
 
     def _learn_noted(self) -> None:
         if self._noted:
-            pass_seconds, rest_seconds = sorted(self._noted)[len(self._noted) // 2]
-            self.observe_pass(self._num_noted, pass_seconds, len(self._noted))
-            self.observe_rest(self._num_noted, 0, rest_seconds)
+            (seconds, rest), num = sorted(self._noted)[len(self._noted) // 2], self._num_noted
+            self.observe_pass(num, self._without_context(seconds, num, 0, num), len(self._noted))
+            self.observe_rest(num, 0, rest)
             self._noted.clear()
 
     def observe_pass(self, num_tokens: int, seconds: float, num_passes: int = 1) -> None:

@@ -44,12 +44,14 @@ class GuardedDrafters:
         self._told = {n for n, d in drafters.items() if _commit_of(d) is not OneByOne.commit}
         self._hinting = {n: d for n, d in drafters.items() if isinstance(d, HintingDrafter)}
         self._all = self._names = tuple(drafters)  # those that were put aside are no more asked
+        self._names_for: dict[int, Sequence[str]] = {}  # by request, while it goes on
 
     def names_for(self, request: SpeculativeRequest) -> Sequence[str]:
         """Those that may guess for it, and see that far."""
-        if request.id in self._failed:
-            return ()
-        names = _allowed(request.speculation, self._names)
+        names = self._names_for.get(request.id)
+        if names is None:
+            names = _allowed(request.speculation, self._names)
+            self._names_for[request.id] = names
         if not self._cached:
             return names
         num_tokens, cached = len(request.tokens), self._cached
@@ -81,6 +83,7 @@ class GuardedDrafters:
     def put_aside(self, name: str, reason: str) -> None:
         """It is asked no more, and hears no more."""
         self._names = tuple(other for other in self._names if other != name)
+        self._names_for = dict.fromkeys(self._failed, ())
         _LOG.warning("%s is put aside: %s.", name, reason)
 
     @property
@@ -164,6 +167,7 @@ class GuardedDrafters:
         """Forgotten by all that may ever have heard of it; returns how often they failed it."""
         for name in _allowed(request.speculation, self._all):
             self.attempt(name, request, self.drafters[name].end, request)
+        self._names_for.pop(request.id, None)
         return self._failed.pop(request.id, 0)
 
     def _checked(
@@ -199,6 +203,7 @@ class GuardedDrafters:
         a warning could be turned into an error, and others would suffer."""
         if request is not None:
             self._failed[request.id] += 1
+            self._names_for[request.id] = ()
         self.failures[name] += 1
         if self.failures[name] == 1:
             _LOG.warning(

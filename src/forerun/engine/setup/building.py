@@ -81,7 +81,7 @@ def _build_speculation(
     ceiling = Budget(config.depth, config.num_branches)
     controller = None
     if drafting.passes is not None:
-        controller = Controller(Costs(drafting.passes, drafting.timed_heads(model.config)))
+        controller = Controller(Costs(drafting.passes, drafting.timed_heads(model)))
         for name, card in drafting.cards.items():
             first, *then = card.chances
             controller.expect(name, (first, fmean(then or (first,))))

@@ -8,7 +8,7 @@ from forerun.drafters import Drafter, TappedDrafter
 from forerun.drafters.heads import Card
 from forerun.errors import InvalidOption
 from forerun.kernels import TappedKernels
-from forerun.models.config import ModelConfig
+from forerun.models.llama import LlamaModel
 from forerun.speculation.calibration import calibrate
 from forerun.speculation.config import SpeculativeConfig
 from forerun.speculation.draft_cost import DraftCost
@@ -70,10 +70,10 @@ class Drafting:
             except InvalidOption as error:  # the same weights under another tokenizer
                 self.left_out[path.name] = str(error)
 
-    def timed_heads(self, target: ModelConfig) -> dict[str, DraftCost]:
+    def timed_heads(self, target: LlamaModel) -> dict[str, DraftCost]:
         """What those that look at hidden states cost, once they have their caches."""
         return {
-            name: timed_head(drafter, target.hidden_size, METHODS[name].default_depth)
+            name: timed_head(drafter, target, METHODS[name].default_depth)
             for name, drafter in self.drafters.items()
             if isinstance(drafter, TappedDrafter)
         }
