@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -40,6 +41,7 @@ class GuardedDrafters:
         self._failed: Counter[int] = Counter()  # how often, by request
         self._picking = [name for name, drafter in drafters.items() if drafter.picks]
         self._cached = {n: d for n, d in drafters.items() if isinstance(d, CachedDrafter)}
+        self._shortest = min((d.max_len for d in self._cached.values()), default=sys.maxsize)
         self._tapped = {n: d for n, d in drafters.items() if isinstance(d, TappedDrafter)}
         self._told = {n for n, d in drafters.items() if _commit_of(d) is not OneByOne.commit}
         self._hinting = {n: d for n, d in drafters.items() if isinstance(d, HintingDrafter)}
@@ -52,9 +54,9 @@ class GuardedDrafters:
         if names is None:
             names = _allowed(request.speculation, self._names)
             self._names_for[request.id] = names
-        if not self._cached:
-            return names
         num_tokens, cached = len(request.tokens), self._cached
+        if num_tokens <= self._shortest:
+            return names
         return [n for n in names if n not in cached or num_tokens <= cached[n].max_len]
 
     def ready_for(self, request: SpeculativeRequest) -> Sequence[str]:
