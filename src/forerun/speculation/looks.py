@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from forerun.drafters import RequestView
+from forerun.speculation.choice import Choice, Reason
 
 # Tokens whose time may be spent on looks for nothing before a round is skipped, and as many again
 # for each further round.
@@ -13,6 +14,7 @@ _PATIENCE: Final = 0.03
 _FORGIVEN: Final = 0.002  # of that, with every round
 _MAX_SKIPS: Final = 7  # rounds
 _NAP: Final = 16  # rounds
+_STAY: Final = 6  # rounds
 
 
 class Looks:
@@ -22,14 +24,16 @@ class Looks:
     hardly repeats itself, guesses would not pay for it. What begins to pay in between is found at
     most seven rounds late.
 
-    A drafter that has to be asked brings news only when it is: one that was weighed and not taken
-    sleeps for some rounds, in which others are looked at as if it were not there.
+    A drafter that has to be asked brings news only when it is. One that was weighed and not taken
+    sleeps for some rounds, in which others are looked at as if it were not there; one that was
+    taken is asked again in the next few, where no other has a guess, without being weighed.
     """
 
     def __init__(self) -> None:
         self._wasted: dict[int, float] = {}  # tokens' time spent for nothing; less than 0: earned
         self._num_skips: dict[int, int] = {}  # rounds before the next look
         self._naps: dict[int, dict[str, int]] = {}  # the round in which a drafter wakes up
+        self._stays: dict[int, tuple[Choice, int]] = {}  # the round in which it is weighed again
 
     def is_due(self, request: int) -> bool:
         """Whether to look this round; a round that is not due counts as skipped."""
@@ -58,8 +62,19 @@ class Looks:
         naps = self._naps.get(request.id)
         return [name for name, end in naps.items() if request.round_idx < end] if naps else ()
 
-    def rest(self, request: RequestView, drafter: str) -> None:
-        self._naps.setdefault(request.id, {})[drafter] = request.round_idx + _NAP
+    def weighed(self, request: RequestView, asked: Iterable[str], choice: Choice) -> None:
+        """`asked` are drafters that have to be asked, and that could have been chosen."""
+        self._stays.pop(request.id, None)
+        for name in asked:
+            if name != choice.drafter:
+                self._naps.setdefault(request.id, {})[name] = request.round_idx + _NAP
+            elif choice.reason is Reason.PAYS:
+                self._stays[request.id] = choice, request.round_idx + _STAY
+
+    def stay(self, request: RequestView) -> Choice | None:
+        """What was chosen lately, if that is still good."""
+        choice, end = self._stays.get(request.id, (None, 0))
+        return choice if request.round_idx < end else None
 
     @property
     def requests(self) -> set[int]:
@@ -70,3 +85,4 @@ class Looks:
         self._wasted.pop(request, None)
         self._num_skips.pop(request, None)
         self._naps.pop(request, None)
+        self._stays.pop(request, None)

@@ -113,6 +113,8 @@ class Speculation:
                 self.looks.asleep(request),
             )
             found[request.id] = SILENT if budget.depth else NO_ROOM
+            if batch[0] == 1 and (stay := self._stay(request, budget, naps)):
+                return {request.id: stay}
             if budget.depth and self.drafters.may_guess(request, budget, naps):
                 able.append(request)
                 budgets[request.id], asleep[request.id] = budget, naps
@@ -133,9 +135,20 @@ class Speculation:
         num_idle = batch[0] - len(able)
         choices = controller.choose(ways, num_idle=num_idle, num_prompt_tokens=batch[1])
         for request, own, choice in zip(able, ways, choices, strict=True):
-            for name in {way.drafter for way in own if way.is_costly} - {choice.drafter}:
-                self.looks.rest(request, name)
+            asked = {way.drafter for way in own if way.is_costly}
+            self.looks.weighed(request, asked, choice)
         return found | {r.id: choice for r, choice in zip(able, choices, strict=True)}
+
+    def _stay(
+        self, request: SpeculativeRequest, budget: Budget, naps: Sequence[str]
+    ) -> Choice | None:
+        """What was chosen lately, where no other drafter has a guess."""
+        stay = self.looks.stay(request)
+        if stay is None or stay.drafter is None or not budget.depth:
+            return None
+        if self.drafters.may_guess(request, budget, (*naps, stay.drafter)):
+            return None
+        return stay.within(budget.depth * stay.num_branches)
 
     def _pick(
         self,
