@@ -79,6 +79,8 @@ def test_who_was_taken_is_asked_again_for_some_rounds() -> None:
     assert looks.stay(request(round_idx=13)) is None
     assert looks.asleep(request(round_idx=13)) == ["head"]
     assert looks.asleep(request(round_idx=40)) == []
+    looks.weighed(request(round_idx=40), ["head"], Choice(Reason.NOTHING_PAYS))
+    assert looks.asleep(request(round_idx=45)) == ["head"]  # for longer than the first time
     assert looks.requests == {7}
     looks.end(7)
     assert looks.requests == set()

@@ -140,6 +140,6 @@ def test_who_did_not_pay_sleeps_and_costs_a_glance(plain: LLM) -> None:
     drafter = Asked((1,))
     num_heard, choices = passes_heard(plain, drafter)
     weighed = choices.get("nothing pays", 0) + choices.get("probe: suffix to 1", 0)
-    assert 0 < weighed <= sum(choices.values()) // 8
+    assert 0 < weighed <= sum(choices.values()) // 6
     assert choices["silent"] > 1
     assert num_heard < sum(choices.values())

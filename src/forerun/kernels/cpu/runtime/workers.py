@@ -105,6 +105,9 @@ def _serve(join: Compiled, control: npt.NDArray[np.int64], thread: int, calls: C
     address = control.ctypes.data
     while calls.get():
         join.call(address, thread)
+        for _ in range(calls.qsize()):  # to passes that it joined without being called
+            if not calls.get_nowait():
+                return
 
 
 def _dismiss(calls: list[Calls]) -> None:
