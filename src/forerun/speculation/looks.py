@@ -13,8 +13,8 @@ from forerun.speculation.choice import Choice, Reason
 _PATIENCE: Final = 0.03
 _FORGIVEN: Final = 0.002  # of that, with every round
 _MAX_SKIPS: Final = 7  # rounds
-_SHORT_NAP, _LONG_NAP = 3, 16  # rounds; each is twice as long as the one before
-_STAY: Final = 6  # rounds
+_SHORT_NAP, _LONG_NAP = 1, 64  # rounds; each is twice as long as the one before
+_STAY: Final = 8  # rounds
 
 
 class Looks:
@@ -32,8 +32,8 @@ class Looks:
     def __init__(self) -> None:
         self._wasted: dict[int, float] = {}  # tokens' time spent for nothing; less than 0: earned
         self._num_skips: dict[int, int] = {}  # rounds before the next look
-        # The round in which a drafter wakes up, and how long it sleeps.
-        self._naps: dict[int, dict[str, tuple[int, int]]] = {}
+        self._naps: dict[int, dict[str, int]] = {}  # the round in which a drafter wakes up
+        self._nap_lens: dict[str, int] = {}  # of the next one, whoever's
         self._stays: dict[int, tuple[Choice, int]] = {}  # the round in which it is weighed again
 
     def is_due(self, request: int) -> bool:
@@ -61,19 +61,20 @@ class Looks:
     def asleep(self, request: RequestView) -> Sequence[str]:
         """Drafters that are not to be weighed in this round."""
         naps = self._naps.get(request.id)
-        return [name for name, (end, _) in naps.items() if request.round_idx < end] if naps else ()
+        return [name for name, end in naps.items() if request.round_idx < end] if naps else ()
 
     def weighed(self, request: RequestView, asked: Iterable[str], choice: Choice) -> None:
         """`asked` are drafters that have to be asked, and that could have been chosen."""
         self._stays.pop(request.id, None)
-        naps, now = self._naps.setdefault(request.id, {}), request.round_idx
+        now = request.round_idx
         for name in asked:
             if name != choice.drafter:
-                nap = min(_LONG_NAP, 2 * naps[name][1] if name in naps else _SHORT_NAP)
-                naps[name] = now + nap, nap
+                nap = self._nap_lens.get(name, _SHORT_NAP)
+                self._naps.setdefault(request.id, {})[name] = now + nap
+                self._nap_lens[name] = min(_LONG_NAP, 2 * nap)
             elif choice.reason is Reason.PAYS:
                 self._stays[request.id] = choice, now + _STAY
-                naps.pop(name, None)
+                self._nap_lens.pop(name, None)
 
     def stay(self, request: RequestView) -> Choice | None:
         """What was chosen lately, if that is still good."""
