@@ -41,12 +41,13 @@ def _per_key(model: LlamaModel, measure: Callable[[int], float]) -> tuple[float,
     context_len = min(_CONTEXT, model.config.max_len - _NUM_ROWS)
     behind = pass_timer(model, context_len + _NUM_ROWS, context_len)
 
-    def added(num_rows: int) -> float:
+    def per_token(num_rows: int) -> float:
+        """In turns, and of both the fastest: one may be slow for reasons of its own, never fast."""
         pairs = [(behind(num_rows), measure(num_rows)) for _ in range(_NUM_REPEATS + 2)]
-        long, empty = map(min, zip(*pairs, strict=True))
-        return max(0.0, long - empty) / context_len
+        added = min(pair[0] for pair in pairs) - min(pair[1] for pair in pairs)
+        return max(0.0, added) / context_len
 
-    one, several = added(1), added(_NUM_ROWS)
+    one, several = per_token(1), per_token(_NUM_ROWS)
     return one, max(0.0, several - one) / (_NUM_ROWS - 1)
 
 

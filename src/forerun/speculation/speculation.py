@@ -254,15 +254,10 @@ class Speculation:
     def observe(self, times: StepTimes) -> None:
         """A step is over, and this is where its seconds went. Those that had to be asked cost what
         it took to choose them, too: asleep, they would not have been weighed."""
-        times.drafts = [
-            (
-                name,
-                *told,
-                seconds if name in self.drafters.picking else seconds + times.look_seconds,
-            )
-            for name, *told, seconds in times.drafts
-        ]
         if self.controller:
+            for idx, (name, num, sizes, seconds) in enumerate(times.drafts):
+                if name not in self.drafters.picking:
+                    times.drafts[idx] = name, num, sizes, seconds + times.look_seconds
             self.drafters.attempt(_CONTROLLER, None, self.controller.observe, times)
 
     def num_failures(self, request: SpeculativeRequest) -> int:
