@@ -38,7 +38,7 @@ def calibrate(model: LlamaModel, largest: int) -> PassCost:
 
 def _per_key(model: LlamaModel, measure: Callable[[int], float]) -> tuple[float, float]:
     """Seconds that each token of the context adds to the first row, and to each row behind it."""
-    context_len = min(_CONTEXT, model.config.max_len - _NUM_ROWS)
+    context_len = max(1, min(_CONTEXT, model.config.max_len - _NUM_ROWS))
     behind = pass_timer(model, context_len + _NUM_ROWS, context_len)
 
     def per_token(num_rows: int) -> float:

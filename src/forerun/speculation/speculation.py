@@ -144,11 +144,11 @@ class Speculation:
     ) -> Choice | None:
         """What was chosen lately, where no other drafter has a guess."""
         stay = self.looks.stay(request)
-        if stay is None or stay.drafter is None or not budget.depth:
+        if stay is None or stay.drafter not in self.drafters.names_for(request):
             return None
-        if self.drafters.may_guess(request, budget, (*naps, stay.drafter)):
+        if not budget.depth or self.drafters.may_guess(request, budget, (*naps, stay.drafter)):
             return None
-        return stay.within(budget.depth * stay.num_branches)
+        return stay.within(budget.depth * stay.num_branches * stay.num_trees)
 
     def _pick(
         self,
