@@ -144,9 +144,10 @@ class Speculation:
     ) -> Choice | None:
         """What was chosen lately, where no other drafter has a guess."""
         stay = self.looks.stay(request)
-        if stay is None or stay.drafter not in self.drafters.names_for(request):
+        name = stay.drafter if stay and budget.depth else None
+        if stay is None or name is None or name not in self.drafters.names_for(request):
             return None
-        if not budget.depth or self.drafters.may_guess(request, budget, (*naps, stay.drafter)):
+        if self.drafters.may_guess(request, budget, (*naps, name)):
             return None
         return stay.within(budget.depth * stay.num_branches * stay.num_trees)
 
