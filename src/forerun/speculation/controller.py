@@ -171,20 +171,21 @@ class Controller:
         for drafter, num_requests, level_sizes, seconds in times.drafts:
             if num_requests:
                 self.costs.observe_draft(drafter, num_requests, level_sizes, seconds)
-            self._earn(seconds)
+            self.earn(seconds)
         self._num_since_plain += 1
         if not times.num_requests:
             return
         if is_plain := times.num_tokens == times.num_requests:
             self._num_since_plain = 0
-        self._earn(times.pass_seconds + times.rest_seconds)
         if self._has_weighed:
             self._has_weighed = False
             self.costs.observe_round(times)
+            self.earn(times.pass_seconds + times.rest_seconds)
         elif is_plain:
             self.costs.note_plain(times)
 
-    def _earn(self, seconds: float) -> None:
+    def earn(self, seconds: float) -> None:
+        """Time that went by pays for probes."""
         self._credit = min(self._most_credit, self._credit + _PROBE_SHARE * seconds)
 
     @property

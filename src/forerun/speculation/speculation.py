@@ -40,6 +40,7 @@ class Speculation:
         self.depths: dict[str, int] = {}  # of drafters that guess less deep than the ceiling
         self.left_out: dict[str, str] = {}  # drafters that are not used, and why
         self.cards: CardCheck | None = None
+        self._has_weighed = False  # anything, this round
 
     def choose(
         self, requests: Sequence[SpeculativeRequest], num_prompt_tokens: int, times: StepTimes
@@ -132,7 +133,7 @@ class Speculation:
                     mine = replace(budget, depth=self.depths[name])
                 own += controller.ways(request.id, name, mine, pick, self.drafters.num_trees)
             ways.append(own)
-        num_idle = batch[0] - len(able)
+        num_idle, self._has_weighed = batch[0] - len(able), True
         choices = controller.choose(ways, num_idle=num_idle, num_prompt_tokens=batch[1])
         for request, own, choice in zip(able, ways, choices, strict=True):
             asked = {way.drafter for way in own if way.is_costly}
@@ -259,6 +260,9 @@ class Speculation:
             for idx, (name, num, sizes, seconds) in enumerate(times.drafts):
                 if name not in self.drafters.picking:
                     times.drafts[idx] = name, num, sizes, seconds + times.look_seconds
+            if not self._has_weighed:
+                self.controller.earn(times.pass_seconds + times.rest_seconds)
+            self._has_weighed = False
             self.drafters.attempt(_CONTROLLER, None, self.controller.observe, times)
 
     def num_failures(self, request: SpeculativeRequest) -> int:
