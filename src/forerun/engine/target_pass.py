@@ -48,12 +48,9 @@ def score(
 
 
 def _hand_out(whole: Taps, spans: Sequence[Span], taps: Sequence[Taps]) -> None:
-    """To each span its rows of a pass: copies, since drafters may keep them for long."""
-    if len(spans) == 1:
-        taps[0].rows = whole.rows
-        return
+    """To each span its rows of a pass."""
     first = 0
     for span, own in zip(spans, taps, strict=True):
         last = first + len(span)
-        own.rows = {layer: rows[first:last].copy() for layer, rows in whole.rows.items()}
+        own.rows = {layer: rows[first:last] for layer, rows in whole.rows.items()}
         first = last

@@ -138,7 +138,7 @@ class FeatureCache(OwnCache[FeatureRow]):
         row.cut(row.num_committed)
         if start != row.next_position:
             row.restart(start)
-        new = [rows[layer] for layer in self.layers]
+        new = [rows[layer].copy() for layer in self.layers]  # of whole passes, no one else's rows
         row.pending.append(new)
         row.num_pending += len(new[0])
         if row.num_pending > _MAX_PENDING:  # nobody asked for long: the latest are worth keeping
