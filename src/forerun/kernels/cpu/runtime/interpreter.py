@@ -37,7 +37,7 @@ CLOSED, ACTIVE, STEPS, NUM_STEPS, COUNTERS, NUM_THREADS = 0, 8, 16, 17, 18, 19
 SCRATCHES: Final = 24  # from here on, the address of each thread's scratch memory
 
 _NUM_SPINS: Final = 200  # looks at a counter before the core is offered to others
-_NUM_LOOKS: Final = 2500  # for the next pass: about a millisecond
+_NUM_LOOKS: Final = 6000  # for the next pass: about a millisecond
 
 
 @njit

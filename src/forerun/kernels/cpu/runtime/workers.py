@@ -83,7 +83,8 @@ class Workers:
         with self._lock:
             self._prepare(steps, scratch_bytes)
             for calls in self._calls:
-                calls.put(True)
+                if calls.empty():  # else its thread joined the last pass without being called
+                    calls.put(True)
             self._run.call(self._address, 0)
 
     def _prepare(self, steps: npt.NDArray[np.int64], scratch_bytes: int) -> None:
@@ -105,9 +106,6 @@ def _serve(join: Compiled, control: npt.NDArray[np.int64], thread: int, calls: C
     address = control.ctypes.data
     while calls.get():
         join.call(address, thread)
-        for _ in range(calls.qsize()):  # to passes that it joined without being called
-            if not calls.get_nowait():
-                return
 
 
 def _dismiss(calls: list[Calls]) -> None:
