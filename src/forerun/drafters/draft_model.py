@@ -15,7 +15,7 @@ from forerun.drafters.own_cache import MAX_KNOWN, OwnCache, Row
 from forerun.kernels import Plan, PlanRow, Scores
 from forerun.models.llama import LlamaModel
 from forerun.sampling import Context, CoupledDraws
-from forerun.types import ROOT, Acceptance, Proposal, Span, Tree, Verdict
+from forerun.types import ROOT, Acceptance, IntArray, Proposal, Span, Tree, Verdict
 
 
 class DraftModel(OwnCache[Row]):
@@ -167,8 +167,8 @@ class DraftModel(OwnCache[Row]):
 
     def _next_slots(
         self, growths: Iterable[Growth], request_ids: Iterable[int]
-    ) -> tuple[int | None, ...] | None:
+    ) -> tuple[IntArray | None, ...] | None:
         """Where the guesses go that are made now, if all of them are fed one by one."""
         if not self._model.kernels.begins_early or not all(g.goes_on for g in growths):
             return None
-        return next_slots(self._rows[request_id].table for request_id in request_ids)
+        return next_slots((self._rows[request_id].table, 1) for request_id in request_ids)

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from forerun.cache import KVCache
+from forerun.cache import KVCache, next_slots
 from forerun.drafters.base import Budget, RequestView
 from forerun.drafters.heads.confidence import Confidence
 from forerun.drafters.heads.config import HeadConfig
@@ -104,6 +104,7 @@ class FeatureCache(OwnCache[FeatureRow]):
         super().__init__()
         self._cached = head
         self._confidence = Confidence()
+        self._deepest = 0  # chain that was asked for
 
     @property
     def layers(self) -> tuple[int, ...]:
@@ -181,19 +182,37 @@ class FeatureCache(OwnCache[FeatureRow]):
 
     def _chained(self, request: RequestView, budget: Budget) -> Proposal:
         row = self._rows[request.id]
-        num_known, depth = row.num_pending, budget.depth
+        num_known, depth = row.num_pending, self._chain_depth(request, budget)
         features, known = row.waiting(num_known), row.tokens(request, num_known)
         tokens = known + known[-1:] * (depth - 1)
         wanted = tuple(range(num_known - 1, len(tokens)))
         span = Span(row.num_committed, tokens, Tree.chain(len(tokens)), wanted)
         row.table.reserve(len(tokens))
-        plan = Plan.build([(span, row.table)])
+        following = next_slots([(row.table, depth + 1)]) if self._begins_early else None
+        plan = Plan.build([(span, row.table)], following)
         noise = ChainNoise(request.params.temperature, request.noise.key, len(request.tokens))
         picked = self._cached.chain(plan, self._cache, features, depth, noise)
         row.fed(num_known)
         row.is_waiting = False
         row.guesses = [(int(token), share) for token, share, _ in picked.tolist()]
-        return self._worth_it(row.guesses, budget.least_chance, is_drawn=noise.temperature > 0)
+        guesses = row.guesses[: budget.depth]
+        least = 0.0 if self._begins_early else budget.least_chance
+        return self._worth_it(guesses, least, is_drawn=noise.temperature > 0)
+
+    @property
+    def _begins_early(self) -> bool:
+        kernels = self._cached.chain_kernels
+        return kernels is not None and kernels.begins_early
+
+    def _chain_depth(self, request: RequestView, budget: Budget) -> int:
+        """Where a round may be begun early it is like the one before: as deep as was ever asked
+        for, if there is room, and more guesses than that are left out."""
+        if not self._begins_early:
+            return budget.depth
+        self._deepest = max(self._deepest, budget.depth)
+        row, num_rows = self._rows[request.id], len(request.tokens) + self._deepest - 1
+        has_pages = row.table.num_missing(num_rows) <= self._cache.pool.num_free
+        return self._deepest if has_pages and num_rows <= self.max_len else budget.depth
 
     def _worth_it(
         self, guesses: Sequence[Guess], least_chance: float, *, is_drawn: bool

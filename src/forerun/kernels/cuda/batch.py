@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from forerun.kernels.base import AttentionShape
-from forerun.kernels.cuda.heads.given import Given, HandedOut
+from forerun.kernels.cuda.heads.given import Given, HandedOut, SentOut
 from forerun.kernels.cuda.passes.columns import Columns
 from forerun.kernels.cuda.passes.inputs import F32, Inputs
 from forerun.kernels.cuda.passes.recording import Recording
@@ -53,7 +53,7 @@ class CudaBatch:
     recording: Recording | None = None  # while it is recorded
     given: Given | None = None
     tapped: list[torch.Tensor] = field(default_factory=list)  # so far
-    handed_out: HandedOut | None = None  # once it has run
+    handed_out: HandedOut | SentOut | None = None  # once it has run
 
     @cached_property
     def columns(self) -> Columns:

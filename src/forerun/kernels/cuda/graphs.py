@@ -9,22 +9,25 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock
-from typing import Any, Final
+from typing import Final
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 
 from forerun.kernels.base import Body
 from forerun.kernels.cuda.asked_draws import AskedDraws, Draws
 from forerun.kernels.cuda.batch import CudaBatch, bucket
 from forerun.kernels.cuda.drawing import Best, Drawing, Started
-from forerun.kernels.cuda.heads.given import HandedOut
+from forerun.kernels.cuda.heads.given import HandedOut, SentOut
 from forerun.kernels.cuda.passes.ahead import Ahead, parts_after
+from forerun.kernels.cuda.passes.body import launched, logits_of
 from forerun.kernels.cuda.passes.columns import Columns
 from forerun.kernels.cuda.passes.inputs import Inputs
 from forerun.kernels.cuda.passes.recording import Recorder, Replay
+from forerun.kernels.cuda.rounds.begun import Begun, Drafted
+from forerun.kernels.cuda.rounds.rounds import Rounds, Verified
 from forerun.kernels.cuda.store import KVStore
-from forerun.kernels.cuda.values import Rows
 from forerun.kernels.scores import Scores
 
 SIZES: Final = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256)
@@ -78,6 +81,7 @@ class _Pass:
     store: KVStore
     draws: Draws
     kept: _OfStore
+    handed_out: HandedOut | None = None  # on the device, once it runs
 
     def launched(self, drawing: Drawing) -> Scores:
         """Kernel by kernel."""
@@ -95,6 +99,7 @@ class Graphs:
         self, num_splits: Callable[[int], int], drawing: Drawing, recorder: Recorder
     ) -> None:
         self._drawing, self._recorder = drawing, recorder
+        self._rounds = Rounds(drawing, recorder, num_splits)
         self._num_splits = num_splits  # of so many keys
         self.stopwatch: Stopwatch | None = None
         self._lock = Lock()  # graphs share memory: one at a time, until its result is copied
@@ -106,11 +111,33 @@ class Graphs:
             kept = self._kept.setdefault(store, _OfStore())
             one = _Pass(body, batch, store, draws, kept)
             ahead, kept.ahead = kept.ahead, None
+            if batch.given is not None:
+                return self._guess(one)
+            begun, self._rounds.begun = self._rounds.begun, None
+            if begun is not None and begun.is_for(body, batch.plan, store, draws):
+                one.handed_out, batch.handed_out = begun.graph.handed_out, begun.handed_out
+                rows = range(len(batch.plan.rows[0].span))
+                return self._take(one, begun.started, begun.graph.logits, rows)
             if ahead is not None and ahead.started is self._drawing.last:
-                rows = ahead.rows_for(body, batch.plan, draws)
-                if rows is not None:
-                    return self._take(one, ahead.started, ahead.logits, rows)
+                rows_of = ahead.rows_for(body, batch.plan, draws)
+                if rows_of is not None:
+                    if ahead.handed_out is not None:
+                        batch.handed_out = ahead.handed_out.some(rows_of)
+                    return self._take(one, ahead.started, ahead.logits, rows_of)
             return self._run(one)
+
+    def _guess(self, one: _Pass) -> Scores:
+        """A pass over hidden states; a chain of guesses may have been begun early."""
+        batch, rounds = one.batch, self._rounds
+        begun, rounds.begun, rounds.drafted = rounds.begun, None, None
+        found = None if begun is None else begun.picked_for(one.body, batch, one.store)
+        if found is not None:
+            rounds.begun, scores = begun, Scores(found)
+        else:
+            scores = self._run(one)
+        if batch.plan.next_slots is not None and isinstance(scores.logits, np.ndarray):
+            rounds.drafted = Drafted(one.body, batch, one.store, scores.logits)
+        return scores
 
     def _run(self, one: _Pass) -> Scores:
         batch, graphs = one.batch, one.kept.graphs
@@ -124,11 +151,13 @@ class Graphs:
         batch.check(entry.num_embeddings)
         batch.send(batch.columns, entry.inputs, one.store.dump_slot)
         entry.recording.replay()
-        batch.handed_out = entry.handed_out
+        batch.handed_out = one.handed_out = entry.handed_out
         if self.stopwatch is not None:
             self.stopwatch.time(entry.recording)
         if not any(one.draws):
             return self._drawing.all_logits(entry.logits, len(batch.columns.wanted))
+        if one.handed_out is not None and batch.plan.next_slots is not None:
+            batch.handed_out = one.handed_out.send()
         asked = self._drawing.asked(entry.logits, batch.num_wanted, one.draws)
         started = self._drawing.start(entry.logits, entry.best, asked)
         return self._take(one, started, entry.logits, None)
@@ -136,18 +165,36 @@ class Graphs:
     def _take(
         self, one: _Pass, started: Started, logits: torch.Tensor, rows: Sequence[int] | None
     ) -> Scores:
-        """Begin the next pass, then wait for the tokens of `rows` of this one, or of all."""
+        """Begin what follows, then wait for the tokens of `rows` of this one, or of all."""
         own_rows = range(len(one.draws)) if rows is None else rows
-        ahead = self._begin_next(one, own_rows)
+        ahead, begun = None, self._begin_round(one)
+        if begun is None:
+            ahead = self._begin_next(one, own_rows)
         tokens = self._drawing.tokens(started)
+        if (ahead or begun) and min(tokens) < 0:  # the host needs logits that are written over
+            one.batch.plan = replace(one.batch.plan, next_slots=None)
+            return self._run(one)
+        if begun is not None:
+            begun.settle(tokens)
+            self._rounds.begun = begun
         if ahead is not None:
-            if min(tokens) < 0:  # the host needs logits that the next pass writes over
-                one.batch.plan = replace(one.batch.plan, next_slots=None)
-                return self._run(one)
             ahead.tokens = [tokens[part.drawn] for part in ahead.parts]
             one.kept.ahead = ahead
         scores = self._drawing.scores(started, tokens, logits)
         return scores if rows is None else scores.some(rows)
+
+    def _begin_round(self, one: _Pass) -> Begun | None:
+        """Guesses and their verification, where this pass verifies guesses."""
+        plan, draws, sent_out = one.batch.plan, one.draws, one.batch.handed_out
+        if plan.next_slots is None or len(plan.rows) != 1 or one.handed_out is None:
+            return None
+        row, draw = plan.rows[0], draws[0]
+        if draw is None or len(row.span) < 2 or len(row.span.wanted) < len(row.span):
+            return None
+        assert isinstance(sent_out, SentOut), sent_out
+        return self._rounds.begin(
+            Verified(one.body, one.batch, one.store, row, draw, one.handed_out, sent_out)
+        )
 
     def _begin_next(self, one: _Pass, rows: Sequence[int]) -> Ahead | None:
         """`rows`: where the pass under way has those of the plan. None also for a size that is
@@ -164,8 +211,9 @@ class Graphs:
         one.kept.graphs.move_to_end(key)
         one.batch.send(columns, entry.inputs, one.store.dump_slot)
         entry.recording.replay()
+        handed_out = entry.handed_out and entry.handed_out.send()
         started = self._drawing.start(entry.logits, entry.best, AskedDraws.after(draws))
-        return Ahead(one.body, parts, started, entry.logits)
+        return Ahead(one.body, parts, started, entry.logits, handed_out)
 
     def _key(self, body: Body, columns: Columns) -> Key | None:
         """None: it is too large for a graph."""
@@ -201,19 +249,3 @@ class Graphs:
         if len(graphs) > _MAX_KEPT:
             graphs.popitem(last=False)
         return found
-
-
-def launched(
-    body: Body, batch: CudaBatch, store: KVStore, drawing: Drawing, draws: Draws
-) -> Scores:
-    """A pass whose kernels are launched one by one."""
-    logits = logits_of(body, batch, store)
-    return drawing.finish(logits, drawing.best(logits), batch.num_wanted, draws)
-
-
-def logits_of(body: Body, batch: CudaBatch, store: KVStore) -> torch.Tensor:
-    batch.tapped.clear()
-    rows: Any = body(batch, store)
-    assert isinstance(rows, Rows), rows
-    batch.handed_out = HandedOut.of(batch.tapped) if batch.tapped else None
-    return rows.data

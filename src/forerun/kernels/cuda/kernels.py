@@ -20,10 +20,11 @@ from forerun.kernels.base import AttentionShape, Body, ChainNoise, Norm, WeightS
 from forerun.kernels.cuda.asked_draws import Draws
 from forerun.kernels.cuda.batch import CudaBatch, RopeTable
 from forerun.kernels.cuda.drawing import Drawing
-from forerun.kernels.cuda.graphs import Graphs, Stopwatch, launched
+from forerun.kernels.cuda.graphs import Graphs, Stopwatch
 from forerun.kernels.cuda.heads.given import Given
 from forerun.kernels.cuda.heads.operations import HeadOperations
 from forerun.kernels.cuda.launches import Launches
+from forerun.kernels.cuda.passes.body import launched
 from forerun.kernels.cuda.passes.recording import GraphRecorder, Recorder
 from forerun.kernels.cuda.store import KVStore
 from forerun.kernels.cuda.values import Normed, Product, Rows

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,10 @@ from forerun.kernels.base import ChainNoise
 
 F32 = npt.NDArray[np.float32]
 
-_NOISE_WORDS = 8  # temperature, key and position, 64 bits each, and room to align what follows
+NUM_TURNS: Final = 3  # of buffers in the host's memory
+_NOISE_WORDS: Final = (
+    8  # temperature, key and position, 64 bits each, and room to align what follows
+)
 
 
 @dataclass(frozen=True)
@@ -56,11 +60,41 @@ def _views(words: Tensor, widths: Sequence[int], num_rows: int) -> list[Tensor]:
 
 
 @dataclass(frozen=True)
+class SentOut:
+    """On its way to the host; `done` when it is there."""
+
+    host: Tensor
+    shapes: tuple[tuple[int, ...], ...]
+    done: Any  # torch.cuda.Event
+    chosen: tuple[int, ...] | None = None  # rows that are meant
+
+    def some(self, rows: Sequence[int]) -> SentOut:
+        return replace(self, chosen=tuple(rows))
+
+    def views(self) -> list[F32]:
+        if self.done is not None:
+            self.done.synchronize()
+        found, whole = list[F32](), self.host.numpy()
+        first = 0
+        for rows, width in self.shapes:
+            found.append(whole[first : first + rows * width].reshape(rows, width))
+            first += rows * width
+        return found
+
+    def to_host(self) -> tuple[F32, ...]:
+        """Copies."""
+        if self.chosen is not None:
+            return tuple(each[list(self.chosen)] for each in self.views())
+        return tuple(each.copy() for each in self.views())
+
+
+@dataclass(frozen=True)
 class HandedOut:
     """What a pass tapped, one behind the other, so that it travels at once."""
 
     data: Tensor
     shapes: tuple[tuple[int, ...], ...]
+    hosts: list[tuple[Tensor, Any]] = field(default_factory=list)  # that take turns
 
     @classmethod
     def of(cls, tapped: Sequence[Tensor]) -> HandedOut:
@@ -69,8 +103,23 @@ class HandedOut:
             tuple(tuple(each.shape) for each in tapped),
         )
 
+    def rows(self, num: int) -> Tensor:
+        """[taps, num, width]: the first rows of each, all of one shape."""
+        return self.data.view(len(self.shapes), *self.shapes[0])[:, :num]
+
+    def send(self) -> SentOut:
+        """Before another pass writes over it; nobody waits."""
+        if not self.hosts:
+            is_gpu = self.data.device.type == "cuda"
+            for _ in range(NUM_TURNS):
+                host = torch.empty(self.data.shape, pin_memory=is_gpu)
+                self.hosts.append((host, torch.cuda.Event() if is_gpu else None))
+        self.hosts.append(self.hosts.pop(0))
+        host, done = self.hosts[-1]
+        host.copy_(self.data, non_blocking=True)
+        if done is not None:
+            done.record()
+        return SentOut(host, self.shapes, done)
+
     def to_host(self) -> tuple[F32, ...]:
-        found = self.data.cpu().split([rows * width for rows, width in self.shapes])
-        return tuple(
-            each.view(shape).numpy() for each, shape in zip(found, self.shapes, strict=True)
-        )
+        return self.send().to_host()
