@@ -12,21 +12,20 @@ from threading import Lock
 from typing import Final
 from weakref import WeakKeyDictionary
 
-import numpy as np
 import torch
 
 from forerun.kernels.base import Body
 from forerun.kernels.cuda.asked_draws import AskedDraws, Draws
 from forerun.kernels.cuda.batch import CudaBatch, bucket
 from forerun.kernels.cuda.drawing import Best, Drawing, Started
-from forerun.kernels.cuda.heads.given import HandedOut, SentOut
+from forerun.kernels.cuda.heads.given import HandedOut
 from forerun.kernels.cuda.passes.ahead import Ahead, parts_after
+from forerun.kernels.cuda.passes.asked import Asked
 from forerun.kernels.cuda.passes.body import launched, logits_of
 from forerun.kernels.cuda.passes.columns import Columns
 from forerun.kernels.cuda.passes.inputs import Inputs
 from forerun.kernels.cuda.passes.recording import Recorder, Replay
-from forerun.kernels.cuda.rounds.begun import Begun, Drafted
-from forerun.kernels.cuda.rounds.rounds import Rounds, Verified
+from forerun.kernels.cuda.rounds.rounds import Rounds
 from forerun.kernels.cuda.store import KVStore
 from forerun.kernels.scores import Scores
 
@@ -73,15 +72,8 @@ class _OfStore:
 
 
 @dataclass
-class _Pass:
-    """What is asked for."""
-
-    body: Body
-    batch: CudaBatch
-    store: KVStore
-    draws: Draws
-    kept: _OfStore
-    handed_out: HandedOut | None = None  # on the device, once it runs
+class _Pass(Asked):
+    kept: _OfStore = field(default_factory=_OfStore)
 
     def launched(self, drawing: Drawing) -> Scores:
         """Kernel by kernel."""
@@ -108,36 +100,34 @@ class Graphs:
     def run(self, body: Body, batch: CudaBatch, store: KVStore, draws: Draws) -> Scores:
         """The tokens of this pass that `draws` describe, and the logits of all other rows."""
         with self._lock:
-            kept = self._kept.setdefault(store, _OfStore())
-            one = _Pass(body, batch, store, draws, kept)
-            ahead, kept.ahead = kept.ahead, None
-            if batch.given is not None:
-                return self._guess(one)
-            begun, self._rounds.begun = self._rounds.begun, None
-            if begun is not None and begun.is_for(body, batch.plan, store, draws):
-                one.handed_out, batch.handed_out = begun.graph.handed_out, begun.handed_out
-                rows = range(len(batch.plan.rows[0].span))
-                return self._take(one, begun.started, begun.graph.logits, rows)
-            if ahead is not None and ahead.started is self._drawing.last:
-                rows_of = ahead.rows_for(body, batch.plan, draws)
-                if rows_of is not None:
-                    if ahead.handed_out is not None:
-                        batch.handed_out = ahead.handed_out.some(rows_of)
-                    return self._take(one, ahead.started, ahead.logits, rows_of)
-            return self._run(one)
+            kept, rounds = self._kept.setdefault(store, _OfStore()), self._rounds
+            one = _Pass(body, batch, store, draws, kept=kept)
+            scores = self._early(one) or self._run(one)
+            rounds.note(one, scores)
+            return scores
 
-    def _guess(self, one: _Pass) -> Scores:
-        """A pass over hidden states; a chain of guesses may have been begun early."""
+    def _early(self, one: _Pass) -> Scores | None:
+        """What such a pass brings, if it was begun."""
         batch, rounds = one.batch, self._rounds
-        begun, rounds.begun, rounds.drafted = rounds.begun, None, None
-        found = None if begun is None else begun.picked_for(one.body, batch, one.store)
-        if found is not None:
-            rounds.begun, scores = begun, Scores(found)
-        else:
-            scores = self._run(one)
-        if batch.plan.next_slots is not None and isinstance(scores.logits, np.ndarray):
-            rounds.drafted = Drafted(one.body, batch, one.store, scores.logits)
-        return scores
+        ahead, one.kept.ahead = one.kept.ahead, None
+        begun, rounds.begun = rounds.begun, None
+        if begun is not None:
+            drafted = begun.drafted(one)
+            if drafted is not None:
+                rounds.begun = begun
+                return drafted
+            if begun.is_for(one):
+                one.handed_out, batch.handed_out = begun.graph.handed_out, begun.handed_out
+                rows: Sequence[int] = range(len(batch.plan))
+                return self._take(one, begun.started, begun.graph.logits, rows)
+        if ahead is None or ahead.started is not self._drawing.last:
+            return None
+        found = ahead.rows_for(one.body, batch.plan, one.draws)
+        if found is None:
+            return None
+        if ahead.handed_out is not None:
+            batch.handed_out = ahead.handed_out.some(found)
+        return self._take(one, ahead.started, ahead.logits, found)
 
     def _run(self, one: _Pass) -> Scores:
         batch, graphs = one.batch, one.kept.graphs
@@ -167,7 +157,7 @@ class Graphs:
     ) -> Scores:
         """Begin what follows, then wait for the tokens of `rows` of this one, or of all."""
         own_rows = range(len(one.draws)) if rows is None else rows
-        ahead, begun = None, self._begin_round(one)
+        ahead, begun = None, self._rounds.begin(one)
         if begun is None:
             ahead = self._begin_next(one, own_rows)
         tokens = self._drawing.tokens(started)
@@ -182,19 +172,6 @@ class Graphs:
             one.kept.ahead = ahead
         scores = self._drawing.scores(started, tokens, logits)
         return scores if rows is None else scores.some(rows)
-
-    def _begin_round(self, one: _Pass) -> Begun | None:
-        """Guesses and their verification, where this pass verifies guesses."""
-        plan, draws, sent_out = one.batch.plan, one.draws, one.batch.handed_out
-        if plan.next_slots is None or len(plan.rows) != 1 or one.handed_out is None:
-            return None
-        row, draw = plan.rows[0], draws[0]
-        if draw is None or len(row.span) < 2 or len(row.span.wanted) < len(row.span):
-            return None
-        assert isinstance(sent_out, SentOut), sent_out
-        return self._rounds.begin(
-            Verified(one.body, one.batch, one.store, row, draw, one.handed_out, sent_out)
-        )
 
     def _begin_next(self, one: _Pass, rows: Sequence[int]) -> Ahead | None:
         """`rows`: where the pass under way has those of the plan. None also for a size that is

@@ -29,6 +29,12 @@ class Given:
     noise: ChainNoise
 
 
+def noise_words(noise: ChainNoise) -> tuple[int, int, int]:
+    """Of 64 bits, signed."""
+    temperature = int(np.float64(noise.temperature).view(np.int64))
+    return temperature, noise.key - (noise.key >> 63 << 64), noise.position
+
+
 class GivenInputs:
     """The device's side, with room for `num_rows` rows of each; its addresses stay."""
 
@@ -46,10 +52,7 @@ class GivenInputs:
         """Rows that it does not fill stay as they were, and nobody asks."""
         for rows, array in zip(self._rows, given.arrays, strict=True):
             rows[: len(array)] = array
-        noise = given.noise
-        self._noise[0] = np.float64(noise.temperature).view(np.int64)
-        self._noise[1] = noise.key - (noise.key >> 63 << 64)  # the same 64 bits, signed
-        self._noise[2] = noise.position
+        self._noise[:3] = noise_words(given.noise)
         self._device.copy_(self._host, non_blocking=True)
 
 

@@ -13,12 +13,12 @@ import triton.language as tl
 # Words of 64 bits that the host sends: guesses that were verified, how many they are, rows of the
 # two caches if none of them is accepted, and the draft's temperature, key and position.
 NUM_GUESSES: Final = tl.constexpr(0)
-DRAFT_ROW: Final = tl.constexpr(1)
-TARGET_ROW: Final = tl.constexpr(2)
+ROW_AT: Final = tl.constexpr(1)
 TEMPERATURE: Final = tl.constexpr(3)
 GUESSES_AT: Final = tl.constexpr(8)
 NUM_PARAMS: Final = 64
-MOST_GUESSES: Final = 31
+NUM_TAKEN: Final = 32
+MOST_GUESSES: Final = NUM_TAKEN - 1
 
 # What a run of tokens is: a head's known rows and places, what a draft model has not seen of the
 # text, or tokens one behind the other.
@@ -41,13 +41,13 @@ def accept_guesses(PARAMS, DRAWN, TAKEN, COUNT, NUM: tl.constexpr):
 @triton.jit(do_not_specialize=["dump_slot", "offset"])
 def place_chain(
     PARAMS, TAKEN, COUNT, GUESSES, PER_TOKEN, WANTED, KEY_SLOTS, TURNS, ROTATIONS,
-    dump_slot, offset, KIND: tl.constexpr, ROW_AT: tl.constexpr, DEPTH: tl.constexpr,
+    dump_slot, offset, CACHE: tl.constexpr, KIND: tl.constexpr, DEPTH: tl.constexpr,
     T: tl.constexpr, D: tl.constexpr, BD: tl.constexpr, BDEPTH: tl.constexpr,
 ):  # fmt: skip
     """One token of a run: `Inputs` says what is written. A token that is none works on the dump
     slot, which is the first of the key slots."""
     t, count = tl.program_id(0), tl.load(COUNT)
-    first = tl.load(PARAMS + ROW_AT).to(tl.int32)
+    first = tl.load(PARAMS + ROW_AT + CACHE).to(tl.int32)
     if KIND == 0:
         is_real = (t <= count) | (t > DEPTH)
         row = tl.where(t > DEPTH, first + count + t - DEPTH, first + t)

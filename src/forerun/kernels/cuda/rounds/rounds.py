@@ -4,41 +4,27 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from forerun.kernels.base import Body
 from forerun.kernels.cuda.asked_draws import AskedDraws
-from forerun.kernels.cuda.batch import CudaBatch, bucket
+from forerun.kernels.cuda.batch import bucket
 from forerun.kernels.cuda.drawing import Drawing
-from forerun.kernels.cuda.heads.given import NUM_TURNS, HandedOut, SentOut
+from forerun.kernels.cuda.heads.given import NUM_TURNS, SentOut
+from forerun.kernels.cuda.passes.asked import Asked
 from forerun.kernels.cuda.passes.recording import Recorder
-from forerun.kernels.cuda.rounds.begun import Begun, Drafted
+from forerun.kernels.cuda.rounds.begun import Begun
+from forerun.kernels.cuda.rounds.buffers import Follow, Room, RoundBuffers
+from forerun.kernels.cuda.rounds.drafts import Draft, HeadDraft, ModelDraft, is_greedy, slots_of
 from forerun.kernels.cuda.rounds.kernels import MOST_GUESSES
-from forerun.kernels.cuda.rounds.round import Follow, Part, RoundGraph
-from forerun.kernels.cuda.store import KVStore
-from forerun.kernels.plan import PlanRow
-from forerun.sampling import CoupledDraws
+from forerun.kernels.cuda.rounds.round import RoundGraph
+from forerun.kernels.scores import Scores
 
 _NUM_KEYS: Final = (1 << 11, 1 << 13, 1 << 15, 1 << 17)
 _MAX_KEPT: Final = 8
-
-
-@dataclass(frozen=True)
-class Verified:
-    """A verification that the device has begun, and where its hidden states will be."""
-
-    body: Body
-    batch: CudaBatch
-    store: KVStore
-    row: PlanRow
-    draw: CoupledDraws
-    handed_out: HandedOut
-    sent_out: SentOut
 
 
 @dataclass
@@ -48,54 +34,66 @@ class Rounds:
     drawing: Drawing
     recorder: Recorder
     num_splits: Callable[[int], int]
-    drafted: Drafted | None = None
     begun: Begun | None = None
+    _draft: Draft | None = None
     _graphs: OrderedDict[Any, RoundGraph] = field(default_factory=OrderedDict)
-    _hosts: dict[int, list[tuple[Tensor, Any]]] = field(default_factory=dict)
+    _hosts: list[tuple[Tensor, Any]] = field(default_factory=list)
     _turn: int = 0
 
-    def begin(self, verified: Verified) -> Begun | None:
-        """Guesses, and their verification, behind one that is under way."""
-        drafted, row = self.drafted, verified.row
-        if drafted is None or row.span.tokens[1:] != drafted.tokens:
-            return None
-        follow = _follow(drafted, verified)
-        if follow is None:
-            return None
-        graph = self._graph(drafted, verified, follow)
-        if graph is None:
-            return None
-        if verified.handed_out.data is not graph.handed_out.data:
-            graph.features.copy_(verified.handed_out.rows(1 + drafted.depth))
-        graph.send(follow)
-        graph.guess()
-        picks, are_picked = self._next_host(graph)
-        picks.copy_(graph.picks, non_blocking=True)
-        if are_picked is not None:
-            are_picked.record()
-        graph.verify()
-        asked = AskedDraws.next_round(verified.draw)
-        handed_out = graph.handed_out.send()
-        started = self.drawing.start(graph.logits, graph.best, asked, graph.count)
-        return Begun(
-            drafted, row, verified.draw, verified.sent_out, verified.body, verified.store, follow, graph,
-            picks, are_picked, started, handed_out,
-        )  # fmt: skip
+    def note(self, one: Asked, scores: Scores) -> None:
+        """This was asked for, and that came out; it may have been a drafter's pass."""
+        if one.batch.given is not None:
+            is_chain = one.batch.plan.next_slots is not None
+            self._draft = HeadDraft(one, scores.all_rows()) if is_chain else None
+            return
+        token = scores.token(0) if len(scores) == 1 and is_greedy(one.draws) else None
+        draft = self._draft
+        if token is None:
+            self._draft = None
+        elif isinstance(draft, ModelDraft) and draft.goes_on(one):
+            self._draft = replace(draft, tokens=(*draft.tokens, token))
+        else:
+            self._draft = ModelDraft(one, (token,))
 
-    def _graph(self, drafted: Drafted, verified: Verified, follow: Follow) -> RoundGraph | None:
+    def begin(self, one: Asked) -> Begun | None:
+        """Guesses and their verification, behind one that is under way."""
+        draft, row, draws = self._draft, one.row, one.draws
+        if draft is None or row is None or len(row.span) < 2 or draws[0] is None:
+            return None
+        is_whole = row.span.tokens[1:] == draft.tokens and len(row.span.wanted) == len(row.span)
+        if not is_whole or not row.span.tree.is_chain or draws[0].changes_logits:
+            return None
+        if isinstance(draft, HeadDraft) and one.handed_out is None:
+            return None
+        follow = _follow(draft, one)
+        graph = follow and self._graph(draft, one, follow)
+        if follow is None or graph is None:
+            return None
+        graph.send(follow, one.handed_out)
+        graph.guess()
+        found, is_found = self._next_host(graph.found)
+        found.copy_(graph.found, non_blocking=True)
+        if is_found is not None:
+            is_found.record()
+        graph.verify()
+        handed_out = graph.handed_out and graph.handed_out.send()
+        asked = AskedDraws.next_round(draws[0])
+        started = self.drawing.start(graph.logits, graph.best, asked, graph.count)
+        sent_out = one.batch.handed_out
+        assert sent_out is None or isinstance(sent_out, SentOut), sent_out
+        return Begun(draft, one, sent_out, follow, graph, found, is_found, started, handed_out)
+
+    def _graph(self, draft: Draft, one: Asked, follow: Follow) -> RoundGraph | None:
         sizes = [bucket(len(slots) + 1, _NUM_KEYS) for slots in follow.slots]
+        splits = [self.num_splits(len(slots)) for slots in follow.slots]
         if None in sizes:
             return None
-        num_splits = [self.num_splits(len(slots)) for slots in follow.slots]
-        parts = [
-            Part(one.body, one.batch, one.store, splits, size or 0)
-            for one, splits, size in zip((drafted, verified), num_splits, sizes, strict=True)
-        ]
-        key = (*parts[0].key, *parts[1].key, drafted.depth)
+        parts = draft.one, one
+        key = (*((part.body, part.store) for part in parts), *sizes, *splits, draft.depth)
         if key not in self._graphs:
-            shape = verified.handed_out.rows(1 + drafted.depth).shape
-            features = torch.zeros(shape, device=verified.batch.device)
-            graph = RoundGraph(parts[0], parts[1], drafted.depth, self.drawing, features)
+            rooms = [Room(*sized) for sized in zip(parts, splits, sizes, strict=True)]
+            buffers = RoundBuffers((rooms[0], rooms[1]), draft.depth, self.drawing)
+            graph = RoundGraph(draft, buffers)
             graph.record(self.recorder)
             self._graphs[key] = graph
             if len(self._graphs) > _MAX_KEPT:
@@ -103,33 +101,28 @@ class Rounds:
         self._graphs.move_to_end(key)
         return self._graphs[key]
 
-    def _next_host(self, graph: RoundGraph) -> tuple[Tensor, Any]:
-        hosts = self._hosts.setdefault(graph.depth, [])
-        if not hosts:
-            is_gpu = graph.picks.device.type == "cuda"
-            for _ in range(NUM_TURNS):
-                picks = torch.empty((graph.depth, 3), pin_memory=is_gpu)
-                hosts.append((picks, torch.cuda.Event() if is_gpu else None))
+    def _next_host(self, like: Tensor) -> tuple[Tensor, Any]:
+        if not self._hosts or self._hosts[0][0].shape != like.shape:
+            is_gpu = like.device.type == "cuda"
+            self._hosts = [
+                (
+                    torch.empty(like.shape, dtype=like.dtype, pin_memory=is_gpu),
+                    torch.cuda.Event() if is_gpu else None,
+                )
+                for _ in range(NUM_TURNS)
+            ]
         self._turn = (self._turn + 1) % NUM_TURNS
-        return hosts[self._turn]
+        return self._hosts[self._turn]
 
 
-def _follow(drafted: Drafted, verified: Verified) -> Follow | None:
-    """None: pages are short, or the next round needs the host."""
-    plans = drafted.batch.plan, verified.batch.plan
-    if drafted.depth > MOST_GUESSES or verified.draw.changes_logits:
+def _follow(draft: Draft, one: Asked) -> Follow | None:
+    """None: pages are short for it."""
+    slots, target_slots = slots_of(draft.one), slots_of(one)
+    assert one.row is not None
+    rows, depth = (draft.next_row, one.row.span.start + 1), draft.depth
+    if slots is None or target_slots is None or depth > MOST_GUESSES:
         return None
-    slots = []
-    for plan in plans:
-        more = plan.next_slots and plan.next_slots[0]
-        if more is None:
-            return None
-        slots.append(np.concatenate((plan.rows[0].slots, more)))
-    rows = drafted.row.span.start + drafted.num_known, verified.row.span.start + 1
-    if len(slots[0]) < rows[0] + 2 * drafted.depth or len(slots[1]) < rows[1] + 2 * drafted.depth:
+    if len(slots) < rows[0] + 2 * depth or len(target_slots) < rows[1] + 2 * depth:
         return None
-    noise = drafted.noise
-    temperature = int(np.float64(noise.temperature).view(np.int64))
-    key = noise.key - (noise.key >> 63 << 64)
-    words = temperature, key, noise.position + 1
-    return Follow(drafted.tokens, rows, (slots[0], slots[1]), words)
+    noise = replace(draft.noise, position=draft.noise.position + 1)
+    return Follow(draft.tokens, rows, (slots, target_slots), noise)
