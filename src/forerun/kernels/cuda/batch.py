@@ -53,7 +53,8 @@ class CudaBatch:
     recording: Recording | None = None  # while it is recorded
     given: Given | None = None
     tapped: list[torch.Tensor] = field(default_factory=list)  # so far
-    handed_out: HandedOut | SentOut | None = None  # once it has run
+    handed_out: HandedOut | None = None  # on the device, once it has run
+    sent_out: SentOut | None = None  # the same, if it is on its way to the host
 
     @cached_property
     def columns(self) -> Columns:

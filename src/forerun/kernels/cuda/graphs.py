@@ -106,6 +106,13 @@ class Graphs:
             rounds.note(one, scores)
             return scores
 
+    def forget(self) -> None:
+        """What was begun, and with it the caches that it is for."""
+        with self._lock:
+            self._rounds.forget()
+            for of_store in self._kept.values():
+                of_store.ahead = None
+
     def _early(self, one: _Pass) -> Scores | None:
         """What such a pass brings, if it was begun."""
         batch, rounds = one.batch, self._rounds
@@ -117,7 +124,7 @@ class Graphs:
                 rounds.begun = begun
                 return drafted
             if begun.is_for(one):
-                one.handed_out, batch.handed_out = begun.graph.handed_out, begun.handed_out
+                batch.handed_out, batch.sent_out = begun.graph.handed_out, begun.sent_out
                 rows: Sequence[int] = range(len(batch.plan))
                 return self._take(one, begun.started, begun.graph.logits, rows)
         if ahead is None or ahead.started is not self._drawing.last:
@@ -125,8 +132,8 @@ class Graphs:
         found = ahead.rows_for(one.body, batch.plan, one.draws)
         if found is None:
             return None
-        if ahead.handed_out is not None:
-            batch.handed_out = ahead.handed_out.some(found)
+        if ahead.sent_out is not None:
+            batch.sent_out = ahead.sent_out.some(found)
         return self._take(one, ahead.started, ahead.logits, found)
 
     def _run(self, one: _Pass) -> Scores:
@@ -141,13 +148,13 @@ class Graphs:
         batch.check(entry.num_embeddings)
         batch.send(batch.columns, entry.inputs, one.store.dump_slot)
         entry.recording.replay()
-        batch.handed_out = one.handed_out = entry.handed_out
+        batch.handed_out = entry.handed_out
         if self.stopwatch is not None:
             self.stopwatch.time(entry.recording)
         if not any(one.draws):
             return self._drawing.all_logits(entry.logits, len(batch.columns.wanted))
-        if one.handed_out is not None and batch.plan.next_slots is not None:
-            batch.handed_out = one.handed_out.send()
+        if batch.handed_out is not None and batch.plan.next_slots is not None:
+            batch.sent_out = batch.handed_out.send()
         asked = self._drawing.asked(entry.logits, batch.num_wanted, one.draws)
         started = self._drawing.start(entry.logits, entry.best, asked)
         return self._take(one, started, entry.logits, None)
@@ -188,9 +195,9 @@ class Graphs:
         one.kept.graphs.move_to_end(key)
         one.batch.send(columns, entry.inputs, one.store.dump_slot)
         entry.recording.replay()
-        handed_out = entry.handed_out and entry.handed_out.send()
+        sent_out = None if entry.handed_out is None else entry.handed_out.send()
         started = self._drawing.start(entry.logits, entry.best, AskedDraws.after(draws))
-        return Ahead(one.body, parts, started, entry.logits, handed_out)
+        return Ahead(one.body, parts, started, entry.logits, sent_out)
 
     def _key(self, body: Body, columns: Columns) -> Key | None:
         """None: it is too large for a graph."""

@@ -111,6 +111,8 @@ class CudaKernels(HeadOperations):
         """What torch holds unused counts as free; passes and their graphs keep a share."""
         if self.device.type != "cuda":
             return None
+        if self._graphs is not None:
+            self._graphs.forget()
         free, total = torch.cuda.mem_get_info(self.device)
         unused = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
         return max(0, int(free + unused - max(_LEAST_FOR_PASSES, total * _SHARE_FOR_PASSES)))

@@ -123,6 +123,3 @@ class HandedOut:
         if done is not None:
             done.record()
         return SentOut(host, self.shapes, done)
-
-    def to_host(self) -> tuple[F32, ...]:
-        return self.send().to_host()

@@ -56,7 +56,9 @@ class HeadOperations:
         batch.tapped.append(self.concat([x]).data)
 
     def taps(self, batch: CudaBatch) -> tuple[F32, ...]:
-        return () if batch.handed_out is None else batch.handed_out.to_host()
+        if batch.sent_out is None:
+            return () if batch.handed_out is None else batch.handed_out.send().to_host()
+        return batch.sent_out.to_host()
 
     def load_array(self, array: IntArray | FloatArray) -> Tensor:
         kind = torch.int32 if np.issubdtype(array.dtype, np.integer) else torch.float32

@@ -34,7 +34,7 @@ class Ahead:
     parts: Sequence[Next]
     started: Started
     logits: torch.Tensor
-    handed_out: SentOut | None = None
+    sent_out: SentOut | None = None  # its hidden states
     tokens: Sequence[int] = field(default_factory=tuple)  # which it was over, once they are known
 
     def rows_for(self, body: Body, plan: Plan, draws: Draws) -> list[int] | None:

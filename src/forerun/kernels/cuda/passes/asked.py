@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from forerun.kernels.base import Body
 from forerun.kernels.cuda.asked_draws import Draws
 from forerun.kernels.cuda.batch import CudaBatch
-from forerun.kernels.cuda.heads.given import HandedOut
 from forerun.kernels.cuda.store import KVStore
 from forerun.kernels.plan import PlanRow
 
@@ -18,7 +17,6 @@ class Asked:
     batch: CudaBatch
     store: KVStore
     draws: Draws
-    handed_out: HandedOut | None = None  # on the device, once it runs
 
     @property
     def row(self) -> PlanRow | None:

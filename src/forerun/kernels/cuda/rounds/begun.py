@@ -24,13 +24,12 @@ class Begun:
 
     draft: Draft  # of the round before
     verified: Asked  # the pass of the round before
-    sent_out: SentOut | None  # its hidden states
     follow: Follow
     graph: RoundGraph
     found: Tensor  # in the host's memory, once `is_found`
     is_found: Any  # torch.cuda.Event
     started: Started
-    handed_out: SentOut | None  # of this round's pass
+    sent_out: SentOut | None  # hidden states of this round's pass
     settled: Settled | None = None
     guesses: tuple[int, ...] | None = None  # once somebody has waited for them
 
@@ -40,8 +39,8 @@ class Begun:
             if guess != token:
                 break
             count += 1
-        rows, slots = self.follow.rows, self.follow.slots
-        self.settled = Settled(tokens, count, rows[DRAFT], slots[DRAFT], self.sent_out)
+        row, slots = self.follow.rows[DRAFT], self.follow.slots[DRAFT]
+        self.settled = Settled(tokens, count, row, slots, self.verified.batch.sent_out)
 
     def drafted(self, one: Asked) -> Scores | None:
         """What such a pass of the drafter brings, if this round has made it."""

@@ -58,9 +58,7 @@ class RoundBuffers:
     def __init__(self, rooms: tuple[Room, Room], depth: int, drawing: Drawing) -> None:
         self.rooms, self.depth, self.drawing = rooms, depth, drawing
         device = drawing.drawn.device
-        self._keys = [_Sent(1 + room.num_keys, device) for room in rooms]
-        self._words = _Sent(2 * NUM_PARAMS, device)
-        self.params = self._words.device.view(torch.int64)
+        self.sent = Sent(rooms, device)
         self._taken = torch.zeros(NUM_TAKEN, dtype=torch.int32, device=device)
         self.guesses = torch.zeros(NUM_TAKEN, dtype=torch.int32, device=device)
         self.count = torch.zeros(1, dtype=torch.int32, device=device)
@@ -71,11 +69,38 @@ class RoundBuffers:
         room = self.rooms[idx]
         batch = copy(room.one.batch)
         inputs = Inputs(num_tokens, num_wanted, batch.shape.head_dim, 1, self.count.device)
-        inputs.key_slots = self._keys[idx].device
+        inputs.key_slots = self.sent.key_slots(idx)
         inputs.wanted.copy_(torch.arange(num_tokens - num_wanted, num_tokens, dtype=torch.int32))
         batch.placed, batch.num_splits = inputs, room.num_splits
         batch.tapped, batch.recording = [], None
         return batch
+
+    def accept(self) -> None:
+        drawn = self.drawing.drawn
+        accept_guesses[(1,)](self.sent.params, drawn, self._taken, self.count, NUM_TAKEN)
+
+    def place(self, idx: int, batch: CudaBatch, kind: int, offset: int = 0) -> None:
+        inputs, dim = batch.inputs(), batch.shape.head_dim
+        place_chain[(inputs.num_tokens,)](
+            self.sent.params, self._taken, self.count, self.guesses, inputs.tokens, inputs.wanted,
+            inputs.key_slots, self._turns[idx], inputs.rotations,
+            self.rooms[idx].one.store.dump_slot, offset, idx, kind, self.depth,
+            inputs.num_tokens, dim, triton.next_power_of_2(dim),
+            triton.next_power_of_2(self.depth),
+        )  # fmt: skip
+
+
+class Sent:
+    """What the host sends before a round."""
+
+    def __init__(self, rooms: tuple[Room, Room], device: torch.device) -> None:
+        self._keys = [_Sent(1 + room.num_keys, device) for room in rooms]
+        self._dump_slots = [room.one.store.dump_slot for room in rooms]
+        self._words = _Sent(2 * NUM_PARAMS, device)
+        self.params = self._words.device.view(torch.int64)
+
+    def key_slots(self, idx: int) -> Tensor:
+        return self._keys[idx].device
 
     def send(self, follow: Follow) -> None:
         words = np.zeros(NUM_PARAMS, np.int64)
@@ -84,27 +109,13 @@ class RoundBuffers:
         words[TEMPERATURE.value : TEMPERATURE.value + 3] = noise_words(follow.noise)
         words[GUESSES_AT.value : GUESSES_AT.value + len(follow.guesses)] = follow.guesses
         self._words.send(words.view(np.int32))
-        for sent, slots, room in zip(self._keys, follow.slots, self.rooms, strict=True):
-            sent.send(slots, first=room.one.store.dump_slot)
+        for sent, slots, dump_slot in zip(self._keys, follow.slots, self._dump_slots, strict=True):
+            sent.send(slots, first=dump_slot)
 
     def dump_all(self) -> None:
         """Whatever runs now works on dump slots."""
-        for sent, room in zip(self._keys, self.rooms, strict=True):
-            sent.device.fill_(room.one.store.dump_slot)
-
-    def accept(self) -> None:
-        drawn = self.drawing.drawn
-        accept_guesses[(1,)](self.params, drawn, self._taken, self.count, NUM_TAKEN)
-
-    def place(self, idx: int, batch: CudaBatch, kind: int, offset: int = 0) -> None:
-        inputs, dim = batch.inputs(), batch.shape.head_dim
-        place_chain[(inputs.num_tokens,)](
-            self.params, self._taken, self.count, self.guesses, inputs.tokens, inputs.wanted,
-            inputs.key_slots, self._turns[idx], inputs.rotations,
-            self.rooms[idx].one.store.dump_slot, offset, idx, kind, self.depth,
-            inputs.num_tokens, dim, triton.next_power_of_2(dim),
-            triton.next_power_of_2(self.depth),
-        )  # fmt: skip
+        for sent, dump_slot in zip(self._keys, self._dump_slots, strict=True):
+            sent.device.fill_(dump_slot)
 
 
 class _Sent:

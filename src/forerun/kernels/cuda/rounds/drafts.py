@@ -147,5 +147,5 @@ def is_greedy(draws: Draws) -> bool:
 def slots_of(one: Asked) -> IntArray | None:
     """Of all rows that the next pass may need, if it is like this one."""
     plan = one.batch.plan
-    more = plan.next_slots and plan.next_slots[0]
+    more = None if plan.next_slots is None else plan.next_slots[0]
     return None if more is None else np.concatenate((plan.rows[0].slots, more))

@@ -55,8 +55,8 @@ class HeadGuessing:
         num_tokens = self._batch.inputs().num_tokens
         buffers.place(DRAFT, self._batch, HEAD)
         give_features[(num_tokens, num_layers)](
-            buffers.params, buffers.count, self._features, self._given.rows[0], self._given.noise,
-            depth, num_tokens, width, triton.next_power_of_2(width),
+            buffers.sent.params, buffers.count, self._features, self._given.rows[0],
+            self._given.noise, depth, num_tokens, width, triton.next_power_of_2(width),
         )  # fmt: skip
         rows: Any = self._one.body(self._batch, self._one.store)
         assert isinstance(rows, Rows), rows

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -9,77 +11,80 @@ from forerun.kernels.cuda.drawing import Best
 from forerun.kernels.cuda.heads.given import HandedOut
 from forerun.kernels.cuda.passes.body import logits_of
 from forerun.kernels.cuda.passes.recording import Recorder, Replay
-from forerun.kernels.cuda.rounds.buffers import DRAFT, TARGET, Follow, RoundBuffers
+from forerun.kernels.cuda.rounds.buffers import DRAFT, TARGET, Follow, RoundBuffers, Sent
 from forerun.kernels.cuda.rounds.drafts import Draft
 from forerun.kernels.cuda.rounds.guessing import guessing_for
 from forerun.kernels.cuda.rounds.kernels import CHAIN
 
 
+@dataclass(frozen=True)
 class RoundGraph:
-    """Recorded in two parts, so that the host gets the guesses while they are verified."""
+    """Recorded in two parts, so that the host gets the guesses while they are verified. It holds no
+    cache, so that one that nobody needs any more can go."""
 
-    def __init__(self, draft: Draft, buffers: RoundBuffers) -> None:
-        self.depth, self._buffers = draft.depth, buffers
-        self.count = buffers.count
-        self._target = buffers.rooms[TARGET].one
-        tapped, num_rows = self._target.handed_out, 1 + draft.depth
-        self.handed_out: HandedOut | None = None
-        self.features: Tensor | None = None  # [layers, 1 + depth, E]: of the last verification
-        if tapped is not None:
-            self.features = torch.zeros_like(tapped.rows(num_rows)).contiguous()
-            shapes = tuple((num_rows, width) for _, width in tapped.shapes)
-            self.handed_out = HandedOut(self.features.view(-1), shapes)
-        self._batch = buffers.batch(TARGET, num_rows, num_rows)
-        self._guessing = guessing_for(draft, buffers, self.features)
-        self.logits: Tensor
-        self.best: Best
-        self._replays: tuple[Replay, Replay]
-
-    @property
-    def found(self) -> Tensor:
-        """What the host asks for: picks of a head, or tokens."""
-        return self._guessing.found
-
-    def record(self, recorder: Recorder) -> None:
-        """Run once over dump slots, which compiles what is new, then keep it."""
-        drawing, rooms = self._buffers.drawing, self._buffers.rooms
-        drawn = drawing.drawn.clone()
-        self._buffers.dump_all()
-        self._guess()
-        self._verify()
-        num_layers = [room.one.store.num_layers for room in rooms]
-        draft_batch = self._buffers.batch(DRAFT, 1, 1)  # never cut into several graphs
-        guessing, _ = recorder.record(self._guess, draft_batch, num_layers[DRAFT], is_first=False)
-        verifying, (self.logits, self.best) = recorder.record(
-            self._verify, self._batch, num_layers[TARGET], is_first=False
-        )
-        self._replays = guessing, verifying
-        drawing.drawn.copy_(drawn)
+    sent: Sent
+    count: Tensor  # [1]: guesses of the round before that were accepted
+    found: Tensor  # what the host asks for: picks of a head, or tokens
+    logits: Tensor
+    best: Best
+    handed_out: HandedOut | None  # by the last verification
+    guess: Replay
+    verify: Replay
 
     def send(self, follow: Follow, handed_out: HandedOut | None) -> None:
         """`handed_out`: by the verification under way."""
-        if self.features is not None and handed_out is not self.handed_out:
+        mine = self.handed_out
+        if mine is not None and handed_out is not mine:
             assert handed_out is not None, "a head looks at hidden states"
-            self.features.copy_(handed_out.rows(1 + self.depth))
-        self._buffers.send(follow)
+            num_rows = mine.shapes[0][0]
+            mine.rows(num_rows).copy_(handed_out.rows(num_rows))
+        self.sent.send(follow)
 
-    def guess(self) -> None:
-        self._replays[0].replay()
+    @classmethod
+    def record(cls, draft: Draft, buffers: RoundBuffers, recorder: Recorder) -> RoundGraph:
+        """Run once over dump slots, which compiles what is new, then keep it."""
+        drawing, work = buffers.drawing, _Work(draft, buffers)
+        drawn = drawing.drawn.clone()
+        buffers.sent.dump_all()
+        work.guess()
+        work.verify()
+        num_layers = [room.one.store.num_layers for room in buffers.rooms]
+        whole = buffers.batch(DRAFT, 1, 1)  # of no pass: guesses are one graph
+        guess, _ = recorder.record(work.guess, whole, num_layers[DRAFT], is_first=False)
+        verify, (logits, best) = recorder.record(
+            work.verify, work.batch, num_layers[TARGET], is_first=False
+        )
+        drawing.drawn.copy_(drawn)
+        found, handed_out = work.guessing.found, work.handed_out
+        return cls(buffers.sent, buffers.count, found, logits, best, handed_out, guess, verify)
 
-    def verify(self) -> None:
-        self._replays[1].replay()
 
-    def _guess(self) -> tuple[Tensor, None]:
+class _Work:
+    """What is launched."""
+
+    def __init__(self, draft: Draft, buffers: RoundBuffers) -> None:
+        self._buffers, self._target = buffers, buffers.rooms[TARGET].one
+        tapped, num_rows = self._target.batch.handed_out, 1 + draft.depth
+        self.handed_out: HandedOut | None = None
+        self._features: Tensor | None = None  # [layers, 1 + depth, E]
+        if tapped is not None:
+            self._features = torch.zeros_like(tapped.rows(num_rows)).contiguous()
+            shapes = tuple((num_rows, width) for _, width in tapped.shapes)
+            self.handed_out = HandedOut(self._features.view(-1), shapes)
+        self.batch = buffers.batch(TARGET, num_rows, num_rows)
+        self.guessing = guessing_for(draft, buffers, self._features)
+
+    def guess(self) -> tuple[Tensor, None]:
         self._buffers.accept()
-        self._guessing()
-        return self.found, None
+        self.guessing()
+        return self.guessing.found, None
 
-    def _verify(self) -> tuple[Tensor, Best]:
-        batch = self._batch
+    def verify(self) -> tuple[Tensor, Best]:
+        batch, num_rows = self.batch, self.batch.inputs().num_tokens
         self._buffers.place(TARGET, batch, CHAIN)
         logits = logits_of(self._target.body, batch, self._target.store)
         best = self._buffers.drawing.best(logits)
-        if self.features is not None:
+        if self._features is not None:
             assert batch.handed_out is not None
-            self.features.copy_(batch.handed_out.rows(1 + self.depth))
+            self._features.copy_(batch.handed_out.rows(num_rows))
         return logits, best

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
+from weakref import WeakKeyDictionary, ref
 
 import torch
 from torch import Tensor
@@ -13,7 +14,7 @@ from torch import Tensor
 from forerun.kernels.cuda.asked_draws import AskedDraws
 from forerun.kernels.cuda.batch import bucket
 from forerun.kernels.cuda.drawing import Drawing
-from forerun.kernels.cuda.heads.given import NUM_TURNS, SentOut
+from forerun.kernels.cuda.heads.given import NUM_TURNS
 from forerun.kernels.cuda.passes.asked import Asked
 from forerun.kernels.cuda.passes.recording import Recorder
 from forerun.kernels.cuda.rounds.begun import Begun
@@ -21,6 +22,7 @@ from forerun.kernels.cuda.rounds.buffers import Follow, Room, RoundBuffers
 from forerun.kernels.cuda.rounds.drafts import Draft, HeadDraft, ModelDraft, is_greedy, slots_of
 from forerun.kernels.cuda.rounds.kernels import MOST_GUESSES
 from forerun.kernels.cuda.rounds.round import RoundGraph
+from forerun.kernels.cuda.store import KVStore
 from forerun.kernels.scores import Scores
 
 _NUM_KEYS: Final = (1 << 11, 1 << 13, 1 << 15, 1 << 17)
@@ -36,9 +38,15 @@ class Rounds:
     num_splits: Callable[[int], int]
     begun: Begun | None = None
     _draft: Draft | None = None
-    _graphs: OrderedDict[Any, RoundGraph] = field(default_factory=OrderedDict)
+    _graphs: WeakKeyDictionary[KVStore, OrderedDict[Any, RoundGraph]] = field(
+        default_factory=WeakKeyDictionary
+    )
     _hosts: list[tuple[Tensor, Any]] = field(default_factory=list)
     _turn: int = 0
+
+    def forget(self) -> None:
+        """All that holds a cache."""
+        self.begun = self._draft = None
 
     def note(self, one: Asked, scores: Scores) -> None:
         """This was asked for, and that came out; it may have been a drafter's pass."""
@@ -63,43 +71,41 @@ class Rounds:
         is_whole = row.span.tokens[1:] == draft.tokens and len(row.span.wanted) == len(row.span)
         if not is_whole or not row.span.tree.is_chain or draws[0].changes_logits:
             return None
-        if isinstance(draft, HeadDraft) and one.handed_out is None:
+        if isinstance(draft, HeadDraft) and one.batch.handed_out is None:
             return None
         follow = _follow(draft, one)
-        graph = follow and self._graph(draft, one, follow)
+        graph = None if follow is None else self._graph(draft, one, follow)
         if follow is None or graph is None:
             return None
-        graph.send(follow, one.handed_out)
-        graph.guess()
+        graph.send(follow, one.batch.handed_out)
+        graph.guess.replay()
         found, is_found = self._next_host(graph.found)
         found.copy_(graph.found, non_blocking=True)
         if is_found is not None:
             is_found.record()
-        graph.verify()
-        handed_out = graph.handed_out and graph.handed_out.send()
+        graph.verify.replay()
+        sent_out = None if graph.handed_out is None else graph.handed_out.send()
         asked = AskedDraws.next_round(draws[0])
         started = self.drawing.start(graph.logits, graph.best, asked, graph.count)
-        sent_out = one.batch.handed_out
-        assert sent_out is None or isinstance(sent_out, SentOut), sent_out
-        return Begun(draft, one, sent_out, follow, graph, found, is_found, started, handed_out)
+        return Begun(draft, one, follow, graph, found, is_found, started, sent_out)
 
     def _graph(self, draft: Draft, one: Asked, follow: Follow) -> RoundGraph | None:
-        sizes = [bucket(len(slots) + 1, _NUM_KEYS) for slots in follow.slots]
+        most = max(map(len, follow.slots))
+        size = bucket(most + 1, _NUM_KEYS)
         splits = [self.num_splits(len(slots)) for slots in follow.slots]
-        if None in sizes:
+        if size is None:
             return None
         parts = draft.one, one
-        key = (*((part.body, part.store) for part in parts), *sizes, *splits, draft.depth)
-        if key not in self._graphs:
-            rooms = [Room(*sized) for sized in zip(parts, splits, sizes, strict=True)]
-            buffers = RoundBuffers((rooms[0], rooms[1]), draft.depth, self.drawing)
-            graph = RoundGraph(draft, buffers)
-            graph.record(self.recorder)
-            self._graphs[key] = graph
-            if len(self._graphs) > _MAX_KEPT:
-                self._graphs.popitem(last=False)
-        self._graphs.move_to_end(key)
-        return self._graphs[key]
+        key = draft.one.body, one.body, ref(draft.one.store), size, *splits, draft.depth
+        graphs = self._graphs.setdefault(one.store, OrderedDict())
+        if key not in graphs:
+            rooms = Room(parts[0], splits[0], size), Room(parts[1], splits[1], size)
+            buffers = RoundBuffers(rooms, draft.depth, self.drawing)
+            graphs[key] = RoundGraph.record(draft, buffers, self.recorder)
+            if len(graphs) > _MAX_KEPT:
+                graphs.popitem(last=False)
+        graphs.move_to_end(key)
+        return graphs[key]
 
     def _next_host(self, like: Tensor) -> tuple[Tensor, Any]:
         if not self._hosts or self._hosts[0][0].shape != like.shape:
