@@ -277,6 +277,11 @@ class ChainKernels(TappedKernels, Protocol):
         """x, computed once for all who will ask for it."""
         ...
 
+    def num_known(self, batch: Batch) -> int:
+        """Tokens of a chain's batch before those that it guesses, as many as there is room for:
+        all from the last that is known on are wanted."""
+        ...
+
     def part(self, batch: Batch, first: int, last: int) -> Batch:
         """Tokens `first` … `last` - 1 of a batch, with those of them that are wanted."""
         ...

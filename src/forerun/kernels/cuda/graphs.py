@@ -138,6 +138,9 @@ class Graphs:
 
     def _run(self, one: _Pass) -> Scores:
         batch, graphs = one.batch, one.kept.graphs
+        if batch.given is not None and batch.given.is_chain:
+            num = batch.num_known
+            batch.fill((bucket(num, SIZES) or num) - num, one.store.dump_slot)
         key = self._key(one.body, batch.columns)
         if key is None:
             return one.launched(self._drawing)

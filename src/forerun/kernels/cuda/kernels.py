@@ -144,7 +144,7 @@ class CudaKernels(HeadOperations):
         noise: ChainNoise | None = None,
     ) -> CudaBatch:
         rope = self._ropes.setdefault(inv_freq.tobytes(), RopeTable(inv_freq))
-        hidden = Given(given, noise or ChainNoise()) if given else None
+        hidden = Given(given, noise or ChainNoise(), noise is not None) if given else None
         return CudaBatch(plan, shape, rope, self.device, given=hidden)
 
     def gumbel_argmax(self, logits: Logits, noise: Noise, position: int) -> int:

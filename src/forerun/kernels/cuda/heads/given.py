@@ -27,6 +27,8 @@ class Given:
 
     arrays: Sequence[F32]
     noise: ChainNoise
+    is_chain: bool = False
+    fill: tuple[int, int] = (0, 0)  # behind so many rows, so many for nobody
 
 
 def noise_words(noise: ChainNoise) -> tuple[int, int, int]:
@@ -51,7 +53,9 @@ class GivenInputs:
     def send(self, given: Given) -> None:
         """Rows that it does not fill stay as they were, and nobody asks."""
         for rows, array in zip(self._rows, given.arrays, strict=True):
-            rows[: len(array)] = array
+            at, num = given.fill
+            rows[:at] = array[:at]
+            rows[at + num : len(array) + num] = array[at:]
         self._noise[:3] = noise_words(given.noise)
         self._device.copy_(self._host, non_blocking=True)
 

@@ -43,11 +43,15 @@ class HeadGuessing:
         given, inputs = draft.one.batch.given, self._batch.inputs()
         assert given is not None
         num_known = len(draft.one.batch.plan) - draft.depth + 1
+        self._batch.num_fill = 1 + draft.depth - num_known
         self._given = inputs.given = GivenInputs(given, inputs.num_tokens, features.device)
-        for array, rows in zip(given.arrays, inputs.given.rows, strict=True):
-            # what comes besides hidden states is the same in all rounds, by place
+        # What comes besides hidden states is the same in all rounds, by place; a pass writes to it.
+        self._others: list[tuple[Tensor, Tensor]] = []
+        first = len(features)
+        for array, rows in zip(given.arrays[first:], inputs.given.rows[first:], strict=True):
             known = np.repeat(array[:1], 1 + draft.depth, axis=0)
-            rows.copy_(torch.from_numpy(np.concatenate((known, array[num_known:]))))
+            whole = torch.from_numpy(np.concatenate((known, array[num_known:])))
+            self._others.append((rows[: len(whole)], whole.to(features.device)))
 
     def __call__(self) -> None:
         buffers, depth = self._buffers, self._buffers.depth
@@ -58,6 +62,8 @@ class HeadGuessing:
             buffers.sent.params, buffers.count, self._features, self._given.rows[0],
             self._given.noise, depth, num_tokens, width, triton.next_power_of_2(width),
         )  # fmt: skip
+        for given, kept in self._others:
+            given.copy_(kept)
         rows: Any = self._one.body(self._batch, self._one.store)
         assert isinstance(rows, Rows), rows
         self.found.copy_(rows.data)
