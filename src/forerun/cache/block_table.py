@@ -78,7 +78,8 @@ class BlockTable:
         """Pages that it would take to reach `length` rows, a copy of a shared one included."""
         if length <= self._length:
             return 0
-        return max(0, self._pool.pages_for(length) - len(self._pages)) + self._is_tail_shared
+        num = self._pool.pages_for(length) - len(self._pages)
+        return (num if num > 0 else 0) + self._is_tail_shared
 
     @property
     def _is_tail_shared(self) -> bool:

@@ -83,6 +83,8 @@ class Plan:
     next_slots: tuple[IntArray | None, ...] | None = None
 
     def __post_init__(self) -> None:
+        if len(self.rows) == 1:
+            return  # rows of one table have slots of their own
         slots = self.write_slots.tolist()
         assert len(set(slots)) == len(slots), "two tokens of a pass share a cache slot"
 
@@ -107,6 +109,8 @@ class Plan:
 
     @cached_property
     def write_slots(self) -> IntArray:
+        if len(self.rows) == 1:
+            return self.rows[0].write_slots
         return _flat(row.write_slots.tolist() for row in self.rows)  # [T]
 
     @cached_property

@@ -165,7 +165,8 @@ class FeatureCache(OwnCache[FeatureRow]):
         if num_known < 1 or row.next_position != num_known or row.first >= num_known:
             return Budget(0)
         room = self.max_len - len(request.tokens) + 1
-        return replace(budget, depth=max(0, min(budget.depth, room)))
+        depth = max(0, min(budget.depth, room))
+        return budget if depth == budget.depth else replace(budget, depth=depth)
 
     def _is_chain(self, requests: Sequence[RequestView], budgets: Sequence[Budget]) -> bool:
         """Whether one pass can do it all: for one request, whose options leave logits alone."""

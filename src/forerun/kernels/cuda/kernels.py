@@ -17,6 +17,7 @@ import torch
 
 from forerun.errors import DeviceFailed, unknown_name
 from forerun.kernels.base import AttentionShape, Body, ChainNoise, Norm, WeightSource
+from forerun.kernels.base import Given as GivenRows
 from forerun.kernels.cuda.asked_draws import Draws
 from forerun.kernels.cuda.batch import CudaBatch, RopeTable
 from forerun.kernels.cuda.drawing import Drawing
@@ -140,11 +141,12 @@ class CudaKernels(HeadOperations):
         plan: Plan,
         shape: AttentionShape,
         inv_freq: FloatArray,
-        given: Sequence[FloatArray] = (),
+        given: GivenRows = (),
         noise: ChainNoise | None = None,
     ) -> CudaBatch:
         rope = self._ropes.setdefault(inv_freq.tobytes(), RopeTable(inv_freq))
-        hidden = Given(given, noise or ChainNoise(), noise is not None) if given else None
+        make = given if callable(given) else lambda: given
+        hidden = Given(make, noise or ChainNoise(), noise is not None) if given else None
         return CudaBatch(plan, shape, rope, self.device, given=hidden)
 
     def gumbel_argmax(self, logits: Logits, noise: Noise, position: int) -> int:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -25,10 +26,14 @@ _NOISE_WORDS: Final = (
 class Given:
     """On the host: activations [n, width] each, and how the pass is to guess."""
 
-    arrays: Sequence[F32]
+    make: Callable[[], Sequence[F32]]  # asked for where it is sent: not if it was begun early
     noise: ChainNoise
     is_chain: bool = False
     fill: tuple[int, int] = (0, 0)  # behind so many rows, so many for nobody
+
+    @cached_property
+    def arrays(self) -> Sequence[F32]:
+        return self.make()
 
 
 def noise_words(noise: ChainNoise) -> tuple[int, int, int]:

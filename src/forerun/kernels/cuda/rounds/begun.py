@@ -40,7 +40,7 @@ class Begun:
                 break
             count += 1
         row, slots = self.follow.rows[DRAFT], self.follow.slots[DRAFT]
-        self.settled = Settled(tokens, count, row, slots, self.verified.batch.sent_out)
+        self.settled = Settled(tokens, count, row, slots)
 
     def drafted(self, one: Asked) -> Scores | None:
         """What such a pass of the drafter brings, if this round has made it."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, Final
+from itertools import pairwise
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import torch
 import triton
 from torch import Tensor
@@ -21,11 +21,8 @@ from forerun.kernels.cuda.passes.asked import Asked
 from forerun.kernels.cuda.passes.inputs import Inputs
 from forerun.kernels.cuda.rounds.kernels import (
     GUESSES_AT,
-    NUM_GUESSES,
     NUM_PARAMS,
     NUM_TAKEN,
-    ROW_AT,
-    TEMPERATURE,
     accept_guesses,
     place_chain,
 )
@@ -91,56 +88,43 @@ class RoundBuffers:
 
 
 class Sent:
-    """What the host sends before a round."""
+    """What the host sends before a round, at once: words, and the slots of both caches."""
 
     def __init__(self, rooms: tuple[Room, Room], device: torch.device) -> None:
-        self._keys = [_Sent(1 + room.num_keys, device) for room in rooms]
         self._dump_slots = [room.one.store.dump_slot for room in rooms]
-        self._words = _Sent(2 * NUM_PARAMS, device)
-        self.params = self._words.device.view(torch.int64)
-
-    def key_slots(self, idx: int) -> Tensor:
-        return self._keys[idx].device
-
-    def send(self, follow: Follow) -> None:
-        words = np.zeros(NUM_PARAMS, np.int64)
-        words[NUM_GUESSES.value] = len(follow.guesses)
-        words[ROW_AT.value : ROW_AT.value + 2] = follow.rows
-        words[TEMPERATURE.value : TEMPERATURE.value + 3] = noise_words(follow.noise)
-        words[GUESSES_AT.value : GUESSES_AT.value + len(follow.guesses)] = follow.guesses
-        self._words.send(words.view(np.int32))
-        for sent, slots, dump_slot in zip(self._keys, follow.slots, self._dump_slots, strict=True):
-            sent.send(slots, first=dump_slot)
-
-    def dump_all(self) -> None:
-        """Whatever runs now works on dump slots."""
-        for sent, dump_slot in zip(self._keys, self._dump_slots, strict=True):
-            sent.device.fill_(dump_slot)
-
-
-class _Sent:
-    """Words that travel at once; the host's side has turns."""
-
-    def __init__(self, num_words: int, device: torch.device) -> None:
-        self.device = torch.zeros(num_words, dtype=torch.int32, device=device)
+        sizes = 2 * NUM_PARAMS, *(1 + room.num_keys for room in rooms)
+        ends = np.cumsum((0, *sizes)).tolist()
+        self._parts = [slice(*pair) for pair in pairwise(ends)]
+        self._device = torch.zeros(ends[-1], dtype=torch.int32, device=device)
+        self.params = self._device[self._parts[0]].view(torch.int64)
         is_pinned = device.type == "cuda"
         self._hosts = [
-            torch.zeros(num_words, dtype=torch.int32, pin_memory=is_pinned)
-            for _ in range(NUM_TURNS)
+            torch.zeros(ends[-1], dtype=torch.int32, pin_memory=is_pinned) for _ in range(NUM_TURNS)
         ]
         self._turn = 0
 
-    def send(self, words: npt.NDArray[Any], first: int | None = None) -> None:
-        """`first`, if given, and then the words."""
+    def key_slots(self, idx: int) -> Tensor:
+        return self._device[self._parts[1 + idx]]
+
+    def send(self, follow: Follow) -> None:
         self._turn = (self._turn + 1) % NUM_TURNS
         host = self._hosts[self._turn]
-        at = 0 if first is None else 1
         numbers = host.numpy()
-        if first is not None:
-            numbers[0] = first
-        numbers[at : at + len(words)] = words
-        end = at + len(words)
-        self.device[:end].copy_(host[:end], non_blocking=True)
+        words = numbers[self._parts[0]].view(np.int64)
+        words[: GUESSES_AT.value + len(follow.guesses)] = (
+            len(follow.guesses), *follow.rows, *noise_words(follow.noise), 0, 0, *follow.guesses
+        )  # fmt: skip
+        for part, dump_slot, slots in zip(
+            self._parts[1:], self._dump_slots, follow.slots, strict=True
+        ):
+            numbers[part.start] = dump_slot
+            numbers[part.start + 1 : part.start + 1 + len(slots)] = slots
+        self._device.copy_(host, non_blocking=True)
+
+    def dump_all(self) -> None:
+        """Whatever runs now works on dump slots."""
+        for idx, dump_slot in enumerate(self._dump_slots):
+            self.key_slots(idx).fill_(dump_slot)
 
 
 def _turns(room: Room, device: torch.device) -> Tensor:

@@ -48,12 +48,9 @@ class RoundGraph:
         buffers.sent.dump_all()
         work.guess()
         work.verify()
-        num_layers = [room.one.store.num_layers for room in buffers.rooms]
-        whole = buffers.batch(DRAFT, 1, 1)  # of no pass: guesses are one graph
-        guess, _ = recorder.record(work.guess, whole, num_layers[DRAFT], is_first=False)
-        verify, (logits, best) = recorder.record(
-            work.verify, work.batch, num_layers[TARGET], is_first=False
-        )
+        whole = buffers.batch(DRAFT, 1, 1)  # of no pass: the device is busy, so nothing is cut
+        guess, _ = recorder.record(work.guess, whole, 0, is_first=False)
+        verify, (logits, best) = recorder.record(work.verify, whole, 0, is_first=False)
         drawing.drawn.copy_(drawn)
         found, handed_out = work.guessing.found, work.handed_out
         return cls(buffers.sent, buffers.count, found, logits, best, handed_out, guess, verify)

@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary, ref
 import torch
 from torch import Tensor
 
+from forerun.kernels.base import ChainNoise
 from forerun.kernels.cuda.asked_draws import AskedDraws
 from forerun.kernels.cuda.batch import bucket
 from forerun.kernels.cuda.drawing import Drawing
@@ -95,17 +96,18 @@ class Rounds:
         splits = [self.num_splits(len(slots)) for slots in follow.slots]
         if size is None:
             return None
-        parts = draft.one, one
+        graphs = self._graphs.get(one.store)
+        if graphs is None:
+            graphs = self._graphs[one.store] = OrderedDict()
         key = draft.one.body, one.body, ref(draft.one.store), size, *splits, draft.depth
-        graphs = self._graphs.setdefault(one.store, OrderedDict())
-        if key not in graphs:
-            rooms = Room(parts[0], splits[0], size), Room(parts[1], splits[1], size)
+        graph = graphs.get(key)
+        if graph is None:
+            rooms = Room(draft.one, splits[0], size), Room(one, splits[1], size)
             buffers = RoundBuffers(rooms, draft.depth, self.drawing)
-            graphs[key] = RoundGraph.record(draft, buffers, self.recorder)
+            graph = graphs[key] = RoundGraph.record(draft, buffers, self.recorder)
             if len(graphs) > _MAX_KEPT:
                 graphs.popitem(last=False)
-        graphs.move_to_end(key)
-        return graphs[key]
+        return graph
 
     def _next_host(self, like: Tensor) -> tuple[Tensor, Any]:
         if not self._hosts or self._hosts[0][0].shape != like.shape:
@@ -130,5 +132,6 @@ def _follow(draft: Draft, one: Asked) -> Follow | None:
         return None
     if len(slots) < rows[0] + 2 * depth or len(target_slots) < rows[1] + 2 * depth:
         return None
-    noise = replace(draft.noise, position=draft.noise.position + 1)
-    return Follow(draft.tokens, rows, (slots, target_slots), noise)
+    noise = draft.noise
+    after = ChainNoise(noise.temperature, noise.key, noise.position + 1)
+    return Follow(draft.tokens, rows, (slots, target_slots), after)
