@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Final, Protocol
 
 import numpy as np
@@ -200,7 +201,7 @@ class FeatureCache(OwnCache[FeatureRow]):
         least = 0.0 if self._begins_early else budget.least_chance
         return self._worth_it(guesses, least, is_drawn=noise.temperature > 0)
 
-    @property
+    @cached_property
     def _begins_early(self) -> bool:
         kernels = self._cached.chain_kernels
         return kernels is not None and kernels.begins_early

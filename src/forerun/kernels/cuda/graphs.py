@@ -73,7 +73,7 @@ class _OfStore:
 
 @dataclass
 class _Pass(Asked):
-    kept: _OfStore = field(default_factory=_OfStore)
+    kept: _OfStore
 
     def launched(self, drawing: Drawing) -> Scores:
         """Kernel by kernel."""
@@ -100,10 +100,14 @@ class Graphs:
     def run(self, body: Body, batch: CudaBatch, store: KVStore, draws: Draws) -> Scores:
         """The tokens of this pass that `draws` describe, and the logits of all other rows."""
         with self._lock:
-            kept, rounds = self._kept.setdefault(store, _OfStore()), self._rounds
-            one = _Pass(body, batch, store, draws, kept=kept)
-            scores = self._early(one) or self._run(one)
-            rounds.note(one, scores)
+            kept = self._kept.get(store)
+            if kept is None:
+                kept = self._kept[store] = _OfStore()
+            one = _Pass(body, batch, store, draws, kept)
+            scores = self._early(one)
+            if scores is None:
+                scores = self._run(one)
+            self._rounds.note(one, scores)
             return scores
 
     def forget(self) -> None:

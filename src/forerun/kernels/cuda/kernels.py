@@ -144,7 +144,10 @@ class CudaKernels(HeadOperations):
         given: GivenRows = (),
         noise: ChainNoise | None = None,
     ) -> CudaBatch:
-        rope = self._ropes.setdefault(inv_freq.tobytes(), RopeTable(inv_freq))
+        key = inv_freq.tobytes()
+        rope = self._ropes.get(key)
+        if rope is None:
+            rope = self._ropes[key] = RopeTable(inv_freq)
         make = given if callable(given) else lambda: given
         hidden = Given(make, noise or ChainNoise(), noise is not None) if given else None
         return CudaBatch(plan, shape, rope, self.device, given=hidden)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -38,7 +39,7 @@ class HeadDraft:
     one: Asked
     picks: F32  # [depth, 3]
 
-    @property
+    @cached_property
     def tokens(self) -> tuple[int, ...]:
         return tuple([int(token) for token in self.picks[:, 0].tolist()])
 

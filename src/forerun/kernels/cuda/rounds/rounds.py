@@ -27,7 +27,7 @@ from forerun.kernels.cuda.store import KVStore
 from forerun.kernels.scores import Scores
 
 _NUM_KEYS: Final = (1 << 11, 1 << 13, 1 << 15, 1 << 17)
-_MAX_KEPT: Final = 8
+_MAX_KEPT: Final = 64
 
 
 @dataclass
