@@ -60,7 +60,7 @@ def rounds_are_the_same(
                 (answer,) = speculating.generate("ab", params)
                 assert answer.outputs[0].stats["drafter_failures"] == 0
         found.append((answer.outputs[0].token_ids, watched.guesses))
-        assert (watched.num_taken > 6) == (llm is early), (method, watched.num_taken)
+        assert (watched.num_taken > 1) == (llm is early), (method, watched.num_taken)
     assert found[0] == found[1], (method, sampling)
     assert found[0][0] == early.generate("ab", params)[0].outputs[0].token_ids
 

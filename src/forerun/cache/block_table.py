@@ -98,8 +98,7 @@ class BlockTable:
         if num_tokens and self._is_tail_shared:
             self._copy_page(start // self._pool.page_size, fresh.pop())
         if fresh:
-            self._pages += fresh
-            self._slots = None
+            self._append(fresh)
         self._length = start + num_tokens
         return start
 
@@ -110,8 +109,7 @@ class BlockTable:
         if self._is_tail_shared or num_pages > self._pool.num_free:
             return None
         if num_pages > 0:
-            self._pages += self._pool.take(num_pages)
-            self._slots = None
+            self._append(self._pool.take(num_pages))
         return self._all_slots()[self._length : end]
 
     def truncate_to(self, length: int) -> None:
@@ -121,7 +119,8 @@ class BlockTable:
         if num_pages < len(self._pages):
             self._pool.release(self._pages[num_pages:][::-1])
             del self._pages[num_pages:]
-            self._slots = None
+            if self._slots is not None:
+                self._slots = self._slots[: num_pages * self._pool.page_size]
         self._length = length
         self._num_sealed = min(self._num_sealed, length)
 
@@ -184,11 +183,19 @@ class BlockTable:
         assert length <= self._length, (length, self._length)
         return self._all_slots()[:length]
 
+    def _append(self, pages: list[int]) -> None:
+        self._pages += pages
+        if self._slots is not None:
+            self._slots = np.concatenate((self._slots, self._slots_of(pages)))
+
     def _all_slots(self) -> IntArray:
         if self._slots is None:
-            pages = np.array(self._pages, dtype=np.int64)
-            self._slots = (pages[:, None] * self._pool.page_size + self._lanes).reshape(-1)
+            self._slots = self._slots_of(self._pages)
         return self._slots
+
+    def _slots_of(self, pages: list[int]) -> IntArray:
+        firsts = np.array(pages, dtype=np.int64)[:, None] * self._pool.page_size
+        return (firsts + self._lanes).reshape(-1)
 
     def _make_private(self, first_row: int, end_row: int) -> None:
         """Copies of the shared pages among those of rows first_row … end_row-1."""

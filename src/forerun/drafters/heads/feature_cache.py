@@ -16,16 +16,7 @@ from forerun.drafters.heads.confidence import Confidence
 from forerun.drafters.heads.config import HeadConfig
 from forerun.drafters.own_cache import MAX_KNOWN, OwnCache, Row
 from forerun.kernels import ChainKernels, ChainNoise, Plan
-from forerun.types import (
-    ROOT,
-    Acceptance,
-    FloatArray,
-    Proposal,
-    ProposalBuilder,
-    Span,
-    Tree,
-    Verdict,
-)
+from forerun.types import Acceptance, Draw, FloatArray, Proposal, Span, Tree, Verdict
 
 _FEW_PENDING: Final = 8  # as many as a round may leave
 _MAX_PENDING: Final = 2048  # hidden states that wait to be fed, per request
@@ -221,14 +212,15 @@ class FeatureCache(OwnCache[FeatureRow]):
     ) -> Proposal:
         """The guesses whose chance, with all before them, is high enough: none was drawn from a
         law of its own, so any may be left out."""
-        builder, node, so_far = ProposalBuilder(), ROOT, 1.0
-        for place, (token, share) in enumerate(guesses):
+        draws, so_far = list[Draw](), 1.0
+        for place, (_, share) in enumerate(guesses):
             chance = self._confidence.chance(share, place, is_drawn=is_drawn)
             so_far *= chance
             if so_far < least_chance:
                 break
-            node = builder.add(node, token, chance=chance)
-        return builder.build()
+            draws.append(Draw(place, None, chance))
+        tokens = tuple([token for token, _ in guesses[: len(draws)]])
+        return Proposal(Tree.chain(len(tokens)), tokens, tuple(draws))
 
     def _judge(self, request: RequestView, guesses: Sequence[Guess], verdict: Verdict) -> None:
         """What became of the latest guesses, handed out or not."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -60,6 +60,8 @@ class RoundBuffers:
         self.guesses = torch.zeros(NUM_TAKEN, dtype=torch.int32, device=device)
         self.count = torch.zeros(1, dtype=torch.int32, device=device)
         self._turns = [_turns(room, device) for room in rooms]
+        # All that kernels read and write: a recorded round has these addresses.
+        self.held: list[Any] = [self.sent, self._taken, self.guesses, self.count, self._turns]
 
     def batch(self, idx: int, num_tokens: int, num_wanted: int) -> CudaBatch:
         """One that the device fills by itself."""
@@ -68,6 +70,7 @@ class RoundBuffers:
         inputs = Inputs(num_tokens, num_wanted, batch.shape.head_dim, 1, self.count.device)
         inputs.key_slots = self.sent.key_slots(idx)
         inputs.wanted.copy_(torch.arange(num_tokens - num_wanted, num_tokens, dtype=torch.int32))
+        self.held.append(inputs)
         batch.placed, batch.num_splits = inputs, room.num_splits
         batch.tapped, batch.recording = [], None
         return batch

@@ -52,6 +52,7 @@ class HeadGuessing:
             known = np.repeat(array[:1], 1 + draft.depth, axis=0)
             whole = torch.from_numpy(np.concatenate((known, array[num_known:])))
             self._others.append((rows[: len(whole)], whole.to(features.device)))
+        buffers.held += [self._given, self._others, self.found, features]
 
     def __call__(self) -> None:
         buffers, depth = self._buffers, self._buffers.depth

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,6 +32,7 @@ class RoundGraph:
     handed_out: HandedOut | None  # by the last verification
     guess: Replay
     verify: Replay
+    held: Sequence[Any]  # memory that the two read and write
 
     def send(self, follow: Follow, handed_out: HandedOut | None) -> None:
         """`handed_out`: by the verification under way."""
@@ -53,7 +56,8 @@ class RoundGraph:
         verify, (logits, best) = recorder.record(work.verify, whole, 0, is_first=False)
         drawing.drawn.copy_(drawn)
         found, handed_out = work.guessing.found, work.handed_out
-        return cls(buffers.sent, buffers.count, found, logits, best, handed_out, guess, verify)
+        sent, count, held = buffers.sent, buffers.count, buffers.held
+        return cls(sent, count, found, logits, best, handed_out, guess, verify, held)
 
 
 class _Work:

@@ -130,7 +130,7 @@ def _follow(draft: Draft, one: Asked) -> Follow | None:
     rows, depth = (draft.next_row, one.row.span.start + 1), draft.depth
     if slots is None or target_slots is None or depth > MOST_GUESSES:
         return None
-    if len(slots) < rows[0] + 2 * depth or len(target_slots) < rows[1] + 2 * depth:
+    if len(slots) < rows[0] + 2 * depth or len(target_slots) <= rows[1] + 2 * depth:
         return None
     noise = draft.noise
     after = ChainNoise(noise.temperature, noise.key, noise.position + 1)
