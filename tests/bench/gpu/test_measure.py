@@ -38,7 +38,7 @@ class StandIn(ReferenceKernels):
 
 
 class Nudged(StandIn):
-    """Whoever has company gets other bits."""
+    """Whoever is not alone gets other bits."""
 
     def linear(self, x: Any, matrix: Any) -> Any:
         y = super().linear(x, matrix)
@@ -99,7 +99,7 @@ def test_a_model_counts_and_a_spoiled_one_errs_so_often(
     assert 1.2 < run["tokens_per_round"] < 1.8
 
 
-def test_bits_that_company_changes_are_counted(tiny_shape: str) -> None:
+def test_bits_that_a_batch_changes_are_counted(tiny_shape: str) -> None:
     report = measured(Nudged(), tiny_shape)
     assert report["shapes"][0]["num_rows_different"] > 0
     assert has_other_tokens(report)

@@ -5,24 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from forerun.cache import KVCache, next_slots
+from forerun.cache import next_slots
 from forerun.drafters.base import Budget, RequestView
-from forerun.drafters.heads.confidence import Confidence
-from forerun.drafters.heads.config import HeadConfig
+from forerun.drafters.heads.cached_head import CachedHead
+from forerun.drafters.heads.confidence import Confidence, Guess
 from forerun.drafters.own_cache import MAX_KNOWN, OwnCache, Row
-from forerun.kernels import ChainKernels, ChainNoise, Plan
-from forerun.types import Acceptance, Draw, FloatArray, Proposal, Span, Tree, Verdict
+from forerun.kernels import ChainNoise, Plan
+from forerun.types import Acceptance, FloatArray, Proposal, Span, Tree, Verdict
 
 _FEW_PENDING: Final = 8  # as many as a round may leave
 _MAX_PENDING: Final = 2048  # hidden states that wait to be fed, per request
-
-
-Guess = tuple[int, float]  # a token, and its probability by the head
 
 
 @dataclass
@@ -61,27 +57,6 @@ class FeatureRow(Row):
         (whole,) = self.pending
         self.pending = [whole[num:]] if num < len(whole) else []
         self.num_committed += num
-
-
-class CachedHead(Protocol):
-    @property
-    def config(self) -> HeadConfig: ...
-
-    @property
-    def row_bytes(self) -> int: ...
-
-    @property
-    def chain_kernels(self) -> ChainKernels | None:
-        """Where `chain` runs, if anywhere."""
-        ...
-
-    def new_cache(self, num_pages: int, page_size: int) -> KVCache: ...
-
-    def chain(
-        self, plan: Plan, cache: KVCache, features: FloatArray, depth: int, noise: ChainNoise
-    ) -> npt.NDArray[np.float32]:
-        """`ChainKernels.new_picks` for one request, behind the rows of `features`."""
-        ...
 
 
 class FeatureCache(OwnCache[FeatureRow]):
@@ -136,7 +111,7 @@ class FeatureCache(OwnCache[FeatureRow]):
         row = self._rows[request.id]
         row.cut(row.num_committed)
         guesses, row.guesses = row.guesses, []
-        self._judge(request, guesses, verdict)
+        self._confidence.judge(request, guesses, verdict)
 
     def evict(self, request: RequestView) -> None:
         super().evict(request)
@@ -190,7 +165,7 @@ class FeatureCache(OwnCache[FeatureRow]):
         row.guesses = [(int(token), share) for token, share, _ in picked.tolist()]
         guesses = row.guesses[: budget.depth]
         least = 0.0 if self._begins_early else budget.least_chance
-        return self._worth_it(guesses, least, is_drawn=noise.temperature > 0)
+        return self._confidence.worth_it(guesses, least, is_drawn=noise.temperature > 0)
 
     @cached_property
     def _begins_early(self) -> bool:
@@ -206,30 +181,6 @@ class FeatureCache(OwnCache[FeatureRow]):
         row, num_rows = self._rows[request.id], len(request.tokens) + self._deepest - 1
         has_pages = row.table.num_missing(num_rows) <= self._cache.pool.num_free
         return self._deepest if has_pages and num_rows <= self.max_len else budget.depth
-
-    def _worth_it(
-        self, guesses: Sequence[Guess], least_chance: float, *, is_drawn: bool
-    ) -> Proposal:
-        """The guesses whose chance, with all before them, is high enough: none was drawn from a
-        law of its own, so any may be left out."""
-        draws, so_far = list[Draw](), 1.0
-        for place, (_, share) in enumerate(guesses):
-            chance = self._confidence.chance(share, place, is_drawn=is_drawn)
-            so_far *= chance
-            if so_far < least_chance:
-                break
-            draws.append(Draw(place, None, chance))
-        tokens = tuple([token for token, _ in guesses[: len(draws)]])
-        return Proposal(Tree.chain(len(tokens)), tokens, tuple(draws))
-
-    def _judge(self, request: RequestView, guesses: Sequence[Guess], verdict: Verdict) -> None:
-        """What became of the latest guesses, handed out or not."""
-        is_drawn = request.params.temperature > 0
-        for place, (guess, token) in enumerate(zip(guesses, verdict.tokens, strict=False)):
-            is_hit = guess[0] == token
-            self._confidence.observe(guess[1], place, is_drawn=is_drawn, is_hit=is_hit)
-            if not is_hit:
-                break
 
     def _shares(self, requests: Sequence[RequestView]) -> Iterator[tuple[RequestView, int]]:
         """How many hidden states of whom are fed now: at most `MAX_KNOWN` in all, or one of each,
