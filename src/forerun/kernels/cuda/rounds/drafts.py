@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from forerun.kernels.base import ChainNoise
 from forerun.kernels.cuda.asked_draws import Draws
+from forerun.kernels.cuda.heads.given import HandedOut
 from forerun.kernels.cuda.passes.asked import Asked
 from forerun.types import IntArray
 
@@ -58,9 +59,17 @@ class HeadDraft:
         (row,) = self.one.batch.plan.rows
         return row.span.start + len(row) - self.depth + 1
 
+    def takes(self, handed_out: HandedOut | None) -> bool:
+        """Whether hidden states of a verification may be what it is given."""
+        given = self.one.batch.given
+        if given is None or handed_out is None or len(handed_out.shapes) > len(given.arrays):
+            return False
+        pairs = zip(given.arrays, handed_out.shapes, strict=False)
+        return all(array.shape[1] == shape[1] for array, shape in pairs)
+
     def is_repeated(self, one: Asked, settled: Settled) -> bool:
-        """Whether it is asked for again, behind what was accepted. Hidden states are not compared:
-        they are those of the same rows, and guesses from others would change no text."""
+        """Whether it is asked for again, behind what was accepted. Hidden states are compared once
+        for a recorded round (`Begun`): others would change guesses and no text."""
         row, mine, given, num = one.row, self.one, one.batch.given, settled.count + 1
         if row is None or given is None:
             return False

@@ -19,7 +19,7 @@ from forerun.kernels.cuda.rounds.guessing import guessing_for
 from forerun.kernels.cuda.rounds.kernels import CHAIN
 
 
-@dataclass(frozen=True)
+@dataclass
 class RoundGraph:
     """Recorded in two parts, so that the host gets the guesses while they are verified. It holds no
     cache, so that one that nobody needs any more can go."""
@@ -33,6 +33,7 @@ class RoundGraph:
     guess: Replay
     verify: Replay
     held: Sequence[Any]  # memory that the two read and write
+    is_fed: bool | None = None  # whether a head gets what it would be given; None: not seen yet
 
     def send(self, follow: Follow, handed_out: HandedOut | None) -> None:
         """`handed_out`: by the verification under way."""

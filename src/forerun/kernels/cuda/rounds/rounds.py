@@ -19,7 +19,7 @@ from forerun.kernels.cuda.heads.given import NUM_TURNS
 from forerun.kernels.cuda.passes.asked import Asked
 from forerun.kernels.cuda.passes.recording import Recorder
 from forerun.kernels.cuda.rounds.begun import Begun
-from forerun.kernels.cuda.rounds.buffers import Follow, Room, RoundBuffers
+from forerun.kernels.cuda.rounds.buffers import TARGET, Follow, Room, RoundBuffers
 from forerun.kernels.cuda.rounds.drafts import Draft, HeadDraft, ModelDraft, is_greedy, slots_of
 from forerun.kernels.cuda.rounds.kernels import MOST_GUESSES
 from forerun.kernels.cuda.rounds.round import RoundGraph
@@ -39,7 +39,7 @@ class Rounds:
     num_splits: Callable[[int], int]
     begun: Begun | None = None
     _draft: Draft | None = None
-    _graphs: WeakKeyDictionary[KVStore, OrderedDict[Any, RoundGraph]] = field(
+    _graphs: WeakKeyDictionary[KVStore, OrderedDict[Any, RoundGraph | None]] = field(
         default_factory=WeakKeyDictionary
     )
     _hosts: list[tuple[Tensor, Any]] = field(default_factory=list)
@@ -72,11 +72,9 @@ class Rounds:
         is_whole = row.span.tokens[1:] == draft.tokens and len(row.span.wanted) == len(row.span)
         if not is_whole or not row.span.tree.is_chain or draws[0].changes_logits:
             return None
-        if isinstance(draft, HeadDraft) and one.batch.handed_out is None:
-            return None
         follow = _follow(draft, one)
         graph = None if follow is None else self._graph(draft, one, follow)
-        if follow is None or graph is None:
+        if follow is None or graph is None or graph.is_fed is False:
             return None
         graph.send(follow, one.batch.handed_out)
         graph.guess.replay()
@@ -100,14 +98,19 @@ class Rounds:
         if graphs is None:
             graphs = self._graphs[one.store] = OrderedDict()
         key = draft.one.body, one.body, ref(draft.one.store), size, *splits, draft.depth
-        graph = graphs.get(key)
-        if graph is None:
+        if key not in graphs:
             rooms = Room(draft.one, splits[0], size), Room(one, splits[1], size)
-            buffers = RoundBuffers(rooms, draft.depth, self.drawing)
-            graph = graphs[key] = RoundGraph.record(draft, buffers, self.recorder)
+            graphs[key] = self._record(draft, rooms)
             if len(graphs) > _MAX_KEPT:
                 graphs.popitem(last=False)
-        return graph
+        return graphs[key]
+
+    def _record(self, draft: Draft, rooms: tuple[Room, Room]) -> RoundGraph | None:
+        """None: the head is not given what the target's pass hands out."""
+        if isinstance(draft, HeadDraft) and not draft.takes(rooms[TARGET].one.batch.handed_out):
+            return None
+        buffers = RoundBuffers(rooms, draft.depth, self.drawing)
+        return RoundGraph.record(draft, buffers, self.recorder)
 
     def _next_host(self, like: Tensor) -> tuple[Tensor, Any]:
         if not self._hosts or self._hosts[0][0].shape != like.shape:
