@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
-from forerun.drafters import Budget, RequestView
+from forerun.drafters import RequestView
 from forerun.drafters.heads.feature_cache import FeatureCache
 from forerun.engine import LLM
 from forerun.kernels.cuda import CudaKernels
@@ -23,18 +25,16 @@ SIZES = {"num_speculative_tokens": 2, "adaptive": False}
 SAMPLINGS: tuple[dict[str, Any], ...] = ({"temperature": 0.0}, {"temperature": 0.7, "seed": 3})
 
 
-class Late(CudaKernels):
-    begins_early = False
-
-
 def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         shape = {"num_layers": 2, "num_heads": 2, "num_kv_heads": 1, "hidden_size": 24}
         path = write_tiny_model(folder / "target", **shape)
         early, late = (
-            loaded(path, kind("float32", device="cpu", recorder=HandingOut()))
-            for kind in (CudaKernels, Late)
+            loaded(
+                path, CudaKernels("float32", device="cpu", recorder=HandingOut(), early_rounds=on)
+            )
+            for on in (True, False)
         )
         config, ours = early.model.config, tokenizer_hash(early.tokenizer)
         block = write_block(folder / "block", block_config(config, ours, layers=(0, 1)))
@@ -71,27 +71,27 @@ class Watched:
     def __init__(self) -> None:
         self.guesses: list[Any] = []
         self.num_taken = 0
+        self._patches = ExitStack()
 
     def __enter__(self) -> Watched:
-        self._propose, self._is_for = FeatureCache.propose, Begun.is_for
+        proposed, was_for = FeatureCache.propose, Begun.is_for
 
-        def propose(
-            drafter: FeatureCache, requests: Sequence[RequestView], budgets: Sequence[Budget]
-        ) -> list[Proposal]:
-            proposals = self._propose(drafter, requests, budgets)
+        def propose(drafter: Any, requests: Sequence[RequestView], *args: Any) -> list[Proposal]:
+            proposals = proposed(drafter, requests, *args)
             self.guesses.append(([len(request.tokens) for request in requests], proposals))
             return proposals
 
         def is_for(begun: Begun, *args: Any) -> bool:
-            is_taken = self._is_for(begun, *args)
+            is_taken = was_for(begun, *args)
             self.num_taken += is_taken
             return is_taken
 
-        FeatureCache.propose, Begun.is_for = propose, is_for  # type: ignore[method-assign]
+        self._patches.enter_context(patch.object(FeatureCache, "propose", propose))
+        self._patches.enter_context(patch.object(Begun, "is_for", is_for))
         return self
 
     def __exit__(self, *_: object) -> None:
-        FeatureCache.propose, Begun.is_for = self._propose, self._is_for  # type: ignore[method-assign]
+        self._patches.close()
 
 
 if __name__ == "__main__":

@@ -88,10 +88,15 @@ class Graphs:
     """
 
     def __init__(
-        self, num_splits: Callable[[int], int], drawing: Drawing, recorder: Recorder
+        self,
+        num_splits: Callable[[int], int],
+        drawing: Drawing,
+        recorder: Recorder,
+        *,
+        early_rounds: bool = True,
     ) -> None:
         self._drawing, self._recorder = drawing, recorder
-        self._rounds = Rounds(drawing, recorder, num_splits)
+        self._rounds = Rounds(drawing, recorder, num_splits, early_rounds)
         self._num_splits = num_splits  # of so many keys
         self.stopwatch: Stopwatch | None = None
         self._lock = Lock()  # graphs share memory: one at a time, until its result is copied

@@ -47,7 +47,8 @@ Progress = Callable[[str, int, int], None]  # what, how many of how many
 
 class CudaKernels(HeadOperations):
     """`graphs=False` launches every kernel of every pass, for tests and for finding faults; with a
-    `recorder` passes are kept by that one."""
+    `recorder` passes are kept by that one. Without `early_rounds` a round with guesses
+    begins when it is asked for (ADR 020)."""
 
     name: Final = "cuda"
 
@@ -58,6 +59,7 @@ class CudaKernels(HeadOperations):
         device: str = "cuda",
         graphs: bool = True,
         recorder: Recorder | None = None,
+        early_rounds: bool = True,
         progress: Progress | None = None,
     ) -> None:
         if dtype not in DTYPES:
@@ -72,7 +74,11 @@ class CudaKernels(HeadOperations):
         if recorder is None and graphs and is_gpu:
             recorder = GraphRecorder()
         splits = self._launches.num_splits
-        self._graphs = None if recorder is None else Graphs(splits, self.drawing, recorder)
+        self._graphs = (
+            None
+            if recorder is None
+            else Graphs(splits, self.drawing, recorder, early_rounds=early_rounds)
+        )
         self._progress = progress
         self._num_loaded = self._num_tensors = 0
         self._ropes: dict[bytes, RopeTable] = {}

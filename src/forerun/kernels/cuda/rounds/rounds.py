@@ -37,6 +37,7 @@ class Rounds:
     drawing: Drawing
     recorder: Recorder
     num_splits: Callable[[int], int]
+    is_on: bool = True  # else nothing is begun
     begun: Begun | None = None
     _draft: Draft | None = None
     _graphs: WeakKeyDictionary[KVStore, OrderedDict[Any, RoundGraph | None]] = field(
@@ -67,7 +68,7 @@ class Rounds:
     def begin(self, one: Asked) -> Begun | None:
         """Guesses and their verification, behind one that is under way."""
         draft, row, draws = self._draft, one.row, one.draws
-        if draft is None or row is None or len(row.span) < 2 or draws[0] is None:
+        if not self.is_on or draft is None or row is None or len(row.span) < 2 or draws[0] is None:
             return None
         is_whole = row.span.tokens[1:] == draft.tokens and len(row.span.wanted) == len(row.span)
         if not is_whole or not row.span.tree.is_chain or draws[0].changes_logits:
