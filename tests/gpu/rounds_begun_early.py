@@ -16,7 +16,7 @@ from forerun.kernels.cuda import CudaKernels
 from forerun.kernels.cuda.rounds.begun import Begun
 from forerun.models.text.compatibility import tokenizer_hash
 from forerun.types import Proposal, SamplingParams
-from tests.drafters.random_heads import block_config, eagle3_config, write_block, write_eagle3
+from tests.drafters.heads.random_heads import block_config, eagle3_config, write_block, write_eagle3
 from tests.gpu.begun_early import loaded
 from tests.gpu.interpreted_heads import HandingOut
 from tests.tiny_model import write_tiny_model
