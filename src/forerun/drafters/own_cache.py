@@ -110,7 +110,7 @@ class OwnCache(ABC, Generic[RowT]):
             if depth:
                 row.num_promised = _num_rows(num_tokens, depth, budget)
             left -= row.num_missing
-            within.append(replace(budget, depth=depth))
+            within.append(budget if depth == budget.depth else replace(budget, depth=depth))
         return within
 
 

@@ -47,7 +47,7 @@ class Nudged(StandIn):
 
 @pytest.fixture
 def tiny_shape(monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setitem(SHAPES, "3b", tiny_config(tie_embeddings=True))
+    monkeypatch.setitem(SHAPES, "3b", tiny_config(tie_embeddings=False))
     return "3b"
 
 
@@ -82,6 +82,21 @@ def test_a_draft_model_runs_for_the_oracle(
     assert [run["depth"] for run in runs] == list(oracle_room.DRAFTED_DEPTHS)
     assert all(run["num_different"] == 0 for run in runs)
     assert all(1 < run["tokens_per_round"] <= 1 + run["depth"] for run in runs)
+
+
+def test_a_model_counts_and_a_spoiled_one_errs_so_often(
+    tiny_shape: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, draft = (
+        LlamaModel.load(SyntheticCheckpoint(SHAPES[tiny_shape], spoiled), StandIn())
+        for spoiled in (0.0, 0.5)
+    )
+    monkeypatch.setattr(oracle_room, "DRAFTED_DEPTHS", (1,))
+    found = oracle_room.measure_oracle({"target": target, "draft": draft}, "target", "draft")
+    (run,) = found["draft"]["runs"]
+    assert run["num_different"] == 0
+    # of 40 or more ids, each is spoiled with probability 1/2: sigma is below 0.1
+    assert 1.2 < run["tokens_per_round"] < 1.8
 
 
 def test_bits_that_a_batch_changes_are_counted(tiny_shape: str) -> None:

@@ -28,10 +28,11 @@ _ROOM: Final = 16  # tokens beyond the context, for each request
 
 
 def measure_shape(
-    kernels: CudaKernels, name: str, read_bytes_per_second: float
+    kernels: CudaKernels, name: str, read_bytes_per_second: float, spoiled: float = 0.0
 ) -> tuple[LlamaModel, dict[str, Any]]:
-    """For a record: seconds of each of `PASSES`, on the device alone and as a caller sees them."""
-    checkpoint = SyntheticCheckpoint(SHAPES[name])
+    """For a record: seconds of each of `PASSES`, on the device alone and as a caller sees them. The
+    model's text is spoiled as `SyntheticCheckpoint` says."""
+    checkpoint = SyntheticCheckpoint(SHAPES[name], spoiled)
     began = time.perf_counter()
     model = LlamaModel.load(checkpoint, kernels)
     loaded = time.perf_counter() - began

@@ -17,13 +17,15 @@ import torch
 
 from forerun.errors import DeviceFailed, unknown_name
 from forerun.kernels.base import AttentionShape, Body, ChainNoise, Norm, WeightSource
+from forerun.kernels.base import Given as GivenRows
 from forerun.kernels.cuda.asked_draws import Draws
 from forerun.kernels.cuda.batch import CudaBatch, RopeTable
 from forerun.kernels.cuda.drawing import Drawing
-from forerun.kernels.cuda.graphs import Graphs, Stopwatch, launched
+from forerun.kernels.cuda.graphs import Graphs, Stopwatch
 from forerun.kernels.cuda.heads.given import Given
 from forerun.kernels.cuda.heads.operations import HeadOperations
 from forerun.kernels.cuda.launches import Launches
+from forerun.kernels.cuda.passes.body import launched
 from forerun.kernels.cuda.passes.recording import GraphRecorder, Recorder
 from forerun.kernels.cuda.store import KVStore
 from forerun.kernels.cuda.values import Normed, Product, Rows
@@ -45,7 +47,8 @@ Progress = Callable[[str, int, int], None]  # what, how many of how many
 
 class CudaKernels(HeadOperations):
     """`graphs=False` launches every kernel of every pass, for tests and for finding faults; with a
-    `recorder` passes are kept by that one."""
+    `recorder` passes are kept by that one. Without `early_rounds` a round with guesses
+    begins when it is asked for (ADR 020)."""
 
     name: Final = "cuda"
 
@@ -56,6 +59,7 @@ class CudaKernels(HeadOperations):
         device: str = "cuda",
         graphs: bool = True,
         recorder: Recorder | None = None,
+        early_rounds: bool = True,
         progress: Progress | None = None,
     ) -> None:
         if dtype not in DTYPES:
@@ -70,7 +74,11 @@ class CudaKernels(HeadOperations):
         if recorder is None and graphs and is_gpu:
             recorder = GraphRecorder()
         splits = self._launches.num_splits
-        self._graphs = None if recorder is None else Graphs(splits, self.drawing, recorder)
+        self._graphs = (
+            None
+            if recorder is None
+            else Graphs(splits, self.drawing, recorder, early_rounds=early_rounds)
+        )
         self._progress = progress
         self._num_loaded = self._num_tensors = 0
         self._ropes: dict[bytes, RopeTable] = {}
@@ -110,6 +118,8 @@ class CudaKernels(HeadOperations):
         """What torch holds unused counts as free; passes and their graphs keep a share."""
         if self.device.type != "cuda":
             return None
+        if self._graphs is not None:
+            self._graphs.forget()
         free, total = torch.cuda.mem_get_info(self.device)
         unused = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
         return max(0, int(free + unused - max(_LEAST_FOR_PASSES, total * _SHARE_FOR_PASSES)))
@@ -137,11 +147,15 @@ class CudaKernels(HeadOperations):
         plan: Plan,
         shape: AttentionShape,
         inv_freq: FloatArray,
-        given: Sequence[FloatArray] = (),
+        given: GivenRows = (),
         noise: ChainNoise | None = None,
     ) -> CudaBatch:
-        rope = self._ropes.setdefault(inv_freq.tobytes(), RopeTable(inv_freq))
-        hidden = Given(given, noise or ChainNoise()) if given else None
+        key = inv_freq.tobytes()
+        rope = self._ropes.get(key)
+        if rope is None:
+            rope = self._ropes[key] = RopeTable(inv_freq)
+        make = given if callable(given) else lambda: given
+        hidden = Given(make, noise or ChainNoise(), noise is not None) if given else None
         return CudaBatch(plan, shape, rope, self.device, given=hidden)
 
     def gumbel_argmax(self, logits: Logits, noise: Noise, position: int) -> int:
