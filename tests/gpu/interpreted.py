@@ -55,8 +55,12 @@ def a_failure_has_a_name(model: LlamaModel) -> None:
     def body(*_: object) -> None:
         raise torch.OutOfMemoryError("none left")
 
+    cache = model.new_cache(8, 5)
+    table = cache.new_table()
+    plan = Plan.build([(Span.all_wanted(table.reserve(1), PROMPT[:1]), table)])
+    batch = model.kernels.begin(plan, model.shape, np.ones(model.shape.head_dim // 2))
     with pytest.raises(DeviceFailed, match="no memory left for this pass"):
-        model.kernels.draw(body, None, None, [])  # type: ignore[arg-type]
+        model.kernels.draw(body, batch, cache.store, [])  # type: ignore[arg-type]
 
 
 if __name__ == "__main__":

@@ -36,13 +36,14 @@ def measure_shape(
     model = LlamaModel.load(checkpoint, kernels)
     loaded = time.perf_counter() - began
     bench = _Bench(model, kernels)
-    floor = checkpoint.read_bytes / read_bytes_per_second
+    num_bytes = checkpoint.num_read * kernels.weight_size
+    floor = num_bytes / read_bytes_per_second
     passes = [bench.time_pass(*sizes) for sizes in PASSES]
     for found in passes:
         found["share_of_floor"] = floor / found["device_s"]
     return model, {
         "shape": name,
-        "weight_bytes": checkpoint.read_bytes,
+        "weight_bytes": num_bytes,
         "floor_s": floor,
         "load_s": loaded,
         "passes": passes,

@@ -27,7 +27,7 @@ from forerun.kernels.cuda.row_kernels import (
     rope_rows,
     silu_rows,
 )
-from forerun.kernels.cuda.tiles import Kind, Tile, num_segments, square_groups, tile_for
+from forerun.kernels.cuda.tiles import Kind, Tile, square_groups, tile_for
 from forerun.kernels.cuda.values import Normed, Rows
 from forerun.kernels.cuda.weights import Matrix
 
@@ -45,7 +45,10 @@ class Launches:
         width, num = table.num_in, inputs.num_tokens
         stream = _empty(table.weight, (num, width), torch.float32)
         block = triton.next_power_of_2(width)
-        embed_rows[(num,)](table.weight, inputs.tokens, drawn, stream, width, block, **self.options)
+        embed_rows[(num,)](
+            table.weight, table.scales, inputs.tokens, drawn, stream, table.num_out, width, block,
+            table.group, **self.options,
+        )  # fmt: skip
         return stream
 
     def norm(self, x: Rows, delta: Tensor | None, norm: Norm) -> tuple[Tensor, Normed]:
@@ -56,7 +59,7 @@ class Launches:
         norm_rows[(num,)](
             x.data, delta, x.chosen, stream, norm.weight, normed.scaled, normed.squares,
             width, triton.next_power_of_2(width), groups, triton.next_power_of_2(groups),
-            delta is not None, x.chosen is not None, **self.options,
+            delta is not None, x.chosen is not None, self._shrink, **self.options,
         )  # fmt: skip
         return stream, normed
 
@@ -69,10 +72,10 @@ class Launches:
         normed = self.new_normed(out, norm)
         tile = self._tile(Kind.RESIDUAL, matrix, num)
         residual_product[(square_groups(width), -(-num // tile.block_m))](
-            x, matrix.weight, matrix.bias, chosen, stream, out, norm.weight, normed.scaled,
-            normed.squares, num, width, matrix.num_in,
+            x, matrix.weight, matrix.scales, matrix.bias, chosen, stream, out, norm.weight,
+            normed.scaled, normed.squares, num, width, matrix.num_in,
             matrix.bias is not None, chosen is not None, tile.block_n, tile.block_m,
-            **self._tile_options(Kind.RESIDUAL, tile, matrix),
+            SHRINK=self._shrink, **self._tile_options(Kind.RESIDUAL, tile, matrix),
         )  # fmt: skip
         return out, normed
 
@@ -199,6 +202,12 @@ class Launches:
         read_words[(len(sums),)](data, sums, READ_LEN, num_warps=8, **self.options)
 
     @property
+    def _shrink(self) -> float:
+        """A power of two that rows are multiplied by before they meet a product, so that those
+        which have not been divided by their norm yet stay inside float16."""
+        return 2.0**-4 if self.dtype == torch.float16 else 1.0
+
+    @property
     def _precision(self) -> str:
         """Of a product of float32 operands; there is no choice with shorter ones."""
         return "ieee"
@@ -206,31 +215,36 @@ class Launches:
     def new_normed(self, stream: Tensor, norm: Norm) -> Normed:
         num, width = stream.shape
         squares = _empty(stream, (num, square_groups(width)), torch.float32)
-        return Normed(_empty(stream, (num, width), self.dtype), squares, norm)
+        eps = norm.eps * self._shrink**2
+        return Normed(_empty(stream, (num, width), self.dtype), squares, eps)
 
     def _operands(self, x: Rows | Normed, matrix: Matrix) -> tuple[Any, ...]:
         if isinstance(x, Normed):
-            return x.scaled, x.squares, matrix.weight, matrix.bias
+            return x.scaled, x.squares, matrix.weight, matrix.scales, matrix.bias
         assert x.chosen is None, "rows are chosen before a norm alone"
-        return x.data.to(self.dtype), None, matrix.weight, matrix.bias
+        return x.data.to(self.dtype), None, matrix.weight, matrix.scales, matrix.bias
 
     def _tile(self, kind: Kind, matrix: Matrix, num_rows: int) -> Tile:
-        return tile_for(kind, matrix.num_out, matrix.num_in, num_rows, self.dtype.itemsize)
+        return tile_for(
+            kind, matrix.num_out, matrix.num_in, num_rows, self.dtype.itemsize, matrix.group
+        )
 
     @property
     def options(self) -> dict[str, Any]:
         return {"PDL": 1, "launch_pdl": True} if self.overlap else {"PDL": 0}
 
     def _tile_options(self, kind: Kind, tile: Tile, matrix: Matrix) -> dict[str, Any]:
-        num_in, itemsize = matrix.num_in, self.dtype.itemsize
-        segments = num_segments(kind, num_in, itemsize)
+        num_in, itemsize = matrix.num_in, matrix.weight.element_size()
+        segments = tile.segments
         options = {
+            "GROUP": matrix.group,
+            "HELD": tile.held,
             "BK": tile.block_k // segments,
             "SEGMENTS": segments,
             "EVEN": num_in % tile.block_k == 0,
             "PRECISION": self._precision,
-            "PIECES": tile.pieces(num_in, itemsize),
-            "PIECE_LEN": tile.piece_len(num_in),
+            "PIECES": tile.pieces(kind, num_in, itemsize),
+            "PIECE_LEN": tile.piece_len(kind, num_in),
             "num_warps": tile.num_warps,
             "num_stages": tile.num_stages,
         }
@@ -243,7 +257,7 @@ def _empty(like: Tensor, size: tuple[int, ...], dtype: torch.dtype) -> Tensor:
 
 
 def _eps(x: Rows | Normed) -> float:
-    return x.norm.eps if isinstance(x, Normed) else 0.0
+    return x.eps if isinstance(x, Normed) else 0.0
 
 
 def _norm_shape(x: Rows | Normed) -> tuple[int, int]:

@@ -38,15 +38,18 @@ class Tile:
     num_stages: int
     ahead: int = 0  # columns of weights that are asked for before the kernel may read its rows
     early: bool = True  # the next kernel may start when this one does, not when its walk is over
+    held: int = 0  # steps whose weights are in registers before the kernel may read its rows
+    segments: int = 1  # runs of columns that are added up side by side, by a warp each
 
-    def pieces(self, num_in: int, itemsize: int) -> int:
+    def pieces(self, kind: Kind, num_in: int, itemsize: int) -> int:
         """How many pieces of each weight row are asked for early, one by each thread."""
-        if not self.ahead or itemsize != 2 or self.piece_len(num_in) % 8:
+        if not self.ahead or itemsize > 2 or self.piece_len(kind, num_in) * itemsize % 16:
             return 0
-        return 32 * self.num_warps // self.block_n
+        return 32 * self.num_warps // (self.block_n * kind.num_runs)
 
-    def piece_len(self, num_in: int) -> int:
-        return min(self.ahead, num_in) * self.block_n // (32 * self.num_warps)
+    def piece_len(self, kind: Kind, num_in: int) -> int:
+        rows = self.block_n * kind.num_runs
+        return min(self.ahead, num_in) * rows // (32 * self.num_warps)
 
 
 # By kind: where every tile has a multiprocessor to itself, where several share one, and where no
@@ -99,12 +102,16 @@ def square_groups(width: int) -> int:
     return -(-width // RESIDUAL_COLUMNS)
 
 
-def num_segments(kind: Kind, num_in: int, itemsize: int) -> int:
-    """Runs of columns that a product adds up side by side."""
-    if itemsize == 4 or num_in < _SEGMENTED:
+def num_segments(kind: Kind, num_in: int, itemsize: int, group: int) -> int:
+    """Runs of columns that a product adds up side by side, each of whole groups."""
+    if group:
+        most = 8 if kind is Kind.RESIDUAL else 4
+    elif itemsize == 4 or num_in < _SEGMENTED:
         return 1
-    most = {Kind.RESIDUAL: 4, Kind.ROTARY: 2}.get(kind, 1)  # the others have many tiles
-    return next(n for n in (most, 2, 1) if n <= most and num_in % (64 * n) == 0)
+    else:
+        most = {Kind.RESIDUAL: 8, Kind.ROTARY: 4}.get(kind, 1)  # the others have many tiles
+    unit = group or 64
+    return next(n for n in (8, 4, 2, 1) if n <= most and num_in % (unit * n) == 0)
 
 
 def block_m(num_rows: int, itemsize: int) -> int:
@@ -116,20 +123,30 @@ def block_m(num_rows: int, itemsize: int) -> int:
     return size
 
 
-def tile_for(kind: Kind, num_out: int, num_in: int, num_rows: int, itemsize: int) -> Tile:
+def tile_for(
+    kind: Kind, num_out: int, num_in: int, num_rows: int, itemsize: int, group: int = 0
+) -> Tile:
     """For a matrix [num_out, num_in]; `block_k` counts the columns of all segments."""
     rows = block_m(num_rows, itemsize)
-    if itemsize == 4:
+    if itemsize == 4 and not group:
         return Tile(RESIDUAL_COLUMNS, rows, 32, 4, 2)
+    segments = num_segments(kind, num_in, itemsize, group)
+    if group or segments > 1:
+        most = 16 if group else 64 // kind.num_runs  # more would not fit into registers
+        return _segmented(num_in, min(rows, most), segments, group)
     if rows >= _WIDE:
-        columns = RESIDUAL_COLUMNS if kind is Kind.RESIDUAL else 64
-        return Tile(columns, rows, 64 * num_segments(kind, num_in, itemsize), 4, 3)
+        return Tile(RESIDUAL_COLUMNS if kind is Kind.RESIDUAL else 64, rows, 64, 4, 3)
     alone, shared, short = _BY_ROWS[rows][kind]
     tile = alone if num_out <= _NUM_ALONE * alone.block_n * kind.num_runs else shared
-    if rows == 8 and kind is Kind.RESIDUAL and num_in % 512 == 0 and num_in < _LONG:
-        tile = tile if num_in % tile.block_k == 0 else _SHORT
     if num_in % tile.block_k:
-        steps = tile.block_k > 256 and num_in % 256 == 0
-        tile = replace(tile, block_k=256, num_stages=6) if steps else short
+        tile = short
     ahead = tile.ahead if num_in <= _LONG else 0  # later columns come soon enough
     return replace(tile, block_m=rows, ahead=ahead)
+
+
+def _segmented(num_in: int, rows: int, segments: int, group: int) -> Tile:
+    """A warp for each segment: their number decides bits."""
+    run = num_in // segments
+    step = group or next(n for n in (128, 64) if run % n == 0 and (n < 128 or segments < 8))
+    stages = 4 if rows <= 16 else 2
+    return Tile(16, rows, step * segments, segments, stages, segments=segments)
