@@ -59,7 +59,9 @@ def is_on_gpu(config: EngineConfig) -> bool:
 def _cuda_kernels(config: EngineConfig) -> Kernels:
     from forerun.kernels.cuda import CudaKernels
 
-    dtype = "bfloat16" if config.dtype == "auto" else config.dtype
+    # Whole numbers become float16 in fewer instructions than bfloat16.
+    usual = "bfloat16" if config.quantization is None else "float16"
+    dtype = usual if config.dtype == "auto" else config.dtype
     return CudaKernels(dtype, quantization=config.quantization, progress=config.progress)
 
 

@@ -27,11 +27,19 @@ from forerun.kernels.cuda.row_kernels import (
     rope_rows,
     silu_rows,
 )
-from forerun.kernels.cuda.tiles import Kind, Tile, square_groups, tile_for
+from forerun.kernels.cuda.tiles import (
+    NUM_MULTIPROCESSORS,
+    RESIDUAL_COLUMNS,
+    Kind,
+    Tile,
+    residual_columns,
+    tile_for,
+)
 from forerun.kernels.cuda.values import Normed, Rows
 from forerun.kernels.cuda.weights import Matrix
 
 _SILU_LEN = 1024
+MAXNREG = 128
 
 
 @dataclass(frozen=True)
@@ -55,7 +63,7 @@ class Launches:
         num, width = x.num_rows, x.data.shape[1]
         stream = x.data if x.chosen is None else _empty(x.data, (num, width), torch.float32)
         normed = self.new_normed(stream, norm)
-        groups = square_groups(width)
+        groups = normed.squares.shape[1]
         norm_rows[(num,)](
             x.data, delta, x.chosen, stream, norm.weight, normed.scaled, normed.squares,
             width, triton.next_power_of_2(width), groups, triton.next_power_of_2(groups),
@@ -69,13 +77,14 @@ class Launches:
         """stream + x · matrixᵀ, in its own place unless rows are chosen, and its norm."""
         num, width = len(x) if chosen is None else len(chosen), matrix.num_out
         out = stream if chosen is None else _empty(stream, (num, width), torch.float32)
-        normed = self.new_normed(out, norm)
         tile = self._tile(Kind.RESIDUAL, matrix, num)
-        residual_product[(square_groups(width), -(-num // tile.block_m))](
+        columns = residual_columns(width, matrix.num_in)
+        normed = self.new_normed(out, norm, columns)
+        residual_product[(normed.squares.shape[1], -(-num // tile.block_m))](
             x, matrix.weight, matrix.scales, matrix.bias, chosen, stream, out, norm.weight,
             normed.scaled, normed.squares, num, width, matrix.num_in,
             matrix.bias is not None, chosen is not None, tile.block_n, tile.block_m,
-            SHRINK=self._shrink, **self._tile_options(Kind.RESIDUAL, tile, matrix),
+            USED=columns, SHRINK=self._shrink, **self._tile_options(Kind.RESIDUAL, tile, matrix),
         )  # fmt: skip
         return out, normed
 
@@ -168,7 +177,9 @@ class Launches:
             inputs.num_keys, inputs.key_slots, out, mixed, sums, tops,
             math.log2(math.e) / math.sqrt(D), H, G, D, window,
             max(16, triton.next_power_of_2(H // G)), block_d, self.split_len,
-            only, self._precision, num_warps=8 if D > 64 else 4, **self.options,
+            only, num * G <= NUM_MULTIPROCESSORS, self._precision,
+            num_warps=8 if D > 64 else 4,
+            maxnreg=MAXNREG if num * G > NUM_MULTIPROCESSORS else None, **self.options,
         )  # fmt: skip
         if not only:
             fold_splits[(num, H)](
@@ -212,9 +223,10 @@ class Launches:
         """Of a product of float32 operands; there is no choice with shorter ones."""
         return "ieee"
 
-    def new_normed(self, stream: Tensor, norm: Norm) -> Normed:
+    def new_normed(self, stream: Tensor, norm: Norm, columns: int = RESIDUAL_COLUMNS) -> Normed:
+        """With a sum of squares for so many columns each."""
         num, width = stream.shape
-        squares = _empty(stream, (num, square_groups(width)), torch.float32)
+        squares = _empty(stream, (num, -(-width // columns)), torch.float32)
         eps = norm.eps * self._shrink**2
         return Normed(_empty(stream, (num, width), self.dtype), squares, eps)
 

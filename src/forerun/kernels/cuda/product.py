@@ -6,7 +6,7 @@ these; with `PDL` a kernel starts while the one before it ends, and asks for its
 """
 
 # Triton's kernels are compiled, not called: their arguments have no Python types.
-# mypy: disable-error-code="no-untyped-def, untyped-decorator"
+# mypy: disable-error-code="no-untyped-def, untyped-decorator, assignment"
 
 from __future__ import annotations
 
@@ -79,16 +79,57 @@ def load_tile(W_AT, X_AT, at, k, last, live, EVEN: tl.constexpr):
 
 @triton.jit
 def hold(
-    W, rows, K: tl.constexpr, BK: tl.constexpr, SEGMENTS: tl.constexpr, HELD: tl.constexpr
+    W, rows, used, K: tl.constexpr, BK: tl.constexpr, SEGMENTS: tl.constexpr, HELD: tl.constexpr
 ):  # fmt: skip
     """The last HELD tiles of every segment, asked for before the kernel may read its rows."""
     tiles = ()
     if HELD > 0:
         at = segment_columns(BK, K, SEGMENTS) + rows[None, :, None] * K
         for i in tl.static_range(HELD):
-            tile = tl.load(W + at + (K // SEGMENTS - (HELD - i) * BK))
+            tile = load_weights(W + at + (K // SEGMENTS - (HELD - i) * BK), used)
             tiles = tiles + (tile,)  # noqa: RUF005  # Triton knows no other way
     return tiles
+
+
+@triton.jit
+def load_weights(AT, used):
+    """[SEGMENTS, BN, BK]; without `used` all rows of the tile are."""
+    if used is None:
+        return tl.load(AT)
+    else:  # noqa: RET505  # one of them is compiled
+        return tl.load(AT, mask=used[None, :, None], other=0)
+
+
+@triton.jit
+def expand(w, TO: tl.constexpr):
+    """Whole numbers of int8 as TO: float16 by putting bytes below the exponent of 1024."""
+    if TO == tl.float16:  # noqa: SIM300  # a constant of the kernel
+        x = tl.inline_asm_elementwise(
+            """{
+            .reg .b32 t, c;
+            mov.b32 c, 0x64806480;
+            xor.b32 t, $2, 0x80808080;
+            prmt.b32 $0, t, 0x64646464, 0x4140;
+            prmt.b32 $1, t, 0x64646464, 0x4342;
+            sub.f16x2 $0, $0, c;
+            sub.f16x2 $1, $1, c;
+            }""",
+            "=r,=r,r",
+            [w],
+            dtype=tl.float16,
+            is_pure=True,
+            pack=4,
+        )
+    else:
+        x = w.to(TO)
+    return x
+
+
+@triton.jit
+def add_group(acc, w, x, scale, PRECISION: tl.constexpr):
+    """acc + scale · w · x, for whole numbers of one group of columns."""
+    part = tl.dot(expand(w, x.dtype), x, input_precision=PRECISION)
+    return tl.fma(part, tl.broadcast_to(scale[:, :, None], part.shape), acc)
 
 
 @triton.jit
@@ -116,9 +157,10 @@ def walk_run(
 
 @triton.jit
 def walk_segments(
-    W, w_rows, SCALES, X, x_rows, live, held, N: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr,
-    K: tl.constexpr, BK: tl.constexpr, SEGMENTS: tl.constexpr, PRECISION: tl.constexpr,
-    HELD: tl.constexpr, GROUP: tl.constexpr,
+    W, w_rows, used, SCALES, X, x_rows, live, held,
+    N: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr, K: tl.constexpr,
+    BK: tl.constexpr, SEGMENTS: tl.constexpr, PRECISION: tl.constexpr, HELD: tl.constexpr,
+    GROUP: tl.constexpr,
 ):  # fmt: skip
     """As `walk_run`, with K in SEGMENTS runs, one for each warp, added up at the end.
 
@@ -134,17 +176,20 @@ def walk_segments(
         segment = tl.arange(0, SEGMENTS) * (RUN // GROUP)
         scale_at = SCALES + segment[:, None] * N + w_rows[None, :]
         scale = tl.load(scale_at)
-        for at in range(0, RUN, BK):
-            following = tl.minimum(at + BK, RUN - BK) // GROUP
-            next_scale = tl.load(scale_at + following * N)
-            w = tl.load(w_at + at)
+        for at in range(0, RUN - HELD * BK, BK):
+            next_scale = tl.load(scale_at + tl.minimum(at + BK, RUN - BK) // GROUP * N)
+            w = load_weights(w_at + at, used)
             x = tl.load(x_at + at, mask=mask, other=0.0)
-            part = tl.dot(w.to(x.dtype), x, input_precision=PRECISION)
-            acc += part * scale[:, :, None]
+            acc = add_group(acc, w, x, scale, PRECISION)
             scale = next_scale
+        for i in tl.static_range(HELD):
+            at = RUN - (HELD - i) * BK
+            x = tl.load(x_at + at, mask=mask, other=0.0)
+            scale = tl.load(scale_at + at // GROUP * N)
+            acc = add_group(acc, held[i], x, scale, PRECISION)
     else:
         for at in range(0, RUN - HELD * BK, BK):
-            w = tl.load(w_at + at)
+            w = load_weights(w_at + at, used)
             x = tl.load(x_at + at, mask=mask, other=0.0)
             acc = tl.dot(w, x, acc, input_precision=PRECISION)
         for i in tl.static_range(HELD):
@@ -155,16 +200,17 @@ def walk_segments(
 
 @triton.jit
 def walk(
-    W, w_rows, SCALES, X, x_rows, live, held, N: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr,
-    K: tl.constexpr, BK: tl.constexpr, SEGMENTS: tl.constexpr, EVEN: tl.constexpr,
-    PRECISION: tl.constexpr, HELD: tl.constexpr, GROUP: tl.constexpr,
+    W, w_rows, used, SCALES, X, x_rows, live, held,
+    N: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr, K: tl.constexpr,
+    BK: tl.constexpr, SEGMENTS: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr,
+    HELD: tl.constexpr, GROUP: tl.constexpr,
 ):  # fmt: skip
     if SEGMENTS == 1 and GROUP == 0:
         acc = walk_run(W, w_rows, X, x_rows, live, BN, BM, K, BK, EVEN, PRECISION)
     else:
         acc = walk_segments(
-            W, w_rows, SCALES, X, x_rows, live, held, N, BN, BM, K, BK, SEGMENTS, PRECISION, HELD,
-            GROUP,
+            W, w_rows, used, SCALES, X, x_rows, live, held, N, BN, BM, K, BK, SEGMENTS, PRECISION,
+            HELD, GROUP,
         )  # fmt: skip
     return acc
 
@@ -210,13 +256,13 @@ def plain_product(
     n = tl.program_id(0) * BN + tl.arange(0, BN)
     m = tl.program_id(1) * BM + tl.arange(0, BM)
     live, w_rows = m < num_rows, tl.minimum(n, N - 1)
-    held = hold(W, w_rows, K, BK, SEGMENTS, HELD)
+    held = hold(W, w_rows, None, K, BK, SEGMENTS, HELD)
     begin(W, w_rows, K, SEGMENTS, PDL, PIECES, PIECE_LEN)
     if NUM_SQUARES > 0:
         squares = load_squares(SQUARES, m, live, NUM_SQUARES, SQUARE_LANES)
     acc = walk(
-        W, w_rows, SCALES, X, m, live, held, N, BN, BM, K, BK, SEGMENTS, EVEN, PRECISION, HELD,
-        GROUP,
+        W, w_rows, None, SCALES, X, m, live, held, N, BN, BM, K, BK, SEGMENTS, EVEN, PRECISION,
+        HELD, GROUP,
     )  # fmt: skip
     end(PDL)
     if NUM_SQUARES > 0:
@@ -237,7 +283,7 @@ def pair(
 ):  # fmt: skip
     """norm(X) · Wᵀ + bias for two runs of weight rows, from the beginning to the end of a walk."""
     rows = tl.interleave(left_rows, right_rows)
-    held = hold(W, rows, K, BK, SEGMENTS, HELD)
+    held = hold(W, rows, None, K, BK, SEGMENTS, HELD)
     begin(W, rows, K, SEGMENTS, PDL, PIECES, PIECE_LEN)
     if NUM_SQUARES > 0:
         squares = load_squares(SQUARES, m, live, NUM_SQUARES, SQUARE_LANES)
@@ -247,8 +293,8 @@ def pair(
         )  # fmt: skip
     else:
         both = walk_segments(
-            W, rows, SCALES, X, m, live, held, N, 2 * BN, BM, K, BK, SEGMENTS, PRECISION, HELD,
-            GROUP,
+            W, rows, None, SCALES, X, m, live, held, N, 2 * BN, BM, K, BK, SEGMENTS, PRECISION,
+            HELD, GROUP,
         )  # fmt: skip
         left, right = tl.split(tl.permute(tl.reshape(both, (BN, 2, BM)), (0, 2, 1)))
     end(PDL)
@@ -340,30 +386,36 @@ def residual_product(
     BN: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr,
     SEGMENTS: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr, PDL: tl.constexpr,
     PIECES: tl.constexpr, PIECE_LEN: tl.constexpr, HELD: tl.constexpr, GROUP: tl.constexpr,
-    SHRINK: tl.constexpr,
+    USED: tl.constexpr, SHRINK: tl.constexpr,
 ):  # fmt: skip
     """STREAM = STREAM_IN + X · Wᵀ + bias, and of the norm that follows: NORMED = STREAM · weight,
-    SQUARES = Σ STREAM² over each tile's columns, both of STREAM · SHRINK. ROWS chooses rows of X
-    and STREAM_IN.
+    SQUARES = Σ STREAM² over the USED columns of each tile, both of STREAM · SHRINK. ROWS chooses
+    rows of X and STREAM_IN.
     """
-    NUM_SQUARES: tl.constexpr = (N + BN - 1) // BN
+    NUM_SQUARES: tl.constexpr = (N + USED - 1) // USED
     tile = tl.program_id(0)
-    n = tile * BN + tl.arange(0, BN)
+    lane = tl.arange(0, BN)
+    n = tile * USED + lane
     m = tl.program_id(1) * BM + tl.arange(0, BM)
     live, w_rows = m < num_rows, tl.minimum(n, N - 1)
-    mask = live[None, :] & (n < N)[:, None]
+    inside = n < N
+    used = None
+    if USED < BN:
+        inside = inside & (lane < USED)
+        used = inside
+    mask = live[None, :] & inside[:, None]
     weight = tl.load(NORM + w_rows)
     sources = m
     if HAS_ROWS:
         sources = tl.load(ROWS + m, mask=live, other=0)
-    held = hold(W, w_rows, K, BK, SEGMENTS, HELD)
+    held = hold(W, w_rows, used, K, BK, SEGMENTS, HELD)
     begin(W, w_rows, K, SEGMENTS, PDL, PIECES, PIECE_LEN)
     added = tl.load(STREAM_IN + sources[None, :] * N + n[:, None], mask=mask, other=0.0)
     if HAS_BIAS:
         added += tl.load(BIAS + w_rows)[:, None]
     acc = walk(
-        W, w_rows, SCALES, X, sources, live, held, N, BN, BM, K, BK, SEGMENTS, EVEN, PRECISION,
-        HELD, GROUP,
+        W, w_rows, used, SCALES, X, sources, live, held, N, BN, BM, K, BK, SEGMENTS, EVEN,
+        PRECISION, HELD, GROUP,
     )  # fmt: skip
     end(PDL)
     acc += added
@@ -372,9 +424,9 @@ def residual_product(
     acc *= SHRINK
     tl.store(NORMED + at, (acc * weight[:, None]).to(NORMED.dtype.element_ty), mask=mask)
     # A float32 product adds up in the order of n, in any layout; tl.sum would not.
-    inside = tl.where((n < N)[:, None], acc, 0.0)
+    acc = tl.where(inside[:, None], acc, 0.0)
     ones = tl.full((16, BN), 1.0, tl.float32)
-    sums = tl.dot(ones, inside * inside, input_precision="ieee")
-    lane = tl.arange(0, 16)
-    square_at = SQUARES + (m * NUM_SQUARES + tile)[None, :] + lane[:, None]
-    tl.store(square_at, sums, mask=(lane == 0)[:, None] & live[None, :])
+    sums = tl.dot(ones, acc * acc, input_precision="ieee")
+    first = tl.arange(0, 16)
+    square_at = SQUARES + (m * NUM_SQUARES + tile)[None, :] + first[:, None]
+    tl.store(square_at, sums, mask=(first == 0)[:, None] & live[None, :])

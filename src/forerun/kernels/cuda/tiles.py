@@ -1,7 +1,7 @@
 """Which tile a product is cut into.
 
-Only `square_groups` and `num_segments` decide bits, and neither sees the number of rows. The rest
-is a matter of speed: K is walked in the same order by every tile (docs/gpu.md).
+Only `residual_columns` and `num_segments` decide bits, and neither sees the number of rows. The
+rest is a matter of speed: K is walked in the same order by every tile (docs/gpu.md).
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
+NUM_MULTIPROCESSORS: Final = 132  # of an H100 or H200
 RESIDUAL_COLUMNS: Final = 16  # of a tile whose squares are summed for the next norm
 _WIDE: Final = 64  # from so many rows on, arithmetic counts as well as bytes
-_NUM_ALONE: Final = 132  # tiles; the multiprocessors of an H100 or H200
 _LONG: Final = 4096  # columns
 _SEGMENTED: Final = 1024  # columns; a shorter sum is over before the memory is
 
@@ -52,64 +52,47 @@ class Tile:
         return min(self.ahead, num_in) * rows // (32 * self.num_warps)
 
 
-# By kind: where every tile has a multiprocessor to itself, where several share one, and where no
-# longer step divides the columns. Found by measuring whole passes on an H200 (docs/gpu.md).
-_Choice = tuple[Tile, Tile, Tile]
-_FEW_ROWS: Final[dict[Kind, _Choice]] = {
-    Kind.ROTARY: (
-        Tile(16, 8, 512, 2, 4),
-        Tile(16, 8, 256, 2, 4),
-        Tile(16, 8, 64, 1, 8, ahead=512),
-    ),
-    Kind.GATED: (
-        Tile(64, 8, 128, 4, 4, early=False),
-        Tile(64, 8, 128, 4, 4, early=False),
-        Tile(16, 8, 64, 1, 9, ahead=512, early=False),
-    ),
-    Kind.RESIDUAL: (
-        Tile(16, 8, 1024, 2, 3, ahead=512, early=False),
-        Tile(16, 8, 512, 2, 4, ahead=512, early=False),
-        Tile(16, 8, 64, 1, 9, ahead=512),
-    ),
-    Kind.PLAIN: (Tile(32, 8, 256, 2, 4), Tile(32, 8, 256, 2, 4), Tile(64, 8, 64, 4, 8)),
+# For few rows, found by measuring whole passes on an H200 (docs/gpu.md). Products of many tiles:
+# several warps share a tile's weight rows, and K is one run.
+_ONE_RUN: Final = {
+    Kind.GATED: Tile(64, 8, 128, 4, 5, early=False),
+    Kind.PLAIN: Tile(64, 8, 256, 4, 3),
 }
-_MORE_ROWS: Final[dict[Kind, _Choice]] = {
-    Kind.ROTARY: (Tile(16, 16, 256, 2, 3), Tile(16, 16, 256, 2, 3), Tile(16, 16, 64, 1, 8)),
-    Kind.GATED: (
-        Tile(64, 16, 128, 4, 4, early=False),
-        Tile(64, 16, 128, 4, 4, early=False),
-        Tile(16, 16, 64, 1, 8),
-    ),
-    Kind.RESIDUAL: (
-        Tile(16, 16, 512, 2, 3, early=False),
-        Tile(16, 16, 512, 2, 3, early=False),
-        Tile(16, 16, 64, 1, 8),
-    ),
-    Kind.PLAIN: (Tile(64, 16, 128, 4, 3), Tile(64, 16, 128, 4, 3), Tile(64, 16, 64, 4, 6)),
+# Where no longer step divides the columns.
+_SHORT: Final = {
+    Kind.ROTARY: Tile(16, 8, 64, 1, 8, ahead=512),
+    Kind.GATED: Tile(16, 8, 64, 1, 9, ahead=512, early=False),
+    Kind.RESIDUAL: Tile(16, 8, 64, 1, 9, ahead=512),
+    Kind.PLAIN: Tile(64, 8, 64, 4, 8),
 }
-_ROTARY_OF_32: Final = Tile(16, 32, 256, 4, 3)
-_BY_ROWS: Final = {
-    8: _FEW_ROWS,
-    16: _MORE_ROWS,
-    32: _MORE_ROWS | {Kind.ROTARY: (_ROTARY_OF_32, _ROTARY_OF_32, _MORE_ROWS[Kind.ROTARY][2])},
+# For 16 rows and more.
+_MORE_ROWS: Final = {
+    Kind.GATED: Tile(64, 16, 128, 4, 4, early=False),
+    Kind.PLAIN: Tile(64, 16, 128, 4, 3),
 }
-# A short sum of few tiles: half the warps, and the next kernel starts at once.
-_SHORT: Final = Tile(16, 8, 512, 1, 3, ahead=512)
+_MORE_ROWS_SHORT: Final = {
+    Kind.ROTARY: Tile(16, 16, 64, 1, 8),
+    Kind.GATED: Tile(16, 16, 64, 1, 8),
+    Kind.RESIDUAL: Tile(16, 16, 64, 1, 8),
+    Kind.PLAIN: Tile(64, 16, 64, 4, 6),
+}
 
 
-def square_groups(width: int) -> int:
-    """How many sums a row's squares are added up in."""
-    return -(-width // RESIDUAL_COLUMNS)
+def residual_columns(num_out: int, num_in: int) -> int:
+    """Columns whose squares are added up together: those of a tile. Long products have tiles for
+    all multiprocessors alike."""
+    sizes = (16, 24, 32) if num_in > _LONG else (16,)
+    return next((n for n in sizes if num_out <= NUM_MULTIPROCESSORS * n), RESIDUAL_COLUMNS)
 
 
 def num_segments(kind: Kind, num_in: int, itemsize: int, group: int) -> int:
     """Runs of columns that a product adds up side by side, each of whole groups."""
     if group:
         most = 8 if kind is Kind.RESIDUAL else 4
-    elif itemsize == 4 or num_in < _SEGMENTED:
+    elif itemsize == 4 or num_in < _SEGMENTED or kind in _ONE_RUN:
         return 1
     else:
-        most = {Kind.RESIDUAL: 8, Kind.ROTARY: 4}.get(kind, 1)  # the others have many tiles
+        most = 4
     unit = group or 64
     return next(n for n in (8, 4, 2, 1) if n <= most and num_in % (unit * n) == 0)
 
@@ -129,24 +112,55 @@ def tile_for(
     """For a matrix [num_out, num_in]; `block_k` counts the columns of all segments."""
     rows = block_m(num_rows, itemsize)
     if itemsize == 4 and not group:
-        return Tile(RESIDUAL_COLUMNS, rows, 32, 4, 2)
+        return Tile(_columns(kind, num_out, num_in, 16), rows, 32, 4, 2)
     segments = num_segments(kind, num_in, itemsize, group)
-    if group or segments > 1:
-        most = 16 if group else 64 // kind.num_runs  # more would not fit into registers
-        return _segmented(num_in, min(rows, most), segments, group)
+    if group:
+        return _packed(kind, num_out, num_in, min(rows, 16), segments, group)
+    if segments > 1:
+        return _segmented(kind, num_out, num_in, min(rows, 64 // kind.num_runs), segments)
     if rows >= _WIDE:
-        return Tile(RESIDUAL_COLUMNS if kind is Kind.RESIDUAL else 64, rows, 64, 4, 3)
-    alone, shared, short = _BY_ROWS[rows][kind]
-    tile = alone if num_out <= _NUM_ALONE * alone.block_n * kind.num_runs else shared
-    if num_in % tile.block_k:
-        tile = short
-    ahead = tile.ahead if num_in <= _LONG else 0  # later columns come soon enough
-    return replace(tile, block_m=rows, ahead=ahead)
+        return Tile(_columns(kind, num_out, num_in, 64), rows, 64, 4, 3)
+    tile = (_ONE_RUN if rows == 8 else _MORE_ROWS).get(kind)
+    if tile is None or num_in % tile.block_k:
+        tile = (_SHORT if rows == 8 else _MORE_ROWS_SHORT)[kind]
+    return replace(tile, block_m=rows, block_n=_columns(kind, num_out, num_in, tile.block_n))
 
 
-def _segmented(num_in: int, rows: int, segments: int, group: int) -> Tile:
-    """A warp for each segment: their number decides bits."""
-    run = num_in // segments
-    step = group or next(n for n in (128, 64) if run % n == 0 and (n < 128 or segments < 8))
-    stages = 4 if rows <= 16 else 2
-    return Tile(16, rows, step * segments, segments, stages, segments=segments)
+def _columns(kind: Kind, num_out: int, num_in: int, otherwise: int) -> int:
+    """A power of two that has room for a tile's columns."""
+    if kind is not Kind.RESIDUAL:
+        return otherwise
+    return 16 if residual_columns(num_out, num_in) == 16 else 32
+
+
+def _segmented(kind: Kind, num_out: int, num_in: int, rows: int, segments: int) -> Tile:
+    """A warp for each segment."""
+    columns, run = _columns(kind, num_out, num_in, 16), num_in // segments
+    step = 128 if run % 128 == 0 else 64
+    if rows > 8:
+        return Tile(
+            columns, rows, 64 * segments, segments, 3 if rows < 64 else 2, segments=segments
+        )
+    if kind is Kind.RESIDUAL and num_in <= _LONG:  # the weights come while attention is under way
+        held = run // step
+        return Tile(
+            columns, rows, step * segments, segments, 2, early=False, held=held, segments=segments
+        )
+    if kind is Kind.RESIDUAL:
+        stages = 4 * 128 // step
+        return Tile(
+            columns, rows, step * segments, segments, stages, early=False, segments=segments
+        )
+    if num_out > 2 * 16 * NUM_MULTIPROCESSORS:
+        step = 64  # so that two tiles share a multiprocessor
+    return Tile(
+        columns, rows, step * segments, segments, 3 if step == 128 else 4, segments=segments
+    )
+
+
+def _packed(kind: Kind, num_out: int, num_in: int, rows: int, segments: int, group: int) -> Tile:
+    """Whole numbers; a step takes one group of each segment."""
+    columns = _columns(kind, num_out, num_in, {Kind.GATED: 32, Kind.PLAIN: 64}.get(kind, 16))
+    stages = 3 if rows == 8 else 2
+    early = kind in (Kind.ROTARY, Kind.PLAIN)
+    return Tile(columns, rows, group * segments, segments, stages, early=early, segments=segments)
