@@ -66,16 +66,16 @@ test-slow: $(VENV)/.test
 	$(ON_CPU) $(BIN)/python -m pytest -m 'slow and not soak and not browser' -n $(WORKERS) --dist worksteal
 
 # The browser itself is the machine's; where there is none, the tests say so and skip.
-$(VENV)/.browser: $(VENV)/.test tools/fetch_browser.sh
+$(VENV)/.browser: $(VENV)/.test tools/page/fetch_browser.sh
 	$(PIP) -e '.[browser]' || echo "playwright could not be installed; the page's tests skip"
-	sh tools/fetch_browser.sh .browser
+	sh tools/page/fetch_browser.sh .browser
 	@touch $@
 
 test-page: $(VENV)/.browser
 	$(ON_CPU) $(BIN)/python -m pytest -m browser tests/server/page
 
 pictures: $(VENV)/.browser
-	$(BIN)/python tools/page_pictures.py
+	$(BIN)/python tools/page/pictures.py
 
 test-gpu: $(VENV)/.test
 	$(BIN)/python -m pytest tests/gpu tests/contracts

@@ -32,7 +32,10 @@ RETIRED = {
 }
 # Whole names whose parts are plain words.
 RETIRED_NAMES = {"Ask", "Line", "Share", "Offer", "Turn", "kept_code"}
+RETIRED_WORDS = re.compile(rf"\b(?:{'|'.join(RETIRED)})s?\b", re.I)
+TOP = ROOT.parents[1]
 SOURCES = sorted(ROOT.rglob("*.py"))
+READ = [TOP / "README.md", *(TOP / "docs").glob("*.md"), *(TOP / "examples").rglob("*.*")]
 # Pages hold rows and locks are held; guesses are accepted.
 HELD = re.compile(r"\b(?:guess|guesses|nodes|what)(?: that)?(?: always)? (?:held|holds?)\b", re.I)
 
@@ -67,16 +70,26 @@ def test_retired_names_stay_away(room: Path) -> None:
         assert not retired_in(names_in(path.read_text("utf-8")) | {path.stem}), path
 
 
+def test_retired_words_are_not_written_either() -> None:
+    """In comments, help and documents; records of decisions and of what was tried are history."""
+    assert RETIRED_WORDS.search("Requests at once, and seats.")
+    history = {TOP / "docs" / "log.md"}
+    for path in {*READ, *SOURCES} - history:
+        found = RETIRED_WORDS.search(path.read_text("utf-8"))
+        assert found is None, f"{path}: {found[0]}"
+
+
 def test_guesses_are_accepted_wherever_a_user_reads_of_them() -> None:
     assert HELD.search("9 of 12 guesses held (75%)")
-    top = ROOT.parents[1]
-    read = [top / "README.md", *(top / "docs").glob("*.md"), *(top / "examples").rglob("*.*")]
-    for path in (*read, *SOURCES):
+    for path in (*READ, *SOURCES):
         found = HELD.search(path.read_text("utf-8"))
         assert found is None, f"{path}: {found[0]}"
 
 
-def test_no_room_is_crowded() -> None:
-    rooms = {path.parent for path in SOURCES}
-    crowded = {str(room): num for room in rooms if (num := len(list(room.glob("*.py")))) > 16}
-    assert not crowded
+def test_no_folder_is_crowded() -> None:
+    """Of the package, its tests and its tools; what tools and caches leave there does not count."""
+    left = {"__pycache__", ".DS_Store"}
+    for top in (ROOT, TOP / "tests", TOP / "tools"):
+        for folder in (top, *(path for path in top.rglob("*") if path.is_dir())):
+            files = [p for p in folder.iterdir() if p.is_file() and p.name not in left]
+            assert folder.name in left or len(files) <= 16, (folder, len(files))

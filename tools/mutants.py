@@ -61,14 +61,19 @@ TARGETS: Final[dict[str, tuple[str, ...]]] = {
         ("tests/sampling/test_bounds.py", "tests/sampling/test_truncation.py"),
     ),
     "src/forerun/engine/**/judge.py": (
-        *("tests/engine/test_judge.py", "tests/engine/test_rounds.py", "tests/engine/test_ends.py"),
+        *("tests/engine/test_judge.py", "tests/engine/test_rounds.py"),
+        "tests/engine/request/test_ends.py",
     ),
-    "src/forerun/engine/**/cut.py": ("tests/engine/test_cut.py", "tests/engine/test_ends.py"),
+    "src/forerun/engine/**/cut.py": (
+        "tests/engine/request/test_cut.py",
+        "tests/engine/request/test_ends.py",
+    ),
     "src/forerun/engine/**/step.py": (
-        *("tests/engine/test_step.py", "tests/engine/test_judge.py", "tests/engine/test_ends.py"),
-        *("tests/engine/test_rounds.py", "tests/engine/test_metrics.py"),
+        *("tests/engine/test_step.py", "tests/engine/test_judge.py"),
+        *("tests/engine/request/test_ends.py", "tests/engine/test_rounds.py"),
+        "tests/engine/test_metrics.py",
         *("tests/speculation/test_guarded_drafters.py", "tests/speculation/test_methods.py"),
-        *("tests/engine/test_prompt_logprobs.py", "tests/engine/test_bits.py"),
+        *("tests/engine/request/test_prompt_logprobs.py", "tests/engine/test_bits.py"),
     ),
     "src/forerun/cache/**/block_table.py": (
         *("tests/cache/test_block_table.py", "tests/cache/test_shared_prefixes.py"),

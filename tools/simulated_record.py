@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from forerun.bench.records.identity import commit_of, versions
+from forerun.cli.bench.record_head import commit_of, versions
 from recorded_worlds import HELD_OUT, Cell, every_cell, figures
 
 TO_PLAIN: Final = 0.98  # what every cell is asked for

@@ -13,11 +13,12 @@ from forerun.theory.depth_table import depth_table
 from forerun.theory.verify_cost import LinearVerifyCost, MeasuredVerifyCost
 from tests.server.serving import Running, serving
 
-FILES = sorted((Path(forerun.server.__file__).parent / "page").iterdir())
+PAGE = Path(forerun.server.__file__).parent / "page"
+FILES = sorted(path for path in PAGE.rglob("*") if path.is_file())
 
 
 def test_every_file_is_served_under_a_strict_policy(server: Running) -> None:
-    for address in ("/", *(f"/page/{path.name}" for path in FILES)):
+    for address in ("/", *(f"/page/{path.relative_to(PAGE).as_posix()}" for path in FILES)):
         response = server.client.get(address)
         assert response.status_code == 200, address
         policy = response.headers["Content-Security-Policy"]
@@ -27,7 +28,9 @@ def test_every_file_is_served_under_a_strict_policy(server: Running) -> None:
     assert server.client.get("/").text == server.client.get("/page/index.html").text
 
 
-@pytest.mark.parametrize("name", ["..%2Fapp.py", "app.py", "", "%2Fetc%2Fpasswd", "x.js"])
+@pytest.mark.parametrize(
+    "name", ["..%2Fapp.py", "app.py", "", "%2Fetc%2Fpasswd", "x.js", "text", "text/../../app.py"]
+)
 def test_nothing_else_is(server: Running, name: str) -> None:
     assert server.client.get(f"/page/{name}").status_code == 404
 
@@ -42,13 +45,16 @@ def test_it_is_light_and_complete() -> None:
         unsafe = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function"
         assert not re.search(unsafe, text), path
         assert path.suffix != ".html" or not re.search(r"<script>|\son\w+=|style=", text)
-        for name in re.findall(r'(?:from "\./|/page/)([\w.]+)"', text):
-            assert name in {found.name for found in FILES}, (path, name)
+        for name in re.findall(r'from "([\w./]+)"', text):
+            assert (path.parent / name).resolve() in FILES, (path, name)
+        for name in re.findall(r'"page/([\w./]+)"', text):
+            assert PAGE / name in FILES, (path, name)
 
 
 def test_it_is_in_the_package() -> None:
     wanted = Path(__file__).parents[2] / "pyproject.toml"
-    assert '"server/page/*"' in wanted.read_text(encoding="utf-8")
+    for folder in {path.parent.relative_to(PAGE.parents[1]).as_posix() for path in FILES}:
+        assert f'"{folder}/*"' in wanted.read_text(encoding="utf-8"), folder
 
 
 def test_a_key_guards_the_api_and_not_the_page(tiny_path: Path) -> None:

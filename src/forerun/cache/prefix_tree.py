@@ -87,7 +87,7 @@ class PrefixTree:
         return node if node and len(node.tokens) == self._pool.page_size else None
 
     def root(self, salt: str | None) -> Node:
-        """Where a tenant's tokens begin; remembered from the first page on."""
+        """Where the tokens of a salt begin; remembered from the first page on."""
         return self._roots.get(salt) or Node(_NO_PAGE, (), None, salt)
 
     def match(self, tokens: Sequence[int], salt: str | None) -> Match:

@@ -1,6 +1,6 @@
 """Numpy, one row at a time: slow, exact, the oracle of the other kernel sets.
 
-Bits cannot depend on company because company is never seen: each product is a matrix times one
+Bits cannot depend on the batch because the batch is never seen: each product is a matrix times one
 row, each attention one query against its own keys. Library routines may still choose by shape or
 alignment, so shapes here depend on the token alone, and rows are copied into one aligned buffer.
 """

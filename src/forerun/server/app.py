@@ -95,7 +95,7 @@ def build_app(
                 openapi_extra=described,
             )
     if has_page:
-        for path, handler in (("/", page.index), ("/page/{name}", page.asset)):
+        for path, handler in (("/", page.index), ("/page/{name:path}", page.asset)):
             app.add_api_route(path, handler, methods=["GET"], include_in_schema=False)
     for kind in (ApiError, ForerunError, Exception):
         app.add_exception_handler(kind, api_error)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from forerun.bench.batch.load import Pair
+from forerun.bench.batch import Pair
 from forerun.cli import app
 from forerun.cli.bench.batch import BatchOptions, prompts_and_room
 from forerun.cli.bench.options import BenchOptions
@@ -75,7 +75,7 @@ def test_an_interrupted_part_keeps_what_it_measured(
         yield Pair(1, 9, 1.0, 1.0, same_tokens=True)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("forerun.bench.batch.load.measure_load", stopping)
+    monkeypatch.setattr("forerun.bench.batch.measure_load", stopping)
     record = tmp_path / "batch.json"
     code, _ = run("batch", "--model", path, "--parts", "load,together", "--json", record)
     found = json.loads(record.read_text())

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from forerun.bench.measure.startup import Start
 from forerun.bench.proof.proof import SAMPLING
-from forerun.bench.records.identity import commit_of
 from forerun.cli import app
+from forerun.cli.bench.record_head import commit_of
 from forerun.engine.setup import device_choice
 from tests.tiny_model import write_tiny_model
 

@@ -12,11 +12,11 @@ import pytest
 
 from forerun.bench.measure.contenders import DEFAULT, PLAIN
 from forerun.bench.prompts.workloads import Kind
-from forerun.bench.records.identity import commit_of, model_identity, versions
 from forerun.bench.records.record import InvalidRecord, Record, read_record, write_json
 from forerun.bench.records.report import has_other_tokens, read_any
 from forerun.bench.records.summary import differing_cells, mean_ratio, over_best_mode
 from forerun.bench.session import Session
+from forerun.cli.bench.record_head import commit_of, model_identity, versions
 from forerun.engine import LLM
 from forerun.errors import InvalidOption
 from tests.bench.fakes import COSTS, HEAD, Scripted, made_record, side_by_side

@@ -94,7 +94,7 @@ def rendered(page: Any, text: str, *, steps: int) -> str:
     return str(
         page.evaluate(
             """async ([text, steps]) => {
-              const { Markdown } = await import("/page/markdown.js");
+              const { Markdown } = await import("/page/text/markdown.js");
               const box = document.createElement("div");
               const paint = (parent, a, b) => parent.append(text.slice(a, b));
               const markdown = new Markdown(box, paint);

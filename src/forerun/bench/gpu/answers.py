@@ -30,7 +30,7 @@ _NUM_REPEATS: Final = 5
 
 
 def measure_answers(load: Callable[[], LLM], progress: Callable[[str], None]) -> dict[str, Any]:
-    """`load` gives a model without speculation and with seats for a batch."""
+    """`load` gives a model without speculation, of which a whole batch runs at once."""
     progress("loading the model")
     began = time.perf_counter()
     plain = load()

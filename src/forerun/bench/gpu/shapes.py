@@ -1,4 +1,4 @@
-"""Whole passes of models of known shapes: what they take, and whether company changes bits."""
+"""Whole passes of models of known shapes: what they take, and whether a batch changes bits."""
 
 from __future__ import annotations
 

@@ -10,8 +10,7 @@ from enum import StrEnum
 from random import Random
 from typing import Final
 
-from forerun.bench.prompts import copy_tasks, free_tasks
-from forerun.bench.prompts.copy_tasks import Task
+from forerun.bench.prompts import tasks
 from forerun.errors import InvalidOption, unknown_name
 from forerun.models.text.tokenizer import Tokenizer
 
@@ -55,16 +54,17 @@ class Workload:
         return hashlib.sha256(joined.encode()).hexdigest()[:16]
 
 
-_TASKS: Final[Mapping[str, tuple[Kind, Callable[[Random], Iterator[Task]]]]] = {
-    "edit-code": (Kind.COPY, copy_tasks.edit_code),
-    "repeat": (Kind.COPY, copy_tasks.repeat_with_change),
-    "extract": (Kind.COPY, copy_tasks.extract),
-    "chat": (Kind.FREE, free_tasks.chat),
-    "story": (Kind.FREE, free_tasks.story),
-    "maths": (Kind.FREE, free_tasks.maths),
-    "translation": (Kind.TRANSLATION, free_tasks.translation),
-    "summarisation": (Kind.SUMMARY, free_tasks.summary),
-    "long": (Kind.LONG, free_tasks.long_context),
+_CHAT: Final = ("writing", "roleplay", "reasoning", "stem", "humanities", "qa", "coding")
+_TASKS: Final[Mapping[str, tuple[Kind, Callable[[Random], Iterator[tasks.Task]]]]] = {
+    "edit-code": (Kind.COPY, tasks.edit_code),
+    "repeat": (Kind.COPY, tasks.repeat_with_change),
+    "extract": (Kind.COPY, tasks.extract),
+    "chat": (Kind.FREE, tasks.from_categories(*_CHAT)),
+    "story": (Kind.FREE, tasks.story),
+    "maths": (Kind.FREE, tasks.from_categories("gsm8k", "math", "math_reasoning")),
+    "translation": (Kind.TRANSLATION, tasks.from_categories("translation")),
+    "summarisation": (Kind.SUMMARY, tasks.summary),
+    "long": (Kind.LONG, tasks.long_context),
 }
 WORKLOADS: Final = tuple(_TASKS)
 KINDS: Final[Mapping[str, Kind]] = {name: kind for name, (kind, _) in _TASKS.items()}
@@ -99,7 +99,7 @@ def cut_prompts(
 
 
 def _build(name: str, num_prompts: int, seed: int) -> Workload:
-    kind, tasks = _TASKS[name]
-    drawn = itertools.islice(tasks(Random(f"{seed}:{name}")), num_prompts)
+    kind, draw = _TASKS[name]
+    drawn = itertools.islice(draw(Random(f"{seed}:{name}")), num_prompts)
     is_chat = name not in _PLAIN_TEXT
     return Workload(name, kind, tuple(BenchPrompt(task, text, is_chat) for task, text in drawn))

@@ -5,9 +5,12 @@ from __future__ import annotations
 import typer
 
 from forerun.cli.bench import batch, gpu, kernels, parity, passes, serve, show, speculation, startup
+from forerun.cli.bench.old_spelling import BenchGroup
 
 app = typer.Typer(
-    help="Measure this machine: speculation, batches, kernels, passes, starts, texts, servers."
+    cls=BenchGroup,
+    help="Measure this machine: speculation, batches, kernels, passes, starts, texts, servers.",
+    no_args_is_help=False,
 )
 app.command()(speculation.speculation)
 app.command()(batch.batch)

@@ -25,6 +25,7 @@ from forerun.cli.bench.peer_options import PeerOptions, open_peers, peer_options
 from forerun.cli.bench.record_head import record_head
 from forerun.cli.options.engine import engine_options, load
 from forerun.cli.options.shared import bundle, only, takes
+from forerun.cli.terminal.output import say
 from forerun.engine_config import EngineConfig
 from forerun.errors import InvalidOption
 from forerun.option_checks import require_known
@@ -66,6 +67,9 @@ class BatchOptions:
     def part_list(self, *, has_peer: bool) -> list[str]:
         """Without a peer there is nobody to compare throughput with."""
         names = list(PARTS) if self.parts == ALL else split(self.parts)
+        if "sharing" in names:
+            say("note: sharing is no part of bench batch any more; drop it.", err=True)
+            names.remove("sharing")
         require_known("part of bench batch", PARTS, *names)
         if not has_peer and self.parts != ALL and "offline" in names:
             raise InvalidOption("the part offline needs --peers llamacpp.")
@@ -120,7 +124,7 @@ def prompts_and_room(
     engine: EngineConfig, asked: BenchOptions, options: BatchOptions, parts: Iterable[str]
 ) -> tuple[Prompts, int]:
     """What each part asks, and a context for the longest of it and its answer."""
-    from forerun.bench.batch.in_flight import mixed_prompts
+    from forerun.bench.batch import mixed_prompts
     from forerun.models.opening import load_tokenizer, open_checkpoint
 
     checkpoint = open_checkpoint(engine.model, engine.cache_dir)
@@ -173,7 +177,7 @@ class _Bench:
         )
 
     def together(self) -> dict[str, Any]:
-        from forerun.bench.batch.together import measure_together, together_record
+        from forerun.bench.batch import measure_together, together_record
 
         num, prompts = self.options.together, self.prompts["together"]
         rounds = [prompts[first : first + num] for first in range(0, len(prompts), num)]
@@ -183,7 +187,7 @@ class _Bench:
         return {"classes": _short_classes(self.asked), **together_record(found, self._seed)}
 
     def load(self) -> dict[str, Any]:
-        from forerun.bench.batch.load import load_record, measure_load
+        from forerun.bench.batch import load_record, measure_load
         from forerun.bench.measure.contenders import DEFAULT, PLAIN
 
         prompts = iter(self.prompts["load"])
@@ -196,7 +200,7 @@ class _Bench:
         return {"classes": self.asked.class_list, **load_record(found, self._seed)}
 
     def offline(self) -> dict[str, Any]:
-        from forerun.bench.batch.offline import measure_offline, offline_record
+        from forerun.bench.batch import measure_offline, offline_record
 
         prompts, repeats = self.prompts["offline"], self.options.repeats
         clock, seed = time.perf_counter, self._seed

@@ -34,7 +34,7 @@ class ServeBench:
     model: str = option(DEFAULT_MODEL, "What our server serves.")
     parts: str = option(",".join(PARTS), "What is measured, by comma.")
     repeats: int = option(6, "Of each comparison.")
-    concurrency: int = option(32, "Requests at once, and seats.")
+    concurrency: int = option(32, "Requests at once, and as many run.")
     rate: float = option(2.0, "Arrivals per second, on average.")
     num_requests: int = option(64, "Arrivals at each server.")
     max_tokens: int = option(64, "Tokens per answer.")

@@ -14,6 +14,7 @@ from forerun.cli.bench.record_head import record_head
 from forerun.cli.options.engine import as_arguments, loading_options
 from forerun.cli.options.shared import only, takes
 from forerun.cli.terminal.group import INTERRUPTED
+from forerun.cli.terminal.output import say
 from forerun.engine_config import EngineConfig
 
 _PROMPT: Final = "Once upon a time there was"
@@ -25,6 +26,7 @@ def startup(
     output: OutputOptions,
     repeats: Annotated[int, typer.Option("--repeats", help="Starts that count.")] = 5,
     max_tokens: Annotated[int, typer.Option("--max-tokens", help="Tokens per answer.")] = 32,
+    strict: Annotated[bool, typer.Option("--strict", hidden=True)] = False,
 ) -> None:
     """Time `forerun generate` in fresh processes, from the command to the first byte of text.
 
@@ -32,6 +34,8 @@ def startup(
     """
     from forerun.bench.measure import startup
 
+    if strict:
+        say("note: --strict has no meaning for startup any more; drop it.", err=True)
     at_least("--repeats", repeats, 1)
     at_least("--max-tokens", max_tokens, 2)
     arguments = ["generate", _PROMPT, "--max-tokens", str(max_tokens), *as_arguments(engine)]

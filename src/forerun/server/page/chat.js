@@ -1,6 +1,6 @@
 // The conversation: its messages, and what a reader does with them.
 
-import { Answer } from "./answer.js";
+import { Answer } from "./text/answer.js";
 import { byId, copy, el, onFrame } from "./dom.js";
 import { drawFigures, Sum } from "./figures.js";
 import { Looking } from "./looking.js";

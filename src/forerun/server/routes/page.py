@@ -38,7 +38,8 @@ async def asset(request: Request) -> Response:
 
 def _file(name: str) -> Response:
     """By name among the files that are there, so that no path leads out of the folder."""
-    found = {path.name: path for path in _FOLDER.iterdir() if path.suffix in _KINDS}.get(name)
+    files = (path for path in _FOLDER.rglob("*") if path.suffix in _KINDS)
+    found = {path.relative_to(_FOLDER).as_posix(): path for path in files}.get(name)
     if found is None:
         raise ApiError(404, f"the page has no file {name[:200]!r}; see /.", "not_here")
     return Response(found.read_bytes(), media_type=_KINDS[found.suffix], headers=_HEADERS)

@@ -1,7 +1,7 @@
 // One answer on the screen: its words, tinted by how each token came about, and a token that is
 // looked at.
 
-import { el } from "./dom.js";
+import { el } from "../dom.js";
 import { Markdown } from "./markdown.js";
 
 export class Answer {

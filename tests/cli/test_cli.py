@@ -18,7 +18,7 @@ from forerun.cli.doctor import _gpu_finding, _numba_finding
 from forerun.cli.options.cache_dir import cache_dir
 from forerun.version import VERSION
 
-PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
+PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
 
 def run(*args: str) -> Result:

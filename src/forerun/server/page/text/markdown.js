@@ -3,7 +3,7 @@
 // only its last few hundred characters are.
 
 import { cells, heldBack, lines, nextBlock, QUOTE } from "./blocks.js";
-import { el } from "./dom.js";
+import { el } from "../dom.js";
 import { inlineAt, LONGEST } from "./inline.js";
 
 const MOST_LINES = 2000; // characters of code in one box, and the rest of its last line

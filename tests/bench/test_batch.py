@@ -9,10 +9,18 @@ from random import Random
 
 import pytest
 
-from forerun.bench.batch.in_flight import Prompts, answer_together, mixed_prompts
-from forerun.bench.batch.load import load_record, measure_load
-from forerun.bench.batch.offline import OURS, measure_offline, offline_record
-from forerun.bench.batch.together import measure_together, together_record
+from forerun.bench.batch import (
+    OURS,
+    Prompts,
+    answer_together,
+    load_record,
+    measure_load,
+    measure_offline,
+    measure_together,
+    mixed_prompts,
+    offline_record,
+    together_record,
+)
 from forerun.bench.measure.contenders import DEFAULT, PLAIN
 from forerun.engine import LLM
 from forerun.types import SamplingParams

@@ -11,7 +11,7 @@ from PIL import Image
 
 import chromium
 
-FOLDER: Final = Path(__file__).parents[1] / "docs" / "images"
+FOLDER: Final = Path(__file__).parents[2] / "docs" / "images"
 _DESKTOP: Final = {"viewport": {"width": 1280, "height": 800}}
 _PHONE: Final = {
     "viewport": {"width": 390, "height": 780},

@@ -3,7 +3,7 @@
 import runpy
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def test_the_committed_reference_is_what_the_tool_prints() -> None:

@@ -101,5 +101,5 @@ def test_values_of_the_wrong_kind(name: str, value: Any, part: str) -> None:
 
 
 def test_the_docs_have_the_table_that_the_command_prints() -> None:
-    docs = Path(__file__).parents[2] / "docs" / "serving.md"
+    docs = Path(__file__).parents[3] / "docs" / "serving.md"
     assert markdown() in docs.read_text(encoding="utf-8")

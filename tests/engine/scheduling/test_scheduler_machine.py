@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from forerun.engine.scheduling.limits import SchedulerLimits
-from forerun.engine.scheduling.ranked_queue import Ticket
-from forerun.engine.scheduling.scheduler import Schedule
+from forerun.engine.scheduling.scheduler import Schedule, Ticket
 from tests.engine.fake_engine import FakeEngine, FakeRequest
 
 NUM_PAGES: Final = 12

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from forerun.engine.scheduling.limits import SchedulerLimits
-from forerun.engine.scheduling.next_pass import share_evenly
-from forerun.engine.scheduling.page_promises import PagePromises
+from forerun.engine.scheduling.next_pass import PagePromises, share_evenly
 from forerun.engine.scheduling.target_pool import TargetPool
 from forerun.errors import InvalidOption, RequestTooLarge
 from tests.engine.fake_engine import FakeEngine, FakeRequest
@@ -262,15 +261,9 @@ def test_a_small_pool_serves_many(page_size: int) -> None:
     world.assert_nothing_is_held()
 
 
-@pytest.mark.parametrize(
-    "module",
-    ["scheduler", "next_pass", "page_promises", "ranked_queue", "limits", "pool"],
-)
+@pytest.mark.parametrize("module", ["scheduler", "next_pass", "limits"])
 def test_the_scheduler_knows_neither_arrays_nor_models(module: str) -> None:
-    allowed = {
-        f"forerun.engine.scheduling.{name}"
-        for name in ("next_pass", "page_promises", "ranked_queue", "limits", "pool")
-    }
+    allowed = {f"forerun.engine.scheduling.{name}" for name in ("next_pass", "limits")}
     spec = importlib.util.find_spec(f"forerun.engine.scheduling.{module}")
     assert spec is not None
     assert spec.origin is not None

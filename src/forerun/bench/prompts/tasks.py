@@ -1,14 +1,19 @@
-"""Tasks whose answer mostly repeats the prompt: edit code, repeat with one change, extract."""
+"""What the classes ask.
+
+Answers mostly repeat the prompt in `edit_code`, `repeat_with_change` and `extract`; in the others
+they are new.
+"""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Final
 
 from forerun.bench.prompts.data_files import endlessly, read_rows
+from forerun.bench.prompts.named_prompts import named_prompts
 
 Task = tuple[str, str]  # a name, and what the user says
 
@@ -18,6 +23,10 @@ _NAMES: Final = ("Ada Brandt", "Luis Ortega", "Mei Tanaka", "Omar Haddad", "Nora
 _CITIES: Final = ("Lisbon", "Oslo", "Kyoto", "Cairo", "Quito", "Tallinn")
 _NUM_FUNCTIONS: Final = 3  # in a file to edit: about 200 tokens
 _MAX_REPEATED: Final = 560  # characters: an answer of about 130 tokens
+_HEROES: Final = (("fox", "Tim"), ("girl", "Lily"), ("boy", "Ben"), ("bear", "Max"), ("cat", "Sue"))
+_PLACES: Final = ("near a big forest", "by the sea", "in a small house", "on a farm", "by a lake")
+_FINDS: Final = ("a shiny red ball", "an old map", "a tiny bird", "a blue box", "a lost puppy")
+_NUM_LONG: Final = 4  # articles in a long prompt: about 1300 tokens
 
 
 def edit_code(random: Random) -> Iterator[Task]:
@@ -84,3 +93,44 @@ def _first_sentences(text: str) -> str:
     kept = text[:_MAX_REPEATED]
     end = kept.rfind(". ")
     return kept[: end + 1] if end > 0 else kept
+
+
+def from_categories(*categories: str) -> Callable[[Random], Iterator[Task]]:
+    """The named prompts of these categories."""
+
+    def tasks(random: Random) -> Iterator[Task]:
+        prompts = [prompt for prompt in named_prompts() if prompt.category in categories]
+        for prompt in endlessly(prompts, random):
+            yield prompt.name, prompt.text
+
+    return tasks
+
+
+def story(random: Random) -> Iterator[Task]:
+    """The first lines of a children's story, to be continued as plain text."""
+    while True:
+        kind, name = random.choice(_HEROES)
+        place, found = random.choice(_PLACES), random.choice(_FINDS)
+        yield (
+            f"story-{name.lower()}-{random.randrange(10**6):06d}",
+            f"Once upon a time, there was a little {kind} named {name}. {name} lived {place}. "
+            f"One day, {name} found {found}.",
+        )
+
+
+def summary(random: Random) -> Iterator[Task]:
+    for row in endlessly(read_rows("articles"), random):
+        yield f"{row['name']}-summary", f"Summarise in three sentences:\n\n{row['text']}"
+
+
+def long_context(random: Random) -> Iterator[Task]:
+    """Several articles, and a question about one of them."""
+    articles = read_rows("articles")
+    while True:
+        chosen = random.sample(articles, _NUM_LONG)
+        asked = random.randrange(_NUM_LONG)
+        reports = "\n\n".join(f"Report {n}. {row['text']}" for n, row in enumerate(chosen, 1))
+        yield (
+            f"{chosen[asked]['name']}-of-{_NUM_LONG}-{random.randrange(10**6):06d}",
+            f"{reports}\n\nWhat happened according to report {asked + 1}? Say who was involved.",
+        )

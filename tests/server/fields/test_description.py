@@ -110,7 +110,7 @@ def test_the_description_is_complete(server: Running) -> None:
 
 
 def test_the_dashboard_names_only_metrics_that_exist(server: Running) -> None:
-    dashboard = Path(__file__).parents[2] / "examples" / "server" / "grafana-dashboard.json"
+    dashboard = Path(__file__).parents[3] / "examples" / "server" / "grafana-dashboard.json"
     found = json.loads(dashboard.read_text(encoding="utf-8"))
     server.ask("/v1/completions", prompt="abcabcabc", max_tokens=20, ignore_eos=True, seed=1)
     shown = server.client.get("/metrics").text

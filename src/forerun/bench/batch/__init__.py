@@ -1,1 +1,0 @@
-"""Requests in flight, measured."""
