@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -32,6 +32,10 @@ class StandIn(ReferenceKernels):
 
     def read_speed(self) -> float:
         return 1e9
+
+    def kernel_times(self, work: Callable[[], object]) -> dict[str, dict[str, float]]:
+        work()
+        return {"a_kernel": {"count": 3, "seconds": 0.25}}
 
     @contextmanager
     def timed(self, num_replays: int) -> Iterator[list[float]]:
@@ -70,7 +74,9 @@ def test_passes_are_held_against_the_bandwidth(tiny_shape: str) -> None:
     assert shape["passes"][0]["share_of_floor"] == pytest.approx(expected / 5e-5)
     assert report["oracle"]["oracle"]["num_different"] == 0
     assert 2.5 < report["oracle"]["oracle"]["tokens_per_round"] < 5
-    assert len(report_sheet(report).rows) == 2 * len(PASSES)
+    rows = report_sheet(report).rows
+    assert len(rows) == 2 * (len(PASSES) + 1)
+    assert rows[-1][:3] == ["3b, int8", "a_kernel × 3", "250.000"]
 
 
 def test_a_draft_model_runs_for_the_oracle(

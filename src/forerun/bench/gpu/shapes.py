@@ -47,6 +47,7 @@ def measure_shape(
         "floor_s": floor,
         "load_s": loaded,
         "passes": passes,
+        "kernels": bench.kernel_times(),
         "num_rows_compared": len(bench.alone),
         "num_rows_different": bench.num_different(),
     }
@@ -100,6 +101,10 @@ class _Bench:
             "device_s": median(seconds),
             "forward_s": median(whole),  # plan, transfers and logits on the host included
         }
+
+    def kernel_times(self) -> dict[str, dict[str, float]]:
+        """Of a plain pass, which was recorded before."""
+        return self._kernels.kernel_times(lambda: self._next(1, 1))
 
     def _alone(self) -> list[npt.NDArray[np.float32]]:
         """The first request's next tokens, one pass each, then the other requests' first."""

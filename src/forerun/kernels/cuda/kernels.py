@@ -188,6 +188,19 @@ class CudaKernels(HeadOperations):
         finally:
             self._graphs.stopwatch = None
 
+    def kernel_times(self, work: Callable[[], object]) -> dict[str, dict[str, float]]:
+        """How often each kernel runs in `work`, and its seconds in all: they overlap, and one that
+        waits for another is running. For benchmarks."""
+        torch.cuda.synchronize(self.device)
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+            work()
+            torch.cuda.synchronize(self.device)
+        return {
+            event.key: {"count": event.count, "seconds": event.device_time_total / 1e6}
+            for event in profile.key_averages()
+            if event.device_time_total and not event.key.startswith("Memcpy")
+        }
+
     def read_speed(self) -> float:
         """Bytes per second at which memory is read and nothing done with it, for benchmarks."""
         data = torch.ones(_READ_WORDS, dtype=torch.int32, device=self.device)
