@@ -20,12 +20,12 @@ CONFIG: Final = tiny_config(
     num_layers=2, num_heads=2, num_kv_heads=1, head_dim=64, hidden_size=256, intermediate_size=512,
     max_len=8192,
 )  # fmt: skip
-# Relative to the largest logit: operands are rounded to so many bits, in a dozen products.
+# ‖found − exact‖ / ‖exact‖ of a row; rounding the weights alone makes a third of it.
 BOUNDS: Final = {
-    ("bfloat16", None): 0.02,
-    ("float16", None): 0.003,
-    ("float32", None): 1e-5,
-    ("bfloat16", "int8"): 0.04,
+    ("bfloat16", None): 0.03,
+    ("float16", None): 0.004,
+    ("float32", None): 3e-5,
+    ("float16", "int8"): 0.06,
 }
 
 
@@ -45,5 +45,5 @@ def test_logits_are_near_those_of_float64(dtype: str, quantization: str | None) 
     checkpoint, tokens, expected = exact()
     model = LlamaModel.load(checkpoint, CudaKernels(dtype, quantization=quantization))
     found = chain_logits(model, tokens, chunk_len=256)[np.array(LENGTHS) - 1]
-    error = np.abs(found - expected).max(axis=1) / np.abs(expected).max()
+    error = np.linalg.norm(found - expected, axis=1) / np.linalg.norm(expected, axis=1)
     assert error.max() < BOUNDS[dtype, quantization], dict(zip(LENGTHS, error, strict=True))

@@ -39,7 +39,6 @@ from forerun.kernels.cuda.values import Normed, Rows
 from forerun.kernels.cuda.weights import Matrix
 
 _SILU_LEN = 1024
-MAXNREG = 128
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ class Launches:
         num, width = len(x) if chosen is None else len(chosen), matrix.num_out
         out = stream if chosen is None else _empty(stream, (num, width), torch.float32)
         tile = self._tile(Kind.RESIDUAL, matrix, num)
-        columns = residual_columns(width, matrix.num_in)
+        columns = residual_columns(width, matrix.num_in, matrix.group)
         normed = self.new_normed(out, norm, columns)
         residual_product[(normed.squares.shape[1], -(-num // tile.block_m))](
             x, matrix.weight, matrix.scales, matrix.bias, chosen, stream, out, norm.weight,
@@ -172,14 +171,15 @@ class Launches:
         )  # fmt: skip
         block_d = max(16, triton.next_power_of_2(D))
         window = shape.window or 0
+        early = num * G <= NUM_MULTIPROCESSORS  # otherwise two programs should share one
         attend_split[(num, G, num_splits)](
             q, *layer, inputs.starts, inputs.firsts, inputs.lengths, inputs.own_firsts,
             inputs.num_keys, inputs.key_slots, out, mixed, sums, tops,
             math.log2(math.e) / math.sqrt(D), H, G, D, window,
             max(16, triton.next_power_of_2(H // G)), block_d, self.split_len,
-            only, num * G <= NUM_MULTIPROCESSORS, self._precision,
+            only, early, self._precision,
             num_warps=8 if D > 64 else 4,
-            maxnreg=MAXNREG if num * G > NUM_MULTIPROCESSORS else None, **self.options,
+            maxnreg=None if early else 128, **self.options,
         )  # fmt: skip
         if not only:
             fold_splits[(num, H)](

@@ -14,7 +14,8 @@ NUM_MULTIPROCESSORS: Final = 132  # of an H100 or H200
 RESIDUAL_COLUMNS: Final = 16  # of a tile whose squares are summed for the next norm
 _WIDE: Final = 64  # from so many rows on, arithmetic counts as well as bytes
 _LONG: Final = 4096  # columns
-_SEGMENTED: Final = 1024  # columns; a shorter sum is over before the memory is
+_SMALL: Final = 1024  # rows of a matrix; the next kernel finds room beside such a product
+_SEGMENTED_FROM: Final = 1024  # columns; a shorter sum is over before the memory is
 
 
 class Kind(Enum):
@@ -52,44 +53,59 @@ class Tile:
         return min(self.ahead, num_in) * rows // (32 * self.num_warps)
 
 
-# For few rows, found by measuring whole passes on an H200 (docs/gpu.md). Products of many tiles:
-# several warps share a tile's weight rows, and K is one run.
+# Found by measuring whole passes of Llama-3.2-1B and -3B shapes on an H200 (docs/gpu.md).
+# Many tiles, whose warps share the weight rows; K is one run. By kind, for 8 rows and for more.
 _ONE_RUN: Final = {
-    Kind.GATED: Tile(64, 8, 128, 4, 5, early=False),
-    Kind.PLAIN: Tile(64, 8, 256, 4, 3),
+    Kind.GATED: (Tile(64, 8, 128, 4, 5, early=False), Tile(64, 16, 128, 4, 4, early=False)),
+    Kind.PLAIN: (Tile(64, 8, 256, 4, 3), Tile(64, 16, 128, 4, 3)),
 }
-# Where no longer step divides the columns.
+# The same, where no longer step divides the columns.
 _SHORT: Final = {
-    Kind.ROTARY: Tile(16, 8, 64, 1, 8, ahead=512),
-    Kind.GATED: Tile(16, 8, 64, 1, 9, ahead=512, early=False),
-    Kind.RESIDUAL: Tile(16, 8, 64, 1, 9, ahead=512),
-    Kind.PLAIN: Tile(64, 8, 64, 4, 8),
+    Kind.ROTARY: (Tile(16, 8, 64, 1, 8, ahead=512), Tile(16, 16, 64, 1, 8)),
+    Kind.GATED: (Tile(16, 8, 64, 1, 9, ahead=512, early=False), Tile(16, 16, 64, 1, 8)),
+    Kind.RESIDUAL: (Tile(16, 8, 64, 1, 9, ahead=512), Tile(16, 16, 64, 1, 8)),
+    Kind.PLAIN: (Tile(64, 8, 64, 4, 8), Tile(64, 16, 64, 4, 6)),
 }
-# For 16 rows and more.
-_MORE_ROWS: Final = {
-    Kind.GATED: Tile(64, 16, 128, 4, 4, early=False),
-    Kind.PLAIN: Tile(64, 16, 128, 4, 3),
+# Few tiles: a warp for each segment. By kind, whether its columns are many (RESIDUAL) or its tiles
+# (the others), and rows: columns of each segment in a step, stages, the next kernel starts early.
+SEGMENTED: Final[dict[tuple[Kind, bool, int], tuple[int, int, bool]]] = {
+    (Kind.RESIDUAL, False, 8): (128, 2, False),
+    (Kind.RESIDUAL, False, 16): (64, 4, True),
+    (Kind.RESIDUAL, False, 32): (64, 4, True),
+    (Kind.RESIDUAL, False, 64): (64, 2, True),
+    (Kind.RESIDUAL, True, 8): (128, 4, False),
+    (Kind.RESIDUAL, True, 16): (64, 6, False),
+    (Kind.RESIDUAL, True, 32): (64, 6, False),
+    (Kind.RESIDUAL, True, 64): (64, 2, False),
+    (Kind.ROTARY, False, 8): (128, 3, True),
+    (Kind.ROTARY, False, 16): (64, 4, True),
+    (Kind.ROTARY, False, 32): (64, 3, True),
+    (Kind.ROTARY, True, 8): (64, 4, True),
+    (Kind.ROTARY, True, 16): (64, 3, True),
+    (Kind.ROTARY, True, 32): (64, 3, True),
 }
-_MORE_ROWS_SHORT: Final = {
-    Kind.ROTARY: Tile(16, 16, 64, 1, 8),
-    Kind.GATED: Tile(16, 16, 64, 1, 8),
-    Kind.RESIDUAL: Tile(16, 16, 64, 1, 8),
-    Kind.PLAIN: Tile(64, 16, 64, 4, 6),
+# Whole numbers, a group of each segment in a step: by kind, segments, and for 8 and 16 rows the
+# columns of a tile, stages, the next kernel starts early.
+PACKED: Final[dict[Kind, tuple[int, tuple[int, int, bool], tuple[int, int, bool]]]] = {
+    Kind.ROTARY: (4, (8, 4, True), (8, 3, True)),
+    Kind.GATED: (4, (32, 3, False), (16, 3, False)),
+    Kind.RESIDUAL: (8, (16, 3, False), (16, 3, False)),
+    Kind.PLAIN: (4, (64, 3, True), (32, 2, True)),
 }
 
 
-def residual_columns(num_out: int, num_in: int) -> int:
+def residual_columns(num_out: int, num_in: int, group: int) -> int:
     """Columns whose squares are added up together: those of a tile. Long products have tiles for
     all multiprocessors alike."""
-    sizes = (16, 24, 32) if num_in > _LONG else (16,)
+    sizes = (16, 24, 32) if num_in > _LONG and not group else (16,)
     return next((n for n in sizes if num_out <= NUM_MULTIPROCESSORS * n), RESIDUAL_COLUMNS)
 
 
 def num_segments(kind: Kind, num_in: int, itemsize: int, group: int) -> int:
     """Runs of columns that a product adds up side by side, each of whole groups."""
     if group:
-        most = 8 if kind is Kind.RESIDUAL else 4
-    elif itemsize == 4 or num_in < _SEGMENTED or kind in _ONE_RUN:
+        most = PACKED[kind][0]
+    elif itemsize == 4 or num_in < _SEGMENTED_FROM or kind in _ONE_RUN:
         return 1
     else:
         most = 4
@@ -111,56 +127,36 @@ def tile_for(
 ) -> Tile:
     """For a matrix [num_out, num_in]; `block_k` counts the columns of all segments."""
     rows = block_m(num_rows, itemsize)
-    if itemsize == 4 and not group:
-        return Tile(_columns(kind, num_out, num_in, 16), rows, 32, 4, 2)
     segments = num_segments(kind, num_in, itemsize, group)
     if group:
-        return _packed(kind, num_out, num_in, min(rows, 16), segments, group)
-    if segments > 1:
-        return _segmented(kind, num_out, num_in, min(rows, 64 // kind.num_runs), segments)
-    if rows >= _WIDE:
-        return Tile(_columns(kind, num_out, num_in, 64), rows, 64, 4, 3)
-    tile = (_ONE_RUN if rows == 8 else _MORE_ROWS).get(kind)
-    if tile is None or num_in % tile.block_k:
-        tile = (_SHORT if rows == 8 else _MORE_ROWS_SHORT)[kind]
-    return replace(tile, block_m=rows, block_n=_columns(kind, num_out, num_in, tile.block_n))
-
-
-def _columns(kind: Kind, num_out: int, num_in: int, otherwise: int) -> int:
-    """A power of two that has room for a tile's columns."""
-    if kind is not Kind.RESIDUAL:
-        return otherwise
-    return 16 if residual_columns(num_out, num_in) == 16 else 32
+        rows = min(rows, 16)
+        columns, stages, early = PACKED[kind][1 if rows == 8 else 2]
+        tile = Tile(columns, rows, group * segments, segments, stages, 0, early, 0, segments)
+    elif segments > 1:
+        tile = _segmented(kind, num_out, num_in, min(rows, 64 // kind.num_runs), segments)
+    elif itemsize == 4:
+        tile = Tile(RESIDUAL_COLUMNS, rows, 32, 4, 2)
+    elif rows >= _WIDE:
+        tile = Tile(RESIDUAL_COLUMNS if kind is Kind.RESIDUAL else 64, rows, 64, 4, 3)
+    else:
+        usual, short = _ONE_RUN.get(kind), _SHORT[kind]
+        more = rows > 8
+        tile = short[more] if usual is None or num_in % usual[more].block_k else usual[more]
+        tile = replace(tile, block_m=rows)
+    if kind is Kind.RESIDUAL:  # a power of two that has room for its columns
+        wide = residual_columns(num_out, num_in, group) > RESIDUAL_COLUMNS
+        tile = replace(tile, block_n=32 if wide else RESIDUAL_COLUMNS)
+    return tile
 
 
 def _segmented(kind: Kind, num_out: int, num_in: int, rows: int, segments: int) -> Tile:
-    """A warp for each segment."""
-    columns, run = _columns(kind, num_out, num_in, 16), num_in // segments
-    step = 128 if run % 128 == 0 else 64
-    if rows > 8:
-        return Tile(
-            columns, rows, 64 * segments, segments, 3 if rows < 64 else 2, segments=segments
-        )
-    if kind is Kind.RESIDUAL and num_in <= _LONG:  # the weights come while attention is under way
-        held = run // step
-        return Tile(
-            columns, rows, step * segments, segments, 2, early=False, held=held, segments=segments
-        )
-    if kind is Kind.RESIDUAL:
-        stages = 4 * 128 // step
-        return Tile(
-            columns, rows, step * segments, segments, stages, early=False, segments=segments
-        )
-    if num_out > 2 * 16 * NUM_MULTIPROCESSORS:
-        step = 64  # so that two tiles share a multiprocessor
-    return Tile(
-        columns, rows, step * segments, segments, 3 if step == 128 else 4, segments=segments
-    )
-
-
-def _packed(kind: Kind, num_out: int, num_in: int, rows: int, segments: int, group: int) -> Tile:
-    """Whole numbers; a step takes one group of each segment."""
-    columns = _columns(kind, num_out, num_in, {Kind.GATED: 32, Kind.PLAIN: 64}.get(kind, 16))
-    stages = 3 if rows == 8 else 2
-    early = kind in (Kind.ROTARY, Kind.PLAIN)
-    return Tile(columns, rows, group * segments, segments, stages, early=early, segments=segments)
+    run, is_residual = num_in // segments, kind is Kind.RESIDUAL
+    tiles = num_out // (RESIDUAL_COLUMNS * kind.num_runs)
+    many = num_in > _LONG if is_residual else tiles > NUM_MULTIPROCESSORS
+    step, stages, early = SEGMENTED[kind, many, rows]
+    if run % step:
+        step, stages = 64, stages * step // 64
+    # Weights of the product after attention come while that is under way.
+    held = run // step if is_residual and not many and rows == 8 else 0
+    early = early or num_out < _SMALL
+    return Tile(16, rows, step * segments, segments, stages, 0, early, held, segments)

@@ -83,9 +83,9 @@ class Loader:
     def _floats(self, source: WeightSource, name: str) -> torch.Tensor:
         """bfloat16 of a file goes over as it is; all else by way of float32."""
         tensor = source.tensor(name)
-        if tensor.format == "BF16" and self.dtype == torch.bfloat16:
+        if tensor.format == "BF16" and self.dtype != torch.float32:
             raw = np.ascontiguousarray(tensor.data).view(np.int16).reshape(tensor.shape)
             raw = raw if raw.flags.writeable else raw.copy()  # torch takes no other
-            return torch.from_numpy(raw).to(self.device).view(torch.bfloat16)
+            return torch.from_numpy(raw).to(self.device).view(torch.bfloat16).to(self.dtype)
         floats = np.array(source.float32(name), np.float32)
         return torch.from_numpy(floats).to(self.device).to(self.dtype)
