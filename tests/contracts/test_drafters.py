@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from tempfile import mkdtemp
+from typing import Any
 
 import numpy as np
 import pytest
 
 from forerun.drafters import (
     Budget,
+    CachedDrafter,
     Drafter,
     DraftModel,
     GivenPrediction,
@@ -23,30 +25,16 @@ from forerun.drafters import (
     RandomTokens,
     RequestView,
     SuffixLookup,
+    TappedDrafter,
 )
-from forerun.drafters.heads import (
-    Block,
-    BlockHead,
-    Eagle3,
-    Eagle3Head,
-    HeadFolder,
-    Medusa,
-    MedusaHeads,
-)
-from forerun.kernels import Plan, ReferenceKernels, TappedKernels
+from forerun.drafters.heads import HEAD_KINDS, HeadFolder, build_head
+from forerun.kernels import Plan, ReferenceKernels
 from forerun.models.llama import LlamaModel, Taps
 from forerun.sampling import Noise, Probs
 from forerun.types import Acceptance, Origin, Proposal, SamplingParams, Span, Verdict
 from forerun.verify import coupled, rejection
 from tests.contracts.kernel_sets import KERNEL_SETS
-from tests.drafters.random_heads import (
-    block_config,
-    eagle3_config,
-    medusa_config,
-    write_block,
-    write_eagle3,
-    write_medusa,
-)
+from tests.drafters.random_heads import CONFIGS, write_head
 from tests.enumeration import LazyNoise, Staged
 from tests.models_llama.tiny import TinyCheckpoint, tiny_config
 from tests.verify.test_law_rejection import worst_error
@@ -95,7 +83,7 @@ class Tapping:
 
     picks = False
 
-    def __init__(self, drafter: Block | Eagle3 | Medusa, target: LlamaModel) -> None:
+    def __init__(self, drafter: TappedDrafter, target: LlamaModel) -> None:
         self.drafter = self._drafter = drafter
         self._target = target
         self._num_told: dict[int, int] = {}
@@ -136,12 +124,7 @@ class Tapping:
 def head_folder(kind: str, vocab_size: int) -> HeadFolder:
     config = head_target(vocab_size).config
     folder = Path(mkdtemp()) / kind
-    if kind == "medusa":
-        write_medusa(folder, medusa_config(config, draft_vocab_size=vocab_size))
-    elif kind == "block":
-        write_block(folder, block_config(config, draft_vocab_size=vocab_size))
-    else:
-        write_eagle3(folder, eagle3_config(config, draft_vocab_size=vocab_size))
+    write_head(folder, CONFIGS[kind](config, draft_vocab_size=vocab_size))
     return HeadFolder(folder, kind)
 
 
@@ -151,29 +134,15 @@ def head_target(vocab_size: int, kernel_set: str = "reference") -> LlamaModel:
     return LlamaModel.load(TinyCheckpoint(config, 5), KERNEL_SETS[kernel_set]().kernels)
 
 
-def eagle3(vocab_size: int, kernel_set: str = "reference") -> Tapping:
+def head(kind: str, vocab_size: int, kernel_set: str = "reference") -> Any:
     target = head_target(vocab_size, kernel_set)
-    assert isinstance(target.kernels, TappedKernels)
-    head = Eagle3Head.load(head_folder("eagle3", vocab_size), target.kernels, target.embedding)
-    drafter = Eagle3(head)
-    drafter.allocate(64, 4)
-    return Tapping(drafter, target)
+    drafter = build_head(head_folder(kind, vocab_size), target)
+    if isinstance(drafter, CachedDrafter):
+        drafter.allocate(64, 4)
+    return Tapping(drafter, target) if isinstance(drafter, TappedDrafter) else drafter
 
 
-def block(vocab_size: int, kernel_set: str = "reference") -> Tapping:
-    target = head_target(vocab_size, kernel_set)
-    assert isinstance(target.kernels, TappedKernels)
-    head = BlockHead.load(head_folder("block", vocab_size), target.kernels, target.embedding)
-    drafter = Block(head)
-    drafter.allocate(64, 4)
-    return Tapping(drafter, target)
-
-
-def medusa(vocab_size: int) -> Tapping:
-    heads = MedusaHeads(head_folder("medusa", vocab_size), ReferenceKernels())
-    return Tapping(Medusa(heads), head_target(vocab_size))
-
-
+IN_ONE_PASS = ("block", "eagle3", "mtp")
 DRAFTERS: dict[str, Callable[[int], Drafter]] = {
     "prompt_lookup": lambda _: PromptLookup(1, 3),
     "ngram_tables": lambda v: NgramTables(v),
@@ -185,11 +154,8 @@ DRAFTERS: dict[str, Callable[[int], Drafter]] = {
     "suffix_short": lambda _: SuffixLookup(max_match=2, min_chance=0.0, max_shared_tokens=0),
     "prediction": lambda _: GivenPrediction(min_chance=0.0),
     "draft_model": draft_model,
-    "block": block,
-    "eagle3": eagle3,
-    "eagle3_in_one_pass": lambda v: eagle3(v, "cpu-1"),
-    "block_in_one_pass": lambda v: block(v, "cpu-1"),
-    "medusa": medusa,
+    **{kind: partial(head, kind) for kind in HEAD_KINDS},
+    **{f"{kind}_in_one_pass": partial(head, kind, kernel_set="cpu-1") for kind in IN_ONE_PASS},
     "hybrid": lambda v: Hybrid([PromptLookup(2, 3), NgramTables(v, (2,)), draft_model(v)]),
     "merge": lambda v: Merge([NgramTables(v, (2,)), PromptLookup(1, 2), draft_model(v)]),
     "merge_of_one_kind": lambda v: Merge([RandomTokens(v), RandomTokens(v)]),
@@ -258,8 +224,13 @@ def test_trees_branch(name: str, params: SamplingParams) -> None:
     drafter = DRAFTERS[name](V)
     view = View((1, 2, 1, 3, 1, 4, 1), params=params)
     drafter.begin(view)
-    root_guesses = propose(drafter, view, Budget(2, num_branches=3)).tree.children(-1)
-    assert len(root_guesses) == 3 or num_parts(name) > 1
+    found = propose(drafter, view, Budget(2, num_branches=3))
+    num = len(found.tree.children(-1))
+    if name.startswith("block"):  # the likeliest six, wherever they stand
+        assert 1 < num <= 3
+        assert len(found) == 6
+    else:
+        assert num == 3 or num_parts(name) > 1
 
 
 @every_drafter
@@ -281,12 +252,12 @@ def test_guesses_are_a_function_of_committed_history(name: str, params: Sampling
 
 @pytest.mark.parametrize("temperature", [0, 0.3, 1.0, 3.0])
 @pytest.mark.parametrize("depth", [1, 2, 4])
-@pytest.mark.parametrize("kind", [eagle3, block])
+@pytest.mark.parametrize("kind", IN_ONE_PASS)
 def test_one_pass_guesses_what_level_by_level_comes_out(
-    kind: Callable[[int, str], Tapping], temperature: float, depth: int
+    kind: str, temperature: float, depth: int
 ) -> None:
     """Beside another request it goes level by level, and the host draws from the laws."""
-    drafter, twin, guessed = kind(V, "cpu-1"), kind(V, "cpu-1"), set()
+    drafter, twin, guessed = head(kind, V, "cpu-1"), head(kind, V, "cpu-1"), set()
     for seed in range(20):
         params = SamplingParams(temperature=temperature, seed=seed)
         tokens = tuple(int(t) for t in np.random.default_rng(seed).integers(0, V, 8))

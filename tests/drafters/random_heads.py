@@ -7,11 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from forerun.drafters.heads.block_head import block_shapes
-from forerun.drafters.heads.config import HeadConfig
-from forerun.drafters.heads.eagle3_head import eagle3_shapes
-from forerun.drafters.heads.folder import D2T, save_head
-from forerun.drafters.heads.medusa import medusa_shapes
+from forerun.drafters.heads import HEAD_KINDS, HeadConfig, save_head
+from forerun.drafters.heads.folder import D2T
 from forerun.models.config import ModelConfig
 
 
@@ -44,19 +41,42 @@ def block_config(target: ModelConfig, tokenizer_hash: str = "", **changes: Any) 
     return eagle3_config(target, tokenizer_hash, **{**sizes, **changes})
 
 
-def write_block(folder: Path, config: HeadConfig, seed: int = 0) -> Path:
-    save_head(folder, config, random_weights(config, block_shapes(config), seed))
+def blockwise_config(target: ModelConfig, tokenizer_hash: str = "", **changes: Any) -> HeadConfig:
+    return medusa_config(target, tokenizer_hash, **{"kind": "blockwise", **changes})
+
+
+def mtp_config(target: ModelConfig, tokenizer_hash: str = "", **changes: Any) -> HeadConfig:
+    whole = {"kind": "mtp", "layers": (target.num_layers,), "draft_vocab_size": target.vocab_size}
+    return eagle3_config(target, tokenizer_hash, **{**whole, **changes})
+
+
+def pass_config(target: ModelConfig, tokenizer_hash: str = "", **changes: Any) -> HeadConfig:
+    return mtp_config(target, tokenizer_hash, **{"kind": "pass", "num_guesses": 4, **changes})
+
+
+def distilled_config(target: ModelConfig, tokenizer_hash: str = "", **changes: Any) -> HeadConfig:
+    sizes = {"kind": "distilled", "hidden_size": 32, "num_hidden_layers": 2}
+    return mtp_config(target, tokenizer_hash, **{**sizes, **changes})
+
+
+CONFIGS = {
+    "block": block_config,
+    "blockwise": blockwise_config,
+    "distilled": distilled_config,
+    "eagle3": eagle3_config,
+    "medusa": medusa_config,
+    "mtp": mtp_config,
+    "pass": pass_config,
+}
+
+
+def write_head(folder: Path, config: HeadConfig, seed: int = 0) -> Path:
+    shapes = HEAD_KINDS[config.kind].shapes(config)
+    save_head(folder, config, random_weights(config, shapes, seed))
     return folder
 
 
-def write_medusa(folder: Path, config: HeadConfig, seed: int = 0) -> Path:
-    save_head(folder, config, random_weights(config, medusa_shapes(config), seed))
-    return folder
-
-
-def write_eagle3(folder: Path, config: HeadConfig, seed: int = 0) -> Path:
-    save_head(folder, config, random_weights(config, eagle3_shapes(config), seed))
-    return folder
+write_block = write_eagle3 = write_medusa = write_head
 
 
 def random_weights(
@@ -66,10 +86,11 @@ def random_weights(
     weights: dict[str, Any] = {}
     for name, shape in shapes.items():
         drawn = rng.standard_normal(shape) / np.sqrt(shape[-1])
-        if name.endswith("norm.weight"):
+        if len(shape) == 1 and "norm" in name:
             drawn = rng.uniform(0.5, 1.5, shape)
         weights[name] = (3 * drawn if name == "lm_head.weight" else drawn).astype(np.float32)
     num = config.draft_vocab_size
     tokens = np.sort(rng.permutation(config.target_vocab_size)[:num])
-    weights[D2T] = tokens - np.arange(num)
+    if D2T in shapes:
+        weights[D2T] = tokens - np.arange(num)
     return weights

@@ -11,14 +11,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from forerun.drafters.heads import Eagle3Head, HeadConfig, HeadFolder, MedusaHeads, save_head
-from forerun.drafters.heads.eagle3_head import eagle3_shapes
+from forerun.drafters.heads import (
+    HEAD_KINDS,
+    Eagle3Head,
+    HeadConfig,
+    HeadFolder,
+    MedusaHeads,
+    save_head,
+)
 from forerun.drafters.heads.folder import D2T, HISTORY, pack_head
+from forerun.drafters.heads.kinds.eagle3_head import eagle3_shapes
 from forerun.engine import LLM
 from forerun.errors import DiskFull, ForerunError, InvalidOption, InvalidWeights, UnsupportedModel
 from forerun.kernels import ReferenceKernels
 from forerun.models.text.compatibility import tokenizer_hash
 from tests.drafters.random_heads import (
+    CONFIGS,
     eagle3_config,
     medusa_config,
     random_weights,
@@ -142,7 +150,7 @@ BROKEN: dict[str, tuple[Callable[[Path], None], type[ForerunError], str]] = {
     "layers twice": (edited(layers=[1, 1, 2]), InvalidWeights, "must ascend"),
     "two layers": (edited(layers=[1, 2]), InvalidWeights, "'fc.weight' has shape"),
     "a word": (edited(num_heads="4"), InvalidWeights, "'num_heads' is '4'"),
-    "no heads": (edited(num_heads=0), InvalidWeights, "fit no layer"),
+    "no heads": (edited(num_heads=0), InvalidWeights, "fit no head of kind eagle3"),
     "too many words": (edited(draft_vocab_size=98), InvalidWeights, "fit no head"),
     "NaN": (
         weights(norm__weight=np.full(48, np.nan, np.float32)),
@@ -176,6 +184,51 @@ def test_a_broken_folder_is_refused_in_one_sentence(tmp_path: Path, name: str) -
     with pytest.raises(error, match=said) as raised:
         load(folder)
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("kind", HEAD_KINDS)
+def test_every_kind_refuses_what_it_cannot_use(tmp_path: Path, plain: LLM, kind: str) -> None:
+    ours = tokenizer_hash(plain.tokenizer)
+    config = CONFIGS[kind](plain.model.config, ours)
+    speculation = {"method": kind, "model": str(tmp_path / "head")}
+    weights = random_weights(config, HEAD_KINDS[kind].shapes(config), 0)
+    for name in (min(weights), max(set(weights) - {D2T})):
+        save_head(tmp_path / "head", config, {k: v for k, v in weights.items() if k != name})
+        with pytest.raises(InvalidWeights, match=f"{name}' is missing"):
+            plain.with_speculation(speculation)
+        if name != D2T:
+            save_head(tmp_path / "head", config, {**weights, name: weights[name] * np.nan})
+            with pytest.raises(InvalidWeights, match=f"{name}' has entries that are not finite"):
+                plain.with_speculation(speculation)
+    save_head(tmp_path / "head", config, weights)
+    plain.with_speculation(speculation)
+    truncated(tmp_path / "head")
+    with pytest.raises(InvalidWeights, match="ends at byte"):
+        plain.with_speculation(speculation)
+    save_head(tmp_path / "head", replace(config, target_vocab_size=999), weights)
+    with pytest.raises(InvalidOption, match="its vocabulary size is 999, and this target's 32"):
+        plain.with_speculation(speculation)
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "said"),
+    [
+        ("blockwise", {"layers": (2,)}, "blockwise needs 1 or more guesses and the target's last"),
+        ("mtp", {"layers": (2,)}, "mtp needs the target's last layer; it has layers"),
+        ("mtp", {"head_dim": 7}, "fit no head of kind mtp"),
+        ("pass", {"num_guesses": 1}, "pass needs 2 or more guesses, of all 32 ids"),
+        ("pass", {"draft_vocab_size": 9}, "pass needs 2 or more guesses, of all 32 ids"),
+        ("distilled", {"num_kv_heads": 3}, "4 heads and 3 key/value heads do not divide"),
+    ],
+)
+def test_sizes_that_fit_no_head_are_refused(
+    tmp_path: Path, plain: LLM, kind: str, changes: dict[str, Any], said: str
+) -> None:
+    sound = CONFIGS[kind](plain.model.config, tokenizer_hash(plain.tokenizer))
+    weights = random_weights(sound, HEAD_KINDS[kind].shapes(sound), 0)
+    save_head(tmp_path / "head", replace(sound, **changes), weights)
+    with pytest.raises(InvalidWeights, match=said):
+        plain.with_speculation({"method": kind, "model": str(tmp_path / "head")})
 
 
 def test_medusa_needs_the_last_layer(tmp_path: Path) -> None:

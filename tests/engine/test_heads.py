@@ -9,27 +9,18 @@ from typing import Any
 import pytest
 
 from forerun.drafters import RequestView
-from forerun.drafters.heads import Eagle3
+from forerun.drafters.heads import FedBack
 from forerun.engine import LLM
 from forerun.kernels import Plan
 from forerun.models.llama import LlamaModel, Taps
 from forerun.models.text.compatibility import tokenizer_hash
 from forerun.types import FloatArray, Span
-from tests.drafters.random_heads import (
-    block_config,
-    eagle3_config,
-    medusa_config,
-    write_block,
-    write_eagle3,
-    write_medusa,
-)
+from tests.drafters.random_heads import CONFIGS, write_head
 from tests.engine.leaks import assert_nothing_is_held
 from tests.engine.test_bits import PROMPTS, PlainTokens, outputs, params, tokens
 
 METHODS: dict[str, dict[str, Any]] = {
-    "block": {"method": "block"},
-    "eagle3": {"method": "eagle3"},
-    "medusa": {"method": "medusa"},
+    **{kind: {"method": kind} for kind in CONFIGS},
     "adaptive": {"method": "hybrid", "methods": ["suffix", "eagle3"], "adaptive": True},
     "hybrid": {"method": "hybrid", "methods": ["prompt_lookup", "eagle3"]},
     "merge": {"method": "merge", "methods": ["bigram", "medusa"]},
@@ -40,11 +31,7 @@ METHODS: dict[str, dict[str, Any]] = {
 def heads(plain: LLM, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder, config = tmp_path_factory.mktemp("heads"), plain.model.config
     ours = tokenizer_hash(plain.tokenizer)
-    return {
-        "block": write_block(folder / "block", block_config(config, ours)),
-        "eagle3": write_eagle3(folder / "eagle3", eagle3_config(config, ours)),
-        "medusa": write_medusa(folder / "medusa", medusa_config(config, ours)),
-    }
+    return {kind: write_head(folder / kind, of(config, ours)) for kind, of in CONFIGS.items()}
 
 
 def config(method: str, heads: dict[str, Path], depth: int, num_branches: int) -> dict[str, Any]:
@@ -54,7 +41,9 @@ def config(method: str, heads: dict[str, Path], depth: int, num_branches: int) -
     return {"adaptive": False, "model": str(heads[kind]), **size, **chosen}
 
 
-@pytest.mark.parametrize(("depth", "num_branches"), [(1, 1), (4, 1), (3, 3)])
+@pytest.mark.parametrize(
+    ("depth", "num_branches"), [(1, 1), (3, 3), pytest.param(4, 1, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("method", METHODS)
 def test_heads_change_no_token(
     plain: LLM,
@@ -75,14 +64,23 @@ def test_heads_change_no_token(
 
 def test_random_heads_are_right_at_times(plain: LLM, heads: dict[str, Path]) -> None:
     """So accepted paths, and the hidden states of their rows, were among what the rest proves."""
-    for method in ("block", "eagle3", "medusa"):
+    for method in CONFIGS:
         llm = plain.with_speculation(config(method, heads, 3, 3))
         llm.generate(PROMPTS * 3, params("top_p", n=4))
         assert llm.metrics()["drafters"][method]["num_accepted_tokens"] > 5
 
 
 @pytest.mark.parametrize(
-    ("method", "memory"), [("block", 400_000), ("eagle3", 300_000), ("medusa", 200_000)]
+    ("method", "memory"),
+    [
+        ("block", 400_000),
+        ("blockwise", 200_000),
+        ("distilled", 400_000),
+        ("eagle3", 300_000),
+        ("medusa", 200_000),
+        ("mtp", 300_000),
+        ("pass", 400_000),
+    ],
 )
 def test_together_preempted_and_in_chunks(
     tiny_path: Path,
@@ -118,17 +116,17 @@ Heard = list[tuple[int, int, dict[int, FloatArray]]]  # request, first position,
 
 @pytest.fixture
 def heard(monkeypatch: pytest.MonkeyPatch) -> Heard:
-    """All that an EAGLE-3 drafter is told from now on."""
+    """All that a drafter of this class is told from now on."""
     found: Heard = []
-    tapped = Eagle3.tapped
+    tapped = FedBack.tapped
 
     def listening(
-        self: Eagle3, request: RequestView, start: int, rows: Mapping[int, FloatArray]
+        self: FedBack, request: RequestView, start: int, rows: Mapping[int, FloatArray]
     ) -> None:
         found.append((request.id, start, dict(rows)))
         tapped(self, request, start, rows)
 
-    monkeypatch.setattr(Eagle3, "tapped", listening)
+    monkeypatch.setattr(FedBack, "tapped", listening)
     return found
 
 

@@ -14,6 +14,8 @@ from forerun.kernels import Plan
 from forerun.kernels.cuda import CudaKernels
 from forerun.models.llama import LlamaModel
 from forerun.sampling import CoupledDraws
+from forerun.training.fused_loss import FusedLaws
+from forerun.training.losses import compared
 from forerun.types import ROOT, Span, Tree
 from tests.models_llama.naive import naive_logits
 from tests.models_llama.runs import chain_logits, extend
@@ -41,6 +43,23 @@ def main() -> None:
     packed_weights_are_near()
     tokens_are_drawn(model)
     a_failure_has_a_name(model)
+    laws_are_compared()
+
+
+def laws_are_compared() -> None:
+    """What a head is trained by, and its way back."""
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(7, 3000, generator=generator).mul(3).requires_grad_()
+    probs = torch.randn(5, 3000, generator=generator).mul(3).softmax(-1)
+    at = torch.tensor([0, 1, 4, 4, 2, 3, 0])
+    ours, theirs = FusedLaws.apply(logits, probs, at), compared(logits, probs, at)
+    for found, due in zip(ours, theirs, strict=True):
+        assert torch.allclose(found, due, atol=1e-4)
+    back = [
+        torch.autograd.grad((crossed - alpha.log()).sum(), logits)[0]
+        for crossed, alpha, _ in (ours, theirs)
+    ]
+    assert torch.allclose(*back, atol=1e-6)
 
 
 def packed_weights_are_near() -> None:

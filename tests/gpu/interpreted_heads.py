@@ -10,16 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from forerun.drafters import Budget
-from forerun.drafters.heads import (
-    Block,
-    BlockHead,
-    Eagle3,
-    Eagle3Head,
-    HeadFolder,
-    Medusa,
-    MedusaHeads,
-)
+from forerun.drafters import Budget, CachedDrafter, TappedDrafter
+from forerun.drafters.heads import Eagle3Head, HeadFolder, LastHidden, MedusaHeads, build_head
 from forerun.kernels import ChainKernels, Kernels, Plan, ReferenceKernels, TappedKernels
 from forerun.kernels.cuda import CudaKernels
 from forerun.kernels.cuda.batch import CudaBatch
@@ -28,14 +20,7 @@ from forerun.models.text.compatibility import tokenizer_hash
 from forerun.sampling import Noise
 from forerun.types import Proposal, SamplingParams, Span
 from tests.contracts.test_drafters import View
-from tests.drafters.random_heads import (
-    block_config,
-    eagle3_config,
-    medusa_config,
-    write_block,
-    write_eagle3,
-    write_medusa,
-)
+from tests.drafters.random_heads import CONFIGS, eagle3_config, medusa_config, write_head
 from tests.gpu.begun_early import Again, Work, loaded
 from tests.models_llama.naive import naive_hidden_states
 from tests.models_llama.tiny import TinyCheckpoint, tiny_config
@@ -45,6 +30,7 @@ PROMPT = (5, 17, 3, 8)
 CONFIG = tiny_config(num_layers=2, num_heads=2, num_kv_heads=1, vocab_size=40, hidden_size=24)
 CHECKPOINT = TinyCheckpoint(CONFIG)
 FOLDER = Path(mkdtemp())
+_MANY_LAYERS = ("block", "eagle3")
 FLAGS: tuple[dict[str, Any], ...] = (
     {"norm_output": True},
     {"norm_before_residual": True, "fc_norm": False},
@@ -58,12 +44,12 @@ def main() -> None:
     hidden_states_come_out(target)
     reference = LlamaModel.load(CHECKPOINT, ReferenceKernels())
     for flags in FLAGS:
-        folder = write_eagle3(FOLDER / "eagle3", eagle3_config(CONFIG, **flags))
+        folder = write_head(FOLDER / "eagle3", eagle3_config(CONFIG, **flags))
         heads_say_the_same(HeadFolder(folder, "eagle3"), target, reference)
-    block = HeadFolder(write_block(FOLDER / "block", block_config(CONFIG)), "block")
-    for temperature in (0.0, 1.0):
-        chains_are_equal(HeadFolder(folder, "eagle3"), target, reference, temperature)
-        chains_are_equal(block, target, reference, temperature)
+    for kind, config_of in CONFIGS.items():
+        head = HeadFolder(write_head(FOLDER / kind, config_of(CONFIG)), kind)
+        for temperature in (0.0, 1.0) if kind in _MANY_LAYERS else (1.0,):
+            chains_are_equal(head, target, reference, temperature)
     medusa_says_the_same(cuda)
     with tempfile.TemporaryDirectory() as folder_name:
         recorded_passes_change_no_token(Path(folder_name))
@@ -95,9 +81,11 @@ def recorded_passes_change_no_token(folder: Path) -> None:
     path = write_tiny_model(folder / "target", **shape)
     plain = loaded(path, CudaKernels("float32", device="cpu", recorder=HandingOut()))
     config, ours = plain.model.config, tokenizer_hash(plain.tokenizer)
+    two: dict[str, Any] = {"layers": (0, 1)}
     heads = {
-        "block": write_block(folder / "block", block_config(config, ours, layers=(0, 1))),
-        "eagle3": write_eagle3(folder / "eagle3", eagle3_config(config, ours, layers=(0, 1))),
+        kind: write_head(folder / kind, of(config, ours, **(two if kind in _MANY_LAYERS else {})))
+        for kind, of in CONFIGS.items()
+        if kind in ("block", "eagle3", "pass")
     }
     params = SamplingParams(temperature=0.7, seed=3, max_tokens=9, ignore_eos=True)
     expected = plain.generate("ab", params)[0].outputs[0].token_ids
@@ -149,30 +137,28 @@ def chains_are_equal(
 
 
 def proposed(folder: HeadFolder, target: LlamaModel, view: View) -> Proposal:
-    drafter: Eagle3 | Block
-    if folder.config.kind == "block":
-        drafter = Block(BlockHead.load(folder, tapped(target.kernels), target.embedding))
-    else:
-        drafter = Eagle3(Eagle3Head.load(folder, tapped(target.kernels), target.embedding))
-    drafter.allocate(8, 5)
+    drafter = build_head(folder, target)
+    if isinstance(drafter, CachedDrafter):
+        drafter.allocate(8, 5)
     drafter.begin(view)
-    cache, taps = target.new_cache(8, 5), Taps(drafter.layers)
-    table, tokens = cache.new_table(), view.tokens[:-1]
-    span = Span.all_wanted(table.reserve(len(tokens)), tuple(tokens))
-    target.forward(Plan.build([(span, table)]), cache, taps)
-    drafter.tapped(view, 0, taps.rows)
+    if isinstance(drafter, TappedDrafter):
+        cache, taps = target.new_cache(8, 5), Taps(drafter.layers)
+        table, tokens = cache.new_table(), view.tokens[:-1]
+        span = Span.all_wanted(table.reserve(len(tokens)), tuple(tokens))
+        target.forward(Plan.build([(span, table)]), cache, taps)
+        drafter.tapped(view, 0, taps.rows)
     (proposal,) = drafter.propose([view], [Budget(3)])
     assert proposal.depth == 3
     return proposal
 
 
 def medusa_says_the_same(cuda: TappedKernels) -> None:
-    folder = HeadFolder(write_medusa(FOLDER / "medusa", medusa_config(CONFIG)), "medusa")
+    folder = HeadFolder(write_head(FOLDER / "medusa", medusa_config(CONFIG)), "medusa")
     hidden = np.random.default_rng(2).standard_normal((3, 24)).astype(np.float32)
     exact = MedusaHeads(folder, ReferenceKernels()).guesses(hidden)
     heads = MedusaHeads(folder, cuda)
     np.testing.assert_allclose(heads.guesses(hidden), exact, rtol=1e-4, atol=1e-5)
-    assert Medusa(heads).layers == (2,)
+    assert LastHidden(heads).layers == (2,)
 
 
 def tapped(kernels: Kernels) -> TappedKernels:

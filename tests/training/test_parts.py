@@ -11,10 +11,11 @@ from tests.models_llama.tiny import FAMILIES, TinyCheckpoint
 
 torch = pytest.importorskip("torch", reason="training needs the extra forerun[train]")
 
-from forerun.training.attention import chain_attention  # noqa: E402
+from forerun.training.attention import Grid, chain_attention, root_attention  # noqa: E402
 from forerun.training.batches import Rows, text_batch  # noqa: E402
-from forerun.training.losses import divergence  # noqa: E402
+from forerun.training.losses import compared, entropy  # noqa: E402
 from forerun.training.new_head import draft_vocabulary  # noqa: E402
+from forerun.training.optimizer import Optimizer  # noqa: E402
 from forerun.training.texts import Text  # noqa: E402
 from forerun.training.torch_target import TorchTarget  # noqa: E402
 
@@ -40,17 +41,37 @@ def test_attention_to_a_text_and_a_chain_is_one_softmax(num: int) -> None:
         assert torch.allclose(ours.double(), theirs, atol=1e-5)
 
 
-def test_the_divergence_and_its_gradient() -> None:
+def test_attention_of_some_roots_is_that_of_all() -> None:
+    """Elsewhere no gradient comes in, so those of keys and values are the same too."""
+    generator = torch.Generator().manual_seed(5)
+    roots = torch.randperm(2 * 17, generator=generator)[:20]
+    grid = Grid(2, 17, roots)
+    k, v = (torch.randn(2, 3, 17, 8, generator=generator).requires_grad_() for _ in range(2))
+    rows = [torch.randn(20, 3, 8, generator=generator).requires_grad_() for _ in range(5)]
+    grad = torch.randn(20, 3, 8, generator=generator)
+    q, *rest = rows
+    chain = list(zip(rest[::2], rest[1::2], strict=True))
+    wide = [(grid.spread(key), grid.spread(value)) for key, value in chain]
+    expected = grid.picked(chain_attention(grid.spread(q), k, v, wide))
+    due = torch.autograd.grad(expected, [k, v, *rows], grad)
+    found = root_attention(q, k, v, chain, grid)
+    assert torch.allclose(found, expected, atol=1e-5)
+    for ours, theirs in zip(torch.autograd.grad(found, [k, v, *rows], grad), due, strict=True):
+        assert torch.allclose(ours, theirs, atol=1e-5)
+
+
+def test_laws_are_compared_row_by_row() -> None:
     generator = torch.Generator().manual_seed(0)
-    logits = (3 * torch.randn(6, 11, generator=generator)).requires_grad_()
-    probs = torch.randn(6, 11, generator=generator).softmax(-1)
-    weights = torch.rand(6, generator=generator)
-    plain = torch.nn.functional.kl_div(logits.log_softmax(-1), probs, reduction="none").sum(-1)
-    found = divergence(logits, probs)
-    assert torch.allclose(found, plain, atol=1e-5)
-    (due,) = torch.autograd.grad((plain * weights).sum(), [logits])
-    (ours,) = torch.autograd.grad((found * weights).sum(), [logits])
-    assert torch.allclose(ours, due, atol=1e-6)
+    logits = 3 * torch.randn(6, 11, generator=generator)
+    probs = torch.randn(4, 11, generator=generator).softmax(-1)
+    at = torch.tensor([0, 3, 3, 1, 2, 0])
+    plain = torch.nn.functional.kl_div(logits.log_softmax(-1), probs[at], reduction="none").sum(-1)
+    crossed, alpha, lse = compared(logits, probs, at)
+    assert torch.allclose(crossed - entropy(probs)[at], plain, atol=1e-5)
+    laws = zip(probs[at].tolist(), logits.softmax(-1).tolist(), strict=True)
+    shared = [sum(map(min, p, q)) for p, q in laws]
+    assert torch.allclose(alpha, torch.tensor(shared), atol=1e-5)
+    assert torch.allclose(lse, logits.exp().sum(-1).log(), atol=1e-5)
 
 
 TEXTS = [Text([*range(3, 12)], 4), Text([*range(20, 33)], 1), Text([*range(40, 46)], 2)]
@@ -85,7 +106,7 @@ def test_rows_that_count_guess_tokens_of_the_answer(target: TorchTarget) -> None
     assert torch.equal(batch.h, h)
 
 
-def test_packed_rows_are_what_the_target_computes_over_them(target: TorchTarget) -> None:
+def test_packed_rows_are_what_the_target_computes_over_each_text(target: TorchTarget) -> None:
     rows = Rows(target, (0, 3), row_len=10, max_bytes=1e9)
     rows.add(TEXTS[:1])
     assert rows.num_tokens == 0  # it waits for more
@@ -93,11 +114,13 @@ def test_packed_rows_are_what_the_target_computes_over_them(target: TorchTarget)
     whole = np.concatenate([text.tokens for text in TEXTS])
     assert rows.num_tokens == 20
     batch = rows.batch(num_rows=4, num_places=3, chooser=np.random.default_rng(0))
-    states, h = target.states(batch.tokens, (0, 3))
-    assert torch.allclose(batch.features, torch.cat((states[0], states[3]), -1), atol=1e-6)
-    assert torch.allclose(batch.h, h, atol=1e-6)
-    starts = {0: whole[:10].tolist(), 1: whole[10:20].tolist()}
-    assert all(row in starts.values() for row in batch.tokens.tolist())
+    for text in TEXTS:  # each by itself, whatever stands before it in its row
+        states, h = target.states(torch.tensor([text.tokens]), (0, 3))
+        features = torch.cat((states[0], states[3]), -1)
+        for idx, token in enumerate(text.tokens):
+            at = batch.tokens == token
+            assert torch.allclose(batch.features[at], features[:, idx], atol=1e-5)
+            assert torch.allclose(batch.h[at], h[:, idx], atol=1e-5)
     flat, num_counted = batch.tokens.flatten(), 0
     for place in range(3):
         for root, expected, weight in zip(
@@ -128,3 +151,20 @@ def test_a_draft_vocabulary_has_the_ids_that_answers_use() -> None:
     texts = [Text([9, 9, 9, 7, 7, 8], 3), Text([1, 8, 8, 8], 1)]
     assert draft_vocabulary(texts, 3, needed=[5]) == [5, 7, 8]
     assert draft_vocabulary(texts, 6, needed=[5]) == [0, 1, 2, 5, 7, 8]
+
+
+def test_a_step_moves_a_matrix_in_all_directions_alike() -> None:
+    """Its momentum has singular values from 1 to 100; a step has about one for all."""
+    generator = torch.Generator().manual_seed(0)
+    left, _, right = torch.linalg.svd(torch.randn(8, 12, generator=generator), full_matrices=False)
+    weights = {"fc.weight": torch.zeros(8, 12), "norm.weight": torch.zeros(5)}
+    for weight in weights.values():
+        weight.requires_grad_()
+    optimizer = Optimizer(weights, torch.device("cpu"))
+    optimizer.set_rate(0.1)
+    weights["fc.weight"].grad = left @ torch.diag(torch.logspace(0, 2, 8)) @ right
+    weights["norm.weight"].grad = torch.ones(5)
+    optimizer.step()
+    moved = torch.linalg.svdvals(weights["fc.weight"].detach())
+    assert moved.max() / moved.min() < 3
+    assert torch.allclose(weights["norm.weight"], torch.full((5,), -0.1), atol=1e-3)  # AdamW's

@@ -8,18 +8,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from forerun.drafters.heads import BlockHead, Eagle3Head, HeadFolder, MedusaHeads
+from forerun.drafters.heads import (
+    BlockHead,
+    BlockwiseHeads,
+    Eagle3Head,
+    HeadFolder,
+    MedusaHeads,
+    MtpHead,
+)
+from forerun.drafters.heads.fed_back_head import FedBackHead
 from forerun.drafters.heads.folder import D2T
 from forerun.kernels import Plan, PlanRow, ReferenceKernels
 from forerun.models.llama import LlamaModel, Taps
 from forerun.types import Span, Tree
 from tests.drafters.random_heads import (
+    CONFIGS,
     block_config,
-    eagle3_config,
-    medusa_config,
-    write_block,
-    write_eagle3,
-    write_medusa,
+    write_head,
 )
 from tests.models_llama.naive import naive_hidden_states, naive_logits
 from tests.models_llama.runs import all_wanted
@@ -31,7 +36,6 @@ from forerun.training.torch_heads import torch_head  # noqa: E402
 from forerun.training.torch_target import TorchTarget  # noqa: E402
 
 TOKENS = [int(t) for t in np.random.default_rng(2).integers(0, 96, 24)]
-CPU = torch.device("cpu")
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -67,7 +71,7 @@ def test_generated_tokens_are_those_of_the_whole_text(family: str) -> None:
     stopped = target.generate(
         prompts, 8, torch.zeros(3), [answers[0][2]], torch.Generator().manual_seed(0)
     )
-    assert stopped[0] == answers[0][: answers[0].index(answers[0][2])]
+    assert stopped[0] == answers[0][: answers[0].index(answers[0][2]) + 1]
 
 
 def test_drawn_tokens_follow_the_law() -> None:
@@ -83,26 +87,38 @@ def test_drawn_tokens_follow_the_law() -> None:
     assert np.abs(counts - probs / probs.sum()).sum() / 2 < 0.03
 
 
-@pytest.mark.parametrize("flags", [{}, {"norm_output": True}, {"norm_before_residual": True}])
-def test_eagle3_says_at_every_place_what_the_drafter_says(
-    tmp_path: Path, flags: dict[str, Any]
+@pytest.mark.parametrize(
+    ("kind", "flags"),
+    [
+        ("eagle3", {}),
+        ("eagle3", {"norm_output": True}),
+        ("eagle3", {"norm_before_residual": True}),
+        ("mtp", {}),
+        ("mtp", {"draft_vocab_size": 40}),
+    ],
+)
+def test_a_head_that_is_fed_back_says_what_the_drafter_says(
+    tmp_path: Path, kind: str, flags: dict[str, Any]
 ) -> None:
     """The same row of the same place, from the features of a text and its own outputs behind them:
     the served head root by root, the trained one all at once."""
     checkpoint = TinyCheckpoint(FAMILIES["smollm2"])
     model = LlamaModel.load(checkpoint, ReferenceKernels())
-    config = eagle3_config(checkpoint.config, **flags)
-    folder = HeadFolder(write_eagle3(tmp_path / "head", config), "eagle3")
+    config = CONFIGS[kind](checkpoint.config, **flags)
+    folder = HeadFolder(write_head(tmp_path / "head", config), kind)
     weights = {name: folder.float32(name) for name in folder.names() if name != D2T}
     target = TorchTarget(checkpoint, "cpu", torch.float32)
     states, _ = target.states(torch.tensor([TOKENS]), config.layers)
-    embedded = torch.nn.functional.embedding(torch.tensor([TOKENS[1:]]), target.embedding)
     features = [states[layer][:, :-1] for layer in config.layers]
-    trained = torch_head(config, weights, CPU)
+    trained = torch_head(config, weights, target)
     with torch.no_grad(), trained.cast():
-        outputs = trained.outputs(features, embedded, 3)
+        outputs = trained.outputs(features, torch.tensor([TOKENS]), 3)
         laws = [trained.logits(output[0], place, None) for place, output in enumerate(outputs)]
-    head = Eagle3Head.load(folder, ReferenceKernels(), model.embedding)
+    head = (
+        MtpHead.load(folder, ReferenceKernels(), model)
+        if kind == "mtp"
+        else Eagle3Head.load(folder, ReferenceKernels(), model.embedding)
+    )
     whole = np.concatenate([x[0].numpy() for x in features], axis=1)
     for root in (0, 4, 17):
         served = served_chain(head, whole[: root + 1], TOKENS[1:], num_places=3)
@@ -112,7 +128,7 @@ def test_eagle3_says_at_every_place_what_the_drafter_says(
 
 
 def served_chain(
-    head: Eagle3Head, features: np.ndarray, tokens: list[int], num_places: int
+    head: FedBackHead, features: np.ndarray, tokens: list[int], num_places: int
 ) -> list[np.ndarray]:
     """The head after a text of as many tokens as features, then over `tokens` as guesses."""
     cache = head.new_cache(16, 4)
@@ -131,10 +147,15 @@ def served_chain(
     return found
 
 
-def test_medusa_says_at_every_place_what_the_drafter_says(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "heads"), [("medusa", MedusaHeads), ("blockwise", BlockwiseHeads)]
+)
+def test_heads_on_the_last_hidden_state_say_what_the_drafter_says(
+    tmp_path: Path, kind: str, heads: Any
+) -> None:
     checkpoint = TinyCheckpoint(FAMILIES["smollm2"])
-    config = medusa_config(checkpoint.config)
-    folder = HeadFolder(write_medusa(tmp_path / "head", config), "medusa")
+    config = CONFIGS[kind](checkpoint.config)
+    folder = HeadFolder(write_head(tmp_path / "head", config), kind)
     weights = {name: folder.float32(name) for name in folder.names() if name != D2T}
     model = LlamaModel.load(checkpoint, ReferenceKernels())
     cache, taps = model.new_cache(8, 4), Taps(config.layers)
@@ -142,11 +163,12 @@ def test_medusa_says_at_every_place_what_the_drafter_says(tmp_path: Path) -> Non
     span = all_wanted(table.reserve(len(TOKENS)), TOKENS)
     model.forward(Plan.build([(span, table)]), cache, taps)
     hidden = taps.rows[3]
-    trained = torch_head(config, weights, CPU)
+    target = TorchTarget(checkpoint, "cpu", torch.float32)
+    trained = torch_head(config, weights, target)
     with torch.no_grad(), trained.cast():
         outputs = trained.outputs([torch.tensor(hidden)[None]], None, 4)
         laws = [trained.logits(output[0], place, None) for place, output in enumerate(outputs)]
-    served = MedusaHeads(folder, ReferenceKernels()).guesses(hidden)
+    served = heads(folder, ReferenceKernels()).guesses(hidden)
     for place in range(4):
         np.testing.assert_allclose(laws[place], served[:, place], rtol=1e-3, atol=1e-3)
 
@@ -157,15 +179,14 @@ def test_block_says_at_every_place_what_the_drafter_says(tmp_path: Path) -> None
     checkpoint = TinyCheckpoint(FAMILIES["smollm2"])
     model = LlamaModel.load(checkpoint, ReferenceKernels())
     config = block_config(checkpoint.config)
-    folder = HeadFolder(write_block(tmp_path / "head", config), "block")
+    folder = HeadFolder(write_head(tmp_path / "head", config), "block")
     weights = {name: folder.float32(name) for name in folder.names() if name != D2T}
     target = TorchTarget(checkpoint, "cpu", torch.float32)
     states, _ = target.states(torch.tensor([TOKENS]), config.layers)
-    embedded = torch.nn.functional.embedding(torch.tensor([TOKENS[1:]]), target.embedding)
     features = [states[layer][:, :-1] for layer in config.layers]
     whole = np.concatenate([x[0].numpy() for x in features], axis=1)
     head = BlockHead.load(folder, ReferenceKernels(), model.embedding)
-    trained = torch_head(config, weights, CPU)
+    trained = torch_head(config, weights, target)
     for root in (0, 4, 17):
         num = root + 1
         cache = head.new_cache(16, 4)
@@ -177,7 +198,7 @@ def test_block_says_at_every_place_what_the_drafter_says(tmp_path: Path) -> None
         places = np.array([0] * num + [1, 2, 3])
         logits, gates = head.run(Plan.build([(span, table)]), cache, rows, places)
         with torch.no_grad(), trained.cast():
-            outputs = trained.outputs(features, embedded, 4)
+            outputs = trained.outputs(features, torch.tensor([TOKENS]), 4)
             for place, output in enumerate(outputs):
                 draft_id = torch.tensor([7 + place])
                 found = trained.logits(output[0, root : root + 1], place, draft_id)[0]
@@ -186,3 +207,34 @@ def test_block_says_at_every_place_what_the_drafter_says(tmp_path: Path) -> None
                 np.testing.assert_allclose(found, row, rtol=1e-3, atol=1e-3)
                 plain = trained.logits(output[0, root : root + 1], place, torch.tensor([95]))[0]
                 np.testing.assert_allclose(plain, logits[place], rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("family", ["smollm2", "qwen3"])
+def test_look_ahead_tokens_say_what_the_drafter_says(tmp_path: Path, family: str) -> None:
+    """After every token at once, against one pass over a text and the look-ahead tokens behind."""
+    checkpoint = TinyCheckpoint(FAMILIES[family])
+    model = LlamaModel.load(checkpoint, ReferenceKernels())
+    c = checkpoint.config
+    heads: dict[str, Any] = {
+        "num_heads": c.num_heads,
+        "num_kv_heads": c.num_kv_heads,
+        "head_dim": c.head_dim,
+    }
+    config = CONFIGS["pass"](c, **heads)
+    folder = HeadFolder(write_head(tmp_path / "head", config), "pass")
+    vectors = folder.float32("look_ahead.weight")
+    target = TorchTarget(checkpoint, "cpu", torch.float32)
+    trained = torch_head(config, {"look_ahead.weight": vectors}, target)
+    with torch.no_grad(), trained.cast():
+        outputs = trained.outputs([], torch.tensor([TOKENS]), 4)
+        laws = [trained.logits(output[0], place, None) for place, output in enumerate(outputs)]
+    for root in (0, 4, 17):
+        cache = model.new_cache(16, 4)
+        table, known = cache.new_table(), tuple(TOKENS[: root + 2])
+        table.reserve(len(known) + 3)
+        wanted = tuple(range(len(known) - 1, len(known) + 3))
+        span = Span(0, (*known, 0, 0, 0), Tree.chain(len(known) + 3), wanted)
+        added = np.concatenate((np.zeros((len(known), c.hidden_size), np.float32), vectors))
+        served = model.forward(Plan.build([(span, table)]), cache, added=added)
+        for place in range(4):
+            np.testing.assert_allclose(laws[place][root], served[place], rtol=1e-3, atol=1e-3)

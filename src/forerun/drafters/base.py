@@ -54,11 +54,11 @@ class RequestView(Protocol):
 class Budget:
     """What a request may spend on guesses this round; depth 0 is an answer.
 
-    A tree has up to `num_branches` children at the root, each continued as a chain, so it holds
-    at most depth · num_branches nodes. `first_draw` keeps the draws of drafters that guess for
-    the same round apart in the random stream. A guess whose chance, with all before it,
-    is below `least_chance` takes more time than it brings: a drafter that knows may leave it out,
-    if it is picked. One that was drawn is never left out for what it is.
+    A tree has up to `num_branches` children at the root, each continued as a chain, or as many
+    nodes in another shape: at most depth · num_branches. `first_draw` keeps the draws of drafters
+    that guess for the same round apart in the random stream. A guess whose chance, with all before
+    it, is below `least_chance` takes more time than it brings: a drafter that knows may leave it
+    out, if it is picked. One that was drawn is never left out for what it is.
     """
 
     depth: int

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import heapq
 import itertools
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from forerun.drafters.base import Budget, RequestView
 from forerun.drafters.law import DraftLaw
 from forerun.types import ROOT, Proposal, ProposalBuilder
 
 Path = tuple[int, ...]  # the guesses from the root down to a node
+Ranked = tuple[int, float]  # a guess, and the logarithm of its share
+_NUM_RANKED: Final = 8  # children of a guess that may be worth one themselves
 
 
 class Growth:
@@ -68,3 +72,24 @@ def grow(
     while growth.level and not growth.is_full:
         growth.extend([law_after(path) for _, path in growth.level])
     return growth.proposal()
+
+
+def grow_likeliest(budget: Budget, ranked: Callable[[Path, int], Sequence[Ranked]]) -> Proposal:
+    """A tree of the likeliest guesses wherever they stand, as many as the branches would hold
+    (EAGLE-2, Li et al. 2024). `ranked` gives some guesses after a path, at most so many: none of
+    them was drawn, so any may be left out."""
+    builder = ProposalBuilder()
+    waiting: list[tuple[float, Path, int]] = []  # by −log of the chance: path, parent
+
+    def ask(path: Path, node: int, unlikely: float) -> None:
+        num = budget.num_branches if node == ROOT else _NUM_RANKED
+        for token, share in ranked(path, num) if len(path) < budget.depth else ():
+            heapq.heappush(waiting, (unlikely - share, (*path, token), node))
+
+    ask((), ROOT, 0.0)
+    for _ in range(budget.depth * budget.num_branches):
+        if not waiting:
+            break
+        unlikely, path, parent = heapq.heappop(waiting)
+        ask(path, builder.add(parent, path[-1]), unlikely)
+    return builder.build()

@@ -119,6 +119,10 @@ class LlamaModel:
     def embedding(self) -> Weight:
         return self._embedding
 
+    @property
+    def head(self) -> Weight:
+        return self._head
+
     def check_taps(self, layers: Sequence[int], asker: str) -> None:
         """Refuse a kernel set without taps, and layers that this model does not have."""
         if not isinstance(self.kernels, TappedKernels):
@@ -133,11 +137,20 @@ class LlamaModel:
             )
 
     def forward(
-        self, plan: Plan, cache: KVCache, taps: Taps | None = None
+        self,
+        plan: Plan,
+        cache: KVCache,
+        taps: Taps | None = None,
+        added: npt.NDArray[np.float32] | None = None,
     ) -> npt.NDArray[np.float32]:
-        """One pass over all spans; the logits [R, V] of the wanted tokens, in span order."""
+        """One pass over all spans; the logits [R, V] of the wanted tokens, in span order. `added`
+        [T, E] is put on top of the embeddings; nothing is tapped of such a pass."""
         body = self._pass if taps is None else _TappedPass(self, taps.layers)
         with Uninterrupted():
+            if added is not None:
+                kernels = cast(TappedKernels, self.kernels)
+                batch = kernels.begin(plan, self.shape, self._inv_freq, [added])
+                return kernels.run(self._added_pass, batch, cache.store)
             batch = self.kernels.begin(plan, self.shape, self._inv_freq)
             logits = self.kernels.run(body, batch, cache.store)
             self._hand_out(batch, taps, len(plan))
@@ -164,11 +177,18 @@ class LlamaModel:
             rows = (found[:num_tokens] for found in kernels.taps(batch))
             taps.rows = dict(zip(taps.layers, rows, strict=True))
 
+    def _added_pass(self, batch: Batch, store: Store) -> npt.NDArray[np.float32]:
+        return self._pass(batch, store, added=cast(TappedKernels, self.kernels).given(batch, 0))
+
     def _pass(
-        self, batch: Batch, store: Store, tapped: tuple[int, ...] = ()
+        self,
+        batch: Batch,
+        store: Store,
+        tapped: tuple[int, ...] = (),
+        added: Array | None = None,
     ) -> npt.NDArray[np.float32]:
         k = self.kernels
-        x, delta = k.embed(self._embedding, batch), None  # [T, E]
+        x, delta = k.embed(self._embedding, batch), added  # [T, E]
         for idx, layer in enumerate(self._layers):
             x, h = k.add_norm(x, delta, layer.input_norm)
             if idx in tapped:

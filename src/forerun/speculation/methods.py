@@ -20,18 +20,8 @@ from forerun.drafters import (
     RandomTokens,
     SuffixLookup,
 )
-from forerun.drafters.heads import (
-    Block,
-    BlockHead,
-    Card,
-    Eagle3,
-    Eagle3Head,
-    HeadFolder,
-    Medusa,
-    MedusaHeads,
-)
+from forerun.drafters.heads import HEAD_KINDS, Card, HeadFolder, build_head
 from forerun.errors import InvalidOption
-from forerun.kernels import TappedKernels
 from forerun.models.llama import LlamaModel
 from forerun.models.opening import load_tokenizer, open_checkpoint
 from forerun.models.text.compatibility import check_compatible, tokenizer_hash
@@ -104,25 +94,11 @@ def _own_layers(config: SpeculativeConfig, target: Target) -> Drafter:
     return DraftModel(model, target.model.config.vocab_size)
 
 
-def _eagle3(config: SpeculativeConfig, target: Target) -> Drafter:
-    folder = _head_folder(config, target, "eagle3")
-    kernels = target.model.kernels
-    assert isinstance(kernels, TappedKernels), kernels.name
-    return Eagle3(Eagle3Head.load(folder, kernels, target.model.embedding))
+def _head(kind: str) -> Callable[[SpeculativeConfig, Target], Drafter]:
+    def build(config: SpeculativeConfig, target: Target) -> Drafter:
+        return build_head(_head_folder(config, target, kind), target.model)
 
-
-def _block(config: SpeculativeConfig, target: Target) -> Drafter:
-    folder = _head_folder(config, target, "block")
-    kernels = target.model.kernels
-    assert isinstance(kernels, TappedKernels), kernels.name
-    return Block(BlockHead.load(folder, kernels, target.model.embedding))
-
-
-def _medusa(config: SpeculativeConfig, target: Target) -> Drafter:
-    folder = _head_folder(config, target, "medusa")
-    kernels = target.model.kernels
-    assert isinstance(kernels, TappedKernels), kernels.name
-    return Medusa(MedusaHeads(folder, kernels))
+    return build
 
 
 def _head_folder(config: SpeculativeConfig, target: Target, kind: str) -> HeadFolder:
@@ -182,21 +158,10 @@ METHODS: Final[Mapping[str, Method]] = {
     "own_layers": Method(
         "the target's own first `num_layers` layers", _own_layers, {"num_layers": "--num-layers"}
     ),
-    "eagle3": Method(
-        "a head trained for this target by EAGLE-3's recipe (`model`: its folder)",
-        _eagle3,
-        takes_model=True,
-    ),
-    "block": Method(
-        "a head trained for this target that guesses a block in one pass (`model`: its folder)",
-        _block,
-        takes_model=True,
-    ),
-    "medusa": Method(
-        "heads trained for this target by Medusa's recipe (`model`: their folder)",
-        _medusa,
-        takes_model=True,
-    ),
+    **{
+        kind: Method(f"{each.about} (`model`: the folder)", _head(kind), takes_model=True)
+        for kind, each in HEAD_KINDS.items()
+    },
     "prompt_lookup": Method("copies what followed the same words before", _prompt_lookup),
     "ngram": Method("vLLM's name for prompt_lookup", _prompt_lookup),
     "ngram_tables": Method("counts of what followed short contexts in this text", _ngram_tables()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -53,6 +54,86 @@ class _ChainAttention(torch.autograd.Function):  # type: ignore[misc]
         d_q = d_q + (d_scores * keys).sum(-2)
         d_values = shares.to(q.dtype)[..., None] * grad[..., None, :]
         return d_q, d_k, d_v, d_scores * q[..., None, :], d_values
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Rows of B texts of S positions, and some of them that are asked: roots [N], none twice."""
+
+    num_seqs: int
+    num: int
+    roots: Tensor
+
+    def first(self, num: int) -> Grid:
+        return replace(self, roots=self.roots[:num])
+
+    @property
+    def positions(self) -> Tensor:
+        """Of all rows: [B · S]"""
+        return torch.arange(self.num, device=self.roots.device).repeat(self.num_seqs)
+
+    def laid(self, x: Tensor) -> Tensor:
+        """[B · S, H, …] -> [B, H, S, …]"""
+        return x.unflatten(0, (self.num_seqs, self.num)).transpose(1, 2)
+
+    def spread(self, x: Tensor, on: Tensor | None = None) -> Tensor:
+        """[N, H, …] -> [B, H, S, …], laid over `on`, or over zeros."""
+        flat = x.new_zeros(self.num_seqs * self.num, *x.shape[1:]) if on is None else _flat(on)
+        return self.laid(flat.index_copy(0, self.roots, x))
+
+    def picked(self, x: Tensor) -> Tensor:
+        """[B, H, S, …] -> [N, H, …]"""
+        return _flat(x).index_select(0, self.roots)
+
+
+def _flat(x: Tensor) -> Tensor:
+    return x.transpose(1, 2).flatten(0, 1)
+
+
+def root_attention(
+    q: Tensor, k: Tensor, v: Tensor, chain: list[tuple[Tensor, Tensor]], grid: Grid
+) -> Tensor:
+    """As `chain_attention`, of the grid's roots alone: q and the chain's pairs are [N, H, D]."""
+    keys, values = (torch.stack(each, dim=2) for each in zip(*chain, strict=True))
+    mixed: Tensor = _RootAttention.apply(q, k, v, keys, values, grid)
+    return mixed
+
+
+class _RootAttention(torch.autograd.Function):  # type: ignore[misc]
+    """`_ChainAttention` with all that is not fused at the roots; elsewhere no gradient comes in."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor, grid: Grid
+    ) -> Tensor:
+        """`keys` and `values` are [N, H, n, D]."""
+        wide = grid.spread(q)
+        seen, lse, *rest = _flash(wide, k, v)
+        own = grid.picked(lse)
+        scores = torch.einsum("nhd,nhcd->nhc", q, keys).float() / math.sqrt(q.shape[-1])
+        whole = torch.logsumexp(torch.cat((own[..., None], scores), dim=-1), dim=-1)
+        shares = (scores - whole[..., None]).exp()  # [N, H, n]
+        out = grid.picked(seen).float() * (own - whole).exp()[..., None]
+        out = (out + torch.einsum("nhc,nhcd->nhd", shares.to(q.dtype), values)).to(q.dtype)
+        # The fused pass back reads both in the layout that they were written in.
+        lse = torch.empty_like(lse).copy_(grid.spread(whole.to(lse.dtype), on=lse))
+        seen = torch.empty_like(seen).copy_(grid.spread(out))
+        ctx.save_for_backward(q, wide, k, v, keys, values, seen, out, lse, shares)
+        ctx.rest, ctx.grid = rest, grid
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        q, wide, k, v, keys, values, seen, out, lse, shares = ctx.saved_tensors
+        grad = grads[0].to(q.dtype)
+        d_wide, d_k, d_v = _flash_backward(ctx.grid.spread(grad), wide, k, v, seen, lse, ctx.rest)
+        mean = (grad.float() * out.float()).sum(-1, keepdim=True)
+        d_scores = shares * (torch.einsum("nhd,nhcd->nhc", grad, values).float() - mean)
+        d_scores = (d_scores / math.sqrt(q.shape[-1])).to(q.dtype)
+        d_q = ctx.grid.picked(d_wide) + torch.einsum("nhc,nhcd->nhd", d_scores, keys)
+        d_keys = d_scores[..., None] * q[:, :, None]
+        d_values = shares.to(q.dtype)[..., None] * grad[:, :, None]
+        return d_q, d_k, d_v, d_keys, d_values, None
 
 
 def _flash(q: Tensor, k: Tensor, v: Tensor) -> tuple[Any, ...]:

@@ -17,8 +17,9 @@ from forerun.training.torch_target import TorchTarget
 
 Ints = npt.NDArray[np.int64]
 
-_AT_ONCE: Final = 32  # rows that the target runs over at once
-_SHARE: Final = 0.75  # of a packed row's roots that are asked: about what answers make up
+_TOKENS_AT_ONCE: Final = 1 << 16  # that the target runs over, with padding
+_CONTEXT: Final = 160  # tokens of a prompt that a head sees in most rows …
+_WHOLE_SHARE: Final = 0.25  # … and of texts that are there with all of their prompt
 
 
 @dataclass(frozen=True)
@@ -68,19 +69,25 @@ def _seen(target: TorchTarget, layers: Sequence[int], tokens: Tensor) -> tuple[T
     return torch.cat([states[layer].to(target.dtype) for layer in layers], dim=-1), h
 
 
-def _asked(left: Ints, num_places: int, num: int, device: torch.device) -> list[Tensor]:
+def _asked(
+    left: Ints,
+    num_places: int,
+    num: int,
+    device: torch.device,
+    chooser: np.random.Generator | None = None,
+) -> list[Tensor]:
     """Roots, what they expect, and weights; `left` [B, T] are the places that each root can be
-    asked for, and `num` roots are asked."""
+    asked for, and `num` roots are asked, in an order that is drawn if there is a `chooser`."""
     width = left.shape[1]
     left = np.minimum(left, width - 1 - np.arange(width))[:, :-1].reshape(-1)
     roots = np.flatnonzero(left)
-    counts = np.zeros(num, np.int64)
-    counts[: len(roots)] = left[roots]
-    roots = np.concatenate((roots, np.zeros(num - len(roots), np.int64)))
+    unasked = np.flatnonzero(left == 0)[: num - len(roots)]  # no root is there twice
+    roots = np.concatenate((roots, unasked))
+    roots = roots if chooser is None else chooser.permutation(roots)
     row, column = np.divmod(roots, width - 1)
     places = np.arange(num_places)[:, None]
     expected = row * width + np.minimum(column + 1 + places, width - 1)
-    weights = (places < counts).astype(np.float32)
+    weights = (places < left[roots]).astype(np.float32)
     found = map(torch.from_numpy, (roots, expected, weights))
     return [each.to(device, non_blocking=True) for each in found]
 
@@ -97,10 +104,11 @@ class _Chunk:
 
 class Rows:
     """Texts one behind another, cut into rows of one length wherever it may be, with what the
-    target computes over them, on the device.
+    target computes over each, on the device.
 
-    The target sees what stands before a text in its row, and what it says then is what a head
-    learns. So no row is padded, all steps have one shape, and heads see long contexts.
+    The target sees each text by itself, as it is served; a head sees what stands before it in its
+    row, too. Most of a long prompt is left out: nothing is asked there. So no row is padded, and
+    all steps have one shape.
     """
 
     def __init__(
@@ -111,29 +119,68 @@ class Rows:
         row_bytes = row_len * (len(layers) + 1) * target.config.hidden_size * target.dtype.itemsize
         self._max_rows = int(max_bytes / row_bytes)
         self._rest: list[Text] = []
+        self._share = 0.0  # of roots that are asked: about what answers make up
         self.num_tokens = 0
 
     def add(self, texts: Sequence[Text]) -> None:
         """Texts that fill no row wait for more; the oldest rows leave where there is no room."""
         texts = [*self._rest, *texts]
-        if not texts:
-            return
-        tokens = np.concatenate([np.array(text.tokens) for text in texts])
-        left = np.concatenate([*map(_places_left, texts)])
-        num = len(tokens) // self._row_len
+        chooser = np.random.default_rng(self.num_tokens)
+        is_whole = chooser.uniform(0, 1, len(texts)) < _WHOLE_SHARE
+        starts = [
+            0 if whole else max(0, text.answer - _CONTEXT)
+            for text, whole in zip(texts, is_whole, strict=True)
+        ]
+        lengths = np.array([len(t.tokens) - start for t, start in zip(texts, starts, strict=True)])
+        num = int(lengths.sum()) // self._row_len
         self._rest = [] if num else list(texts)
         if not num:
             return
+        order = chooser.permutation(len(texts))
+        firsts = np.zeros(len(texts), np.int64)
+        firsts[order] = np.cumsum(lengths[order]) - lengths[order]
         shape = (num, self._row_len)
-        on_device = torch.from_numpy(tokens[: math.prod(shape)].reshape(shape))
-        on_device = on_device.to(self._target.device)
-        seen = [_seen(self._target, self._layers, part) for part in on_device.split(_AT_ONCE)]
-        features, h = (torch.cat(parts) for parts in zip(*seen, strict=True))
+        left = np.zeros(int(lengths.sum()), np.int64)
+        for text, start, first in zip(texts, starts, firsts, strict=True):
+            left[first : first + len(text.tokens) - start] = _places_left(text)[start:]
         left = left[: math.prod(shape)].reshape(shape)
-        self._chunks.append(_Chunk(on_device, features, h, left))
+        tokens, features, h = self._computed(texts, starts, firsts, len(left.reshape(-1)))
+        self._chunks.append(_Chunk(*(x.unflatten(0, shape) for x in (tokens, features, h)), left))
+        self._share = self._share or float(np.count_nonzero(left) / left.size)
         self.num_tokens += math.prod(shape)
         while sum(len(each.left) for each in self._chunks[1:]) > self._max_rows:
             del self._chunks[0]
+
+    def _computed(
+        self, texts: Sequence[Text], starts: Sequence[int], firsts: Ints, num: int
+    ) -> list[Tensor]:
+        """Tokens, features and h of the first `num` tokens: text i from `starts`[i] on lies at
+        `firsts`[i]."""
+        target, size = self._target, self._target.config.hidden_size
+        like = {"dtype": target.dtype, "device": target.device}
+        # What lies beyond the last row is written into one more place, which nobody reads.
+        tokens = torch.zeros(num + 1, dtype=torch.int64, device=target.device)
+        features = torch.empty(num + 1, len(self._layers) * size, **like)
+        h = torch.empty(num + 1, size, **like)
+        order = sorted(range(len(texts)), key=lambda idx: len(texts[idx].tokens), reverse=True)
+        while order:
+            at_once = order[: max(1, _TOKENS_AT_ONCE // len(texts[order[0]].tokens))]
+            order = order[len(at_once) :]
+            padded = np.zeros((len(at_once), len(texts[at_once[0]].tokens)), np.int64)
+            where = np.full(padded.shape, num)
+            for row, idx in enumerate(at_once):
+                text, start = texts[idx], starts[idx]
+                padded[row, : len(text.tokens)] = text.tokens
+                where[row, start : len(text.tokens)] = (
+                    firsts[idx] + np.arange(len(text.tokens) - start)
+                ).clip(max=num)
+            on_device, places = (
+                torch.from_numpy(each).to(target.device) for each in (padded, where.reshape(-1))
+            )
+            seen = _seen(target, self._layers, on_device)
+            for whole, part in zip((tokens, features, h), (on_device, *seen), strict=True):
+                whole.index_copy_(0, places, part.flatten(0, 1))
+        return [tokens[:num], features[:num], h[:num]]
 
     def batch(self, num_rows: int, num_places: int, chooser: np.random.Generator) -> Batch:
         """Rows of one chunk."""
@@ -142,10 +189,10 @@ class Rows:
         rows = chooser.integers(len(chunk.left), size=num_rows)
         left = chunk.left[rows]
         left[:, -1] = 0
-        num = int(_SHARE * left.size)
+        num = max(1, int(self._share * left.size))
         surplus = chooser.permutation(np.flatnonzero(left))[num:]
         left.reshape(-1)[surplus] = 0
         device = self._target.device
         idx = torch.from_numpy(rows).to(device, non_blocking=True)
         seen = (each.index_select(0, idx) for each in (chunk.tokens, chunk.features, chunk.h))
-        return Batch(*seen, *_asked(left, num_places, num, device))
+        return Batch(*seen, *_asked(left, num_places, num, device, chooser))

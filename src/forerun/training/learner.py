@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from forerun.training.batches import Batch, text_batch
 from forerun.training.graphs import Graphed
-from forerun.training.losses import divergence, total_variation
+from forerun.training.losses import compared, entropy
+from forerun.training.optimizer import Optimizer
 from forerun.training.texts import Text
-from forerun.training.torch_heads import TorchHead
+from forerun.training.torch_heads import TorchHead, ahead
 from forerun.training.torch_target import TorchTarget
 
-_DISCOUNT: Final = 0.8  # of the loss, from one place to the next
+_SHARES: Final = (1.0, 1.0, 0.6, 0.4, 0.3, 0.2)  # of roots that are asked at each place
 _ROWS_AT_ONCE: Final = 4096  # whose logits over the whole vocabulary are there at once
 _NUM_AHEAD: Final = 4  # steps that may wait for the device
 
@@ -30,19 +31,10 @@ class Learner:
     ) -> None:
         """`tokens` [draft V] are the target's ids of what can be guessed."""
         self._target, self._head, self._tokens = target, head, tokens
-        self._num_places, self._is_variation = num_places, loss == "tv"
+        self._num_places, self._kind = num_places, loss
         self._draft_ids = draft_ids(tokens, target.config.vocab_size)
         self._device, self._weights = target.device, list(head.weights.values())
-        is_cuda = self._device.type == "cuda"
-        self._rate: Any = torch.zeros((), device=self._device) if is_cuda else 0.0
-        self._optimizer = torch.optim.AdamW(
-            self._weights,
-            lr=self._rate,
-            betas=(0.9, 0.95),
-            weight_decay=0.01,
-            fused=is_cuda,
-            capturable=is_cuda,
-        )
+        self._optimizer = Optimizer(head.weights, self._device)
         self._batch: Batch | None = None
         self._update = Graphed(self._updated, self._device)
         self._ahead: deque[Any] = deque()
@@ -52,10 +44,7 @@ class Learner:
         if self._batch is None:
             self._batch = batch.clone()
         self._batch.copy_(batch)
-        if self._device.type == "cuda":
-            self._rate.fill_(learning_rate)
-        else:
-            self._optimizer.param_groups[0]["lr"] = learning_rate
+        self._optimizer.set_rate(learning_rate)
         loss = self._update()
         self._keep_up()
         return loss
@@ -71,7 +60,8 @@ class Learner:
 
     def _updated(self) -> Tensor:
         assert self._batch is not None
-        self._optimizer.zero_grad(set_to_none=True)
+        for weight in self._weights:
+            weight.grad = None
         with self._head.cast():
             loss = self._loss(self._batch)
         loss.backward()
@@ -80,31 +70,40 @@ class Learner:
         return loss.detach()
 
     def _loss(self, batch: Batch) -> Tensor:
-        """The sum over places, each the mean over its rows."""
-        h = batch.h.flatten(0, 1)
-        logits_p = self._target.logits(h, self._tokens)  # [B · T, draft V]
-        if self._is_variation:
-            known = torch.logsumexp(self._target.logits(h), dim=-1, keepdim=True)
-            probs_p = (logits_p - known).exp()
-        else:
-            probs_p = logits_p.softmax(-1).to(h.dtype)
-        each_of = total_variation if self._is_variation else divergence
-        total = torch.zeros((), device=h.device)
-        for place, logits_q in enumerate(self._laws(batch)):
-            each = each_of(logits_q, probs_p.index_select(0, batch.expected[place]))
-            weights = batch.weights[place]
-            total = total + _DISCOUNT**place * (each * weights).sum() / weights.sum().clamp(min=1)
+        """The sum over places, each the mean over its rows, weighted by how likely it is that a
+        round reaches them: that all guesses before them are accepted."""
+        logits_p = self._target.logits(batch.h.flatten(0, 1), self._tokens)  # [B · T, draft V]
+        probs_p = logits_p.softmax(-1).to(batch.h.dtype)
+        own = entropy(probs_p)
+        due = self._draft_ids[ahead(batch.tokens, 1).flatten()][batch.expected]  # [places, N]
+        reached = torch.ones_like(batch.weights[0])
+        total = torch.zeros((), device=batch.h.device)
+        for place, logits_q in enumerate(islice(self._laws(batch, _SHARES), self._head.max_places)):
+            num = len(logits_q)
+            at, weights = batch.expected[place, :num], batch.weights[place, :num]
+            crossed, alpha, lse = compared(logits_q, probs_p, at)
+            each = (
+                self._distance(crossed - own.index_select(0, at), alpha) * weights * reached[:num]
+            )
+            total = total + each.sum() / weights.sum().clamp(min=1)
+            reached = reached[:num] * chances(logits_q.detach(), lse, due[place, :num])
         return total
 
-    def _laws(self, batch: Batch) -> Iterator[Tensor]:
-        """The head's logits at each place [N, draft V], one after another."""
-        embedded = functional.embedding(batch.tokens[:, 1:], self._target.embedding)
+    def _distance(self, divergence: Tensor, alpha: Tensor) -> Tensor:
+        if self._kind == "tv":
+            return 1 - alpha
+        return divergence if self._kind == "kl" else divergence - alpha.clamp(min=1e-4).log()
+
+    def _laws(self, batch: Batch, shares: Sequence[float] = (1.0,)) -> Iterator[Tensor]:
+        """The head's logits at each place [N, draft V], one after another: of a share of the roots,
+        the last of `shares` from there on."""
+        shares = [*shares, *shares[-1:] * self._num_places][: self._num_places]
+        counts = [max(1, int(share * len(batch.roots))) for share in shares]
         features = batch.features[:, :-1].chunk(len(self._head.config.layers), dim=-1)
-        outputs = self._head.outputs(features, embedded, self._num_places)
+        outputs = self._head.rows(features, batch.tokens, batch.roots, counts)
         before = self._draft_ids[batch.tokens.flatten()][batch.expected]  # [places, N]
-        for place, output in enumerate(outputs):
-            rows = output.flatten(0, 1).index_select(0, batch.roots)
-            yield self._head.logits(rows, place, before[place])
+        for place, rows in enumerate(outputs):
+            yield self._head.logits(rows, place, before[place, : len(rows)])
 
     def sums(self, texts: Sequence[Text]) -> npt.NDArray[np.float64]:
         """Of α at temperature 1, of best tokens that agree, and of rows, at each place."""
@@ -127,6 +126,13 @@ class Learner:
             agree = self._tokens[logits_q.argmax(-1)] == best_p[expected]
             found.append([float((x * weights).sum()) for x in (common, agree, weights > 0)])
         return np.array(found).T
+
+
+def chances(logits: Tensor, lse: Tensor, ids: Tensor) -> Tensor:
+    """q of one id each; 0 of those that cannot be guessed."""
+    size = logits.shape[1]
+    found = logits.gather(1, ids.clamp(max=size - 1)[:, None])[:, 0].float()
+    return torch.where(ids < size, (found - lse).exp(), 0)
 
 
 def draft_ids(tokens: Tensor, vocab_size: int) -> Tensor:

@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
 
-def divergence(logits_q: Tensor, probs_p: Tensor) -> Tensor:
-    """Σ p log(p / q) of each row: both are [N, draft V], p sums to 1."""
-    crossed: Tensor = _CrossEntropy.apply(logits_q, probs_p)
-    return crossed - torch.special.entr(probs_p).sum(-1, dtype=torch.float32)
+def compared(logits_q: Tensor, probs_p: Tensor, at: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Of each row of logits [N, draft V] with row `at`[n] of the target's laws [T, draft V]:
+    −Σ p log q; α = Σ min(p, q), the chance that a guess is accepted; and the logarithm of the sum,
+    which has no gradient."""
+    if logits_q.device.type == "cuda":
+        from forerun.training.fused_loss import FusedLaws
+
+        fused: tuple[Tensor, Tensor, Tensor] = FusedLaws.apply(logits_q, probs_p, at)
+        return fused
+    law_p, logits = probs_p.index_select(0, at), logits_q.float()
+    lse = logits.logsumexp(-1)
+    crossed = lse - (law_p * logits).sum(-1)
+    alpha = torch.minimum(law_p, (logits - lse[:, None]).exp()).sum(-1)
+    return crossed, alpha, lse.detach()
 
 
-def total_variation(logits_q: Tensor, probs_p: Tensor) -> Tensor:
-    """1 − Σ min(p, q) of each row, which is 1 − α; p may leave mass to tokens not drafted."""
-    return 1 - torch.minimum(probs_p, logits_q.float().softmax(-1)).sum(-1)
-
-
-class _CrossEntropy(torch.autograd.Function):  # type: ignore[misc]
-    """−Σ p log q. Going back needs logits and their sum alone: softmax(logits) − p."""
-
-    @staticmethod
-    def forward(ctx: Any, logits: Tensor, probs: Tensor) -> Tensor:
-        lse = logits.float().logsumexp(-1)
-        ctx.save_for_backward(logits, probs, lse)
-        return lse - (probs * logits).sum(-1, dtype=torch.float32)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        logits, probs, lse = ctx.saved_tensors
-        shares = (logits.float() - lse[:, None]).exp_().sub_(probs)
-        return shares.mul_(grads[0][:, None]).to(logits.dtype), None
+def entropy(probs: Tensor) -> Tensor:
+    return torch.special.entr(probs).sum(-1, dtype=torch.float32)

@@ -4,67 +4,133 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
 
 from forerun.drafters.heads import HeadConfig
 from forerun.errors import InvalidOption
 from forerun.models.config import ModelConfig
 from forerun.training.options import TrainOptions
 from forerun.training.texts import Text
+from forerun.training.torch_heads import Weights
+
+_WHOLE_VOCABULARY: Final = ("distilled", "mtp", "pass")
 
 
 def new_config(options: TrainOptions, c: ModelConfig, **target: Any) -> HeadConfig:
-    """A layer of the target's own shape, or one Medusa head for each place; `target` are the
-    fields that name it."""
-    size = min(options.draft_vocab_size or 8192, c.vocab_size)
+    """Layers of the target's own shape, or a small head for each place; `target` are the fields
+    that name it."""
+    kind, num_places = options.kind, options.num_places or 5
+    size = options.draft_vocab_size or (c.vocab_size if kind in _WHOLE_VOCABULARY else 8192)
     common: dict[str, Any] = {
-        "kind": options.kind,
-        "draft_vocab_size": size,
+        "kind": kind,
+        "layers": _layers(options, c.num_layers),
+        "draft_vocab_size": min(size, c.vocab_size),
         "rms_norm_eps": c.rms_norm_eps,
+        "intermediate_size": c.intermediate_size,
         **target,
     }
-    if options.kind == "medusa":
-        return HeadConfig(layers=(c.num_layers,), num_guesses=options.num_places or 5, **common)
-    is_block = options.kind == "block"
+    if kind in ("distilled", "pass"):
+        _check_whole(options, c)
+    if kind in ("medusa", "blockwise"):
+        return HeadConfig(num_guesses=num_places, **common)
+    if kind == "distilled":
+        return HeadConfig(**{**common, **_narrow(c)})
+    is_block = kind == "block"
+    has_own_norms = kind in ("block", "eagle3") and not options.exportable
     return HeadConfig(
-        layers=_layers(options, c.num_layers),
-        intermediate_size=c.intermediate_size,
         num_heads=c.num_heads,
         num_kv_heads=c.num_kv_heads,
         head_dim=c.head_dim,
         rope_theta=c.rope_theta,
         max_len=c.max_len,
-        fc_norm=not options.exportable,
-        norm_output=not options.exportable,
+        fc_norm=has_own_norms,
+        norm_output=has_own_norms,
         num_hidden_layers=2 if is_block else 0,
         markov_rank=128 if is_block else 0,
-        num_guesses=(options.num_places or 5) if is_block else 0,
+        num_guesses=num_places if kind in ("block", "pass") else 0,
         **common,
     )
 
 
-def check_kept(options: TrainOptions, config: HeadConfig) -> None:
-    """Refuse what a head that is trained on cannot become."""
+def _narrow(c: ModelConfig) -> dict[str, Any]:
+    """Four layers of a third of the target's width."""
+    width = max(32, c.hidden_size // 3 // 32 * 32)
+    head_dim = 64 if width % 64 == 0 else 32
+    return {
+        "hidden_size": width,
+        "intermediate_size": -(-8 * width // 3 // 32) * 32,
+        "num_hidden_layers": 4,
+        "num_heads": width // head_dim,
+        "num_kv_heads": width // head_dim,
+        "head_dim": head_dim,
+        "rope_theta": c.rope_theta,
+        "max_len": c.max_len,
+    }
+
+
+def _check_whole(options: TrainOptions, c: ModelConfig) -> None:
+    if options.kind == "pass" and c.sliding_window is not None:
+        raise InvalidOption("pass cannot be trained for a target with a sliding window yet.")
+    if options.draft_vocab_size not in (None, c.vocab_size):
+        raise InvalidOption(f"{options.kind} guesses all ids: leave draft_vocab_size out.")
+
+
+def kept_config(options: TrainOptions, config: HeadConfig) -> HeadConfig:
+    """The config of a head that is trained on: it may get more draft tokens and places. What it
+    cannot become is refused."""
     kept = {
         "layers": config.layers,
-        "draft_vocab_size": config.draft_vocab_size,
-        "num_places": config.num_guesses or options.num_places,
         "exportable": not (config.fc_norm or config.norm_output),
     }
-    for name, value in kept.items():
+    grown = {
+        "draft_vocab_size": config.draft_vocab_size,
+        "num_places": config.num_guesses or options.num_places or 0,
+    }
+    for name, value in (kept | grown).items():
         asked = getattr(options, name)
-        if asked and asked != value:
+        is_more = name in grown and bool(asked) and asked > value
+        if asked and asked != value and not is_more:
             shown = list(value) if isinstance(value, tuple) else value
             raise InvalidOption(
                 f"{options.out} has a head with {name}={shown}, which stays: leave that option "
                 "out, or choose another folder."
             )
+    return replace(
+        config,
+        draft_vocab_size=options.draft_vocab_size or config.draft_vocab_size,
+        num_guesses=config.num_guesses and (options.num_places or config.num_guesses),
+    )
+
+
+def grown(old: Weights, first: Weights, kept: Sequence[int], tokens: Sequence[int]) -> Weights:
+    """The weights of a head that gets more: `first` are those of a new one with draft `tokens`,
+    the head knew `kept`. Places that it did not have begin as its last one."""
+    rows = {token: idx for idx, token in enumerate(kept)}
+    pairs = [(idx, rows[token]) for idx, token in enumerate(tokens) if token in rows]
+    new, known = (list(each) for each in zip(*pairs, strict=True))
+    found = dict(first)
+    for name, weight in old.items():
+        if name in ("places.weight", "look_ahead.weight"):
+            more = len(first[name]) - len(weight)
+            found[name] = np.concatenate((weight, np.repeat(weight[-1:], more, axis=0)))
+        elif len(weight) == len(kept) != len(first[name]):
+            found[name] = first[name].copy()
+            found[name][new] = weight[known]
+        else:
+            found[name] = weight
+    return found
 
 
 def _layers(options: TrainOptions, num_layers: int) -> tuple[int, ...]:
-    layers = tuple(options.layers or default_layers(num_layers))
+    own = default_layers(num_layers) if options.kind in ("block", "eagle3") else (num_layers,)
+    layers = tuple(options.layers or own)
     if layers[-1] > num_layers:
         raise InvalidOption(f"layers {list(layers)} go beyond the target's {num_layers}.")
+    if options.kind not in ("block", "eagle3") and layers != own:
+        raise InvalidOption(f"{options.kind} looks at layer {num_layers} alone: leave layers out.")
     return layers
 
 

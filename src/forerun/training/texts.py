@@ -3,16 +3,19 @@
 Where the model has a chat template, it first writes the user's turn, from the template cut off
 where that turn begins (Magpie, Xu et al. 2024) or from a few first words, then answers it. Some
 turns ask about an earlier answer, some texts have no turns. Prompts of files are answered beside
-these.
+these, each once before one comes again; one of several turns makes a text for each of its answers.
 """
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from forerun.errors import InvalidOption
@@ -20,7 +23,10 @@ from forerun.models.text.tokenizer import Tokenizer
 from forerun.training.openers import ABOUT_A_TEXT, PLAIN, QUESTIONS
 from forerun.training.torch_target import TorchTarget
 
-_MARK = "\u2063forerun\u2063"  # stands for the user's turn while a template is taken apart
+_MARKS = ("\u2063one\u2063", "\u2063two\u2063", "\u2063three\u2063")  # of turns, in a template
+_FILE_SHARE: Final = 0.75  # of texts that answer prompts of files, where there are any
+_MAX_ANSWER: Final = 256  # tokens: what comes later is mostly said twice
+_MAX_POSITIONS: Final = 1 << 21  # of all texts that are answered at once, with their prompts
 _MAX_QUESTION: Final = 96  # tokens that the target writes of a user's turn
 _MAX_START: Final = 12  # and of a text without turns, before it goes on as an answer
 _MAX_KEPT: Final = 4096  # answers to ask about
@@ -41,18 +47,19 @@ class Turns:
 
     before: list[int]
     after: list[int]
+    between: list[int]  # an answer and the next turn
 
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> Turns | None:
         if not tokenizer.has_chat_template:
             return None
-        whole = tokenizer.apply_chat_template([{"role": "user", "content": _MARK}])
-        before, mark, after = whole.partition(_MARK)
-        if not mark:
-            raise InvalidOption("the chat template hides the user's turn; give prompts in a file.")
-        return cls(
-            tokenizer.encode(before, add_special=False), tokenizer.encode(after, add_special=False)
-        )
+        roles = zip(("user", "assistant", "user"), _MARKS, strict=True)
+        whole = tokenizer.apply_chat_template([{"role": r, "content": text} for r, text in roles])
+        found = re.split("|".join(_MARKS), whole)
+        if len(found) != len(_MARKS) + 1:
+            raise InvalidOption("the chat template hides turns; give prompts in a file.")
+        before, after, between, _ = (tokenizer.encode(part, add_special=False) for part in found)
+        return cls(before, after, between)
 
     def around(self, question: Sequence[int]) -> list[int]:
         return [*self.before, *question, *self.after]
@@ -62,52 +69,81 @@ class TextWriter:
     """Answers of the target, at temperatures from 0 to 1, seeded."""
 
     def __init__(
-        self, target: TorchTarget, tokenizer: Tokenizer, prompts: Sequence[str], max_len: int
+        self,
+        target: TorchTarget,
+        tokenizer: Tokenizer,
+        prompts: Sequence[Sequence[str]],
+        max_len: int,
     ) -> None:
+        """`prompts` are the user's turns of each conversation."""
         self._target, self._tokenizer, self._max_len = target, tokenizer, max_len
         self._turns = Turns.of(tokenizer)
-        self._prompts = [self._encoded(prompt) for prompt in prompts]
+        self._prompts = prompts
+        self._given = itertools.cycle(np.random.default_rng(0).permutation(len(prompts)))
         self._answers: list[list[int]] = []  # to ask about
 
     def write(self, num: int, seed: int) -> list[Text]:
-        """Up to `num` texts; the same for the same calls, on one machine."""
+        """About `num` texts; the same for the same calls, on one machine."""
         generator = torch.Generator(self._target.device).manual_seed(seed)
         chooser = np.random.default_rng(seed)
-        prompts = self._all_prompts(num, generator, chooser)
+        share = 0 if not self._prompts else num if self._turns is None else int(_FILE_SHARE * num)
+        given = [self._prompts[idx] for idx in itertools.islice(self._given, share)]
+        prompts = [self._around(turns[0]) for turns in given]
+        prompts += self._own_prompts(num - share, generator, chooser)
+        texts = self._answered(prompts, generator, chooser)
+        self._answers = [a for t in texts if len(a := t.tokens[t.answer :]) > 32][:_MAX_KEPT]
+        more = self._followed(texts[:share], given) if self._turns else []
+        texts += self._answered(more, generator, chooser)
+        return [text for text in texts if len(text.tokens) > text.answer + 2]
+
+    def _answered(
+        self, prompts: list[list[int]], generator: torch.Generator, chooser: np.random.Generator
+    ) -> list[Text]:
+        num = len(prompts)
         temperatures = chooser.uniform(0, 1, num) * (chooser.uniform(0, 1, num) > _GREEDY_SHARE)
-        answers = self._generate(prompts, self._max_len, temperatures, generator)
-        self._answers = [a for a in answers if len(a) > 32][:_MAX_KEPT]
+        answers = self._generate(prompts, _MAX_ANSWER, temperatures, generator)
         return [
-            Text([*prompt, *answer, *self._end][: self._max_len], len(prompt))
+            Text([*prompt, *answer][: self._max_len], len(prompt))
             for prompt, answer in zip(prompts, answers, strict=True)
-            if len(answer) > 2
         ]
 
-    def _all_prompts(
+    def _followed(self, texts: Sequence[Text], given: Sequence[Sequence[str]]) -> list[list[int]]:
+        """Second turns, behind the answers to the first."""
+        found = []
+        assert self._turns is not None
+        for text, turns in zip(texts, given, strict=True):
+            if len(turns) > 1:
+                asked = [*self._turns.between, *self._encoded(turns[1]), *self._turns.after]
+                found.append([*self._open(text.tokens), *asked])
+        return [each for each in found if len(each) <= self._max_prompt]
+
+    def _open(self, tokens: list[int]) -> list[int]:
+        """Without the token that ends it."""
+        return tokens[:-1] if tokens[-1:] and tokens[-1] in self._tokenizer.eos_ids else tokens
+
+    def _around(self, question: str) -> list[int]:
+        tokens = self._encoded(question)[: self._longest]
+        return self._turns.around(tokens) if self._turns else tokens
+
+    def _own_prompts(
         self, num: int, generator: torch.Generator, chooser: np.random.Generator
     ) -> list[list[int]]:
-        """Of files, one half, or all where the model would not know what to ask."""
-        turns, given = self._turns, list[list[int]]()
-        if self._prompts:
-            share = num // 2 if turns else num
-            chosen = chooser.integers(len(self._prompts), size=share)
-            given = [self._prompts[idx] for idx in chosen]
-        own = num - len(given)
+        """Which the target writes, too."""
+        turns = self._turns
         shares = _SHARES if turns else {"plain": 1.0}
-        num_about = round(shares.get("about", 0) * own) if self._answers else 0
-        plain = self._plain(round(shares["plain"] * own), chooser)
-        openers = self._openers(own - num_about - len(plain), chooser)
+        num_about = round(shares.get("about", 0) * num) if self._answers else 0
+        plain = self._plain(round(shares["plain"] * num), chooser)
+        openers = self._openers(num - num_about - len(plain), chooser)
         before = turns.before if turns else []
         begun = [*([*before, *opener] for opener in openers), *plain]
-        room = max(map(len, begun), default=0) + min(_MAX_QUESTION, self._longest)
-        written = self._generate(begun, room, chooser.uniform(0.7, 1, len(begun)), generator)
+        warmth = chooser.uniform(0.7, 1, len(begun))
+        written = self._generate(begun, min(_MAX_QUESTION, self._longest), warmth, generator)
+        written = [self._open(tokens) for tokens in written]
         asked = [[*opener, *rest] for opener, rest in zip(openers, written, strict=False)]
         asked += self._about(num_about, chooser)
         pairs = zip(plain, written[len(openers) :], strict=True)
         found = [[*start, *rest[:_MAX_START]][: self._longest] for start, rest in pairs]
-        if turns is None:
-            return [prompt[: self._longest] for prompt in given] + found
-        return [turns.around(each[: self._longest]) for each in (*given, *asked)] + found
+        return [turns.around(each[: self._longest]) for each in asked if turns] + found
 
     def _openers(self, num: int, chooser: np.random.Generator) -> list[list[int]]:
         """First words of users' turns, or none."""
@@ -141,26 +177,40 @@ class TextWriter:
     def _longest(self) -> int:
         """Tokens of a question; the rest is for the answer."""
         around = len(self._turns.around([])) if self._turns else 0
-        return max(1, 2 * (self._max_len - around) // 3)
+        return max(1, self._max_prompt - around)
 
     @property
-    def _end(self) -> list[int]:
-        """The end of an answer is worth guessing, too."""
-        return list(self._tokenizer.eos_ids[:1])
+    def _max_prompt(self) -> int:
+        return max(2 * self._max_len // 3, self._max_len - _MAX_ANSWER)
 
     def _encoded(self, text: str) -> list[int]:
         return self._tokenizer.encode(text, add_special=False)
 
     def _generate(
         self,
-        prompts: list[list[int]],
-        max_len: int,
-        temperatures: np.ndarray,
+        prompts: Sequence[list[int]],
+        num_tokens: int,
+        temperatures: npt.NDArray[np.float64],
         generator: torch.Generator,
     ) -> list[list[int]]:
-        if not prompts:
-            return []
-        device, stops = self._target.device, self._tokenizer.eos_ids
-        spread = torch.from_numpy(temperatures).float().to(device)
-        room = max_len - min(map(len, prompts))
-        return self._target.generate(prompts, room, spread, stops, generator, max_len, _MIN_SHARE)
+        """Up to `num_tokens` after each, with the token that ends it; those of about one length
+        at once."""
+        found: list[list[int]] = [[]] * len(prompts)
+        order = sorted(range(len(prompts)), key=lambda idx: len(prompts[idx]), reverse=True)
+        while order:
+            room = min(self._max_len, len(prompts[order[0]]) + num_tokens)
+            at_once = order[: max(1, _MAX_POSITIONS // room)]
+            order = order[len(at_once) :]
+            warmth = torch.from_numpy(temperatures[at_once]).float().to(self._target.device)
+            answers = self._target.generate(
+                [prompts[idx] for idx in at_once],
+                num_tokens,
+                warmth,
+                self._tokenizer.eos_ids,
+                generator,
+                self._max_len,
+                _MIN_SHARE,
+            )
+            for idx, answer in zip(at_once, answers, strict=True):
+                found[idx] = answer
+        return found

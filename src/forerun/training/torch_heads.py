@@ -18,33 +18,32 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from forerun.drafters.heads.block_head import block_shapes
-from forerun.drafters.heads.config import HeadConfig
-from forerun.drafters.heads.eagle3_head import eagle3_shapes
+from forerun.drafters.heads import HEAD_KINDS, HeadConfig
 from forerun.drafters.heads.folder import D2T
-from forerun.drafters.heads.medusa import medusa_shapes
-from forerun.training.attention import chain_attention
+from forerun.training.attention import Grid, chain_attention, root_attention
 from forerun.training.torch_target import TorchTarget, rms_norm, rotated, rotations
 
 Weights = dict[str, npt.NDArray[np.float32]]
 Rows = list[tuple[Tensor, Tensor]]  # keys and values of each place
 
-# Medusa starts as the target's next token, a block as its `fc`, without layers or a Markov step.
-_ZERO = ("bias", "linear.weight", "markov.gate.weight", "markov.out.weight")
+# Heads for each place start as the target's next token, a block as its `fc`, without layers or a
+# Markov step.
+_ZERO = ("bias", "look_ahead.weight", "linear.weight", "markov.gate.weight", "markov.out.weight")
 _ZERO_IN_LAYERS = ("o_proj.weight", "down_proj.weight")
-_ATTN, _MLP = "midlayer.self_attn", "midlayer.mlp"
+_LAYERS = ("layers.", "places.", "mtp.layers.", "model.layers.")
+_EMBEDDING = "model.embed_tokens.weight"
 
 
 class TorchHead(ABC):
     """Weights by the names that the folder has."""
 
-    def __init__(
-        self, config: HeadConfig, weights: Weights, device: torch.device, dtype: torch.dtype
-    ) -> None:
-        """Products are in `dtype`; weights, sums and norms in float32."""
-        self.config, self._dtype = config, dtype
+    max_places: int | None = None  # that a loss is taken of; None: all
+
+    def __init__(self, config: HeadConfig, weights: Weights, target: TorchTarget) -> None:
+        """Products are in the target's dtype; weights, sums and norms in float32."""
+        self.config, self._dtype, self._target = config, target.dtype, target
         self.weights = {
-            name: torch.from_numpy(weight.copy()).to(device).requires_grad_()
+            name: torch.from_numpy(weight.copy()).to(target.device).requires_grad_()
             for name, weight in weights.items()
         }
         self._cast: dict[str, Tensor] = {}
@@ -67,49 +66,46 @@ class TorchHead(ABC):
         return {name: weight.detach().cpu().numpy() for name, weight in self.weights.items()}
 
     @abstractmethod
-    def outputs(self, states: Sequence[Tensor], embedded: Tensor, num_places: int) -> list[Tensor]:
-        """`states` [B, S, E] of each layer at positions 0 … S - 1, `embedded` tokens 1 … S."""
+    def outputs(self, states: Sequence[Tensor], tokens: Tensor, num_places: int) -> list[Tensor]:
+        """`states` [B, S, E] of each layer at positions 0 … S - 1, `tokens` [B, S + 1]."""
+
+    def embedded(self, tokens: Tensor) -> Tensor:
+        """Of all tokens but the first."""
+        return functional.embedding(tokens[:, 1:], self._target.embedding)
+
+    def rows(
+        self, states: Sequence[Tensor], tokens: Tensor, roots: Tensor, counts: Sequence[int]
+    ) -> list[Tensor]:
+        """`outputs` at roots of B · S alone: at place d the first `counts`[d], fewer and fewer."""
+        found = self.outputs(states, tokens, len(counts))
+        pairs = zip(found, counts, strict=True)
+        return [each.flatten(0, 1).index_select(0, roots[:num]) for each, num in pairs]
 
     def logits(self, rows: Tensor, place: int, before: Tensor) -> Tensor:  # noqa: ARG002
         """Of rows [N, E] of a place's output: [N, draft V]; `before` [N] are the draft ids of the
         tokens that stand before what is guessed, draft V where they have none."""
-        return self.linear("lm_head", rows)
+        if "lm_head.weight" in self.weights:
+            return self.linear("lm_head", rows)
+        return functional.linear(rows.to(self._dtype), self._target.head)
 
     def heads(self, x: Tensor, name: str) -> Tensor:
         """A projection of x [..., S, E], head by head: [..., heads, S, D]"""
         found = self.linear(name, x)
         return found.unflatten(-1, (-1, self.config.head_dim)).transpose(-2, -3)
 
+    def mlp(self, name: str, h: Tensor) -> Tensor:
+        gate, up = (self.linear(f"{name}.{part}_proj", h) for part in ("gate", "up"))
+        return self.linear(f"{name}.down_proj", functional.silu(gate) * up)
 
-class TorchEagle3(TorchHead):
-    """Trained as it is used: its own outputs are fed back to it (training-time test)."""
+    def _rest(self, layer: str, x: Tensor, mixed: Tensor) -> Tensor:
+        """The residual stream behind a layer whose attention found `mixed`."""
+        x = x + self.linear(f"{layer}.self_attn.o_proj", mixed)
+        return x + self.mlp(f"{layer}.mlp", self.norm(f"{layer}.post_attention_layernorm", x))
 
-    def outputs(self, states: Sequence[Tensor], embedded: Tensor, num_places: int) -> list[Tensor]:
-        if self.config.fc_norm:
-            states = [self.norm(f"fc_norm.{idx}", x) for idx, x in enumerate(states)]
-        fed = self.linear("fc", torch.cat(list(states), dim=-1)).float()
-        e = self.norm("midlayer.input_layernorm", embedded)
-        rows: Rows = []
-        found = []
-        for place in range(num_places):
-            x, h = self._layer(fed, ahead(e, place), rows)
-            fed = h if self.config.norm_output else x
-            found.append(h)
-        return found
-
-    def _layer(self, x: Tensor, e: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
-        h = self.norm("midlayer.hidden_norm", x)
-        mixed = self._attended(torch.cat((e, h), dim=-1), rows)
-        x = (h if self.config.norm_before_residual else x) + self.linear(f"{_ATTN}.o_proj", mixed)
-        h = self.norm("midlayer.post_attention_layernorm", x)
-        gate, up = self.linear(f"{_MLP}.gate_proj", h), self.linear(f"{_MLP}.up_proj", h)
-        x = x + self.linear(f"{_MLP}.down_proj", functional.silu(gate) * up)
-        return x, self.norm("norm", x)
-
-    def _attended(self, h: Tensor, rows: Rows) -> Tensor:
+    def _attended(self, layer: str, h: Tensor, rows: Rows) -> Tensor:
         """Place d of a root sees the text up to that root, and places 1 … d of it."""
         c, (num_seqs, num, _) = self.config, h.shape
-        q, k, v = (self.heads(h, f"{_ATTN}.{part}_proj") for part in "qkv")
+        q, k, v = (self.heads(h, f"{layer}.self_attn.{part}_proj") for part in "qkv")
         place = len(rows)
         cos, sin = _rotations(c, torch.arange(place, num + place, device=h.device))
         q, k = rotated(q, cos, sin), rotated(k, cos, sin)
@@ -118,11 +114,68 @@ class TorchEagle3(TorchHead):
         return mixed.transpose(1, 2).reshape(num_seqs, num, -1)
 
 
+class TorchFedBack(TorchHead):
+    """Trained as it is used: its own outputs are fed back to it (training-time test)."""
+
+    def outputs(self, states: Sequence[Tensor], tokens: Tensor, num_places: int) -> list[Tensor]:
+        fed, e = self._fused(states), self._entered(self.embedded(tokens))
+        rows: Rows = []
+        found = []
+        for place in range(num_places):
+            fed, h = self._layer(fed, ahead(e, place), rows)
+            found.append(h)
+        return found
+
+    @abstractmethod
+    def _fused(self, states: Sequence[Tensor]) -> Tensor:
+        """What is known, as it would be fed back."""
+
+    @abstractmethod
+    def _entered(self, embedded: Tensor) -> Tensor:
+        """The norm of embeddings."""
+
+    @abstractmethod
+    def _layer(self, x: Tensor, e: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
+        """What is fed back, and what the head takes in."""
+
+
+class TorchEagle3(TorchFedBack):
+    def _fused(self, states: Sequence[Tensor]) -> Tensor:
+        if self.config.fc_norm:
+            states = [self.norm(f"fc_norm.{idx}", x) for idx, x in enumerate(states)]
+        return self.linear("fc", torch.cat(list(states), dim=-1)).float()
+
+    def _entered(self, embedded: Tensor) -> Tensor:
+        return self.norm("midlayer.input_layernorm", embedded)
+
+    def _layer(self, x: Tensor, e: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
+        h = self.norm("midlayer.hidden_norm", x)
+        mixed = self._attended("midlayer", torch.cat((e, h), dim=-1), rows)
+        x = self._rest("midlayer", h if self.config.norm_before_residual else x, mixed)
+        h = self.norm("norm", x)
+        return (h if self.config.norm_output else x), h
+
+
+class TorchMtp(TorchFedBack):
+    def _fused(self, states: Sequence[Tensor]) -> Tensor:
+        return states[0].float()
+
+    def _entered(self, embedded: Tensor) -> Tensor:
+        return self.norm("mtp.pre_fc_norm_embedding", embedded)
+
+    def _layer(self, x: Tensor, e: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
+        layer, h = "mtp.layers.0", self.norm("mtp.pre_fc_norm_hidden", x)
+        x = self.linear("mtp.fc", torch.cat((e, h), dim=-1)).float()
+        mixed = self._attended(layer, self.norm(f"{layer}.input_layernorm", x), rows)
+        x = self._rest(layer, x, mixed)
+        return x, self.norm("mtp.norm", x)
+
+
 class TorchMedusa(TorchHead):
     def outputs(
         self,
         states: Sequence[Tensor],
-        embedded: Tensor,  # noqa: ARG002
+        tokens: Tensor,  # noqa: ARG002
         num_places: int,
     ) -> list[Tensor]:
         return [self.norm("norm", states[0])] * num_places
@@ -133,44 +186,143 @@ class TorchMedusa(TorchHead):
         return self.linear(f"{place}.1", rows + functional.silu(block))
 
 
+class TorchBlockwise(TorchMedusa):
+    def logits(self, rows: Tensor, place: int, before: Tensor) -> Tensor:  # noqa: ARG002
+        return self.linear("lm_head", rows + self.mlp(f"places.{place}", rows))
+
+
 class TorchBlock(TorchHead):
-    """All places of all roots at once."""
+    """All places of all roots at once. Places behind the first run at the roots that are asked
+    alone, and so does the first in the last layer, but for its keys and values."""
 
-    def outputs(self, states: Sequence[Tensor], embedded: Tensor, num_places: int) -> list[Tensor]:
+    def outputs(self, states: Sequence[Tensor], tokens: Tensor, num_places: int) -> list[Tensor]:
+        shape = states[0].shape[:2]
+        roots = torch.arange(shape.numel(), device=tokens.device)
+        found = self.rows(states, tokens, roots, [len(roots)] * num_places)
+        return [each.unflatten(0, shape) for each in found]
+
+    def rows(
+        self, states: Sequence[Tensor], tokens: Tensor, roots: Tensor, counts: Sequence[int]
+    ) -> list[Tensor]:
+        embedded = self.embedded(tokens)
         parts = [self.norm(f"fc_norm.{idx}", x) for idx, x in enumerate((embedded, *states))]
-        known = self.linear("fc", torch.cat(parts, dim=-1)).float()
-        places = self.weights["places.weight"][: num_places - 1]
-        places = torch.cat((torch.zeros_like(places[:1]), places))
-        x = known + places[:, None, None]  # [places, B, S, E]
-        positions = torch.arange(num_places, device=x.device)[:, None]
-        positions = positions + torch.arange(known.shape[1], device=x.device)
-        around = [each[:, None, None] for each in _rotations(self.config, positions)]
+        known = self.linear("fc", torch.cat(parts, dim=-1)).float().flatten(0, 1)
+        places = self.weights["places.weight"]
+        pairs = zip(places, counts[1:], strict=False)
+        streams = [known, *(known.index_select(0, roots[:num]) + place for place, num in pairs)]
+        grids = [Grid(*embedded.shape[:2], roots[:num]) for num in counts]
         for idx in range(self.config.num_hidden_layers):
-            x = x + self._mixed(f"layers.{idx}", x, around)
-            h = self.norm(f"layers.{idx}.post_attention_layernorm", x)
-            gate, up = (self.linear(f"layers.{idx}.mlp.{p}_proj", h) for p in ("gate", "up"))
-            x = x + self.linear(f"layers.{idx}.mlp.down_proj", functional.silu(gate) * up)
-        return list(self.norm("norm", x))
+            is_last = idx == self.config.num_hidden_layers - 1
+            streams = self._layer(f"layers.{idx}", streams, grids, is_last=is_last)
+        return list(self.norm("norm", torch.cat(streams)).split(list(counts)))
 
-    def _mixed(self, layer: str, x: Tensor, around: Sequence[Tensor]) -> Tensor:
-        h = self.norm(f"{layer}.input_layernorm", x)
-        q, k, v = (self.heads(h, f"{layer}.self_attn.{part}_proj") for part in "qkv")
-        q, k = rotated(q, *around), rotated(k, *around)
-        k, v = (_repeated(each, self.config) for each in (k, v))
-        rows = list(zip(k, v, strict=True))
-        mixed = torch.stack(
-            [chain_attention(one, k[0], v[0], rows[1 : place + 1]) for place, one in enumerate(q)]
+    def _layer(
+        self, layer: str, streams: Sequence[Tensor], grids: Sequence[Grid], *, is_last: bool
+    ) -> list[Tensor]:
+        """The first of `streams` has all rows [B · S, E], and its roots [N, E] behind the last
+        layer; the others have the roots of their place."""
+        positions = grids[0].positions
+        at = [positions, *(positions[g.roots] + d for d, g in enumerate(grids[1:], start=1))]
+        sizes = [len(x) for x in streams]
+        (q, *later_q), (k, *later_k), (v, *later_v) = (
+            each.split(sizes) for each in self._qkv(layer, torch.cat(list(streams)), torch.cat(at))
         )
-        return self.linear(f"{layer}.self_attn.o_proj", mixed.transpose(-2, -3).flatten(-2))
+        keys, values = (grids[0].laid(each) for each in (k, v))
+        seen = chain_attention(grids[0].laid(q), keys, values, [])
+        mixed = [grids[0].picked(seen) if is_last else seen.transpose(1, 2).flatten(0, 1)]
+        chain = list(zip(later_k, later_v, strict=True))
+        for place, (one, grid) in enumerate(zip(later_q, grids[1:], strict=True), start=1):
+            near = [(k[: len(one)], v[: len(one)]) for k, v in chain[:place]]
+            mixed.append(root_attention(one, keys, values, near, grid))
+        first = streams[0].index_select(0, grids[0].roots) if is_last else streams[0]
+        x = torch.cat((first, *streams[1:]))
+        x = x + self.linear(f"{layer}.self_attn.o_proj", torch.cat(mixed).flatten(1))
+        h, mlp = self.norm(f"{layer}.post_attention_layernorm", x), f"{layer}.mlp"
+        gate, up = self.joint(h, f"{mlp}.gate_proj", f"{mlp}.up_proj").chunk(2, dim=-1)
+        x = x + self.linear(f"{mlp}.down_proj", functional.silu(gate) * up)
+        return list(x.split([len(each) for each in mixed]))
+
+    def _qkv(self, layer: str, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Of rows [N, E] at `positions` [N]: [N, heads, D] each."""
+        c, h = self.config, self.norm(f"{layer}.input_layernorm", x)
+        qkv = self.joint(h, *(f"{layer}.self_attn.{part}_proj" for part in "qkv"))
+        qkv = qkv.unflatten(-1, (-1, c.head_dim))
+        qk, v = qkv.split((c.num_heads + c.num_kv_heads, c.num_kv_heads), dim=1)
+        cos, sin = (each[:, None] for each in _rotations(c, positions))
+        q, k = rotated(qk, cos, sin).split((c.num_heads, c.num_kv_heads), dim=1)
+        return q, _repeated(k, c), _repeated(v, c)
+
+    def joint(self, x: Tensor, *names: str) -> Tensor:
+        """Several products of one x, side by side."""
+        matrix = torch.cat([self._cast[f"{name}.weight"] for name in names])
+        return functional.linear(x.to(self._dtype), matrix)
 
     def logits(self, rows: Tensor, place: int, before: Tensor) -> Tensor:
-        found = self.linear("lm_head", rows)
         if not place:  # what stands before the first is known to it
-            return found
+            return self.linear("lm_head", rows)
         table = self._cast["markov.embedding.weight"]
         padded = torch.cat((table, torch.zeros_like(table[:1])))
+        rows = rows.to(self._dtype)
         step = (1 + self.linear("markov.gate", rows)) * padded.index_select(0, before)
-        return found + self.linear("markov.out", step)
+        # One product: logits are the largest things here, and two of them would be added.
+        both = torch.cat((self._cast["lm_head.weight"], self._cast["markov.out.weight"]), dim=1)
+        return functional.linear(torch.cat((rows, step), dim=1), both)
+
+
+class TorchLookAhead(TorchHead):
+    """Look-ahead tokens after every token of the text, through the target's own layers."""
+
+    def outputs(
+        self,
+        states: Sequence[Tensor],  # noqa: ARG002
+        tokens: Tensor,
+        num_places: int,
+    ) -> list[Tensor]:
+        target, (num_seqs, num) = self._target, tokens.shape
+        text = functional.embedding(tokens, target.embedding).float()
+        blank = target.embedding[0].float() + self.weights["look_ahead.weight"][: num_places - 1]
+        x = blank[:, None, None].expand(-1, num_seqs, num, -1).flatten(0, 1)  # [ahead · B, T, E]
+        positions = torch.arange(num, device=tokens.device)
+        along = target.rotations(positions[None])
+        steps = torch.arange(1, num_places, device=tokens.device)
+        behind = (steps[:, None] + positions).repeat_interleave(num_seqs, dim=0)
+        around = target.rotations(behind)
+        for layer in target.layers:
+            with torch.no_grad():
+                q, k, v = target.projected(layer, text, along)
+                k, v = (_repeated(each, self.config) for each in (k, v))
+                text = target.behind(layer, text, chain_attention(q, k, v, []))
+            q, *own = target.projected(layer, x, around)
+            wide = [q, *(_repeated(each, self.config) for each in own)]
+            q, *own = (each.unflatten(0, (-1, num_seqs)) for each in wide)
+            rows = list(zip(*own, strict=True))
+            mixed = [chain_attention(one, k, v, rows[: idx + 1]) for idx, one in enumerate(q)]
+            x = target.behind(layer, x, torch.cat(mixed))
+        whole = torch.cat((text[None], x.unflatten(0, (-1, num_seqs))))[:, :, 1:]
+        return list(rms_norm(whole, target.norm, self.config.rms_norm_eps))
+
+
+class TorchDistilled(TorchHead):
+    """A model of its own; what it says after a token is what it says at any place before it."""
+
+    max_places = 1
+
+    def outputs(
+        self,
+        states: Sequence[Tensor],  # noqa: ARG002
+        tokens: Tensor,
+        num_places: int,
+    ) -> list[Tensor]:
+        # The way back of `embedding` waits for the host, which cannot be recorded.
+        x = self.weights[_EMBEDDING].index_select(0, tokens.flatten()).unflatten(0, tokens.shape)
+        for layer in (f"model.layers.{idx}" for idx in range(self.config.num_hidden_layers)):
+            mixed = self._attended(layer, self.norm(f"{layer}.input_layernorm", x), [])
+            x = self._rest(layer, x, mixed)
+        found = self.norm("model.norm", x)[:, 1:]
+        return [ahead(found, place) for place in range(num_places)]
+
+    def logits(self, rows: Tensor, place: int, before: Tensor) -> Tensor:  # noqa: ARG002
+        return functional.linear(rows.to(self._dtype), self._cast[_EMBEDDING])
 
 
 def _rotations(config: HeadConfig, positions: Tensor) -> tuple[Tensor, Tensor]:
@@ -180,10 +332,9 @@ def _rotations(config: HeadConfig, positions: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _repeated(x: Tensor, config: HeadConfig) -> Tensor:
-    """[..., G, S, D] -> [..., H, S, D]: each for the queries of its group."""
+    """[N, G, …] -> [N, H, …]: each for the queries of its group."""
     repeats = config.num_heads // config.num_kv_heads
-    wide = x.unsqueeze(-3).expand(*x.shape[:-2], repeats, *x.shape[-2:])
-    return wide.flatten(-4, -3)
+    return x.unsqueeze(2).expand(-1, -1, repeats, *x.shape[2:]).flatten(1, 2)
 
 
 def ahead(x: Tensor, num: int) -> Tensor:
@@ -193,18 +344,17 @@ def ahead(x: Tensor, num: int) -> Tensor:
     return torch.cat((x[:, num:], torch.zeros_like(x[:, :num])), dim=1)
 
 
-def torch_head(
-    config: HeadConfig,
-    weights: Weights,
-    device: torch.device,
-    dtype: torch.dtype = torch.float32,
-) -> TorchHead:
+def torch_head(config: HeadConfig, weights: Weights, target: TorchTarget) -> TorchHead:
     kinds: dict[str, type[TorchHead]] = {
         "block": TorchBlock,
+        "blockwise": TorchBlockwise,
+        "distilled": TorchDistilled,
         "eagle3": TorchEagle3,
         "medusa": TorchMedusa,
+        "mtp": TorchMtp,
+        "pass": TorchLookAhead,
     }
-    return kinds[config.kind](config, weights, device, dtype)
+    return kinds[config.kind](config, weights, target)
 
 
 def first_weights(config: HeadConfig, target: TorchTarget, tokens: Tensor, seed: int) -> Weights:
@@ -212,19 +362,31 @@ def first_weights(config: HeadConfig, target: TorchTarget, tokens: Tensor, seed:
     rng = np.random.default_rng(seed)
     head = target.head[tokens].float().cpu().numpy()
     weights: Weights = {}
-    shapes = {"block": block_shapes, "eagle3": eagle3_shapes, "medusa": medusa_shapes}[config.kind]
-    for name, shape in shapes(config).items():
+    for name, shape in HEAD_KINDS[config.kind].shapes(config).items():
         if name == D2T:
             continue
-        if shape == head.shape:
+        if name == _EMBEDDING:
+            weights[name] = _narrowed(target.embedding.float(), shape[1])
+        elif shape == head.shape:
             weights[name] = head
-        elif name == "norm.weight":
+        elif name in ("norm.weight", "mtp.norm.weight"):
             weights[name] = target.norm.float().cpu().numpy()
         elif len(shape) == 1 and not name.endswith("bias"):
             weights[name] = np.ones(shape, np.float32)
-        elif name.endswith(_ZERO) or (name[:7] == "layers." and name.endswith(_ZERO_IN_LAYERS)):
+        elif name.endswith(_ZERO) or (
+            name.startswith(("layers.", "places.", "mtp.layers."))
+            and name.endswith(_ZERO_IN_LAYERS)
+        ):
             weights[name] = np.zeros(shape, np.float32)
         else:
             drawn = rng.standard_normal(shape) / math.sqrt(shape[-1])
             weights[name] = drawn.astype(np.float32)
     return weights
+
+
+def _narrowed(table: Tensor, width: int) -> npt.NDArray[np.float32]:
+    """The directions in which embeddings differ most: [V, width]"""
+    _, directions = torch.linalg.eigh(table.T @ table)
+    narrow: npt.NDArray[np.float32] = (table @ directions[:, -width:]).cpu().numpy()
+    missing = np.zeros((len(narrow), width - narrow.shape[1]), np.float32)
+    return np.concatenate((narrow, missing), axis=1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -21,11 +21,12 @@ from forerun.models.rope import rope_frequencies
 from forerun.models.weights.checkpoint import Checkpoint
 from forerun.training.graphs import Graphed
 
+_TOKENS_AT_ONCE: Final = 1 << 18  # of prompts that are read
 Rotations = tuple[Tensor, Tensor]  # cos and sin of each position
 
 
 @dataclass(frozen=True)
-class _Layer:
+class Layer:
     input_norm: Tensor
     qkv: Tensor
     qkv_bias: Tensor | None
@@ -105,14 +106,14 @@ class TorchTarget:
     def _norm_of(self, name: str) -> Tensor | None:
         return self._vector(name) if self._checkpoint.has(name) else None
 
-    def _layer(self, idx: int) -> _Layer:
+    def _layer(self, idx: int) -> Layer:
         block = f"model.layers.{idx}"
         attn, mlp = f"{block}.self_attn", f"{block}.mlp"
         qkv, gate_up = (
             [f"{attn}.{p}_proj" for p in "qkv"],
             [f"{mlp}.{p}_proj" for p in ("gate", "up")],
         )
-        return _Layer(
+        return Layer(
             self._vector(f"{block}.input_layernorm.weight"),
             self._matrix(*(f"{name}.weight" for name in qkv)),
             self._bias(*(f"{name}.bias" for name in qkv)),
@@ -143,7 +144,7 @@ class TorchTarget:
         mask = None if self.config.sliding_window is None else self._mask(positions, positions)
         x = functional.embedding(tokens, self.embedding).float()  # the stream is wide
         found: dict[int, Tensor] = {}
-        around = self._rotations(positions)
+        around = self.rotations(positions)
         for idx, layer in enumerate(self.layers):
             if idx in layers:
                 found[idx] = x
@@ -165,13 +166,27 @@ class TorchTarget:
 
     def _run(
         self,
-        layer: _Layer,
+        layer: Layer,
         x: Tensor,
         around: Rotations,
         mask: Tensor | None,
         kept: _Kept | None,
     ) -> Tensor:
         """One layer; without a mask each token sees all up to itself."""
+        c, (num_seqs, num, _) = self.config, x.shape
+        q, k, v = self.projected(layer, x, around)
+        if kept is not None:
+            k, v = kept.written(k, v)
+        is_decoding = kept is not None and kept.where is not None
+        if is_decoding:  # queries of one group are rows of one product
+            q = q.reshape(num_seqs, c.num_kv_heads, -1, c.head_dim)
+        mixed = functional.scaled_dot_product_attention(
+            q, k, v, attn_mask=mask, is_causal=mask is None, enable_gqa=not is_decoding
+        ).reshape(num_seqs, c.num_heads, num, c.head_dim)
+        return self.behind(layer, x, mixed)
+
+    def projected(self, layer: Layer, x: Tensor, around: Rotations) -> tuple[Tensor, ...]:
+        """Queries, keys and values of x [B, T, E]: [B, heads, T, D]"""
         c, (num_seqs, num, _) = self.config, x.shape
         num_both = c.num_heads + c.num_kv_heads
         h = rms_norm(x, layer.input_norm, c.rms_norm_eps).to(self.dtype)
@@ -186,22 +201,17 @@ class TorchTarget:
             )
             qk = torch.cat((q, k), dim=1).to(self.dtype)
         q, k = rotated(qk, *around).split((c.num_heads, c.num_kv_heads), dim=1)
-        if kept is not None:
-            k, v = kept.written(k, v)
-        is_decoding = kept is not None and kept.where is not None
-        if is_decoding:  # queries of one group are rows of one product
-            q = q.reshape(num_seqs, c.num_kv_heads, -1, c.head_dim)
-        mixed = functional.scaled_dot_product_attention(
-            q, k, v, attn_mask=mask, is_causal=mask is None, enable_gqa=not is_decoding
-        ).reshape(num_seqs, c.num_heads, num, c.head_dim)
-        x = x + functional.linear(
-            mixed.transpose(1, 2).reshape(num_seqs, num, -1), layer.out, layer.out_bias
-        )
+        return q, k, v
+
+    def behind(self, layer: Layer, x: Tensor, mixed: Tensor) -> Tensor:
+        """The residual stream behind a layer whose attention found `mixed` [B, heads, T, D]."""
+        c = self.config
+        x = x + functional.linear(mixed.transpose(1, 2).flatten(2), layer.out, layer.out_bias)
         h = rms_norm(x, layer.mlp_norm, c.rms_norm_eps).to(self.dtype)
         gate, up = functional.linear(h, layer.gate_up, layer.gate_up_bias).chunk(2, dim=-1)
         return x + functional.linear(functional.silu(gate) * up, layer.down, layer.down_bias)
 
-    def _rotations(self, positions: Tensor) -> Rotations:
+    def rotations(self, positions: Tensor) -> Rotations:
         """Of positions [B or 1, T]: [B or 1, 1, T, D]"""
         cos, sin = rotations(self._inv_freq, positions)
         return cos[:, None], sin[:, None]
@@ -216,7 +226,7 @@ class TorchTarget:
         max_len: int | None = None,
         min_share: float = 0.0,
     ) -> list[list[int]]:
-        """Up to `num_tokens` new tokens after each prompt, as far as a stop id, without it; no text
+        """Up to `num_tokens` new tokens after each prompt, as far as a stop id, with it; no text
         gets longer than `max_len`. All end once no more than `min_share` of them go on."""
         last = max(map(len, prompts)) + num_tokens
         last = last if max_len is None else min(max_len, last)
@@ -236,7 +246,7 @@ class TorchTarget:
         generator: torch.Generator,
         min_share: float,
     ) -> Tensor:
-        """[B, tokens], -1 where an answer is over."""
+        """[B, tokens], -1 where an answer is over. Once half of the answers are, they leave."""
         c, num_seqs = self.config, len(prompts)
         width = max(map(len, prompts))
         room = _whole(last)
@@ -246,28 +256,44 @@ class TorchTarget:
         position = self._on_device(np.array([len(prompt) - 1 for prompt in prompts]))
         size = (len(self.layers), 2, num_seqs, c.num_kv_heads, room, c.head_dim)
         kept = torch.zeros(size, dtype=self.dtype, device=self.device)
-        _, h = self._states(self._on_device(padded), (), kept)
-        h = h[torch.arange(num_seqs, device=self.device), position]
+        h = self._read(self._on_device(padded), position, kept)
         stops = torch.tensor(list(stop_ids) or [-1], device=self.device)
         is_done = torch.zeros(num_seqs, dtype=torch.bool, device=self.device)
+        going = torch.arange(num_seqs, device=self.device)  # rows of `found`
         chosen, at = torch.zeros_like(position), torch.zeros_like(position)
-        found: list[Tensor] = []
+        found = torch.full((num_seqs, num_tokens), -1, device=self.device)
         num_seen = 0
         for step in range(num_tokens):
             chosen.copy_(_sampled(self.logits(h), temperatures, generator))
             position = position + 1
-            is_done |= torch.isin(chosen, stops) | (position >= last)
-            found.append(torch.where(is_done, -1, chosen))
-            is_last = step == num_tokens - 1
-            if is_last or (step % 16 == 15 and int((~is_done).sum()) <= min_share * num_seqs):
+            is_done |= position >= last
+            found[going, step] = torch.where(is_done, -1, chosen)
+            is_done |= torch.isin(chosen, stops)
+            num_going = int((~is_done).sum()) if step % 16 == 15 else len(going)
+            if step == num_tokens - 1 or num_going <= min_share * num_seqs:
                 break
+            if num_going <= len(going) // 2:
+                left = (~is_done).nonzero()[:, 0]
+                kept = kept.index_select(2, left)
+                going, position, temperatures = going[left], position[left], temperatures[left]
+                chosen, at, is_done, num_seen = chosen[left], at[left], is_done[left], 0
             at.copy_(position.clamp(max=room - 1))  # what is done writes on, for nobody
             if num_seen != min(room, _whole(width + step + 1)):
                 num_seen = min(room, _whole(width + step + 1))
                 run = partial(self._decoded, chosen, at, kept[:, :, :, :, :num_seen])
                 decoded = Graphed(run, self.device)
             h = decoded()
-        return torch.stack(found, dim=1)
+        return found
+
+    def _read(self, padded: Tensor, position: Tensor, kept: Tensor) -> Tensor:
+        """The last hidden states [B, E] at `position` [B] of prompts, a part of them at a time."""
+        num = max(1, _TOKENS_AT_ONCE // padded.shape[1])
+        parts = zip(padded.split(num), position.split(num), kept.split(num, dim=2), strict=True)
+        found = []
+        for tokens, last, to in parts:
+            _, h = self._states(tokens, (), to)
+            found.append(h[torch.arange(len(h), device=self.device), last])
+        return torch.cat(found)
 
     def _decoded(self, tokens: Tensor, position: Tensor, kept: Tensor) -> Tensor:
         """The last hidden states after one more token [B] each, at `position` [B]: [B, E]"""
@@ -275,7 +301,7 @@ class TorchTarget:
         mask = self._mask(queries, torch.arange(kept.shape[4], device=self.device)[None])
         bias = torch.zeros_like(mask, dtype=self.dtype).masked_fill_(~mask, -torch.inf)
         x = functional.embedding(tokens[:, None], self.embedding).float()
-        around = self._rotations(queries)
+        around = self.rotations(queries)
         where = torch.arange(len(tokens), device=self.device), position
         for layer, (k, v) in zip(self.layers, kept, strict=True):
             x = self._run(layer, x, around, bias, _Kept(k, v, where))

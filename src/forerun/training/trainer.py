@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from forerun.drafters.heads import HeadConfig, HeadFolder, model_fingerprint, save_head
+from forerun.drafters.heads import HEAD_KINDS, HeadConfig, HeadFolder, model_fingerprint, save_head
 from forerun.drafters.heads.folder import D2T, HISTORY, require_own
 from forerun.errors import InvalidOption, InvalidWeights, NoDevice
 from forerun.models.hf.json_file import read_json
@@ -28,8 +28,9 @@ from forerun.models.text.tokenizer import Tokenizer
 from forerun.models.weights.checkpoint import Checkpoint
 from forerun.training.batches import Rows
 from forerun.training.learner import Learner
-from forerun.training.new_head import check_kept, draft_vocabulary, new_config
+from forerun.training.new_head import draft_vocabulary, grown, kept_config, new_config
 from forerun.training.options import TrainOptions
+from forerun.training.text_file import load_texts, save_texts
 from forerun.training.texts import Text, TextWriter
 from forerun.training.torch_heads import Weights, first_weights, torch_head
 from forerun.training.torch_target import TorchTarget
@@ -41,6 +42,7 @@ _WARM_UP: Final = 0.02
 _SECONDS_BETWEEN: Final = 60.0  # measurements, each with a save
 _HELD_OUT_SEED: Final = 1 << 40
 _NUM_HELD_OUT: Final = 128
+_MAX_ROW: Final = 1024
 _AT_ONCE: Final = 32  # texts that are measured at once
 
 
@@ -71,53 +73,69 @@ class Progress:
     def learning_rate(self) -> float:
         """Up for a moment, then down to a twentieth along a cosine."""
         if self.share < _WARM_UP:
-            return self.options.learning_rate * max(self.share / _WARM_UP, 0.01)
+            return self.options.highest_rate * max(self.share / _WARM_UP, 0.01)
         down = 0.5 * (1 + math.cos(math.pi * self.share))
-        return self.options.learning_rate * (0.05 + 0.95 * down)
+        return self.options.highest_rate * (0.05 + 0.95 * down)
 
 
 class Trainer:
     def __init__(
         self,
         checkpoint: Checkpoint,
-        prompts: Sequence[str],
+        prompts: Sequence[Sequence[str]],
         options: TrainOptions,
         report: Report,
         texts: Sequence[Text] = (),
+        target: TorchTarget | None = None,
     ) -> None:
-        """`texts` are some that the target wrote before; the first of them are held out."""
+        """`texts` are some that the target wrote before; the first of them are held out. `target`
+        is the checkpoint on the device, if it is there already."""
         self._options, self._report = options, report
         require_own(options.out)
         device = _device(options.device)
-        self._batch_len = options.batch_len or (16 if device == "cuda" else 8)
+        usual = 16 if device == "cuda" else 8
+        self._batch_len = options.batch_len or (4 if options.kind == "pass" else usual)
         self._num_at_once = options.num_written or (2048 if device == "cuda" else 256)
         self._history = _history(options)
         tokenizer = load_tokenizer(checkpoint)
+        self._tokenizer_files = tokenizer.files()
+        self._kept: list[int] = []  # draft tokens of the head that is trained on
         self._config, weights = self._kept_or_new(checkpoint, tokenizer)
-        dtype = torch.bfloat16 if device == "cuda" else torch.float32
         if weights is not None:
             report(f"going on with {options.out}")
-        report(f"loading the target onto {device}")
-        self._target = TorchTarget(checkpoint, device, dtype)
+        if target is None:
+            report(f"loading the target onto {device}")
+            dtype = torch.bfloat16 if device == "cuda" else torch.float32
+            target = TorchTarget(checkpoint, device, dtype)
+        self._target = target
         self._writer = TextWriter(self._target, tokenizer, prompts, options.max_len)
         self._progress = Progress(options)
+        if not texts and options.texts is not None and options.texts.exists():
+            texts = load_texts(options.texts, checkpoint.config.vocab_size)
         self._held_out = list(texts[:_NUM_HELD_OUT])
         if not texts:
             self._held_out = self._writer.write(_NUM_HELD_OUT, _HELD_OUT_SEED)
         self._texts: list[Text] = []
-        self._rows = Rows(self._target, self._config.layers, 2 * options.max_len, _room(device))
+        row_len = min(2 * options.max_len, _MAX_ROW)
+        self._rows = Rows(self._target, self._config.layers, row_len, _room(device))
         if texts:
             self.add(texts[_NUM_HELD_OUT:])
         else:
             self._write()
-        if weights is None:
-            found = draft_vocabulary(self._texts, self._config.draft_vocab_size, tokenizer.eos_ids)
-            self._tokens = torch.tensor(found, device=self._target.device)
-            weights = first_weights(self._config, self._target, self._tokens, options.seed)
-        self._head = torch_head(self._config, weights, self._target.device, dtype)
+        weights = self._begun(weights, tokenizer)
+        self._head = torch_head(self._config, weights, self._target)
         self._learner = Learner(
             self._target, self._head, self._tokens, self._num_places, options.loss
         )
+
+    def _begun(self, weights: Weights | None, tokenizer: Tokenizer) -> Weights:
+        """Where this call begins, and the draft vocabulary."""
+        size, tokens = self._config.draft_vocab_size, self._kept
+        if size > len(tokens):
+            tokens = draft_vocabulary(self._texts, size, tokenizer.eos_ids)
+        self._tokens = torch.tensor(tokens, device=self._target.device)
+        first = first_weights(self._config, self._target, self._tokens, self._options.seed)
+        return first if weights is None else grown(weights, first, self._kept, tokens)
 
     def _kept_or_new(
         self, checkpoint: Checkpoint, tokenizer: Tokenizer
@@ -136,10 +154,10 @@ class Trainer:
             return new_config(options, c, **own, **mark), None
         folder = HeadFolder(options.out, options.kind)
         folder.config.check_target(options.out, **own)
-        check_kept(options, folder.config)
-        self._tokens = torch.from_numpy(folder.draft_tokens()).to(_device(options.device))
+        self._kept = folder.draft_tokens().tolist()
         weights = {name: folder.float32(name) for name in folder.names() if name != D2T}
-        return replace(folder.config, **own, **mark), weights  # another engine's did not say
+        config = kept_config(options, folder.config)
+        return replace(config, **own, **mark), weights  # another engine's did not say
 
     def run(self) -> dict[str, Any]:
         """Train until the time is over; what was measured last."""
@@ -222,7 +240,8 @@ class Trainer:
                 f"training diverged; {self._options.out} is as it was. Lower --learning-rate."
             )
         tokens = self._tokens.cpu().numpy()
-        weights[D2T] = tokens - np.arange(len(tokens))
+        if D2T in HEAD_KINDS[self._config.kind].shapes(self._config):
+            weights[D2T] = tokens - np.arange(len(tokens))
         progress, calls = self._progress, list(self._history["calls"])
         call = {
             "seconds": round(progress.seconds, 1),
@@ -231,12 +250,15 @@ class Trainer:
             "texts": len(self._texts),
             "seed": self._options.seed,
             "loss": self._options.loss,
-            "learning_rate": self._options.learning_rate,
+            "learning_rate": self._options.highest_rate,
             "device": _device_name(self._target.device),
             **measured,
         }
+        if self._options.texts is not None:
+            save_texts(self._options.texts, [*self._held_out, *self._texts])
         history = json.dumps({"calls": [*calls, call]}, indent=2).encode()
-        save_head(self._options.out, self._config, weights, {HISTORY: history})
+        extra = self._tokenizer_files if self._config.kind == "distilled" else {}
+        save_head(self._options.out, self._config, weights, {HISTORY: history, **extra})
 
 
 def _history(options: TrainOptions) -> dict[str, Any]:

@@ -49,6 +49,33 @@ def test_passes_and_their_profile(path: Path, tmp_path: Path) -> None:
     assert json.loads(record.read_text())["measured"] == "profile"
 
 
+def test_acceptance(path: Path, tmp_path: Path) -> None:
+    """Turns of one class together, each with what was said before; counts as the engine has them."""
+    record, questions = tmp_path / "acceptance.json", tmp_path / "questions.jsonl"
+    questions.write_text(
+        '{"category": "writing", "turns": ["abc abc abc", "and"]}\n'
+        '{"category": "stem", "turns": ["the cat the cat"]}\n'
+        '{"category": "qa", "turns": ["a dog a dog"]}\n'
+    )
+    options = ["--model", path, "--questions", questions, "--max-tokens", "12", "--json", record]
+    speculation = '{"method": "prompt_lookup", "adaptive": false, "num_speculative_tokens": 2}'
+    shown = run("bench", "acceptance", *options, "--speculative-config", speculation)
+    assert shown.endswith(run("bench", "show", record))  # behind its progress
+    found = json.loads(record.read_text())
+    cells = {(row["class"], row["temperature"]): row for row in found["rows"]}
+    assert set(cells) == {(name, t) for name in ("mt_bench", "qa") for t in (0, 0.8)}
+    assert cells["mt_bench", 0]["num_answers"] == 3
+    for row in found["rows"]:
+        assert row["num_passes"] <= row["num_tokens"] <= 12 * row["num_answers"]
+        assert row["tokens_per_pass"] == row["num_tokens"] / row["num_passes"]
+    greedy = [row["tokens_per_pass"] for row in found["rows"] if row["temperature"] == 0]
+    assert found["mean"]["T0"] == pytest.approx(sum(greedy) / 2)
+    assert max(greedy) > 1  # its guesses are accepted
+    questions.write_text('{"category": "qa"}\n')
+    refused = CliRunner().invoke(app, ["bench", "acceptance", *map(str, options)])
+    assert "give JSON lines with" in refused.output
+
+
 @pytest.mark.slow
 def test_startup(path: Path, tmp_path: Path) -> None:
     record = tmp_path / "startup.json"

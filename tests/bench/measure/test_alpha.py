@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,22 +15,10 @@ from forerun.engine import LLM
 from forerun.models.text.compatibility import tokenizer_hash
 from forerun.sampling import softmax
 from forerun.types import SamplingParams
-from tests.drafters.random_heads import (
-    block_config,
-    eagle3_config,
-    medusa_config,
-    write_block,
-    write_eagle3,
-    write_medusa,
-)
+from tests.drafters.random_heads import CONFIGS, write_head
 
 LENIENCE = (1.0, 0.5, 0.1)
 PROMPT = (1, 2, 3, 4, 5)
-HEADS: dict[str, Any] = {
-    "eagle3": (write_eagle3, eagle3_config),
-    "medusa": (write_medusa, medusa_config),
-    "block": (write_block, block_config),
-}
 
 
 def params(temperature: float) -> SamplingParams:
@@ -120,14 +107,14 @@ def test_the_interval_draws_texts_again_not_tokens() -> None:
     assert (found.low, found.high) == (0, 1)
 
 
-@pytest.mark.parametrize("kind", ["eagle3", "medusa", "block"])
+@pytest.mark.parametrize("kind", CONFIGS)
 def test_heads_hear_the_hidden_states_of_the_text(
     tiny_path: Path, tmp_path: Path, kind: str
 ) -> None:
     """So they have a guess before every token, and it is the one that the engine would make."""
     llm = LLM(tiny_path, speculative_config=None)
-    write, config_of = HEADS[kind]
-    path = write(tmp_path / kind, config_of(llm.model.config, tokenizer_hash(llm.tokenizer)))
+    head = CONFIGS[kind](llm.model.config, tokenizer_hash(llm.tokenizer))
+    path = write_head(tmp_path / kind, head)
     config = fixed_depth(kind, 1, {"model": str(path)})
     asked = params(0.0).with_(max_tokens=12, ignore_eos=True)
     text = target_text(llm, PROMPT, asked)

@@ -17,6 +17,7 @@ _KERNELS: Final = (
     "ms and GB/s: one row times all weights; of read: of the speed at which memory is read; "
     "×n: the time of n rows in units of one"
 )
+_ACCEPTANCE: Final = "tokens a pass: tokens emitted ÷ target passes that emitted any"
 _PASSES: Final = "one target pass, empty context; ratio: in plain passes, taken within a round"
 _GPU: Final = (
     "ms: a pass on the device, 128 tokens of context; of floor: the time to read the weights once "
@@ -90,6 +91,18 @@ def _gpu(report: Report) -> Sheet:
     where = f"{_title(report)} · {report['gpu']} · memory reads at {speed:.2f} TB/s"
     headings = ["requests × tokens, or kernel", "ms", "of floor", "forward ms"]
     return Sheet(where, ["shape"], [headings], rows, legend=[_GPU])
+
+
+def _acceptance(report: Report) -> Sheet:
+    """A row per class, a column per temperature."""
+    cells: dict[str, dict[float, str]] = {}
+    for row in report["rows"]:
+        cells.setdefault(row["class"], {})[row["temperature"]] = f"{row['tokens_per_pass']:.2f}"
+    warmth = list(dict.fromkeys(row["temperature"] for row in report["rows"]))
+    rows = [[name, *(found.get(t, "–") for t in warmth)] for name, found in cells.items()]
+    rows.append(["mean", *(f"{mean:.2f}" for mean in report["mean"].values())])
+    headings = [f"T={t:g}" for t in warmth]
+    return Sheet(_title(report), ["class"], [headings], rows, legend=[_ACCEPTANCE])
 
 
 def _passes(report: Report) -> Sheet:
@@ -200,6 +213,7 @@ def _beside(report: Report) -> Sheet:
 
 _BESIDE: Final = ("tokens_per_second", "ratio")
 _SHEETS: Final[Mapping[str, Callable[[Report], Sheet]]] = {
+    "acceptance": _acceptance,
     "kernels": _kernels,
     "passes": _passes,
     "gpu": _gpu,

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import typer
 
-from forerun.cli.bench import batch, gpu, kernels, parity, passes, serve, show, speculation, startup
+from forerun.cli.bench import (
+    acceptance,
+    batch,
+    gpu,
+    kernels,
+    parity,
+    passes,
+    serve,
+    show,
+    speculation,
+    startup,
+)
 from forerun.cli.bench.old_spelling import BenchGroup
 
 app = typer.Typer(
@@ -13,6 +24,7 @@ app = typer.Typer(
     no_args_is_help=False,
 )
 app.command()(speculation.speculation)
+app.command()(acceptance.acceptance)
 app.command()(batch.batch)
 app.command()(startup.startup)
 app.command()(parity.parity)

@@ -24,7 +24,7 @@ def train(
     model: Annotated[str, typer.Option("--model", "-m", help="The target.")] = DEFAULT_MODEL,
     prompts: Annotated[
         list[Path] | None,
-        typer.Option("--prompts", help='Questions to answer: lines, or JSON lines with "prompt".'),
+        typer.Option("--prompts", help='Questions: lines, or JSON lines with "prompt" or "turns".'),
     ] = None,
 ) -> None:
     """Train a drafter's head for a target, on texts that the target writes itself.
@@ -45,8 +45,8 @@ def train(
     )
 
 
-def read_prompts(path: Path) -> list[str]:
-    """One of each line; of a JSON object its `prompt`, or its first turn as MT-bench has it."""
+def read_prompts(path: Path) -> list[list[str]]:
+    """The user's turns, of each line: a JSON object's `turns`, as in MT-bench, or its `prompt`."""
     try:
         lines = [line for line in read_text(path, MAX_TEXT_BYTES).splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
@@ -57,12 +57,13 @@ def read_prompts(path: Path) -> list[str]:
     return [prompt for prompt in found if prompt is not None]
 
 
-def _prompt(line: str) -> str | None:
+def _prompt(line: str) -> list[str] | None:
     if not line.startswith("{"):
-        return line
+        return [line]
     try:
         values = json.loads(line)
     except ValueError:
         return None
-    found = values.get("prompt") or next(iter(values.get("turns") or ()), None)
-    return found if isinstance(found, str) else None
+    found = values.get("turns") or [values.get("prompt")]
+    is_known = isinstance(found, list) and all(isinstance(turn, str) for turn in found)
+    return found if is_known else None

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
+
+from forerun.drafters.base import RequestView
+from forerun.types import ROOT, Proposal, ProposalBuilder, Verdict
+
+Guess = tuple[int, float]  # a token, and its probability by the head
 
 _NUM_BINS: Final = 8
 _PRIOR_WEIGHT: Final = 6.0  # trials that the prior counts for
@@ -34,6 +40,29 @@ class Confidence:
         kind, idx = _kind(place, is_drawn), _bin(probability)
         self._hits[kind][idx] = _KEPT * self._hits[kind][idx] + is_hit
         self._trials[kind][idx] = _KEPT * self._trials[kind][idx] + 1
+
+    def worth_it(
+        self, guesses: Sequence[Guess], least_chance: float, *, is_drawn: bool
+    ) -> Proposal:
+        """The guesses whose chance, with all before them, is high enough: none was drawn from a
+        law of its own, so any may be left out."""
+        builder, node, so_far = ProposalBuilder(), ROOT, 1.0
+        for place, (token, share) in enumerate(guesses):
+            chance = self.chance(share, place, is_drawn=is_drawn)
+            so_far *= chance
+            if so_far < least_chance:
+                break
+            node = builder.add(node, token, chance=chance)
+        return builder.build()
+
+    def judge(self, request: RequestView, guesses: Sequence[Guess], verdict: Verdict) -> None:
+        """What became of the latest guesses, handed out or not."""
+        is_drawn = request.params.temperature > 0
+        for place, (guess, token) in enumerate(zip(guesses, verdict.tokens, strict=False)):
+            is_hit = guess[0] == token
+            self.observe(guess[1], place, is_drawn=is_drawn, is_hit=is_hit)
+            if not is_hit:
+                break
 
 
 def _kind(place: int, is_drawn: bool) -> int:

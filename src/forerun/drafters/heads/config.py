@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ FORMAT: Final = "forerun-head-1"
 class HeadConfig:
     """What a head is, and for which target; `layers` are those of `models.llama.Taps`."""
 
-    kind: str  # "block", "eagle3" or "medusa"
+    kind: str  # one of `kinds.registry.HEAD_KINDS`
     layers: tuple[int, ...]
     target_hidden_size: int
     target_vocab_size: int
@@ -25,7 +25,7 @@ class HeadConfig:
     draft_vocab_size: int
     target_fingerprint: str = ""  # as `shipped.model_fingerprint` has it
     rms_norm_eps: float = 1e-5
-    # eagle3 and block: decoder layers, as wide as the target
+    # decoder layers, but for distilled, as wide as the target
     intermediate_size: int = 0
     num_heads: int = 0
     num_kv_heads: int = 0
@@ -35,16 +35,35 @@ class HeadConfig:
     fc_norm: bool = False  # 3.1: each feature is normalised before they are fused
     norm_output: bool = False  # 3.1: what is fed back has passed the last norm
     norm_before_residual: bool = False  # as vLLM's speculators have it
-    # block
+    # block and distilled
     num_hidden_layers: int = 0
+    # distilled: a model of its own width
+    hidden_size: int = 0
+    # block
     markov_rank: int = 0
-    # medusa and block: places that it guesses at once
+    # those that do not feed back: places that it guesses at once
     num_guesses: int = 0
 
     @property
     def is_fed_back(self) -> bool:
         """Whether it runs once for every guess, and not once for all."""
-        return self.kind == "eagle3"
+        return self.kind in ("distilled", "eagle3", "mtp")
+
+    def written(self) -> dict[str, Any]:
+        """As `config.json` has it. That of a distilled model is a Llama's as well."""
+        values = {"format": FORMAT, **asdict(self)}
+        if self.kind != "distilled":
+            return values
+        return values | {
+            "architectures": ["LlamaForCausalLM"],
+            "model_type": "llama",
+            "vocab_size": self.target_vocab_size,
+            "num_attention_heads": self.num_heads,
+            "num_key_value_heads": self.num_kv_heads,
+            "max_position_embeddings": self.max_len,
+            "tie_word_embeddings": True,
+            "torch_dtype": "float16",
+        }
 
     def check_target(self, where: object, **found: object) -> None:
         """Refuse another target than the head's own; `found` are the target's values."""

@@ -4,33 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from forerun.cache import KVCache
 from forerun.drafters.base import Budget, RequestView
-from forerun.drafters.heads.confidence import Confidence
-from forerun.drafters.heads.config import HeadConfig
+from forerun.drafters.heads.cached_head import CachedHead
+from forerun.drafters.heads.confidence import Confidence, Guess
 from forerun.drafters.own_cache import MAX_KNOWN, OwnCache, Row
-from forerun.kernels import ChainKernels, ChainNoise, Plan
-from forerun.types import (
-    ROOT,
-    Acceptance,
-    FloatArray,
-    Proposal,
-    ProposalBuilder,
-    Span,
-    Tree,
-    Verdict,
-)
+from forerun.kernels import ChainNoise, Plan
+from forerun.types import Acceptance, FloatArray, Proposal, Span, Tree, Verdict
 
 _FEW_PENDING: Final = 8  # as many as a round may leave
 _MAX_PENDING: Final = 2048  # hidden states that wait to be fed, per request
-
-
-Guess = tuple[int, float]  # a token, and its probability by the head
 
 
 @dataclass
@@ -69,27 +55,6 @@ class FeatureRow(Row):
         (whole,) = self.pending
         self.pending = [whole[num:]] if num < len(whole) else []
         self.num_committed += num
-
-
-class CachedHead(Protocol):
-    @property
-    def config(self) -> HeadConfig: ...
-
-    @property
-    def row_bytes(self) -> int: ...
-
-    @property
-    def chain_kernels(self) -> ChainKernels | None:
-        """Where `chain` runs, if anywhere."""
-        ...
-
-    def new_cache(self, num_pages: int, page_size: int) -> KVCache: ...
-
-    def chain(
-        self, plan: Plan, cache: KVCache, features: FloatArray, depth: int, noise: ChainNoise
-    ) -> npt.NDArray[np.float32]:
-        """`ChainKernels.new_picks` for one request, behind the rows of `features`."""
-        ...
 
 
 class FeatureCache(OwnCache[FeatureRow]):
@@ -143,7 +108,7 @@ class FeatureCache(OwnCache[FeatureRow]):
         row = self._rows[request.id]
         row.cut(row.num_committed)
         guesses, row.guesses = row.guesses, []
-        self._judge(request, guesses, verdict)
+        self._confidence.judge(request, guesses, verdict)
 
     def evict(self, request: RequestView) -> None:
         super().evict(request)
@@ -193,30 +158,8 @@ class FeatureCache(OwnCache[FeatureRow]):
         row.fed(num_known)
         row.is_waiting = False
         row.guesses = [(int(token), share) for token, share, _ in picked.tolist()]
-        return self._worth_it(row.guesses, budget.least_chance, is_drawn=noise.temperature > 0)
-
-    def _worth_it(
-        self, guesses: Sequence[Guess], least_chance: float, *, is_drawn: bool
-    ) -> Proposal:
-        """The guesses whose chance, with all before them, is high enough: none was drawn from a
-        law of its own, so any may be left out."""
-        builder, node, so_far = ProposalBuilder(), ROOT, 1.0
-        for place, (token, share) in enumerate(guesses):
-            chance = self._confidence.chance(share, place, is_drawn=is_drawn)
-            so_far *= chance
-            if so_far < least_chance:
-                break
-            node = builder.add(node, token, chance=chance)
-        return builder.build()
-
-    def _judge(self, request: RequestView, guesses: Sequence[Guess], verdict: Verdict) -> None:
-        """What became of the latest guesses, handed out or not."""
-        is_drawn = request.params.temperature > 0
-        for place, (guess, token) in enumerate(zip(guesses, verdict.tokens, strict=False)):
-            is_hit = guess[0] == token
-            self._confidence.observe(guess[1], place, is_drawn=is_drawn, is_hit=is_hit)
-            if not is_hit:
-                break
+        is_drawn = noise.temperature > 0
+        return self._confidence.worth_it(row.guesses, budget.least_chance, is_drawn=is_drawn)
 
     def _shares(self, requests: Sequence[RequestView]) -> Iterator[tuple[RequestView, int]]:
         """How many hidden states of whom are fed now: at most `MAX_KNOWN` in all, or one of each,

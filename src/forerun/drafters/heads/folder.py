@@ -13,7 +13,6 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from safetensors.numpy import save
 
-from forerun.drafters.heads.config import FORMAT, HeadConfig, read_config
+from forerun.drafters.heads.config import HeadConfig, read_config
 from forerun.drafters.heads.layouts import (
     T2D,
     config_text,
@@ -36,6 +35,7 @@ from forerun.errors import InvalidOption, InvalidWeights, UnsupportedModel
 from forerun.files import NO_SPACE, full_disk
 from forerun.models.hf.json_file import read_json
 from forerun.models.hf.safetensors_file import SafetensorsFile
+from forerun.models.text.tokenizer import TOKENIZER_FILES
 from forerun.models.weights.checkpoint import Tensor
 from forerun.models.weights.dequantize import dequantize
 from forerun.models.weights.packing import packed
@@ -46,7 +46,7 @@ EMBEDDING: Final = "embed_tokens.weight"
 HISTORY: Final = "training.json"  # of a head that may be trained on
 _PACKED: Final = ".q8_0"
 _CONFIG, _WEIGHTS = "config.json", "model.safetensors"
-_OWN_FILES: Final = frozenset({_CONFIG, _WEIGHTS, HISTORY})
+_OWN_FILES: Final = frozenset({_CONFIG, _WEIGHTS, HISTORY, *TOKENIZER_FILES})
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -155,8 +155,7 @@ def save_head(
 
     `extra` are further files by name, such as what a training needs to go on.
     """
-    text = config_text({"format": FORMAT, **asdict(config)})
-    _write(folder, weights, {**(extra or {}), _CONFIG: text})
+    _write(folder, weights, {**(extra or {}), _CONFIG: config_text(config.written())})
 
 
 def export_head(folder: HeadFolder, out: Path, layout: str, target: str) -> None:

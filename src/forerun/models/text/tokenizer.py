@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -15,6 +16,8 @@ from forerun.errors import InvalidTemplate, InvalidTokenizer
 from forerun.models.text.chat_template import ChatTemplate, Messages
 from forerun.models.text.token_bytes import Spelling, token_bytes
 
+# What Hugging Face's readers take a tokenizer from.
+TOKENIZER_FILES: Final = ("tokenizer.json", "tokenizer_config.json", "generation_config.json")
 _PADDING: Final = re.compile(r"\[PAD\d+\]|[<\[]\|?(?:unused|dummy)_?\d+\|?[>\]]")
 
 
@@ -73,6 +76,14 @@ class Tokenizer:
         if self._traits.strips_space and not continuing:
             joined = joined.removeprefix(b" ")
         return joined.decode("utf-8", "replace")
+
+    def files(self) -> dict[str, bytes]:
+        """The same tokenizer as `TOKENIZER_FILES`, by name."""
+        traits = self._traits
+        settings = {**traits.template_variables, "chat_template": traits.chat_template}
+        ends = {"bos_token_id": traits.bos_id, "eos_token_id": list(traits.eos_ids)}
+        texts = (self._backend.to_str(), *(json.dumps(each, indent=2) for each in (settings, ends)))
+        return {name: text.encode() for name, text in zip(TOKENIZER_FILES, texts, strict=True)}
 
     def token(self, token_id: int) -> str:
         """The token as the vocabulary spells it ("Ġthe", "▁the", "<|im_end|>")."""

@@ -1,4 +1,4 @@
-"""The drafter over an EAGLE-3 head."""
+"""The drafter over heads whose own outputs are fed back: EAGLE-3, MTP."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import numpy as np
 
 from forerun.drafters.base import Budget, RequestView
 from forerun.drafters.growing import Growth
-from forerun.drafters.heads.eagle3_head import Eagle3Head
 from forerun.drafters.heads.feature_cache import FeatureCache
+from forerun.drafters.heads.fed_back_head import FedBackHead
 from forerun.drafters.law import DraftLaw
 from forerun.kernels import Plan, PlanRow
 from forerun.types import ROOT, FloatArray, IntArray, Proposal, Span, Tree
 
 
-class Eagle3(FeatureCache):
+class FedBack(FeatureCache):
     """Batched over requests: one pass per level of the trees."""
 
-    def __init__(self, head: Eagle3Head) -> None:
+    def __init__(self, head: FedBackHead) -> None:
         super().__init__(head)
         self._head = head
         self._vocab_size = head.config.target_vocab_size

@@ -22,18 +22,17 @@ import numpy as np
 import numpy.typing as npt
 
 from forerun.cache import KVCache
+from forerun.drafters.heads.cached_head import (
+    CachedHead,
+    DecoderLayer,
+    HeadLoader,
+    check_sizes,
+    layer_shapes,
+)
 from forerun.drafters.heads.config import HeadConfig
 from forerun.drafters.heads.folder import D2T, HeadFolder
-from forerun.errors import InvalidWeights
 from forerun.interrupts import Uninterrupted
-from forerun.kernels import (
-    AttentionShape,
-    ChainKernels,
-    ChainNoise,
-    Norm,
-    Plan,
-    TappedKernels,
-)
+from forerun.kernels import ChainKernels, ChainNoise, Norm, Plan, TappedKernels
 from forerun.kernels.base import Array, Batch, Store, Weight
 from forerun.types import FloatArray, IntArray
 
@@ -43,25 +42,13 @@ F32 = npt.NDArray[np.float32]
 def block_shapes(config: HeadConfig) -> dict[str, tuple[int, ...]]:
     """The weights that such a head has."""
     c, size = config, config.target_hidden_size
-    q_len, kv_len = c.num_heads * c.head_dim, c.num_kv_heads * c.head_dim
     shapes: dict[str, tuple[int, ...]] = {
         **{f"fc_norm.{idx}.weight": (size,) for idx in range(len(c.layers) + 1)},
         "fc.weight": (size, (len(c.layers) + 1) * size),
         "places.weight": (c.num_guesses - 1, size),
     }
     for idx in range(c.num_hidden_layers):
-        attn, mlp = f"layers.{idx}.self_attn", f"layers.{idx}.mlp"
-        shapes |= {
-            f"layers.{idx}.input_layernorm.weight": (size,),
-            f"{attn}.q_proj.weight": (q_len, size),
-            f"{attn}.k_proj.weight": (kv_len, size),
-            f"{attn}.v_proj.weight": (kv_len, size),
-            f"{attn}.o_proj.weight": (size, q_len),
-            f"layers.{idx}.post_attention_layernorm.weight": (size,),
-            f"{mlp}.gate_proj.weight": (c.intermediate_size, size),
-            f"{mlp}.up_proj.weight": (c.intermediate_size, size),
-            f"{mlp}.down_proj.weight": (size, c.intermediate_size),
-        }
+        shapes |= layer_shapes(config, f"layers.{idx}")
     return shapes | {
         "norm.weight": (size,),
         "lm_head.weight": (c.draft_vocab_size, size),
@@ -72,28 +59,14 @@ def block_shapes(config: HeadConfig) -> dict[str, tuple[int, ...]]:
     }
 
 
-@dataclass(frozen=True)
-class _Layer:
-    input_norm: Norm
-    qkv: Weight
-    out: Weight
-    mlp_norm: Norm
-    gate_up: Weight
-    down: Weight
-
-
 @dataclass(frozen=True, eq=False)
-class BlockHead:
-    """Weights on a kernel set, the pass over them, and the step between its places."""
+class BlockHead(CachedHead):
+    """The pass over its weights, and the step between its places."""
 
-    config: HeadConfig
-    kernels: TappedKernels
-    tokens: IntArray  # [draft V]: the target's id of each draft id
     places: F32  # [places, E]; the first is 0
-    embedding: Weight
     fc_norms: tuple[Norm, ...]
     fc: Weight
-    layers: tuple[_Layer, ...]
+    layers: tuple[DecoderLayer, ...]
     norm: Norm
     head: Weight
     gate: Weight
@@ -105,46 +78,30 @@ class BlockHead:
     def load(cls, folder: HeadFolder, kernels: TappedKernels, embedding: Weight) -> BlockHead:
         """`embedding` is the target's."""
         config = folder.config
-        _check_sizes(config, folder)
+        check_sizes(folder, config.num_hidden_layers, config.markov_rank, config.num_guesses - 1)
         folder.check(block_shapes(config))
-
-        def matrix(*names: str) -> Weight:
-            return kernels.load_matrix(folder, [f"{name}.weight" for name in names])
-
-        def norm(name: str) -> Norm:
-            return Norm(kernels.load_vector(folder, f"{name}.weight"), config.rms_norm_eps)
-
-        def layer(name: str) -> _Layer:
-            return _Layer(
-                norm(f"{name}.input_layernorm"),
-                matrix(*(f"{name}.self_attn.{part}_proj" for part in "qkv")),
-                matrix(f"{name}.self_attn.o_proj"),
-                norm(f"{name}.post_attention_layernorm"),
-                matrix(f"{name}.mlp.gate_proj", f"{name}.mlp.up_proj"),
-                matrix(f"{name}.mlp.down_proj"),
-            )
-
+        loader = HeadLoader(folder, kernels)
         places = folder.float32("places.weight")
         return cls(
             config,
             kernels,
             folder.draft_tokens(),
-            np.concatenate((np.zeros_like(places[:1]), places)),
             embedding,
-            tuple(norm(f"fc_norm.{idx}") for idx in range(len(config.layers) + 1)),
-            matrix("fc"),
-            tuple(layer(f"layers.{idx}") for idx in range(config.num_hidden_layers)),
-            norm("norm"),
-            matrix("lm_head"),
-            matrix("markov.gate"),
+            np.concatenate((np.zeros_like(places[:1]), places)),
+            tuple(loader.norm(f"fc_norm.{idx}") for idx in range(len(config.layers) + 1)),
+            loader.matrix("fc"),
+            tuple(loader.layer(f"layers.{idx}") for idx in range(config.num_hidden_layers)),
+            loader.norm("norm"),
+            loader.matrix("lm_head"),
+            loader.matrix("markov.gate"),
             folder.float32("markov.embedding.weight"),
             folder.float32("markov.out.weight"),
-            matrix("markov.out"),
+            loader.matrix("markov.out"),
         )
 
-    @cached_property
-    def shape(self) -> AttentionShape:
-        return AttentionShape(self.config.num_heads, self.config.num_kv_heads, self.config.head_dim)
+    @property
+    def num_layers(self) -> int:
+        return len(self.layers)
 
     @cached_property
     def markov(self) -> tuple[Weight, Weight, Weight]:
@@ -153,22 +110,9 @@ class BlockHead:
         assert k is not None, self.kernels.name
         return k.load_array(self.tokens), k.load_array(self.markov_embedding), self.markov_matrix
 
-    @cached_property
-    def _inv_freq(self) -> npt.NDArray[np.float64]:
-        dim = self.config.head_dim
-        return np.asarray(self.config.rope_theta ** (-np.arange(0, dim, 2) / dim))
-
     def prepare(self) -> None:
-        """What a chain takes along is loaded now."""
         if self.chain_kernels is not None:
             assert len(self.markov)
-
-    @property
-    def row_bytes(self) -> int:
-        return self.kernels.row_bytes(self.shape, len(self.layers))
-
-    def new_cache(self, num_pages: int, page_size: int) -> KVCache:
-        return KVCache(self.kernels, self.shape, len(self.layers), num_pages, page_size)
 
     def run(
         self, plan: Plan, cache: KVCache, features: FloatArray, places: IntArray
@@ -177,7 +121,7 @@ class BlockHead:
         Markov step, and its gates [R, rank]."""
         with Uninterrupted():
             given = self._given(features, places)
-            batch = self.kernels.begin(plan, self.shape, self._inv_freq, given)
+            batch = self.kernels.begin(plan, self.shape, self.inv_freq, given)
             logits = self.kernels.run(self._pass, batch, cache.store)
             (gates,) = self.kernels.taps(batch)
             return logits, gates[: len(logits)]
@@ -185,21 +129,15 @@ class BlockHead:
     def chain(
         self, plan: Plan, cache: KVCache, features: FloatArray, depth: int, noise: ChainNoise
     ) -> F32:
-        """`run` and the steps between its places for one request, on `ChainKernels`: `new_picks`.
-        Behind the rows of `features` the plan has all places but the first."""
+        """`run` and the steps between its places."""
         k = self.chain_kernels
         assert k is not None, self.kernels.name
         whole = np.concatenate((features, np.repeat(features[-1:], depth - 1, axis=0)))
         places = np.concatenate((np.zeros(len(features), int), np.arange(1, depth)))
         with Uninterrupted():
             given = self._given(whole, places)
-            batch = k.begin(plan, self.shape, self._inv_freq, given, noise)
+            batch = k.begin(plan, self.shape, self.inv_freq, given, noise)
             return k.run(_Chain(self, k, depth), batch, cache.store)
-
-    @cached_property
-    def chain_kernels(self) -> ChainKernels | None:
-        """The same kernels, if `chain` runs there; to ask a protocol takes as long as a pass."""
-        return self.kernels if isinstance(self.kernels, ChainKernels) else None
 
     def _given(self, features: FloatArray, places: IntArray) -> list[FloatArray]:
         return [*np.split(features, len(self.config.layers), axis=1), self.places[places]]
@@ -216,20 +154,19 @@ class BlockHead:
         normed = [k.add_norm(x, None, n)[1] for x, n in zip(parts, self.fc_norms, strict=True)]
         x, delta = k.given(batch, num), k.linear(k.concat(normed), self.fc)
         for idx, layer in enumerate(self.layers):
-            x, h = k.add_norm(x, delta, layer.input_norm)
-            q = k.rope_write(k.linear(h, layer.qkv), batch, store, idx)
-            x, h = k.add_norm(
-                x, k.linear(k.attend(q, batch, store, idx), layer.out), layer.mlp_norm
-            )
-            delta = k.linear(k.silu_mul(k.linear(h, layer.gate_up)), layer.down)
+            x, delta = layer.run(k, x, delta, batch, store, idx)
         return k.add_norm(k.select(x, batch), k.select(delta, batch), self.norm)[1]
 
     def after(self, guess: int, logits: F32, gate: F32) -> F32:
         """The logits [draft V] of a place, once the one before it is guessed: the target's id."""
+        found: F32 = logits + self.markov_out @ self.markov_step(guess, gate)
+        return found
+
+    def markov_step(self, guess: int, gate: F32) -> F32:
+        """What the guess before a place adds to it, before `markov_out`: [rank]"""
         draft_id = int(np.searchsorted(self.tokens, guess))
         step: F32 = (1 + gate) * self.markov_embedding[draft_id]
-        found: F32 = logits + self.markov_out @ step
-        return found
+        return step
 
 
 @dataclass(frozen=True)
@@ -251,11 +188,3 @@ class _Chain:
             delta = k.linear(k.gated_row(table, gates, place, picks, place - 1), out)
             k.pick(logits, ids, batch, picks, place, row=place, delta=delta)
         return k.finish(picks)
-
-
-def _check_sizes(config: HeadConfig, folder: HeadFolder) -> None:
-    c = config
-    sizes = [c.intermediate_size, c.num_heads, c.num_kv_heads, c.head_dim, c.max_len]
-    sizes += [c.num_hidden_layers, c.markov_rank, c.num_guesses - 1]
-    if min(sizes) < 1 or c.num_heads % c.num_kv_heads or c.head_dim % 2:
-        raise InvalidWeights(f"{folder.path}: its sizes {sizes} fit no block; train again.")

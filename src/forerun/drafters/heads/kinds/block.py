@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from forerun.drafters.base import Budget, RequestView
-from forerun.drafters.growing import Path, grow
-from forerun.drafters.heads.block_head import BlockHead
+from forerun.drafters.growing import Path, grow, grow_likeliest
 from forerun.drafters.heads.feature_cache import FeatureCache
+from forerun.drafters.heads.kinds.block_head import BlockHead
+from forerun.drafters.heads.kinds.block_ranks import BlockRanks, has_ranks
 from forerun.drafters.law import DraftLaw
 from forerun.kernels import Plan
 from forerun.types import Proposal, Span, Tree
@@ -20,8 +21,8 @@ F32 = npt.NDArray[np.float32]
 
 
 class Block(FeatureCache):
-    """Batched over requests. In a tree, the places below two siblings have the same logits but for
-    the Markov step."""
+    """Batched over requests. A tree holds the likeliest guesses wherever they stand, where they are
+    picked; below two siblings the places have the same logits but for the Markov step."""
 
     def __init__(self, head: BlockHead) -> None:
         super().__init__(head)
@@ -81,6 +82,8 @@ class Block(FeatureCache):
 
     def _grown(self, request: RequestView, budget: Budget, logits: F32, gates: F32) -> Proposal:
         head = self._head
+        if budget.num_branches > 1 and has_ranks(request):
+            return grow_likeliest(budget, BlockRanks(head, request, logits, gates))
 
         def law_after(path: Path) -> DraftLaw | None:
             place = len(path)

@@ -1,0 +1,70 @@
+"""Which guesses of a block are likely, from the best candidates of each place."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from forerun.drafters.base import RequestView
+from forerun.drafters.growing import Path, Ranked
+from forerun.drafters.heads.kinds.block_head import BlockHead
+from forerun.types import Acceptance
+
+F32 = npt.NDArray[np.float32]
+
+# Of each place, before the Markov step: taken for all of them, it would cost more than a pass.
+_NUM_CANDIDATES: Final = 64
+_NUM_NOISY: Final = 512  # that get their noise first; the others are too unlikely to be lifted
+_NUM_RANKED: Final = 8
+
+
+def has_ranks(request: RequestView) -> bool:
+    """Whether guesses are picked, and the request's options leave logits alone."""
+    params = request.params
+    if params.changes_logits or params.truncates or len(request.output) < params.min_tokens:
+        return False
+    return params.temperature == 0 or params.acceptance is Acceptance.COUPLED
+
+
+class BlockRanks:
+    """After any path of guesses: a few tokens, the likeliest first, with the logarithm of their
+    share among the candidates. Coupled noise is known, so what it makes likely is."""
+
+    def __init__(self, head: BlockHead, request: RequestView, logits: F32, gates: F32) -> None:
+        """`logits` [places, draft V] before the Markov step, and its gates [places, rank]."""
+        self._head, self._gates = head, gates
+        self._sharpness, temperature = 1.0, request.params.temperature
+        ids = _best(logits, _NUM_CANDIDATES if temperature == 0 else _NUM_NOISY)
+        found = np.take_along_axis(logits, ids, axis=1)
+        if temperature > 0:
+            self._sharpness, first = 1 / temperature, len(request.tokens)
+            ids = np.sort(ids, axis=1)  # noise is asked for by ascending id
+            found = np.take_along_axis(logits, ids, axis=1) * self._sharpness
+            pairs = enumerate(head.tokens[ids], start=first)
+            found = found + np.stack([request.noise.gumbel(at, row) for at, row in pairs])
+            best = _best(found, _NUM_CANDIDATES)
+            ids, found = (np.take_along_axis(each, best, axis=1) for each in (ids, found))
+        self._tokens, self._logits = head.tokens[ids], found
+        self._out = head.markov_out[ids]  # [places, candidates, rank]
+
+    def __call__(self, path: Path, num: int) -> list[Ranked]:
+        place = len(path)
+        if place == len(self._logits):
+            return []
+        logits = self._logits[place]
+        if path:
+            step = self._head.markov_step(path[-1], self._gates[place])
+            logits = logits + self._sharpness * (self._out[place] @ step)
+        best = np.argsort(-logits, kind="stable")[: min(num, _NUM_RANKED)]
+        whole = logits[best[0]] + np.log(np.exp(logits - logits[best[0]]).sum())
+        shares = (logits[best] - whole).tolist()
+        return list(zip(self._tokens[place][best].tolist(), shares, strict=True))
+
+
+def _best(values: npt.NDArray[np.floating[Any]], num: int) -> npt.NDArray[np.int64]:
+    """Of each row the `num` greatest, in any order."""
+    num = min(num, values.shape[1])
+    found: npt.NDArray[np.int64] = np.argpartition(values, -num, axis=1)[:, -num:]
+    return found

@@ -1,0 +1,40 @@
+"""Texts in a file, so that a later call need not write them again: one behind another, packed."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from forerun.errors import InvalidOption
+from forerun.training.texts import Text
+
+
+def save_texts(path: Path, texts: Sequence[Text]) -> None:
+    tokens = np.concatenate([np.array(text.tokens) for text in texts])
+    narrow = np.uint16 if tokens.max() < 1 << 16 else np.uint32
+    np.savez_compressed(
+        path,
+        tokens=tokens.astype(narrow),
+        lengths=np.array([len(text.tokens) for text in texts], np.int32),
+        answers=np.array([text.answer for text in texts], np.int32),
+    )
+
+
+def load_texts(path: Path, vocab_size: int) -> list[Text]:
+    """Refused where the target could not have written them."""
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
+            tokens, lengths, answers = (found[name] for name in ("tokens", "lengths", "answers"))
+            firsts = np.cumsum(lengths) - lengths
+    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise InvalidOption(f"cannot read texts of {path} ({error}); write them again.") from None
+    is_whole = lengths.min(initial=1) > 0 and lengths.sum() == len(tokens)
+    if not is_whole or len(answers) != len(lengths) or tokens.max(initial=0) >= vocab_size:
+        raise InvalidOption(f"{path} holds no texts of this target; write them again.")
+    return [
+        Text(tokens[first : first + num].tolist(), int(answer))
+        for first, num, answer in zip(firsts, lengths, answers, strict=True)
+    ]

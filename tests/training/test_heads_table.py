@@ -1,0 +1,43 @@
+"""The table of all kinds: the same texts, one record."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.tiny_model import write_tiny_model
+
+torch = pytest.importorskip("torch", reason="training needs the extra forerun[train]")
+
+from tools.heads_table import main  # noqa: E402
+
+SMALL = '{"tokens": 500, "num_places": 2, "batch_len": 2, "num_written": 32, "device": "cpu"}'
+
+
+def test_every_kind_stands_in_one_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = write_tiny_model(tmp_path / "target", sharpness=4.0, num_layers=2)
+    rng = np.random.default_rng(0)
+    lengths = np.full(160, 40)
+    answers = rng.integers(4, 12, 160)
+    tokens = rng.integers(0, 30, lengths.sum()).astype(np.uint16)
+    np.savez(tmp_path / "texts.npz", tokens=tokens, lengths=lengths, answers=answers)
+    places = ["--out", str(tmp_path / "heads"), "--record", str(tmp_path / "record.json")]
+    given = ["--model", str(model), "--texts", str(tmp_path / "texts.npz"), "--max-len", "48"]
+    asked = ["--kinds", "blockwise,mtp", "--seconds", "600", "--more", SMALL, "--commit", "abc"]
+    assert main([*given, *asked, *places]) == 0
+    printed = capsys.readouterr().out
+    record = json.loads((tmp_path / "record.json").read_text())
+    assert record["commit"] == "abc"
+    assert record["settings"]["num_tokens"] == 6400
+    for kind in ("blockwise", "mtp"):
+        found = record["kinds"][kind]
+        assert len(found["alpha"]) == 2
+        assert found["tokens"] >= 500
+        assert f"| `{kind}` |" in printed
+    assert (tmp_path / "heads" / "mtp" / "model.safetensors").is_file()
+    failed = ["--kinds", "pass", "--more", '{"draft_vocab_size": 9}']
+    assert main([*given, *failed, *places]) == 1
+    assert "guesses all ids" in (tmp_path / "record.json").read_text()
