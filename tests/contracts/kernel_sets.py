@@ -52,7 +52,7 @@ CUDA_SETS: dict[str, Callable[[], KernelSet]] = {
 }
 
 
-# These round what a contract test gives them, so only their bits in company are compared.
+# These round what a contract test gives them, so only their bits in batches are compared.
 CUDA_PACKED: dict[str, Callable[[], KernelSet]] = {
     "cuda-int8": lambda: cuda("bfloat16", quantization="int8"),
     "cuda-float16-int8": lambda: cuda("float16", quantization="int8"),
