@@ -130,7 +130,8 @@ def tile_for(
     segments = num_segments(kind, num_in, itemsize, group)
     if group:
         rows = min(rows, 16)
-        columns, stages, early = PACKED[kind][1 if rows == 8 else 2]
+        _, few, more = PACKED[kind]
+        columns, stages, early = few if rows == 8 else more
         tile = Tile(columns, rows, group * segments, segments, stages, 0, early, 0, segments)
     elif segments > 1:
         tile = _segmented(kind, num_out, num_in, min(rows, 64 // kind.num_runs), segments)
@@ -140,8 +141,8 @@ def tile_for(
         tile = Tile(RESIDUAL_COLUMNS if kind is Kind.RESIDUAL else 64, rows, 64, 4, 3)
     else:
         usual, short = _ONE_RUN.get(kind), _SHORT[kind]
-        more = rows > 8
-        tile = short[more] if usual is None or num_in % usual[more].block_k else usual[more]
+        at = int(rows > 8)
+        tile = short[at] if usual is None or num_in % usual[at].block_k else usual[at]
         tile = replace(tile, block_m=rows)
     if kind is Kind.RESIDUAL:  # a power of two that has room for its columns
         wide = residual_columns(num_out, num_in, group) > RESIDUAL_COLUMNS
