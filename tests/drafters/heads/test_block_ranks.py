@@ -11,7 +11,7 @@ import pytest
 
 from forerun.drafters.base import Budget
 from forerun.drafters.growing import grow_likeliest
-from forerun.drafters.heads.block_ranks import BlockRanks, has_ranks
+from forerun.drafters.heads.kinds.block_ranks import BlockRanks, has_ranks
 from forerun.sampling import Noise
 from forerun.types import Acceptance, SamplingParams
 
