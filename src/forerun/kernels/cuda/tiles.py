@@ -75,14 +75,14 @@ SEGMENTED: Final[dict[tuple[Kind, bool, int], tuple[int, int, bool]]] = {
     (Kind.RESIDUAL, False, 64): (64, 2, True),
     (Kind.RESIDUAL, True, 8): (128, 4, False),
     (Kind.RESIDUAL, True, 16): (64, 6, False),
-    (Kind.RESIDUAL, True, 32): (64, 7, False),
+    (Kind.RESIDUAL, True, 32): (64, 5, False),
     (Kind.RESIDUAL, True, 64): (64, 2, False),
     (Kind.ROTARY, False, 8): (128, 3, True),
     (Kind.ROTARY, False, 16): (64, 4, True),
     (Kind.ROTARY, False, 32): (64, 3, True),
     (Kind.ROTARY, True, 8): (64, 4, True),
     (Kind.ROTARY, True, 16): (64, 3, True),
-    (Kind.ROTARY, True, 32): (64, 4, True),
+    (Kind.ROTARY, True, 32): (64, 4, False),
 }
 # Whole numbers, a group of each segment in a step: by kind, segments, and for 8 and 16 rows the
 # columns of a tile, stages, the next kernel starts early.
