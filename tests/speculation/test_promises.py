@@ -136,6 +136,17 @@ def test_auto_loads_no_head_that_cannot_pay_and_says_so(started: Started, eagle3
     assert "on this machine" in llm.metrics()["left_out"]["e"]
 
 
+def test_a_head_that_takes_longer_than_its_weights_say_goes_again(
+    started: Started, eagle3: Path
+) -> None:
+    """On a target whose pass takes no time to speak of, it is timed, and then it cannot pay."""
+    llm = started(PassCost(((1, 1e-9), (16, 1.05e-9))), [eagle3])
+    llm.generate("hello", ASKED)
+    assert set(llm.metrics()["drafters"]) <= {"suffix"}
+    assert "on this machine" in llm.metrics()["left_out"]["e"]
+    assert_nothing_is_held(llm)
+
+
 def test_a_head_for_another_tokenizer_is_left_out(
     plain: LLM, started: Started, tmp_path: Path
 ) -> None:

@@ -36,7 +36,8 @@ class Row:
     def cut(self, num_rows: int) -> None:
         """Forget all that was fed behind the first `num_rows` tokens."""
         self.num_committed = min(self.num_committed, num_rows)
-        self.table.truncate_to(self.num_committed)
+        if self.table.length > self.num_committed:
+            self.table.truncate_to(self.num_committed)
 
 
 RowT = TypeVar("RowT", bound=Row)

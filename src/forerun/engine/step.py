@@ -33,7 +33,7 @@ from forerun.models.llama import LlamaModel, Taps
 from forerun.speculation.choice import Choice
 from forerun.speculation.speculation import Speculation
 from forerun.speculation.step_times import StepTimes
-from forerun.types import Proposal, Span, Verdict
+from forerun.types import FloatArray, Proposal, Span, Verdict
 
 
 @dataclass(frozen=True)
@@ -249,8 +249,9 @@ def _commit_tokens(request: Request, round_: Round) -> None:
 def _commit_taps(core: Core, request: Request, round_: Round) -> None:
     """Drafters that asked for hidden states get those of the rows that stay."""
     if core.speculation is not None and round_.taps is not None:
-        kept = list(round_.kept)
-        rows = {layer: found[kept] for layer, found in round_.taps.rows.items()}
+        rows: Mapping[int, FloatArray] = round_.taps.rows
+        if len(kept := round_.kept) < len(round_.span):
+            rows = {layer: found[list(kept)] for layer, found in rows.items()}
         core.speculation.tapped(request, round_.span.start, rows)
 
 

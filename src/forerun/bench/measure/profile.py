@@ -16,6 +16,7 @@ from forerun.engine import LLM
 from forerun.errors import InvalidOption
 from forerun.kernels import Plan
 from forerun.kernels.cpu import CpuKernels
+from forerun.kernels.cpu.runtime.kinds import WHOLE
 from forerun.models.llama import LlamaModel
 from forerun.sampling import Context, Noise, served_logits
 from forerun.types import FloatArray, SamplingParams, Span
@@ -75,8 +76,13 @@ def measure_profile(
         "read": lambda: kernels.read(memory),
     }
     times = rounds({name: partial(timed, work, clock) for name, work in works.items()}, num_rounds)
+    whole = times.pop(WHOLE)
+    for kind in kinds:
+        if kind.is_left_out:
+            rest = times[kind.name]
+            times[kind.name] = [a - b for a, b in zip(whole, rest, strict=True)]
     seconds = {name: median(taken) for name, taken in times.items()}
-    num_bytes = {kind.name: kind.weight_bytes for kind in kinds}
+    num_bytes = {kind.name: kind.weight_bytes for kind in kinds if kind.name != WHOLE}
     row_bytes = kernels.row_bytes(llm.model.shape, llm.model.config.num_layers)
     num_bytes["attention"] = num_context * row_bytes
     is_complete = len(times["token"]) == num_rounds

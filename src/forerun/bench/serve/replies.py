@@ -9,6 +9,7 @@ import selectors
 import socket
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -59,14 +60,16 @@ def ask(url: str, body: Body) -> Reply:
 def ask_all(url: str, bodies: Sequence[Body]) -> tuple[float, list[Reply]]:
     """All at once, by one thread; the seconds until the last one is answered."""
     parts = urlsplit(url)
-    contents = [_request(str(parts.netloc), body) for body in bodies]
+    address = str(parts.hostname), parts.port or 80
+    contents = [_request(parts.netloc, body) for body in bodies]
     began = time.perf_counter()
-    with selectors.DefaultSelector() as selector:
-        readers = []
+    with ExitStack() as stack:
+        selector, readers = stack.enter_context(selectors.DefaultSelector()), list[_Reader]()
         for content in contents:
-            readers.append(_Reader(socket.create_connection((parts.hostname, parts.port))))
-            readers[-1].socket.sendall(content)
-            selector.register(readers[-1].socket, selectors.EVENT_READ, readers[-1])
+            connection = stack.enter_context(socket.create_connection(address))
+            connection.sendall(content)
+            readers.append(_Reader(connection))
+            selector.register(connection, selectors.EVENT_READ, readers[-1])
         while selector.get_map():
             for key, _ in selector.select():
                 if not key.data.read(time.perf_counter() - began):
@@ -91,24 +94,25 @@ class _Reader:
     """One connection; what came over it is understood only when all has come."""
 
     def __init__(self, connection: socket.socket) -> None:
-        self.socket = connection
+        self._socket = connection
         self._parts: list[bytes] = []
         self._moments: list[float] = []
 
     def read(self, moment: float) -> bool:
         """Whether more may come."""
-        part = self.socket.recv(1 << 16)
+        part = self._socket.recv(1 << 16)
         self._parts.append(part)
         self._moments.append(moment)
-        if not part:
-            self.socket.close()
         return bool(part)
 
     def reply(self, url: str) -> Reply:
         heard = cast(socket.socket, _Heard(b"".join(self._parts)))
         response = http.client.HTTPResponse(heard)
-        response.begin()
-        raw = response.read()
+        try:
+            response.begin()
+            raw = response.read()
+        except http.client.HTTPException as error:
+            raise BadReply(f"{url} ended before its answer did ({error!r}).") from None
         if response.status != 200:
             said = raw[:300].decode(errors="replace")
             raise BadReply(f"{url} answered {response.status}: {said}")

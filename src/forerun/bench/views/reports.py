@@ -24,8 +24,9 @@ _GPU: Final = (
     "÷ that; forward: with plan, transfers and logits on the host"
 )
 _PROFILE: Final = (
-    "of read: of the {:.1f} GB/s at which memory is read; product, attention, norm (with SiLU) and "
-    "rows: all such steps of a pass in a row; Python: what pass and draw leave of a token"
+    "of read: of the {:.1f} GB/s at which memory is read; product, norm (with SiLU) and rows: "
+    "all such steps of a pass in a row; attention: what a pass takes less without it; Python: what "
+    "pass and draw leave of a token"
 )
 _STARTUP: Final = "beyond weights: the peak less the size of the weight file, which is mapped"
 _PARITY: Final = (

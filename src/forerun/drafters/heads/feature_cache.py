@@ -25,12 +25,9 @@ class FeatureRow(Row):
     head may count from where hidden states are known."""
 
     first: int = 0
-    pending: list[FloatArray] = field(default_factory=list)  # [n, layers · E] each, not fed yet
+    pending: list[Sequence[FloatArray]] = field(default_factory=list)  # [n, E] by layer, not fed
+    num_pending: int = 0  # their n, together
     guesses: list[Guess] = field(default_factory=list)  # the latest chain, until it is judged
-
-    @property
-    def num_pending(self) -> int:
-        return sum(map(len, self.pending))
 
     @property
     def next_position(self) -> int:
@@ -39,12 +36,12 @@ class FeatureRow(Row):
 
     def restart(self, position: int) -> None:
         self.cut(0)
-        self.first, self.pending = position, []
+        self.first, self.pending, self.num_pending = position, [], 0
 
     def waiting(self, num: int) -> FloatArray:
-        """The first `num` of those that wait."""
-        self.pending = [np.concatenate(self.pending)]
-        return self.pending[0][:num]
+        """The first `num` of those that wait: [num, layers · E]."""
+        self.pending = [[np.concatenate(rows) for rows in zip(*self.pending, strict=True)]]
+        return np.concatenate([rows[:num] for rows in self.pending[0]], axis=1)
 
     def tokens(self, request: RequestView, num: int) -> tuple[int, ...]:
         """That stand behind the first `num` hidden states that wait."""
@@ -53,8 +50,15 @@ class FeatureRow(Row):
 
     def fed(self, num: int) -> None:
         (whole,) = self.pending
-        self.pending = [whole[num:]] if num < len(whole) else []
+        self.pending = [[rows[num:] for rows in whole]] if num < self.num_pending else []
+        self.num_pending -= num
         self.num_committed += num
+
+    def keep_newest(self, num: int) -> None:
+        """Of those that wait; the cache begins behind the others."""
+        newest = [np.concatenate(rows)[-num:] for rows in zip(*self.pending, strict=True)]
+        self.restart(self.next_position - num)
+        self.pending, self.num_pending = [newest], num
 
 
 class FeatureCache(OwnCache[FeatureRow]):
@@ -94,15 +98,16 @@ class FeatureCache(OwnCache[FeatureRow]):
         return row is not None and row.num_pending > _FEW_PENDING
 
     def tapped(self, request: RequestView, start: int, rows: Mapping[int, FloatArray]) -> None:
+        """They are put together when it is asked: in most rounds it may not be."""
         row = self._rows[request.id]
         row.cut(row.num_committed)
         if start != row.next_position:
             row.restart(start)
-        row.pending.append(np.concatenate([rows[layer] for layer in self.layers], axis=1))
+        new = [rows[layer].copy() for layer in self.layers]  # of whole passes, no one else's rows
+        row.pending.append(new)
+        row.num_pending += len(new[0])
         if row.num_pending > _MAX_PENDING:  # nobody asked for long: the latest are worth keeping
-            newest = np.concatenate(row.pending)[-_MAX_PENDING // 2 :]
-            row.restart(row.next_position - len(newest))
-            row.pending = [newest]
+            row.keep_newest(_MAX_PENDING // 2)
 
     def commit(self, request: RequestView, verdict: Verdict) -> None:
         row = self._rows[request.id]

@@ -122,5 +122,7 @@ def _request_id(request: Request) -> str:
 
 def _known_path(request: Request) -> str:
     """As the routes spell it, so that strangers cannot make up labels."""
-    route = request.scope.get("route")
-    return getattr(route, "path", "other")
+    if "endpoint" not in request.scope:
+        return "other"
+    endpoint = request.scope["endpoint"]
+    return str(next(one.path for one in request.app.routes if one.endpoint is endpoint))

@@ -26,18 +26,28 @@ KINDS: Final = {
     "pick": "rows",
     "gated_row": "rows",
 }
+WHOLE: Final = "whole"  # a kind of all steps
+_ATTENTION: Final = "attention"
 _NUM_ROWS, _ROW_BYTES = NUM_HEADER_FIELDS, NUM_HEADER_FIELDS + 4  # fields of a product
 
 
 @dataclass(frozen=True)
 class Kind:
-    """All steps of one kind in a pass; running them alone leaves garbage in the buffers."""
+    """All steps of one kind in a pass; running them alone leaves garbage in the buffers.
+
+    Attention would compare the queries of one layer with the keys of all others, and multiply
+    weights so small that processors take their time: its steps are left out of a pass instead.
+    """
 
     name: str
     steps: npt.NDArray[np.int64]
     weight_bytes: int
     workers: Workers
     scratch_bytes: int
+
+    @property
+    def is_left_out(self) -> bool:
+        return self.name == _ATTENTION
 
     def run(self) -> None:
         self.workers.run(self.steps, self.scratch_bytes)
@@ -51,11 +61,11 @@ def kinds_of(
 ) -> list[Kind]:
     names = [name_of(int(step[0])).partition("-")[0] for step in steps]
     found = []
-    for kind in dict.fromkeys(KINDS.values()):
-        mine = np.array([KINDS[name] == kind for name in names])
+    for kind in (*dict.fromkeys(KINDS.values()), WHOLE):
+        mine = np.array([KINDS[name] == kind or kind == WHOLE for name in names])
         products = steps[np.array([name == "linear" for name in names]) & mine]
         weight_bytes = int((products[:, _NUM_ROWS] * products[:, _ROW_BYTES]).sum())
         if mine.any():
-            chosen = np.ascontiguousarray(steps[mine])
+            chosen = np.ascontiguousarray(steps[~mine if kind == _ATTENTION else mine])
             found.append(Kind(kind, chosen, weight_bytes, workers, scratch_bytes))
     return found
