@@ -20,13 +20,15 @@ _NUM_READS: Final = 7
 
 def measure_gpu(
     kernels: CudaKernels,
+    packed: CudaKernels | None,
     shapes: Sequence[str],
     load: Callable[[], LLM] | None,
     progress: Callable[[str], None],
 ) -> dict[str, Any]:
     """Bandwidth first, then each shape, then a real model where there is one.
 
-    After ^C, what there is; without the bandwidth there is nothing to hold it against.
+    `packed` kernels hold weights as int8, and the 3b shape is measured with them too. After ^C,
+    what there is; without the bandwidth there is nothing to hold it against.
     """
     progress("reading memory")
     speed = median(kernels.read_speed() for _ in range(_NUM_READS))
@@ -43,6 +45,9 @@ def measure_gpu(
             progress("drafting with an oracle")
             oracle = measure_oracle(models, "3b", "1b" if "1b" in models else None)
         models.clear()
+        if packed is not None and "3b" in shapes:
+            progress("measuring int8 weights")
+            found.append(measure_shape(packed, "3b", speed)[1] | {"shape": "3b, int8"})
         if load is not None:
             answers = measure_answers(load, progress)
         is_complete = True

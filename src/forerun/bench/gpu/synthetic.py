@@ -64,11 +64,11 @@ class SyntheticCheckpoint:
         return dict(required_shapes(self.config))
 
     @property
-    def read_bytes(self) -> int:
-        """What a plain pass reads of weights: every matrix once, and of the embedding one row."""
+    def num_read(self) -> int:
+        """Weights that a plain pass reads: every matrix once, and of the embedding one row."""
         shapes = self._shapes.items()
         skipped = () if self.config.tie_embeddings else ("model.embed_tokens.weight",)
-        return sum(2 * int(np.prod(s)) for name, s in shapes if len(s) > 1 and name not in skipped)
+        return sum(int(np.prod(s)) for name, s in shapes if len(s) > 1 and name not in skipped)
 
     def names(self) -> Iterator[str]:
         return iter(self._shapes)

@@ -1,8 +1,9 @@
 """The CUDA kernel set: Triton kernels, with torch as their memory.
 
-Products are in bfloat16 with float32 sums, or in float32; the residual stream is float32, and the
-cache has the products' dtype. Operations are fused where the model's order of calls allows it: a
-product waits (`values.Product`) until it is known what follows.
+Products are in bfloat16 or float16 with float32 sums, or in float32; weights may be int8 with
+scales. The residual stream is float32, and the cache has the products' dtype. Operations are fused
+where the model's order of calls allows it: a product waits (`values.Product`) until it is known
+what follows.
 """
 
 from __future__ import annotations
@@ -35,7 +36,12 @@ from forerun.kernels.scores import Scores
 from forerun.sampling import Logits, Noise, gumbel_argmax, weight_sum
 from forerun.types import FloatArray, IntArray
 
-DTYPES: Final = {"bfloat16": torch.bfloat16, "float32": torch.float32}
+DTYPES: Final = {
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+    "float32": torch.float32,
+}
+QUANTIZATIONS: Final = ("int8",)
 _READ_WORDS: Final = 1 << 30  # 4 GiB, many times what the caches hold
 _LEAST_FOR_PASSES: Final = 1 << 30  # bytes for graphs, logits and what is computed in between
 _SHARE_FOR_PASSES: Final = 0.05
@@ -56,6 +62,7 @@ class CudaKernels(HeadOperations):
         self,
         dtype: str = "bfloat16",
         *,
+        quantization: str | None = None,
         device: str = "cuda",
         graphs: bool = True,
         recorder: Recorder | None = None,
@@ -64,12 +71,14 @@ class CudaKernels(HeadOperations):
     ) -> None:
         if dtype not in DTYPES:
             raise unknown_name("dtype", dtype, DTYPES)
+        if quantization not in (None, *QUANTIZATIONS):
+            raise unknown_name("quantization", str(quantization), QUANTIZATIONS)
         self.dtype: Final = DTYPES[dtype]
         self.device = torch.device(device)
         is_gpu = self.device.type == "cuda"
         overlap = is_gpu and torch.cuda.get_device_capability(self.device) >= _OVERLAPPING
         self._launches = Launches(self.dtype, overlap)
-        self._loader = Loader(self.dtype, self.device)
+        self._loader = Loader(self.dtype, self.device, packs=quantization is not None)
         self.drawing: Final = Drawing(self._launches.options, self.device)
         if recorder is None and graphs and is_gpu:
             recorder = GraphRecorder()
@@ -137,7 +146,7 @@ class CudaKernels(HeadOperations):
             value = Rows(self._launches.plain(value.x, value.matrix), value.chosen)
         if isinstance(value, Normed):
             mean = value.squares.sum(1, keepdim=True) / value.scaled.shape[1]
-            value = Rows(value.scaled.float() * torch.rsqrt(mean + value.norm.eps))
+            value = Rows(value.scaled.float() * torch.rsqrt(mean + value.eps))
         data = value.data if value.chosen is None else value.data[value.chosen.long()]
         found: F32 = data.float().cpu().numpy()
         return found
@@ -193,6 +202,19 @@ class CudaKernels(HeadOperations):
         finally:
             self._graphs.stopwatch = None
 
+    def kernel_times(self, work: Callable[[], object]) -> dict[str, dict[str, float]]:
+        """How often each kernel runs in `work`, and its seconds in all: they overlap, and one that
+        waits for another is running. For benchmarks."""
+        torch.cuda.synchronize(self.device)
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+            work()
+            torch.cuda.synchronize(self.device)
+        return {
+            event.key: {"count": event.count, "seconds": event.device_time_total / 1e6}
+            for event in profile.key_averages()
+            if event.device_time_total and not event.key.startswith("Memcpy")
+        }
+
     def read_speed(self) -> float:
         """Bytes per second at which memory is read and nothing done with it, for benchmarks."""
         data = torch.ones(_READ_WORDS, dtype=torch.int32, device=self.device)
@@ -203,6 +225,11 @@ class CudaKernels(HeadOperations):
         end.record()
         end.synchronize()
         return float(data.nbytes / begin.elapsed_time(end) * 1e3)
+
+    @property
+    def weight_size(self) -> float:
+        """Bytes of a weight in a long row, its share of a scale included."""
+        return self._loader.weight_size
 
     @property
     def device_name(self) -> str:
@@ -265,7 +292,7 @@ class CudaKernels(HeadOperations):
     def select(self, x: Rows | Normed | Product, batch: CudaBatch) -> Rows | Normed | Product:
         wanted = batch.inputs().wanted
         if isinstance(x, Normed):
-            return Normed(x.scaled[wanted], x.squares[wanted], x.norm)
+            return Normed(x.scaled[wanted], x.squares[wanted], x.eps)
         if isinstance(x, Product):
             return Product(x.x, x.matrix, wanted)
         return Rows(x.data, wanted)

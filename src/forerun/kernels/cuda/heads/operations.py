@@ -46,7 +46,7 @@ class HeadOperations:
             if len(out):
                 place_rows[(len(out),)](
                     _data(part), part.squares if isinstance(part, Normed) else None, out, first,
-                    out.shape[1], part.norm.eps if isinstance(part, Normed) else 0.0,
+                    out.shape[1], part.eps if isinstance(part, Normed) else 0.0,
                     width, triton.next_power_of_2(width), num_squares,
                     triton.next_power_of_2(max(1, num_squares)),
                 )  # fmt: skip
