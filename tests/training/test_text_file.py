@@ -9,9 +9,9 @@ import pytest
 
 pytest.importorskip("torch", reason="training needs the extra forerun[train]")
 
-from forerun.errors import InvalidOption  # noqa: E402
-from forerun.training.text_file import load_texts, save_texts  # noqa: E402
-from forerun.training.texts import Text  # noqa: E402
+from forerun.errors import InvalidOption
+from forerun.training.text_file import load_texts, save_texts
+from forerun.training.texts import Text
 
 TEXTS = [Text([5, 70_000, 3], 1), Text([2], 0), Text([9, 9, 8, 7], 3)]
 
