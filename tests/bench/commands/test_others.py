@@ -50,7 +50,7 @@ def test_passes_and_their_profile(path: Path, tmp_path: Path) -> None:
 
 
 def test_acceptance(path: Path, tmp_path: Path) -> None:
-    """Turns of one class together, each with what was said before; counts as the engine has them."""
+    """Turns of a class together, each with what was said before; counts as the engine has them."""
     record, questions = tmp_path / "acceptance.json", tmp_path / "questions.jsonl"
     questions.write_text(
         '{"category": "writing", "turns": ["abc abc abc", "and"]}\n'

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from forerun.drafters.heads.block_ranks import BlockRanks, has_ranks
 
 from forerun.drafters.base import Budget
 from forerun.drafters.growing import grow_likeliest
+from forerun.drafters.heads.kinds.block_ranks import BlockRanks, has_ranks
 from forerun.sampling import Noise
 from forerun.types import Acceptance, SamplingParams
 
