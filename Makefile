@@ -35,13 +35,15 @@ $(BIN)/python:
 
 $(VENV)/.run: $(BIN)/python $(FILES)
 	@echo "installing forerun into $(VENV) (about a minute, once)"
-	$(PIP) -e .
+	$(PIP) --no-compile -e .
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.run
 	@echo "installing what the tests need"
 	$(PIP) -e '.[test,plot,serve]'
-	@$(BIN)/python -m compileall -q src  # once, and not in every process that runs tests
+	@echo "compiling sources and kernels (about a minute, once)"
+	@$(BIN)/python -m compileall -q src  # here, and not in every process that runs tests
+	@$(ON_CPU) $(BIN)/python -m tests.kernels_cpu.compile_all
 	@touch $@
 
 $(VENV)/.check: $(VENV)/.test
@@ -50,7 +52,7 @@ $(VENV)/.check: $(VENV)/.test
 
 $(VENV)/.serve: $(BIN)/python $(FILES)
 	@echo "installing forerun and its server into $(VENV) (about a minute, once)"
-	$(PIP) -e '.[serve]'
+	$(PIP) --no-compile -e '.[serve]'  # modules are compiled when they are first used
 	@touch $(VENV)/.run $@
 
 serve: $(VENV)/.serve

@@ -1,10 +1,12 @@
 """Plain decoding and prompts beside llama-bench: python tools/beside_llamacpp.py record.json
 
 SmolLM2 with 1, 2, 4 and 8 threads, each on as many cores (THREADS="1 2" chooses others): 64 tokens
-without speculation, and a prompt of 512 tokens. `llama-bench` (`make peers`, or its folder in
-PEERS) and Forerun with 8-bit and 16-bit activations run in turns, ROUNDS times; ratios are taken
-within a round. llama-bench draws no tokens and makes no text of them; Forerun does both.
-FORERUN_CPU forces an instruction set; `forerun bench show record.json` prints what was found.
+without speculation, and a prompt of 512 (TOKENS and PROMPT choose others). `llama-bench` (`make
+peers`, or its folder in PEERS) and Forerun with 8-bit and 16-bit activations (ACTIVATIONS="int8":
+with these alone) run in turns, ROUNDS times; ratios are taken within a round. llama-bench draws no
+tokens and makes no text of them; Forerun does both. MODEL names another model, FORERUN_CPU forces
+an instruction set, and BUSY=2 keeps each of those cores busy with two other processes.
+`forerun bench show record.json` prints what was found.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -23,9 +26,9 @@ from forerun import LLM, SamplingParams
 from forerun.cli.bench.record_head import record_head
 from forerun.models.download.store import default_cache_dir, find_model
 
-NAME: Final = "smollm2-135m"
 PEER: Final = "llama.cpp"
-NUM_TOKENS, PROMPT_LEN = 64, 512
+NUM_TOKENS: Final = int(os.environ.get("TOKENS", "64"))
+PROMPT_LEN: Final = int(os.environ.get("PROMPT", "512"))
 _WARM: Final = 8  # tokens before the first that counts
 
 Speeds = dict[str, float]  # tokens per second: plain, prompt
@@ -56,15 +59,31 @@ def _seconds(llm: LLM, prompt: list[int], num_tokens: int) -> float:
     return time.perf_counter() - began
 
 
-def measured(program: Path, model: Path, num_threads: int, num_rounds: int) -> dict[str, Any]:
+@contextmanager
+def busy(cores: list[int], num_each: int) -> Iterator[None]:
+    """So many processes on each core that do nothing but compute."""
+    command = [sys.executable, "-c", "while True: pass"]
+    others = [subprocess.Popen(["taskset", "-c", str(core), *command]) for core in cores * num_each]
+    try:
+        yield
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+
+
+def measured(
+    program: Path, name: str, num_threads: int, num_rounds: int, num_busy: int
+) -> dict[str, Any]:
+    model = find_model(name, default_cache_dir())
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, cores[:num_threads])
     contenders: dict[str, Callable[[], Speeds]] = {
         PEER: lambda: peer_speeds(program, model, num_threads)
     }
-    for activations in ("int8", "int16"):
+    for activations in os.environ.get("ACTIVATIONS", "int8 int16").split():
         llm = LLM(
-            NAME,
+            name,
             num_threads=num_threads,
             activations=activations,
             speculative_config=None,
@@ -73,7 +92,8 @@ def measured(program: Path, model: Path, num_threads: int, num_rounds: int) -> d
         )
         our_speeds(llm)
         contenders[activations] = lambda llm=llm: our_speeds(llm)  # type: ignore[misc]
-    rounds = [{name: run() for name, run in contenders.items()} for _ in range(num_rounds)]
+    with busy(cores[:num_threads], num_busy):
+        rounds = [{name: run() for name, run in contenders.items()} for _ in range(num_rounds)]
     os.sched_setaffinity(0, cores)
     return {
         name: {
@@ -95,19 +115,21 @@ def main(record: str) -> int:
         print(f"{program} is not here; run `make peers`, or set PEERS.", file=sys.stderr)
         return 2
     threads = [int(count) for count in os.environ.get("THREADS", "1 2 4 8").split()]
-    num_rounds = int(os.environ.get("ROUNDS", "7"))
+    num_rounds, num_busy = int(os.environ.get("ROUNDS", "7")), int(os.environ.get("BUSY", "0"))
+    name = os.environ.get("MODEL", "smollm2-135m")
     about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
     settings = {
         "tokens": NUM_TOKENS,
         "prompt_tokens": PROMPT_LEN,
         "rounds": num_rounds,
         "instruction_set": os.environ.get("FORERUN_CPU"),
+        "busy": num_busy,
         "peer": about,
     }
-    head = record_head(NAME, settings, about["from"])
-    model, found = find_model(NAME, default_cache_dir()), {}
+    head = record_head(name, settings, about["from"])
+    found = {}
     for num_threads in threads:
-        found[str(num_threads)] = measured(program, model, num_threads, num_rounds)
+        found[str(num_threads)] = measured(program, name, num_threads, num_rounds, num_busy)
         is_complete = len(found) == len(threads)
         report = {
             **head,

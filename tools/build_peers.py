@@ -3,9 +3,9 @@
 The source comes from the package index, inside the source distribution of llama-cpp-python. The
 folder (.peers by default) receives llama-server, llama-bench, llama-perplexity and about.json,
 which says how they were built. JOBS=2 sets how many compilers run at once; PEER_FLAGS adds flags
-for cmake, as where a virtual machine offers instructions that it then refuses:
+for cmake, as for a processor that has no more than AVX2:
 
-    PEER_FLAGS="'-DCMAKE_CXX_FLAGS=-mno-amx-tile -mno-amx-int8 -mno-amx-bf16'" make peers
+    PEER_FLAGS="-DGGML_NATIVE=OFF -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON" make peers
 """
 
 from __future__ import annotations
@@ -31,6 +31,11 @@ FLAGS: Final = (
     *("-DLLAMA_BUILD_UI=OFF", "-DLLAMA_USE_PREBUILT_UI=OFF"),  # no pages, nothing fetched
     *("-DLLAMA_CURL=OFF", "-DLLAMA_OPENSSL=OFF"),
 )
+# GCC 12 believes that the instruction reads eight bytes, and leaves out what else was written for
+# it: the next one is then illegal.
+_AMX: Final = Path("ggml/src/ggml-cpu/amx/mmq.cpp")
+_CONFIGURE: Final = "_tile_loadconfig(&tc);"
+_WRITTEN: Final = 'asm volatile("" : : "r"(&tc) : "memory");'
 
 
 class BuildFailed(Exception):
@@ -44,6 +49,7 @@ def build(folder: Path, jobs: int, flags: Sequence[str]) -> None:
     work = folder / "build"
     work.mkdir(parents=True, exist_ok=True)
     source = fetch(work)
+    mend(source)
     objects = work / "objects"
     run(["cmake", "-S", source, "-B", objects, *flags], work / "configure.log")
     print(f"compiling with {jobs} jobs: about 20 minutes with two", flush=True)
@@ -51,7 +57,8 @@ def build(folder: Path, jobs: int, flags: Sequence[str]) -> None:
     run(["cmake", "--build", objects, *targets], work / "compile.log")
     for program in PROGRAMS:
         shutil.copy2(objects / "bin" / program, folder / program)
-    about = {"build": "native build", "from": {"llama-cpp-python": VERSION}, "flags": list(flags)}
+    kind = "build" if "-DGGML_NATIVE=OFF" in flags else "native build"
+    about = {"build": kind, "from": {"llama-cpp-python": VERSION}, "flags": list(flags)}
     (folder / "about.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
     shutil.rmtree(work)
 
@@ -69,6 +76,13 @@ def fetch(work: Path) -> Path:
         tar.extractall(work, members, filter="data")
     archive.unlink()
     return work / inside
+
+
+def mend(source: Path) -> None:
+    """Let all of AMX's configuration be written before it is loaded."""
+    text = (source / _AMX).read_text(encoding="utf-8")
+    mended = text.replace(_CONFIGURE, f"{_WRITTEN} {_CONFIGURE}")
+    (source / _AMX).write_text(mended, encoding="utf-8")
 
 
 def run(command: Sequence[str | Path], log: Path) -> None:

@@ -43,13 +43,12 @@ _STORED = "nothing is stored, so stored answers cannot be listed, read, changed 
 # What a failure says, and why it is no defect. The first that fits counts.
 EXPLAINED: Final = (
     (r"there is nothing at /v1/responses/compact;", "no compaction of conversations"),
-    (r"there is nothing at /v1/responses/input_tokens;", "not offered; /tokenize counts tokens"),
     (r"there is nothing at /v1/(responses|chat/completions)/", _STORED),
     (r"GET is not for /v1/chat/completions;", _STORED),
     (r"DELETE is not for /v1/models/", "models are not deleted over HTTP"),
     (r"input is missing;", "a response to nothing: the body is empty, and we need `input`"),
     (
-        r"(best_of|audio|background) is not supported here",
+        r"(best_of|audio|background|conversation) is not supported here",
         "all parameters at once, among them fields that are refused: best_of, suffix, audio, "
         "tools, functions, moderation, web_search_options, background, conversation",
     ),

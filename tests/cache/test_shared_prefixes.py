@@ -1,4 +1,4 @@
-"""Rows that were computed once are found again: the true ones, and only by the same tenant."""
+"""Rows that were computed once are found again: the true ones, and only by the same caller."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_the_last_token_is_left_to_compute(num_tokens: int) -> None:
     assert cache.run_and_end(range(num_tokens)) == 1
 
 
-def test_tenants_with_other_salts_find_nothing() -> None:
+def test_callers_with_other_salts_find_nothing() -> None:
     cache = Cache(16, 4)
     cache.run_and_end(range(9), salt="a")
     assert cache.run_and_end(range(9), salt="b") == 9

@@ -214,7 +214,7 @@ def test_doctor_reports_every_subject() -> None:
     assert findings["python"]["found"].startswith(sys.version.split()[0])
     assert "GiB free of" in findings["memory"]["found"] or sys.platform != "linux"
     assert findings["numba"]["remedy"] is None
-    for extra in ("serve", "gpu", "plot", "bench"):
+    for extra in ("serve", "gpu", "train", "plot", "bench"):
         finding = findings[f"extra [{extra}]"]
         assert (finding["found"] == "present") == (finding["remedy"] is None)
     assert run("doctor").exit_code == 0
@@ -222,7 +222,7 @@ def test_doctor_reports_every_subject() -> None:
 
 @pytest.mark.usefixtures("installed")
 def test_doctor_names_the_command_for_a_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    present = {"fastapi", "uvicorn", "matplotlib"}
+    present = {"starlette", "uvicorn", "matplotlib"}
     monkeypatch.setattr(machine, "is_importable", present.__contains__)
     findings = {item["subject"]: item for item in run_json("doctor")}
     assert findings["extra [serve]"]["found"] == "without prometheus-client"

@@ -78,7 +78,11 @@ def naive(shape: AttentionShape, qkv: F32) -> F64:
 
 @pytest.mark.parametrize(
     ("heads", "window"),
-    [*((heads, None) for heads in HEADS), *((heads, 40) for heads in HEADS[3:6])],
+    [
+        *((heads, None) for heads in (HEADS[0], *HEADS[3:])),
+        *((heads, 40) for heads in HEADS[3:6]),
+        *(pytest.param(heads, None, marks=pytest.mark.slow) for heads in HEADS[1:3]),
+    ],
     ids=str,
 )
 def test_attention_is_near_float64_and_blind_to_chunks_and_pages(

@@ -1,4 +1,4 @@
-"""What every kernel set promises of a whole pass: a token's logits do not depend on company."""
+"""What every kernel set promises of a whole pass: a token's logits do not depend on the batch."""
 
 from __future__ import annotations
 
@@ -53,7 +53,12 @@ def model_of(kernel_set: str, family: str, poisoned: bool = False) -> LlamaModel
 
 def with_every_set(*families: str) -> list[Any]:
     """(kernel set, family) for all that go together, and both kinds of activations."""
-    usual = [pytest.param(name, family) for family in (*families, MIXED) for name in KERNEL_SETS]
+    usual = [
+        pytest.param(name, family, marks=pytest.mark.slow if is_second else ())
+        for family in (*families, MIXED)
+        for name in KERNEL_SETS
+        for is_second in [name == "cpu-1" and family not in (families[0], MIXED)]
+    ]
     slow = pytest.param(INT16, MIXED, marks=pytest.mark.slow)
     return [*usual, pytest.param(INT16, LIGHT), slow]
 

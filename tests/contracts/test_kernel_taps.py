@@ -79,7 +79,7 @@ def test_they_are_the_residual_stream_after_so_many_layers(kernel_set: str, fami
 
 
 @pytest.mark.parametrize("kernel_set", SETS)
-def test_a_row_has_the_same_bits_in_any_company(kernel_set: str) -> None:
+def test_a_row_has_the_same_bits_in_any_batch(kernel_set: str) -> None:
     """All rows of a span come out, wanted or not, chain or tree, alone or beside others."""
     model = model_of(kernel_set, "smollm2")
     chain, tree = all_wanted(0, TOKENS[:7]), all_wanted(0, TOKENS[:9], FORKED)

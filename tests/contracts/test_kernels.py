@@ -1,4 +1,4 @@
-"""What every kernel set promises of single operations: near float64, and the same bits in company.
+"""What every kernel set promises of single operations: near float64, and the same bits in a batch.
 
 Attention is in `test_kernel_attention.py`, whole models are in `test_kernel_passes.py`.
 """

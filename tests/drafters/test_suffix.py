@@ -21,7 +21,7 @@ GREEDY = SamplingParams(temperature=0)
 
 @dataclass
 class View:
-    """A request as drafters see it, of a tenant."""
+    """A request as drafters see it, of a caller."""
 
     prompt: tuple[int, ...]
     output: tuple[int, ...] = ()
@@ -125,16 +125,16 @@ def test_careful_guesses_are_a_function_of_the_text(tokens: list[int], prompt_le
         assert proposal.tokens == guesses(SuffixLookup(), view).tokens
 
 
-def told(drafter: SuffixLookup, tenant: str | None, view: View) -> bool:
-    """Whether a request draws on what `tenant` was answered before."""
-    guesses(drafter, View((0,), output=(50, 51, 52, 53, 54), id=1, cache_salt=tenant))
+def told(drafter: SuffixLookup, caller: str | None, view: View) -> bool:
+    """Whether a request draws on what `caller` was answered before."""
+    guesses(drafter, View((0,), output=(50, 51, 52, 53, 54), id=1, cache_salt=caller))
     return guesses(drafter, view, depth=2).tokens == (53, 54)
 
 
 ASKED = (7, 50, 51, 52)
 
 
-def test_a_tenant_shares_with_itself_alone() -> None:
+def test_a_caller_shares_with_itself_alone() -> None:
     assert told(eager(), "a", View(ASKED, cache_salt="a"))
     assert not told(eager(), "a", View(ASKED, cache_salt="b"))
     assert not told(eager(), "a", View(ASKED))
@@ -160,7 +160,7 @@ def test_shared_memory_is_bounded() -> None:
     drafter = SuffixLookup(max_shared_tokens=100)
     for idx in range(50):
         output = tuple(range(idx, idx + 30))
-        guesses(drafter, View((0,), output, id=idx, cache_salt=f"tenant {idx % 3}"))
+        guesses(drafter, View((0,), output, id=idx, cache_salt=f"caller {idx % 3}"))
         assert drafter.num_shared_tokens <= 100
 
 

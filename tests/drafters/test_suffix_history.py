@@ -1,4 +1,4 @@
-"""Earlier outputs: apart by tenant, and never more than allowed."""
+"""Earlier outputs: apart by caller, and never more than allowed."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ OUTPUTS = st.lists(
 )
 
 
-def longest(history: OutputHistory, tenant: str, tail: list[int]) -> int:
-    return max((one.find_tail(tail).length for one in history.of(tenant)), default=0)
+def longest(history: OutputHistory, caller: str, tail: list[int]) -> int:
+    return max((one.find_tail(tail).length for one in history.of(caller)), default=0)
 
 
 @given(OUTPUTS, st.integers(0, 50))
@@ -21,18 +21,18 @@ def test_it_never_holds_more_than_allowed(
     outputs: list[tuple[str, list[int]]], max_tokens: int
 ) -> None:
     history = OutputHistory(max_tokens, max_match=4)
-    for tenant, output in outputs:
-        history.add(tenant, output)
+    for caller, output in outputs:
+        history.add(caller, output)
         assert len(history) <= max_tokens
 
 
 @given(OUTPUTS)
-def test_a_tenant_finds_only_what_is_its_own(outputs: list[tuple[str, list[int]]]) -> None:
+def test_a_caller_finds_only_what_is_its_own(outputs: list[tuple[str, list[int]]]) -> None:
     everyone, alone = OutputHistory(1 << 12, 4), OutputHistory(1 << 12, 4)
-    for tenant, output in outputs:
-        everyone.add(tenant, output)
-        if tenant == "a":
-            alone.add(tenant, output)
+    for caller, output in outputs:
+        everyone.add(caller, output)
+        if caller == "a":
+            alone.add(caller, output)
     for tail in ([0], [1, 2], [3, 4, 5], [5, 5, 5, 5]):
         assert longest(everyone, "a", tail) == longest(alone, "a", tail)
 

@@ -1,7 +1,7 @@
 """An engine without a model: rows of its cache are values that depend on all tokens before them.
 
 What a request emits is read from its last row, and a row is made from the row before it, so a row
-that is lost, stale or another tenant's shows in the output.
+that is lost, stale or another caller's shows in the output.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def test_one_that_fails_does_not_end_its_batch(plain: LLM, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("adaptive", [True, False])
-def test_a_small_draft_cache_costs_guesses_and_no_seat(
+def test_a_small_draft_cache_costs_guesses_and_nothing_else(
     plain: LLM, tiny_path: Path, tiny_draft_path: Path, adaptive: bool
 ) -> None:
     """Eight requests share a long prefix: the target's 26 pages hold them all, the draft model's

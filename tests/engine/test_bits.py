@@ -77,7 +77,10 @@ def outputs(llm: LLM, asked: Iterable[Asked], *, together: bool) -> dict[Asked, 
     return {each: result.outputs[0] for each, result in zip(asked, results, strict=True)}
 
 
-@pytest.mark.parametrize(("depth", "num_branches"), [(1, 1), (4, 1), (8, 1), (3, 3)])
+SLOW_SHAPES = [pytest.param(*each, marks=pytest.mark.slow) for each in [(1, 1), (4, 1)]]
+
+
+@pytest.mark.parametrize(("depth", "num_branches"), [(8, 1), (3, 3), *SLOW_SHAPES])
 @pytest.mark.parametrize("method", METHODS)
 def test_speculation_changes_no_token(
     plain: LLM,
@@ -104,7 +107,7 @@ def test_together_as_alone(plain: LLM, tiny_draft_path: Path) -> None:
         assert result.outputs[0].token_ids == tokens(plain, prompt, each)
 
 
-def test_more_requests_than_seats(tiny_path: Path, plain: LLM) -> None:
+def test_more_requests_than_run_at_once(tiny_path: Path, plain: LLM) -> None:
     llm = LLM(tiny_path, max_num_seqs=2)
     prompts = PROMPTS * 3
     for prompt, result in zip(prompts, llm.generate(prompts, params("top_p")), strict=True):

@@ -49,10 +49,13 @@ def texts(llm: LLM, params: SamplingParams) -> Counter[tuple[int, ...]]:
 @pytest.mark.parametrize(
     "config",
     [
-        {"method": "own_layers", "num_layers": 2, "num_branches": 2},
-        {"method": "merge", "methods": ["bigram", "own_layers"], "num_layers": 1},
+        pytest.param({"method": "own_layers", "num_layers": 2, "num_branches": 2}, id="tree"),
+        pytest.param(
+            {"method": "merge", "methods": ["bigram", "own_layers"], "num_layers": 1},
+            id="merge",
+            marks=pytest.mark.slow,
+        ),
     ],
-    ids=["tree", "merge"],
 )
 def test_rejection_keeps_the_joint_law(plain: LLM, config: dict[str, Any]) -> None:
     params = SamplingParams(

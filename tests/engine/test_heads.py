@@ -41,7 +41,9 @@ def config(method: str, heads: dict[str, Path], depth: int, num_branches: int) -
     return {"adaptive": False, "model": str(heads[kind]), **size, **chosen}
 
 
-@pytest.mark.parametrize(("depth", "num_branches"), [(1, 1), (4, 1), (3, 3)])
+@pytest.mark.parametrize(
+    ("depth", "num_branches"), [(1, 1), (3, 3), pytest.param(4, 1, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("method", METHODS)
 def test_heads_change_no_token(
     plain: LLM,

@@ -38,7 +38,7 @@ def weights(*shape: int) -> F32:
 
 
 @pytest.mark.parametrize(("kernel_set", "shape"), CASES, ids=str)
-def test_a_row_is_the_same_in_any_company(kernel_set: str, shape: tuple[int, ...]) -> None:
+def test_a_row_is_the_same_in_any_batch(kernel_set: str, shape: tuple[int, ...]) -> None:
     ks = CUDA_SETS[kernel_set]()
     width, inner, *heads = shape
     attention, k = AttentionShape(*heads), ks.kernels

@@ -21,15 +21,12 @@ from tests.kernels_cpu.digests import (
 
 PINNED = pinned().get(architecture())
 SLOW = [f"format {name}, int16" for name in FORMATS if name not in ("Q8_0", "Q4_1")]
+SLOW.append("format Q5_K, int8")
 CASES = [
     pytest.param(name, digests, id=name, marks=pytest.mark.slow if name in SLOW else ())
     for name, digests in cases()
 ]
-# For each, all of a pass is compiled: one is a fast test, and products with all of them are.
-OTHER_SETS = [
-    pytest.param(each.name, marks=() if each.name in ("avx2", "neon") else pytest.mark.slow)
-    for each in Machine.offered()[1:]
-]
+OTHER_SETS = [each.name for each in Machine.offered()[1:]]
 
 pytestmark = pytest.mark.skipif(
     PINNED is None,
@@ -54,6 +51,7 @@ def test_smollm2_has_the_committed_bits(smollm2_path: Path, activations: str) ->
     assert of_smollm2(smollm2_path, activations) == expected(f"SmolLM2, {activations}")
 
 
+@pytest.mark.slow  # all of a pass is compiled; products with all of them are fast tests
 @pytest.mark.parametrize("instruction_set", OTHER_SETS)
 def test_other_instruction_sets_have_them_too(instruction_set: str) -> None:
     assert of_format("Q4_1", "int8", instruction_set) == expected("format Q4_1, int8")

@@ -268,3 +268,35 @@ def test_recordings_share_the_memory_of_their_results() -> None:
     (kept,) = model.kernels._replays._kept.values()  # type: ignore[attr-defined]
     addresses = {recording.result.ctypes.data for recording, _ in kept.values()}
     assert (len(kept), len(addresses)) == (4, 1)
+
+
+@pytest.mark.parametrize("heights", [(32,), (33,), (32, 48), (32, 33)], ids=str)
+def test_logits_are_the_callers_own(heights: tuple[int, ...]) -> None:
+    """In one part or two, with rows that are padded and without, recorded and replayed."""
+    k = kernels(1)
+    weights = {str(idx): normal(idx, height, 64) for idx, height in enumerate(heights)}
+    sources = ArraySource({"w": normal(9, 5, 64), **weights})
+    table, head = k.load_matrix(sources, ["w"]), k.load_matrix(sources, list(weights))
+    shape = AttentionShape(1, 1, 2)
+    store = k.new_store(shape, 1, 4)
+
+    def run(*tokens: int) -> F32:
+        span = Span(0, tokens, Tree.chain(len(tokens)), tuple(range(len(tokens))))
+        batch = k.begin(Plan((PlanRow(span, np.arange(len(tokens))),)), shape, np.zeros(1))
+        return k.run(whole, batch, store)
+
+    def whole(batch: CpuBatch, _store: KVStore) -> F32:
+        return k.logits(k.embed(table, batch), head)
+
+    every = np.concatenate([np.asarray(each) for each in weights.values()])
+    exact = sources.float32("w") @ every.T
+    asked = [(0, 1), (2, 3), (4, 0)]
+    answers = [run(*tokens) for tokens in asked]
+    for tokens, answer in zip(asked, answers, strict=True):
+        np.testing.assert_allclose(answer, exact[list(tokens)], rtol=1e-4, atol=1e-4)
+    (recording, _), *_ = k._replays._kept[store].values()
+    assert not any(np.shares_memory(recording.result, answer) for answer in answers)
+    k._workers.run(recording.steps, 0)  # as a profile does: into the recording's own memory
+    for tokens, answer in zip(asked, answers, strict=True):
+        np.testing.assert_allclose(answer, exact[list(tokens)], rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(recording.result[:, 0], answers[-1])

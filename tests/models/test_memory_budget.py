@@ -51,13 +51,13 @@ def test_parameter_counts_of_the_known_shapes() -> None:
     assert {name: _num_params(read_shape(name)) for name in KNOWN_SHAPES} == PUBLISHED
 
 
-def test_kv_bytes_of_seed_001() -> None:
+def test_kv_bytes_of_llama_3_2() -> None:
     assert kv_bytes_per_token(read_shape("llama-3.2-1b"), "bfloat16") == 32_768
     assert kv_bytes_per_token(read_shape("llama-3.2-3b"), "bfloat16") == 114_688
 
 
-def test_budget_of_seed_001() -> None:
-    """It counts weights in GB and KV in GiB; 3B takes 6.43 GB, not 6.5."""
+def test_budget_of_two_models() -> None:
+    """Weights in GB and KV in GiB."""
     budget = MemoryBudget(
         *(
             model_memory(
@@ -78,7 +78,7 @@ def test_budget_of_seed_001() -> None:
     assert budget.total_bytes < 16 * 2**30
 
 
-def test_the_draft_model_adds_38_percent_of_weights_where_seed_001_says_they_triple() -> None:
+def test_the_draft_model_adds_38_percent_of_weights() -> None:
     small, large = (PUBLISHED[name] for name in ("llama-3.2-1b", "llama-3.2-3b"))
     assert round((small + large) / large, 2) == 1.38
     assert round(large / small, 1) == 2.6  # and a pass is 2.6 times cheaper, not 3

@@ -1,4 +1,4 @@
-"""One server for most tests: a tiny model, several drafters, four seats."""
+"""One server for most tests: a tiny model, several drafters, four requests at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 if TYPE_CHECKING:
     from tests.server.serving import Running
 
-NEEDED = ("fastapi", "uvicorn", "prometheus_client", "httpx", "openai", "schemathesis")
+NEEDED = ("starlette", "uvicorn", "prometheus_client", "httpx", "openai", "schemathesis")
 MISSING = [name for name in NEEDED if find_spec(name) is None]
 collect_ignore_glob = (
     ["test_[!i]*.py", "test_id*.py", "page/*"] if MISSING else []

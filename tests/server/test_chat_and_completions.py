@@ -217,6 +217,14 @@ def test_responses(server: Running) -> None:
     assert chat["choices"][0]["message"]["content"] == text
     told = server.ask("/v1/responses", **asked, instructions="be brief")
     assert told["usage"]["input_tokens"] > answer["usage"]["input_tokens"]
+    counted = [
+        server.ask("/v1/responses/input_tokens", input=given, **more)["input_tokens"]
+        for given, more in (("hello there", {}), (items, {}), (items, {"instructions": "be brief"}))
+    ]
+    assert counted[0] == counted[1] == answer["usage"]["input_tokens"]
+    assert counted[2] == told["usage"]["input_tokens"]
+    assert server.ask("/v1/responses/input_tokens")["input_tokens"] < counted[0]
+    error_of(server.post("/v1/responses/input_tokens", input="a", conversation="c"), 400)
     events = [json.loads(line) for line in server.stream("/v1/responses", **asked)]
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
     assert events[0]["type"] == "response.created"

@@ -62,14 +62,14 @@ def streamed(server: Running, **more: Any) -> str:
 
 
 def test_streaming_beside_15_others(server: Running, expected: str) -> None:
-    """More than run at once, so that some wait, with other lengths, drafters and tenants."""
+    """More than run at once, so that some wait, with other lengths, drafters and callers."""
 
     def other(idx: int) -> str:
         return ask(
             server,
             seed=idx,
             max_tokens=5 + 2 * idx,
-            cache_salt=f"tenant {idx % 3}",
+            cache_salt=f"caller {idx % 3}",
             priority=idx % 4,
             speculative={"method": ("suffix", "random", "ngram_tables")[idx % 3]},
         )
@@ -89,7 +89,7 @@ EVERY_METHOD = (
 
 @pytest.fixture(scope="module")
 def tight(tiny_path: Path, tiny_draft_path: Path) -> Iterator[Running]:
-    """Sixteen seats, every method, and pages for a few of them."""
+    """Sixteen at once, every method, and pages for a few of them."""
     speculation = {
         "method": "choice",
         "methods": EVERY_METHOD,

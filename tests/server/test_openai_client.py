@@ -268,12 +268,15 @@ def test_async_and_raw_streams(server: Running) -> None:
         (Endpoint.COMPLETIONS, "completion_create_params", "CompletionCreateParamsBase"),
         (Endpoint.CHAT, "chat.completion_create_params", "CompletionCreateParamsBase"),
         (Endpoint.RESPONSES, "responses.response_create_params", "ResponseCreateParamsBase"),
+        (Endpoint.INPUT_TOKENS, "responses.input_token_count_params", "InputTokenCountParams"),
     ],
 )
 def test_every_field_of_the_client_is_in_our_list(
     endpoint: Endpoint, where: str, names: str
 ) -> None:
     module = importlib.import_module(f"openai.types.{where}")
-    theirs = set(get_type_hints(getattr(module, names))) | {"stream"}
+    theirs = set(get_type_hints(getattr(module, names)))
+    if names.endswith("Base"):  # of two classes, which differ in this
+        theirs.add("stream")
     ours = {field.name for field in fields_of(endpoint)}
     assert sorted(theirs - ours) == []

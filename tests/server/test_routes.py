@@ -7,6 +7,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from prometheus_client.parser import text_string_to_metric_families
+
 from tests.server.serving import MODEL, Running, serving
 
 CHAT = [{"role": "user", "content": "hello there"}]
@@ -123,3 +125,34 @@ def test_smollm2_answers_at_once_that_it_lives(smollm2_path: Path) -> None:
             max_tokens=16,
         )
         assert "Gravity" in answer["choices"][0]["message"]["content"]
+
+
+def test_answers_are_counted_by_path_and_status(server: Running) -> None:
+    """By the paths that routes have, whatever was asked for."""
+    server.ask("/v1/completions", prompt="abc", max_tokens=2)
+    server.post("/v1/chat/completions", messages=[])
+    server.client.get("/v1/models/nobody")
+    server.client.get("/nowhere")
+    shown = server.client.get("/metrics").text
+    for path, status in (
+        ("/v1/completions", 200),
+        ("/v1/chat/completions", 400),
+        ("/v1/models/{model:path}", 404),
+        ("other", 404),
+    ):
+        assert f'forerun:http_responses_total{{path="{path}",status="{status}"}} ' in shown
+    assert "nowhere" not in shown
+
+
+def test_histograms_are_such_as_prometheus_reads(server: Running) -> None:
+    server.ask("/v1/completions", prompt="abc", max_tokens=9, ignore_eos=True, seed=1)
+    shown = server.client.get("/metrics").text
+    found = {family.name: family for family in text_string_to_metric_families(shown)}
+    for name in ("time_to_first_token", "inter_token_latency", "e2e_request_latency"):
+        family = found[f"forerun:{name}_seconds"]
+        assert family.type == "histogram"
+        values = {sample.labels.get("le", sample.name): sample.value for sample in family.samples}
+        buckets = [s.value for s in family.samples if s.name.endswith("_bucket")]
+        assert buckets == sorted(buckets)
+        assert values["+Inf"] == values[f"forerun:{name}_seconds_count"] > 0
+        assert values[f"forerun:{name}_seconds_sum"] > 0

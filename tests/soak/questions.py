@@ -22,7 +22,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Asked:
-    """A question in company: none of this may change the answer."""
+    """A question in a batch: none of this may change the answer."""
 
     question: Question
     options: RequestOptions
@@ -75,7 +75,7 @@ class Questions:
         }
 
 
-def in_company(
+def in_a_batch(
     question: Question, rng: Random, drafters: Sequence[str], cancel_rate: float
 ) -> Asked:
     speculation = RequestSpeculation(

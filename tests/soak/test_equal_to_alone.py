@@ -20,7 +20,7 @@ from forerun.speculation.guarded_drafters import GuardedDrafters
 from forerun.speculation.speculation import Speculation
 from tests.soak.bad_drafters import Garbage, throwing
 from tests.soak.crowd import Alone, Tell, assert_equal_to_alone
-from tests.soak.questions import Asked, Questions, in_company
+from tests.soak.questions import Asked, Questions, in_a_batch
 
 CANCEL_RATE = 0.2
 NUM_PAGES = 14  # of 16 rows, for 8 requests that may need 10 pages each
@@ -108,7 +108,7 @@ def drawn(questions: Questions, num: int, rng: Random, llm: LLM) -> list[Asked]:
     """Each question is asked about twice, so that `Alone` answers half as often."""
     pool = [questions.draw(rng) for _ in range(1 + num // 2)]
     drafters = [name for name in speculation_of(llm).drafters.drafters if name != PREDICTION]
-    return [in_company(rng.choice(pool), rng, drafters, CANCEL_RATE) for _ in range(num)]
+    return [in_a_batch(rng.choice(pool), rng, drafters, CANCEL_RATE) for _ in range(num)]
 
 
 def sizes(few: int, many: int) -> list[Any]:

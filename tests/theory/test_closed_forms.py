@@ -98,12 +98,12 @@ def test_bigram_drafter_of_section_3_6() -> None:
         (0.90, 10, 6.9, 3.4),
     ],
 )
-def test_seed_000_table(alpha: float, depth: int, tokens: float, speed: float) -> None:
+def test_a_table_of_depths(alpha: float, depth: int, tokens: float, speed: float) -> None:
     assert round(expected_tokens(alpha, depth), 1) == tokens
     assert round(speedup(alpha, depth, 0.1), 1) == speed
 
 
-def test_seed_000_worked_numbers() -> None:
+def test_worked_numbers() -> None:
     assert [round(speedup(alpha, 5, 0.1), 2) for alpha in (0.6, 0.8, 0.9)] == [1.59, 2.46, 3.12]
     by_depth = {depth: speedup(0.72, depth, 0.12) for depth in (1, 3, 5, 8)}
     rounded = {depth: round(value, 3) for depth, value in by_depth.items()}
@@ -111,31 +111,31 @@ def test_seed_000_worked_numbers() -> None:
     assert max(by_depth, key=by_depth.__getitem__) == 5
 
 
-def test_the_best_of_all_depths_is_4_where_seed_000_sweeps_four_of_them() -> None:
+def test_the_best_of_all_depths_may_lie_between_those_of_a_table() -> None:
     assert optimal_depth(0.72, 0.12, 16) == 4
     assert round(speedup(0.72, 4, 0.12), 3) == 1.946
 
 
-def test_seed_004_accepted_guesses_corrected() -> None:
+def test_accepted_guesses() -> None:
     found = [round(expected_accepted(alpha, 4), 2) for alpha in (0.5, 0.7, 0.9)]
     assert found == [0.94, 1.77, 3.10]
 
 
-def test_seed_004_speedup_with_its_longer_pass() -> None:
+def test_speedup_with_a_longer_pass() -> None:
     """A 5-token pass at 1.3 plain passes: 1.5, 2.1 and 3.2 rather than 1.5, 2.3 and 3.3."""
     pass_cost = MeasuredVerifyCost(((4, 1.3),))
     found = [round(speedup(alpha, 4, 0, pass_cost), 2) for alpha in (0.5, 0.7, 0.9)]
     assert found == [1.49, 2.13, 3.15]
 
 
-def test_seed_003_expects_more_than_four_tokens() -> None:
+def test_ten_guesses_bring_more_than_four_tokens() -> None:
     assert round(expected_tokens(0.8, 10), 2) == 4.57
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.3, 0.8, 1.0])
 @pytest.mark.parametrize("cap", [0, 1, 4, 10])
 def test_expected_length_sums_to_eq_1_only_with_the_mass_at_the_cap(beta: float, cap: int) -> None:
-    """Seed 003, footnote 1: L = T + 1 has probability β^T, with no factor 1 - β."""
+    """L = T + 1 has probability β^T, with no factor 1 - β."""
     misses = sum((1 - beta) * beta ** (t - 1) * t for t in range(1, cap + 1))
     full = beta**cap * (cap + 1)
     assert expected_tokens(beta, cap) == pytest.approx(misses + full, abs=1e-12)

@@ -1,4 +1,4 @@
-"""Seed 000's weight-streaming figures."""
+"""Weight-streaming figures."""
 
 from __future__ import annotations
 

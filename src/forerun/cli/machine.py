@@ -27,7 +27,7 @@ FEATURES: Final = {
     "i8mm": {"i8mm"},
     "sve": {"sve"},
 }
-EXTRAS: Final = ("serve", "gpu", "plot", "bench")
+EXTRAS: Final = ("serve", "gpu", "train", "plot", "bench")
 
 
 @dataclass(frozen=True)

@@ -89,12 +89,12 @@ def plan(
         say(json.dumps(_as_json(depths, memory, plot), indent=2, allow_nan=False))
         return
     if depths is not None:
-        print_depths(depths)
+        _print_depths(depths)
     if depths is not None and memory is not None:
         say("")
     if memory is not None:
         assert budget_options.budget is not None
-        print_budget(memory, budget_options.budget)
+        _print_budget(memory, budget_options.budget)
     if plot is not None:
         say(f"Figures 2, 3 and 4 are in {plot}.")
 
@@ -164,7 +164,7 @@ def _finite(value: float) -> float | None:
     return value if value < float("inf") else None
 
 
-def print_depths(depths: DepthTable) -> None:
+def _print_depths(depths: DepthTable) -> None:
     """One line per depth, the best one marked, and the sentence."""
     headings = ["tokens", "accepted", "speedup", "operations", "target reads", ""]
     rows = [_depth_row(row, is_best=row.depth == depths.best_depth) for row in depths.rows]
@@ -189,7 +189,7 @@ def _depth_row(row: DepthRow, *, is_best: bool) -> list[str | Text]:
     return [Text(cell, "bold green" if is_best else "") for cell in cells]
 
 
-def print_budget(budget: MemoryBudget, names: tuple[str, str]) -> None:
+def _print_budget(budget: MemoryBudget, names: tuple[str, str]) -> None:
     """Both models side by side, and the sum."""
     titles = ("parameters", "weights", "KV per token", "KV per request", "KV in all", "together")
     rows = [*zip(titles, _cells(budget.target), _cells(budget.draft), strict=True)]

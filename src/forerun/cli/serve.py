@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -57,6 +58,8 @@ def serve(
     def on_listening(address: str) -> None:
         """On stdout, for whoever started us and wants to know the port."""
         print(f"listening on {address}", flush=True)
+        if not sys.stderr.isatty():  # where nobody sees the bars
+            say(f"loading {model}; a first start fetches it and compiles its kernels", err=True)
 
     run_server(config, load_model, on_listening, on_ready)
 
@@ -88,12 +91,14 @@ def _welcome(
     """What is served, and a command that works when it is pasted."""
     guesses = "off" if speculation is None else f"{speculation.method}, depth {speculation.depth}"
     name, where, socket = config.names[0], address, ""
+    for everywhere in ("//0.0.0.0:", "//[::]:"):  # no address to go to
+        where = where.replace(everywhere, "//127.0.0.1:")
     if address.startswith("unix:"):
         where, socket = "http://localhost", f"--unix-socket {address.removeprefix('unix:')} "
     key = ' -H "Authorization: Bearer $KEY"' if config.api_keys else ""
     insecure = "-k " if address.startswith("https") else ""
     body = f'{{"model": "{name}", "messages": [{{"role": "user", "content": "Hello!"}}]}}'
-    page = f"page: {address}/\n" if config.page and not socket else ""
+    page = f"page: {where}/\n" if config.page and not socket else ""
     return (
         f"ready: {name} at {address}/v1 · {llm.max_num_seqs} at once, context "
         f"{llm.max_model_len} · speculation {guesses}\n"

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
-from fastapi import FastAPI
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from forerun.errors import ForerunError
@@ -30,7 +31,7 @@ from forerun.server.routes import (
     tokens,
 )
 from forerun.server.service import Service
-from forerun.version import VERSION
+from forerun.server.streaming import JsonAnswer
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -60,6 +61,7 @@ _POST: Final[tuple[tuple[str, Handler, Endpoint], ...]] = (
     ("/v1/completions", completions.completions, Endpoint.COMPLETIONS),
     ("/v1/chat/completions", chat.chat_completions, Endpoint.CHAT),
     ("/v1/responses", responses.responses, Endpoint.RESPONSES),
+    ("/v1/responses/input_tokens", tokens.input_tokens, Endpoint.INPUT_TOKENS),
     ("/tokenize", tokens.tokenize, Endpoint.TOKENIZE),
     ("/detokenize", tokens.detokenize, Endpoint.DETOKENIZE),
 )
@@ -75,31 +77,27 @@ def build_app(
     root_path: str = "",
 ) -> ASGIApp:
     """Paths are the same with and without `root_path` before them: some proxies leave it out."""
-    app = FastAPI(
-        title="Forerun",
-        version=VERSION,
-        docs_url=None,
-        redoc_url=None,
-        redirect_slashes=False,
-        servers=[{"url": root_path}] if root_path else None,
-    )
-    app.state.service = service
     posts = [(path, handler, description.posted(endpoint)) for path, handler, endpoint in _POST]
-    for method, routes in (("GET", _GET), ("POST", posts)):
-        for path, handler, described in routes:
-            app.add_api_route(
-                path,
-                handler,
-                methods=[method],
-                operation_id=handler.__name__,
-                openapi_extra=described,
-            )
+    described = description.whole(_GET, posts, root_path)
+
+    async def openapi(_request: Request) -> Response:
+        return JsonAnswer(described)
+
+    gets = [("/openapi.json", openapi), *((path, handler) for path, handler, _ in _GET)]
     if has_page:
-        for path, handler in (("/", page.index), ("/page/{name:path}", page.asset)):
-            app.add_api_route(path, handler, methods=["GET"], include_in_schema=False)
-    for kind in (ApiError, ForerunError, Exception):
-        app.add_exception_handler(kind, api_error)
-    app.add_exception_handler(HTTPException, http_error)
+        gets += [("/", page.index), ("/page/{name:path}", page.asset)]
+    app = Starlette(
+        routes=[
+            *(Route(path, handler, methods=["GET"]) for path, handler in gets),
+            *(Route(path, handler, methods=["POST"]) for path, handler, _ in posts),
+        ],
+        exception_handlers={
+            **dict.fromkeys((ApiError, ForerunError, Exception), api_error),
+            HTTPException: http_error,
+        },
+    )
+    app.router.redirect_slashes = False
+    app.state.service = service
     front: ASGIApp = Front(app, service, keys, log, root_path)
     if allowed_origins:
         front = CORSMiddleware(

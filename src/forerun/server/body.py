@@ -1,14 +1,14 @@
-"""The bytes of a request's body, and the JSON in them."""
+"""A request's body, as far as limits allow."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from starlette.requests import ClientDisconnect, Request
 
-from forerun.server.errors import ApiError, bad_request
+from forerun.server.errors import ApiError
+from forerun.server.json_text import parse_json
 
 _SPARE_BYTES: Final = 1 << 20
 
@@ -55,19 +55,3 @@ async def _read_bytes(request: Request, max_bytes: int) -> bytes:
             headers={"Connection": "close"},
         )
     return b"".join(chunks)
-
-
-def parse_json(found: bytes) -> Any:
-    """JSON by the letter: NaN and Infinity are none, and neither is text that is not UTF-8."""
-    try:
-        return json.loads(found.decode("utf-8"), parse_constant=_no_constant)
-    except UnicodeDecodeError as error:
-        raise bad_request(f"the body is not UTF-8 (byte {error.start}); encode it.") from None
-    except RecursionError:
-        raise bad_request("the body is nested too deeply; send flatter JSON.") from None
-    except ValueError as error:  # also a number with thousands of digits
-        raise bad_request(f"the body is not JSON ({error}); mend it.") from None
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON number")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from forerun import version
 from forerun.server.fields import Endpoint, fields_of
 from forerun.server.fields.kinds import or_null
 
@@ -98,6 +100,11 @@ _ANSWERS: Final[dict[Endpoint, dict[str, Any]]] = {
     Endpoint.COMPLETIONS: _answer("text_completion", {"text": _TEXT}),
     Endpoint.CHAT: _answer("chat.completion", {"message": _MESSAGE}),
     Endpoint.RESPONSES: _RESPONSE,
+    Endpoint.INPUT_TOKENS: {
+        "type": "object",
+        "required": ["object", "input_tokens"],
+        "properties": {"object": {"enum": ["response.input_tokens"]}, "input_tokens": _COUNT},
+    },
     Endpoint.TOKENIZE: {
         "type": "object",
         "required": ["count", "max_model_len", "tokens"],
@@ -156,8 +163,29 @@ def body_schema(endpoint: Endpoint) -> dict[str, Any]:
     }
 
 
+Described = tuple[str, Callable[..., Any], dict[str, Any]]  # a path, its handler, and what it does
+
+
+def whole(gets: Iterable[Described], posts: Iterable[Described], root_path: str) -> dict[str, Any]:
+    """All of /openapi.json."""
+    paths: dict[str, dict[str, Any]] = {}
+    for method, routes in (("get", gets), ("post", posts)):
+        for path, handler, described in routes:
+            name = handler.__name__
+            operation = {"summary": name.replace("_", " "), "operationId": name, **described}
+            if said := inspect.getdoc(handler):
+                operation["description"] = said
+            paths[path.replace(":path}", "}")] = {method: operation}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Forerun", "version": version.VERSION},
+        **({"servers": [{"url": root_path}]} if root_path else {}),
+        "paths": paths,
+    }
+
+
 def posted(endpoint: Endpoint) -> dict[str, Any]:
-    """What a route's `openapi_extra` adds for a body and its answers."""
+    """A body and its answers."""
     content: dict[str, Any] = {"application/json": {"schema": _ANSWERS[endpoint]}}
     if endpoint in _STREAMS:
         content["text/event-stream"] = {"schema": _event(_STREAMS[endpoint])}

@@ -47,8 +47,9 @@ def chat_prompt(given: Mapping[str, Any], engine: AsyncEngine) -> Tokens:
                 f"chat_template_kwargs cannot set {name}; send it as a field.",
                 "chat_template_kwargs",
             )
-    end = uuid.uuid4().hex if continues else ""
-    messages[-1]["content"] += end
+    end = uuid.uuid4().hex
+    if continues:
+        messages[-1]["content"] += end
     text = engine.tokenizer.apply_chat_template(messages, opens, **variables)
     if continues:
         text = _left_open(text, end)
@@ -57,6 +58,15 @@ def chat_prompt(given: Mapping[str, Any], engine: AsyncEngine) -> Tokens:
     if not tokens:
         raise bad_request("the chat template made an empty prompt of the messages; say something.")
     return tokens
+
+
+def conversation(given: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The instructions and items of a response, as messages."""
+    found = given.get("input", [])
+    items = [{"role": "user", "content": found}] if isinstance(found, str) else found
+    if given.get("instructions"):
+        return [{"role": "system", "content": given["instructions"]}, *items]
+    return list(items)
 
 
 def _message(message: Mapping[str, Any]) -> dict[str, str]:

@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from forerun.server.answers.form import Chunked
-from forerun.server.answers.group import Group
+from forerun.server.answers.form import ChunkForm
 from forerun.server.errors import ApiError, as_api_error
+from forerun.server.json_text import to_json
 
 _LOG: Final = logging.getLogger("forerun.server")
 DONE: Final = b"data: [DONE]\n\n"
 REQUEST_ID: Final = ContextVar("request id", default="-")  # of the request that is being answered
-Result = TypeVar("Result")
-
-
-_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-
-
-def to_json(value: Any) -> bytes:
-    return _ENCODER.encode(value).encode()
+DIRECT: Final = "forerun.send"  # in a scope: how the rest of an answer is sent
 
 
 class JsonAnswer(Response):
@@ -37,36 +29,52 @@ class JsonAnswer(Response):
         return to_json(content)
 
 
-class EventStream(StreamingResponse):
-    """Cut off when the reader takes far longer than the request may."""
+class EventStream(Response):
+    """Ends when its reader leaves; cut off when that takes far longer than the request may.
 
-    def __init__(self, events: AsyncIterator[bytes], timeout_s: float) -> None:
+    Only its head goes the way of all answers. What follows is sent directly: each layer on the way
+    costs as much as the chunk.
+    """
+
+    media_type = "text/event-stream"
+
+    def __init__(
+        self, events: AsyncIterator[bytes], leave: Callable[[], None], timeout_s: float
+    ) -> None:
         # nginx would hold events back until it has some kilobytes of them.
-        headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-        super().__init__(events, media_type="text/event-stream", headers=headers)
+        super().__init__(headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
+        del self.headers["content-length"]
+        self._events = events
+        self._leave = leave
         self._timeout_s = timeout_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        head = {"status": self.status_code, "headers": self.raw_headers}
         try:
-            async with asyncio.timeout(self._timeout_s):
-                await super().__call__(scope, receive, send)
+            with left_by(receive, self._leave):
+                async with asyncio.timeout(self._timeout_s):
+                    await send({"type": "http.response.start", **head})
+                    # In a task of its own: an event wakes no frame of those that led here.
+                    await asyncio.create_task(self._send_all(scope[DIRECT]))
         except TimeoutError:  # the rest is not sent, so the connection is closed
             _LOG.warning("request %s: its reader was too slow and is cut off", REQUEST_ID.get())
 
+    async def _send_all(self, send: Send) -> None:
+        async for part in self._events:
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+        await send({"type": "http.response.body"})
 
-async def data_events(group: Group, form: Chunked) -> AsyncIterator[bytes]:
+
+async def data_events(form: ChunkForm) -> AsyncIterator[bytes]:
     """`data:` lines of a form's chunks. An error on the way is one too: the head is sent."""
     try:
-        async for delta in group.deltas():
-            for chunk in form.chunks(delta, group):
-                yield b"data: " + to_json(chunk) + b"\n\n"
-        for chunk in form.closing(group):
-            yield b"data: " + to_json(chunk) + b"\n\n"
+        async for deltas in form.group.news():
+            if part := form.chunks(deltas):
+                yield part
+        last = form.closing()
     except Exception as error:
-        yield b"data: " + to_json(explained(error).body) + b"\n\n"
-    finally:
-        group.close()
-    yield DONE
+        last = b"data: " + to_json(explained(error).body) + b"\n\n"
+    yield last + DONE
 
 
 def explained(error: Exception) -> ApiError:
@@ -77,21 +85,19 @@ def explained(error: Exception) -> ApiError:
     return told
 
 
-async def unless_left(request: Request, work: Awaitable[Result]) -> Result:
-    """The result, unless the client leaves before it is there: then the work is cancelled."""
-    task = asyncio.ensure_future(work)
-    watch = asyncio.create_task(_left(request))
+@contextmanager
+def left_by(receive: Receive, leave: Callable[[], None]) -> Iterator[None]:
+    """`leave` is called when the client is gone, and at the end."""
+    watch = asyncio.create_task(_left(receive, leave))
     try:
-        await asyncio.wait({task, watch}, return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            raise ApiError(499, "the client left before the answer was there.", "left")
-        return await task
+        yield
     finally:
-        for one in (task, watch):
-            one.cancel()
+        watch.cancel()
+        leave()
 
 
-async def _left(request: Request) -> None:
+async def _left(receive: Receive, leave: Callable[[], None]) -> None:
     """The body has been read, so the next message says that the client is gone."""
-    while (await request.receive())["type"] != "http.disconnect":
+    while (await receive())["type"] != "http.disconnect":
         pass
+    leave()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,18 +38,23 @@ STYLE: Final[Mapping[Any, Any]] = {
 }
 
 
+def check_drawable(path: Path) -> None:
+    """Refuse what `canvas` could not draw."""
+    if path.suffix.lower() not in FORMATS:
+        raise InvalidOption(f"cannot draw to {path.name!r}; end it in {', '.join(FORMATS)}.")
+    if find_spec("matplotlib") is None:
+        raise MissingExtra("drawing figures", "plot")
+
+
 @contextmanager
 def canvas(path: Path, width: float, height: float, **padding: Any) -> Iterator[Any]:
     """A figure to draw on, saved to `path` (.png, .pdf or .svg) at the end; sizes in inches."""
-    if path.suffix.lower() not in FORMATS:
-        raise InvalidOption(f"cannot draw to {path.name!r}; end it in {', '.join(FORMATS)}.")
-    try:
-        import matplotlib as mpl
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-        from matplotlib.layout_engine import ConstrainedLayoutEngine
-    except ImportError:
-        raise MissingExtra("drawing figures", "plot") from None
+    check_drawable(path)
+    import matplotlib as mpl
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
     with mpl.rc_context(dict(STYLE)):
         figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(**padding))
         FigureCanvasAgg(figure)

@@ -38,7 +38,7 @@ class StandIn(ReferenceKernels):
 
 
 class Nudged(StandIn):
-    """Whoever has company gets other bits."""
+    """Whoever is not alone gets other bits."""
 
     def linear(self, x: Any, matrix: Any) -> Any:
         y = super().linear(x, matrix)
@@ -84,7 +84,7 @@ def test_a_draft_model_runs_for_the_oracle(
     assert all(1 < run["tokens_per_round"] <= 1 + run["depth"] for run in runs)
 
 
-def test_bits_that_company_changes_are_counted(tiny_shape: str) -> None:
+def test_bits_that_a_batch_changes_are_counted(tiny_shape: str) -> None:
     report = measured(Nudged(), tiny_shape)
     assert report["shapes"][0]["num_rows_different"] > 0
     assert has_other_tokens(report)

@@ -67,10 +67,18 @@ def test_what_was_built_says_how(
     )
     program(tools, "cmake", make)
     program(tools, "c++", "")
-    monkeypatch.setitem(TOOL["build"].__globals__, "fetch", lambda work: work / "source")
+    source = tmp_path / "source"
+    amx = source / "ggml" / "src" / "ggml-cpu" / "amx" / "mmq.cpp"
+    amx.parent.mkdir(parents=True)
+    amx.write_text("    _tile_loadconfig(&tc);\n")
+    monkeypatch.setitem(TOOL["build"].__globals__, "fetch", lambda _: source)
     folder = tmp_path / "peers"
     TOOL["build"](folder, 1, ["-DA=1"])
     programs = ["llama-bench", "llama-perplexity", "llama-server"]
     assert sorted(os.listdir(folder)) == ["about.json", *programs]
     about = json.loads((folder / "about.json").read_text())
     assert (about["build"], about["flags"]) == ("native build", ["-DA=1"])
+    mended = amx.read_text()
+    assert mended.strip() == 'asm volatile("" : : "r"(&tc) : "memory"); _tile_loadconfig(&tc);'
+    TOOL["build"](folder, 1, ["-DGGML_NATIVE=OFF"])
+    assert json.loads((folder / "about.json").read_text())["build"] == "build"

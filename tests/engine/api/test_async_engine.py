@@ -469,7 +469,7 @@ def test_a_loop_that_closes_before_an_event_is_read(
     async def forgetful() -> None:
         kept.append(engine.stream("abc", PARAMS.with_(max_tokens=200)))
         gate.is_open.set()
-        while not kept[0]._mailbox._is_announced:
+        while kept[0].request.round_idx < 2:  # of the first one it was told
             await asyncio.sleep(0.001)
         gate.is_open.clear()
 

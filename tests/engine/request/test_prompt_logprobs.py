@@ -41,7 +41,7 @@ def test_neither_the_answer_nor_they_depend_on_what_is_cached(plain: LLM) -> Non
 
 @pytest.mark.parametrize("n", [1, 3])
 def test_chunks_and_preemptions_tell_nothing_twice(tiny_path: Path, plain: LLM, n: int) -> None:
-    """A prompt of several chunks, among so many others that some lose their seat."""
+    """A prompt of several chunks, among so many others that some are preempted."""
     long = (PROMPT + " ") * 2
     alone = plain.generate(long, ASK)[0]
     tight = LLM(tiny_path, max_num_seqs=4, kv_cache_memory=300_000, max_model_len=200)

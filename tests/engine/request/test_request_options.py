@@ -1,4 +1,4 @@
-"""What a caller may ask for one request: honoured in any company, or refused in one sentence."""
+"""What a caller may ask for one request: honoured in any batch, or refused in one sentence."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_everything_in_one_pass(several: LLM, plain: LLM) -> None:
         assert result.outputs[0].token_ids == alone.token_ids
 
 
-def test_tenants_do_not_share_prefixes(plain: LLM) -> None:
+def test_callers_do_not_share_prefixes(plain: LLM) -> None:
     llm = plain.with_speculation(None)
     prompt = [idx % 30 for idx in range(100)]
     salts = ["a", "b", "a", None]

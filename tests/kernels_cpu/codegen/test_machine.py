@@ -40,7 +40,10 @@ def test_the_best_that_is_there_is_taken(
     assert Machine.host().num_digits == ACTIVATIONS[DEFAULT_ACTIVATIONS] == 1
 
 
-@pytest.mark.parametrize(("features", "best"), [({"dotprod"}, "dotprod"), (set(), "neon")])
+@pytest.mark.parametrize(
+    ("features", "best"),
+    [({"i8mm", "dotprod"}, "i8mm"), ({"dotprod"}, "dotprod"), ({"i8mm"}, "neon"), (set(), "neon")],
+)
 def test_arm_has_sets_of_its_own(
     monkeypatch: pytest.MonkeyPatch, features: set[str], best: str
 ) -> None:

@@ -17,6 +17,7 @@ BODIES: dict[Endpoint, dict[str, Any]] = {
     Endpoint.COMPLETIONS: PROMPT,
     Endpoint.CHAT: CHAT,
     Endpoint.RESPONSES: {"input": "a"},
+    Endpoint.INPUT_TOKENS: {},
 }
 
 

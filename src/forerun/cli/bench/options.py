@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,7 +12,7 @@ import typer
 from forerun.cli.options.engine import load
 from forerun.cli.options.shared import bundle
 from forerun.engine_config import EngineConfig
-from forerun.errors import InvalidOption, MissingExtra
+from forerun.errors import InvalidOption
 from forerun.option_fields import option
 
 if TYPE_CHECKING:
@@ -78,15 +77,10 @@ class OutputOptions:
 
     def __post_init__(self) -> None:
         """What cannot be drawn is told before anything is measured, not after."""
-        from forerun.theory.canvas import FORMATS
+        from forerun.theory.canvas import check_drawable
 
-        if self.plot is None:
-            return
-        if self.plot.suffix.lower() not in FORMATS:
-            valid = ", ".join(FORMATS)
-            raise InvalidOption(f"cannot draw to {self.plot.name!r}; end it in {valid}.")
-        if find_spec("matplotlib") is None:
-            raise MissingExtra("drawing figures", "plot")
+        if self.plot is not None:
+            check_drawable(self.plot)
 
 
 bench_options = bundle(BenchOptions, "Bench")

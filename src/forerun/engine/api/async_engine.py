@@ -12,7 +12,7 @@ from forerun.engine.api.engine_thread import EngineThread, Post
 from forerun.engine.api.events import EventBuilder, StreamEvent
 from forerun.engine.api.input_processor import Prompt, as_prompt, params_for
 from forerun.engine.api.llm import LLM
-from forerun.engine.api.mailbox import Mailbox
+from forerun.engine.api.mailbox import Bell, Mailbox, ring
 from forerun.engine.api.outputs import RequestOutput
 from forerun.engine.request.options import RequestKeywords, RequestOptions
 from forerun.engine.request.request import Request
@@ -162,8 +162,8 @@ class AsyncEngine:
     def take(self, requests: Sequence[Request], *, whole: bool = False) -> Sequence[Answer]:
         """An answer to each as a stream; all are taken, or none. With `whole`, what comes between
         the first event of an answer and its last is told with the last, but for the rounds."""
-        loop = asyncio.get_running_loop()
-        posts = [Post(r, Mailbox(loop), EventBuilder(whole=whole)) for r in requests]
+        bell = Bell(asyncio.get_running_loop())
+        posts = [Post(r, Mailbox(bell), EventBuilder(whole=whole)) for r in requests]
         answers = [Answer(post, self._thread, self) for post in posts]
         for post, answer in zip(posts, answers, strict=True):
             post.request.asker = ref(answer)  # dropped from now on, it is forsaken
@@ -185,26 +185,38 @@ class Answer(AsyncIterator[StreamEvent]):
         self._mailbox = post.mailbox
         self._thread = thread
         self._engine = engine  # it closes when nobody has it any more
-        self._is_over = False
+        self.is_over = False  # nothing more will be read
 
     async def __anext__(self) -> StreamEvent:
-        if self._is_over:
-            raise StopAsyncIteration
         try:
-            event = await self._mailbox.take()
+            while (event := self.read()) is None and not self.is_over:
+                await self.news()
         except BaseException:  # it failed, or the reader was cancelled
             self.cancel()
             raise
-        if event is None:  # somebody else closed it
+        if event is None:
             raise StopAsyncIteration
-        self._is_over = event.output is not None
         return event
+
+    def read(self) -> StreamEvent | None:
+        """What came since the last time, without waiting; None if nothing did."""
+        if self.is_over:
+            return None
+        event = self._mailbox.read()
+        self.is_over = event is not None and event.output is not None
+        return event
+
+    async def news(self) -> None:
+        """Wait until something came to this answer, or to another one to the same question."""
+        await self._mailbox.bell.wait()
 
     def cancel(self) -> None:
         """Nothing more is wanted: whoever reads it comes to its end, and what the request held is
         free before the next step."""
-        self._is_over = True
-        self._mailbox.close()
+        if self.is_over:
+            return
+        self.is_over = True
+        ring([self._mailbox.bell])  # whoever waits looks again
         self._thread.leave(self.request)
 
     async def aclose(self) -> None:

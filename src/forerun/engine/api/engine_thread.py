@@ -10,7 +10,7 @@ from threading import Condition, Event, Thread, get_ident
 from typing import Final
 
 from forerun.engine.api.events import EventBuilder
-from forerun.engine.api.mailbox import Mailbox, deliver
+from forerun.engine.api.mailbox import Bell, Mailbox, ring
 from forerun.engine.engine import NOBODY, Engine, Stepped, failure
 from forerun.engine.request.request import Request
 from forerun.engine.step import Round
@@ -164,8 +164,8 @@ class EngineThread:
         )
 
     def _dismissed(self) -> list[Post]:
-        """All who are open, on their way out. Tell them why once the lock is free: a mailbox has
-        its own."""
+        """All who are open, on their way out. Tell them why once the lock is free: a loop that
+        wakes has its own."""
         posts = list(self._open.values())
         self._leavers += [post.request for post in posts]
         self._open.clear()
@@ -236,13 +236,17 @@ class EngineThread:
         self._deliver(stepped)
 
     def _deliver(self, stepped: Stepped) -> None:
-        told: dict[Mailbox, Post] = {}
+        told = list[Bell]()
         for done in stepped.rounds:
             post = self._open.get(done.request.id)
-            if post is not None and self._tell(post, done):
-                told[post.mailbox] = post
-        for mailbox in deliver(list(told)):
-            self.leave(told[mailbox].request)
+            if post is None:
+                continue
+            bell = post.mailbox.bell
+            if bell.loop.is_closed():  # nobody can read it any more
+                self.leave(post.request)
+            elif self._tell(post, done):
+                told.append(bell)
+        ring(told)
         for request in stepped.ended:
             post = self._open.get(request.id)
             if post is not None and request.error is not None:
@@ -253,10 +257,11 @@ class EngineThread:
             self._changed.notify_all()
 
     def _tell(self, post: Post, done: Round) -> bool:
+        """Whether there is news."""
         try:
             if post.event_builder.tells(done):
                 post.mailbox.put(post.event_builder.event(done))
+                return True
         except Exception as error:
             self._fail(post, failure(error))
-            return False
-        return True
+        return False

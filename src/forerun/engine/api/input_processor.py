@@ -84,6 +84,7 @@ class InputProcessor:
         speculation = core.speculation
         self._drafters: Collection[str] = speculation.drafters.drafters if speculation else ()
         self._ids = itertools.count()
+        self._encoded: tuple[str, tuple[int, ...]] = ("", ())  # the latest prediction
 
     def requests(
         self, prompt: Prompt, params: SamplingParams, options: RequestOptions
@@ -138,12 +139,17 @@ class InputProcessor:
                     raise InvalidOption(f"{name} names token {token}; ids end at {last}.")
 
     def _predicted(self, text: str | None) -> tuple[int, ...]:
-        """A prediction's ids; what lies beyond the context can never come, and is not encoded."""
+        """A prediction's ids; what lies beyond the context can never come, and is not encoded.
+        The prompts of one call share it, so it is encoded for the first of them alone."""
         if not text:
             return ()
         text = text[: _CHARS_PER_TOKEN * self._max_len]
-        ids = self._tokenizer.encode(text, add_special=False, parse_special=False)
-        return tuple(ids[: self._max_len])
+        known, ids = self._encoded
+        if known != text:
+            found = self._tokenizer.encode(text, add_special=False, parse_special=False)
+            ids = tuple(found[: self._max_len])
+            self._encoded = text, ids
+        return ids
 
     def _check_drafter(self, options: RequestOptions) -> None:
         name = options.speculation.drafter

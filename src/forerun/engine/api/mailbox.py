@@ -1,14 +1,43 @@
-"""One stream's events on their way from the engine's thread to an asyncio consumer."""
+"""Events on their way from the engine's thread to asyncio consumers.
+
+One thread puts, one loop reads, and neither waits for the other: appending to a deque, emptying it
+and setting a flag are each one step for all threads, so nothing here needs a lock.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from threading import Lock
+from typing import Final
 
 from forerun.engine.api.events import StreamEvent
-from forerun.interrupts import Uninterrupted
+
+
+class Bell:
+    """Wakes whoever waits for news of one question: it may have several answers."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop: Final = loop
+        self.is_rung = False  # and nobody has looked since
+        self._waiters: list[asyncio.Future[None]] = []
+
+    async def wait(self) -> None:
+        waiter = self.loop.create_future()
+        self._waiters.append(waiter)
+        try:
+            await waiter
+        finally:
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
+
+    def wake(self) -> None:
+        """In the loop's thread."""
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
 
 
 class Mailbox:
@@ -18,88 +47,46 @@ class Mailbox:
     never holds more than the answer itself.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._lock = Lock()
-        self._news = asyncio.Event()
-        self._is_announced = False
-        self._is_closed = False
-        self._pending: list[StreamEvent] = []  # joined when they are read: in time that is linear
+    def __init__(self, bell: Bell) -> None:
+        self.bell = bell
+        self._pending: deque[StreamEvent] = deque()  # joined when they are read: in linear time
         self._error: Exception | None = None
 
     def put(self, event: StreamEvent) -> None:
-        """From the engine's thread; `deliver` says that it is there."""
-        with Uninterrupted(), self._lock:
-            self._pending.append(event)
+        """From the engine's thread; `ring` says that it is there."""
+        self._pending.append(event)
 
     def fail(self, error: Exception) -> None:
         """No more events will come; `error` is raised once those that came are read."""
-        with Uninterrupted(), self._lock:
-            self._error = self._error or error
-        deliver([self])
+        self._error = self._error or error
+        ring([self.bell])
 
-    def close(self) -> None:
-        """Nothing more is read; whoever waits for an event gets None."""
-        self._is_closed = True
-        self._wake()
-
-    async def take(self) -> StreamEvent | None:
-        """The next event, by the loop that made this mailbox; None once it is closed."""
-        while not self._is_closed:
-            self._news.clear()
-            if self._has_news and (event := self._collect()) is not None:
-                return event
-            await self._news.wait()  # what comes from here on is announced, and sets it again
-        return None
-
-    @property
-    def _has_news(self) -> bool:
-        return bool(self._pending) or self._error is not None
-
-    def _collect(self) -> StreamEvent | None:
-        with Uninterrupted(), self._lock:
-            self._is_announced = False
-            events, self._pending = self._pending, []
+    def read(self) -> StreamEvent | None:
+        """What came since the last time; None if nothing did. Whoever waits has read before."""
+        self.bell.is_rung = False  # first: what comes from here on rings again
+        error = self._error  # before what came before it is looked at
+        events = []
+        while self._pending:
+            events.append(self._pending.popleft())
         if events:
             return StreamEvent.joined(events)
-        if self._error is not None:
-            raise self._error
+        if error is not None:
+            raise error
         return None
 
-    def _is_to_be_announced(self) -> bool:
-        with Uninterrupted(), self._lock:
-            is_news = self._has_news and not self._is_announced
-            self._is_announced |= is_news
-            return is_news
 
-    def _wake(self) -> None:
+def ring(bells: Iterable[Bell]) -> None:
+    """Wake whoever waits, each loop once: a wake-up costs as much as an event."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[Bell]] = {}
+    for bell in bells:
+        if not bell.is_rung:
+            bell.is_rung = True
+            by_loop.setdefault(bell.loop, []).append(bell)
+    for loop, found in by_loop.items():
         with suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._news.set)
+            loop.call_soon_threadsafe(_wake_all, found)
 
 
-def deliver(mailboxes: Sequence[Mailbox]) -> set[Mailbox]:
-    """Wake whoever reads them, each loop once: a wake-up costs as much as an event. Returns those
-    that nobody can read any more."""
-    unreachable = set()
-    for loop, found in _by_loop(mailboxes).items():
-        news = [mailbox._news for mailbox in found if mailbox._is_to_be_announced()]
-        try:
-            if news:
-                loop.call_soon_threadsafe(_set_all, news)
-            elif loop.is_closed():
-                unreachable.update(found)
-        except RuntimeError:  # the loop is closed
-            unreachable.update(found)
-    return unreachable
-
-
-def _by_loop(mailboxes: Sequence[Mailbox]) -> dict[asyncio.AbstractEventLoop, list[Mailbox]]:
-    found: dict[asyncio.AbstractEventLoop, list[Mailbox]] = {}
-    for mailbox in mailboxes:
-        found.setdefault(mailbox._loop, []).append(mailbox)
-    return found
-
-
-def _set_all(news: Sequence[asyncio.Event]) -> None:
-    for one in news:
-        one.set()
+def _wake_all(bells: Sequence[Bell]) -> None:
+    for bell in bells:
+        bell.wake()

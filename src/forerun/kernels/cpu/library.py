@@ -16,7 +16,7 @@ from forerun.kernels.cpu.codegen.machine import Machine
 from forerun.kernels.cpu.products.digits import RecordShape, make_write_record
 from forerun.kernels.cpu.products.expand import make_expand
 from forerun.kernels.cpu.products.formats import DECODERS
-from forerun.kernels.cpu.products.product import make_product, max_rows
+from forerun.kernels.cpu.products.product import make_product, max_rows, widest
 from forerun.kernels.cpu.runtime import interpreter
 from forerun.kernels.cpu.weights.load_report import Progress
 
@@ -117,7 +117,8 @@ class Library:
 @cache
 def _linear_source(weight_format: str, machine: Machine) -> Any:
     product = make_product(weight_format, machine)
-    return operations.make_linear(product, max_rows(weight_format, machine))
+    widths = (of(weight_format, machine) for of in (max_rows, widest))
+    return operations.make_linear(product, *widths)
 
 
 @cache

@@ -76,8 +76,8 @@ def place(step, chunk, _scratch):
         target[i] = source[i]
 
 
-def make_linear(product: Any, max_width: int) -> Any:
-    """One chunk of outputs of a product, for all rows."""
+def make_linear(product: Any, max_width: int, widest: int) -> Any:
+    """One chunk of outputs of a product, for all rows: up to `max_width` in a tile, or `widest`."""
 
     def linear(step, chunk, _scratch):
         num_outputs, chunk_len, num_rows = arg(step, 0), arg(step, 1), arg(step, 2)
@@ -90,7 +90,7 @@ def make_linear(product: Any, max_width: int) -> Any:
         while row < num_rows:
             # Tiles of equal width, or one row less, in each group of rows.
             left = min(GROUP_ROWS - row % GROUP_ROWS, num_rows - row)
-            num_tiles = (left + max_width - 1) // max_width
+            num_tiles = 1 if left == widest else (left + max_width - 1) // max_width
             width = (left + num_tiles - 1) // num_tiles
             here = x + row // GROUP_ROWS * arg(step, 11) + row % GROUP_ROWS * arg(step, 12)
             out = y + row * y_stride

@@ -3,48 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from forerun.server.answers.delta import Delta
-from forerun.server.answers.form import Form
-from forerun.server.answers.group import Group
+from forerun.server.answers.form import ChunkForm
 from forerun.server.answers.logprobs import chat_logprobs
 from forerun.server.answers.trace import trace
 
 
 @dataclass
-class ChatForm(Form):
-    _begun: set[int] = field(default_factory=set)  # answers whose role was told
+class ChatForm(ChunkForm):
+    chunk_kind = "chat.completion.chunk"
 
-    def whole(self, deltas: list[Delta], group: Group) -> dict[str, Any]:
+    def whole(self, deltas: list[Delta]) -> dict[str, Any]:
         choices = []
         for delta in deltas:
             message = {"role": "assistant", "content": delta.text, "refusal": None}
             choices.append({"index": delta.index, "message": message, **self._rest(delta)})
-        answer = {**self._head("chat.completion"), "choices": choices, "usage": self.usage(group)}
+        answer = {**self._head("chat.completion"), "choices": choices, "usage": self.group.usage}
         if self.shows_token_ids:
-            answer["prompt_token_ids"] = list(group.requests[0].prompt)
+            answer["prompt_token_ids"] = list(self.group.requests[0].prompt)
         return answer
 
-    def chunks(self, delta: Delta, group: Group) -> Iterator[dict[str, Any]]:
-        if delta.index not in self._begun:
-            self._begun.add(delta.index)
+    def choices(self, delta: Delta) -> Iterator[dict[str, Any]]:
+        if delta.num_before == 0:
             opening = {"role": "assistant", "content": "", "refusal": None}
-            yield self._chunk({"index": delta.index, "delta": opening, **_EMPTY}, group)
-        if not self.is_news(delta):
-            return
-        words = {"content": delta.text} if delta.text or not delta.output else {}
-        yield self._chunk({"index": delta.index, "delta": words, **self._rest(delta)}, group)
-
-    def closing(self, group: Group) -> Iterator[dict[str, Any]]:
-        if self.includes_usage:
-            head = self._head("chat.completion.chunk")
-            yield {**head, "choices": [], "usage": self.usage(group)}
-
-    def _chunk(self, choice: dict[str, Any], group: Group) -> dict[str, Any]:
-        head = self._head("chat.completion.chunk")
-        return {**head, "choices": [choice], **self.running_usage(group)}
+            yield {"index": delta.index, "delta": opening, **_EMPTY}
+        if self.is_news(delta):
+            words = {} if delta.output and not delta.text else {"content": delta.text}
+            yield {"index": delta.index, "delta": words, **self._rest(delta)}
 
     def _rest(self, delta: Delta) -> dict[str, Any]:
         rest: dict[str, Any] = {

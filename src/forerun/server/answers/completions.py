@@ -7,50 +7,43 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from forerun.server.answers.delta import Delta
-from forerun.server.answers.form import Form
-from forerun.server.answers.group import Group
+from forerun.server.answers.form import ChunkForm
 from forerun.server.answers.logprobs import completion_logprobs, prompt_logprobs, spelled
 from forerun.server.answers.trace import trace
 
 
 @dataclass
-class CompletionForm(Form):
+class CompletionForm(ChunkForm):
     """`echoes` puts the prompt before its answer; `hides_output` where no token was wanted."""
 
     echoes: bool = False
     hides_output: bool = False
     _offsets: dict[int, int] = field(default_factory=dict)  # where each answer's next text begins
 
-    def whole(self, deltas: list[Delta], group: Group) -> dict[str, Any]:
-        choices = [self._choice(self._begun(delta, group), group) for delta in deltas]
-        return {**self._head("text_completion"), "choices": choices, "usage": self.usage(group)}
+    chunk_kind = "text_completion"
 
-    def chunks(self, delta: Delta, group: Group) -> Iterator[dict[str, Any]]:
+    def whole(self, deltas: list[Delta]) -> dict[str, Any]:
+        choices = [self._choice(self._begun(delta)) for delta in deltas]
+        return {**self._head("text_completion"), "choices": choices, "usage": self.group.usage}
+
+    def choices(self, delta: Delta) -> Iterator[dict[str, Any]]:
         if delta.num_before == 0:
-            delta = self._begun(delta, group)
+            delta = self._begun(delta)
         if self.is_news(delta):
-            yield {
-                **self._head("text_completion"),
-                "choices": [self._choice(delta, group)],
-                **self.running_usage(group),
-            }
+            yield self._choice(delta)
 
-    def closing(self, group: Group) -> Iterator[dict[str, Any]]:
-        if self.includes_usage:
-            yield {**self._head("text_completion"), "choices": [], "usage": self.usage(group)}
-
-    def _begun(self, delta: Delta, group: Group) -> Delta:
+    def _begun(self, delta: Delta) -> Delta:
         """The first delta of an answer, after the prompt that is to stand before it."""
         if self.hides_output:
             delta = delta.without_output()
         if not self.echoes:
             return delta
-        request = group.requests[delta.index - delta.index % group.num_choices]
+        request = self.group.requests[delta.index - delta.index % self.group.num_choices]
         skips = request.params.skip_special_tokens
         text = self.tokenizer.decode(request.prompt, skip_special=skips)
         return delta.preceded_by(text, prompt_logprobs(request))
 
-    def _choice(self, delta: Delta, group: Group) -> dict[str, Any]:
+    def _choice(self, delta: Delta) -> dict[str, Any]:
         choice: dict[str, Any] = {
             "index": delta.index,
             "text": delta.text,
@@ -61,7 +54,7 @@ class CompletionForm(Form):
         if self.shows_token_ids:
             choice["token_ids"] = list(delta.tokens)
             if delta.num_before == 0:
-                choice["prompt_token_ids"] = list(group.requests[delta.index].prompt)
+                choice["prompt_token_ids"] = list(self.group.requests[delta.index].prompt)
         if self.shows_trace:
             choice["forerun"] = {"trace": [trace(done, self.tokenizer) for done in delta.rounds]}
         return choice

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from forerun.engine.api.async_engine import Answer
-from forerun.engine.api.events import StreamEvent
 from forerun.engine.api.outputs import CompletionOutput
 from forerun.engine.step import Round
 from forerun.server.answers.logprobs import TokenLogprob
@@ -59,11 +58,17 @@ class Telling:
     def __init__(self, index: int, answer: Answer) -> None:
         self.index = index
         self.answer = answer
+        self.has_ended = False
         self._num_told = 0  # tokens
 
-    def delta(self, event: StreamEvent) -> Delta:
+    def read(self) -> Delta | None:
+        """What came since the last time."""
+        event = self.answer.read()
+        if event is None:
+            return None
         start = self._num_told
         self._num_told += len(event.tokens)
+        self.has_ended = event.output is not None
         return Delta(
             self.index,
             event.text,

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, ClassVar, Final, Protocol
 
 from forerun.models.text.tokenizer import Tokenizer
 from forerun.server.answers.delta import Delta
 from forerun.server.answers.group import Group
+from forerun.server.json_text import to_json
+
+_MARK: Final = "\0"  # no other text of a chunk's choice
 
 
 @dataclass
 class Form:
     """How one request's answers are written down."""
 
+    group: Group
     id: str
     created: int
     model: str
@@ -23,8 +29,6 @@ class Form:
     shows_logprobs: bool = False
     shows_token_ids: bool = False
     shows_trace: bool = False
-    includes_usage: bool = False
-    continuous_usage: bool = False
 
     def _head(self, kind: str) -> dict[str, Any]:
         return {
@@ -35,30 +39,73 @@ class Form:
             "system_fingerprint": self.fingerprint,
         }
 
+    @property
+    def shows_more(self) -> bool:
+        """Than text."""
+        return self.shows_logprobs or self.shows_token_ids or self.shows_trace
+
     def is_news(self, delta: Delta) -> bool:
         """Whether a delta says anything; text may wait for the rest of a character."""
-        says_more = self.shows_logprobs or self.shows_token_ids or self.shows_trace
-        return bool(delta.text) or delta.output is not None or says_more
-
-    def usage(self, group: Group) -> dict[str, Any]:
-        return group.usage
-
-    def running_usage(self, group: Group) -> dict[str, Any]:
-        """In every chunk: the usage so far, or null where it comes at the end, as OpenAI does."""
-        if self.continuous_usage:
-            return {"usage": self.usage(group)}
-        return {"usage": None} if self.includes_usage else {}
+        return bool(delta.text) or delta.output is not None or self.shows_more
 
 
 class Whole(Protocol):
     """What an answer in one piece needs of a form."""
 
-    def whole(self, deltas: list[Delta], group: Group) -> dict[str, Any]: ...
+    group: Group
+
+    def whole(self, deltas: list[Delta]) -> dict[str, Any]: ...
 
 
-class Chunked(Whole, Protocol):
-    """What a stream of chunks needs besides."""
+@dataclass
+class ChunkForm(Form, ABC):
+    """One whose streams are chunks, alike but for what came: the rest is written once."""
 
-    def chunks(self, delta: Delta, group: Group) -> Iterator[dict[str, Any]]: ...
+    includes_usage: bool = False
+    continuous_usage: bool = False
+    _frames: dict[int, tuple[bytes, bytes]] = field(default_factory=dict)  # around answers' texts
 
-    def closing(self, group: Group) -> Iterator[dict[str, Any]]: ...
+    chunk_kind: ClassVar[str]
+
+    @abstractmethod
+    def whole(self, deltas: list[Delta]) -> dict[str, Any]: ...
+
+    @abstractmethod
+    def choices(self, delta: Delta) -> Iterator[dict[str, Any]]:
+        """What a delta becomes, one for each chunk."""
+
+    def chunks(self, deltas: Sequence[Delta]) -> bytes:
+        """The events of a stream, for what one step brought."""
+        return b"".join([line for delta in deltas for line in self._lines(delta)])
+
+    def closing(self) -> bytes:
+        return self._before + self._usage() if self.includes_usage else b""
+
+    def _lines(self, delta: Delta) -> list[bytes]:
+        after = self._usage() if self.continuous_usage else self._after
+        if delta.num_before and delta.output is None and not self.shows_more:
+            if not delta.text:
+                return []
+            start, end = self._frames.get(delta.index) or self._framed(delta)
+            return [start, to_json(delta.text), end, after]
+        return [self._before + to_json(choice) + after for choice in self.choices(delta)]
+
+    def _framed(self, delta: Delta) -> tuple[bytes, bytes]:
+        """What is before the text of a delta that says nothing else, and what is behind it."""
+        (choice,) = self.choices(replace(delta, text=_MARK))
+        start, end = to_json(choice).split(to_json(_MARK))
+        frame = self._frames[delta.index] = self._before + start, end
+        return frame
+
+    @cached_property
+    def _before(self) -> bytes:
+        head = to_json(self._head(self.chunk_kind))
+        return b"data: " + head[:-1] + b',"choices":['
+
+    @cached_property
+    def _after(self) -> bytes:
+        """With the usage as null where it comes at the end, as OpenAI does."""
+        return b'],"usage":null}\n\n' if self.includes_usage else b"]}\n\n"
+
+    def _usage(self) -> bytes:
+        return b'],"usage":' + to_json(self.group.usage) + b"}\n\n"

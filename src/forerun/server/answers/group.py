@@ -17,8 +17,8 @@ from forerun.server.errors import ApiError
 class Group:
     """`num_choices` answers to each prompt, numbered through.
 
-    A reader that is slow gets fewer and larger deltas: the queue holds one for each answer, and
-    what comes meanwhile waits in the answer's own mailbox, joined. `close` ends what still runs.
+    A reader that is slow gets fewer and larger deltas: what comes meanwhile waits in the answer's
+    own mailbox, joined. `close` ends what still runs.
     """
 
     def __init__(self, answers: Sequence[Answer], num_choices: int, timeout_s: float) -> None:
@@ -29,8 +29,6 @@ class Group:
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(timeout_s, _expire, ref(self))  # does not keep it alive
         self._num_told = 0
-        self._pumps: list[asyncio.Task[None]] = []
-        self._error: Exception | None = None
         self.on_delta: Callable[[Delta], None] | None = None  # who watches what is read
 
     @property
@@ -41,33 +39,39 @@ class Group:
     def usage(self) -> dict[str, Any]:
         return usage(self.requests, self.num_choices, self._num_told)
 
-    async def deltas(self) -> AsyncIterator[Delta]:
-        """As they come, in any order of the answers, until all have ended or one failed."""
-        news = self._one() if len(self._tellings) == 1 else self._many()
+    async def news(self) -> AsyncIterator[list[Delta]]:
+        """What came to any of the answers since the last time, until all have ended or one failed.
+        A step of the engine brings news once, however many answers it served."""
+        running = self._tellings
         try:
-            async for delta in news:
-                self._num_told += len(delta.tokens)
-                if self.on_delta is not None:
-                    self.on_delta(delta)
-                yield delta
-            if self._is_late:
-                raise self._too_late()
+            while running:
+                deltas = [delta for one in running if (delta := one.read()) is not None]
+                running = [one for one in running if not one.answer.is_over]
+                for delta in deltas:
+                    self._num_told += len(delta.tokens)
+                    if self.on_delta is not None:
+                        self.on_delta(delta)
+                if deltas:
+                    yield deltas
+                elif running:
+                    await running[0].answer.news()
+            if not all(one.has_ended for one in self._tellings):
+                raise self._too_late() if self._is_late else _left()
         finally:
             self.close()
 
     async def whole(self) -> list[Delta]:
         """Each answer as one delta."""
         found: dict[int, Delta] = {}
-        async for delta in self.deltas():
-            earlier = found.get(delta.index)
-            found[delta.index] = delta if earlier is None else earlier.followed_by(delta)
+        async for deltas in self.news():
+            for delta in deltas:
+                earlier = found.get(delta.index)
+                found[delta.index] = delta if earlier is None else earlier.followed_by(delta)
         return [found[index] for index in range(len(self._tellings))]
 
     def close(self) -> None:
         """Nobody reads any more: what the answers hold is free before the next step."""
         self._timer.cancel()
-        for pump in self._pumps:
-            pump.cancel()
         for telling in self._tellings:
             telling.answer.cancel()
 
@@ -78,32 +82,6 @@ class Group:
                 self._is_late = True
                 telling.answer.cancel()
 
-    async def _one(self) -> AsyncIterator[Delta]:
-        (telling,) = self._tellings
-        async for event in telling.answer:
-            yield telling.delta(event)
-
-    async def _many(self) -> AsyncIterator[Delta]:
-        news: asyncio.Queue[Delta | None] = asyncio.Queue(len(self._tellings))
-        self._pumps = [asyncio.create_task(self._pump(one, news)) for one in self._tellings]
-        num_open = len(self._tellings)
-        while num_open:
-            delta = await news.get()
-            if self._error is not None:
-                raise self._error
-            if delta is None:
-                num_open -= 1
-            else:
-                yield delta
-
-    async def _pump(self, telling: Telling, news: asyncio.Queue[Delta | None]) -> None:
-        try:
-            async for event in telling.answer:
-                await news.put(telling.delta(event))
-        except Exception as error:
-            self._error = self._error or error
-        await news.put(None)
-
     def _too_late(self) -> ApiError:
         return ApiError(
             504,
@@ -111,6 +89,10 @@ class Group:
             f"or raise --request-timeout.",
             "request_timeout",
         )
+
+
+def _left() -> ApiError:
+    return ApiError(499, "the client left before the answer was there.", "left")
 
 
 def _expire(group: ref[Group]) -> None:

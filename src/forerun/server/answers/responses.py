@@ -9,11 +9,11 @@ from typing import Any
 
 from forerun.server.answers.delta import Delta
 from forerun.server.answers.form import Form
-from forerun.server.answers.group import Group
 from forerun.server.answers.logprobs import chat_entry
 from forerun.server.answers.trace import trace
 from forerun.server.answers.usage import responses_usage
-from forerun.server.streaming import explained, to_json
+from forerun.server.json_text import to_json
+from forerun.server.streaming import explained
 
 
 @dataclass
@@ -22,15 +22,15 @@ class ResponseForm(Form):
 
     given: Mapping[str, Any] = field(default_factory=dict)
 
-    def whole(self, deltas: list[Delta], group: Group) -> dict[str, Any]:
+    def whole(self, deltas: list[Delta]) -> dict[str, Any]:
         (delta,) = deltas
-        return self._ended(delta, group)
+        return self._ended(delta)
 
-    def _ended(self, delta: Delta, group: Group) -> dict[str, Any]:
+    def _ended(self, delta: Delta) -> dict[str, Any]:
         response = self._response(_status(delta), [self._message(delta, _status(delta))])
         if delta.finish_reason == "length":
             response["incomplete_details"] = {"reason": "max_output_tokens"}
-        response["usage"] = responses_usage(group.usage)
+        response["usage"] = responses_usage(self.group.usage)
         if self.shows_trace:
             response["forerun"] = {"trace": [trace(done, self.tokenizer) for done in delta.rounds]}
         return response
@@ -90,7 +90,7 @@ class ResponseForm(Form):
             return []
         return [chat_entry(self.tokenizer, one) for one in delta.logprobs]
 
-    async def events(self, group: Group) -> AsyncIterator[dict[str, Any]]:
+    async def events(self) -> AsyncIterator[dict[str, Any]]:
         """Each event as an object; its `type` is its name."""
         place = {"item_id": self._item("")["id"], "output_index": 0, "content_index": 0}
         begun = self._response("in_progress", [])
@@ -101,7 +101,7 @@ class ResponseForm(Form):
         part = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
         yield {"type": "response.content_part.added", **place, "part": part}
         whole: Delta | None = None
-        async for delta in group.deltas():
+        async for (delta,) in self.group.news():
             whole = delta if whole is None else whole.followed_by(delta)
             if self.is_news(delta):
                 yield {"type": "response.output_text.delta", **place, **self._increment(delta)}
@@ -113,7 +113,7 @@ class ResponseForm(Form):
         yield {"type": "response.content_part.done", **place, "part": part}
         item = self._message(whole, _status(whole))
         yield {"type": "response.output_item.done", "output_index": 0, "item": item}
-        yield {"type": f"response.{_status(whole)}", "response": self._ended(whole, group)}
+        yield {"type": f"response.{_status(whole)}", "response": self._ended(whole)}
 
     def _increment(self, delta: Delta) -> dict[str, Any]:
         increment: dict[str, Any] = {"delta": delta.text, "logprobs": self._logprobs(delta)}
@@ -128,7 +128,7 @@ class ResponseForm(Form):
         return {"type": "response.failed", "response": response}
 
 
-async def named_events(group: Group, form: ResponseForm) -> AsyncIterator[bytes]:
+async def named_events(form: ResponseForm) -> AsyncIterator[bytes]:
     """The form's events with their names and numbers."""
     numbers = itertools.count()
 
@@ -137,12 +137,10 @@ async def named_events(group: Group, form: ResponseForm) -> AsyncIterator[bytes]
         return f"event: {event['type']}".encode() + b"\ndata: " + to_json(numbered) + b"\n\n"
 
     try:
-        async for event in form.events(group):
+        async for event in form.events():
             yield line(event)
     except Exception as error:
         yield line(form.failed(error))
-    finally:
-        group.close()
 
 
 def _status(delta: Delta) -> str:

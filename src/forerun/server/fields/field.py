@@ -14,6 +14,7 @@ class Endpoint(StrEnum):
     COMPLETIONS = "completions"
     CHAT = "chat"
     RESPONSES = "responses"
+    INPUT_TOKENS = "input_tokens"
     TOKENIZE = "tokenize"
     DETOKENIZE = "detokenize"
 

@@ -38,6 +38,7 @@ from forerun.server.fields.shapes import (
 
 _COMPLETIONS, _CHAT, _RESPONSES = Endpoint.COMPLETIONS, Endpoint.CHAT, Endpoint.RESPONSES
 _TOKENIZE, _DETOKENIZE = Endpoint.TOKENIZE, Endpoint.DETOKENIZE
+_INPUT: Final = (Endpoint.RESPONSES, Endpoint.INPUT_TOKENS)
 _ALL: Final = (_COMPLETIONS, _CHAT, _RESPONSES)
 _BOTH: Final = (_COMPLETIONS, _CHAT)
 MAX_COUNT: Final = 2**31 - 1  # tokens in an answer; the context is far smaller
@@ -60,11 +61,12 @@ def _refused(name: str, *on: Endpoint, unused: Kind = NOTHING, note: str = "") -
 
 FIELDS: Final[tuple[Field, ...]] = (
     # What is asked.
-    _honoured("model", Text(1), *_ALL, _TOKENIZE, _DETOKENIZE, note="a name of `/v1/models`"),
+    _honoured("model", Text(1), *Endpoint, note="a name of `/v1/models`"),
     _honoured("prompt", PROMPT, _COMPLETIONS, needed=True),
     _honoured("messages", MESSAGES, _CHAT, needed=True),
     _honoured("input", INPUT, _RESPONSES, needed=True, note="text or message items"),
-    _honoured("instructions", TEXT, _RESPONSES, note="a system message before `input`"),
+    _honoured("input", INPUT, Endpoint.INPUT_TOKENS),
+    _honoured("instructions", TEXT, *_INPUT, note="a system message before `input`"),
     _honoured("prediction", PREDICTION, *_ALL, note="Predicted Outputs: a drafter of its own"),
     _honoured("echo", FLAG, _COMPLETIONS),
     _honoured(
@@ -125,25 +127,26 @@ FIELDS: Final[tuple[Field, ...]] = (
     _honoured("metadata", METADATA, _RESPONSES, note="comes back with the response"),
     _idle("metadata", METADATA, _CHAT),
     _idle("store", FLAG, _CHAT, _RESPONSES, note="nothing is stored"),
-    _idle("parallel_tool_calls", FLAG, _CHAT, _RESPONSES),
+    _idle("parallel_tool_calls", FLAG, _CHAT, *_INPUT),
     _idle("max_tool_calls", Whole(0, MAX_COUNT), _RESPONSES),
     _idle("verbosity", OneOf(("low", "medium", "high")), _CHAT),
     _idle("reasoning_effort", TEXT, _CHAT),
-    _idle("reasoning", Anything(), _RESPONSES),
+    _idle("reasoning", Anything(), *_INPUT),
+    _idle("personality", TEXT, Endpoint.INPUT_TOKENS),
     _idle("include_reasoning", FLAG, _CHAT),
     _idle("spaces_between_special_tokens", FLAG, *_BOTH),
     _idle("return_tokens_as_token_ids", _NO_FLAG, *_BOTH),
     # What does not work here, and what means that nobody asks for it.
     _refused("suffix", _COMPLETIONS, unused=OneOf(("",)), note="no infilling"),
     _refused("best_of", _COMPLETIONS, unused=OneOf((1,)), note="use `n`"),
-    _refused("tools", _CHAT, _RESPONSES, unused=_NO_LIST),
-    _refused("tool_choice", _CHAT, _RESPONSES, unused=OneOf(("none", "auto"))),
+    _refused("tools", _CHAT, *_INPUT, unused=_NO_LIST),
+    _refused("tool_choice", _CHAT, *_INPUT, unused=OneOf(("none", "auto"))),
     _refused("functions", _CHAT, unused=_NO_LIST),
     _refused("function_call", _CHAT, unused=OneOf(("none", "auto"))),
     _refused("response_format", *_BOTH, unused=Shape({"type": OneOf(("text",))}, ("type",))),
     _refused(
         "text",
-        _RESPONSES,
+        *_INPUT,
         unused=Shape(
             {
                 "format": Shape({"type": OneOf(("text",))}, ("type",)),
@@ -174,10 +177,10 @@ FIELDS: Final[tuple[Field, ...]] = (
     _refused("kv_transfer_params", *_BOTH),
     _refused("vllm_xargs", *_BOTH, unused=MapOf("$^", NOTHING, 0)),
     _refused("background", _RESPONSES, unused=_NO_FLAG, note="nothing is stored"),
-    _refused("conversation", _RESPONSES, note="nothing is stored: send all items"),
-    _refused("previous_response_id", _RESPONSES, note="nothing is stored: send all items"),
+    _refused("conversation", *_INPUT, note="nothing is stored: send all items"),
+    _refused("previous_response_id", *_INPUT, note="nothing is stored: send all items"),
     _refused("prompt", _RESPONSES, note="there are no stored prompts"),
-    _refused("truncation", _RESPONSES, unused=OneOf(("disabled",))),
+    _refused("truncation", *_INPUT, unused=OneOf(("disabled",))),
     _refused("context_management", _RESPONSES, unused=_NO_LIST),
     # Tokens and text.
     _honoured("prompt", Text(1), _TOKENIZE, note="or `messages`"),

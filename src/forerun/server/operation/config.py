@@ -22,7 +22,7 @@ class Limits:
     max_answer_tokens: int | None = option(None, "No answer is longer than this.")
     max_body_bytes: int = option(8 << 20, "No request is longer than this.")
     request_timeout_s: float = option(600.0, "Seconds that an answer may take.")
-    body_timeout_s: float = option(30.0, "Seconds that a body may take to arrive.")
+    body_timeout_s: float = option(30.0, "Seconds that a head or a body may take to arrive.")
     lenient_fields: bool = option(False, "Ignore body fields that nobody knows.")
 
     @property

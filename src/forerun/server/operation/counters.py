@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
+from itertools import accumulate
 from typing import Any, Final
 
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter
 from prometheus_client import generate_latest as exposition
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 from forerun.server.answers.delta import Delta
 from forerun.server.answers.group import Group
@@ -22,6 +30,24 @@ _WHOLE: Final = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320, 640)
 Snapshot = Mapping[str, Any]
 
 
+class Histogram(Collector):
+    """Only the event loop observes, so this needs no lock; and it takes many alike at once."""
+
+    def __init__(self, name: str, text: str, bounds: tuple[float, ...]) -> None:
+        self._name, self._text, self._bounds = PREFIX + name, text, bounds
+        self._nums = [0] * (len(bounds) + 1)
+        self._sum = 0.0
+
+    def observe(self, value: float, num: int = 1) -> None:
+        self._nums[bisect_left(self._bounds, value)] += num
+        self._sum += value * num
+
+    def collect(self) -> Iterator[Metric]:
+        names = (*map(floatToGoString, self._bounds), "+Inf")
+        buckets = list(zip(names, accumulate(self._nums), strict=True))
+        yield HistogramMetricFamily(self._name, self._text, buckets, self._sum)
+
+
 class Counters:
     """One registry for one server; `snapshot` asks the engine, None while it is not there."""
 
@@ -30,17 +56,20 @@ class Counters:
     def __init__(self, snapshot: Callable[[], Snapshot | None]) -> None:
         self._registry = CollectorRegistry()
         self._registry.register(EngineCollector(snapshot))
-        self._first = self._histogram(
+        self.first = self._histogram(
             "time_to_first_token_seconds", "From the request to its first token.", _FIRST_TOKEN
         )
-        self._between = self._histogram(
+        self.between = self._histogram(
             "inter_token_latency_seconds", "Between two tokens of one answer.", _BETWEEN
         )
-        self._whole = self._histogram(
+        self.whole = self._histogram(
             "e2e_request_latency_seconds", "From the request to its last token.", _WHOLE
         )
-        self._answers = self._counter(
-            "http_responses", "HTTP answers by path and status.", "path", "status"
+        self._answers = Counter(
+            PREFIX + "http_responses",
+            "HTTP answers by path and status.",
+            ("path", "status"),
+            registry=self._registry,
         )
 
     def watch(self, group: Group) -> None:
@@ -53,21 +82,10 @@ class Counters:
     def exposition(self) -> bytes:
         return exposition(self._registry)
 
-    def observe_first(self, seconds: float) -> None:
-        self._first.observe(seconds)
-
-    def observe_between(self, seconds: float, num_tokens: int) -> None:
-        for _ in range(num_tokens):
-            self._between.observe(seconds / num_tokens)
-
-    def observe_whole(self, seconds: float) -> None:
-        self._whole.observe(seconds)
-
-    def _histogram(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
-        return Histogram(PREFIX + name, text, buckets=buckets, registry=self._registry)
-
-    def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        return Counter(PREFIX + name, text, labels, registry=self._registry)
+    def _histogram(self, name: str, text: str, bounds: tuple[float, ...]) -> Histogram:
+        found = Histogram(name, text, bounds)
+        self._registry.register(found)
+        return found
 
 
 class Watch:
@@ -82,13 +100,13 @@ class Watch:
         now = time.perf_counter()
         if delta.tokens:
             if delta.index in self._latest:
-                seconds = now - self._latest[delta.index]
-                self._counters.observe_between(seconds, len(delta.tokens))
+                seconds, num_tokens = now - self._latest[delta.index], len(delta.tokens)
+                self._counters.between.observe(seconds / num_tokens, num_tokens)
             else:
-                self._counters.observe_first(now - self._began)
+                self._counters.first.observe(now - self._began)
             self._latest[delta.index] = now
         if delta.output is not None:
-            self._counters.observe_whole(now - self._began)
+            self._counters.whole.observe(now - self._began)
 
 
 class EngineCollector(Collector):

@@ -18,7 +18,7 @@ from forerun.server.errors import ApiError
 from forerun.server.operation.access_log import AccessLog
 from forerun.server.operation.auth import Keys
 from forerun.server.service import Service
-from forerun.server.streaming import REQUEST_ID, JsonAnswer, explained
+from forerun.server.streaming import DIRECT, REQUEST_ID, JsonAnswer, explained
 
 _REQUEST_ID: Final = re.compile(r"[!-~]{1,128}")
 
@@ -37,7 +37,7 @@ class Front:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        method, scope = scope["method"], self._routed(scope)
+        method, scope = scope["method"], {**self._routed(scope), DIRECT: send}
         request = Request(scope)
         visit = Visit(_request_id(request), send)
         REQUEST_ID.set(visit.request_id)

@@ -21,6 +21,7 @@ from forerun.server.operation.auth import Keys
 from forerun.server.operation.config import ServerConfig
 from forerun.server.operation.counters import Counters
 from forerun.server.operation.listening import listening, pid_file
+from forerun.server.operation.protocol import timed_protocol
 from forerun.server.service import Service
 
 _KEEP_ALIVE: Final = 30  # seconds that an idle connection stays open
@@ -74,6 +75,7 @@ class Life:
         self._server = _Server(
             uvicorn.Config(
                 app,
+                http=timed_protocol(config.limits.body_timeout_s),
                 log_config=None,
                 log_level="warning",
                 access_log=False,

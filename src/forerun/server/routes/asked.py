@@ -11,13 +11,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from forerun.server.answers.form import Whole
-from forerun.server.answers.group import Group
 from forerun.server.body import read_json
 from forerun.server.fields import Endpoint, read_fields
 from forerun.server.service import Service
-from forerun.server.streaming import EventStream, JsonAnswer, unless_left
+from forerun.server.streaming import EventStream, JsonAnswer, left_by
 
-Events = Callable[[Group, Any], AsyncIterator[bytes]]
+Events = Callable[[Any], AsyncIterator[bytes]]
 
 
 def service_of(request: Request) -> Service:
@@ -44,17 +43,12 @@ def identity(given: Mapping[str, Any], prefix: str, service: Service) -> dict[st
     }
 
 
-async def answered(
-    request: Request, group: Group, form: Whole, *, streams: bool, events: Events
-) -> Response:
+async def answered(request: Request, form: Whole, *, streams: bool, events: Events) -> Response:
     """Bit by bit, or whole."""
-    service = service_of(request)
+    service, group = service_of(request), form.group
     service.counters.watch(group)
     request.state.group = group  # for the access log
     if streams:
-        return EventStream(events(group, form), service.limits.reader_timeout_s)
-    try:
-        deltas = await unless_left(request, group.whole())
-    finally:
-        group.close()
-    return JsonAnswer(form.whole(deltas, group))
+        return EventStream(events(form), group.close, service.limits.reader_timeout_s)
+    with left_by(request.receive, group.close):
+        return JsonAnswer(form.whole(await group.whole()))

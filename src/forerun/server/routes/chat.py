@@ -29,9 +29,9 @@ async def chat_completions(request: Request) -> Response:
     length = answer_len(given.get(name), name, [prompt], engine.max_model_len, service.limits)
     question = Question.of(given, [prompt], length, _num_logprobs(given))
     group = await question.ask(service)
-    form = ChatForm(**who, **shown(given))
+    form = ChatForm(group, **who, **shown(given))
     streams = given.get("stream", False)
-    return await answered(request, group, form, streams=streams, events=data_events)
+    return await answered(request, form, streams=streams, events=data_events)
 
 
 def _num_logprobs(given: Mapping[str, Any]) -> int | None:

@@ -38,9 +38,9 @@ async def completions(request: Request) -> Response:
         given, prompts, max(1, length), num_logprobs, num_logprobs if echo else None
     )
     group = await question.ask(service)
-    form = CompletionForm(**who, **shown(given), echoes=echo, hides_output=length == 0)
+    form = CompletionForm(group, **who, **shown(given), echoes=echo, hides_output=length == 0)
     streams = given.get("stream", False)
-    return await answered(request, group, form, streams=streams, events=data_events)
+    return await answered(request, form, streams=streams, events=data_events)
 
 
 def shown(given: dict[str, Any]) -> dict[str, Any]:

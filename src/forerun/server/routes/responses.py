@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from starlette.requests import Request
 from starlette.responses import Response
 
 from forerun.server.answers.responses import ResponseForm, named_events
 from forerun.server.fields import Endpoint
-from forerun.server.prompts import chat_prompt, truncated
+from forerun.server.prompts import chat_prompt, conversation, truncated
 from forerun.server.question import Question, answer_len
 from forerun.server.routes.asked import answered, identity, read_given, service_of
 
@@ -20,7 +17,7 @@ async def responses(request: Request) -> Response:
     engine = service.engine
     given = await read_given(request, Endpoint.RESPONSES)
     who = identity(given, "resp_", service)
-    prompt = await service.read(lambda: chat_prompt({"messages": _messages(given)}, engine))
+    prompt = await service.read(lambda: chat_prompt({"messages": conversation(given)}, engine))
     prompt = truncated(prompt, given.get("truncate_prompt_tokens"), engine.max_model_len)
     name = "max_output_tokens"
     length = answer_len(given.get(name), name, [prompt], engine.max_model_len, service.limits)
@@ -29,19 +26,11 @@ async def responses(request: Request) -> Response:
     question = Question.of(given, [prompt], length, num_logprobs)
     group = await question.ask(service)
     form = ResponseForm(
+        group,
         **who,
         shows_logprobs=wants_logprobs,
         shows_trace=given.get("forerun", {}).get("trace", False),
         given=given,
     )
     streams = given.get("stream", False)
-    return await answered(request, group, form, streams=streams, events=named_events)
-
-
-def _messages(given: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Instructions and items as a conversation."""
-    found = given["input"]
-    items = [{"role": "user", "content": found}] if isinstance(found, str) else found
-    if given.get("instructions"):
-        return [{"role": "system", "content": given["instructions"]}, *items]
-    return list(items)
+    return await answered(request, form, streams=streams, events=named_events)

@@ -1,4 +1,4 @@
-"""`/tokenize` and `/detokenize`, as vLLM has them."""
+"""`/tokenize` and `/detokenize`, as vLLM has them; OpenAI's count of a response's input."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from starlette.responses import Response
 from forerun.engine.api.async_engine import AsyncEngine
 from forerun.server.errors import bad_request
 from forerun.server.fields import Endpoint
-from forerun.server.prompts import Tokens, chat_prompt, refuse_endless
+from forerun.server.prompts import Tokens, chat_prompt, conversation, refuse_endless
 from forerun.server.routes.asked import read_given, service_of
 from forerun.server.streaming import JsonAnswer
 
@@ -40,6 +40,16 @@ def _tokens(given: Mapping[str, Any], engine: AsyncEngine) -> Tokens:
     refuse_endless(len(given["prompt"]), engine.max_model_len)
     add_special = given.get("add_special_tokens", True)
     return tuple(engine.tokenizer.encode(given["prompt"], add_special=add_special))
+
+
+async def input_tokens(request: Request) -> Response:
+    """How many tokens a response would begin with."""
+    service = service_of(request)
+    engine = service.engine
+    given = await read_given(request, Endpoint.INPUT_TOKENS)
+    service.model_named(given.get("model"))
+    tokens = await service.read(lambda: chat_prompt({"messages": conversation(given)}, engine))
+    return JsonAnswer({"object": "response.input_tokens", "input_tokens": len(tokens)})
 
 
 async def detokenize(request: Request) -> Response:

@@ -7,43 +7,18 @@ import math
 from numba import float32, int64, njit
 
 from forerun.kernels.cpu.attention.head_group import (
-    KEYS_PER_TURN,
     KEYS_TOGETHER,
     MAX_HEADS,
-    highest,
     mix_values,
     score_keys,
 )
+from forerun.kernels.cpu.attention.softmax import weigh
 from forerun.kernels.cpu.codegen.native import floats, int_at
-from forerun.kernels.cpu.codegen.scalar import exp32
 from forerun.kernels.cpu.codegen.step import arg, num_groups
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
 _ANY = 1 << 62  # keys
-
-
-@njit(inline="always")
-def _total(values, count):
-    """Value j goes to partial sum j mod 4."""
-    a = b = c = d = float32(0)
-    whole = count // 4 * 4
-    for j in range(0, whole, 4):
-        a, b = a + values[j], b + values[j + 1]
-        c, d = c + values[j + 2], d + values[j + 3]
-    a = a + values[whole] if count > whole else a
-    b = b + values[whole + 1] if count > whole + 1 else b
-    c = c + values[whole + 2] if count > whole + 2 else c
-    return (a + b) + (c + d)
-
-
-@njit(inline="always")
-def _softmax(scores, num_keys):
-    """Scores at an address to exp(score − highest), in place; returns their sum."""
-    weights, most = floats(scores), highest(scores, num_keys)
-    for j in range(num_keys):
-        weights[j] = exp32(weights[j] - most)
-    return _total(weights, num_keys)
 
 
 @njit(inline="always")
@@ -58,9 +33,7 @@ def _weigh(step, token, scores, row_bytes, count, groups):
     """Scores to weights; behind them lie their sums, and mixed values, which are none yet."""
     sums = scores + MAX_HEADS * row_bytes
     mixed = floats(sums + 4 * MAX_HEADS)
-    num_keys = _keys(step, token, 0, _ANY)[1]
-    for h in range(count):
-        floats(sums)[h] = _softmax(scores + h * row_bytes, num_keys)
+    weigh(scores, row_bytes, _keys(step, token, 0, _ANY)[1], sums, count)
     for i in range(count * groups * 16):
         mixed[i] = float32(0)
 
@@ -90,7 +63,7 @@ def attend(step, chunk, scratch):
     for token in tokens:
         longest = max(longest, _keys(step, token, 0, _ANY)[1])
     turn = KEYS_TOGETHER if len(tokens) > 1 else longest
-    row_bytes = 4 * (longest + KEYS_PER_TURN)
+    row_bytes = 64 * num_groups(longest)
     token_bytes = MAX_HEADS * (row_bytes + 4 + stride)  # scores, their sums, mixed values
     mixed_at = MAX_HEADS * (row_bytes + 4)
     scale = float32(1) / math.sqrt(float32(head_dim))

@@ -16,11 +16,9 @@ from forerun.kernels.cpu.codegen.emitted import emitted
 from forerun.kernels.cpu.codegen.lanes import (
     F32,
     GROUP_LEN,
-    I32,
     I64,
     Emitter,
     Value,
-    constant,
     i64,
     vector,
 )
@@ -34,11 +32,10 @@ MAX_TOKENS: Final = 4  # that take turns
 _TURNS_AHEAD: Final = 2  # rows are asked for so long before they are read
 _KEYS_AHEAD: Final = 16
 _MAX_SUMS: Final = (6, 16)  # groups of 16 in registers; the second with registers of 512 bits
-_LOWEST: Final = -3.4028234663852886e38  # of float32
 _GROUP: Final = vector(F32, GROUP_LEN)
 
 
-def _for_each_width(b: Any, num_heads: Value, emit: Callable[[int], None]) -> None:
+def for_each_width(b: Any, num_heads: Value, emit: Callable[[int], None]) -> None:
     """A branch for each number of heads that are taken together."""
     done = b.append_basic_block("done")
     switch = b.switch(num_heads, done)
@@ -93,7 +90,7 @@ def score_keys(
 
         loop(b, b.sdiv(b.add(num_keys, i64(KEYS_PER_TURN - 1)), i64(KEYS_PER_TURN)), [], turn)
 
-    _for_each_width(b, num_heads, emit)
+    for_each_width(b, num_heads, emit)
 
 
 def _products(
@@ -118,27 +115,6 @@ def _products(
         return acc
 
     return loop(b, num_groups, [e.lanes([0.0] * num_lanes)] * (len(rows) * width), body)
-
-
-@emitted(float32, int64, int64)
-def highest(b: Any, scores: Value, count: Value) -> Value:
-    """Of `count` scores, but for those that are no numbers; a whole group of 16 may be read."""
-    e = Emitter(b, Machine.host())
-    lanes, lowest = constant(I32, list(range(GROUP_LEN))), constant(F32, [_LOWEST] * GROUP_LEN)
-
-    def larger(left: Value, right: Value) -> Value:
-        return b.select(b.fcmp_ordered(">", left, right), left, right)
-
-    def body(idx: Value, acc: list[Value]) -> list[Value]:
-        first = b.mul(idx, i64(GROUP_LEN))
-        group = e.load(b.add(scores, b.mul(first, i64(4))), _GROUP)
-        left = e.splat(b.trunc(b.sub(count, first), I32), GROUP_LEN)
-        mine = b.select(b.icmp_signed("<", lanes, left), group, lowest)
-        return [larger(mine, acc[0])]
-
-    num_turns = b.sdiv(b.add(count, i64(GROUP_LEN - 1)), i64(GROUP_LEN))
-    found = e.fold_each(loop(b, num_turns, [lowest], body), larger)
-    return b.extract_element(found, I32(0))
 
 
 @emitted(void, int64, int64, int64, int64, int64, int64, int64, int64, int64)
@@ -207,4 +183,4 @@ def mix_values(
         most = _MAX_SUMS[e.machine.instructions.num_outputs == 16]
         emit_widest(width, [count for count in (4, 2, 1) if count == 1 or count * width <= most])
 
-    _for_each_width(b, num_heads, emit)
+    for_each_width(b, num_heads, emit)

@@ -27,6 +27,7 @@ class InstructionSet:
     max_rows: tuple[int, int]  # of such a tile, with one digit and with two
     needs: tuple[str, ...]  # features, by LLVM's names
     processor: str | None = None  # that has these and no more, to generate code for
+    has_wide_tile: bool = False  # of 16 rows and one digit, their floats in memory
 
     @property
     def is_slow(self) -> bool:
@@ -35,13 +36,14 @@ class InstructionSet:
 
 
 X86: Final = (  # the best first
-    InstructionSet("vnni", 16, (8, 8), ("avx512vnni", "avx512vl", "avx512bw")),
-    InstructionSet("avx512", 16, (8, 8), ("avx512bw", "avx512vl"), "skylake-avx512"),
+    InstructionSet("vnni", 16, (8, 8), ("avx512vnni", "avx512vl", "avx512bw"), None, True),
+    InstructionSet("avx512", 16, (8, 8), ("avx512bw", "avx512vl"), "skylake-avx512", True),
     InstructionSet("avxvnni", 8, (4, 4), ("avxvnni",), "alderlake"),
     InstructionSet("avx2", 8, (4, 4), ("avx2",), "haswell"),
     InstructionSet("sse", 4, (4, 4), ()),
 )
 ARM: Final = (
+    InstructionSet("i8mm", 4, (16, 8), ("i8mm", "dotprod")),
     InstructionSet("dotprod", 4, (16, 8), ("dotprod",)),
     InstructionSet("neon", 4, (4, 4), ()),
 )
@@ -105,12 +107,16 @@ def _x86_features() -> set[str]:
     return {name for name, is_there in binding.get_host_cpu_features().items() if is_there}
 
 
+_LINUX_FEATURES: Final = {"asimddp": "dotprod", "i8mm": "i8mm"}
+
+
 def _arm_features() -> set[str]:
     """Where the code generator was told the processor's right name."""
     name = binding.get_host_cpu_name()
     if getattr(config, "CPU_NAME", None) or name in ("", "generic"):
         return set()
     try:
-        return {"dotprod"} if "asimddp" in Path("/proc/cpuinfo").read_text() else set()
+        found = set(Path("/proc/cpuinfo").read_text(encoding="utf-8").split())
     except OSError:
         return {"dotprod"} if name.startswith("apple") else set()
+    return {feature for linux, feature in _LINUX_FEATURES.items() if linux in found}

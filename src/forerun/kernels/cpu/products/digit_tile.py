@@ -5,6 +5,7 @@ instruction, nor which of these ways a tile takes:
 
     few rows on ARM    one sum per output in four lanes, and the lanes are added up
     more rows on ARM   weights are turned so that lane o belongs to output o
+    two rows, i8mm     a vector has the sums of two outputs and two rows
     x86                the same, of weights that were interleaved when they were loaded
 
 Sums fit 32 bits: 32 products of at most 128 · 127·256. Blocks are added in ascending order, in
@@ -32,7 +33,7 @@ from forerun.kernels.cpu.codegen.lanes import (
 from forerun.kernels.cpu.codegen.loops import loop, when
 from forerun.kernels.cpu.products.decoders import BYTES16, Decoder
 from forerun.kernels.cpu.products.digits import BLOCK_LEN, DIGIT_BITS, RecordShape
-from forerun.kernels.cpu.products.dots import DOTS, DOTS_OF_BYTES, SIGNED
+from forerun.kernels.cpu.products.dots import DOTS, DOTS_OF_BYTES, SIGNED, smmla
 from forerun.kernels.cpu.products.integer_weights import (
     Blocks,
     Chunk,
@@ -50,6 +51,7 @@ _MAX_MIXED: Final = 6
 _MIXED: Final = 4  # of a tile with more rows
 _MAX_PAIRED: Final = 2  # rows of a tile that has registers for two blocks at once
 _INT4: Final = vector(I32, 4)
+_LOWER, _UPPER = ([*range(at, at + 8), *range(16 + at, 24 + at)] for at in (0, 8))
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,12 @@ class DigitTile:
 
     @property
     def is_turned(self) -> bool:
-        return self.num_rows >= _TURNED_FROM or not self.is_arm
+        return not self.is_arm or (self.num_rows >= _TURNED_FROM and not self.has_matrices)
+
+    @property
+    def has_matrices(self) -> bool:
+        """Whether an instruction multiplies two rows with two outputs."""
+        return self.e.machine.instructions.name == "i8mm"
 
     @property
     def num_together(self) -> int:
@@ -84,6 +91,8 @@ class DigitTile:
 
         Elsewhere there are too few registers for it, or the code generator does it.
         """
+        if self.has_matrices:
+            return 2
         return self.num_rows if self.num_outputs == 16 else 1
 
     def emit(self) -> None:
@@ -171,7 +180,25 @@ class DigitTile:
         """Σ q·x of each output in units of s, for each of some rows."""
         if self.is_turned:
             return self._turned_sums(run, records, at)
+        if len(records) == 2:
+            return self._crossed_sums(run, records, at)
         return [self._paired_sums(run, record, at) for record in records]
+
+    def _crossed_sums(self, run: Run, records: list[Value], at: int) -> list[Value]:
+        """Of two rows: eight bytes of each at a time meet eight of two outputs."""
+        e, sums = self.e, [_INT4([0] * 4)] * 2  # of outputs 0 and 1, and of 2 and 3
+        for digit in range(self.shape.num_digits):
+            sums = [self._shifted(total) for total in sums] if digit else sums
+            for piece in range(len(run.quants[0])):
+                start = BLOCK_LEN * digit + at + 16 * piece
+                rows = [e.load(e.offset(record, start), BYTES16) for record in records]
+                outputs = [self._signed(run, quants[piece]) for quants in run.quants]
+                for half in (_LOWER, _UPPER):
+                    x = e.shuffle(rows[0], rows[1], half)
+                    for pair in (0, 1):
+                        q = e.shuffle(outputs[2 * pair], outputs[2 * pair + 1], half)
+                        sums[pair] = smmla(e, sums[pair], q, x)
+        return [e.shuffle(sums[0], sums[1], [row, row + 2, row + 4, row + 6]) for row in (0, 1)]
 
     def _paired_sums(self, run: Run, record: Value, at: int) -> Value:
         e, sums = self.e, []
@@ -235,15 +262,16 @@ class DigitTile:
         return self.e.builder.shl(total, constant(I32, [DIGIT_BITS] * total.type.count))
 
     def _dot(self, run: Run, sums: Value, weights: Value, digits: Value) -> Value:
-        name, b = self.e.machine.instructions.name, self.e.builder
-        count = weights.type.count
-        if self.is_arm:
-            if run.offset in (8, 32):
-                weights = b.sub(weights, constant(I8, [run.offset] * count))
-        elif run.offset == 128:
-            weights = b.xor(weights, constant(I8, [-128] * count))
         dots = DOTS_OF_BYTES if run.offset == 128 else DOTS
-        return dots[name](self.e, sums, weights, digits)
+        dot = dots[self.e.machine.instructions.name]
+        return dot(self.e, sums, self._signed(run, weights), digits)
+
+    def _signed(self, run: Run, weights: Value) -> Value:
+        """Without their offset, where the processor multiplies signed bytes."""
+        if not self.is_arm or run.offset not in (8, 32):
+            return weights
+        offset = constant(I8, [run.offset] * weights.type.count)
+        return self.e.builder.sub(weights, offset)
 
     def _pairwise(self, left: Value, right: Value) -> Value:
         return self.e.intrinsic("aarch64.neon.addp.v4i32", _INT4, [left, right])

@@ -31,6 +31,7 @@ from forerun.kernels.cpu.codegen.lanes import (
     vector,
 )
 from forerun.kernels.cpu.codegen.machine import Machine
+from forerun.kernels.cpu.codegen.scalar import ROUND, ROUND_BITS
 
 DIGIT_BITS: Final = 8
 BLOCK_LEN: Final = 32
@@ -82,9 +83,12 @@ def _emit_record(e: Emitter, address: Value, record: Value) -> None:
     largest = b.bitcast(_reduced(e, "vector.reduce.umax", bits, I32), F32)
     is_zero = b.fcmp_ordered("<", largest, F32(_LEAST))
     inverse = b.select(is_zero, F32(0.0), b.fdiv(most, largest))
-    rounded = e.call("rint", kind, [b.fmul(x, e.splat(inverse, BLOCK_LEN))])
-    is_number = b.fcmp_ordered("ord", rounded, rounded)
-    whole = b.fptosi(b.select(is_number, rounded, constant(F32, [0.0] * BLOCK_LEN)), wide)
+    scaled = b.fmul(x, e.splat(inverse, BLOCK_LEN))
+    is_number = b.fcmp_ordered("ord", scaled, scaled)
+    # The nearest integer, halves to even, is left in the low bits of this sum.
+    rounded = b.bitcast(b.fadd(scaled, constant(F32, [ROUND] * BLOCK_LEN)), wide)
+    whole = b.sub(rounded, constant(I32, [ROUND_BITS] * BLOCK_LEN))
+    whole = b.select(is_number, whole, constant(I32, [0] * BLOCK_LEN))
     for idx, digit in enumerate(_digits(e, whole, shape.num_digits)):
         e.store(b.trunc(digit, vector(I8, BLOCK_LEN)), e.offset(record, BLOCK_LEN * idx))
     scale = b.fdiv(largest, most)

@@ -19,6 +19,11 @@ def sdot(e: Emitter, sums: Value, weights: Value, digits: Value) -> Value:
     return e.intrinsic("aarch64.neon.sdot.v4i32.v16i8", sums.type, [sums, weights, digits])
 
 
+def smmla(e: Emitter, sums: Value, weights: Value, digits: Value) -> Value:
+    """Eight bytes of two outputs with eight of two rows: sums are [output, row]."""
+    return e.intrinsic("aarch64.neon.smmla.v4i32.v16i8", sums.type, [sums, weights, digits])
+
+
 def vpdpbusd(e: Emitter, sums: Value, weights: Value, digits: Value) -> Value:
     b, bits = e.builder, 32 * sums.type.count
     packed = [b.bitcast(value, sums.type) for value in (weights, digits)]
@@ -65,8 +70,9 @@ DOTS: Final[dict[str, Dot]] = {
     "avx512": maddubs,
     "avx2": maddubs,
     "dotprod": sdot,
+    "i8mm": sdot,
     "neon": portable,
     "sse": portable,
 }
-SIGNED: Final = frozenset({"dotprod"})  # weights, too
+SIGNED: Final = frozenset({"dotprod", "i8mm"})  # weights, too
 DOTS_OF_BYTES: Final = DOTS | {"avx512": maddubs_of_bytes, "avx2": maddubs_of_bytes}

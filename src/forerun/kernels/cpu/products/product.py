@@ -12,6 +12,7 @@ from forerun.kernels.cpu.codegen.lanes import Emitter, Value, i64
 from forerun.kernels.cpu.codegen.loops import loop
 from forerun.kernels.cpu.codegen.machine import Machine
 from forerun.kernels.cpu.products.digit_tile import DigitTile
+from forerun.kernels.cpu.products.digits import GROUP_ROWS
 from forerun.kernels.cpu.products.dots import SIGNED
 from forerun.kernels.cpu.products.float_tile import FloatTile
 from forerun.kernels.cpu.products.formats import DECODERS
@@ -36,10 +37,19 @@ def max_rows(weight_format: str, machine: Machine) -> int:
     return len(machine.tile_outputs)
 
 
+def widest(weight_format: str, machine: Machine) -> int:
+    """As `max_rows`, or a whole group of rows where there is a tile for just so many."""
+    is_wide = machine.instructions.has_wide_tile and machine.num_digits == 1
+    is_simple = DECODERS[weight_format].num_chunks == 1  # the K formats gain nothing from it
+    if is_wide and is_simple and takes_digits(weight_format, machine):
+        return GROUP_ROWS
+    return max_rows(weight_format, machine)
+
+
 def make_product(weight_format: str, machine: Machine) -> Any:
     """An intrinsic product(num_rows, num_outputs, *operands): y[row, output] = w · x.
 
-    `num_rows` is 1 … max_rows: each width is a tile of its own. The outputs are
+    `num_rows` is 1 … max_rows, or `widest`: each width is a tile of its own. The outputs are
     walked in steps of the tile; a last step that does not fit is moved back over its neighbours,
     so `num_outputs` must be at least the tile's.
     """
@@ -58,7 +68,8 @@ def _emit_widths(
     b = e.builder
     done = b.append_basic_block("done")
     switch = b.switch(num_rows, done)
-    for width in range(1, max_rows(weight_format, e.machine) + 1):
+    usual = range(1, max_rows(weight_format, e.machine) + 1)
+    for width in sorted({*usual, widest(weight_format, e.machine)}):
         case = b.append_basic_block(f"rows{width}")
         switch.add_case(i64(width), case)
         b.position_at_end(case)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from forerun.kernels.base import AttentionShape, ChainNoise
-from forerun.kernels.cpu.attention.head_group import KEYS_PER_TURN, MAX_HEADS, MAX_TOKENS
+from forerun.kernels.cpu.attention.head_group import MAX_HEADS, MAX_TOKENS
 from forerun.kernels.cpu.codegen.lanes import padded
 from forerun.kernels.cpu.runtime.program import Program, aligned_zeros
 from forerun.kernels.plan import Plan, PlanRow
@@ -68,7 +68,7 @@ class CpuBatch:
         self.max_keys = min(longest, shape.window or longest)
         self.given_widths = [each.shape[1] for each in given]
         self.given = [_padded(each) for each in given]  # [T, padded width]
-        self.noise = _as_ints(noise or ChainNoise())
+        self.noise = _NO_NOISE.copy() if noise is None else _as_ints(noise)
 
     def check(self, tokens: IntArray) -> None:
         if not self.num_embeddings:  # a pass over what it was given
@@ -104,7 +104,7 @@ class CpuBatch:
     @property
     def scratch_bytes(self) -> int:
         """What attention needs: scores, their sums, and mixed values, for the heads together."""
-        row_len = self.max_keys + KEYS_PER_TURN + 1 + padded(self.shape.head_dim)
+        row_len = padded(self.max_keys) + 1 + padded(self.shape.head_dim)
         return 4 * MAX_HEADS * row_len * min(MAX_TOKENS, len(self.tokens))
 
     @cached_property
@@ -137,6 +137,9 @@ def _as_ints(noise: ChainNoise) -> IntArray:
     temperature = np.float64(noise.temperature).view(np.int64)
     key = noise.key - (noise.key >> 63 << 64)  # the same 64 bits, signed
     return np.array([temperature, key, noise.position], np.int64)
+
+
+_NO_NOISE: Final = _as_ints(ChainNoise())
 
 
 def _padded(rows: FloatArray) -> F32:

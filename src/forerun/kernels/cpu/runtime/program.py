@@ -20,6 +20,8 @@ from forerun.kernels.cpu.runtime.workers import Workers
 
 F32 = npt.NDArray[np.float32]
 
+F32_BYTES: Final = 4
+_NUM_OUTPUTS, _OUTPUT = 3, 11  # fields of a product's step
 _NUM_ARGS: Final = STEP_FIELDS - 3
 _PADDING: Final = tuple((0,) * n for n in range(_NUM_ARGS + 1))
 
@@ -121,8 +123,11 @@ class Program:
             self._was_run = True
         self._release()
 
-    def finish(self, result: Rows) -> F32:
-        """Run everything and return a copy of `result`, the last thing recorded."""
+    def finish(self, result: Rows, num_products: int = 0) -> F32:  # noqa: ARG002
+        """Run everything and return a copy of `result`, the last thing recorded.
+
+        So many products at the end write all of it, and may write it elsewhere.
+        """
         tapped, self._tapped = self._tapped, []  # they lead back to this program
         self.run()
         self.taps = tuple(rows.values() for rows in tapped)
@@ -144,19 +149,41 @@ class Program:
 class Recording:
     """A whole pass, to be run again and again.
 
-    Recordings share their buffers, the one of the result too: it is copied before the next runs.
+    Recordings share their buffers, the one of the result too: it is copied before the next runs,
+    or the products that it comes from write to other memory in the first place.
     """
 
     steps: npt.NDArray[np.int64]  # [num_steps, STEP_FIELDS]
     result: F32  # a view
+    address: int  # where that lies
     taps: tuple[F32, ...]  # views
     held: tuple[Any, ...]  # what the steps need alive
+    num_products: int = 0  # at the end, which write the whole result
 
     def run(self, workers: Workers, scratch_bytes: int, program: Program) -> F32:
         """The result; what is handed out besides goes to `program`."""
-        workers.run(self.steps, scratch_bytes)
+        values = self._values(workers, scratch_bytes)
         program.taps = tuple(map(_flat_copy, self.taps))
-        return _flat_copy(self.result)
+        return values
+
+    def _values(self, workers: Workers, scratch_bytes: int) -> F32:
+        if not self.num_products:
+            workers.run(self.steps, scratch_bytes)
+            return _flat_copy(self.result)
+        num_rows, _, width = self.result.shape
+        values = np.empty((num_rows, width), np.float32)
+        try:
+            self._direct(values.ctypes.data)
+            workers.run(self.steps, scratch_bytes)
+        finally:
+            self._direct(self.address)
+        return values
+
+    def _direct(self, address: int) -> None:
+        """Let the last products write to `address`: a part of each row, side by side."""
+        for step in range(-self.num_products, 0):
+            self.steps[step, _OUTPUT] = address
+            address += F32_BYTES * int(self.steps[step, _NUM_OUTPUTS])
 
     def without(self, thing: Any) -> Recording:
         """Not holding `thing`, which outlives it."""
@@ -168,13 +195,16 @@ class KeptProgram(Program):
 
     _recording: Recording | None = None
 
-    def finish(self, result: Rows) -> F32:
+    def finish(self, result: Rows, num_products: int = 0) -> F32:
         if self._was_run:
             return super().finish(result)
+        if result.stride != F32_BYTES * result.width:  # its rows are padded
+            num_products = 0
         held = (*self._held, *self._used.values())
         tapped, self._tapped = self._tapped, []
         views = tuple(rows.view() for rows in tapped)
-        self._recording = Recording(self._taken(), result.view(), views, held)
+        place = (result.view(), result.address)
+        self._recording = Recording(self._taken(), *place, views, held, num_products)
         values = self._recording.run(self._workers, self._scratch_bytes, self)
         self._release()
         return values

@@ -6,14 +6,15 @@
 A block is cut into float16 scales and words of four bytes. In a tile the n outputs' scales, or
 words, of one place lie in a row: what is at byte `at` of a block begins at byte n·at of the tile's.
 So a vector over the outputs is one load, and a pass reads its weights from front to back. A last
-tile that would have too few outputs has some of the one before it again.
+tile that would have too few outputs has some of the one before it again. Bytes of Q8_0 are stored
+with 128 added, as unsigned ones.
 """
 
 from __future__ import annotations
 
 import mmap
 from threading import Lock
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -71,13 +72,15 @@ def _interleave(data: Bytes, weight_format: str, tiles: Bytes) -> None:
     num_words = (size - 2 * len(scales)) // 4
     for at in scales:
         _move(data, at, 1, np.dtype("<u2"), size, tiles)
-    _move(data, words_at, num_words, np.dtype("<u4"), size, tiles)
+    words = _move(data, words_at, num_words, np.dtype("<u4"), size, tiles)
+    if weight_format == "Q8_0":  # x86 multiplies unsigned bytes
+        words ^= np.uint32(0x80808080)
 
 
 def _move(
     data: Bytes, at: int, count: int, kind: np.dtype[np.generic], size: int, tiles: Bytes
-) -> None:
-    """`count` numbers from byte `at` on of every block."""
+) -> npt.NDArray[Any]:
+    """`count` numbers from byte `at` on of every block; returns them where they are now."""
     num_tiles, num_blocks, tile_bytes = tiles.shape
     num_outputs, row_bytes, each = tile_bytes // size, data.shape[1], kind.itemsize
     source = np.ndarray(
@@ -95,6 +98,7 @@ def _move(
         (num_blocks * tile_bytes, tile_bytes, each * num_outputs, each),
     )
     target[...] = source
+    return target
 
 
 def _forget(data: Bytes) -> None:

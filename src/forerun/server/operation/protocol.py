@@ -1,0 +1,48 @@
+"""HTTP as uvicorn speaks it, by clients that say in time what they want."""
+
+from __future__ import annotations
+
+from asyncio import TimerHandle, Transport
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+
+def timed_protocol(seconds: float) -> type[H11Protocol]:
+    """h11's, since it bounds the length of a request's head; this bounds its time as well.
+
+    uvicorn itself times a connection only between two requests.
+    """
+
+    class TimedProtocol(H11Protocol):
+        _head: TimerHandle | None = None  # while one is to come
+
+        def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            self._time_head()
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            self._time_head()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._stop()
+            super().connection_lost(exc)
+
+        def _time_head(self) -> None:
+            if self.conn.their_state is not h11.IDLE:
+                self._stop()
+            elif self._head is None:
+                self._head = self.loop.call_later(seconds, self._give_up)
+
+        def _stop(self) -> None:
+            if self._head is not None:
+                self._head.cancel()
+                self._head = None
+
+        def _give_up(self) -> None:
+            self._head = None
+            if not self.transport.is_closing():
+                self.transport.close()
+
+    return TimedProtocol

@@ -1,0 +1,84 @@
+"""Events from one thread to another's loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, cast
+
+import pytest
+
+from forerun.engine.api.events import StreamEvent
+from forerun.engine.api.mailbox import Bell, Mailbox, ring
+from forerun.engine.step import Round
+
+
+def event_of(token: int) -> StreamEvent:
+    return StreamEvent((), (token,), (), cast(Round, token), None)
+
+
+def run(body: Callable[[Bell], Coroutine[Any, Any, None]]) -> None:
+    async def main() -> None:
+        await body(Bell(asyncio.get_running_loop()))
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+
+
+def test_what_came_is_joined_and_an_error_comes_last() -> None:
+    async def body(bell: Bell) -> None:
+        box = Mailbox(bell)
+        assert box.read() is None
+        for token in (1, 2, 3):
+            box.put(event_of(token))
+        box.fail(ValueError("late"))
+        box.fail(KeyError("later"))
+        event = box.read()
+        assert event is not None
+        assert event.tokens == (1, 2, 3)
+        with pytest.raises(ValueError, match="late"):
+            box.read()
+
+    run(body)
+
+
+def test_a_loop_is_woken_once_for_all_and_again_only_after_a_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def body(bell: Bell) -> None:
+        other, calls = Bell(bell.loop), []
+        box = Mailbox(bell)
+        monkeypatch.setattr(bell.loop, "call_soon_threadsafe", lambda *call: calls.append(call))
+        ring([bell, other])
+        ring([bell, other, bell])
+        assert len(calls) == 1
+        box.read()
+        ring([bell, other])
+        assert len(calls) == 2
+
+    run(body)
+
+
+def test_all_who_wait_at_one_bell_look_again() -> None:
+    async def reader(box: Mailbox, found: list[int]) -> None:
+        while True:
+            event = box.read()
+            if event is None:
+                await box.bell.wait()
+            else:
+                found += event.tokens
+
+    async def body(bell: Bell) -> None:
+        boxes = [Mailbox(bell), Mailbox(bell)]
+        found: list[list[int]] = [[], []]
+        tasks = [asyncio.create_task(reader(*pair)) for pair in zip(boxes, found, strict=True)]
+        for token, idx in enumerate((1, 0, 0, 1, 1)):
+            await asyncio.sleep(0.001)  # both wait
+            boxes[idx].put(event_of(token))
+            await asyncio.to_thread(ring, [bell])
+            await asyncio.sleep(0.001)
+            assert found[idx][-1:] == [token]
+        assert found == [[1, 2], [0, 3, 4]]
+        for task in tasks:
+            task.cancel()
+
+    run(body)
