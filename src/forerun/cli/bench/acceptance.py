@@ -49,9 +49,9 @@ class AcceptanceOptions:
 
     @property
     def params(self) -> list[SamplingParams]:
-        shared = {"max_tokens": self.max_tokens, "seed": self.seed}
         return [
-            SamplingParams(temperature=float(part), **shared) for part in split(self.temperatures)
+            SamplingParams(temperature=float(part), max_tokens=self.max_tokens, seed=self.seed)
+            for part in split(self.temperatures)
         ]
 
 
