@@ -34,7 +34,7 @@ from forerun.sampling import Noise, Probs
 from forerun.types import Acceptance, Origin, Proposal, SamplingParams, Span, Verdict
 from forerun.verify import coupled, rejection
 from tests.contracts.kernel_sets import KERNEL_SETS
-from tests.drafters.random_heads import CONFIGS, write_head
+from tests.drafters.heads.random_heads import CONFIGS, write_head
 from tests.enumeration import LazyNoise, Staged
 from tests.models_llama.tiny import TinyCheckpoint, tiny_config
 from tests.verify.test_law_rejection import worst_error

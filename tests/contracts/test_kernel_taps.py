@@ -17,7 +17,7 @@ from forerun.kernels.base import Batch, Norm, Store
 from forerun.models.llama import LlamaModel, Taps
 from forerun.types import ROOT, Span, Tree
 from tests.contracts.kernel_sets import KERNEL_SETS
-from tests.drafters.random_heads import eagle3_config, write_eagle3
+from tests.drafters.heads.random_heads import eagle3_config, write_eagle3
 from tests.kernels.sources import F32, ArraySource
 from tests.models_llama.naive import naive_hidden_states
 from tests.models_llama.runs import all_wanted

@@ -15,7 +15,7 @@ from forerun.kernels import Plan
 from forerun.models.llama import LlamaModel, Taps
 from forerun.models.text.compatibility import tokenizer_hash
 from forerun.types import FloatArray, Span
-from tests.drafters.random_heads import CONFIGS, write_head
+from tests.drafters.heads.random_heads import CONFIGS, write_head
 from tests.engine.leaks import assert_nothing_is_held
 from tests.engine.test_bits import PROMPTS, PlainTokens, outputs, params, tokens
 

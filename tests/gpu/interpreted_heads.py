@@ -20,7 +20,7 @@ from forerun.models.text.compatibility import tokenizer_hash
 from forerun.sampling import Noise
 from forerun.types import Proposal, SamplingParams, Span
 from tests.contracts.test_drafters import View
-from tests.drafters.random_heads import CONFIGS, eagle3_config, medusa_config, write_head
+from tests.drafters.heads.random_heads import CONFIGS, eagle3_config, medusa_config, write_head
 from tests.gpu.begun_early import Again, Work, loaded
 from tests.models_llama.naive import naive_hidden_states
 from tests.models_llama.tiny import TinyCheckpoint, tiny_config

@@ -8,7 +8,7 @@ import pytest
 
 from forerun.engine import LLM
 from forerun.models.text.compatibility import tokenizer_hash
-from tests.drafters.random_heads import CONFIGS, write_head
+from tests.drafters.heads.random_heads import CONFIGS, write_head
 from tests.engine.leaks import assert_nothing_is_held
 
 MODELS = {"distilled", "pass"}  # what they cost is learnt in use, as of all draft models

@@ -19,7 +19,7 @@ from forerun.speculation.heads.card_check import CardCheck
 from forerun.speculation.heads.promises import best_head, num_weights
 from forerun.speculation.pass_cost import PassCost
 from forerun.types import SamplingParams
-from tests.drafters.random_heads import (
+from tests.drafters.heads.random_heads import (
     eagle3_config,
     medusa_config,
     write_eagle3,

@@ -21,7 +21,7 @@ from forerun.drafters.heads.folder import D2T
 from forerun.kernels import Plan, PlanRow, ReferenceKernels
 from forerun.models.llama import LlamaModel, Taps
 from forerun.types import Span, Tree
-from tests.drafters.random_heads import (
+from tests.drafters.heads.random_heads import (
     CONFIGS,
     block_config,
     write_head,

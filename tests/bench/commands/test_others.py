@@ -50,14 +50,15 @@ def test_passes_and_their_profile(path: Path, tmp_path: Path) -> None:
 
 
 def test_acceptance(path: Path, tmp_path: Path) -> None:
-    """Turns of one class together, each with what was said before, as the engine counts them."""
+    """Turns of a class together, each with what was said before; counts as the engine has them."""
     record, questions = tmp_path / "acceptance.json", tmp_path / "questions.jsonl"
     questions.write_text(
         '{"category": "writing", "turns": ["abc abc abc", "and"]}\n'
         '{"category": "stem", "turns": ["the cat the cat"]}\n'
         '{"category": "qa", "turns": ["a dog a dog"]}\n'
     )
-    options = ("--model", path, "--questions", questions, "--max-tokens", "12", "--json", record)
+    options = ["--model", str(path), "--questions", str(questions), "--max-tokens", "12"]
+    options += ["--json", str(record)]
     speculation = '{"method": "prompt_lookup", "adaptive": false, "num_speculative_tokens": 2}'
     shown = run("bench", "acceptance", *options, "--speculative-config", speculation)
     assert shown.endswith(run("bench", "show", record))  # behind its progress

@@ -15,7 +15,7 @@ from forerun.engine import LLM
 from forerun.models.text.compatibility import tokenizer_hash
 from forerun.sampling import softmax
 from forerun.types import SamplingParams
-from tests.drafters.random_heads import CONFIGS, write_head
+from tests.drafters.heads.random_heads import CONFIGS, write_head
 
 LENIENCE = (1.0, 0.5, 0.1)
 PROMPT = (1, 2, 3, 4, 5)

@@ -20,7 +20,7 @@ from forerun.drafters.heads.folder import HISTORY
 from forerun.engine import LLM
 from forerun.errors import InvalidOption
 from forerun.models.text.compatibility import tokenizer_hash
-from tests.drafters.random_heads import block_config, write_block
+from tests.drafters.heads.random_heads import block_config, write_block
 
 CHOICES = Choices(
     [f"p{n}" for n in range(24)], ["auto", "random", "merge"], list(SAMPLING), max_depth=6

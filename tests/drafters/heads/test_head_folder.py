@@ -25,7 +25,7 @@ from forerun.engine import LLM
 from forerun.errors import DiskFull, ForerunError, InvalidOption, InvalidWeights, UnsupportedModel
 from forerun.kernels import ReferenceKernels
 from forerun.models.text.compatibility import tokenizer_hash
-from tests.drafters.random_heads import (
+from tests.drafters.heads.random_heads import (
     CONFIGS,
     eagle3_config,
     medusa_config,

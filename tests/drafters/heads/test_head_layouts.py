@@ -18,7 +18,7 @@ from forerun.errors import ForerunError, InvalidOption
 from forerun.kernels import Plan, ReferenceKernels
 from forerun.models.llama import LlamaModel
 from forerun.models.text.compatibility import tokenizer_hash
-from tests.drafters.random_heads import eagle3_config, write_eagle3
+from tests.drafters.heads.random_heads import eagle3_config, write_eagle3
 from tests.engine.test_bits import params
 from tests.models_llama.runs import all_wanted
 from tests.models_llama.tiny import TinyCheckpoint, tiny_config

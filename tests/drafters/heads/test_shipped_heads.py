@@ -13,7 +13,7 @@ from forerun.drafters.heads import (
     model_fingerprint,
     shipped_heads,
 )
-from tests.drafters.random_heads import medusa_config, write_medusa
+from tests.drafters.heads.random_heads import medusa_config, write_medusa
 from tests.models_llama.tiny import FAMILIES, TinyCheckpoint
 
 WEIGHTS = Path(heads.__file__).with_name("weights")

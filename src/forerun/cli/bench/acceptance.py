@@ -49,10 +49,8 @@ class AcceptanceOptions:
 
     @property
     def params(self) -> list[SamplingParams]:
-        return [
-            SamplingParams(temperature=float(part), max_tokens=self.max_tokens, seed=self.seed)
-            for part in split(self.temperatures)
-        ]
+        params = SamplingParams(max_tokens=self.max_tokens, seed=self.seed)
+        return [params.with_(temperature=float(part)) for part in split(self.temperatures)]
 
 
 @takes(
