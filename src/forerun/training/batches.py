@@ -144,8 +144,9 @@ class Rows:
         for text, start, first in zip(texts, starts, firsts, strict=True):
             left[first : first + len(text.tokens) - start] = _places_left(text)[start:]
         left = left[: math.prod(shape)].reshape(shape)
-        tokens, features, h = self._computed(texts, starts, firsts, len(left.reshape(-1)))
-        self._chunks.append(_Chunk(*(x.unflatten(0, shape) for x in (tokens, features, h)), left))
+        computed = self._computed(texts, starts, firsts, left.size)
+        tokens, features, h = (each.unflatten(0, shape) for each in computed)
+        self._chunks.append(_Chunk(tokens, features, h, left))
         self._share = self._share or float(np.count_nonzero(left) / left.size)
         self.num_tokens += math.prod(shape)
         while sum(len(each.left) for each in self._chunks[1:]) > self._max_rows:

@@ -1,5 +1,7 @@
 """Losses of rows on a GPU: logits are read where they lie, and so are the target's laws."""
 
+# Triton's decorator and its kernels have no types.
+# mypy: disable-error-code="no-untyped-def, untyped-decorator"
 from __future__ import annotations
 
 from typing import Any, Final
@@ -13,7 +15,7 @@ _WIDTH: Final = 2048  # logits that one program looks at together
 
 
 @triton.jit
-def _forward(logits, probs, at, found, size: tl.constexpr, width: tl.constexpr):  # type: ignore[no-untyped-def]
+def _forward(logits, probs, at, found, size: tl.constexpr, width: tl.constexpr):
     """`found` [N, 4]: −Σ p log q, log Σ exp, α = Σ min(p, q), and Σ q where q < p."""
     row = tl.program_id(0).to(tl.int64)
     logits += row * size
@@ -49,7 +51,7 @@ def _forward(logits, probs, at, found, size: tl.constexpr, width: tl.constexpr):
 
 
 @triton.jit
-def _backward(logits, probs, at, found, grads, out, size: tl.constexpr, width: tl.constexpr):  # type: ignore[no-untyped-def]
+def _backward(logits, probs, at, found, grads, out, size: tl.constexpr, width: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     probs += tl.load(at + row) * size
     lse, below = tl.load(found + row * 4 + 1), tl.load(found + row * 4 + 3)

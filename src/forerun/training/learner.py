@@ -97,8 +97,9 @@ class Learner:
     def _laws(self, batch: Batch, shares: Sequence[float] = (1.0,)) -> Iterator[Tensor]:
         """The head's logits at each place [N, draft V], one after another: of a share of the roots,
         the last of `shares` from there on."""
-        shares = [*shares, *shares[-1:] * self._num_places][: self._num_places]
-        counts = [max(1, int(share * len(batch.roots))) for share in shares]
+        whole = len(batch.roots)
+        at = [min(place, len(shares) - 1) for place in range(self._num_places)]
+        counts = [max(1, int(shares[idx] * whole)) for idx in at]
         features = batch.features[:, :-1].chunk(len(self._head.config.layers), dim=-1)
         outputs = self._head.rows(features, batch.tokens, batch.roots, counts)
         before = self._draft_ids[batch.tokens.flatten()][batch.expected]  # [places, N]

@@ -53,16 +53,18 @@ class Optimizer:
             self.rate = rate
             self._adam.param_groups[0]["lr"] = rate
 
-    @torch.no_grad()
     def step(self) -> None:
         self._adam.step()
-        for weight, momentum in zip(self._matrices, self._momenta, strict=True):
-            if weight.grad is None:
-                continue
-            momentum.lerp_(weight.grad, 1 - _MOMENTUM)
-            update = _orthogonal(weight.grad.lerp(momentum, _MOMENTUM))
-            update = update * (_SCALE * max(weight.shape) ** 0.5)
-            weight.sub_(self.rate * (update + _DECAY * weight))
+        with torch.no_grad():
+            for weight, momentum in zip(self._matrices, self._momenta, strict=True):
+                if weight.grad is not None:
+                    self._move(weight, weight.grad, momentum)
+
+    def _move(self, weight: Tensor, grad: Tensor, momentum: Tensor) -> None:
+        momentum.lerp_(grad, 1 - _MOMENTUM)
+        update = _orthogonal(grad.lerp(momentum, _MOMENTUM))
+        update = update * (_SCALE * max(weight.shape) ** 0.5)
+        weight.sub_(self.rate * (update + _DECAY * weight))
 
 
 def _orthogonal(x: Tensor) -> Tensor:

@@ -210,7 +210,8 @@ class TorchBlock(TorchHead):
         places = self.weights["places.weight"]
         pairs = zip(places, counts[1:], strict=False)
         streams = [known, *(known.index_select(0, roots[:num]) + place for place, num in pairs)]
-        grids = [Grid(*embedded.shape[:2], roots[:num]) for num in counts]
+        num_seqs, num_rows, _ = embedded.shape
+        grids = [Grid(num_seqs, num_rows, roots[:num]) for num in counts]
         for idx in range(self.config.num_hidden_layers):
             is_last = idx == self.config.num_hidden_layers - 1
             streams = self._layer(f"layers.{idx}", streams, grids, is_last=is_last)

@@ -71,13 +71,21 @@ def promised(
 ) -> Promise:
     """Weights that are read take time alike, so a head that was not `timed` costs its share of the
     target's: at least, since a small product is slower."""
-    share = folder.num_weights / num_weights(target)
+    share = _num_read(folder, target) / num_weights(target)
     plain, best = passes.seconds(1), (0.0, 1)
     for depth, gain in enumerate(accumulate(accumulate(card.chances, mul)), start=1):
         num_reads = depth if folder.config.is_fed_back else 1
         draft = timed.seconds(1, depth) / plain if timed else share * num_reads
         best = max(best, ((1 + gain) / (passes.seconds(1 + depth) / plain + draft), depth))
     return Promise(folder, card, *best)
+
+
+def _num_read(folder: HeadFolder, target: ModelConfig) -> int:
+    """Weights of its own, and those of the target's that it reads as well."""
+    if folder.config.kind == "pass":
+        return num_weights(target)
+    shares_head = folder.config.kind == "mtp" and not folder.has("lm_head.weight")
+    return folder.num_weights + shares_head * target.vocab_size * target.hidden_size
 
 
 def num_weights(config: ModelConfig) -> int:

@@ -45,7 +45,8 @@ class BlockRanks:
             pairs = enumerate(head.tokens[ids], start=first)
             found = found + np.stack([request.noise.gumbel(at, row) for at, row in pairs])
             best = _best(found, _NUM_CANDIDATES)
-            ids, found = (np.take_along_axis(each, best, axis=1) for each in (ids, found))
+            ids = np.take_along_axis(ids, best, axis=1)
+            found = np.take_along_axis(found, best, axis=1)
         self._tokens, self._logits = head.tokens[ids], found
         self._out = head.markov_out[ids]  # [places, candidates, rank]
 
