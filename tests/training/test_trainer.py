@@ -133,6 +133,21 @@ def test_a_distilled_model_is_an_ordinary_checkpoint(target: Path, tmp_path: Pat
         trained(target, kind="mtp", out=tmp_path / "mtp", layers=(0,))
 
 
+def test_texts_of_a_file_are_not_written_again(
+    target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options: dict[str, Any] = {"kind": "medusa", "texts": tmp_path / "texts.npz", "tokens": 500}
+    trained(target, out=tmp_path / "one", **options)
+    kept = options["texts"].read_bytes()
+
+    def refused(*_rest: Any) -> None:
+        raise AssertionError("it writes texts")
+
+    monkeypatch.setattr(TextWriter, "write", refused)
+    trained(target, out=tmp_path / "two", **options)
+    assert options["texts"].read_bytes() == kept
+
+
 def test_a_head_gets_more_draft_tokens_and_places(target: Path, tmp_path: Path) -> None:
     out = tmp_path / "head"
     _, first, _ = trained(target, kind="block", out=out, tokens=8_000)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -14,8 +14,10 @@ from forerun.cli.options.engine import DEFAULT_MODEL
 from forerun.cli.options.shared import bundle, takes
 from forerun.cli.terminal.output import say
 from forerun.errors import InvalidOption, MissingExtra
-from forerun.files import MAX_TEXT_BYTES, read_text
+from forerun.files import MIB, read_text
 from forerun.training.options import TrainOptions
+
+_MAX_BYTES: Final = 128 * MIB  # of a file of prompts
 
 
 @takes(options=bundle(TrainOptions))
@@ -48,7 +50,7 @@ def train(
 def read_prompts(path: Path) -> list[list[str]]:
     """The user's turns, of each line: a JSON object's `turns`, as in MT-bench, or its `prompt`."""
     try:
-        lines = [line for line in read_text(path, MAX_TEXT_BYTES).splitlines() if line.strip()]
+        lines = [line for line in read_text(path, _MAX_BYTES).splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidOption(f"cannot read {path} ({error}); give a text file.") from None
     found = [_prompt(line) for line in lines]
