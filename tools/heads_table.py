@@ -33,6 +33,7 @@ from forerun.training.torch_target import TorchTarget
 from forerun.training.trainer import Trainer
 
 _SEED: Final = 11  # of texts that are written here
+_NUM_FIRST: Final = 4  # steps until all is compiled and recorded, which no time is counted of
 
 
 def main(args: Sequence[str]) -> int:
@@ -94,6 +95,7 @@ def _trained(
     checkpoint: Checkpoint, options: TrainOptions, texts: Sequence[Text], target: TorchTarget
 ) -> dict[str, Any]:
     trainer = Trainer(checkpoint, [], options, print, texts, target)
+    trainer.take_first_steps(_NUM_FIRST)
     after = trainer.run()
     (call,) = json.loads((options.out / "training.json").read_text())["calls"]
     return {

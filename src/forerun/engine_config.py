@@ -34,10 +34,10 @@ class EngineConfig:
     `speculative_config=None` is plain decoding.
 
     `kernels` may also be a kernel set. `device` auto is the GPU where torch sees one, and there
-    `dtype` is "bfloat16" or "float32" (docs/gpu.md). `quantization` ("int8", "int4") packs float
-    weights on load; `activations` meet packed weights as 8 bits ("int8", the default) or, closer
-    to float32 and slower, as 16 ("int16"; docs/cpu-kernels.md). `progress` hears what is being
-    compiled or packed, and how far it is.
+    `dtype` is "bfloat16", "float16" or "float32" (docs/gpu.md). `quantization` ("int8", "int4")
+    packs float weights on load, and on a GPU "int8" packs any; `activations` meet packed weights as
+    8 bits ("int8", the default) or, closer to float32 and slower, as 16 ("int16";
+    docs/cpu-kernels.md). `progress` hears what is being compiled or packed, and how far it is.
 
     `kv_cache_memory` (bytes, or like "512MB") is never exceeded by the caches of target and draft
     models together; without it there is room for `max_num_seqs` texts of `max_model_len` tokens.
@@ -58,11 +58,11 @@ class EngineConfig:
     chat_template: str | None = option(None, "A jinja2 file in place of the model's own.")
     kernels: str | Kernels = option("auto", "auto, cpu, cuda or reference.")
     device: str = option("auto", "auto, cpu or cuda.")
-    dtype: str = option("auto", "On a GPU: bfloat16 (auto) or float32.")
+    dtype: str = option("auto", "On a GPU: bfloat16 (auto), float16 or float32.")
     num_threads: int | None = option(
         None, "Cores to use; by default all that are allowed.", "--threads"
     )
-    quantization: str | None = option(None, "Pack float weights on load: int8 or int4.")
+    quantization: str | None = option(None, "Pack weights on load: int8, or int4 on the processor.")
     activations: str | None = option(
         None, "int8 (the default) or int16: closer to float32, slower."
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from forerun.cache import CacheFull, KVCache, next_slots
+from forerun.cache import BlockTable, CacheFull, KVCache, next_slots
 from forerun.kernels import AttentionShape, Plan, ReferenceKernels
 from forerun.types import Span, Tree
 from tests.cache.rows import new_table
@@ -197,18 +197,18 @@ def test_kv_cache_moves_the_rows_of_all_layers_of_its_kernel_set() -> None:
 def test_the_page_of_the_next_row_is_held_until_it_is_used_or_cut_off() -> None:
     pool, _, table = new_table(num_pages=3, page_size=2)
     table.reserve(1)
-    assert table.next_slot() == table.pages[0] * 2 + 1
+    assert next_rows(table, 1) == [table.pages[0] * 2 + 1]
     assert pool.num_free == 2
     table.reserve(1)
-    slot = table.next_slot()
-    assert slot == table.next_slot() == table.pages[1] * 2
+    (slot,) = next_rows(table, 1)
+    assert [slot] == next_rows(table, 1) == [table.pages[1] * 2]
     assert pool.num_free == 1
     table.keep(1, (0,))  # all that was reserved stays, and so does the page
     table.reserve(1)
     assert table.slots(3)[-1] == slot
     assert pool.num_free == 1
     table.reserve(1)
-    table.next_slot()
+    table.next_slots(1)
     table.keep(3, ())
     assert (table.length, pool.num_free) == (3, 1)
 
@@ -216,8 +216,33 @@ def test_the_page_of_the_next_row_is_held_until_it_is_used_or_cut_off() -> None:
 def test_without_a_page_there_is_no_next_slot() -> None:
     _, _, table = new_table(num_pages=1, page_size=2)
     table.reserve(2)
-    assert table.next_slot() is None
-    assert next_slots([table]) is None
+    assert table.next_slots(1) is None
+    assert next_slots([(table, 1)]) is None
     assert next_slots([None]) == (None,)
     table.truncate_to(1)
-    assert next_slots([None, table]) == (None, table.pages[0] * 2 + 1)
+    found = next_slots([None, (table, 1)])
+    assert found is not None
+    assert found[0] is None
+    assert found[1] is not None
+    assert found[1].tolist() == [table.pages[0] * 2 + 1]
+
+
+def test_pages_of_several_next_rows_are_used_before_others_are_taken() -> None:
+    pool, _, table = new_table(num_pages=4, page_size=2)
+    table.reserve(1)
+    slots = next_rows(table, 5)
+    assert len(slots) == 5
+    assert pool.num_free == 1
+    table.reserve(2)
+    assert (table.slots(3)[1:].tolist(), pool.num_free) == (slots[:2], 1)
+    table.keep(1, (0,))  # of the two rows, one: the pages behind it go, and come back in order
+    assert pool.num_free == 3
+    assert next_rows(table, 4) == slots[1:]
+    assert table.next_slots(7) is None
+
+
+def next_rows(table: BlockTable, num: int) -> list[int]:
+    slots = table.next_slots(num)
+    assert slots is not None
+    found: list[int] = slots.tolist()
+    return found

@@ -35,11 +35,11 @@ def cpu(num_threads: int, activations: str | None = None) -> KernelSet:
     return KernelSet(kernels, put=kernels.rows, get=np.asarray)
 
 
-def cuda(dtype: str, *, graphs: bool = True) -> KernelSet:
+def cuda(dtype: str, *, graphs: bool = True, quantization: str | None = None) -> KernelSet:
     from forerun.kernels.cuda import CudaKernels
 
-    kernels = CudaKernels(dtype, graphs=graphs)
-    rounding = 2.0**-8 if dtype == "bfloat16" else 0.0
+    kernels = CudaKernels(dtype, graphs=graphs, quantization=quantization)
+    rounding = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 0.0}[dtype]
     return KernelSet(kernels, put=kernels.rows, get=kernels.to_host, rounding=rounding)
 
 
@@ -47,9 +47,16 @@ def cuda(dtype: str, *, graphs: bool = True) -> KernelSet:
 CUDA_SETS: dict[str, Callable[[], KernelSet]] = {
     "cuda-bfloat16": lambda: cuda("bfloat16"),
     "cuda-bfloat16-eager": lambda: cuda("bfloat16", graphs=False),
+    "cuda-float16": lambda: cuda("float16"),
     "cuda-float32": lambda: cuda("float32"),
 }
 
+
+# These round what a contract test gives them, so only their bits in batches are compared.
+CUDA_PACKED: dict[str, Callable[[], KernelSet]] = {
+    "cuda-int8": lambda: cuda("bfloat16", quantization="int8"),
+    "cuda-float16-int8": lambda: cuda("float16", quantization="int8"),
+}
 
 KERNEL_SETS: dict[str, Callable[[], KernelSet]] = {
     "reference": lambda: KernelSet(ReferenceKernels(), put=np.copy, get=np.asarray),

@@ -45,6 +45,14 @@ def test_a_changed_token_costs_nothing_beyond_itself() -> None:
     assert place_after([*PREDICTED[:9], 900]) == 10
 
 
+def test_a_changed_token_that_stands_nearby_as_well_is_no_move() -> None:
+    """One equal token may be chance, so the guess after it is the one behind the changed one; and
+    the two that follow stand elsewhere, too."""
+    prediction = [1, 2, 3, 4, 5, 6, 20, 3, 7, 8, 9]
+    assert place_after([1, 2, 3, 20], prediction) == 4
+    assert place_after([1, 2, 3, 900, 5], [*prediction[:6], 30, 900, 5, 40]) == 5
+
+
 def test_a_moved_stretch_is_followed_once_it_is_long_enough() -> None:
     assert place_after([*PREDICTED[:5], *PREDICTED[45:47]]) == 7  # two tokens so far away: chance?
     assert place_after([*PREDICTED[:5], *PREDICTED[45:49]]) == 49

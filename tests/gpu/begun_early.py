@@ -41,14 +41,15 @@ class Work:
     work: Callable[[], Any]
     batch: CudaBatch
     logits: torch.Tensor
-    best: Best
+    best: Best | None
 
     def replay(self) -> None:
         self.owner.were_early.append(bool(self.batch.inputs().tokens[0] < 0))
         logits, best = self.work()
         self.logits.copy_(logits)
-        self.best.tops.copy_(best.tops)
-        self.best.counts.copy_(best.counts)
+        if self.best is not None:
+            self.best.tops.copy_(best.tops)
+            self.best.counts.copy_(best.counts)
 
 
 def main() -> None:

@@ -40,6 +40,7 @@ def main() -> None:
     for node in range(len(TREE)):
         path = [GUESSES[n] for n in TREE.path_to(node)]
         np.testing.assert_array_equal(found[node], chain_logits(model, (*PROMPT, *path))[-1])
+    packed_weights_are_near()
     tokens_are_drawn(model)
     a_failure_has_a_name(model)
     laws_are_compared()
@@ -61,6 +62,20 @@ def laws_are_compared() -> None:
     assert torch.allclose(*back, atol=1e-6)
 
 
+def packed_weights_are_near() -> None:
+    """Whole numbers and segments of columns; rows that wait for their norm are small enough."""
+    config = tiny_config(
+        num_layers=1, num_heads=2, num_kv_heads=1, vocab_size=40, hidden_size=256,
+        intermediate_size=256,
+    )  # fmt: skip
+    checkpoint = TinyCheckpoint(config)
+    exact = naive_logits(checkpoint, PROMPT)
+    for dtype, quantization, bound in (("float32", "int8", 0.03), ("float16", None, 0.003)):
+        kernels = CudaKernels(dtype, quantization=quantization, device="cpu")
+        found = chain_logits(LlamaModel.load(checkpoint, kernels), PROMPT)
+        np.testing.assert_allclose(found, exact, rtol=0, atol=bound * np.abs(exact).max())
+
+
 def tokens_are_drawn(model: LlamaModel) -> None:
     cache = model.new_cache(8, 5)
     table = cache.new_table()
@@ -74,8 +89,12 @@ def a_failure_has_a_name(model: LlamaModel) -> None:
     def body(*_: object) -> None:
         raise torch.OutOfMemoryError("none left")
 
+    cache = model.new_cache(8, 5)
+    table = cache.new_table()
+    plan = Plan.build([(Span.all_wanted(table.reserve(1), PROMPT[:1]), table)])
+    batch = model.kernels.begin(plan, model.shape, np.ones(model.shape.head_dim // 2))
     with pytest.raises(DeviceFailed, match="no memory left for this pass"):
-        model.kernels.draw(body, None, None, [])  # type: ignore[arg-type]
+        model.kernels.draw(body, batch, cache.store, [])  # type: ignore[arg-type]
 
 
 if __name__ == "__main__":

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.gpu.interpreted_run import run_interpreted
 
 
 def test_without_a_gpu_the_interpreter_begins_early() -> None:
     run_interpreted("tests.gpu.begun_early")
+
+
+@pytest.mark.slow
+def test_without_a_gpu_the_interpreter_begins_rounds_early() -> None:
+    run_interpreted("tests.gpu.rounds_begun_early")

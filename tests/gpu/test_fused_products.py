@@ -7,7 +7,7 @@ import pytest
 
 from forerun.kernels import AttentionShape, Norm, Plan
 from forerun.types import Span, Tree
-from tests.contracts.kernel_sets import CUDA_SETS
+from tests.contracts.kernel_sets import CUDA_PACKED, CUDA_SETS
 from tests.contracts.test_kernel_attention import Scattered
 from tests.kernels.sources import F32, ArraySource, normal
 
@@ -29,6 +29,9 @@ SHAPES = (
 CASES = (
     *(("cuda-bfloat16", shape) for shape in SHAPES),
     *(("cuda-float32", shape) for shape in SHAPES if shape[0] < 1024),
+    *(("cuda-float16", shape) for shape in SHAPES[:1]),
+    *(("cuda-int8", shape) for shape in SHAPES if shape[0] % 64 == 0),
+    *(("cuda-float16-int8", shape) for shape in SHAPES[:1]),
 )
 
 
@@ -39,7 +42,7 @@ def weights(*shape: int) -> F32:
 
 @pytest.mark.parametrize(("kernel_set", "shape"), CASES, ids=str)
 def test_a_row_is_the_same_in_any_batch(kernel_set: str, shape: tuple[int, ...]) -> None:
-    ks = CUDA_SETS[kernel_set]()
+    ks = (CUDA_SETS | CUDA_PACKED)[kernel_set]()
     width, inner, *heads = shape
     attention, k = AttentionShape(*heads), ks.kernels
     qkv_len = attention.q_len + 2 * attention.kv_len

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import threading
+import time
 import tracemalloc
 import weakref
 
@@ -109,6 +111,23 @@ def test_two_models_share_a_kernel_set_and_keep_their_own_passes() -> None:
     for _ in range(2):
         np.testing.assert_array_equal(forward(one, tokens), alone[0])
         np.testing.assert_array_equal(forward(two, tokens), alone[1])
+
+
+@pytest.mark.skipif(num_usable_cores() < 2, reason="no thread joins on one core")
+def test_threads_that_look_out_for_a_pass_change_no_bits_and_go_with_their_kernels() -> None:
+    """Passes in a row, and some so far apart that threads have stopped looking out for the next."""
+    checkpoint, before = TinyCheckpoint(FAMILIES["smollm2"]), set(threading.enumerate())
+    alone = LlamaModel.load(checkpoint, CpuKernels(1, cache_dir=CACHE_DIR))
+    model = LlamaModel.load(checkpoint, CpuKernels(2, cache_dir=CACHE_DIR))
+    (thread,) = set(threading.enumerate()) - before
+    expected = forward(alone, (1, 2, 3))
+    for gap in (0.0, 0.0, 0.0005, 0.001, 0.002, 0.02) * 20:
+        time.sleep(gap)
+        assert forward(model, (1, 2, 3)).tobytes() == expected.tobytes()
+    del model
+    gc.collect()
+    thread.join(timeout=20)
+    assert not thread.is_alive()
 
 
 def test_rows_held_by_a_caller_outlive_other_work() -> None:

@@ -61,11 +61,11 @@ def _attention(checkpoint: Checkpoint, block: str, h: F64) -> F64:
         q, k = _norm(checkpoint, f"{attn}q_norm", q), _norm(checkpoint, f"{attn}k_norm", k)
     q, k = _rotated(config, q), _rotated(config, k)
     k, v = (np.repeat(part, config.num_heads // config.num_kv_heads, axis=1) for part in (k, v))
-    scores = np.einsum("ihd,jhd->hij", q, k) / math.sqrt(config.head_dim)
+    scores = q.transpose(1, 0, 2) @ k.transpose(1, 2, 0) / math.sqrt(config.head_dim)  # [H, T, T]
     scores = np.where(_mask(config, len(h)), scores, -np.inf)
     probs = np.exp(scores - scores.max(-1, keepdims=True))
     probs /= probs.sum(-1, keepdims=True)
-    mixed = np.einsum("hij,jhd->ihd", probs, v).reshape(len(h), -1)
+    mixed = (probs @ v.transpose(1, 0, 2)).transpose(1, 0, 2).reshape(len(h), -1)
     return _linear(checkpoint, f"{attn}o_proj", mixed)
 
 

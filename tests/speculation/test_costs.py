@@ -9,6 +9,7 @@ import pytest
 from forerun.speculation.costs import Costs
 from forerun.speculation.draft_cost import DraftCost
 from forerun.speculation.pass_cost import PassCost
+from forerun.speculation.step_times import StepTimes
 
 
 def _costs(**drafters: DraftCost) -> Costs:
@@ -86,3 +87,26 @@ def test_one_slow_answer_does_not_undo_what_was_timed_before() -> None:
     cost = DraftCost(1e-3, 1e-4)
     cost.observe(1, 5, 10e-3)
     assert cost.seconds(1, 5) < 2 * 1.5e-3
+
+
+def test_guesses_cost_more_behind_a_long_context() -> None:
+    """By what each of their rows takes for a token of it."""
+    costs = _costs()
+    costs.target.per_key = 0.004, 0.001
+    short, costs.context_len = costs.round_seconds(1, 0, max_guesses=2), 500.0
+    long = costs.round_seconds(1, 0, max_guesses=2)
+    added = [after - before for after, before in zip(long, short, strict=True)]
+    assert added == pytest.approx([2.0, 2.5, 3.0])
+    assert costs.least_price(1, 0) == pytest.approx((1 / 7 + 0.5) / 3.0)
+
+
+def test_a_context_that_is_known_is_no_surprise() -> None:
+    """Rounds that take as long as their context says leave speed and shape as they were."""
+    costs, before = _costs(), _costs().target.points
+    costs.target.per_key, costs.context_len = (0.004, 0.001), 500.0
+    for num_guesses in (0, 3, 7) * 20:
+        seconds = costs.round_seconds(1, 0, num_guesses)[-1]
+        times = StepTimes(num_requests=1, num_tokens=1 + num_guesses, num_guesses=num_guesses)
+        times.pass_seconds = seconds
+        costs.observe_round(times)
+    assert dict(costs.target.points) == pytest.approx(dict(before))

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from forerun.speculation.choice import Choice, Reason
 from forerun.speculation.looks import Looks
+from tests.contracts.test_drafters import View
 
 COST = 0.035  # what a look of SmolLM2 takes that finds nothing
+
+
+def request(round_idx: int) -> View:
+    return View((1, 2, 3), id=7, round_idx=round_idx)
 
 
 def due_rounds(looks: Looks, num_rounds: int, gain: float, cost: float = COST) -> list[bool]:
@@ -60,3 +66,40 @@ def test_a_look_that_costs_next_to_nothing_is_always_worth_it() -> None:
     for _ in range(10_000):
         assert looks.is_due(7)
         looks.looked(7, gain=0.0, cost=0.002)
+
+
+def test_who_was_taken_is_asked_again_for_some_rounds() -> None:
+    """Until it is weighed anew, and another is chosen."""
+    looks, choice = Looks(), Choice(Reason.PAYS, "head", depth=3)
+    looks.weighed(request(10), ["head"], choice)
+    assert looks.stay(request(11)) is choice
+    assert looks.stay(request(40)) is None
+    assert looks.asleep(request(11)) == ()
+    looks.weighed(request(12), ["head"], Choice(Reason.NOTHING_PAYS))
+    assert looks.stay(request(13)) is None
+    assert looks.requests == {7}
+    looks.end(7)
+    assert looks.requests == set()
+
+
+def test_who_is_not_taken_sleeps_ever_longer_until_it_is() -> None:
+    looks = Looks()
+    weighed = [idx for idx in range(300) if _is_weighed(looks, idx, Choice(Reason.NOTHING_PAYS))]
+    assert weighed == [0, 1, 3, 7, 15, 31, 63, 127, 191, 255]
+    assert _is_weighed(looks, 400, Choice(Reason.PAYS, "head", depth=3))
+    assert _is_weighed(looks, 401, Choice(Reason.NOTHING_PAYS))
+    assert _is_weighed(looks, 402, Choice(Reason.NOTHING_PAYS))
+
+
+def _is_weighed(looks: Looks, round_idx: int, choice: Choice) -> bool:
+    if "head" in looks.asleep(request(round_idx)):
+        return False
+    looks.weighed(request(round_idx), ["head"], choice)
+    return True
+
+
+def test_a_probe_is_no_reason_to_stay() -> None:
+    looks = Looks()
+    looks.weighed(request(0), ["head"], Choice(Reason.PROBE, "head", depth=1))
+    assert looks.stay(request(1)) is None
+    assert looks.asleep(request(1)) == ()

@@ -10,16 +10,17 @@ from typing import Any
 
 import pytest
 
-from forerun.drafters.heads import Card
+from forerun.drafters.heads import Card, HeadFolder
 from forerun.drafters.heads.folder import HISTORY
 from forerun.engine import LLM
 from forerun.errors import InvalidWeights
 from forerun.models.text.compatibility import tokenizer_hash
 from forerun.speculation.heads.card_check import CardCheck
-from forerun.speculation.heads.promises import best_head, num_weights
+from forerun.speculation.heads.promises import best_head, num_weights, promised
 from forerun.speculation.pass_cost import PassCost
 from forerun.types import SamplingParams
 from tests.drafters.heads.random_heads import (
+    CONFIGS,
     eagle3_config,
     medusa_config,
     write_eagle3,
@@ -85,6 +86,21 @@ def test_its_own_weights_count_once_a_round_or_once_a_guess(
     with_card(medusa, [0.3, 0.1], [0.2, 0.15])
 
 
+@pytest.mark.parametrize("kind", ["mtp", "pass"])
+def test_what_it_reads_of_the_target_counts_as_well(plain: LLM, tmp_path: Path, kind: str) -> None:
+    config = plain.model.config
+    head = CONFIGS[kind](config, tokenizer_hash(plain.tokenizer))
+    folder = HeadFolder(with_card(write_medusa(tmp_path / kind, head), [1.0]))
+    card = Card.of(folder.path)
+    assert card is not None
+    share = 1.0
+    if kind == "mtp":
+        num_shared = config.vocab_size * config.hidden_size
+        share = (folder.num_weights + num_shared) / num_weights(config)
+    found = promised(folder, card, config, FLAT)
+    assert found.speed == pytest.approx(2 / (FLAT.seconds(2) / FLAT.seconds(1) + share))
+
+
 def test_a_card_says_the_better_of_drawn_and_best_guesses(medusa: Path) -> None:
     assert Card.of(medusa) == Card((0.3, 0.15))
 
@@ -134,6 +150,17 @@ def test_auto_loads_no_head_that_cannot_pay_and_says_so(started: Started, eagle3
     llm.generate("hello", ASKED)
     assert set(llm.metrics()["drafters"]) <= {"suffix"}
     assert "on this machine" in llm.metrics()["left_out"]["e"]
+
+
+def test_a_head_that_takes_longer_than_its_weights_say_goes_again(
+    started: Started, eagle3: Path
+) -> None:
+    """On a target whose pass takes no time to speak of, it is timed, and then it cannot pay."""
+    llm = started(PassCost(((1, 1e-9), (16, 1.05e-9))), [eagle3])
+    llm.generate("hello", ASKED)
+    assert set(llm.metrics()["drafters"]) <= {"suffix"}
+    assert "on this machine" in llm.metrics()["left_out"]["e"]
+    assert_nothing_is_held(llm)
 
 
 def test_a_head_for_another_tokenizer_is_left_out(

@@ -128,3 +128,18 @@ def test_a_step_tells_once_where_its_seconds_went(plain: LLM) -> None:
         assert times.rest_seconds == 5 - 1 - 1
         assert times.num_tokens == 1 + times.num_guesses
     assert sum(times.num_guesses for times in told) == output.stats["draft_tokens"]
+
+
+class Asked(Picking):
+    """It has to be asked, which takes a second of the clock, and is never right."""
+
+    picks = False
+
+
+def test_who_did_not_pay_sleeps_and_costs_a_glance(plain: LLM) -> None:
+    drafter = Asked((1,))
+    num_heard, choices = passes_heard(plain, drafter)
+    weighed = choices.get("nothing pays", 0) + choices.get("probe: suffix to 1", 0)
+    assert 0 < weighed <= sum(choices.values()) // 6
+    assert choices["silent"] > 1
+    assert num_heard < sum(choices.values())

@@ -12,11 +12,16 @@ from forerun.cache.page_pool import PagePool
 from forerun.types import IntArray
 
 
-def next_slots(tables: Iterable[BlockTable | None]) -> tuple[int | None, ...] | None:
-    """Where the next row of each goes, if it has one; None where pages are short."""
-    tables = list(tables)
-    slots = tuple(None if table is None else table.next_slot() for table in tables)
-    return slots if slots.count(None) == tables.count(None) else None
+def next_slots(
+    tables: Iterable[tuple[BlockTable, int] | None],
+) -> tuple[IntArray | None, ...] | None:
+    """Where the next rows of each go, so many, if it has any; None where pages are short."""
+    slots = list[IntArray | None]()
+    for one in tables:
+        slots.append(None if one is None else one[0].next_slots(one[1]))
+        if one is not None and slots[-1] is None:
+            return None
+    return tuple(slots)
 
 
 class RowMover(Protocol):
@@ -73,13 +78,14 @@ class BlockTable:
         """Pages that it would take to reach `length` rows, a copy of a shared one included."""
         if length <= self._length:
             return 0
-        return self._pool.pages_for(length) - len(self._pages) + self._is_tail_shared
+        num = self._pool.pages_for(length) - len(self._pages)
+        return (num if num > 0 else 0) + self._is_tail_shared
 
     @property
     def _is_tail_shared(self) -> bool:
         """Whether the next row falls into a page that is not this table's alone."""
-        is_open = self._length % self._pool.page_size != 0
-        return is_open and not self._pool.is_private(self._pages[-1])
+        page_idx, lane = divmod(self._length, self._pool.page_size)
+        return lane != 0 and not self._pool.is_private(self._pages[page_idx])
 
     def reserve(self, num_tokens: int) -> int:
         """Make room for `num_tokens` more rows; returns the first of them.
@@ -90,22 +96,21 @@ class BlockTable:
         start = self._length
         fresh = self._pool.take(self.num_missing(start + num_tokens))
         if num_tokens and self._is_tail_shared:
-            self._copy_page(len(self._pages) - 1, fresh.pop())
+            self._copy_page(start // self._pool.page_size, fresh.pop())
         if fresh:
-            self._pages += fresh
-            self._slots = None
+            self._append(fresh)
         self._length = start + num_tokens
         return start
 
-    def next_slot(self) -> int | None:
-        """Where the next row goes, with a page taken for it; None where no page is left."""
-        page_idx, lane = divmod(self._length, self._pool.page_size)
-        if page_idx == len(self._pages):
-            if not self._pool.num_free:
-                return None
-            self._pages += self._pool.take(1)
-            self._slots = None
-        return self._pages[page_idx] * self._pool.page_size + lane
+    def next_slots(self, num: int) -> IntArray | None:
+        """Where the next `num` rows go, with pages taken for them; None where pages are short."""
+        end = self._length + num
+        num_pages = self._pool.pages_for(end) - len(self._pages)
+        if self._is_tail_shared or num_pages > self._pool.num_free:
+            return None
+        if num_pages > 0:
+            self._append(self._pool.take(num_pages))
+        return self._all_slots()[self._length : end]
 
     def truncate_to(self, length: int) -> None:
         """Forget the rows from `length` on: frees whole pages past the new end, nothing else."""
@@ -114,7 +119,8 @@ class BlockTable:
         if num_pages < len(self._pages):
             self._pool.release(self._pages[num_pages:][::-1])
             del self._pages[num_pages:]
-            self._slots = None
+            if self._slots is not None:
+                self._slots = self._slots[: num_pages * self._pool.page_size]
         self._length = length
         self._num_sealed = min(self._num_sealed, length)
 
@@ -175,10 +181,21 @@ class BlockTable:
     def slots(self, length: int) -> IntArray:
         """The slots of rows 0 … length-1: not to be written to."""
         assert length <= self._length, (length, self._length)
+        return self._all_slots()[:length]
+
+    def _append(self, pages: list[int]) -> None:
+        self._pages += pages
+        if self._slots is not None:
+            self._slots = np.concatenate((self._slots, self._slots_of(pages)))
+
+    def _all_slots(self) -> IntArray:
         if self._slots is None:
-            pages = np.array(self._pages, dtype=np.int64)
-            self._slots = (pages[:, None] * self._pool.page_size + self._lanes).reshape(-1)
-        return self._slots[:length]
+            self._slots = self._slots_of(self._pages)
+        return self._slots
+
+    def _slots_of(self, pages: list[int]) -> IntArray:
+        firsts = np.array(pages, dtype=np.int64)[:, None] * self._pool.page_size
+        return (firsts + self._lanes).reshape(-1)
 
     def _make_private(self, first_row: int, end_row: int) -> None:
         """Copies of the shared pages among those of rows first_row … end_row-1."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +15,7 @@ from forerun.drafters.own_cache import MAX_KNOWN, OwnCache, Row
 from forerun.kernels import Plan, PlanRow, Scores
 from forerun.models.llama import LlamaModel
 from forerun.sampling import Context, CoupledDraws
-from forerun.types import ROOT, Acceptance, Proposal, Span, Tree, Verdict
+from forerun.types import ROOT, Acceptance, IntArray, Proposal, Span, Tree, Verdict
 
 
 class DraftModel(OwnCache[Row]):
@@ -113,7 +113,8 @@ class DraftModel(OwnCache[Row]):
             return {}
         pairs = [(span, self._rows[request_id].table) for request_id, span in spans.items()]
         are_read = len(spans) == len(asked) and all(span.wanted for span in spans.values())
-        following = self._next_slots([growth for _, growth in asked], spans) if are_read else None
+        growths = {request.id: growth for request, growth in asked}
+        following = self._next_slots([(i, growths[i]) for i in spans]) if are_read else None
         rows = self._model.draw(Plan.build(pairs, following), self._cache, draws)
         for request_id, span in spans.items():
             self._rows[request_id].num_committed += len(span)
@@ -162,13 +163,13 @@ class DraftModel(OwnCache[Row]):
             span = Span(row.num_committed, proposal.tokens, Tree(proposal.tree.parents), new)
             rows.append(PlanRow.of(span, row.table, num_written))
             draws.append(self._draws(request, growth, new))
-        following = self._next_slots([g for _, g in growing], [r.id for r, _ in growing])
+        following = self._next_slots([(r.id, g) for r, g in growing])
         return self._model.draw(Plan(tuple(rows), following), self._cache, draws).each()
 
     def _next_slots(
-        self, growths: Iterable[Growth], request_ids: Iterable[int]
-    ) -> tuple[int | None, ...] | None:
-        """Where the guesses go that are made now, if all of them are fed one by one."""
-        if not self._model.kernels.begins_early or not all(g.goes_on for g in growths):
+        self, growths: Sequence[tuple[int, Growth]]
+    ) -> tuple[IntArray | None, ...] | None:
+        """Where guesses go, if all that are made now are fed one by one; by request id."""
+        if not self._model.kernels.begins_early or not all(g.goes_on for _, g in growths):
             return None
-        return next_slots(self._rows[request_id].table for request_id in request_ids)
+        return next_slots((self._rows[idx].table, growth.num_ahead) for idx, growth in growths)

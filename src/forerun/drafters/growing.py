@@ -60,6 +60,11 @@ class Growth:
             self.num_siblings == 1 and len(self.level) == 1 and self._depth + 1 < self._budget.depth
         )
 
+    @property
+    def num_ahead(self) -> int:
+        """Guesses of a chain that may still be fed, in this round and in one more like it."""
+        return 2 * self._budget.depth - self._depth
+
     def proposal(self) -> Proposal:
         return self._builder.build()
 

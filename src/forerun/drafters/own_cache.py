@@ -36,7 +36,8 @@ class Row:
     def cut(self, num_rows: int) -> None:
         """Forget all that was fed behind the first `num_rows` tokens."""
         self.num_committed = min(self.num_committed, num_rows)
-        self.table.truncate_to(self.num_committed)
+        if self.table.length > self.num_committed:
+            self.table.truncate_to(self.num_committed)
 
 
 RowT = TypeVar("RowT", bound=Row)
@@ -109,7 +110,7 @@ class OwnCache(ABC, Generic[RowT]):
             if depth:
                 row.num_promised = _num_rows(num_tokens, depth, budget)
             left -= row.num_missing
-            within.append(replace(budget, depth=depth))
+            within.append(budget if depth == budget.depth else replace(budget, depth=depth))
         return within
 
 

@@ -18,7 +18,9 @@ PREDICTION: Final = "prediction"  # the drafter's name
 
 _FIRST_RUN: Final = 3  # a caller's word counts as so many tokens that were right
 _LONGEST_RUN: Final = 16  # longer ones are not told apart
-_REACH: Final = 8  # a run of r tokens is believed up to _REACH · r² tokens away
+_REACH: Final = 8  # a run of r > 1 tokens is believed up to _REACH · r² tokens away
+_SHORT_REACH: Final = 2  # a single token, which may well stand there by chance
+_STAYING: Final = 3  # tokens that a run elsewhere must be longer by
 _MAX_PLACES: Final = 32  # places of one token that are looked at, the nearest
 _LOOK_AHEAD: Final = 8  # tokens that may have been left out, for further branches
 
@@ -152,7 +154,7 @@ class Alignment:
         if is_hit:
             self._earliest = self.place
         best = min(self._runs, key=self._rank, default=None)
-        if best is None or self._distance(best) > _REACH * self._runs[best] ** 2:
+        if best is None or self._distance(best) > _reach(self._runs[best]):
             self.run = 0
         else:
             self.place, self.run = best, self._runs[best]
@@ -176,10 +178,15 @@ class Alignment:
 
     def _rank(self, place: int) -> tuple[int, int, int]:
         """The longest run, then the nearest, then the first."""
-        return -self._runs[place], self._distance(place), place
+        run = self._runs[place] + _STAYING * (place == self.place)
+        return -run, self._distance(place), place
 
     def _distance(self, place: int) -> int:
         return max(0, self._earliest - place, place - self.place)
+
+
+def _reach(run: int) -> int:
+    return _REACH * run**2 if run > 1 else _SHORT_REACH
 
 
 def _kind(run: int) -> int:

@@ -33,7 +33,7 @@ from forerun.models.llama import LlamaModel, Taps
 from forerun.speculation.choice import Choice
 from forerun.speculation.speculation import Speculation
 from forerun.speculation.step_times import StepTimes
-from forerun.types import Proposal, Span, Verdict
+from forerun.types import FloatArray, IntArray, Proposal, Span, Verdict
 
 
 @dataclass(frozen=True)
@@ -163,13 +163,13 @@ def forward(core: Core, rounds: Sequence[Round], times: StepTimes) -> None:
             round_.scores = rows_to_judge(round_.request, round_.span, round_.proposal, rows)
 
 
-def _next_slots(core: Core, rounds: Sequence[Round]) -> tuple[int | None, ...] | None:
-    """Where the tokens to be emitted go in the next pass, if nothing but a plain one can follow."""
-    if core.speculation is not None or not core.model.kernels.begins_early:
+def _next_slots(core: Core, rounds: Sequence[Round]) -> tuple[IntArray | None, ...] | None:
+    """Where the next pass puts its tokens, if it is like this one."""
+    if not core.model.kernels.begins_early or any(not r.span.wanted for r in rounds):
         return None
-    if any(len(round_.span.wanted) != 1 for round_ in rounds):
-        return None
-    return next_slots(r.request.table if r.request.num_left > 1 else None for r in rounds)
+    return next_slots(
+        (r.request.table, len(r.span.wanted)) if r.request.num_left > 1 else None for r in rounds
+    )
 
 
 def verify(core: Core, rounds: Sequence[Round]) -> None:
@@ -249,8 +249,9 @@ def _commit_tokens(request: Request, round_: Round) -> None:
 def _commit_taps(core: Core, request: Request, round_: Round) -> None:
     """Drafters that asked for hidden states get those of the rows that stay."""
     if core.speculation is not None and round_.taps is not None:
-        kept = list(round_.kept)
-        rows = {layer: found[kept] for layer, found in round_.taps.rows.items()}
+        rows: Mapping[int, FloatArray] = round_.taps.rows
+        if len(kept := round_.kept) < len(round_.span):
+            rows = {layer: found[list(kept)] for layer, found in rows.items()}
         core.speculation.tapped(request, round_.span.start, rows)
 
 

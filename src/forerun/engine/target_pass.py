@@ -8,7 +8,7 @@ from forerun.cache import BlockTable, KVCache
 from forerun.kernels import Plan, Scores
 from forerun.models.llama import LlamaModel, Taps
 from forerun.sampling import CoupledDraws
-from forerun.types import Span
+from forerun.types import IntArray, Span
 
 
 def score(
@@ -18,7 +18,7 @@ def score(
     tables: Sequence[BlockTable],
     draws: Sequence[CoupledDraws | None],
     taps: Sequence[Taps] = (),
-    next_slots: tuple[int | None, ...] | None = None,
+    next_slots: tuple[IntArray | None, ...] | None = None,
 ) -> list[Scores | Exception]:
     """The scores of each span (1 + N, none inside a prompt), or why there are none, and hidden
     states of all its rows for its taps, if any.

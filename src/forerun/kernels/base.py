@@ -42,6 +42,9 @@ Batch = Any  # a plan, as the kernel set likes it
 Body = Callable[[Batch, Store], npt.NDArray[np.float32]]  # from the embedding to the logits
 
 
+Given = Sequence[FloatArray] | Callable[[], Sequence[FloatArray]]
+
+
 class StoredTensor(Protocol):
     """One weight as its file has it; `models.weights.checkpoint.Tensor` is one."""
 
@@ -263,10 +266,11 @@ class ChainKernels(TappedKernels, Protocol):
         plan: Plan,
         shape: AttentionShape,
         inv_freq: FloatArray,
-        given: Sequence[FloatArray] = (),
+        given: Given = (),
         noise: ChainNoise | None = None,
     ) -> Batch:
-        """As above; tokens that the pass will guess may stand as 0 in the plan."""
+        """As above; tokens that the pass will guess may stand as 0 in the plan, and what is given
+        may be made when it is needed: not where the pass was begun early."""
         ...
 
     def load_array(self, array: IntArray | FloatArray) -> Weight:
@@ -275,6 +279,11 @@ class ChainKernels(TappedKernels, Protocol):
 
     def computed(self, x: Array) -> Array:
         """x, computed once for all who will ask for it."""
+        ...
+
+    def num_known(self, batch: Batch) -> int:
+        """Tokens of a chain's batch before those that it guesses, as many as there is room for:
+        all from the last that is known on are wanted."""
         ...
 
     def part(self, batch: Batch, first: int, last: int) -> Batch:

@@ -74,15 +74,17 @@ class PlanRow:
 class Plan:
     """What one target pass runs: every array here is integers, in the order of `rows`.
 
-    With `next_slots`, each row asks for its last token, and the one that is drawn after it runs
-    alone in the next pass, in this slot, unless it ends its request; None: it does. A kernel set
-    may begin that pass before anybody has looked at what was drawn: the slots are held anyway.
+    `next_slots` are those of the rows that follow each span, as many as the next pass may need, if
+    it is like this one; None: the request ends here. A kernel set may begin that pass before
+    anybody has looked at what was drawn: the slots are held anyway.
     """
 
     rows: tuple[PlanRow, ...]
-    next_slots: tuple[int | None, ...] | None = None
+    next_slots: tuple[IntArray | None, ...] | None = None
 
     def __post_init__(self) -> None:
+        if len(self.rows) == 1:
+            return  # rows of one table have slots of their own
         slots = self.write_slots.tolist()
         assert len(set(slots)) == len(slots), "two tokens of a pass share a cache slot"
 
@@ -90,7 +92,7 @@ class Plan:
     def build(
         cls,
         pairs: Iterable[tuple[Span, SlotTable]],
-        next_slots: tuple[int | None, ...] | None = None,
+        next_slots: tuple[IntArray | None, ...] | None = None,
     ) -> Plan:
         return cls(tuple(PlanRow.of(span, table) for span, table in pairs), next_slots)
 
@@ -107,6 +109,8 @@ class Plan:
 
     @cached_property
     def write_slots(self) -> IntArray:
+        if len(self.rows) == 1:
+            return self.rows[0].write_slots
         return _flat(row.write_slots.tolist() for row in self.rows)  # [T]
 
     @cached_property

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from forerun.types import FloatArray
 
 
@@ -36,6 +38,11 @@ class Scores:
         logits = self.logits[idx]
         assert logits is not None, f"the logits of row {idx} stayed on the device"
         return logits
+
+    def all_rows(self) -> FloatArray:
+        """[R, V], where all of them are here."""
+        assert isinstance(self.logits, np.ndarray), "some logits stayed on the device"
+        return self.logits
 
     def token(self, idx: int) -> int | None:
         return None if self.tokens is None else self.tokens[idx]

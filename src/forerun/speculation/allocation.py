@@ -37,7 +37,7 @@ class Allocator:
         self._num_requests = num_requests
         self._num_prompt_tokens = num_prompt_tokens
         self._least_gain = costs.least_price(num_requests, num_prompt_tokens)
-        self._seconds = costs.round_seconds(num_requests, num_prompt_tokens, max(_PRICE_SPANS))
+        self._seconds = costs.round_seconds(num_requests, num_prompt_tokens, 0)
 
     def best(self, ways: Sequence[Sequence[Way]]) -> list[Chosen]:
         """At equal rates, the fewest guesses."""
@@ -85,7 +85,7 @@ class Allocator:
         costly = dict.fromkeys(way.drafter for own in ways for way in own if way.is_costly)
         has_rivals = any(len(own) > 1 for own in ways)
         for span in _PRICE_SPANS if has_rivals else _PRICE_SPANS[:1]:
-            price = self.price(span, self._seconds[span])
+            price = self.price(span, self._round_seconds(span))
             for drafter in (None, *costly):
                 able = [[w for w in own if not w.is_costly or w.drafter == drafter] for own in ways]
                 yield [max(own, key=lambda w: w.surplus(price), default=None) for own in able]

@@ -18,28 +18,52 @@ _SIZES: Final = (1, 2, 4, 8)
 _SECONDS: Final = 0.15  # for one pass of every size
 _NUM_REPEATS: Final = 2
 _MAX_REPEATS: Final = 8  # on a restless machine
+_CONTEXT: Final = 256  # tokens; as long as the answers that guesses are made for
+_NUM_ROWS: Final = 4
 
 
 def calibrate(model: LlamaModel, largest: int) -> PassCost:
     """A few sizes always, and larger ones up to `largest` where that is quick: other sizes are
-    learnt from the passes that have them."""
+    learnt from the passes that have them. What a context adds is timed at two sizes."""
     measure = pass_timer(model, max(*_SIZES, largest))
     sizes = list(_SIZES)
     seconds = sum(map(measure, sizes))
     while 2 * sizes[-1] <= largest and 2 * seconds <= _SECONDS:
         sizes.append(2 * sizes[-1])
         seconds += measure(sizes[-1])
-    return PassCost.calibrate(measure, sizes, _NUM_REPEATS, _MAX_REPEATS)
+    found = PassCost.calibrate(measure, sizes, _NUM_REPEATS, _MAX_REPEATS)
+    found.per_key = _per_key(model, measure)
+    return found
 
 
-def pass_timer(model: LlamaModel, max_tokens: int) -> Callable[[int], float]:
-    """Seconds that one pass over some tokens takes here and now, on an empty context."""
-    size = CacheSize.for_requests(1, max_tokens)
+def _per_key(model: LlamaModel, measure: Callable[[int], float]) -> tuple[float, float]:
+    """Seconds that each token of the context adds to the first row, and to each row behind it."""
+    context_len = max(1, min(_CONTEXT, model.config.max_len - _NUM_ROWS))
+    behind = pass_timer(model, context_len + _NUM_ROWS, context_len)
+
+    def per_token(num_rows: int) -> float:
+        """In turns, and of both the fastest: one may be slow for reasons of its own, never fast."""
+        pairs = [(behind(num_rows), measure(num_rows)) for _ in range(_NUM_REPEATS + 2)]
+        added = min(pair[0] for pair in pairs) - min(pair[1] for pair in pairs)
+        return max(0.0, added) / context_len
+
+    one, several = per_token(1), per_token(_NUM_ROWS)
+    return one, max(0.0, several - one) / (_NUM_ROWS - 1)
+
+
+def pass_timer(model: LlamaModel, max_tokens: int, context_len: int = 0) -> Callable[[int], float]:
+    """Seconds that one pass over some tokens takes here and now, behind so many others."""
+    size = CacheSize.for_requests(1, max_tokens + 1)
     cache = model.new_cache(size.num_pages, size.page_size)
+    table = cache.new_table()
+    table.reserve(max_tokens + 1)
+    table.keep(0, range(1, max_tokens + 1))  # memory that was never written reads faster
+    table.free()
 
     def measure(num_tokens: int) -> float:
         safe_point()
         table = cache.new_table()
+        table.reserve(context_len)
         span = Span.all_wanted(table.reserve(num_tokens), (0,) * num_tokens)
         draws = CoupledDraws.greedy(num_tokens)
         began = time.perf_counter()

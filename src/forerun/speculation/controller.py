@@ -171,7 +171,7 @@ class Controller:
         for drafter, num_requests, level_sizes, seconds in times.drafts:
             if num_requests:
                 self.costs.observe_draft(drafter, num_requests, level_sizes, seconds)
-            self._earn(seconds)
+            self.earn(seconds)
         self._num_since_plain += 1
         if not times.num_requests:
             return
@@ -180,11 +180,12 @@ class Controller:
         if self._has_weighed:
             self._has_weighed = False
             self.costs.observe_round(times)
-            self._earn(times.pass_seconds + times.rest_seconds)
+            self.earn(times.pass_seconds + times.rest_seconds)
         elif is_plain:
             self.costs.note_plain(times)
 
-    def _earn(self, seconds: float) -> None:
+    def earn(self, seconds: float) -> None:
+        """Time that went by pays for probes."""
         self._credit = min(self._most_credit, self._credit + _PROBE_SHARE * seconds)
 
     @property

@@ -18,13 +18,15 @@ _NUM_NOTED: Final = 8  # plain rounds that are learnt from together, at most
 class Costs:
     """The target's pass, each drafter's answer, and the rest of a round: verdicts, commit.
 
-    A busy machine slows all of them alike, so drafters and the rest are kept in seconds at
-    calibration and read through the pass's speed. What the choice itself took is spent when it is
-    made, so it belongs to no round that it could choose.
+    `context_len` is what a row of the present round attends to, on average. A busy machine slows
+    all of them alike, so drafters and the rest are kept in seconds at calibration and read through
+    the pass's speed. What the choice itself took is spent when it is made, so it belongs to no
+    round that it could choose.
     """
 
     def __init__(self, target: PassCost, drafters: dict[str, DraftCost] | None = None) -> None:
         self.target = target
+        self.context_len = 0.0
         self._drafters = drafters or {}
         self._rest = DraftCost(0.0, 0.0)
         self._least_price: tuple[tuple[int, int], float] | None = None  # asked for last
@@ -37,8 +39,18 @@ class Costs:
         """Of rounds with 0 … `max_guesses` guesses, drafting aside."""
         passes = self.target.seconds_from(num_requests + num_prompt_tokens, max_guesses + 1)
         speed = self.target.speed
-        plain, guess = speed * self._rest.seconds(num_requests, 0), speed * self._rest.per_level
+        plain = speed * self._rest.seconds(num_requests, 0) + self._context_seconds(num_requests, 0)
+        guess = speed * self._rest.per_level + self._context_seconds(0, 1)
         return [seconds + plain + guess * num for num, seconds in enumerate(passes)]
+
+    def plain_seconds(self, num_requests: int) -> float:
+        """Of a pass without guesses."""
+        return self.target.seconds(num_requests) + self._context_seconds(num_requests, 0)
+
+    def _context_seconds(self, num_requests: int, num_guesses: int) -> float:
+        """What these rows take beyond what they would on an empty context."""
+        first, further = self.target.per_key
+        return self.target.speed * self.context_len * (first * num_requests + further * num_guesses)
 
     def least_price(self, num_requests: int, num_prompt_tokens: int) -> float:
         """What one more guess adds to a round where it adds least, in tokens that a plain round
@@ -46,8 +58,9 @@ class Costs:
         if self._least_price is None or self._least_price[0] != (num_requests, num_prompt_tokens):
             speed, rest = self.target.speed, self._rest
             plain = self.target.seconds(num_requests + num_prompt_tokens)
-            plain += speed * rest.seconds(num_requests, 0)
-            price = num_requests * (self.target.least_slope + speed * rest.per_level) / plain
+            plain += speed * rest.seconds(num_requests, 0) + self._context_seconds(num_requests, 0)
+            guess = self.target.least_slope + speed * rest.per_level + self._context_seconds(0, 1)
+            price = num_requests * guess / plain
             self._least_price = (num_requests, num_prompt_tokens), price
         return self._least_price[1]
 
@@ -68,7 +81,7 @@ class Costs:
         cost = self._drafters.get(drafter)
         if cost is None or not cost.is_known:
             return True
-        plain = self.target.seconds(num_requests) / self.target.speed
+        plain = self.plain_seconds(num_requests) / self.target.speed
         return cost.usual_seconds * num_requests <= _CHEAP * plain
 
     def observe_draft(
@@ -93,14 +106,22 @@ class Costs:
     def observe_round(self, times: StepTimes) -> None:
         """A round that was weighed."""
         self._learn_noted()
-        self.observe_pass(times.num_tokens, times.pass_seconds)
+        args = times.num_requests, times.num_guesses, times.num_tokens
+        self.observe_pass(times.num_tokens, self._without_context(times.pass_seconds, *args))
         self.observe_rest(times.num_requests, times.num_guesses, times.rest_seconds)
+
+    def _without_context(
+        self, seconds: float, num_requests: int, num_guesses: int, num_tokens: int
+    ) -> float:
+        """What a pass would have taken on an empty one: a slow moment slows both parts alike."""
+        empty = self.target.seconds(num_tokens)
+        return seconds * empty / (empty + self._context_seconds(num_requests, num_guesses))
 
     def _learn_noted(self) -> None:
         if self._noted:
-            pass_seconds, rest_seconds = sorted(self._noted)[len(self._noted) // 2]
-            self.observe_pass(self._num_noted, pass_seconds, len(self._noted))
-            self.observe_rest(self._num_noted, 0, rest_seconds)
+            (seconds, rest), num = sorted(self._noted)[len(self._noted) // 2], self._num_noted
+            self.observe_pass(num, self._without_context(seconds, num, 0, num), len(self._noted))
+            self.observe_rest(num, 0, rest)
             self._noted.clear()
 
     def observe_pass(self, num_tokens: int, seconds: float, num_passes: int = 1) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -40,19 +41,22 @@ class GuardedDrafters:
         self._failed: Counter[int] = Counter()  # how often, by request
         self._picking = [name for name, drafter in drafters.items() if drafter.picks]
         self._cached = {n: d for n, d in drafters.items() if isinstance(d, CachedDrafter)}
+        self._shortest = min((d.max_len for d in self._cached.values()), default=sys.maxsize)
         self._tapped = {n: d for n, d in drafters.items() if isinstance(d, TappedDrafter)}
         self._told = {n for n, d in drafters.items() if _commit_of(d) is not OneByOne.commit}
         self._hinting = {n: d for n, d in drafters.items() if isinstance(d, HintingDrafter)}
         self._all = self._names = tuple(drafters)  # those that were put aside are no more asked
+        self._names_for: dict[int, Sequence[str]] = {}  # by request, while it goes on
 
     def names_for(self, request: SpeculativeRequest) -> Sequence[str]:
         """Those that may guess for it, and see that far."""
-        if request.id in self._failed:
-            return ()
-        names = _allowed(request.speculation, self._names)
-        if not self._cached:
-            return names
+        names = self._names_for.get(request.id)
+        if names is None:
+            names = _allowed(request.speculation, self._names)
+            self._names_for[request.id] = names
         num_tokens, cached = len(request.tokens), self._cached
+        if num_tokens <= self._shortest:
+            return names
         return [n for n in names if n not in cached or num_tokens <= cached[n].max_len]
 
     def ready_for(self, request: SpeculativeRequest) -> Sequence[str]:
@@ -62,9 +66,13 @@ class GuardedDrafters:
             return names
         return [n for n in names if n not in cached or cached[n].has_room_for(request)]
 
-    def may_guess(self, request: SpeculativeRequest, budget: Budget) -> bool:
-        """Whether any of them might have a guess: those that give no hint might."""
+    def may_guess(
+        self, request: SpeculativeRequest, budget: Budget, asleep: Sequence[str] = ()
+    ) -> bool:
+        """Whether any of those awake might have a guess: those that give no hint might."""
         for name in self.names_for(request):
+            if name in asleep:
+                continue
             hinting = self._hinting.get(name)
             try:
                 if hinting is None or hinting.may_guess(request, budget):
@@ -77,6 +85,7 @@ class GuardedDrafters:
     def put_aside(self, name: str, reason: str) -> None:
         """It is asked no more, and hears no more."""
         self._names = tuple(other for other in self._names if other != name)
+        self._names_for = dict.fromkeys(self._failed, ())
         _LOG.warning("%s is put aside: %s.", name, reason)
 
     @property
@@ -104,15 +113,15 @@ class GuardedDrafters:
         if not self._tapped:
             return ()
         names = {name for request in requests for name in self.names_for(request)}
-        layers = [d.layers for name, d in self._tapped.items() if name in names]
-        return tuple(sorted(set().union(*layers)))
+        return _layers_of(tuple(d.layers for name, d in self._tapped.items() if name in names))
 
     def tapped(
         self, request: SpeculativeRequest, start: int, rows: Mapping[int, FloatArray]
     ) -> None:
-        for name in self.names_for(request):
-            if name in self._tapped:
-                self.attempt(name, request, self._tapped[name].tapped, request, start, rows)
+        names = self.names_for(request)
+        for name, drafter in self._tapped.items():
+            if name in names:
+                self.attempt(name, request, drafter.tapped, request, start, rows)
 
     def evict(self, request: SpeculativeRequest) -> None:
         """It lost its rows in the target's cache, and so in those of drafters."""
@@ -160,6 +169,7 @@ class GuardedDrafters:
         """Forgotten by all that may ever have heard of it; returns how often they failed it."""
         for name in _allowed(request.speculation, self._all):
             self.attempt(name, request, self.drafters[name].end, request)
+        self._names_for.pop(request.id, None)
         return self._failed.pop(request.id, 0)
 
     def _checked(
@@ -195,6 +205,7 @@ class GuardedDrafters:
         a warning could be turned into an error, and others would suffer."""
         if request is not None:
             self._failed[request.id] += 1
+            self._names_for[request.id] = ()
         self.failures[name] += 1
         if self.failures[name] == 1:
             _LOG.warning(
@@ -209,6 +220,11 @@ class GuardedDrafters:
 @lru_cache(maxsize=64)
 def _allowed(speculation: RequestSpeculation, names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(filter(speculation.allows, names))
+
+
+@lru_cache(maxsize=64)
+def _layers_of(several: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
+    return tuple(sorted(set().union(*several)))
 
 
 def checked_proposal(answer: object, budget: Budget, num_trees: int, vocab_size: int) -> Proposal:

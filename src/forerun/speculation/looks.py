@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Final
+
+from forerun.drafters import RequestView
+from forerun.speculation.choice import Choice, Reason
 
 # Tokens whose time may be spent on looks for nothing before a round is skipped, and as many again
 # for each further round.
 _PATIENCE: Final = 0.03
 _FORGIVEN: Final = 0.002  # of that, with every round
 _MAX_SKIPS: Final = 7  # rounds
+_SHORT_NAP, _LONG_NAP = 1, 64  # rounds; each is twice as long as the one before
+_STAY: Final = 8  # rounds
 
 
 class Looks:
@@ -17,11 +23,18 @@ class Looks:
     Looking takes time, which a large model does not feel and a small one does: in a text that
     hardly repeats itself, guesses would not pay for it. What begins to pay in between is found at
     most seven rounds late.
+
+    A drafter that has to be asked brings news only when it is. One that was weighed and not taken
+    sleeps for some rounds, in which others are looked at as if it were not there; one that was
+    taken is asked again in the next few, where no other has a guess, without being weighed.
     """
 
     def __init__(self) -> None:
         self._wasted: dict[int, float] = {}  # tokens' time spent for nothing; less than 0: earned
         self._num_skips: dict[int, int] = {}  # rounds before the next look
+        self._naps: dict[int, dict[str, int]] = {}  # the round in which a drafter wakes up
+        self._nap_lens: dict[str, int] = {}  # of the next one, whoever's
+        self._stays: dict[int, tuple[Choice, int]] = {}  # the round in which it is weighed again
 
     def is_due(self, request: int) -> bool:
         """Whether to look this round; a round that is not due counts as skipped."""
@@ -45,11 +58,36 @@ class Looks:
             self._wasted[request] = wasted
             self._num_skips[request] = min(_MAX_SKIPS, int(wasted / _PATIENCE))
 
+    def asleep(self, request: RequestView) -> Sequence[str]:
+        """Drafters that are not to be weighed in this round."""
+        naps = self._naps.get(request.id)
+        return [name for name, end in naps.items() if request.round_idx < end] if naps else ()
+
+    def weighed(self, request: RequestView, asked: Iterable[str], choice: Choice) -> None:
+        """`asked` are drafters that have to be asked, and that could have been chosen."""
+        self._stays.pop(request.id, None)
+        now = request.round_idx
+        for name in asked:
+            if name != choice.drafter:
+                nap = self._nap_lens.get(name, _SHORT_NAP)
+                self._naps.setdefault(request.id, {})[name] = now + nap
+                self._nap_lens[name] = min(_LONG_NAP, 2 * nap)
+            elif choice.reason is Reason.PAYS:
+                self._stays[request.id] = choice, now + _STAY
+                self._nap_lens.pop(name, None)
+
+    def stay(self, request: RequestView) -> Choice | None:
+        """What was chosen lately, if that is still good."""
+        choice, end = self._stays.get(request.id, (None, 0))
+        return choice if request.round_idx < end else None
+
     @property
     def requests(self) -> set[int]:
         """Whom it remembers."""
-        return set(self._wasted)
+        return self._wasted.keys() | self._naps.keys()
 
     def end(self, request: int) -> None:
         self._wasted.pop(request, None)
         self._num_skips.pop(request, None)
+        self._naps.pop(request, None)
+        self._stays.pop(request, None)

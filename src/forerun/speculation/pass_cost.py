@@ -58,9 +58,13 @@ class PassCost:
 
     `speed` is the machine's, here and now: every pass observed corrects it quickly. `shape` is
     what decisions rest on: straight lines between sizes, never falling, corrected slowly.
+    All this is on an empty context: for each token of another one, a request's first row takes
+    `per_key[0]` more, and each row behind it, which finds keys in the processor's caches,
+    `per_key[1]`.
     """
 
     def __init__(self, points: Iterable[tuple[int, float]]) -> None:
+        self.per_key = 0.0, 0.0  # seconds, at calibration's speed
         ordered = sorted(points)
         self._sizes = [size for size, _ in ordered]
         assert ordered, "a pass cost needs at least one size"

@@ -40,6 +40,7 @@ class Speculation:
         self.depths: dict[str, int] = {}  # of drafters that guess less deep than the ceiling
         self.left_out: dict[str, str] = {}  # drafters that are not used, and why
         self.cards: CardCheck | None = None
+        self._has_weighed = False  # anything, this round
 
     def choose(
         self, requests: Sequence[SpeculativeRequest], num_prompt_tokens: int, times: StepTimes
@@ -55,6 +56,8 @@ class Speculation:
                 chosen = {request.id: self._fixed(request) for request in able}
             else:
                 batch = len(requests), num_prompt_tokens
+                lengths = [len(request.tokens) for request in requests]
+                self.controller.costs.context_len = sum(lengths) / max(1, len(lengths))
                 chosen = self._weighed(self.controller, able, batch, times)
         except Exception as error:
             chosen = {}
@@ -87,7 +90,7 @@ class Speculation:
         looked = self._look(controller, due, batch, times)
         seconds = times.clock() - began
         times.look_seconds = seconds - sum([answer[-1] for answer in times.drafts])
-        cost = seconds / len(due) * batch[0] / controller.costs.target.seconds(batch[0])
+        cost = seconds / len(due) * batch[0] / controller.costs.plain_seconds(batch[0])
         for request_id, choice in looked.items():
             if choice.reason is not Reason.BASELINE:
                 self.looks.looked(request_id, choice.gain, cost)
@@ -104,12 +107,18 @@ class Speculation:
         all ways to guess are weighed against each other."""
         least_chance = controller.costs.least_price(*batch)
         budgets, found, able = dict[int, Budget](), dict[int, Choice](), []
+        asleep = dict[int, Sequence[str]]()
         for request in requests:
-            budget = budget_for(request, self.ceiling, least_chance)
+            budget, naps = (
+                budget_for(request, self.ceiling, least_chance),
+                self.looks.asleep(request),
+            )
             found[request.id] = SILENT if budget.depth else NO_ROOM
-            if budget.depth and self.drafters.may_guess(request, budget):
+            if batch[0] == 1 and (stay := self._stay(request, budget, naps)):
+                return {request.id: stay}
+            if budget.depth and self.drafters.may_guess(request, budget, naps):
                 able.append(request)
-                budgets[request.id] = budget
+                budgets[request.id], asleep[request.id] = budget, naps
         if not able:
             return found
         picks = self._pick(controller, able, budgets, times)
@@ -117,14 +126,31 @@ class Speculation:
         for request in able:
             budget, own = budgets[request.id], list[Way]()
             for name in self.drafters.ready_for(request):
+                if name in asleep[request.id]:
+                    continue
                 pick, mine = picks.get((request.id, name)), budget
                 if self.depths.get(name, budget.depth) < budget.depth:
                     mine = replace(budget, depth=self.depths[name])
                 own += controller.ways(request.id, name, mine, pick, self.drafters.num_trees)
             ways.append(own)
-        num_idle = batch[0] - len(able)
+        num_idle, self._has_weighed = batch[0] - len(able), True
         choices = controller.choose(ways, num_idle=num_idle, num_prompt_tokens=batch[1])
+        for request, own, choice in zip(able, ways, choices, strict=True):
+            asked = {way.drafter for way in own if way.is_costly}
+            self.looks.weighed(request, asked, choice)
         return found | {r.id: choice for r, choice in zip(able, choices, strict=True)}
+
+    def _stay(
+        self, request: SpeculativeRequest, budget: Budget, naps: Sequence[str]
+    ) -> Choice | None:
+        """What was chosen lately, where no other drafter has a guess."""
+        stay = self.looks.stay(request)
+        name = stay.drafter if stay and budget.depth else None
+        if stay is None or name is None or name not in self.drafters.names_for(request):
+            return None
+        if self.drafters.may_guess(request, budget, (*naps, name)):
+            return None
+        return stay.within(budget.depth * stay.num_branches * stay.num_trees)
 
     def _pick(
         self,
@@ -228,8 +254,15 @@ class Speculation:
             self.drafters.put_aside(drafter, reason)
 
     def observe(self, times: StepTimes) -> None:
-        """A step is over, and this is where its seconds went."""
+        """A step is over, and this is where its seconds went. Those that had to be asked cost what
+        it took to choose them, too: asleep, they would not have been weighed."""
         if self.controller:
+            for idx, (name, num, sizes, seconds) in enumerate(times.drafts):
+                if name not in self.drafters.picking:
+                    times.drafts[idx] = name, num, sizes, seconds + times.look_seconds
+            if not self._has_weighed:
+                self.controller.earn(times.pass_seconds + times.rest_seconds)
+            self._has_weighed = False
             self.drafters.attempt(_CONTROLLER, None, self.controller.observe, times)
 
     def num_failures(self, request: SpeculativeRequest) -> int:

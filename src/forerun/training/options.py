@@ -39,7 +39,7 @@ class TrainOptions:
     )
     max_len: int = option(512, "Tokens of a text, prompt and answer.")
     batch_len: int | None = option(
-        None, "Rows of twice max_len in a step; default 16, or 8 without GPU; for pass 4."
+        None, "Rows of twice max_len in a step; default 16, or 8 without GPU; for pass 2."
     )
     num_written: int | None = option(
         None, "Texts that the target writes at once; default 2048 on a GPU, 256 without."

@@ -94,7 +94,7 @@ class Trainer:
         require_own(options.out)
         device = _device(options.device)
         usual = 16 if device == "cuda" else 8
-        self._batch_len = options.batch_len or (4 if options.kind == "pass" else usual)
+        self._batch_len = options.batch_len or (2 if options.kind == "pass" else usual)
         self._num_at_once = options.num_written or (2048 if device == "cuda" else 256)
         self._history = _history(options)
         tokenizer = load_tokenizer(checkpoint)
@@ -158,6 +158,13 @@ class Trainer:
         weights = {name: folder.float32(name) for name in folder.names() if name != D2T}
         config = kept_config(options, folder.config)
         return replace(config, **own, **mark), weights  # another engine's did not say
+
+    def take_first_steps(self, num: int) -> None:
+        """In which all is compiled and recorded: the time that there is starts behind them."""
+        chooser = np.random.default_rng(self._options.seed)
+        for _ in range(num):
+            self._step(chooser)
+        self._progress.began = time.monotonic()
 
     def run(self) -> dict[str, Any]:
         """Train until the time is over; what was measured last."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -28,9 +28,14 @@ pytestmark = pytest.mark.slow
 class StandIn(ReferenceKernels):
     dtype = "torch.float32"
     device_name = "a stand-in"
+    weight_size = 2
 
     def read_speed(self) -> float:
         return 1e9
+
+    def kernel_times(self, work: Callable[[], object]) -> dict[str, dict[str, float]]:
+        work()
+        return {"a_kernel": {"count": 3, "seconds": 0.25}}
 
     @contextmanager
     def timed(self, num_replays: int) -> Iterator[list[float]]:
@@ -47,7 +52,7 @@ class Nudged(StandIn):
 
 @pytest.fixture
 def tiny_shape(monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setitem(SHAPES, "3b", tiny_config(tie_embeddings=True))
+    monkeypatch.setitem(SHAPES, "3b", tiny_config(tie_embeddings=False))
     return "3b"
 
 
@@ -56,20 +61,22 @@ def quiet(_what: str) -> None:
 
 
 def measured(kernels: StandIn, shape: str, load: Any = None) -> dict[str, Any]:
-    found = measure_gpu(kernels, [shape], load, quiet)  # type: ignore[arg-type]
+    found = measure_gpu(kernels, kernels, [shape], load, quiet)  # type: ignore[arg-type]
     return {"measured": "gpu", "machine": {"cpu": "x", "num_cores": 1}, **found}
 
 
 def test_passes_are_held_against_the_bandwidth(tiny_shape: str) -> None:
     report = measured(StandIn(), tiny_shape)
-    (shape,) = report["shapes"]
+    shape, packed = report["shapes"]
     assert [(p["num_requests"], p["num_tokens"]) for p in shape["passes"]] == list(PASSES)
-    expected = SyntheticCheckpoint(SHAPES[tiny_shape]).read_bytes / 1e9
-    assert shape["floor_s"] == expected
+    expected = 2 * SyntheticCheckpoint(SHAPES[tiny_shape]).num_read / 1e9
+    assert shape["floor_s"] == packed["floor_s"] == expected
     assert shape["passes"][0]["share_of_floor"] == pytest.approx(expected / 5e-5)
     assert report["oracle"]["oracle"]["num_different"] == 0
     assert 2.5 < report["oracle"]["oracle"]["tokens_per_round"] < 5
-    assert len(report_sheet(report).rows) == len(PASSES)
+    rows = report_sheet(report).rows
+    assert len(rows) == 2 * (len(PASSES) + 1)
+    assert rows[-1][:3] == ["3b, int8", "a_kernel × 3", "250.000"]
 
 
 def test_a_draft_model_runs_for_the_oracle(
@@ -84,9 +91,25 @@ def test_a_draft_model_runs_for_the_oracle(
     assert all(1 < run["tokens_per_round"] <= 1 + run["depth"] for run in runs)
 
 
+def test_a_model_counts_and_a_spoiled_one_errs_so_often(
+    tiny_shape: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, draft = (
+        LlamaModel.load(SyntheticCheckpoint(SHAPES[tiny_shape], spoiled), StandIn())
+        for spoiled in (0.0, 0.5)
+    )
+    monkeypatch.setattr(oracle_room, "DRAFTED_DEPTHS", (1,))
+    found = oracle_room.measure_oracle({"target": target, "draft": draft}, "target", "draft")
+    (run,) = found["draft"]["runs"]
+    assert run["num_different"] == 0
+    # of 40 or more ids, each is spoiled with probability 1/2: sigma is below 0.1
+    assert 1.2 < run["tokens_per_round"] < 1.8
+
+
 def test_bits_that_a_batch_changes_are_counted(tiny_shape: str) -> None:
     report = measured(Nudged(), tiny_shape)
     assert report["shapes"][0]["num_rows_different"] > 0
+    assert report["shapes"][1]["num_rows_different"] > 0
     assert has_other_tokens(report)
     assert not has_other_tokens(measured(StandIn(), tiny_shape))
 

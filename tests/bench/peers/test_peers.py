@@ -96,6 +96,8 @@ def test_what_a_peer_cannot_do_is_told(tmp_path: Path) -> None:
         open_peer("llama.cpp", model_file(tmp_path), threads=1, max_len=8, python=python)
     with pytest.raises(InvalidOption, match="GGUF files only"):
         open_peer("llamacpp", tmp_path, threads=1, max_len=8, python=python)
+    with pytest.raises(InvalidOption, match="on the processor; give --device cpu"):
+        open_peer("llamacpp", model_file(tmp_path), threads=1, max_len=8, device="cuda")
 
 
 def test_a_python_that_is_none_is_told(tmp_path: Path) -> None:

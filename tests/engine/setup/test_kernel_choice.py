@@ -9,7 +9,7 @@ import pytest
 
 from forerun.engine.setup import device_choice
 from forerun.engine.setup.device_choice import wants_cuda
-from forerun.engine.setup.kernel_choice import choose_kernels
+from forerun.engine.setup.kernel_choice import choose_kernels, is_on_gpu
 from forerun.engine_config import EngineConfig
 from forerun.errors import CannotCompile, InvalidOption, MissingExtra, NoDevice
 from forerun.kernels import ReferenceKernels
@@ -64,7 +64,7 @@ def test_a_gpu_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> No
         ({"device": "cpu", "kernels": "cuda"}, "drop device 'cpu'"),
         ({"device": "cuda", "kernels": "reference"}, "drop device 'cuda'"),
         ({"device": "cuda", "num_threads": 1}, "are for the cpu kernels"),
-        ({"device": "cuda", "quantization": "int8"}, "are for the cpu kernels"),
+        ({"device": "cuda", "quantization": "int4"}, "are for the cpu kernels"),
     ],
 )
 def test_options_that_exclude_each_other(options: dict[str, Any], message: str) -> None:
@@ -80,6 +80,17 @@ def test_auto_takes_the_gpu_unless_the_processor_is_asked_for(
         assert not wants_cuda(device, "auto", name, has_cpu_options=has_options)
     assert not wants_cuda("auto", "auto", "auto", has_cpu_options=True)
     assert wants_cuda("auto", "float32", "auto", has_cpu_options=False)
+
+
+def test_both_devices_pack_int8_and_the_processor_alone_int4(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(device_choice, "sees_gpu", lambda: True)
+    assert is_on_gpu(EngineConfig("a model", quantization="int8"))
+    assert not is_on_gpu(EngineConfig("a model", quantization="int8", device="cpu"))
+    assert not is_on_gpu(EngineConfig("a model", quantization="int8", num_threads=1))
+    assert not is_on_gpu(EngineConfig("a model", quantization="int4"))
+    assert not is_on_gpu(EngineConfig("a model", kernels=ReferenceKernels()))
 
 
 def test_a_kernel_set_is_itself() -> None:

@@ -7,7 +7,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
 from forerun.bench.gpu.answers import measure_answers
-from forerun.bench.gpu.oracle import measure_oracle
+from forerun.bench.gpu.oracle import ALPHA, measure_oracle
 from forerun.bench.gpu.shapes import measure_shape
 
 if TYPE_CHECKING:
@@ -20,13 +20,15 @@ _NUM_READS: Final = 7
 
 def measure_gpu(
     kernels: CudaKernels,
+    packed: CudaKernels | None,
     shapes: Sequence[str],
     load: Callable[[], LLM] | None,
     progress: Callable[[str], None],
 ) -> dict[str, Any]:
     """Bandwidth first, then each shape, then a real model where there is one.
 
-    After ^C, what there is; without the bandwidth there is nothing to hold it against.
+    `packed` kernels hold weights as int8, and the 3b shape is measured with them too. After ^C,
+    what there is; without the bandwidth there is nothing to hold it against.
     """
     progress("reading memory")
     speed = median(kernels.read_speed() for _ in range(_NUM_READS))
@@ -36,12 +38,16 @@ def measure_gpu(
     try:
         for name in shapes:
             progress(f"measuring the {name} shape")
-            models[name], measured = measure_shape(kernels, name, speed)
+            spoiled = 0.0 if name == "3b" else 1 - ALPHA  # the others draft for it
+            models[name], measured = measure_shape(kernels, name, speed, spoiled)
             found.append(measured)
         if "3b" in models:
             progress("drafting with an oracle")
             oracle = measure_oracle(models, "3b", "1b" if "1b" in models else None)
         models.clear()
+        if packed is not None and "3b" in shapes:
+            progress("measuring int8 weights")
+            found.append(measure_shape(packed, "3b", speed)[1] | {"shape": "3b, int8"})
         if load is not None:
             answers = measure_answers(load, progress)
         is_complete = True

@@ -1,6 +1,7 @@
-"""The engine at a given acceptance: an oracle replays the plain answer and spoils some guesses.
+"""The engine at a given acceptance: with a draft model that is wrong so often, and with an oracle
+that costs nothing.
 
-Everything else is what serves: scheduler, drafting, one pass, draws, verdicts, commit.
+Everything is what serves: scheduler, drafting, one pass, draws, verdicts, commit.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import tokenizers
 
-from forerun.drafters import Budget, DraftModel, RequestView
+from forerun.drafters import Budget, Drafter, DraftModel, RequestView
 from forerun.engine.api.input_processor import InputProcessor
 from forerun.engine.engine import Engine
 from forerun.engine.request.options import RequestOptions
@@ -42,36 +43,30 @@ def measure_oracle(
     models: Mapping[str, LlamaModel], target: str, draft: str | None
 ) -> dict[str, Any]:
     """Seconds of a token of the `target` shape: plain, with an oracle that costs nothing, and with
-    one for which a model of the `draft` shape runs."""
+    a model of the `draft` shape, `1 - ALPHA` of whose tokens are spoiled."""
     bench = _Bench(models[target])
-    plain = bench.seconds_per_token(None, 0)
+    plain = bench.seconds_per_token()
     found: dict[str, Any] = {
         "target": target,
         "alpha": ALPHA,
         "plain_s": plain,
-        "oracle": {"depth": DEPTH, **bench.measure(plain, Oracle(bench.answer), DEPTH)},
+        "oracle": {"depth": DEPTH, **bench.measure(plain, Oracle(bench.answers), DEPTH)},
     }
     if draft is not None:
         runs = []
         for depth in DRAFTED_DEPTHS:
             drafter = DraftModel(models[draft], bench.vocab_size)
             drafter.allocate(_MAX_LEN // 16, 16)
-            runs.append(
-                {"depth": depth, **bench.measure(plain, Oracle(bench.answer, drafter), depth)}
-            )
+            runs.append({"depth": depth, **bench.measure(plain, drafter, depth)})
         found["draft"] = {"shape": draft, "runs": runs}
     return found
 
 
 @dataclass
 class Oracle:
-    """Guesses a known answer, each token spoiled with probability 1 − α.
+    """Guesses a known answer, each token spoiled with probability 1 − α."""
 
-    `model` guesses too, for its cost, and nobody looks at its guesses.
-    """
-
-    answer: Sequence[int]
-    model: DraftModel | None = None
+    answers: Mapping[tuple[int, ...], Sequence[int]]  # by prompt
     picks = False
 
     def __post_init__(self) -> None:
@@ -83,29 +78,22 @@ class Oracle:
         return int(self._is_open)
 
     def begin(self, request: RequestView) -> None:
-        self._is_open = True
-        if self.model is not None:
-            self.model.begin(request)
+        self._is_open, self._answer = True, self.answers[tuple(request.prompt)]
 
     def propose(self, requests: Sequence[RequestView], budgets: Sequence[Budget]) -> list[Proposal]:
         (request,), (budget,) = requests, budgets
         num_known = len(request.output)
-        guesses = list(self.answer[num_known : num_known + budget.depth])
-        if self.model is not None:
-            (drawn,) = self.model.propose(requests, [replace(budget, depth=len(guesses))])
-            guesses = guesses[: len(drawn)]
+        guesses = self._answer[num_known : num_known + budget.depth]
         spoiled = self._rng.random(len(guesses)) >= ALPHA
         pairs = zip(guesses, spoiled, strict=True)
         return [Proposal.chain([abs(t - 1) if bad else t for t, bad in pairs])]
 
     def commit(self, request: RequestView, verdict: Verdict) -> None:
-        if self.model is not None:
-            self.model.commit(request, verdict)
+        """The answer was known before."""
 
     def end(self, request: RequestView) -> None:
+        del request
         self._is_open = False
-        if self.model is not None:
-            self.model.end(request)
 
 
 class _Run(NamedTuple):
@@ -123,23 +111,26 @@ class _Bench:
         self._tokenizer = Tokenizer(backend, TokenizerTraits(Spelling.BYTE_LEVEL))
         self._target = Target(model, self._tokenizer, None)
         rng = np.random.default_rng(1)
-        self._prompt = rng.integers(1, self.vocab_size, _CONTEXT_LEN).tolist()
-        self.answer: tuple[int, ...] = ()
-        self.answer = self._run(self._engine(None, 0)).answer
+        self._prompts = [
+            tuple(rng.integers(1, self.vocab_size, _CONTEXT_LEN).tolist())
+            for _ in range(_NUM_REPEATS + 1)
+        ]
+        engine = self._engine(None, 0)
+        self.answers = {prompt: self._run(engine, prompt).answer for prompt in self._prompts}
 
-    def _engine(self, drafter: Oracle | None, depth: int) -> Engine:
+    def _engine(self, drafter: Drafter | None, depth: int) -> Engine:
         core = build_core(self._target, CacheMemory(1), _MAX_LEN, None)
         if drafter is not None:
-            drafters = GuardedDrafters({"oracle": drafter}, self.vocab_size)
+            drafters = GuardedDrafters({"drafter": drafter}, self.vocab_size)
             core = replace(core, speculation=Speculation(drafters, None, Budget(depth)))
         return Engine(core)
 
-    def _run(self, engine: Engine) -> _Run:
+    def _run(self, engine: Engine, prompt: tuple[int, ...]) -> _Run:
         """Timed from the first token on, and until guesses are cut short by the end of the answer:
         such passes have sizes that would be recorded while the clock runs."""
         options = RequestOptions()
         (request,) = InputProcessor(self._tokenizer, engine.core).requests(
-            self._prompt, _PARAMS, options
+            list(prompt), _PARAMS, options
         )
         engine.add([request])
         while not request.output:
@@ -155,20 +146,25 @@ class _Bench:
             raise request.error
         return _Run(tuple(request.output), seconds, num_rounds, num_tokens)
 
-    def seconds_per_token(self, drafter: Oracle | None, depth: int) -> float:
-        engine = self._engine(drafter, depth)
-        runs = [self._run(engine) for _ in range(_NUM_REPEATS + 1)]
-        return median(run.seconds / run.num_tokens for run in runs[1:])
+    def seconds_per_token(self) -> float:
+        runs = self._runs(None, 0)
+        return median(run.seconds / run.num_tokens for run in runs)
 
-    def measure(self, plain: float, drafter: Oracle, depth: int) -> dict[str, Any]:
+    def _runs(self, drafter: Drafter | None, depth: int) -> list[_Run]:
+        """One for each prompt but the first, which warms up."""
         engine = self._engine(drafter, depth)
-        runs = [self._run(engine) for _ in range(_NUM_REPEATS + 1)][1:]
+        return [self._run(engine, prompt) for prompt in self._prompts][1:]
+
+    def measure(self, plain: float, drafter: Drafter, depth: int) -> dict[str, Any]:
+        runs = self._runs(drafter, depth)
         num_tokens = sum(run.num_tokens for run in runs)
         seconds = sum(run.seconds for run in runs) / num_tokens
+        expected = [self.answers[prompt] for prompt in self._prompts[1:]]
+        pairs = zip(runs, expected, strict=True)
         return {
             "token_s": seconds,
             "speedup": plain / seconds,
             "tokens_per_round": num_tokens / sum(run.num_rounds for run in runs),
             "expected_tokens": (1 - ALPHA ** (depth + 1)) / (1 - ALPHA),
-            "num_different": sum(run.answer != self.answer for run in runs),
+            "num_different": sum(run.answer != answer for run, answer in pairs),
         }

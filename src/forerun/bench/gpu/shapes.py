@@ -28,24 +28,27 @@ _ROOM: Final = 16  # tokens beyond the context, for each request
 
 
 def measure_shape(
-    kernels: CudaKernels, name: str, read_bytes_per_second: float
+    kernels: CudaKernels, name: str, read_bytes_per_second: float, spoiled: float = 0.0
 ) -> tuple[LlamaModel, dict[str, Any]]:
-    """For a record: seconds of each of `PASSES`, on the device alone and as a caller sees them."""
-    checkpoint = SyntheticCheckpoint(SHAPES[name])
+    """For a record: seconds of each of `PASSES`, on the device alone and as a caller sees them. The
+    model's text is spoiled as `SyntheticCheckpoint` says."""
+    checkpoint = SyntheticCheckpoint(SHAPES[name], spoiled)
     began = time.perf_counter()
     model = LlamaModel.load(checkpoint, kernels)
     loaded = time.perf_counter() - began
     bench = _Bench(model, kernels)
-    floor = checkpoint.read_bytes / read_bytes_per_second
+    num_bytes = checkpoint.num_read * kernels.weight_size
+    floor = num_bytes / read_bytes_per_second
     passes = [bench.time_pass(*sizes) for sizes in PASSES]
     for found in passes:
         found["share_of_floor"] = floor / found["device_s"]
     return model, {
         "shape": name,
-        "weight_bytes": checkpoint.read_bytes,
+        "weight_bytes": num_bytes,
         "floor_s": floor,
         "load_s": loaded,
         "passes": passes,
+        "kernels": bench.kernel_times(),
         "num_rows_compared": len(bench.alone),
         "num_rows_different": bench.num_different(),
     }
@@ -99,6 +102,10 @@ class _Bench:
             "device_s": median(seconds),
             "forward_s": median(whole),  # plan, transfers and logits on the host included
         }
+
+    def kernel_times(self) -> dict[str, dict[str, float]]:
+        """Of a plain pass, which was recorded before."""
+        return self._kernels.kernel_times(lambda: self._next(1, 1))
 
     def _alone(self) -> list[npt.NDArray[np.float32]]:
         """The first request's next tokens, one pass each, then the other requests' first."""

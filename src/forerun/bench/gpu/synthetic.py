@@ -1,10 +1,10 @@
-"""Models of known shapes with random weights: speed asks for no more."""
+"""Models of known shapes with random weights, whose texts are known: they count."""
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -13,46 +13,62 @@ import numpy.typing as npt
 
 from forerun.models.config import ModelConfig
 from forerun.models.known_shapes import read_shape
+from forerun.models.llama import EMBEDDING, HEAD
 from forerun.models.weights.checkpoint import Tensor
 from forerun.models.weights.layout import required_shapes
 
 SHAPES: Final = {
-    "1b": read_shape("llama-3.2-1b"),
-    "3b": read_shape("llama-3.2-3b"),
-    "135m": read_shape("smollm2-135m"),
+    name: replace(read_shape(shape), tie_embeddings=False)  # as many bytes are read
+    for name, shape in (
+        ("1b", "llama-3.2-1b"),
+        ("3b", "llama-3.2-3b"),
+        ("135m", "smollm2-135m"),
+    )
 }
+_TABLES: Final = (EMBEDDING, HEAD)
+_ADDED: Final = ("o_proj.weight", "down_proj.weight")
 _POOL_LEN: Final = 1 << 22
+_WHISPER: Final = 2.0**-10  # what layers add is small beside a token's own embedding
 
 
 @dataclass(frozen=True)
 class SyntheticCheckpoint:
     """Weights in bfloat16, cut out of one pool of normal numbers at a place of each tensor's own.
 
-    Drawing billions of numbers would take longer than the measurement.
+    Drawing billions of numbers would take longer than the measurement. The head's row for a token
+    is the embedding of the one before it, so that a model counts; `spoiled` tokens, a share of
+    all, are followed by anything else: a draft model that is wrong so often.
     """
 
     config: ModelConfig
+    spoiled: float = 0.0
     seed: int = 0
 
     @cached_property
-    def _pool(self) -> npt.NDArray[np.uint16]:
+    def _pools(self) -> dict[bool, npt.NDArray[np.uint16]]:
+        """By whether layers add it to what they were given."""
         rng = np.random.default_rng(self.seed)
         floats = rng.standard_normal(_POOL_LEN, np.float32) / np.sqrt(self.config.hidden_size)
-        high: npt.NDArray[np.uint16] = (floats.astype(np.float32).view(np.uint32) >> 16).astype(
-            np.uint16
-        )
-        return np.concatenate((high, high))  # so that all of it follows any place in its first half
+        return {False: _bfloat16(floats), True: _bfloat16(_WHISPER * floats)}
+
+    @cached_property
+    def _places(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Where, in the pool, each token's rows of the embedding and of the head begin."""
+        num, rng = self.config.vocab_size, np.random.default_rng(self.seed)
+        embedded, other = rng.choice(_POOL_LEN, (2, num), replace=False)
+        is_spoiled = rng.random(num) < self.spoiled
+        return embedded, np.roll(np.where(is_spoiled, other, embedded), 1)
 
     @cached_property
     def _shapes(self) -> dict[str, tuple[int, ...]]:
         return dict(required_shapes(self.config))
 
     @property
-    def read_bytes(self) -> int:
-        """What a plain pass reads of weights: every matrix once, and of the embedding one row."""
+    def num_read(self) -> int:
+        """Weights that a plain pass reads: every matrix once, and of the embedding one row."""
         shapes = self._shapes.items()
         skipped = () if self.config.tie_embeddings else ("model.embed_tokens.weight",)
-        return sum(2 * int(np.prod(s)) for name, s in shapes if len(s) > 1 and name not in skipped)
+        return sum(int(np.prod(s)) for name, s in shapes if len(s) > 1 and name not in skipped)
 
     def names(self) -> Iterator[str]:
         return iter(self._shapes)
@@ -64,11 +80,15 @@ class SyntheticCheckpoint:
         shape = self._shapes[name]
         if len(shape) == 1:
             return Tensor(name, shape, "F32", np.ones((1, shape[0]), np.float32).view(np.uint8))
+        if name in _TABLES:
+            windows = np.lib.stride_tricks.sliding_window_view(self._pools[False], shape[1])
+            rows = windows[self._places[_TABLES.index(name)]]
+            return Tensor(name, shape, "BF16", rows.view(np.uint8))
         first, size = hash_of(name) % _POOL_LEN, int(np.prod(shape))
-        data = np.empty(size, np.uint16)
+        data, pool = np.empty(size, np.uint16), self._pools[name.endswith(_ADDED)]
         for at in range(0, size, _POOL_LEN):
             part = data[at : at + _POOL_LEN]
-            part[:] = self._pool[first : first + len(part)]
+            part[:] = pool[first : first + len(part)]
         return Tensor(name, shape, "BF16", data.reshape(shape).view(np.uint8))
 
     def float32(self, name: str) -> npt.NDArray[np.float32]:
@@ -77,6 +97,12 @@ class SyntheticCheckpoint:
 
     def metadata(self) -> dict[str, Any]:
         return {}
+
+
+def _bfloat16(floats: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:
+    """Twice, so that all of it follows any place in its first half."""
+    high = (floats.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+    return np.concatenate((high, high))
 
 
 def hash_of(name: str) -> int:

@@ -102,18 +102,23 @@ def open_peer(
     slots: int = 1,
     python: Path | None = None,
     llama_server: Path | None = None,
+    device: str = "cpu",
 ) -> Peer:
     """Start a peer and load the model; `python` is one that has the peer installed.
 
     llama.cpp is `llama_server`, or its generic wheel where that is None. `slots` requests of
-    `max_len` tokens can be under way at once, where the peer has a server.
+    `max_len` tokens can be under way at once, where the peer has a server. `device` is "cpu" or
+    "cuda".
     """
     if name not in PEERS:
         raise unknown_name("peer", name, PEERS)
     if name == "llamacpp" and not model.is_file():
         raise InvalidOption("llama.cpp reads GGUF files only; give --model a GGUF file.")
+    if name == "llamacpp" and device != "cpu":
+        raise InvalidOption("llama.cpp is measured on the processor; give --device cpu.")
     server = None if llama_server is None else str(llama_server)
     setup = {"model": str(model), "threads": threads, "max_len": max_len, "slots": slots}
+    setup["device"] = device
     setup["server"] = server if name == "llamacpp" else None
     return Peer(name, python or Path(sys.executable), setup)
 

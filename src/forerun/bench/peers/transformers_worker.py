@@ -37,15 +37,17 @@ def start(setup: dict[str, Any]) -> tuple[Answer, Handler]:
     torch = importlib.import_module("torch")
     transformers = importlib.import_module("transformers")
     torch.set_num_threads(setup["threads"])
-    model = _load(transformers, torch, setup["model"])
+    on_gpu = setup["device"] == "cuda"
+    dtype = torch.bfloat16 if on_gpu else torch.float32
+    model = _load(transformers, dtype, setup["model"]).to(setup["device"])
     about = {
         "versions": {"transformers": transformers.__version__, "torch": torch.__version__},
-        "precision": "weights expanded to float32, float32 arithmetic",
+        "precision": f"weights expanded to {dtype}, on {setup['device']}".replace("torch.", ""),
         "modes": list(MODES),
     }
 
     def answer(question: dict[str, Any]) -> Answer:
-        prompt = torch.tensor([question["prompt"]])
+        prompt = torch.tensor([question["prompt"]], device=setup["device"])
         arrivals = Arrivals()
         with torch.inference_mode():
             tokens = model.generate(
@@ -61,11 +63,11 @@ def start(setup: dict[str, Any]) -> tuple[Answer, Handler]:
     return about, answer
 
 
-def _load(transformers: Any, torch: Any, path: str) -> Any:
+def _load(transformers: Any, dtype: Any, path: str) -> Any:
     files = {"gguf_file": os.path.basename(path)} if os.path.isfile(path) else {}
     folder = os.path.dirname(path) if files else path
     load = transformers.AutoModelForCausalLM.from_pretrained
-    model = load(folder, dtype=torch.float32, **files).eval()
+    model = load(folder, dtype=dtype, **files).eval()
     model.generation_config.eos_token_id = None  # as many tokens as asked for, no fewer
     model.generation_config.pad_token_id = 0
     return model

@@ -71,7 +71,7 @@ def _kernels(report: Report) -> Sheet:
 
 
 def _gpu(report: Report) -> Sheet:
-    """A row per shape and pass."""
+    """A row per shape and pass, then one per kernel of a plain pass."""
     rows = [
         [
             shape["shape"],
@@ -83,9 +83,14 @@ def _gpu(report: Report) -> Sheet:
         for shape in report["shapes"]
         for found in shape["passes"]
     ]
+    rows += [
+        [shape["shape"], f"{name} × {found['count']}", f"{found['seconds'] * 1e3:.3f}", "–", "–"]
+        for shape in report["shapes"]
+        for name, found in shape.get("kernels", {}).items()
+    ]
     speed = report["read_bytes_per_second"] / 1e12
     where = f"{_title(report)} · {report['gpu']} · memory reads at {speed:.2f} TB/s"
-    headings = ["requests × tokens", "ms", "of floor", "forward ms"]
+    headings = ["requests × tokens, or kernel", "ms", "of floor", "forward ms"]
     return Sheet(where, ["shape"], [headings], rows, legend=[_GPU])
 
 

@@ -50,9 +50,14 @@ def gpu(
 
     console = screen()
     with console.status("preparing …") as status:
-        kernels = choose_kernels(EngineConfig("", device="cuda", dtype=engine.dtype))
+        asked = EngineConfig(
+            "", device="cuda", dtype=engine.dtype, quantization=engine.quantization
+        )
+        kernels = choose_kernels(asked)
+        packed = choose_kernels(replace(asked, quantization="int8"))
         found = measure_gpu(
             kernels,  # type: ignore[arg-type]  # asked for by its device
+            None if engine.quantization else packed,  # type: ignore[arg-type]
             names,
             None if synthetic_only else load_model,
             lambda what: status.update(f"{what} …"),

@@ -59,6 +59,7 @@ def open_peers(
 ) -> list[PeerContender]:
     """Started before our own model is loaded, so that a missing peer is told at once."""
     from forerun.bench.peers import PeerContender, open_peer
+    from forerun.engine.setup.kernel_choice import is_on_gpu
 
     opened: list[Peer] = []
     for name in split(wanted.peers):
@@ -70,6 +71,7 @@ def open_peers(
             slots=slots,
             python=wanted.peer_python,
             llama_server=wanted.server(),
+            device="cuda" if is_on_gpu(engine) else "cpu",
         )
         stack.callback(peer.close)
         opened.append(peer)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from forerun.drafters.base import RequestView
-from forerun.types import ROOT, Proposal, ProposalBuilder, Verdict
+from forerun.types import Draw, Proposal, Tree, Verdict
 
 Guess = tuple[int, float]  # a token, and its probability by the head
 
@@ -46,14 +46,15 @@ class Confidence:
     ) -> Proposal:
         """The guesses whose chance, with all before them, is high enough: none was drawn from a
         law of its own, so any may be left out."""
-        builder, node, so_far = ProposalBuilder(), ROOT, 1.0
-        for place, (token, share) in enumerate(guesses):
+        draws, so_far = list[Draw](), 1.0
+        for place, (_, share) in enumerate(guesses):
             chance = self.chance(share, place, is_drawn=is_drawn)
             so_far *= chance
             if so_far < least_chance:
                 break
-            node = builder.add(node, token, chance=chance)
-        return builder.build()
+            draws.append(Draw(place, None, chance))
+        tokens = tuple([token for token, _ in guesses[: len(draws)]])
+        return Proposal(Tree.chain(len(tokens)), tokens, tuple(draws))
 
     def judge(self, request: RequestView, guesses: Sequence[Guess], verdict: Verdict) -> None:
         """What became of the latest guesses, handed out or not."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Final
 
 import numpy as np
 
+from forerun.cache import next_slots
 from forerun.drafters.base import Budget, RequestView
 from forerun.drafters.heads.cached_head import CachedHead
 from forerun.drafters.heads.confidence import Confidence, Guess
@@ -25,12 +27,9 @@ class FeatureRow(Row):
     head may count from where hidden states are known."""
 
     first: int = 0
-    pending: list[FloatArray] = field(default_factory=list)  # [n, layers · E] each, not fed yet
+    pending: list[Sequence[FloatArray]] = field(default_factory=list)  # [n, E] by layer, not fed
+    num_pending: int = 0  # their n, together
     guesses: list[Guess] = field(default_factory=list)  # the latest chain, until it is judged
-
-    @property
-    def num_pending(self) -> int:
-        return sum(map(len, self.pending))
 
     @property
     def next_position(self) -> int:
@@ -39,12 +38,12 @@ class FeatureRow(Row):
 
     def restart(self, position: int) -> None:
         self.cut(0)
-        self.first, self.pending = position, []
+        self.first, self.pending, self.num_pending = position, [], 0
 
     def waiting(self, num: int) -> FloatArray:
-        """The first `num` of those that wait."""
-        self.pending = [np.concatenate(self.pending)]
-        return self.pending[0][:num]
+        """The first `num` of those that wait: [num, layers · E]."""
+        self.pending = [[np.concatenate(rows) for rows in zip(*self.pending, strict=True)]]
+        return np.concatenate([rows[:num] for rows in self.pending[0]], axis=1)
 
     def tokens(self, request: RequestView, num: int) -> tuple[int, ...]:
         """That stand behind the first `num` hidden states that wait."""
@@ -53,8 +52,15 @@ class FeatureRow(Row):
 
     def fed(self, num: int) -> None:
         (whole,) = self.pending
-        self.pending = [whole[num:]] if num < len(whole) else []
+        self.pending = [[rows[num:] for rows in whole]] if num < self.num_pending else []
+        self.num_pending -= num
         self.num_committed += num
+
+    def keep_newest(self, num: int) -> None:
+        """Of those that wait; the cache begins behind the others."""
+        newest = [np.concatenate(rows)[-num:] for rows in zip(*self.pending, strict=True)]
+        self.restart(self.next_position - num)
+        self.pending, self.num_pending = [newest], num
 
 
 class FeatureCache(OwnCache[FeatureRow]):
@@ -69,6 +75,7 @@ class FeatureCache(OwnCache[FeatureRow]):
         super().__init__()
         self._cached = head
         self._confidence = Confidence()
+        self._deepest = 0  # chain that was asked for
 
     @property
     def layers(self) -> tuple[int, ...]:
@@ -94,15 +101,16 @@ class FeatureCache(OwnCache[FeatureRow]):
         return row is not None and row.num_pending > _FEW_PENDING
 
     def tapped(self, request: RequestView, start: int, rows: Mapping[int, FloatArray]) -> None:
+        """They are put together when it is asked: in most rounds it may not be."""
         row = self._rows[request.id]
         row.cut(row.num_committed)
         if start != row.next_position:
             row.restart(start)
-        row.pending.append(np.concatenate([rows[layer] for layer in self.layers], axis=1))
+        new = [rows[layer].copy() for layer in self.layers]  # of whole passes, no one else's rows
+        row.pending.append(new)
+        row.num_pending += len(new[0])
         if row.num_pending > _MAX_PENDING:  # nobody asked for long: the latest are worth keeping
-            newest = np.concatenate(row.pending)[-_MAX_PENDING // 2 :]
-            row.restart(row.next_position - len(newest))
-            row.pending = [newest]
+            row.keep_newest(_MAX_PENDING // 2)
 
     def commit(self, request: RequestView, verdict: Verdict) -> None:
         row = self._rows[request.id]
@@ -129,7 +137,8 @@ class FeatureCache(OwnCache[FeatureRow]):
         if num_known < 1 or row.next_position != num_known or row.first >= num_known:
             return Budget(0)
         room = self.max_len - len(request.tokens) + 1
-        return replace(budget, depth=max(0, min(budget.depth, room)))
+        depth = max(0, min(budget.depth, room))
+        return budget if depth == budget.depth else replace(budget, depth=depth)
 
     def _is_chain(self, requests: Sequence[RequestView], budgets: Sequence[Budget]) -> bool:
         """Whether one pass can do it all: for one request, whose options leave logits alone."""
@@ -146,20 +155,37 @@ class FeatureCache(OwnCache[FeatureRow]):
 
     def _chained(self, request: RequestView, budget: Budget) -> Proposal:
         row = self._rows[request.id]
-        num_known, depth = row.num_pending, budget.depth
+        num_known, depth = row.num_pending, self._chain_depth(request, budget)
         features, known = row.waiting(num_known), row.tokens(request, num_known)
         tokens = known + known[-1:] * (depth - 1)
         wanted = tuple(range(num_known - 1, len(tokens)))
         span = Span(row.num_committed, tokens, Tree.chain(len(tokens)), wanted)
         row.table.reserve(len(tokens))
-        plan = Plan.build([(span, row.table)])
+        following = next_slots([(row.table, depth + 1)]) if self._begins_early else None
+        plan = Plan.build([(span, row.table)], following)
         noise = ChainNoise(request.params.temperature, request.noise.key, len(request.tokens))
         picked = self._cached.chain(plan, self._cache, features, depth, noise)
         row.fed(num_known)
         row.is_waiting = False
         row.guesses = [(int(token), share) for token, share, _ in picked.tolist()]
-        is_drawn = noise.temperature > 0
-        return self._confidence.worth_it(row.guesses, budget.least_chance, is_drawn=is_drawn)
+        guesses = row.guesses[: budget.depth]
+        least = 0.0 if self._begins_early else budget.least_chance
+        return self._confidence.worth_it(guesses, least, is_drawn=noise.temperature > 0)
+
+    @cached_property
+    def _begins_early(self) -> bool:
+        kernels = self._cached.chain_kernels
+        return kernels is not None and kernels.begins_early
+
+    def _chain_depth(self, request: RequestView, budget: Budget) -> int:
+        """Where a round may be begun early it is like the one before: as deep as was ever asked
+        for, if there is room, and more guesses than that are left out."""
+        if not self._begins_early:
+            return budget.depth
+        self._deepest = max(self._deepest, budget.depth)
+        row, num_rows = self._rows[request.id], len(request.tokens) + self._deepest - 1
+        has_pages = row.table.num_missing(num_rows) <= self._cache.pool.num_free
+        return self._deepest if has_pages and num_rows <= self.max_len else budget.depth
 
     def _shares(self, requests: Sequence[RequestView]) -> Iterator[tuple[RequestView, int]]:
         """How many hidden states of whom are fed now: at most `MAX_KNOWN` in all, or one of each,

@@ -63,8 +63,7 @@ class FedBackHead(CachedHead):
         given = np.split(features, len(self.config.layers), axis=1)
         with Uninterrupted():
             batch = k.begin(plan, self.shape, self.inv_freq, given, noise)
-            body = _Chain(self, k, len(features), depth)
-            return k.run(body, batch, cache.store)
+            return k.run(_Chain(self, k, depth), batch, cache.store)
 
     def _run(
         self, body: Body, plan: Plan, cache: KVCache, given: list[FloatArray]
@@ -89,20 +88,20 @@ class FedBackHead(CachedHead):
 
 @dataclass(frozen=True)
 class _Chain:
-    """A body that equals another one of the same head and sizes, so that it can be replayed."""
+    """A body that equals another one of the same head and depth, so that it can be replayed."""
 
     head: FedBackHead
     kernels: ChainKernels
-    num_known: int
     depth: int
 
     def __call__(self, batch: Batch, store: Store) -> F32:
         k, head = self.kernels, self.head
-        part = k.part(batch, 0, self.num_known)
+        num_known = k.num_known(batch)
+        part = k.part(batch, 0, num_known)
         x, picks = head.fused(part), k.new_picks(batch, self.depth)
         for place in range(self.depth):
             x, h = head.layer(x, part, store)
-            first = self.num_known + place
+            first = num_known + place
             if place + 1 == self.depth:
                 k.pick(k.linear(h, head.head), head.ids, batch, picks, place)
             else:

@@ -75,13 +75,14 @@ def _checked_len(max_len: int, size: CacheSize) -> int:
 def _build_speculation(
     config: SpeculativeConfig, model: LlamaModel, drafting: Drafting
 ) -> Speculation:
+    controller = None
+    if drafting.passes is not None:
+        controller = Controller(Costs(drafting.passes, drafting.timed_heads(model)))
     # First, so that without a controller it guesses for those who bring one.
     named = {PREDICTION: GivenPrediction(), **combined(config, drafting.drafters)}
     drafters = GuardedDrafters(named, model.config.vocab_size, config.num_trees)
     ceiling = Budget(config.depth, config.num_branches)
-    controller = None
-    if drafting.passes is not None:
-        controller = Controller(Costs(drafting.passes, drafting.timed_heads(model.config)))
+    if controller is not None:
         for name, card in drafting.cards.items():
             first, *then = card.chances
             controller.expect(name, (first, fmean(then or (first,))))

@@ -11,7 +11,7 @@ from forerun.errors import InvalidOption, MissingExtra, NoDevice
 from forerun.option_checks import require_known
 
 DEVICES: Final = ("auto", "cpu", "cuda")
-DTYPES: Final = ("auto", "bfloat16", "float32")
+DTYPES: Final = ("auto", "bfloat16", "float16", "float32")
 _DRIVERS: Final = (Path("/proc/driver/nvidia/version"), Path("/dev/nvidiactl"), Path("/dev/dxg"))
 
 
@@ -26,7 +26,8 @@ def wants_cuda(device: str, dtype: str, kernels: str, *, has_cpu_options: bool) 
             raise InvalidOption(f"kernels {kernels!r} run on the processor; drop device 'cuda'.")
         if has_cpu_options:
             raise InvalidOption(
-                "threads, quantization and activations are for the cpu kernels; drop them."
+                "threads, activations and quantization other than int8 are for the cpu kernels; "
+                "drop them."
             )
         _check_torch()
         return True

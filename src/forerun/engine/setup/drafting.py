@@ -8,11 +8,11 @@ from forerun.drafters import Drafter, TappedDrafter
 from forerun.drafters.heads import Card
 from forerun.errors import InvalidOption
 from forerun.kernels import TappedKernels
-from forerun.models.config import ModelConfig
+from forerun.models.llama import LlamaModel
 from forerun.speculation.calibration import calibrate
 from forerun.speculation.config import SpeculativeConfig
 from forerun.speculation.draft_cost import DraftCost
-from forerun.speculation.heads.promises import best_head
+from forerun.speculation.heads.promises import Promise, best_head, promised
 from forerun.speculation.heads.timing import timed_head
 from forerun.speculation.methods import METHODS, Target, build_drafters, cards_of
 from forerun.speculation.pass_cost import PassCost
@@ -27,6 +27,7 @@ class Drafting:
     cards: dict[str, Card] = field(default_factory=dict)
     depths: dict[str, int] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
+    shipped: Promise | None = None  # by the head of the package that is among the drafters
 
     @classmethod
     def of(
@@ -67,13 +68,24 @@ class Drafting:
             try:
                 self._add(SpeculativeConfig(method=kind, model=str(path)), target)
                 self.depths[kind] = METHODS[kind].default_depth
+                self.shipped = best
             except InvalidOption as error:  # the same weights under another tokenizer
                 self.left_out[path.name] = str(error)
 
-    def timed_heads(self, target: ModelConfig) -> dict[str, DraftCost]:
-        """What those that look at hidden states cost, once they have their caches."""
-        return {
-            name: timed_head(drafter, target.hidden_size, METHODS[name].default_depth)
+    def timed_heads(self, target: LlamaModel) -> dict[str, DraftCost]:
+        """What those that look at hidden states cost, once they have their caches. The package's
+        head goes again if it costs more than it promises."""
+        timed = {
+            name: timed_head(drafter, target, METHODS[name].default_depth)
             for name, drafter in self.drafters.items()
             if isinstance(drafter, TappedDrafter)
         }
+        if self.shipped is not None and self.passes is not None:
+            folder, kind = self.shipped.folder, self.shipped.folder.config.kind
+            args = folder, self.shipped.card, target.config, self.passes
+            promise = promised(*args, timed[kind])
+            if not promise.pays:
+                self.left_out[folder.path.name] = promise.reason
+                for known in (self.drafters, self.cards, self.depths, timed):
+                    del known[kind]
+        return timed

@@ -30,6 +30,9 @@ class ChainSteps:
     def computed(self, x: Rows) -> Rows:
         return x
 
+    def num_known(self, batch: CpuBatch) -> int:
+        return len(batch.tokens) - len(batch.wanted) + 1
+
     def part(self, batch: CpuBatch, first: int, last: int) -> CpuBatch:
         return batch.part(first, last)
 

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from forerun.errors import InvalidOption, unknown_name
-from forerun.kernels.base import AttentionShape, Body, ChainNoise, Norm, WeightSource
+from forerun.kernels.base import AttentionShape, Body, ChainNoise, Given, Norm, WeightSource
 from forerun.kernels.cpu.attention.head_group import MAX_TOKENS as MAX_TOKENS_TOGETHER
 from forerun.kernels.cpu.attention.kv_store import KVStore
 from forerun.kernels.cpu.chain_steps import ChainSteps
@@ -154,7 +154,7 @@ class CpuKernels(ChainSteps):
         plan: Plan,
         shape: AttentionShape,
         inv_freq: FloatArray,
-        given: Sequence[FloatArray] = (),
+        given: Given = (),
         noise: ChainNoise | None = None,
     ) -> CpuBatch:
         rope = self._ropes.setdefault(inv_freq.tobytes(), RopeTable(inv_freq))
@@ -163,7 +163,8 @@ class CpuKernels(ChainSteps):
             if len(plan) > MAX_TOKENS
             else KeptProgram(self._workers, self._kept_buffers)
         )
-        return CpuBatch(plan, shape, rope, program, given, noise)
+        rows = given() if callable(given) else given
+        return CpuBatch(plan, shape, rope, program, rows, noise)
 
     def run(self, body: Body, batch: CpuBatch, store: KVStore) -> F32:
         if len(batch.tokens) > MAX_TOKENS:

@@ -66,6 +66,16 @@ class AskedDraws:
         asked.drawn.append(slice(0, len(draws)))
         return asked
 
+    @classmethod
+    def next_round(cls, draw: CoupledDraws) -> AskedDraws:
+        """All rows again, for tokens one place later; nothing changes their logits."""
+        asked = cls(np.zeros((len(draw), NUM_WORDS), np.int32))
+        asked.drawn.append(slice(0, len(draw)))
+        if draw.params.temperature > 0:
+            asked._describe(asked.drawn[0], draw)
+            asked.words[:, 1] += 1
+        return asked
+
     @property
     def num(self) -> int:
         return len(self.words)

@@ -25,13 +25,14 @@ def attend_split(
     OUT, MIXED, SUMS, TOPS, scale,
     H: tl.constexpr, G: tl.constexpr, D: tl.constexpr, WINDOW: tl.constexpr,
     BG: tl.constexpr, BD: tl.constexpr, SPLIT: tl.constexpr,
-    ONLY: tl.constexpr, PRECISION: tl.constexpr, PDL: tl.constexpr,
+    ONLY: tl.constexpr, EARLY: tl.constexpr, PRECISION: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """One split of one token's keys, for all query heads of one key/value head.
 
     A token's first LENGTHS keys have their slots at KEY_SLOTS[FIRSTS …], the others, its own
-    branch, at KEY_SLOTS[OWN_FIRSTS …]. Those before STARTS are from earlier passes, so they are
-    loaded before the kernel that writes this pass's own has ended. `scale` is log2(e) / sqrt(D).
+    branch, at KEY_SLOTS[OWN_FIRSTS …]. Those before STARTS are from earlier passes: with EARLY they
+    are loaded before the kernel that writes this pass's own has ended, which takes registers for
+    two programs. `scale` is log2(e) / sqrt(D).
     ONLY: there is one split, and OUT is written; else MIXED, SUMS and TOPS wait for `fold_splits`.
     """
     t, g, split = tl.program_id(0), tl.program_id(1), tl.program_id(2)
@@ -47,10 +48,11 @@ def attend_split(
     where = tl.where(j < length, first + j, own_first + j - length)
     slot = tl.load(KEY_SLOTS + where, mask=seen, other=0).to(tl.int64)
     at = (slot * (G * D) + g * D)[:, None] + d[None, :]
-    old = (seen & (j < start))[:, None] & (d < D)[None, :]
-    own = (seen & (j >= start))[:, None] & (d < D)[None, :]
-    old_k = tl.load(KEYS + at, mask=old, other=0.0)
-    old_v = tl.load(VALUES + at, mask=old, other=0.0)
+    there = seen[:, None] & (d < D)[None, :]
+    own = there & (j >= start)[:, None]
+    if EARLY:
+        old_k = tl.load(KEYS + at, mask=there & ~own, other=0.0)
+        old_v = tl.load(VALUES + at, mask=there & ~own, other=0.0)
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
         tl.extra.cuda.gdc_wait()
@@ -58,13 +60,18 @@ def attend_split(
         head = g * GROUP + r
         q_mask = (r < GROUP)[:, None] & (d < D)[None, :]
         q = tl.load(Q + t * (H * D) + head[:, None] * D + d[None, :], mask=q_mask, other=0.0)
-        k = tl.where(own, tl.load(KEYS + at, mask=own, other=0.0), old_k)
-        v = tl.where(own, tl.load(VALUES + at, mask=own, other=0.0), old_v)
+        if EARLY:
+            k = tl.where(own, tl.load(KEYS + at, mask=own, other=0.0), old_k)
+            v = tl.where(own, tl.load(VALUES + at, mask=own, other=0.0), old_v)
+        else:
+            k = tl.load(KEYS + at, mask=there, other=0.0)
         score = tl.dot(q, tl.trans(k), input_precision=PRECISION) * scale
         score = tl.where(seen[None, :], score, float("-inf"))
         top = tl.max(score, axis=1)
         weight = tl.exp2(score - top[:, None])
         total = tl.sum(weight, axis=1)
+        if not EARLY:
+            v = tl.load(VALUES + at, mask=there, other=0.0)
         mixed = tl.dot(weight.to(v.dtype), v, input_precision=PRECISION)
         if ONLY:
             out_at = OUT + t * (H * D) + head[:, None] * D + d[None, :]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from forerun.kernels.base import AttentionShape
-from forerun.kernels.cuda.heads.given import Given, HandedOut
+from forerun.kernels.cuda.heads.given import Given, HandedOut, SentOut
 from forerun.kernels.cuda.passes.columns import Columns
 from forerun.kernels.cuda.passes.inputs import F32, Inputs
 from forerun.kernels.cuda.passes.recording import Recording
@@ -52,12 +52,27 @@ class CudaBatch:
     num_splits: int | None = None  # of keys; None: as many as its own keys need
     recording: Recording | None = None  # while it is recorded
     given: Given | None = None
+    num_fill: int = 0  # rows behind the known ones of a chain, which are for nobody
     tapped: list[torch.Tensor] = field(default_factory=list)  # so far
-    handed_out: HandedOut | None = None  # once it has run
+    handed_out: HandedOut | None = None  # on the device, once it has run
+    sent_out: SentOut | None = None  # the same, if it is on its way to the host
 
     @cached_property
     def columns(self) -> Columns:
         return Columns.of(self.plan)
+
+    @property
+    def num_known(self) -> int:
+        """Of a chain: all from the last known token on are wanted."""
+        return len(self.plan) - len(self.plan.wanted) + 1 + self.num_fill
+
+    def fill(self, num: int, dump_slot: int) -> None:
+        """Room for `num` more known tokens."""
+        at = self.num_known
+        self.columns = self.columns.filled(at, num, dump_slot)
+        assert self.given is not None, "only chains over hidden states have known rows"
+        self.given = replace(self.given, fill=(at, num))
+        self.num_fill = num
 
     @property
     def num_wanted(self) -> list[int]:

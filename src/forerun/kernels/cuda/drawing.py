@@ -26,7 +26,8 @@ from forerun.kernels.cuda.draws import (
     noisy_rows,
     widen_rows,
 )
-from forerun.kernels.cuda.passes.inputs import NUM_TURNS
+from forerun.kernels.cuda.heads.given import NUM_TURNS
+from forerun.kernels.cuda.rounds.kernels import move_positions
 from forerun.kernels.scores import Scores
 
 F32 = npt.NDArray[np.float32]
@@ -119,9 +120,12 @@ class Drawing:
     def asked(self, logits: Tensor, wanted: Sequence[int], draws: Draws) -> AskedDraws:
         return AskedDraws.of(wanted, draws, self._room(logits).num, logits.shape[1])
 
-    def start(self, logits: Tensor, best: Best, asked: AskedDraws) -> Started:
+    def start(
+        self, logits: Tensor, best: Best, asked: AskedDraws, count: Tensor | None = None
+    ) -> Started:
+        """With `count`, on the device, positions are so many places behind what is asked for."""
         if asked.is_noisy or asked.num_changes:
-            self._launch(logits, best, asked, self._room(logits))
+            self._launch(logits, best, asked, self._room(logits), count)
         for rows in asked.as_logits:
             self._room(logits).logits[rows].copy_(logits[rows], non_blocking=True)
         self._turn = (self._turn + 1) % NUM_TURNS
@@ -160,9 +164,14 @@ class Drawing:
             self.num_asked += part.stop - part.start
         return Scores(rows, found)
 
-    def _launch(self, logits: Tensor, best: Best, asked: AskedDraws, room: _Room) -> None:
+    def _launch(
+        self, logits: Tensor, best: Best, asked: AskedDraws, room: _Room, count: Tensor | None
+    ) -> None:
         """What `best` does not say: changed logits and noise."""
         room.send_words(asked)
+        if count is not None:
+            block = triton.next_power_of_2(asked.num)
+            move_positions[(1,)](room.words, count, asked.num, NUM_WORDS, block)
         if asked.num_changes:
             self._launch_changes(logits, best, asked, room)
         if asked.is_noisy:

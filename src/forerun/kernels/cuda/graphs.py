@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock
-from typing import Any, Final
+from typing import Final
 from weakref import WeakKeyDictionary
 
 import torch
@@ -20,11 +20,13 @@ from forerun.kernels.cuda.batch import CudaBatch, bucket
 from forerun.kernels.cuda.drawing import Best, Drawing, Started
 from forerun.kernels.cuda.heads.given import HandedOut
 from forerun.kernels.cuda.passes.ahead import Ahead, parts_after
+from forerun.kernels.cuda.passes.asked import Asked
+from forerun.kernels.cuda.passes.body import launched, logits_of
 from forerun.kernels.cuda.passes.columns import Columns
 from forerun.kernels.cuda.passes.inputs import Inputs
 from forerun.kernels.cuda.passes.recording import Recorder, Replay
+from forerun.kernels.cuda.rounds.rounds import Rounds
 from forerun.kernels.cuda.store import KVStore
-from forerun.kernels.cuda.values import Rows
 from forerun.kernels.scores import Scores
 
 SIZES: Final = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256)
@@ -70,13 +72,7 @@ class _OfStore:
 
 
 @dataclass
-class _Pass:
-    """What is asked for."""
-
-    body: Body
-    batch: CudaBatch
-    store: KVStore
-    draws: Draws
+class _Pass(Asked):
     kept: _OfStore
 
     def launched(self, drawing: Drawing) -> Scores:
@@ -92,9 +88,15 @@ class Graphs:
     """
 
     def __init__(
-        self, num_splits: Callable[[int], int], drawing: Drawing, recorder: Recorder
+        self,
+        num_splits: Callable[[int], int],
+        drawing: Drawing,
+        recorder: Recorder,
+        *,
+        early_rounds: bool = True,
     ) -> None:
         self._drawing, self._recorder = drawing, recorder
+        self._rounds = Rounds(drawing, recorder, num_splits, early_rounds)
         self._num_splits = num_splits  # of so many keys
         self.stopwatch: Stopwatch | None = None
         self._lock = Lock()  # graphs share memory: one at a time, until its result is copied
@@ -103,17 +105,51 @@ class Graphs:
     def run(self, body: Body, batch: CudaBatch, store: KVStore, draws: Draws) -> Scores:
         """The tokens of this pass that `draws` describe, and the logits of all other rows."""
         with self._lock:
-            kept = self._kept.setdefault(store, _OfStore())
+            kept = self._kept.get(store)
+            if kept is None:
+                kept = self._kept[store] = _OfStore()
             one = _Pass(body, batch, store, draws, kept)
-            ahead, kept.ahead = kept.ahead, None
-            if ahead is not None and ahead.started is self._drawing.last:
-                rows = ahead.rows_for(body, batch.plan, draws)
-                if rows is not None:
-                    return self._take(one, ahead.started, ahead.logits, rows)
-            return self._run(one)
+            scores = self._early(one)
+            if scores is None:
+                scores = self._run(one)
+            self._rounds.note(one, scores)
+            return scores
+
+    def forget(self) -> None:
+        """What was begun, and with it the caches that it is for."""
+        with self._lock:
+            self._rounds.forget()
+            for of_store in self._kept.values():
+                of_store.ahead = None
+
+    def _early(self, one: _Pass) -> Scores | None:
+        """What such a pass brings, if it was begun."""
+        batch, rounds = one.batch, self._rounds
+        ahead, one.kept.ahead = one.kept.ahead, None
+        begun, rounds.begun = rounds.begun, None
+        if begun is not None:
+            drafted = begun.drafted(one)
+            if drafted is not None:
+                rounds.begun = begun
+                return drafted
+            if begun.is_for(one):
+                batch.handed_out, batch.sent_out = begun.graph.handed_out, begun.sent_out
+                rows: Sequence[int] = range(len(batch.plan))
+                return self._take(one, begun.started, begun.graph.logits, rows)
+        if ahead is None or ahead.started is not self._drawing.last:
+            return None
+        found = ahead.rows_for(one.body, batch.plan, one.draws)
+        if found is None:
+            return None
+        if ahead.sent_out is not None:
+            batch.sent_out = ahead.sent_out.some(found)
+        return self._take(one, ahead.started, ahead.logits, found)
 
     def _run(self, one: _Pass) -> Scores:
         batch, graphs = one.batch, one.kept.graphs
+        if batch.given is not None and batch.given.is_chain:
+            num = batch.num_known
+            batch.fill((bucket(num, SIZES) or num) - num, one.store.dump_slot)
         key = self._key(one.body, batch.columns)
         if key is None:
             return one.launched(self._drawing)
@@ -129,6 +165,8 @@ class Graphs:
             self.stopwatch.time(entry.recording)
         if not any(one.draws):
             return self._drawing.all_logits(entry.logits, len(batch.columns.wanted))
+        if batch.handed_out is not None and batch.plan.next_slots is not None:
+            batch.sent_out = batch.handed_out.send()
         asked = self._drawing.asked(entry.logits, batch.num_wanted, one.draws)
         started = self._drawing.start(entry.logits, entry.best, asked)
         return self._take(one, started, entry.logits, None)
@@ -136,14 +174,19 @@ class Graphs:
     def _take(
         self, one: _Pass, started: Started, logits: torch.Tensor, rows: Sequence[int] | None
     ) -> Scores:
-        """Begin the next pass, then wait for the tokens of `rows` of this one, or of all."""
+        """Begin what follows, then wait for the tokens of `rows` of this one, or of all."""
         own_rows = range(len(one.draws)) if rows is None else rows
-        ahead = self._begin_next(one, own_rows)
+        ahead, begun = None, self._rounds.begin(one)
+        if begun is None:
+            ahead = self._begin_next(one, own_rows)
         tokens = self._drawing.tokens(started)
+        if (ahead or begun) and min(tokens) < 0:  # the host needs logits that are written over
+            one.batch.plan = replace(one.batch.plan, next_slots=None)
+            return self._run(one)
+        if begun is not None:
+            begun.settle(tokens)
+            self._rounds.begun = begun
         if ahead is not None:
-            if min(tokens) < 0:  # the host needs logits that the next pass writes over
-                one.batch.plan = replace(one.batch.plan, next_slots=None)
-                return self._run(one)
             ahead.tokens = [tokens[part.drawn] for part in ahead.parts]
             one.kept.ahead = ahead
         scores = self._drawing.scores(started, tokens, logits)
@@ -164,8 +207,9 @@ class Graphs:
         one.kept.graphs.move_to_end(key)
         one.batch.send(columns, entry.inputs, one.store.dump_slot)
         entry.recording.replay()
+        sent_out = None if entry.handed_out is None else entry.handed_out.send()
         started = self._drawing.start(entry.logits, entry.best, AskedDraws.after(draws))
-        return Ahead(one.body, parts, started, entry.logits)
+        return Ahead(one.body, parts, started, entry.logits, sent_out)
 
     def _key(self, body: Body, columns: Columns) -> Key | None:
         """None: it is too large for a graph."""
@@ -201,19 +245,3 @@ class Graphs:
         if len(graphs) > _MAX_KEPT:
             graphs.popitem(last=False)
         return found
-
-
-def launched(
-    body: Body, batch: CudaBatch, store: KVStore, drawing: Drawing, draws: Draws
-) -> Scores:
-    """A pass whose kernels are launched one by one."""
-    logits = logits_of(body, batch, store)
-    return drawing.finish(logits, drawing.best(logits), batch.num_wanted, draws)
-
-
-def logits_of(body: Body, batch: CudaBatch, store: KVStore) -> torch.Tensor:
-    batch.tapped.clear()
-    rows: Any = body(batch, store)
-    assert isinstance(rows, Rows), rows
-    batch.handed_out = HandedOut.of(batch.tapped) if batch.tapped else None
-    return rows.data

@@ -1,8 +1,9 @@
 """The CUDA kernel set: Triton kernels, with torch as their memory.
 
-Products are in bfloat16 with float32 sums, or in float32; the residual stream is float32, and the
-cache has the products' dtype. Operations are fused where the model's order of calls allows it: a
-product waits (`values.Product`) until it is known what follows.
+Products are in bfloat16 or float16 with float32 sums, or in float32; weights may be int8 with
+scales. The residual stream is float32, and the cache has the products' dtype. Operations are fused
+where the model's order of calls allows it: a product waits (`values.Product`) until it is known
+what follows.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ import torch
 
 from forerun.errors import DeviceFailed, unknown_name
 from forerun.kernels.base import AttentionShape, Body, ChainNoise, Norm, WeightSource
+from forerun.kernels.base import Given as GivenRows
 from forerun.kernels.cuda.asked_draws import Draws
 from forerun.kernels.cuda.batch import CudaBatch, RopeTable
 from forerun.kernels.cuda.drawing import Drawing
-from forerun.kernels.cuda.graphs import Graphs, Stopwatch, launched
+from forerun.kernels.cuda.graphs import Graphs, Stopwatch
 from forerun.kernels.cuda.heads.given import Given
 from forerun.kernels.cuda.heads.operations import HeadOperations
 from forerun.kernels.cuda.launches import Launches
+from forerun.kernels.cuda.passes.body import launched
 from forerun.kernels.cuda.passes.recording import GraphRecorder, Recorder
 from forerun.kernels.cuda.store import KVStore
 from forerun.kernels.cuda.values import Normed, Product, Rows
@@ -33,7 +36,12 @@ from forerun.kernels.scores import Scores
 from forerun.sampling import Logits, Noise, gumbel_argmax, weight_sum
 from forerun.types import FloatArray, IntArray
 
-DTYPES: Final = {"bfloat16": torch.bfloat16, "float32": torch.float32}
+DTYPES: Final = {
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+    "float32": torch.float32,
+}
+QUANTIZATIONS: Final = ("int8",)
 _READ_WORDS: Final = 1 << 30  # 4 GiB, many times what the caches hold
 _LEAST_FOR_PASSES: Final = 1 << 30  # bytes for graphs, logits and what is computed in between
 _SHARE_FOR_PASSES: Final = 0.05
@@ -45,7 +53,8 @@ Progress = Callable[[str, int, int], None]  # what, how many of how many
 
 class CudaKernels(HeadOperations):
     """`graphs=False` launches every kernel of every pass, for tests and for finding faults; with a
-    `recorder` passes are kept by that one."""
+    `recorder` passes are kept by that one. Without `early_rounds` a round with guesses
+    begins when it is asked for (ADR 020)."""
 
     name: Final = "cuda"
 
@@ -53,24 +62,32 @@ class CudaKernels(HeadOperations):
         self,
         dtype: str = "bfloat16",
         *,
+        quantization: str | None = None,
         device: str = "cuda",
         graphs: bool = True,
         recorder: Recorder | None = None,
+        early_rounds: bool = True,
         progress: Progress | None = None,
     ) -> None:
         if dtype not in DTYPES:
             raise unknown_name("dtype", dtype, DTYPES)
+        if quantization not in (None, *QUANTIZATIONS):
+            raise unknown_name("quantization", str(quantization), QUANTIZATIONS)
         self.dtype: Final = DTYPES[dtype]
         self.device = torch.device(device)
         is_gpu = self.device.type == "cuda"
         overlap = is_gpu and torch.cuda.get_device_capability(self.device) >= _OVERLAPPING
         self._launches = Launches(self.dtype, overlap)
-        self._loader = Loader(self.dtype, self.device)
+        self._loader = Loader(self.dtype, self.device, packs=quantization is not None)
         self.drawing: Final = Drawing(self._launches.options, self.device)
         if recorder is None and graphs and is_gpu:
             recorder = GraphRecorder()
         splits = self._launches.num_splits
-        self._graphs = None if recorder is None else Graphs(splits, self.drawing, recorder)
+        self._graphs = (
+            None
+            if recorder is None
+            else Graphs(splits, self.drawing, recorder, early_rounds=early_rounds)
+        )
         self._progress = progress
         self._num_loaded = self._num_tensors = 0
         self._ropes: dict[bytes, RopeTable] = {}
@@ -110,6 +127,8 @@ class CudaKernels(HeadOperations):
         """What torch holds unused counts as free; passes and their graphs keep a share."""
         if self.device.type != "cuda":
             return None
+        if self._graphs is not None:
+            self._graphs.forget()
         free, total = torch.cuda.mem_get_info(self.device)
         unused = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
         return max(0, int(free + unused - max(_LEAST_FOR_PASSES, total * _SHARE_FOR_PASSES)))
@@ -127,7 +146,7 @@ class CudaKernels(HeadOperations):
             value = Rows(self._launches.plain(value.x, value.matrix), value.chosen)
         if isinstance(value, Normed):
             mean = value.squares.sum(1, keepdim=True) / value.scaled.shape[1]
-            value = Rows(value.scaled.float() * torch.rsqrt(mean + value.norm.eps))
+            value = Rows(value.scaled.float() * torch.rsqrt(mean + value.eps))
         data = value.data if value.chosen is None else value.data[value.chosen.long()]
         found: F32 = data.float().cpu().numpy()
         return found
@@ -137,11 +156,15 @@ class CudaKernels(HeadOperations):
         plan: Plan,
         shape: AttentionShape,
         inv_freq: FloatArray,
-        given: Sequence[FloatArray] = (),
+        given: GivenRows = (),
         noise: ChainNoise | None = None,
     ) -> CudaBatch:
-        rope = self._ropes.setdefault(inv_freq.tobytes(), RopeTable(inv_freq))
-        hidden = Given(given, noise or ChainNoise()) if given else None
+        key = inv_freq.tobytes()
+        rope = self._ropes.get(key)
+        if rope is None:
+            rope = self._ropes[key] = RopeTable(inv_freq)
+        make = given if callable(given) else lambda: given
+        hidden = Given(make, noise or ChainNoise(), noise is not None) if given else None
         return CudaBatch(plan, shape, rope, self.device, given=hidden)
 
     def gumbel_argmax(self, logits: Logits, noise: Noise, position: int) -> int:
@@ -179,6 +202,19 @@ class CudaKernels(HeadOperations):
         finally:
             self._graphs.stopwatch = None
 
+    def kernel_times(self, work: Callable[[], object]) -> dict[str, dict[str, float]]:
+        """How often each kernel runs in `work`, and its seconds in all: they overlap, and one that
+        waits for another is running. For benchmarks."""
+        torch.cuda.synchronize(self.device)
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+            work()
+            torch.cuda.synchronize(self.device)
+        return {
+            event.key: {"count": event.count, "seconds": event.device_time_total / 1e6}
+            for event in profile.key_averages()
+            if event.device_time_total and not event.key.startswith("Memcpy")
+        }
+
     def read_speed(self) -> float:
         """Bytes per second at which memory is read and nothing done with it, for benchmarks."""
         data = torch.ones(_READ_WORDS, dtype=torch.int32, device=self.device)
@@ -189,6 +225,11 @@ class CudaKernels(HeadOperations):
         end.record()
         end.synchronize()
         return float(data.nbytes / begin.elapsed_time(end) * 1e3)
+
+    @property
+    def weight_size(self) -> float:
+        """Bytes of a weight in a long row, its share of a scale included."""
+        return self._loader.weight_size
 
     @property
     def device_name(self) -> str:
@@ -251,7 +292,7 @@ class CudaKernels(HeadOperations):
     def select(self, x: Rows | Normed | Product, batch: CudaBatch) -> Rows | Normed | Product:
         wanted = batch.inputs().wanted
         if isinstance(x, Normed):
-            return Normed(x.scaled[wanted], x.squares[wanted], x.norm)
+            return Normed(x.scaled[wanted], x.squares[wanted], x.eps)
         if isinstance(x, Product):
             return Product(x.x, x.matrix, wanted)
         return Rows(x.data, wanted)

@@ -27,7 +27,14 @@ from forerun.kernels.cuda.row_kernels import (
     rope_rows,
     silu_rows,
 )
-from forerun.kernels.cuda.tiles import Kind, Tile, num_segments, square_groups, tile_for
+from forerun.kernels.cuda.tiles import (
+    NUM_MULTIPROCESSORS,
+    RESIDUAL_COLUMNS,
+    Kind,
+    Tile,
+    residual_columns,
+    tile_for,
+)
 from forerun.kernels.cuda.values import Normed, Rows
 from forerun.kernels.cuda.weights import Matrix
 
@@ -45,18 +52,21 @@ class Launches:
         width, num = table.num_in, inputs.num_tokens
         stream = _empty(table.weight, (num, width), torch.float32)
         block = triton.next_power_of_2(width)
-        embed_rows[(num,)](table.weight, inputs.tokens, drawn, stream, width, block, **self.options)
+        embed_rows[(num,)](
+            table.weight, table.scales, inputs.tokens, drawn, stream, table.num_out, width, block,
+            table.group, **self.options,
+        )  # fmt: skip
         return stream
 
     def norm(self, x: Rows, delta: Tensor | None, norm: Norm) -> tuple[Tensor, Normed]:
         num, width = x.num_rows, x.data.shape[1]
         stream = x.data if x.chosen is None else _empty(x.data, (num, width), torch.float32)
         normed = self.new_normed(stream, norm)
-        groups = square_groups(width)
+        groups = normed.squares.shape[1]
         norm_rows[(num,)](
             x.data, delta, x.chosen, stream, norm.weight, normed.scaled, normed.squares,
             width, triton.next_power_of_2(width), groups, triton.next_power_of_2(groups),
-            delta is not None, x.chosen is not None, **self.options,
+            delta is not None, x.chosen is not None, self._shrink, **self.options,
         )  # fmt: skip
         return stream, normed
 
@@ -66,13 +76,14 @@ class Launches:
         """stream + x · matrixᵀ, in its own place unless rows are chosen, and its norm."""
         num, width = len(x) if chosen is None else len(chosen), matrix.num_out
         out = stream if chosen is None else _empty(stream, (num, width), torch.float32)
-        normed = self.new_normed(out, norm)
         tile = self._tile(Kind.RESIDUAL, matrix, num)
-        residual_product[(square_groups(width), -(-num // tile.block_m))](
-            x, matrix.weight, matrix.bias, chosen, stream, out, norm.weight, normed.scaled,
-            normed.squares, num, width, matrix.num_in,
+        columns = residual_columns(width, matrix.num_in, matrix.group)
+        normed = self.new_normed(out, norm, columns)
+        residual_product[(normed.squares.shape[1], -(-num // tile.block_m))](
+            x, matrix.weight, matrix.scales, matrix.bias, chosen, stream, out, norm.weight,
+            normed.scaled, normed.squares, num, width, matrix.num_in,
             matrix.bias is not None, chosen is not None, tile.block_n, tile.block_m,
-            **self._tile_options(Kind.RESIDUAL, tile, matrix),
+            USED=columns, SHRINK=self._shrink, **self._tile_options(Kind.RESIDUAL, tile, matrix),
         )  # fmt: skip
         return out, normed
 
@@ -160,12 +171,15 @@ class Launches:
         )  # fmt: skip
         block_d = max(16, triton.next_power_of_2(D))
         window = shape.window or 0
+        early = num * G <= NUM_MULTIPROCESSORS  # otherwise two programs should share one
         attend_split[(num, G, num_splits)](
             q, *layer, inputs.starts, inputs.firsts, inputs.lengths, inputs.own_firsts,
             inputs.num_keys, inputs.key_slots, out, mixed, sums, tops,
             math.log2(math.e) / math.sqrt(D), H, G, D, window,
             max(16, triton.next_power_of_2(H // G)), block_d, self.split_len,
-            only, self._precision, num_warps=8 if D > 64 else 4, **self.options,
+            only, early, self._precision,
+            num_warps=8 if D > 64 else 4,
+            maxnreg=None if early else 128, **self.options,
         )  # fmt: skip
         if not only:
             fold_splits[(num, H)](
@@ -199,38 +213,50 @@ class Launches:
         read_words[(len(sums),)](data, sums, READ_LEN, num_warps=8, **self.options)
 
     @property
+    def _shrink(self) -> float:
+        """A power of two that rows are multiplied by before they meet a product, so that those
+        which have not been divided by their norm yet stay inside float16."""
+        return 2.0**-4 if self.dtype == torch.float16 else 1.0
+
+    @property
     def _precision(self) -> str:
         """Of a product of float32 operands; there is no choice with shorter ones."""
         return "ieee"
 
-    def new_normed(self, stream: Tensor, norm: Norm) -> Normed:
+    def new_normed(self, stream: Tensor, norm: Norm, columns: int = RESIDUAL_COLUMNS) -> Normed:
+        """With a sum of squares for so many columns each."""
         num, width = stream.shape
-        squares = _empty(stream, (num, square_groups(width)), torch.float32)
-        return Normed(_empty(stream, (num, width), self.dtype), squares, norm)
+        squares = _empty(stream, (num, -(-width // columns)), torch.float32)
+        eps = norm.eps * self._shrink**2
+        return Normed(_empty(stream, (num, width), self.dtype), squares, eps)
 
     def _operands(self, x: Rows | Normed, matrix: Matrix) -> tuple[Any, ...]:
         if isinstance(x, Normed):
-            return x.scaled, x.squares, matrix.weight, matrix.bias
+            return x.scaled, x.squares, matrix.weight, matrix.scales, matrix.bias
         assert x.chosen is None, "rows are chosen before a norm alone"
-        return x.data.to(self.dtype), None, matrix.weight, matrix.bias
+        return x.data.to(self.dtype), None, matrix.weight, matrix.scales, matrix.bias
 
     def _tile(self, kind: Kind, matrix: Matrix, num_rows: int) -> Tile:
-        return tile_for(kind, matrix.num_out, matrix.num_in, num_rows, self.dtype.itemsize)
+        return tile_for(
+            kind, matrix.num_out, matrix.num_in, num_rows, self.dtype.itemsize, matrix.group
+        )
 
     @property
     def options(self) -> dict[str, Any]:
         return {"PDL": 1, "launch_pdl": True} if self.overlap else {"PDL": 0}
 
     def _tile_options(self, kind: Kind, tile: Tile, matrix: Matrix) -> dict[str, Any]:
-        num_in, itemsize = matrix.num_in, self.dtype.itemsize
-        segments = num_segments(kind, num_in, itemsize)
+        num_in, itemsize = matrix.num_in, matrix.weight.element_size()
+        segments = tile.segments
         options = {
+            "GROUP": matrix.group,
+            "HELD": tile.held,
             "BK": tile.block_k // segments,
             "SEGMENTS": segments,
             "EVEN": num_in % tile.block_k == 0,
             "PRECISION": self._precision,
-            "PIECES": tile.pieces(num_in, itemsize),
-            "PIECE_LEN": tile.piece_len(num_in),
+            "PIECES": tile.pieces(kind, num_in, itemsize),
+            "PIECE_LEN": tile.piece_len(kind, num_in),
             "num_warps": tile.num_warps,
             "num_stages": tile.num_stages,
         }
@@ -243,7 +269,7 @@ def _empty(like: Tensor, size: tuple[int, ...], dtype: torch.dtype) -> Tensor:
 
 
 def _eps(x: Rows | Normed) -> float:
-    return x.norm.eps if isinstance(x, Normed) else 0.0
+    return x.eps if isinstance(x, Normed) else 0.0
 
 
 def _norm_shape(x: Rows | Normed) -> tuple[int, int]:

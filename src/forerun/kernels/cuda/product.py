@@ -13,10 +13,12 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from forerun.kernels.cuda.walks import hold, walk, walk_pair, walk_segments
+
 
 @triton.jit
 def begin(
-    W, rows, OTHER_ROWS, K: tl.constexpr, SEGMENTS: tl.constexpr, PDL: tl.constexpr,
+    W, rows, K: tl.constexpr, SEGMENTS: tl.constexpr, PDL: tl.constexpr,
     PIECES: tl.constexpr, PIECE_LEN: tl.constexpr,
 ):  # fmt: skip
     """Let the next kernel start (PDL = 1), ask for the first weights, wait for the kernel before.
@@ -28,8 +30,6 @@ def begin(
             tl.extra.cuda.gdc_launch_dependents()
         if PIECES > 0:
             prefetch(W, rows, K, SEGMENTS, PIECES, PIECE_LEN)
-            if OTHER_ROWS is not None:
-                prefetch(W, OTHER_ROWS, K, SEGMENTS, PIECES, PIECE_LEN)
         tl.extra.cuda.gdc_wait()
 
 
@@ -38,13 +38,14 @@ def prefetch(
     W, rows, K: tl.constexpr, SEGMENTS: tl.constexpr, PIECES: tl.constexpr, PIECE_LEN: tl.constexpr
 ):
     """The first columns of every segment."""
+    ITEM_LEN: tl.constexpr = W.dtype.element_ty.primitive_bitwidth // 8
     piece = tl.arange(0, PIECES)
     columns = piece % SEGMENTS * (K // SEGMENTS) + piece // SEGMENTS * PIECE_LEN
     starts = rows[:, None] * K + columns[None, :]
     tl.inline_asm_elementwise(
         "cp.async.bulk.prefetch.L2.global [$1], $2; mov.u32 $0, 0;",
         "=r,l,r",
-        [W + starts, tl.full(starts.shape, 2 * PIECE_LEN, tl.int32)],
+        [W + starts, tl.full(starts.shape, PIECE_LEN * ITEM_LEN, tl.int32)],
         dtype=tl.int32,
         is_pure=False,
         pack=1,
@@ -66,103 +67,6 @@ def rms_factor(squares, width, eps):
 
 
 @triton.jit
-def load_tile(W_AT, X_AT, at, k, last, live, EVEN: tl.constexpr):
-    """A tile of weights [BN, BK] and of activations [BK, BM], from column `at` on."""
-    if EVEN:
-        w = tl.load(W_AT + at)
-        x = tl.load(X_AT + at, mask=live[None, :], other=0.0)
-    else:
-        inside = at + k < last
-        w = tl.load(W_AT + at, mask=inside[None, :], other=0.0)
-        x = tl.load(X_AT + at, mask=inside[:, None] & live[None, :], other=0.0)
-    return w, x
-
-
-@triton.jit
-def step(
-    acc, W_AT, X_AT, at, k, last, live, EVEN: tl.constexpr, PRECISION: tl.constexpr
-):  # fmt: skip
-    w, x = load_tile(W_AT, X_AT, at, k, last, live, EVEN)
-    return tl.dot(w, x, acc, input_precision=PRECISION)
-
-
-@triton.jit
-def walk(
-    W, w_rows, X, x_rows, live, BN: tl.constexpr, BM: tl.constexpr, K: tl.constexpr,
-    BK: tl.constexpr, SEGMENTS: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr,
-):  # fmt: skip
-    """W[w_rows] · X[x_rows]ᵀ [BN, BM]: K in SEGMENTS runs side by side, then folded in order.
-
-    A sum waits for the one before it, so one long run would be slower than the memory.
-    """
-    RUN: tl.constexpr = K // SEGMENTS
-    k = tl.arange(0, BK)
-    w_at = W + w_rows[:, None] * K + k[None, :]
-    x_at = X + x_rows[None, :] * K + k[:, None]
-    acc = tl.zeros((BN, BM), tl.float32)
-    if SEGMENTS == 1:
-        for at in range(0, K, BK):
-            acc = step(acc, w_at, x_at, at, k, K, live, EVEN, PRECISION)
-    elif SEGMENTS == 2:
-        acc1 = tl.zeros((BN, BM), tl.float32)
-        for at in range(0, RUN, BK):
-            acc = step(acc, w_at, x_at, at, k, K, live, EVEN, PRECISION)
-            acc1 = step(acc1, w_at, x_at, at + RUN, k, K, live, EVEN, PRECISION)
-        acc += acc1
-    else:
-        tl.static_assert(SEGMENTS == 4)
-        acc1 = tl.zeros((BN, BM), tl.float32)
-        acc2 = tl.zeros((BN, BM), tl.float32)
-        acc3 = tl.zeros((BN, BM), tl.float32)
-        for at in range(0, RUN, BK):
-            acc = step(acc, w_at, x_at, at, k, K, live, EVEN, PRECISION)
-            acc1 = step(acc1, w_at, x_at, at + RUN, k, K, live, EVEN, PRECISION)
-            acc2 = step(acc2, w_at, x_at, at + 2 * RUN, k, K, live, EVEN, PRECISION)
-            acc3 = step(acc3, w_at, x_at, at + 3 * RUN, k, K, live, EVEN, PRECISION)
-        acc = acc + acc1 + acc2 + acc3
-    return acc
-
-
-@triton.jit
-def walk_pair(
-    W, left_rows, right_rows, X, x_rows, live, BN: tl.constexpr, BM: tl.constexpr,
-    K: tl.constexpr, BK: tl.constexpr, SEGMENTS: tl.constexpr, EVEN: tl.constexpr,
-    PRECISION: tl.constexpr,
-):  # fmt: skip
-    """Two products of the same activations with two runs of weight rows, each as in `walk`."""
-    RUN: tl.constexpr = K // SEGMENTS
-    k = tl.arange(0, BK)
-    left_at = W + left_rows[:, None] * K + k[None, :]
-    right_at = W + right_rows[:, None] * K + k[None, :]
-    x_at = X + x_rows[None, :] * K + k[:, None]
-    left, right = tl.zeros((BN, BM), tl.float32), tl.zeros((BN, BM), tl.float32)
-    if SEGMENTS == 1:
-        for at in range(0, K, BK):
-            w, x = load_tile(left_at, x_at, at, k, K, live, EVEN)
-            if EVEN:
-                other = tl.load(right_at + at)
-            else:
-                other = tl.load(right_at + at, mask=(at + k < K)[None, :], other=0.0)
-            left = tl.dot(w, x, left, input_precision=PRECISION)
-            right = tl.dot(other, x, right, input_precision=PRECISION)
-    else:
-        tl.static_assert(SEGMENTS == 2 and EVEN)
-        left1, right1 = tl.zeros((BN, BM), tl.float32), tl.zeros((BN, BM), tl.float32)
-        for at in range(0, RUN, BK):
-            w0, x0 = load_tile(left_at, x_at, at, k, K, live, EVEN)
-            other0 = tl.load(right_at + at)
-            w1, x1 = load_tile(left_at, x_at, at + RUN, k, K, live, EVEN)
-            other1 = tl.load(right_at + at + RUN)
-            left = tl.dot(w0, x0, left, input_precision=PRECISION)
-            right = tl.dot(other0, x0, right, input_precision=PRECISION)
-            left1 = tl.dot(w1, x1, left1, input_precision=PRECISION)
-            right1 = tl.dot(other1, x1, right1, input_precision=PRECISION)
-        left += left1
-        right += right1
-    return left, right
-
-
-@triton.jit
 def end(PDL: tl.constexpr):
     """The walk is over: the next kernel may start, unless it did at the beginning."""
     if PDL == 2:
@@ -171,20 +75,24 @@ def end(PDL: tl.constexpr):
 
 @triton.jit(do_not_specialize=["num_rows"])
 def plain_product(
-    X, SQUARES, W, BIAS, Y, num_rows, eps,
+    X, SQUARES, W, SCALES, BIAS, Y, num_rows, eps,
     N: tl.constexpr, K: tl.constexpr, NUM_SQUARES: tl.constexpr, SQUARE_LANES: tl.constexpr,
     HAS_BIAS: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr,
     SEGMENTS: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr, PDL: tl.constexpr,
-    PIECES: tl.constexpr, PIECE_LEN: tl.constexpr,
+    PIECES: tl.constexpr, PIECE_LEN: tl.constexpr, HELD: tl.constexpr, GROUP: tl.constexpr,
 ):  # fmt: skip
     """Y = norm(X) · Wᵀ + bias, in float32; NUM_SQUARES = 0: X is taken as it is."""
     n = tl.program_id(0) * BN + tl.arange(0, BN)
     m = tl.program_id(1) * BM + tl.arange(0, BM)
     live, w_rows = m < num_rows, tl.minimum(n, N - 1)
-    begin(W, w_rows, None, K, SEGMENTS, PDL, PIECES, PIECE_LEN)
+    held = hold(W, w_rows, None, K, BK, SEGMENTS, HELD)
+    begin(W, w_rows, K, SEGMENTS, PDL, PIECES, PIECE_LEN)
     if NUM_SQUARES > 0:
         squares = load_squares(SQUARES, m, live, NUM_SQUARES, SQUARE_LANES)
-    acc = walk(W, w_rows, X, m, live, BN, BM, K, BK, SEGMENTS, EVEN, PRECISION)
+    acc = walk(
+        W, w_rows, None, SCALES, X, m, live, held, N, BN, BM, K, BK, SEGMENTS, EVEN, PRECISION,
+        HELD, GROUP,
+    )  # fmt: skip
     end(PDL)
     if NUM_SQUARES > 0:
         acc *= rms_factor(squares, K, eps)[None, :]
@@ -196,19 +104,28 @@ def plain_product(
 
 @triton.jit
 def pair(
-    X, SQUARES, W, BIAS, left_rows, right_rows, m, live, eps,
+    X, SQUARES, W, SCALES, BIAS, left_rows, right_rows, m, live, eps, N: tl.constexpr,
     K: tl.constexpr, NUM_SQUARES: tl.constexpr, SQUARE_LANES: tl.constexpr,
     HAS_BIAS: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr,
     SEGMENTS: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr, PDL: tl.constexpr,
-    PIECES: tl.constexpr, PIECE_LEN: tl.constexpr,
+    PIECES: tl.constexpr, PIECE_LEN: tl.constexpr, HELD: tl.constexpr, GROUP: tl.constexpr,
 ):  # fmt: skip
     """norm(X) · Wᵀ + bias for two runs of weight rows, from the beginning to the end of a walk."""
-    begin(W, left_rows, right_rows, K, SEGMENTS, PDL, PIECES, PIECE_LEN)
+    rows = tl.interleave(left_rows, right_rows)
+    held = hold(W, rows, None, K, BK, SEGMENTS, HELD)
+    begin(W, rows, K, SEGMENTS, PDL, PIECES, PIECE_LEN)
     if NUM_SQUARES > 0:
         squares = load_squares(SQUARES, m, live, NUM_SQUARES, SQUARE_LANES)
-    left, right = walk_pair(
-        W, left_rows, right_rows, X, m, live, BN, BM, K, BK, SEGMENTS, EVEN, PRECISION
-    )
+    if SEGMENTS == 1 and GROUP == 0:
+        left, right = walk_pair(
+            W, left_rows, right_rows, X, m, live, BN, BM, K, BK, EVEN, PRECISION
+        )  # fmt: skip
+    else:
+        both = walk_segments(
+            W, rows, None, SCALES, X, m, live, held, N, 2 * BN, BM, K, BK, SEGMENTS, PRECISION,
+            HELD, GROUP,
+        )  # fmt: skip
+        left, right = tl.split(tl.permute(tl.reshape(both, (BN, 2, BM)), (0, 2, 1)))
     end(PDL)
     if NUM_SQUARES > 0:
         factor = rms_factor(squares, K, eps)[None, :]
@@ -222,11 +139,11 @@ def pair(
 
 @triton.jit(do_not_specialize=["num_rows"])
 def gated_product(
-    X, SQUARES, W, BIAS, Y, num_rows, eps,
+    X, SQUARES, W, SCALES, BIAS, Y, num_rows, eps,
     N: tl.constexpr, K: tl.constexpr, NUM_SQUARES: tl.constexpr, SQUARE_LANES: tl.constexpr,
     HAS_BIAS: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr,
     SEGMENTS: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr, PDL: tl.constexpr,
-    PIECES: tl.constexpr, PIECE_LEN: tl.constexpr,
+    PIECES: tl.constexpr, PIECE_LEN: tl.constexpr, HELD: tl.constexpr, GROUP: tl.constexpr,
 ):  # fmt: skip
     """Y = silu(gate) · up, where W [2N, K] is gate, then up."""
     n = tl.program_id(0) * BN + tl.arange(0, BN)
@@ -234,8 +151,9 @@ def gated_product(
     live, gate_rows = m < num_rows, tl.minimum(n, N - 1)
     up_rows = gate_rows + N
     gate, up = pair(
-        X, SQUARES, W, BIAS, gate_rows, up_rows, m, live, eps, K, NUM_SQUARES, SQUARE_LANES,
-        HAS_BIAS, BN, BM, BK, SEGMENTS, EVEN, PRECISION, PDL, PIECES, PIECE_LEN,
+        X, SQUARES, W, SCALES, BIAS, gate_rows, up_rows, m, live, eps, 2 * N, K, NUM_SQUARES,
+        SQUARE_LANES, HAS_BIAS, BN, BM, BK, SEGMENTS, EVEN, PRECISION, PDL, PIECES, PIECE_LEN,
+        HELD, GROUP,
     )  # fmt: skip
     y = gate / (1 + tl.exp(-gate)) * up
     at = m[None, :] * N + n[:, None]
@@ -244,12 +162,12 @@ def gated_product(
 
 @triton.jit(do_not_specialize=["num_rows"])
 def rotary_product(
-    X, SQUARES, W, BIAS, Q, KEYS, VALUES, SLOTS, ROTATIONS, num_rows, eps,
+    X, SQUARES, W, SCALES, BIAS, Q, KEYS, VALUES, SLOTS, ROTATIONS, num_rows, eps,
     H: tl.constexpr, G: tl.constexpr, D: tl.constexpr, K: tl.constexpr,
     NUM_SQUARES: tl.constexpr, SQUARE_LANES: tl.constexpr, HAS_BIAS: tl.constexpr,
     BN: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr,
     SEGMENTS: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr, PDL: tl.constexpr,
-    PIECES: tl.constexpr, PIECE_LEN: tl.constexpr,
+    PIECES: tl.constexpr, PIECE_LEN: tl.constexpr, HELD: tl.constexpr, GROUP: tl.constexpr,
 ):  # fmt: skip
     """q, k, v of each row; q and k are rotated, k and v go to their slots in the cache.
 
@@ -268,8 +186,9 @@ def rotary_product(
     sin = tl.load(rotation_at + HALF, mask=mask, other=0.0)
     slots = tl.load(SLOTS + m, mask=live, other=0).to(tl.int64)
     left, right = pair(
-        X, SQUARES, W, BIAS, left_rows, right_rows, m, live, eps, K, NUM_SQUARES, SQUARE_LANES,
-        HAS_BIAS, BN, BM, BK, SEGMENTS, EVEN, PRECISION, PDL, PIECES, PIECE_LEN,
+        X, SQUARES, W, SCALES, BIAS, left_rows, right_rows, m, live, eps, (H + 2 * G) * D, K,
+        NUM_SQUARES, SQUARE_LANES, HAS_BIAS, BN, BM, BK, SEGMENTS, EVEN, PRECISION, PDL, PIECES,
+        PIECE_LEN, HELD, GROUP,
     )  # fmt: skip
     if head < H + G:
         turned = left * cos - right * sin
@@ -291,39 +210,52 @@ def rotary_product(
 
 @triton.jit(do_not_specialize=["num_rows"])
 def residual_product(
-    X, W, BIAS, ROWS, STREAM_IN, STREAM, NORM, NORMED, SQUARES, num_rows,
+    X, W, SCALES, BIAS, ROWS, STREAM_IN, STREAM, NORM, NORMED, SQUARES, num_rows,
     N: tl.constexpr, K: tl.constexpr, HAS_BIAS: tl.constexpr, HAS_ROWS: tl.constexpr,
     BN: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr,
     SEGMENTS: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr, PDL: tl.constexpr,
-    PIECES: tl.constexpr, PIECE_LEN: tl.constexpr,
+    PIECES: tl.constexpr, PIECE_LEN: tl.constexpr, HELD: tl.constexpr, GROUP: tl.constexpr,
+    USED: tl.constexpr, SHRINK: tl.constexpr,
 ):  # fmt: skip
     """STREAM = STREAM_IN + X · Wᵀ + bias, and of the norm that follows: NORMED = STREAM · weight,
-    SQUARES = Σ STREAM² over each tile's columns. ROWS chooses rows of X and STREAM_IN.
+    SQUARES = Σ STREAM² over the USED columns of each tile, both of STREAM · SHRINK. ROWS chooses
+    rows of X and STREAM_IN.
     """
-    NUM_SQUARES: tl.constexpr = (N + BN - 1) // BN
+    NUM_SQUARES: tl.constexpr = (N + USED - 1) // USED
     tile = tl.program_id(0)
-    n = tile * BN + tl.arange(0, BN)
+    lane = tl.arange(0, BN)
+    n = tile * USED + lane
     m = tl.program_id(1) * BM + tl.arange(0, BM)
     live, w_rows = m < num_rows, tl.minimum(n, N - 1)
-    mask = live[None, :] & (n < N)[:, None]
+    inside = n < N
+    used = None
+    if USED < BN:
+        inside = inside & (lane < USED)
+        used = inside
+    mask = live[None, :] & inside[:, None]
     weight = tl.load(NORM + w_rows)
     sources = m
     if HAS_ROWS:
         sources = tl.load(ROWS + m, mask=live, other=0)
-    begin(W, w_rows, None, K, SEGMENTS, PDL, PIECES, PIECE_LEN)
+    held = hold(W, w_rows, used, K, BK, SEGMENTS, HELD)
+    begin(W, w_rows, K, SEGMENTS, PDL, PIECES, PIECE_LEN)
     added = tl.load(STREAM_IN + sources[None, :] * N + n[:, None], mask=mask, other=0.0)
     if HAS_BIAS:
         added += tl.load(BIAS + w_rows)[:, None]
-    acc = walk(W, w_rows, X, sources, live, BN, BM, K, BK, SEGMENTS, EVEN, PRECISION)
+    acc = walk(
+        W, w_rows, used, SCALES, X, sources, live, held, N, BN, BM, K, BK, SEGMENTS, EVEN,
+        PRECISION, HELD, GROUP,
+    )  # fmt: skip
     end(PDL)
     acc += added
     at = m[None, :] * N + n[:, None]
     tl.store(STREAM + at, acc, mask=mask)
+    acc *= SHRINK
     tl.store(NORMED + at, (acc * weight[:, None]).to(NORMED.dtype.element_ty), mask=mask)
     # A float32 product adds up in the order of n, in any layout; tl.sum would not.
-    inside = tl.where((n < N)[:, None], acc, 0.0)
+    acc = tl.where(inside[:, None], acc, 0.0)
     ones = tl.full((16, BN), 1.0, tl.float32)
-    sums = tl.dot(ones, inside * inside, input_precision="ieee")
-    lane = tl.arange(0, 16)
-    square_at = SQUARES + (m * NUM_SQUARES + tile)[None, :] + lane[:, None]
-    tl.store(square_at, sums, mask=(lane == 0)[:, None] & live[None, :])
+    sums = tl.dot(ones, acc * acc, input_precision="ieee")
+    first = tl.arange(0, 16)
+    square_at = SQUARES + (m * NUM_SQUARES + tile)[None, :] + first[:, None]
+    tl.store(square_at, sums, mask=(first == 0)[:, None] & live[None, :])

@@ -14,7 +14,10 @@ READ_LEN: Final = 8192
 
 
 @triton.jit
-def embed_rows(TABLE, TOKENS, DRAWN, STREAM, E: tl.constexpr, BE: tl.constexpr, PDL: tl.constexpr):
+def embed_rows(
+    TABLE, SCALES, TOKENS, DRAWN, STREAM, V: tl.constexpr, E: tl.constexpr, BE: tl.constexpr,
+    GROUP: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
     """A token of -1 - r is the one that the last pass drew for its row r."""
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
@@ -24,15 +27,17 @@ def embed_rows(TABLE, TOKENS, DRAWN, STREAM, E: tl.constexpr, BE: tl.constexpr, 
     if token < 0:
         token = tl.maximum(tl.load(DRAWN + (-1 - token)), 0)  # nobody asks what follows no token
     token = token.to(tl.int64)
-    x = tl.load(TABLE + token * E + e, mask=e < E, other=0.0)
-    tl.store(STREAM + t * E + e, x.to(tl.float32), mask=e < E)
+    x = tl.load(TABLE + token * E + e, mask=e < E, other=0.0).to(tl.float32)
+    if GROUP > 0:
+        x *= tl.load(SCALES + (e // GROUP).to(tl.int64) * V + token, mask=e < E, other=0.0)
+    tl.store(STREAM + t * E + e, x, mask=e < E)
 
 
 @triton.jit
 def norm_rows(
     STREAM_IN, DELTA, ROWS, STREAM, NORM, NORMED, SQUARES,
     E: tl.constexpr, BE: tl.constexpr, NUM_SQUARES: tl.constexpr, SQUARE_LANES: tl.constexpr,
-    HAS_DELTA: tl.constexpr, HAS_ROWS: tl.constexpr, PDL: tl.constexpr,
+    HAS_DELTA: tl.constexpr, HAS_ROWS: tl.constexpr, SHRINK: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """What `residual_product` leaves, for a sum that is already there.
 
@@ -49,6 +54,7 @@ def norm_rows(
     if HAS_DELTA:
         x += tl.load(DELTA + source * E + e, mask=e < E, other=0.0)
     tl.store(STREAM + t * E + e, x, mask=e < E)
+    x *= SHRINK
     weight = tl.load(NORM + e, mask=e < E, other=0.0)
     tl.store(NORMED + t * E + e, (x * weight).to(NORMED.dtype.element_ty), mask=e < E)
     group = tl.arange(0, SQUARE_LANES)

@@ -1,7 +1,7 @@
 """Which tile a product is cut into.
 
-Only `square_groups` and `num_segments` decide bits, and neither sees the number of rows. The rest
-is a matter of speed: K is walked in the same order by every tile (docs/gpu.md).
+Only `residual_columns` and `num_segments` decide bits, and neither sees the number of rows. The
+rest is a matter of speed: K is walked in the same order by every tile (docs/gpu.md).
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
+NUM_MULTIPROCESSORS: Final = 132  # of an H100 or H200
 RESIDUAL_COLUMNS: Final = 16  # of a tile whose squares are summed for the next norm
 _WIDE: Final = 64  # from so many rows on, arithmetic counts as well as bytes
-_NUM_ALONE: Final = 132  # tiles; the multiprocessors of an H100 or H200
 _LONG: Final = 4096  # columns
-_SEGMENTED: Final = 1024  # columns; a shorter sum is over before the memory is
+_SMALL: Final = 1024  # rows of a matrix; the next kernel finds room beside such a product
+_SEGMENTED_FROM: Final = 1024  # columns; a shorter sum is over before the memory is
 
 
 class Kind(Enum):
@@ -38,73 +39,78 @@ class Tile:
     num_stages: int
     ahead: int = 0  # columns of weights that are asked for before the kernel may read its rows
     early: bool = True  # the next kernel may start when this one does, not when its walk is over
+    held: int = 0  # steps whose weights are in registers before the kernel may read its rows
+    segments: int = 1  # runs of columns that are added up side by side, by a warp each
 
-    def pieces(self, num_in: int, itemsize: int) -> int:
+    def pieces(self, kind: Kind, num_in: int, itemsize: int) -> int:
         """How many pieces of each weight row are asked for early, one by each thread."""
-        if not self.ahead or itemsize != 2 or self.piece_len(num_in) % 8:
+        if not self.ahead or itemsize > 2 or self.piece_len(kind, num_in) * itemsize % 16:
             return 0
-        return 32 * self.num_warps // self.block_n
+        return 32 * self.num_warps // (self.block_n * kind.num_runs)
 
-    def piece_len(self, num_in: int) -> int:
-        return min(self.ahead, num_in) * self.block_n // (32 * self.num_warps)
+    def piece_len(self, kind: Kind, num_in: int) -> int:
+        rows = self.block_n * kind.num_runs
+        return min(self.ahead, num_in) * rows // (32 * self.num_warps)
 
 
-# By kind: where every tile has a multiprocessor to itself, where several share one, and where no
-# longer step divides the columns. Found by measuring whole passes on an H200 (docs/gpu.md).
-_Choice = tuple[Tile, Tile, Tile]
-_FEW_ROWS: Final[dict[Kind, _Choice]] = {
-    Kind.ROTARY: (
-        Tile(16, 8, 512, 2, 4),
-        Tile(16, 8, 256, 2, 4),
-        Tile(16, 8, 64, 1, 8, ahead=512),
-    ),
-    Kind.GATED: (
-        Tile(64, 8, 128, 4, 4, early=False),
-        Tile(64, 8, 128, 4, 4, early=False),
-        Tile(16, 8, 64, 1, 9, ahead=512, early=False),
-    ),
-    Kind.RESIDUAL: (
-        Tile(16, 8, 1024, 2, 3, ahead=512, early=False),
-        Tile(16, 8, 512, 2, 4, ahead=512, early=False),
-        Tile(16, 8, 64, 1, 9, ahead=512),
-    ),
-    Kind.PLAIN: (Tile(32, 8, 256, 2, 4), Tile(32, 8, 256, 2, 4), Tile(64, 8, 64, 4, 8)),
+# Found by measuring whole passes of Llama-3.2-1B and -3B shapes on an H200 (docs/gpu.md).
+# Many tiles, whose warps share the weight rows; K is one run. By kind, for 8 rows and for more.
+_ONE_RUN: Final = {
+    Kind.GATED: (Tile(64, 8, 128, 4, 5, early=False), Tile(64, 16, 128, 4, 4, early=False)),
+    Kind.PLAIN: (Tile(64, 8, 256, 4, 3), Tile(64, 16, 128, 4, 3)),
 }
-_MORE_ROWS: Final[dict[Kind, _Choice]] = {
-    Kind.ROTARY: (Tile(16, 16, 256, 2, 3), Tile(16, 16, 256, 2, 3), Tile(16, 16, 64, 1, 8)),
-    Kind.GATED: (
-        Tile(64, 16, 128, 4, 4, early=False),
-        Tile(64, 16, 128, 4, 4, early=False),
-        Tile(16, 16, 64, 1, 8),
-    ),
-    Kind.RESIDUAL: (
-        Tile(16, 16, 512, 2, 3, early=False),
-        Tile(16, 16, 512, 2, 3, early=False),
-        Tile(16, 16, 64, 1, 8),
-    ),
-    Kind.PLAIN: (Tile(64, 16, 128, 4, 3), Tile(64, 16, 128, 4, 3), Tile(64, 16, 64, 4, 6)),
+# The same, where no longer step divides the columns.
+_SHORT: Final = {
+    Kind.ROTARY: (Tile(16, 8, 64, 1, 8, ahead=512), Tile(16, 16, 64, 1, 8)),
+    Kind.GATED: (Tile(16, 8, 64, 1, 9, ahead=512, early=False), Tile(16, 16, 64, 1, 8)),
+    Kind.RESIDUAL: (Tile(16, 8, 64, 1, 9, ahead=512), Tile(16, 16, 64, 1, 8)),
+    Kind.PLAIN: (Tile(64, 8, 64, 4, 8), Tile(64, 16, 64, 4, 6)),
 }
-_ROTARY_OF_32: Final = Tile(16, 32, 256, 4, 3)
-_BY_ROWS: Final = {
-    8: _FEW_ROWS,
-    16: _MORE_ROWS,
-    32: _MORE_ROWS | {Kind.ROTARY: (_ROTARY_OF_32, _ROTARY_OF_32, _MORE_ROWS[Kind.ROTARY][2])},
+# Few tiles: a warp for each segment. By kind, whether its columns are many (RESIDUAL) or its tiles
+# (the others), and rows: columns of each segment in a step, stages, the next kernel starts early.
+SEGMENTED: Final[dict[tuple[Kind, bool, int], tuple[int, int, bool]]] = {
+    (Kind.RESIDUAL, False, 8): (128, 2, False),
+    (Kind.RESIDUAL, False, 16): (64, 4, True),
+    (Kind.RESIDUAL, False, 32): (64, 5, True),
+    (Kind.RESIDUAL, False, 64): (64, 2, True),
+    (Kind.RESIDUAL, True, 8): (128, 4, False),
+    (Kind.RESIDUAL, True, 16): (64, 6, False),
+    (Kind.RESIDUAL, True, 32): (64, 5, False),
+    (Kind.RESIDUAL, True, 64): (64, 2, False),
+    (Kind.ROTARY, False, 8): (128, 3, True),
+    (Kind.ROTARY, False, 16): (64, 4, True),
+    (Kind.ROTARY, False, 32): (64, 3, True),
+    (Kind.ROTARY, True, 8): (64, 4, True),
+    (Kind.ROTARY, True, 16): (64, 3, True),
+    (Kind.ROTARY, True, 32): (64, 4, False),
 }
-# A short sum of few tiles: half the warps, and the next kernel starts at once.
-_SHORT: Final = Tile(16, 8, 512, 1, 3, ahead=512)
+# Whole numbers, a group of each segment in a step: by kind, segments, and for 8 and 16 rows the
+# columns of a tile, stages, the next kernel starts early.
+PACKED: Final[dict[Kind, tuple[int, tuple[int, int, bool], tuple[int, int, bool]]]] = {
+    Kind.ROTARY: (4, (8, 4, True), (8, 3, True)),
+    Kind.GATED: (4, (32, 3, False), (16, 3, False)),
+    Kind.RESIDUAL: (8, (16, 3, False), (16, 3, False)),
+    Kind.PLAIN: (4, (64, 3, True), (32, 2, True)),
+}
 
 
-def square_groups(width: int) -> int:
-    """How many sums a row's squares are added up in."""
-    return -(-width // RESIDUAL_COLUMNS)
+def residual_columns(num_out: int, num_in: int, group: int) -> int:
+    """Columns whose squares are added up together: those of a tile. Long products have tiles for
+    all multiprocessors alike."""
+    sizes = (16, 24, 32) if num_in > _LONG and not group else (16,)
+    return next((n for n in sizes if num_out <= NUM_MULTIPROCESSORS * n), RESIDUAL_COLUMNS)
 
 
-def num_segments(kind: Kind, num_in: int, itemsize: int) -> int:
-    """Runs of columns that a product adds up side by side."""
-    if itemsize == 4 or num_in < _SEGMENTED:
+def num_segments(kind: Kind, num_in: int, itemsize: int, group: int) -> int:
+    """Runs of columns that a product adds up side by side, each of whole groups."""
+    if group:
+        most = PACKED[kind][0]
+    elif itemsize == 4 or num_in < _SEGMENTED_FROM or kind in _ONE_RUN:
         return 1
-    most = {Kind.RESIDUAL: 4, Kind.ROTARY: 2}.get(kind, 1)  # the others have many tiles
-    return next(n for n in (most, 2, 1) if n <= most and num_in % (64 * n) == 0)
+    else:
+        most = 4
+    unit = group or 64
+    return next(n for n in (8, 4, 2, 1) if n <= most and num_in % (unit * n) == 0)
 
 
 def block_m(num_rows: int, itemsize: int) -> int:
@@ -116,20 +122,42 @@ def block_m(num_rows: int, itemsize: int) -> int:
     return size
 
 
-def tile_for(kind: Kind, num_out: int, num_in: int, num_rows: int, itemsize: int) -> Tile:
+def tile_for(
+    kind: Kind, num_out: int, num_in: int, num_rows: int, itemsize: int, group: int = 0
+) -> Tile:
     """For a matrix [num_out, num_in]; `block_k` counts the columns of all segments."""
     rows = block_m(num_rows, itemsize)
-    if itemsize == 4:
-        return Tile(RESIDUAL_COLUMNS, rows, 32, 4, 2)
-    if rows >= _WIDE:
-        columns = RESIDUAL_COLUMNS if kind is Kind.RESIDUAL else 64
-        return Tile(columns, rows, 64 * num_segments(kind, num_in, itemsize), 4, 3)
-    alone, shared, short = _BY_ROWS[rows][kind]
-    tile = alone if num_out <= _NUM_ALONE * alone.block_n * kind.num_runs else shared
-    if rows == 8 and kind is Kind.RESIDUAL and num_in % 512 == 0 and num_in < _LONG:
-        tile = tile if num_in % tile.block_k == 0 else _SHORT
-    if num_in % tile.block_k:
-        steps = tile.block_k > 256 and num_in % 256 == 0
-        tile = replace(tile, block_k=256, num_stages=6) if steps else short
-    ahead = tile.ahead if num_in <= _LONG else 0  # later columns come soon enough
-    return replace(tile, block_m=rows, ahead=ahead)
+    segments = num_segments(kind, num_in, itemsize, group)
+    if group:
+        rows = min(rows, 16)
+        _, few, more = PACKED[kind]
+        columns, stages, early = few if rows == 8 else more
+        tile = Tile(columns, rows, group * segments, segments, stages, 0, early, 0, segments)
+    elif segments > 1:
+        tile = _segmented(kind, num_out, num_in, min(rows, 64 // kind.num_runs), segments)
+    elif itemsize == 4:
+        tile = Tile(RESIDUAL_COLUMNS, rows, 32, 4, 2)
+    elif rows >= _WIDE:
+        tile = Tile(RESIDUAL_COLUMNS if kind is Kind.RESIDUAL else 64, rows, 64, 4, 3)
+    else:
+        usual, short = _ONE_RUN.get(kind), _SHORT[kind]
+        at = int(rows > 8)
+        tile = short[at] if usual is None or num_in % usual[at].block_k else usual[at]
+        tile = replace(tile, block_m=rows)
+    if kind is Kind.RESIDUAL:  # a power of two that has room for its columns
+        wide = residual_columns(num_out, num_in, group) > RESIDUAL_COLUMNS
+        tile = replace(tile, block_n=32 if wide else RESIDUAL_COLUMNS)
+    return tile
+
+
+def _segmented(kind: Kind, num_out: int, num_in: int, rows: int, segments: int) -> Tile:
+    run, is_residual = num_in // segments, kind is Kind.RESIDUAL
+    tiles = num_out // (RESIDUAL_COLUMNS * kind.num_runs)
+    many = num_in > _LONG if is_residual else tiles > NUM_MULTIPROCESSORS
+    step, stages, early = SEGMENTED[kind, many, rows]
+    if run % step:
+        step, stages = 64, stages * step // 64
+    # Weights of the product after attention come while that is under way.
+    held = run // step if is_residual and not many and rows == 8 else 0
+    early = early or num_out < _SMALL
+    return Tile(16, rows, step * segments, segments, stages, 0, early, held, segments)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import torch
 
-from forerun.kernels.base import Norm
 from forerun.kernels.cuda.weights import Matrix
 
 
@@ -24,11 +23,14 @@ class Rows:
 
 @dataclass(frozen=True)
 class Normed:
-    """norm(x) on its way into a product: x · weight, and Σx² in groups of columns."""
+    """norm(x) on its way into a product: x · weight, and Σx² in groups of columns.
+
+    A power of two may have been taken out of x, and its square out of `eps`.
+    """
 
     scaled: torch.Tensor  # [T, E], in the operands' dtype
     squares: torch.Tensor  # [T, groups]
-    norm: Norm
+    eps: float
 
     @property
     def num_rows(self) -> int:

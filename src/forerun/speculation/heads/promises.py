@@ -11,6 +11,7 @@ from typing import Final
 
 from forerun.drafters.heads import Card, HeadFolder
 from forerun.models.config import ModelConfig
+from forerun.speculation.draft_cost import DraftCost
 from forerun.speculation.pass_cost import PassCost
 
 _LEAST_GAIN: Final = 1.02  # times plain decoding: less is not worth a head's memory
@@ -28,6 +29,11 @@ class Promise:
     @property
     def pays(self) -> bool:
         return self.speed >= _LEAST_GAIN
+
+    @property
+    def reason(self) -> str:
+        """Why it is left out, if it does not pay."""
+        return f"on this machine it would be {self}"
 
     def __str__(self) -> str:
         return (
@@ -50,22 +56,36 @@ def best_head(
     best = max(promises, key=lambda promise: promise.speed, default=None)
     for promise in promises:
         if not promise.pays:
-            left_out[promise.folder.path.name] = f"on this machine it would be {promise}"
+            left_out[promise.folder.path.name] = promise.reason
         elif promise is not best:
             left_out[promise.folder.path.name] = f"{promise}: another one promises more"
     return (best if best and best.pays else None), left_out
 
 
-def promised(folder: HeadFolder, card: Card, target: ModelConfig, passes: PassCost) -> Promise:
-    """Weights that are read take time alike, so a head costs its share of the target's: at least,
-    since a small product is slower. What it costs in truth is learnt when it is asked."""
-    share = folder.num_weights / num_weights(target)
+def promised(
+    folder: HeadFolder,
+    card: Card,
+    target: ModelConfig,
+    passes: PassCost,
+    timed: DraftCost | None = None,
+) -> Promise:
+    """Weights that are read take time alike, so a head that was not `timed` costs its share of the
+    target's: at least, since a small product is slower."""
+    share = _num_read(folder, target) / num_weights(target)
     plain, best = passes.seconds(1), (0.0, 1)
     for depth, gain in enumerate(accumulate(accumulate(card.chances, mul)), start=1):
         num_reads = depth if folder.config.is_fed_back else 1
-        cost = passes.seconds(1 + depth) / plain + share * num_reads
-        best = max(best, ((1 + gain) / cost, depth))
+        draft = timed.seconds(1, depth) / plain if timed else share * num_reads
+        best = max(best, ((1 + gain) / (passes.seconds(1 + depth) / plain + draft), depth))
     return Promise(folder, card, *best)
+
+
+def _num_read(folder: HeadFolder, target: ModelConfig) -> int:
+    """Weights of its own, and those of the target's that it reads as well."""
+    if folder.config.kind == "pass":
+        return num_weights(target)
+    shares_head = folder.config.kind == "mtp" and not folder.has("lm_head.weight")
+    return folder.num_weights + shares_head * target.vocab_size * target.hidden_size
 
 
 def num_weights(config: ModelConfig) -> int:

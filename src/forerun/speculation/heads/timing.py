@@ -11,7 +11,9 @@ import numpy as np
 
 from forerun.drafters import Budget, TappedDrafter
 from forerun.interrupts import safe_point
+from forerun.models.llama import LlamaModel
 from forerun.sampling import Noise
+from forerun.speculation.calibration import pass_timer
 from forerun.speculation.draft_cost import DraftCost
 from forerun.types import SamplingParams
 
@@ -37,31 +39,35 @@ class _Text:
         return self.tokens
 
 
-def timed_head(drafter: TappedDrafter, hidden_size: int, depth: int) -> DraftCost:
+def timed_head(drafter: TappedDrafter, model: LlamaModel, depth: int) -> DraftCost:
     """For one request, by the first guess and by each further one; all that is compiled or
     recorded at first use is so before the first request comes."""
     text = _Text()
     drafter.begin(text)
     try:
-        _told(drafter, text, hidden_size, 1)
-        one, deep = (_seconds(drafter, text, hidden_size, num) for num in (1, depth))
+        _told(drafter, text, model.config.hidden_size, 1)
+        one, deep = (_seconds(drafter, text, model, num) for num in (1, depth))
     finally:
         drafter.end(text)
     level = max(0.0, deep - one) / max(1, depth - 1)
     return DraftCost(max(0.0, one - level), level)
 
 
-def _seconds(drafter: TappedDrafter, text: _Text, hidden_size: int, depth: int) -> float:
-    """As in rounds of which nothing is accepted. The first two are recorded and replayed; of the
+def _seconds(drafter: TappedDrafter, text: _Text, model: LlamaModel, depth: int) -> float:
+    """As in rounds of which nothing is accepted, each behind a pass of the target, which leaves
+    little of the head in the processor's caches. The first two are recorded and replayed; of the
     others the fastest counts: an answer may be slow for reasons of its own, never fast."""
-    seconds = []
+    seconds, run_target = [], pass_timer(model, 1)
     for _ in range(2 + _NUM_TIMED):
         safe_point()
+        run_target(1)
         began = time.perf_counter()
         drafter.propose([text], [Budget(depth)])
         seconds.append(time.perf_counter() - began)
         text.tokens.append(0)
-        _told(drafter, text, hidden_size, 1)  # never committed: there is nothing to learn here
+        _told(
+            drafter, text, model.config.hidden_size, 1
+        )  # never committed: there is nothing to learn here
     return min(seconds[2:])
 
 

@@ -34,8 +34,10 @@ class Block(FeatureCache):
     ) -> list[Proposal]:
         within = self._admitted(requests, budgets)
         if self._is_chain(requests, within):
-            depth = min(within[0].depth, self._head.config.num_guesses)
-            return [self._chained(requests[0], replace(within[0], depth=depth))]
+            budget, most = within[0], self._head.config.num_guesses
+            if budget.depth > most:
+                budget = replace(budget, depth=most)
+            return [self._chained(requests[0], budget)]
         depths = {
             request.id: min(budget.depth, self._head.config.num_guesses)
             for request, budget in zip(requests, within, strict=True)

@@ -132,10 +132,13 @@ class BlockHead(CachedHead):
         """`run` and the steps between its places."""
         k = self.chain_kernels
         assert k is not None, self.kernels.name
-        whole = np.concatenate((features, np.repeat(features[-1:], depth - 1, axis=0)))
-        places = np.concatenate((np.zeros(len(features), int), np.arange(1, depth)))
+
+        def given() -> list[FloatArray]:
+            whole = np.concatenate((features, np.repeat(features[-1:], depth - 1, axis=0)))
+            places = np.concatenate((np.zeros(len(features), int), np.arange(1, depth)))
+            return self._given(whole, places)
+
         with Uninterrupted():
-            given = self._given(whole, places)
             batch = k.begin(plan, self.shape, self.inv_freq, given, noise)
             return k.run(_Chain(self, k, depth), batch, cache.store)
 

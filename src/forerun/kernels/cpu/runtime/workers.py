@@ -83,7 +83,8 @@ class Workers:
         with self._lock:
             self._prepare(steps, scratch_bytes)
             for calls in self._calls:
-                calls.put(True)
+                if calls.empty():  # else its thread joined the last pass without being called
+                    calls.put(True)
             self._run.call(self._address, 0)
 
     def _prepare(self, steps: npt.NDArray[np.int64], scratch_bytes: int) -> None:

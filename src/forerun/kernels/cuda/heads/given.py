@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -14,15 +16,30 @@ from forerun.kernels.base import ChainNoise
 
 F32 = npt.NDArray[np.float32]
 
-_NOISE_WORDS = 8  # temperature, key and position, 64 bits each, and room to align what follows
+NUM_TURNS: Final = 3  # of buffers in the host's memory
+_NOISE_WORDS: Final = (
+    8  # temperature, key and position, 64 bits each, and room to align what follows
+)
 
 
 @dataclass(frozen=True)
 class Given:
     """On the host: activations [n, width] each, and how the pass is to guess."""
 
-    arrays: Sequence[F32]
+    make: Callable[[], Sequence[F32]]  # asked for where it is sent: not if it was begun early
     noise: ChainNoise
+    is_chain: bool = False
+    fill: tuple[int, int] = (0, 0)  # behind so many rows, so many for nobody
+
+    @cached_property
+    def arrays(self) -> Sequence[F32]:
+        return self.make()
+
+
+def noise_words(noise: ChainNoise) -> tuple[int, int, int]:
+    """Of 64 bits, signed."""
+    temperature = int(np.float64(noise.temperature).view(np.int64))
+    return temperature, noise.key - (noise.key >> 63 << 64), noise.position
 
 
 class GivenInputs:
@@ -41,11 +58,10 @@ class GivenInputs:
     def send(self, given: Given) -> None:
         """Rows that it does not fill stay as they were, and nobody asks."""
         for rows, array in zip(self._rows, given.arrays, strict=True):
-            rows[: len(array)] = array
-        noise = given.noise
-        self._noise[0] = np.float64(noise.temperature).view(np.int64)
-        self._noise[1] = noise.key - (noise.key >> 63 << 64)  # the same 64 bits, signed
-        self._noise[2] = noise.position
+            at, num = given.fill
+            rows[:at] = array[:at]
+            rows[at + num : len(array) + num] = array[at:]
+        self._noise[:3] = noise_words(given.noise)
         self._device.copy_(self._host, non_blocking=True)
 
 
@@ -56,11 +72,41 @@ def _views(words: Tensor, widths: Sequence[int], num_rows: int) -> list[Tensor]:
 
 
 @dataclass(frozen=True)
+class SentOut:
+    """On its way to the host; `done` when it is there."""
+
+    host: Tensor
+    shapes: tuple[tuple[int, ...], ...]
+    done: Any  # torch.cuda.Event
+    chosen: tuple[int, ...] | None = None  # rows that are meant
+
+    def some(self, rows: Sequence[int]) -> SentOut:
+        return replace(self, chosen=tuple(rows))
+
+    def views(self) -> list[F32]:
+        if self.done is not None:
+            self.done.synchronize()
+        found, whole = list[F32](), self.host.numpy()
+        first = 0
+        for rows, width in self.shapes:
+            found.append(whole[first : first + rows * width].reshape(rows, width))
+            first += rows * width
+        return found
+
+    def to_host(self) -> tuple[F32, ...]:
+        """Copies."""
+        if self.chosen is not None:
+            return tuple(each[list(self.chosen)] for each in self.views())
+        return tuple(each.copy() for each in self.views())
+
+
+@dataclass(frozen=True)
 class HandedOut:
     """What a pass tapped, one behind the other, so that it travels at once."""
 
     data: Tensor
     shapes: tuple[tuple[int, ...], ...]
+    hosts: list[tuple[Tensor, Any]] = field(default_factory=list)  # that take turns
 
     @classmethod
     def of(cls, tapped: Sequence[Tensor]) -> HandedOut:
@@ -69,8 +115,20 @@ class HandedOut:
             tuple(tuple(each.shape) for each in tapped),
         )
 
-    def to_host(self) -> tuple[F32, ...]:
-        found = self.data.cpu().split([rows * width for rows, width in self.shapes])
-        return tuple(
-            each.view(shape).numpy() for each, shape in zip(found, self.shapes, strict=True)
-        )
+    def rows(self, num: int) -> Tensor:
+        """[taps, num, width]: the first rows of each, all of one shape."""
+        return self.data.view(len(self.shapes), *self.shapes[0])[:, :num]
+
+    def send(self) -> SentOut:
+        """Before another pass writes over it; nobody waits."""
+        if not self.hosts:
+            is_gpu = self.data.device.type == "cuda"
+            for _ in range(NUM_TURNS):
+                host = torch.empty(self.data.shape, pin_memory=is_gpu)
+                self.hosts.append((host, torch.cuda.Event() if is_gpu else None))
+        self.hosts.append(self.hosts.pop(0))
+        host, done = self.hosts[-1]
+        host.copy_(self.data, non_blocking=True)
+        if done is not None:
+            done.record()
+        return SentOut(host, self.shapes, done)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -45,7 +46,7 @@ class HeadOperations:
             if len(out):
                 place_rows[(len(out),)](
                     _data(part), part.squares if isinstance(part, Normed) else None, out, first,
-                    out.shape[1], part.norm.eps if isinstance(part, Normed) else 0.0,
+                    out.shape[1], part.eps if isinstance(part, Normed) else 0.0,
                     width, triton.next_power_of_2(width), num_squares,
                     triton.next_power_of_2(max(1, num_squares)),
                 )  # fmt: skip
@@ -56,16 +57,21 @@ class HeadOperations:
         batch.tapped.append(self.concat([x]).data)
 
     def taps(self, batch: CudaBatch) -> tuple[F32, ...]:
-        return () if batch.handed_out is None else batch.handed_out.to_host()
+        if batch.sent_out is None:
+            return () if batch.handed_out is None else batch.handed_out.send().to_host()
+        return batch.sent_out.to_host()
 
     def load_array(self, array: IntArray | FloatArray) -> Tensor:
         kind = torch.int32 if np.issubdtype(array.dtype, np.integer) else torch.float32
         return torch.tensor(array, dtype=kind, device=self.device)
 
+    def num_known(self, batch: CudaBatch) -> int:
+        return batch.num_known
+
     def part(self, batch: CudaBatch, first: int, last: int) -> CudaBatch:
+        """What is wanted of the known tokens is known to the device; a guess is itself."""
         whole, part = batch.inputs(), copy(batch)
-        wanted = [idx - first for idx in batch.plan.wanted.tolist() if first <= idx < last]
-        part.placed = whole.part(first, last, self._index(wanted))
+        part.placed = whole.part(first, last, self._first if first else whole.wanted[:1])
         return part
 
     def new_picks(self, batch: CudaBatch, num: int) -> Rows:
@@ -115,17 +121,10 @@ class HeadOperations:
         assert x.chosen is None, "rows are chosen before a norm alone"
         return Rows(self._launches.plain(x.x, x.matrix))
 
-    def _index(self, rows: Sequence[int]) -> Tensor:
-        """Made when a pass is launched first: nothing is sent while it is recorded."""
-        key = tuple(rows)
-        if key not in self._indices:
-            self._indices[key] = torch.tensor(rows, dtype=torch.int32, device=self.device)
-        return self._indices[key]
-
-    @property
-    def _indices(self) -> dict[tuple[int, ...], Tensor]:
-        found: dict[tuple[int, ...], Tensor] = self.__dict__.setdefault("_known_indices", {})
-        return found
+    @cached_property
+    def _first(self) -> Tensor:
+        """The only row; made before anything is recorded, when a pass is launched first."""
+        return torch.zeros(1, dtype=torch.int32, device=self.device)
 
 
 def _data(x: Rows | Normed) -> Tensor:

@@ -11,6 +11,7 @@ import torch
 from forerun.kernels.base import Body
 from forerun.kernels.cuda.asked_draws import Draws
 from forerun.kernels.cuda.drawing import Started
+from forerun.kernels.cuda.heads.given import SentOut
 from forerun.kernels.plan import Plan, PlanRow
 from forerun.sampling import CoupledDraws
 
@@ -33,6 +34,7 @@ class Ahead:
     parts: Sequence[Next]
     started: Started
     logits: torch.Tensor
+    sent_out: SentOut | None = None  # its hidden states
     tokens: Sequence[int] = field(default_factory=tuple)  # which it was over, once they are known
 
     def rows_for(self, body: Body, plan: Plan, draws: Draws) -> list[int] | None:
@@ -66,9 +68,11 @@ def parts_after(plan: Plan, draws: Draws, rows: Sequence[int]) -> list[Next] | N
     if plan.next_slots is None:
         return None
     parts = []
-    for row, draw, drawn, slot in zip(plan.rows, draws, rows, plan.next_slots, strict=True):
+    for row, draw, drawn, slots in zip(plan.rows, draws, rows, plan.next_slots, strict=True):
         if draw is None or draw.changes_logits:
             return None
-        if slot is not None:
-            parts.append(Next(row, draw, drawn, slot))
+        if len(row.span.wanted) != 1:
+            return None
+        if slots is not None:
+            parts.append(Next(row, draw, drawn, int(slots[0])))
     return parts or None

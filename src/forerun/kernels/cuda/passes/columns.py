@@ -64,6 +64,14 @@ class Columns:
         columns = (tokens, write_slots, lengths - 1, ends - lengths, lengths, zeros, lengths)
         return cls(np.array(columns, np.int32), np.concatenate(slots), lengths - 1, wanted)
 
+    def filled(self, at: int, num: int, dump_slot: int) -> Columns:
+        """With `num` tokens for nobody before number `at`."""
+        fill = np.array([[0], [dump_slot], [0], [len(self.keys)], [1], [0], [1]], np.int32)
+        parts = self.per_token[:, :at], np.repeat(fill, num, axis=1), self.per_token[:, at:]
+        positions = np.insert(self.positions, at, [0] * num)
+        wanted = self.wanted + num * (self.wanted >= at)
+        return Columns(np.concatenate(parts, axis=1), self.keys, positions, wanted)
+
     @property
     def num_tokens(self) -> int:
         return int(self.per_token.shape[1])

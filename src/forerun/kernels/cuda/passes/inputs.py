@@ -10,13 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from forerun.kernels.cuda.heads.given import Given, GivenInputs
+from forerun.kernels.cuda.heads.given import NUM_TURNS, Given, GivenInputs
 from forerun.kernels.cuda.passes.columns import I32, PER_TOKEN, Columns
 
 F32 = npt.NDArray[np.float32]
 
 _SENT: Final = 512  # words; a multiple of it is sent
-NUM_TURNS: Final = 3
 
 
 class Inputs:

@@ -1,0 +1,25 @@
+"""A pass that is asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from forerun.kernels.base import Body
+from forerun.kernels.cuda.asked_draws import Draws
+from forerun.kernels.cuda.batch import CudaBatch
+from forerun.kernels.cuda.store import KVStore
+from forerun.kernels.plan import PlanRow
+
+
+@dataclass
+class Asked:
+    body: Body
+    batch: CudaBatch
+    store: KVStore
+    draws: Draws
+
+    @property
+    def row(self) -> PlanRow | None:
+        """Of the only request."""
+        rows = self.batch.plan.rows
+        return rows[0] if len(rows) == 1 else None

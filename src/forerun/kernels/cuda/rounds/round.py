@@ -1,0 +1,92 @@
+"""One round as the device runs it by itself: guesses, and the pass that verifies them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from forerun.kernels.cuda.drawing import Best
+from forerun.kernels.cuda.heads.given import HandedOut
+from forerun.kernels.cuda.passes.body import logits_of
+from forerun.kernels.cuda.passes.recording import Recorder, Replay
+from forerun.kernels.cuda.rounds.buffers import DRAFT, TARGET, Follow, RoundBuffers, Sent
+from forerun.kernels.cuda.rounds.drafts import Draft
+from forerun.kernels.cuda.rounds.guessing import guessing_for
+from forerun.kernels.cuda.rounds.kernels import CHAIN
+
+
+@dataclass
+class RoundGraph:
+    """Recorded in two parts, so that the host gets the guesses while they are verified. It holds no
+    cache, so that one that nobody needs any more can go."""
+
+    sent: Sent
+    count: Tensor  # [1]: guesses of the round before that were accepted
+    found: Tensor  # what the host asks for: picks of a head, or tokens
+    logits: Tensor
+    best: Best
+    handed_out: HandedOut | None  # by the last verification
+    guess: Replay
+    verify: Replay
+    held: Sequence[Any]  # memory that the two read and write
+    is_fed: bool | None = None  # whether a head gets what it would be given; None: not seen yet
+
+    def send(self, follow: Follow, handed_out: HandedOut | None) -> None:
+        """`handed_out`: by the verification under way."""
+        mine = self.handed_out
+        if mine is not None and handed_out is not mine:
+            assert handed_out is not None, "a head looks at hidden states"
+            num_rows = mine.shapes[0][0]
+            mine.rows(num_rows).copy_(handed_out.rows(num_rows))
+        self.sent.send(follow)
+
+    @classmethod
+    def record(cls, draft: Draft, buffers: RoundBuffers, recorder: Recorder) -> RoundGraph:
+        """Run once over dump slots, which compiles what is new, then keep it."""
+        drawing, work = buffers.drawing, _Work(draft, buffers)
+        drawn = drawing.drawn.clone()
+        buffers.sent.dump_all()
+        work.guess()
+        work.verify()
+        whole = buffers.batch(DRAFT, 1, 1)  # of no pass: the device is busy, so nothing is cut
+        guess, _ = recorder.record(work.guess, whole, 0, is_first=False)
+        verify, (logits, best) = recorder.record(work.verify, whole, 0, is_first=False)
+        drawing.drawn.copy_(drawn)
+        found, handed_out = work.guessing.found, work.handed_out
+        sent, count, held = buffers.sent, buffers.count, buffers.held
+        return cls(sent, count, found, logits, best, handed_out, guess, verify, held)
+
+
+class _Work:
+    """What is launched."""
+
+    def __init__(self, draft: Draft, buffers: RoundBuffers) -> None:
+        self._buffers, self._target = buffers, buffers.rooms[TARGET].one
+        tapped, num_rows = self._target.batch.handed_out, 1 + draft.depth
+        self.handed_out: HandedOut | None = None
+        self._features: Tensor | None = None  # [layers, 1 + depth, E]
+        if tapped is not None:
+            self._features = torch.zeros_like(tapped.rows(num_rows)).contiguous()
+            shapes = tuple((num_rows, width) for _, width in tapped.shapes)
+            self.handed_out = HandedOut(self._features.view(-1), shapes)
+        self.batch = buffers.batch(TARGET, num_rows, num_rows)
+        self.guessing = guessing_for(draft, buffers, self._features)
+
+    def guess(self) -> tuple[Tensor, None]:
+        self._buffers.accept()
+        self.guessing()
+        return self.guessing.found, None
+
+    def verify(self) -> tuple[Tensor, Best]:
+        batch, num_rows = self.batch, self.batch.inputs().num_tokens
+        self._buffers.place(TARGET, batch, CHAIN)
+        logits = logits_of(self._target.body, batch, self._target.store)
+        best = self._buffers.drawing.best(logits)
+        if self._features is not None:
+            assert batch.handed_out is not None
+            self._features.copy_(batch.handed_out.rows(num_rows))
+        return logits, best

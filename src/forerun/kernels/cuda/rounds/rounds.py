@@ -1,0 +1,141 @@
+"""Which rounds are begun early: those that may be like the one under way."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+from weakref import WeakKeyDictionary, ref
+
+import torch
+from torch import Tensor
+
+from forerun.kernels.base import ChainNoise
+from forerun.kernels.cuda.asked_draws import AskedDraws
+from forerun.kernels.cuda.batch import bucket
+from forerun.kernels.cuda.drawing import Drawing
+from forerun.kernels.cuda.heads.given import NUM_TURNS
+from forerun.kernels.cuda.passes.asked import Asked
+from forerun.kernels.cuda.passes.recording import Recorder
+from forerun.kernels.cuda.rounds.begun import Begun
+from forerun.kernels.cuda.rounds.buffers import TARGET, Follow, Room, RoundBuffers
+from forerun.kernels.cuda.rounds.drafts import Draft, HeadDraft, ModelDraft, is_greedy, slots_of
+from forerun.kernels.cuda.rounds.kernels import MOST_GUESSES
+from forerun.kernels.cuda.rounds.round import RoundGraph
+from forerun.kernels.cuda.store import KVStore
+from forerun.kernels.scores import Scores
+
+_NUM_KEYS: Final = (1 << 11, 1 << 13, 1 << 15, 1 << 17)
+_MAX_KEPT: Final = 64
+
+
+@dataclass
+class Rounds:
+    """The latest guesses, and the round that was begun behind their verification."""
+
+    drawing: Drawing
+    recorder: Recorder
+    num_splits: Callable[[int], int]
+    is_on: bool = True  # else nothing is begun
+    begun: Begun | None = None
+    _draft: Draft | None = None
+    _graphs: WeakKeyDictionary[KVStore, OrderedDict[Any, RoundGraph | None]] = field(
+        default_factory=WeakKeyDictionary
+    )
+    _hosts: list[tuple[Tensor, Any]] = field(default_factory=list)
+    _turn: int = 0
+
+    def forget(self) -> None:
+        """All that holds a cache."""
+        self.begun = self._draft = None
+
+    def note(self, one: Asked, scores: Scores) -> None:
+        """This was asked for, and that came out; it may have been a drafter's pass."""
+        if one.batch.given is not None:
+            is_chain = one.batch.plan.next_slots is not None
+            self._draft = HeadDraft(one, scores.all_rows()) if is_chain else None
+            return
+        token = scores.token(0) if len(scores) == 1 and is_greedy(one.draws) else None
+        draft = self._draft
+        if token is None:
+            self._draft = None
+        elif isinstance(draft, ModelDraft) and draft.goes_on(one):
+            self._draft = replace(draft, tokens=(*draft.tokens, token))
+        else:
+            self._draft = ModelDraft(one, (token,))
+
+    def begin(self, one: Asked) -> Begun | None:
+        """Guesses and their verification, behind one that is under way."""
+        draft, row, draws = self._draft, one.row, one.draws
+        if not self.is_on or draft is None or row is None or len(row.span) < 2 or draws[0] is None:
+            return None
+        is_whole = row.span.tokens[1:] == draft.tokens and len(row.span.wanted) == len(row.span)
+        if not is_whole or not row.span.tree.is_chain or draws[0].changes_logits:
+            return None
+        follow = _follow(draft, one)
+        graph = None if follow is None else self._graph(draft, one, follow)
+        if follow is None or graph is None or graph.is_fed is False:
+            return None
+        graph.send(follow, one.batch.handed_out)
+        graph.guess.replay()
+        found, is_found = self._next_host(graph.found)
+        found.copy_(graph.found, non_blocking=True)
+        if is_found is not None:
+            is_found.record()
+        graph.verify.replay()
+        sent_out = None if graph.handed_out is None else graph.handed_out.send()
+        asked = AskedDraws.next_round(draws[0])
+        started = self.drawing.start(graph.logits, graph.best, asked, graph.count)
+        return Begun(draft, one, follow, graph, found, is_found, started, sent_out)
+
+    def _graph(self, draft: Draft, one: Asked, follow: Follow) -> RoundGraph | None:
+        most = max(map(len, follow.slots))
+        size = bucket(most + 1, _NUM_KEYS)
+        splits = [self.num_splits(len(slots)) for slots in follow.slots]
+        if size is None:
+            return None
+        graphs = self._graphs.get(one.store)
+        if graphs is None:
+            graphs = self._graphs[one.store] = OrderedDict()
+        key = draft.one.body, one.body, ref(draft.one.store), size, *splits, draft.depth
+        if key not in graphs:
+            rooms = Room(draft.one, splits[0], size), Room(one, splits[1], size)
+            graphs[key] = self._record(draft, rooms)
+            if len(graphs) > _MAX_KEPT:
+                graphs.popitem(last=False)
+        return graphs[key]
+
+    def _record(self, draft: Draft, rooms: tuple[Room, Room]) -> RoundGraph | None:
+        """None: the head is not given what the target's pass hands out."""
+        if isinstance(draft, HeadDraft) and not draft.takes(rooms[TARGET].one.batch.handed_out):
+            return None
+        buffers = RoundBuffers(rooms, draft.depth, self.drawing)
+        return RoundGraph.record(draft, buffers, self.recorder)
+
+    def _next_host(self, like: Tensor) -> tuple[Tensor, Any]:
+        if not self._hosts or self._hosts[0][0].shape != like.shape:
+            is_gpu = like.device.type == "cuda"
+            self._hosts = [
+                (
+                    torch.empty(like.shape, dtype=like.dtype, pin_memory=is_gpu),
+                    torch.cuda.Event() if is_gpu else None,
+                )
+                for _ in range(NUM_TURNS)
+            ]
+        self._turn = (self._turn + 1) % NUM_TURNS
+        return self._hosts[self._turn]
+
+
+def _follow(draft: Draft, one: Asked) -> Follow | None:
+    """None: pages are short for it."""
+    slots, target_slots = slots_of(draft.one), slots_of(one)
+    assert one.row is not None
+    rows, depth = (draft.next_row, one.row.span.start + 1), draft.depth
+    if slots is None or target_slots is None or depth > MOST_GUESSES:
+        return None
+    if len(slots) < rows[0] + 2 * depth or len(target_slots) <= rows[1] + 2 * depth:
+        return None
+    noise = draft.noise
+    after = ChainNoise(noise.temperature, noise.key, noise.position + 1)
+    return Follow(draft.tokens, rows, (slots, target_slots), after)

@@ -1,0 +1,182 @@
+"""How a product walks over its columns: weights [BN, K] meet activations [BM, K], K in order."""
+
+# Triton's kernels are compiled, not called: their arguments have no Python types.
+# mypy: disable-error-code="no-untyped-def, untyped-decorator, assignment"
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def load_tile(W_AT, X_AT, at, k, last, live, EVEN: tl.constexpr):
+    """A tile of weights [BN, BK] and of activations [BK, BM], from column `at` on."""
+    if EVEN:
+        w = tl.load(W_AT + at)
+        x = tl.load(X_AT + at, mask=live[None, :], other=0.0)
+    else:
+        inside = at + k < last
+        w = tl.load(W_AT + at, mask=inside[None, :], other=0.0)
+        x = tl.load(X_AT + at, mask=inside[:, None] & live[None, :], other=0.0)
+    return w, x
+
+
+@triton.jit
+def hold(
+    W, rows, used, K: tl.constexpr, BK: tl.constexpr, SEGMENTS: tl.constexpr, HELD: tl.constexpr
+):  # fmt: skip
+    """The last HELD tiles of every segment, asked for before the kernel may read its rows."""
+    tiles = ()
+    if HELD > 0:
+        at = segment_columns(BK, K, SEGMENTS) + rows[None, :, None] * K
+        for i in tl.static_range(HELD):
+            tile = load_weights(W + at + (K // SEGMENTS - (HELD - i) * BK), used)
+            tiles = tiles + (tile,)  # noqa: RUF005  # Triton knows no other way
+    return tiles
+
+
+@triton.jit
+def load_weights(AT, used):
+    """[SEGMENTS, BN, BK]; without `used` all rows of the tile are."""
+    if used is None:
+        return tl.load(AT)
+    else:  # noqa: RET505  # one of them is compiled
+        return tl.load(AT, mask=used[None, :, None], other=0)
+
+
+@triton.jit
+def expand(w, TO: tl.constexpr):
+    """Whole numbers of int8 as TO: float16 by putting bytes below the exponent of 1024."""
+    if TO == tl.float16:  # noqa: SIM300  # a constant of the kernel
+        x = tl.inline_asm_elementwise(
+            """{
+            .reg .b32 t, c;
+            mov.b32 c, 0x64806480;
+            xor.b32 t, $2, 0x80808080;
+            prmt.b32 $0, t, 0x64646464, 0x4140;
+            prmt.b32 $1, t, 0x64646464, 0x4342;
+            sub.f16x2 $0, $0, c;
+            sub.f16x2 $1, $1, c;
+            }""",
+            "=r,=r,r",
+            [w],
+            dtype=tl.float16,
+            is_pure=True,
+            pack=4,
+        )
+    else:
+        x = w.to(TO)
+    return x
+
+
+@triton.jit
+def add_group(acc, w, x, scale, PRECISION: tl.constexpr):
+    """acc + scale · w · x, for whole numbers of one group of columns."""
+    part = tl.dot(expand(w, x.dtype), x, input_precision=PRECISION)
+    return tl.fma(part, tl.broadcast_to(scale[:, :, None], part.shape), acc)
+
+
+@triton.jit
+def segment_columns(BK: tl.constexpr, K: tl.constexpr, SEGMENTS: tl.constexpr):
+    """The first columns of every segment [SEGMENTS, 1, BK]."""
+    segment = tl.arange(0, SEGMENTS) * (K // SEGMENTS)
+    return segment[:, None, None] + tl.arange(0, BK)[None, None, :]
+
+
+@triton.jit
+def walk_run(
+    W, w_rows, X, x_rows, live, BN: tl.constexpr, BM: tl.constexpr, K: tl.constexpr,
+    BK: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """W[w_rows] · X[x_rows]ᵀ [BN, BM], in one run over K."""
+    k = tl.arange(0, BK)
+    w_at = W + w_rows[:, None] * K + k[None, :]
+    x_at = X + x_rows[None, :] * K + k[:, None]
+    acc = tl.zeros((BN, BM), tl.float32)
+    for at in range(0, K, BK):
+        w, x = load_tile(w_at, x_at, at, k, K, live, EVEN)
+        acc = tl.dot(w, x, acc, input_precision=PRECISION)
+    return acc
+
+
+@triton.jit
+def walk_segments(
+    W, w_rows, used, SCALES, X, x_rows, live, held,
+    N: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr, K: tl.constexpr,
+    BK: tl.constexpr, SEGMENTS: tl.constexpr, PRECISION: tl.constexpr, HELD: tl.constexpr,
+    GROUP: tl.constexpr,
+):  # fmt: skip
+    """As `walk_run`, with K in SEGMENTS runs, one for each warp, added up at the end.
+
+    With GROUP, weights are whole numbers, and SCALES [K / GROUP, N] says in which unit.
+    """
+    RUN: tl.constexpr = K // SEGMENTS
+    columns = segment_columns(BK, K, SEGMENTS)
+    w_at = W + columns + w_rows[None, :, None] * K
+    x_at = X + tl.permute(columns, (0, 2, 1)) + x_rows[None, None, :] * K
+    mask = live[None, None, :]
+    acc = tl.zeros((SEGMENTS, BN, BM), tl.float32)
+    if GROUP > 0:
+        segment = tl.arange(0, SEGMENTS) * (RUN // GROUP)
+        scale_at = SCALES + segment[:, None] * N + w_rows[None, :]
+        scale = tl.load(scale_at)
+        for at in range(0, RUN - HELD * BK, BK):
+            next_scale = tl.load(scale_at + tl.minimum(at + BK, RUN - BK) // GROUP * N)
+            w = load_weights(w_at + at, used)
+            x = tl.load(x_at + at, mask=mask, other=0.0)
+            acc = add_group(acc, w, x, scale, PRECISION)
+            scale = next_scale
+        for i in tl.static_range(HELD):
+            at = RUN - (HELD - i) * BK
+            x = tl.load(x_at + at, mask=mask, other=0.0)
+            scale = tl.load(scale_at + at // GROUP * N)
+            acc = add_group(acc, held[i], x, scale, PRECISION)
+    else:
+        for at in range(0, RUN - HELD * BK, BK):
+            w = load_weights(w_at + at, used)
+            x = tl.load(x_at + at, mask=mask, other=0.0)
+            acc = tl.dot(w, x, acc, input_precision=PRECISION)
+        for i in tl.static_range(HELD):
+            x = tl.load(x_at + (RUN - (HELD - i) * BK), mask=mask, other=0.0)
+            acc = tl.dot(held[i], x, acc, input_precision=PRECISION)
+    return tl.sum(acc, axis=0)
+
+
+@triton.jit
+def walk(
+    W, w_rows, used, SCALES, X, x_rows, live, held,
+    N: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr, K: tl.constexpr,
+    BK: tl.constexpr, SEGMENTS: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr,
+    HELD: tl.constexpr, GROUP: tl.constexpr,
+):  # fmt: skip
+    if SEGMENTS == 1 and GROUP == 0:
+        acc = walk_run(W, w_rows, X, x_rows, live, BN, BM, K, BK, EVEN, PRECISION)
+    else:
+        acc = walk_segments(
+            W, w_rows, used, SCALES, X, x_rows, live, held, N, BN, BM, K, BK, SEGMENTS, PRECISION,
+            HELD, GROUP,
+        )  # fmt: skip
+    return acc
+
+
+@triton.jit
+def walk_pair(
+    W, left_rows, right_rows, X, x_rows, live, BN: tl.constexpr, BM: tl.constexpr,
+    K: tl.constexpr, BK: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Two products of the same activations with two runs of weight rows, each as in `walk`."""
+    k = tl.arange(0, BK)
+    left_at = W + left_rows[:, None] * K + k[None, :]
+    right_at = W + right_rows[:, None] * K + k[None, :]
+    x_at = X + x_rows[None, :] * K + k[:, None]
+    left, right = tl.zeros((BN, BM), tl.float32), tl.zeros((BN, BM), tl.float32)
+    for at in range(0, K, BK):
+        w, x = load_tile(left_at, x_at, at, k, K, live, EVEN)
+        if EVEN:
+            other = tl.load(right_at + at)
+        else:
+            other = tl.load(right_at + at, mask=(at + k < K)[None, :], other=0.0)
+        left = tl.dot(w, x, left, input_precision=PRECISION)
+        right = tl.dot(other, x, right, input_precision=PRECISION)
+    return left, right
