@@ -15,13 +15,15 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import torch
 
+from forerun.bench.views.reports import report_sheet
 from forerun.cli.bench.record_head import record_head
+from forerun.cli.terminal.screen import screen
 from forerun.drafters.heads import HeadFolder
 from forerun.files import write_whole
 from forerun.models.opening import load_tokenizer, open_checkpoint
@@ -55,8 +57,14 @@ def main(args: Sequence[str]) -> int:
         "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
     }
     record = record_head(asked.model, settings, {"torch": torch.__version__})
-    record |= {"commit": asked.commit or record["commit"], "measured": "heads", "kinds": {}}
-    for kind in asked.kinds.split(","):
+    record |= {
+        "commit": asked.commit or record["commit"],
+        "measured": "heads",
+        "is_complete": False,
+        "kinds": {},
+    }
+    kinds = asked.kinds.split(",")
+    for kind in kinds:
         out = asked.out / kind
         options = TrainOptions(
             kind=kind, out=out, minutes=asked.seconds / 60, max_len=asked.max_len, **asked.more
@@ -70,9 +78,10 @@ def main(args: Sequence[str]) -> int:
         gc.collect()
         torch.cuda.empty_cache()
         print(f"{kind}: {time.monotonic() - began:.1f} s in all", flush=True)
+        record["is_complete"] = len(record["kinds"]) == len(kinds)
         if asked.record:
             write_whole(asked.record, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
-    print(table(record["kinds"]))
+    screen().print(report_sheet(record))
     return int(any("error" in found for found in record["kinds"].values()))
 
 
@@ -103,21 +112,6 @@ def _trained(
         **{name: call[name] for name in ("seconds", "steps", "tokens", "learning_rate")},
         **after,
     }
-
-
-def table(kinds: Mapping[str, Mapping[str, Any]]) -> str:
-    """As docs/training.md has it."""
-    sound = {kind: found for kind, found in kinds.items() if "error" not in found}
-    num_places = max((len(found["alpha"]) for found in sound.values()), default=0)
-    places = "".join(f" place {idx + 1} |" for idx in range(num_places))
-    lines = [f"| kind | weights | steps |{places} tokens a pass, greedy |"]
-    lines.append("|---" * (num_places + 4) + "|")
-    for kind, found in sorted(sound.items(), key=lambda each: -each[1]["tokens_per_pass"]):
-        alphas = "".join(f" {alpha:.2f} |" for alpha in found["alpha"])
-        size = f"{found['num_weights'] / 1e6:.1f} M"
-        greedy = found["tokens_per_pass"]
-        lines.append(f"| `{kind}` | {size} | {found['steps']} |{alphas} {greedy:.2f} |")
-    return "\n".join(lines)
 
 
 def _written(checkpoint: Checkpoint, target: TorchTarget, asked: argparse.Namespace) -> list[Text]:

@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from forerun.bench.records.record import Record
+from forerun.bench.records.report import read_any
 from tests.tiny_model import write_tiny_model
 
 torch = pytest.importorskip("torch", reason="training needs the extra forerun[train]")
@@ -31,12 +33,14 @@ def test_every_kind_stands_in_one_table(tmp_path: Path, capsys: pytest.CaptureFi
     printed = capsys.readouterr().out
     record = json.loads((tmp_path / "record.json").read_text())
     assert record["commit"] == "abc"
+    assert record["is_complete"]
+    assert not isinstance(read_any(tmp_path / "record.json"), Record)
     assert record["settings"]["num_tokens"] == 6400
     for kind in ("blockwise", "mtp"):
         found = record["kinds"][kind]
         assert len(found["alpha"]) == 2
         assert found["tokens"] >= 500
-        assert f"| `{kind}` |" in printed
+        assert any(line.split()[:1] == [kind] for line in printed.splitlines())
     assert (tmp_path / "heads" / "mtp" / "model.safetensors").is_file()
     failed = ["--kinds", "pass", "--more", '{"draft_vocab_size": 9}']
     assert main([*given, *failed, *places]) == 1

@@ -1,5 +1,5 @@
-"""What other benches wrote: `acceptance`, `kernels`, `passes`, `gpu`, `startup`, `batch`, `parity`,
-`serve`; proofs, and the tests of OpenAI's client."""
+"""What other benches wrote: `acceptance`, `heads`, `kernels`, `passes`, `gpu`, `startup`, `batch`,
+`parity`, `serve`; proofs, and the tests of OpenAI's client."""
 
 from __future__ import annotations
 

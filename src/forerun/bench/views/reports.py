@@ -18,6 +18,10 @@ _KERNELS: Final = (
     "×n: the time of n rows in units of one"
 )
 _ACCEPTANCE: Final = "tokens a pass: tokens emitted ÷ target passes that emitted any"
+_HEADS: Final = (
+    "α at temperature 1 at each place, if all before it are accepted, on held-out texts; tokens a "
+    "pass: greedy, with a guess at every place"
+)
 _PASSES: Final = "one target pass, empty context; ratio: in plain passes, taken within a round"
 _GPU: Final = (
     "ms: a pass on the device, 128 tokens of context; of floor: the time to read the weights once "
@@ -104,6 +108,26 @@ def _acceptance(report: Report) -> Sheet:
     rows.append(["mean", *(f"{mean:.2f}" for mean in report["mean"].values())])
     headings = [f"T={t:g}" for t in warmth]
     return Sheet(_title(report), ["class"], [headings], rows, legend=[_ACCEPTANCE])
+
+
+def _heads(report: Report) -> Sheet:
+    """A row per kind of head, the best first."""
+    kinds = {kind: found for kind, found in report["kinds"].items() if "error" not in found}
+    order = sorted(kinds, key=lambda kind: -float(kinds[kind]["tokens_per_pass"]))
+    num_places = max((len(found["alpha"]) for found in kinds.values()), default=0)
+    rows = [
+        [
+            kind,
+            f"{kinds[kind]['num_weights'] / 1e6:.1f} M",
+            str(kinds[kind]["steps"]),
+            *(f"{alpha:.2f}" for alpha in kinds[kind]["alpha"]),
+            f"{kinds[kind]['tokens_per_pass']:.2f}",
+        ]
+        for kind in order
+    ]
+    places = [f"α {idx + 1}" for idx in range(num_places)]
+    headings = ["weights", "steps", *places, "tokens a pass"]
+    return Sheet(_title(report), ["kind"], [headings], rows, legend=[_HEADS])
 
 
 def _passes(report: Report) -> Sheet:
@@ -215,6 +239,7 @@ def _beside(report: Report) -> Sheet:
 _BESIDE: Final = ("tokens_per_second", "ratio")
 _SHEETS: Final[Mapping[str, Callable[[Report], Sheet]]] = {
     "acceptance": _acceptance,
+    "heads": _heads,
     "kernels": _kernels,
     "passes": _passes,
     "gpu": _gpu,
