@@ -13,6 +13,7 @@ from forerun.speculation.step_times import StepTimes
 _UNMEASURED: Final = 0.1
 _CHEAP: Final = 0.05  # of a plain pass: what asking may cost and still be done at every look
 _NUM_NOTED: Final = 8  # plain rounds that are learnt from together, at most
+_EXCESS_RATE: Final = 1 / 16  # how much the latest round with guesses says of the next
 
 
 class Costs:
@@ -29,6 +30,7 @@ class Costs:
         self.context_len = 0.0
         self._drafters = drafters or {}
         self._rest = DraftCost(0.0, 0.0)
+        self._excess = 0.0  # see `round_seconds`
         self._least_price: tuple[tuple[int, int], float] | None = None  # asked for last
         self._noted: list[tuple[float, float]] = []  # plain rounds: pass, rest
         self._num_noted = 0  # requests of each
@@ -36,12 +38,18 @@ class Costs:
     def round_seconds(
         self, num_requests: int, num_prompt_tokens: int, max_guesses: int
     ) -> list[float]:
-        """Of rounds with 0 … `max_guesses` guesses, drafting aside."""
+        """Of rounds with 0 … `max_guesses` guesses, drafting aside.
+
+        Guesses cost a round more than their pass says: on a GPU a plain pass begins while the host
+        still works, and code that runs seldom is cold. That excess is learnt from such rounds.
+        """
         passes = self.target.seconds_from(num_requests + num_prompt_tokens, max_guesses + 1)
         speed = self.target.speed
         plain = speed * self._rest.seconds(num_requests, 0) + self._context_seconds(num_requests, 0)
         guess = speed * self._rest.per_level + self._context_seconds(0, 1)
-        return [seconds + plain + guess * num for num, seconds in enumerate(passes)]
+        rounds = [seconds + plain + guess * num for num, seconds in enumerate(passes)]
+        excess = speed * max(0.0, self._excess)
+        return [rounds[0], *(seconds + excess for seconds in rounds[1:])]
 
     def plain_seconds(self, num_requests: int) -> float:
         """Of a pass without guesses."""
@@ -106,9 +114,17 @@ class Costs:
     def observe_round(self, times: StepTimes) -> None:
         """A round that was weighed."""
         self._learn_noted()
+        if times.num_guesses:
+            self._observe_excess(times)
         args = times.num_requests, times.num_guesses, times.num_tokens
         self.observe_pass(times.num_tokens, self._without_context(times.pass_seconds, *args))
         self.observe_rest(times.num_requests, times.num_guesses, times.rest_seconds)
+
+    def _observe_excess(self, times: StepTimes) -> None:
+        num, num_guesses = times.num_requests, times.num_guesses
+        rounds = self.round_seconds(num, times.num_tokens - num - num_guesses, num_guesses)
+        found = (times.pass_seconds + times.rest_seconds - rounds[-1]) / self.target.speed
+        self._excess = max(0.0, self._excess) + _EXCESS_RATE * found
 
     def _without_context(
         self, seconds: float, num_requests: int, num_guesses: int, num_tokens: int
