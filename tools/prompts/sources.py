@@ -1,4 +1,4 @@
-"""Freely licensed texts that come with packages, fetched by the ordinary clients."""
+"""Texts that come with packages, fetched by the ordinary clients."""
 
 from __future__ import annotations
 
