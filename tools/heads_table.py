@@ -63,9 +63,9 @@ def main(args: Sequence[str]) -> int:
         "is_complete": False,
         "kinds": {},
     }
-    kinds = asked.kinds.split(",")
+    kinds, folder = asked.kinds.split(","), asked.out or Path(tempfile.mkdtemp())
     for kind in kinds:
-        out = asked.out / kind
+        out = folder / kind
         options = TrainOptions(
             kind=kind, out=out, minutes=asked.seconds / 60, max_len=asked.max_len, **asked.more
         )
@@ -93,7 +93,7 @@ def _parsed(args: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=12)
     parser.add_argument("--max-len", type=int, default=512)
     parser.add_argument("--kinds", default=",".join(KINDS))
-    parser.add_argument("--out", type=Path, default=Path(tempfile.mkdtemp()))
+    parser.add_argument("--out", type=Path, help="where the heads stay; else in a new folder")
     parser.add_argument("--record", type=Path)
     parser.add_argument("--commit", help="of the code, where there is no repository")
     parser.add_argument("--more", type=json.loads, default={}, help="further options, as JSON")

@@ -110,3 +110,16 @@ def test_a_context_that_is_known_is_no_surprise() -> None:
         times.pass_seconds = seconds
         costs.observe_round(times)
     assert dict(costs.target.points) == pytest.approx(dict(before))
+
+
+def test_what_rounds_with_guesses_take_beyond_the_curve_is_learnt() -> None:
+    """Plain rounds take what was calibrated, and the few with guesses half a second more."""
+    costs, rng = _costs(), random.Random(1)
+    for _ in range(100):
+        num = rng.choice((0, 0, 0, 3))
+        times = StepTimes(num_requests=1, num_tokens=1 + num, num_guesses=num)
+        times.pass_seconds = 1 + num / 7 + (0.5 if num else 0)
+        costs.observe_round(times)
+    plain, *_, deep = costs.round_seconds(1, 0, 3)
+    assert plain == pytest.approx(1, abs=0.1)
+    assert deep == pytest.approx(1.5 + 3 / 7, abs=0.1)

@@ -42,7 +42,7 @@ def with_card(folder: Path, alpha: list[float], greedy: list[float] | None = Non
 def eagle3(plain: LLM, tmp_path_factory: pytest.TempPathFactory) -> Path:
     config = eagle3_config(plain.model.config, tokenizer_hash(plain.tokenizer))
     folder = write_eagle3(tmp_path_factory.mktemp("heads") / "e", config)
-    return with_card(folder, [0.99, 0.98, 0.97])
+    return with_card(folder, [0.99] * 7)
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def medusa(plain: LLM, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_one_that_promises_most_where_guesses_are_cheap(
     plain: LLM, eagle3: Path, medusa: Path
 ) -> None:
-    with_card(medusa, [0.99, 0.1])
+    with_card(medusa, [0.99, 0.4])
     best, left_out = best_head([medusa, eagle3], plain.model.config, FLAT)
     with_card(medusa, [0.3, 0.1], [0.2, 0.15])
     assert best is not None
@@ -78,13 +78,13 @@ def test_its_own_weights_count_once_a_round_or_once_a_guess(
 ) -> None:
     config = plain.model.config
     for folder, num_reads in ((eagle3, 3), (medusa, 1)):
-        with_card(folder, [1.0, 1.0, 1.0])
-        best, _ = best_head([folder], config, FLAT)
-        assert best is not None
+        card = Card.of(with_card(folder, [1.0, 1.0, 1.0]))
+        assert card is not None
+        best = promised(HeadFolder(folder), card, config, FLAT)
         share = best.folder.num_weights / num_weights(config)
         times = {d: (1 + d) / (FLAT.seconds(1 + d) + share * min(d, num_reads)) for d in (1, 2, 3)}
         assert best.speed == pytest.approx(max(times.values()))
-    with_card(eagle3, [0.99, 0.98, 0.97])
+    with_card(eagle3, [0.99] * 7)
     with_card(medusa, [0.3, 0.1], [0.2, 0.15])
 
 
@@ -170,7 +170,7 @@ def test_a_head_for_another_tokenizer_is_left_out(
 ) -> None:
     """The weights are the same, so it was found; the default must start all the same."""
     config = eagle3_config(plain.model.config, "another")
-    head = with_card(write_eagle3(tmp_path / "o", config), [0.99, 0.99])
+    head = with_card(write_eagle3(tmp_path / "o", config), [0.99] * 7)
     llm = started(FLAT, [head])
     assert "its tokenizer is another" in llm.metrics()["left_out"]["o"]
     assert llm.generate("hello", ASKED)[0].outputs[0].stats["drafter_failures"] == 0

@@ -11,7 +11,8 @@ _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), al
 
 
 def to_json(value: Any) -> bytes:
-    return _ENCODER.encode(value).encode()
+    """Half a surrogate, which a client may send in a name, goes back as it came: escaped."""
+    return _ENCODER.encode(value).encode("utf-8", "backslashreplace")
 
 
 def parse_json(found: bytes) -> Any:

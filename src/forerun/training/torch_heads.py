@@ -30,7 +30,6 @@ Rows = list[tuple[Tensor, Tensor]]  # keys and values of each place
 # Markov step.
 _ZERO = ("bias", "look_ahead.weight", "linear.weight", "markov.gate.weight", "markov.out.weight")
 _ZERO_IN_LAYERS = ("o_proj.weight", "down_proj.weight")
-_LAYERS = ("layers.", "places.", "mtp.layers.", "model.layers.")
 _EMBEDDING = "model.embed_tokens.weight"
 
 

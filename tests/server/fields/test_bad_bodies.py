@@ -69,6 +69,7 @@ def raw_bodies() -> Iterator[bytes]:
     yield b'{"prompt": "abc", "metadata": ' + b'{"a":' * 50_000 + b"1" + b"}" * 50_000 + b"}"
     yield b'{"prompt": "abc", "temperature": 1e999}'
     yield b'{"prompt": "abc", "temperature": Infinity}'
+    yield b'{"prompt": "abc", "\\ud800": 1}'
     yield b"--boundary\r\nContent-Disposition: form-data\r\n\r\nx\r\n--boundary--"
 
 

@@ -83,9 +83,9 @@ class Drafting:
         if self.shipped is not None and self.passes is not None:
             folder, kind = self.shipped.folder, self.shipped.folder.config.kind
             args = folder, self.shipped.card, target.config, self.passes
-            promise = promised(*args, timed[kind])
+            promise = promised(*args, timed.get(kind))
             if not promise.pays:
                 self.left_out[folder.path.name] = promise.reason
                 for known in (self.drafters, self.cards, self.depths, timed):
-                    del known[kind]
+                    known.pop(kind, None)
         return timed

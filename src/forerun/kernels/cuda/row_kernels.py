@@ -18,10 +18,11 @@ def embed_rows(
     TABLE, SCALES, TOKENS, DRAWN, STREAM, V: tl.constexpr, E: tl.constexpr, BE: tl.constexpr,
     GROUP: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """A token of -1 - r is the one that the last pass drew for its row r."""
+    """A token of -1 - r is the one that the last pass drew for its row r. What follows reads slots
+    before it waits, and rounds that begin early have them written by a kernel: hence wait first."""
     if PDL:
-        tl.extra.cuda.gdc_launch_dependents()
         tl.extra.cuda.gdc_wait()
+        tl.extra.cuda.gdc_launch_dependents()
     t, e = tl.program_id(0), tl.arange(0, BE)
     token = tl.load(TOKENS + t)
     if token < 0:

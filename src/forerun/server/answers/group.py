@@ -45,7 +45,7 @@ class Group:
         running = self._tellings
         try:
             while running:
-                deltas = [delta for one in running if (delta := one.read()) is not None]
+                deltas, error = _read(running)
                 running = [one for one in running if not one.answer.is_over]
                 for delta in deltas:
                     self._num_told += len(delta.tokens)
@@ -53,7 +53,9 @@ class Group:
                         self.on_delta(delta)
                 if deltas:
                     yield deltas
-                elif running:
+                if error is not None:
+                    raise error
+                if running and not deltas:
                     await running[0].answer.news()
             if not all(one.has_ended for one in self._tellings):
                 raise self._too_late() if self._is_late else _left()
@@ -89,6 +91,20 @@ class Group:
             f"or raise --request-timeout.",
             "request_timeout",
         )
+
+
+def _read(tellings: Sequence[Telling]) -> tuple[list[Delta], Exception | None]:
+    """What came to each, and the first that failed: it takes nothing from those before it."""
+    deltas, error = list[Delta](), None
+    for one in tellings:
+        try:
+            delta = one.read()
+        except Exception as failed:
+            error = error or failed
+        else:
+            if delta is not None:
+                deltas.append(delta)
+    return deltas, error
 
 
 def _left() -> ApiError:

@@ -45,7 +45,7 @@ def timed_head(drafter: TappedDrafter, model: LlamaModel, depth: int) -> DraftCo
     text = _Text()
     drafter.begin(text)
     try:
-        _told(drafter, text, model.config.hidden_size, 1)
+        _told(drafter, text, model.config.hidden_size)
         one, deep = (_seconds(drafter, text, model, num) for num in (1, depth))
     finally:
         drafter.end(text)
@@ -65,13 +65,11 @@ def _seconds(drafter: TappedDrafter, text: _Text, model: LlamaModel, depth: int)
         drafter.propose([text], [Budget(depth)])
         seconds.append(time.perf_counter() - began)
         text.tokens.append(0)
-        _told(
-            drafter, text, model.config.hidden_size, 1
-        )  # never committed: there is nothing to learn here
+        _told(drafter, text, model.config.hidden_size)  # nothing is accepted, nothing learnt
     return min(seconds[2:])
 
 
-def _told(drafter: TappedDrafter, text: _Text, hidden_size: int, num: int) -> None:
-    start = len(text.tokens) - 1 - num
-    rows = np.zeros((num, hidden_size), np.float32)
-    drafter.tapped(text, start, dict.fromkeys(drafter.layers, rows))
+def _told(drafter: TappedDrafter, text: _Text, hidden_size: int) -> None:
+    """Of the last token but one."""
+    rows = np.zeros((1, hidden_size), np.float32)
+    drafter.tapped(text, len(text.tokens) - 2, dict.fromkeys(drafter.layers, rows))

@@ -1,1 +1,1 @@
-"""One file for each kind of head; a block head has two."""
+"""Kinds of heads; `registry.py` names all."""
