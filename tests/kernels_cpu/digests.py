@@ -20,7 +20,7 @@ import numpy as np
 
 from forerun import LLM, SamplingParams
 from forerun.kernels.cpu import CpuKernels
-from forerun.kernels.cpu.kernels import ACTIVATIONS
+from forerun.kernels.cpu.codegen.machine import ACTIVATIONS
 from forerun.models.llama import LlamaModel
 from forerun.models.opening import open_checkpoint
 from forerun.sampling import Noise

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from forerun.kernels.cpu.codegen.machine import Machine
-from forerun.kernels.cpu.kernels import ACTIVATIONS
+from forerun.kernels.cpu.codegen.machine import ACTIVATIONS, Machine
 from tests.kernels_cpu.digests import (
     FORMATS,
     Digests,

@@ -8,8 +8,8 @@ import pytest
 from forerun.drafters import Budget
 from forerun.drafters.heads import HEAD_KINDS
 from forerun.drafters.heads.confidence import Confidence
-from forerun.types import Origin, SamplingParams, Verdict
-from tests.contracts.test_drafters import HIDDEN_SIZE, V, View, head, propose
+from forerun.types import Origin, Proposal, SamplingParams, Verdict
+from tests.contracts.test_drafters import HIDDEN_SIZE, Tapping, V, View, head, propose
 
 
 @pytest.mark.parametrize("is_drawn", [False, True])
@@ -49,22 +49,34 @@ def test_guesses_that_are_not_worth_it_are_left_out(kind: str, temperature: floa
 @pytest.mark.parametrize("kind", sorted(set(HEAD_KINDS) - {"distilled"}))
 def test_what_was_left_out_is_judged_as_well(kind: str) -> None:
     """Told that it was right again and again, a head that may say nothing grows surer than one that
-    meets the text for the first time."""
-    drafter, view = head(kind, V, "cpu-1"), View((1, 2, 3, 4, 1, 2))
-    drafter.begin(view)
-    twin = head(kind, V, "cpu-1")
-    for round_idx in range(50):
-        first = View(tuple(view.tokens), id=99)
-        twin.begin(first)
-        fresh = propose(twin, first, Budget(1))
-        twin.end(first)
-        if round_idx == 49:
-            assert propose(drafter, view, Budget(1)).chances[0] > fresh.chances[0] + 0.01
-        else:
+    meets the text for the first time, and hands out what that one keeps to itself."""
+    view, twin = View((1, 2, 3, 4, 1, 2)), head(kind, V, "cpu-1")
+    told = [head(kind, V, "cpu-1") for _ in range(2)]
+    for drafter in told:
+        drafter.begin(view)
+    for _ in range(49):
+        verdict = Verdict((), _met(twin, view, Budget(1)).tokens[:1], Origin.PLAIN)
+        for drafter in told:
             assert not len(propose(drafter, view, Budget(1, least_chance=1.0)))
-        verdict = Verdict((), fresh.tokens[:1], Origin.PLAIN)
+            drafter.commit(view.after(verdict), verdict)
         view = view.after(verdict)
-        drafter.commit(view, verdict)
+    fresh, grown = (
+        _met(twin, view, Budget(1)).chances[0],
+        propose(told[0], view, Budget(1)).chances[0],
+    )
+    assert grown > fresh + 0.01
+    between = Budget(1, least_chance=(grown + fresh) / 2)
+    assert len(propose(told[1], view, between)) == 1
+    assert not len(_met(twin, view, between))
+
+
+def _met(drafter: Tapping, view: View, budget: Budget) -> Proposal:
+    """What it says to this text when it meets it."""
+    first = View(tuple(view.tokens), id=99)
+    drafter.begin(first)
+    proposal = propose(drafter, first, budget)
+    drafter.end(first)
+    return proposal
 
 
 @pytest.mark.parametrize("kind", ["eagle3", "block", "mtp"])

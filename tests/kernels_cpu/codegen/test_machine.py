@@ -10,8 +10,7 @@ from forerun.engine_config import DEFAULT_ACTIVATIONS
 from forerun.errors import InvalidOption
 from forerun.kernels.cpu import CpuKernels
 from forerun.kernels.cpu.codegen import machine
-from forerun.kernels.cpu.codegen.machine import ARM, X86, Machine
-from forerun.kernels.cpu.kernels import ACTIVATIONS
+from forerun.kernels.cpu.codegen.machine import ACTIVATIONS, ARM, X86, Machine
 
 ALL_X86 = {"avx512vnni", "avx512vl", "avx512bw", "avxvnni", "avx2"}
 

@@ -48,7 +48,6 @@ from forerun.types import FloatArray, IntArray
 
 F32 = npt.NDArray[np.float32]
 
-ACTIVATIONS: Final = {"int8": 1, "int16": 2}  # how many digits
 _BLOCKS_PER_CHUNK: Final = 12
 
 
@@ -79,7 +78,7 @@ class CpuKernels(ChainSteps):
         check_processor()
         self._activations = activations
         self._has_packed = False  # any weights that meet activations as digits
-        self._machine = _with_activations(machine or _host(instruction_set), activations)
+        self._machine = (machine or _host(instruction_set)).with_activations(activations)
         key = code_key(self._machine)
         kept = None if cache_dir is None else CodeCache.open(cache_dir, key)
         self._library = Library(self._machine, kept, progress)
@@ -389,14 +388,6 @@ def _host(instruction_set: str | None) -> Machine:
             stacklevel=3,
         )
     return machine
-
-
-def _with_activations(machine: Machine, activations: str | None) -> Machine:
-    if activations is None:
-        return machine
-    if activations not in ACTIVATIONS:
-        raise unknown_name("activations", activations, ACTIVATIONS)
-    return replace(machine, num_digits=ACTIVATIONS[activations])
 
 
 @cache

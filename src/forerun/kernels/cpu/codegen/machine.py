@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +16,7 @@ from forerun.errors import InvalidOption, unknown_name
 AVX2_OUTPUTS: Final = (2, 1, 1, 1, 1, 1)  # 12 of 16 registers are sums at most
 AVX512_OUTPUTS: Final = (4, 4, 2, 2, 2, 2, 2, 2)
 NEON_OUTPUTS: Final = (4, 4, 4, 4, 2, 2, 2, 2)
+ACTIVATIONS: Final = {"int8": 1, "int16": 2}  # how many digits
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,14 @@ class Machine:
             return cls(4, NEON_OUTPUTS, 1, chosen, name is not None)
         outputs = AVX512_OUTPUTS if chosen.num_outputs == 16 else AVX2_OUTPUTS
         return cls(16, outputs, 1, chosen, name is not None)
+
+    def with_activations(self, name: str | None) -> Machine:
+        """As they are asked for; None: as they are."""
+        if name is None:
+            return self
+        if name not in ACTIVATIONS:
+            raise unknown_name("activations", name, ACTIVATIONS)
+        return replace(self, num_digits=ACTIVATIONS[name])
 
     @property
     def digest(self) -> str:
