@@ -11,6 +11,7 @@ import ctypes
 import gc
 import linecache
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from random import Random
@@ -26,7 +27,7 @@ from forerun.kernels.cpu import CpuKernels
 from forerun.models.llama import LlamaModel
 from forerun.types import Span
 from tests.contracts.kernel_sets import CACHE_DIR
-from tests.interrupting import at_every_line, files, lines_of
+from tests.interrupting import Place, at_every_line, files, lines_of
 from tests.models_llama.tiny import TinyCheckpoint, tiny_config
 
 PROGRAMS = files("kernels/cpu/runtime/program.py", "kernels/cpu/runtime/replay.py")
@@ -98,37 +99,40 @@ def test_an_exception_at_any_line_frees_nothing_that_is_needed(chosen: frozenset
     rng = Random(5)
     passes = Passes()
     with freed_memory_is_overwritten(), finalizers_may_raise():
-        for numbers in _passed(chosen):
+        for place, num_times in _passed(chosen).items():
             if chosen is WORKERS:
                 passes = Passes()  # whose memory has to grow
             passes.new_cache()
-            _interrupt(passes, chosen, rng.choice(numbers))
+            _interrupt(passes, place, rng.randrange(num_times))
             gc.collect()
             for found, expected in zip(passes.run(), right, strict=True):
                 np.testing.assert_array_equal(found, expected)
 
 
-def _passed(chosen: frozenset[str]) -> list[list[int]]:
-    """For every line, the times that passes come by."""
-    passed: dict[tuple[str, int], list[int]] = {}
-    for number, place in enumerate(lines_of(Passes().run, chosen)):
-        if not linecache.getline(*place).strip().startswith("with "):
-            passed.setdefault(place, []).append(number)
+def _passed(chosen: frozenset[str]) -> Counter[Place]:
+    """How often passes come by each line."""
+    passed = Counter(lines_of(Passes().run, chosen))
+    for place in list(passed):
+        if linecache.getline(*place).strip().startswith("with "):
+            del passed[place]
     assert len(passed) > 10
-    return list(passed.values())
+    return passed
 
 
-def _interrupt(passes: Passes, chosen: frozenset[str], number: int) -> None:
-    num_seen = 0
+def _interrupt(passes: Passes, place: Place, num_before: int) -> None:
+    """There, when it was come by so many times; a call of a thread that is awake already is not
+    made, so that it may be fewer this time."""
+    filename, line = place
 
-    def at(_frame: FrameType) -> None:
-        nonlocal num_seen
-        num_seen += 1
-        if num_seen == number + 1:
-            raise KeyboardInterrupt
+    def at(frame: FrameType) -> None:
+        nonlocal num_before
+        if frame.f_lineno == line:
+            num_before -= 1
+            if num_before < 0:
+                raise KeyboardInterrupt
 
     try:
-        with at_every_line(chosen, at):
+        with at_every_line(frozenset([filename]), at):
             passes.run()
     except KeyboardInterrupt:
         pass
