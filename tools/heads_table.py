@@ -3,7 +3,8 @@
     python -m tools.heads_table --texts texts.npz --seconds 12 --record bench/records/heads.json
 
 The first `--num-texts` are taken; without `--texts` the target writes so many. Heads are left in
-`--out`.
+`--out`. With `--side-by-side` each kind has a process, and all begin together once everybody has
+compiled: they share the device, and the time.
 """
 
 from __future__ import annotations
@@ -11,12 +12,15 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import multiprocessing
 import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
+from threading import BrokenBarrierError
 from typing import Any, Final
 
 import torch
@@ -27,12 +31,13 @@ from forerun.cli.terminal.screen import screen
 from forerun.drafters.heads import HeadFolder
 from forerun.files import write_whole
 from forerun.models.opening import load_tokenizer, open_checkpoint
-from forerun.models.weights.checkpoint import Checkpoint
 from forerun.training.options import KINDS, TrainOptions
-from forerun.training.text_file import load_texts
+from forerun.training.text_file import load_texts, save_texts
 from forerun.training.texts import Text, TextWriter
 from forerun.training.torch_target import TorchTarget
 from forerun.training.trainer import Trainer
+
+Result = tuple[str, dict[str, Any]]  # of a kind
 
 _SEED: Final = 11  # of texts that are written here
 _NUM_FIRST: Final = 4  # steps until all is compiled and recorded, which no time is counted of
@@ -40,49 +45,92 @@ _NUM_FIRST: Final = 4  # steps until all is compiled and recorded, which no time
 
 def main(args: Sequence[str]) -> int:
     asked = _parsed(args)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    checkpoint = open_checkpoint(asked.model)
-    target = TorchTarget(checkpoint, device, torch.bfloat16 if device == "cuda" else torch.float32)
-    texts = (
-        load_texts(asked.texts, checkpoint.config.vocab_size)
-        if asked.texts
-        else _written(checkpoint, target, asked)
-    )
-    texts = texts[: asked.num_texts]
-    settings = {
-        "seconds": asked.seconds,
-        "num_texts": len(texts),
-        "num_tokens": sum(len(text.tokens) for text in texts),
-        "max_len": asked.max_len,
-        "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
-    }
-    record = record_head(asked.model, settings, {"torch": torch.__version__})
-    record |= {
-        "commit": asked.commit or record["commit"],
-        "measured": "heads",
-        "is_complete": False,
-        "kinds": {},
-    }
-    kinds, folder = asked.kinds.split(","), asked.out or Path(tempfile.mkdtemp())
-    for kind in kinds:
-        out = folder / kind
-        options = TrainOptions(
-            kind=kind, out=out, minutes=asked.seconds / 60, max_len=asked.max_len, **asked.more
-        )
-        began = time.monotonic()
-        try:
-            record["kinds"][kind] = _trained(checkpoint, options, texts, target)
-        except Exception as error:  # the others are worth having
-            traceback.print_exc()
-            record["kinds"][kind] = {"error": f"{type(error).__name__}: {error}"[:300]}
-        gc.collect()
-        torch.cuda.empty_cache()
-        print(f"{kind}: {time.monotonic() - began:.1f} s in all", flush=True)
+    if not asked.texts:
+        asked.texts = _written(asked)
+    asked.out = asked.out or Path(tempfile.mkdtemp())
+    kinds = asked.kinds.split(",")
+    record = _head(asked)
+    for kind, found in (
+        _side_by_side(asked, kinds) if asked.side_by_side else _in_turn(asked, kinds)
+    ):
+        record["kinds"][kind] = found
         record["is_complete"] = len(record["kinds"]) == len(kinds)
         if asked.record:
             write_whole(asked.record, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
     screen().print(report_sheet(record))
     return int(any("error" in found for found in record["kinds"].values()))
+
+
+def _head(asked: argparse.Namespace) -> dict[str, Any]:
+    texts = _texts(asked)
+    settings = {
+        "seconds": asked.seconds,
+        "num_texts": len(texts),
+        "num_tokens": sum(len(text.tokens) for text in texts),
+        "max_len": asked.max_len,
+        "side_by_side": asked.side_by_side,
+        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
+    }
+    record = record_head(asked.model, settings, {"torch": torch.__version__})
+    more = {"commit": asked.commit or record["commit"], "measured": "heads"}
+    return record | more | {"is_complete": False, "kinds": {}}
+
+
+def _in_turn(asked: argparse.Namespace, kinds: Sequence[str]) -> Iterator[Result]:
+    target, texts = _target(asked.model), _texts(asked)
+    for kind in kinds:
+        yield kind, _tried(kind, asked, texts, target)
+
+
+def _side_by_side(asked: argparse.Namespace, kinds: Sequence[str]) -> Iterator[Result]:
+    context = multiprocessing.get_context("spawn")
+    told, start = context.SimpleQueue(), context.Barrier(len(kinds))
+    for kind in kinds:
+        context.Process(target=_tell, args=(told, start, kind, asked), daemon=True).start()
+    for _ in kinds:
+        yield told.get()
+
+
+def _tell(told: Any, start: Any, kind: str, asked: argparse.Namespace) -> None:
+    """In a process of its own."""
+    found = _tried(kind, asked, _texts(asked), _target(asked.model), start)
+    told.put((kind, found))
+
+
+def _tried(
+    kind: str,
+    asked: argparse.Namespace,
+    texts: Sequence[Text],
+    target: TorchTarget,
+    start: Any = None,
+) -> dict[str, Any]:
+    """What came of it, or why nothing did: the other kinds are worth having."""
+    began, minutes = time.monotonic(), asked.seconds / 60
+    try:
+        options = TrainOptions(
+            kind=kind, out=asked.out / kind, minutes=minutes, max_len=asked.max_len, **asked.more
+        )
+        found = _trained(options, asked.model, texts, target, start)
+    except Exception as error:
+        traceback.print_exc()
+        if start is not None:
+            start.abort()  # nobody waits for this one
+        found = {"error": f"{type(error).__name__}: {error}"[:300]}
+    gc.collect()
+    torch.cuda.empty_cache()
+    print(f"{kind}: {time.monotonic() - began:.1f} s in all", flush=True)
+    return found
+
+
+def _target(model: str) -> TorchTarget:
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    dtype = torch.bfloat16 if device == "cuda" else torch.float32
+    return TorchTarget(open_checkpoint(model), device, dtype)
+
+
+def _texts(asked: argparse.Namespace) -> list[Text]:
+    vocab_size = open_checkpoint(asked.model).config.vocab_size
+    return load_texts(asked.texts, vocab_size)[: asked.num_texts]
 
 
 def _parsed(args: Sequence[str]) -> argparse.Namespace:
@@ -94,6 +142,7 @@ def _parsed(args: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--max-len", type=int, default=512)
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--out", type=Path, help="where the heads stay; else in a new folder")
+    parser.add_argument("--side-by-side", action="store_true", help="a process for each kind")
     parser.add_argument("--record", type=Path)
     parser.add_argument("--commit", help="of the code, where there is no repository")
     parser.add_argument("--more", type=json.loads, default={}, help="further options, as JSON")
@@ -101,10 +150,14 @@ def _parsed(args: Sequence[str]) -> argparse.Namespace:
 
 
 def _trained(
-    checkpoint: Checkpoint, options: TrainOptions, texts: Sequence[Text], target: TorchTarget
+    options: TrainOptions, model: str, texts: Sequence[Text], target: TorchTarget, start: Any
 ) -> dict[str, Any]:
-    trainer = Trainer(checkpoint, [], options, print, texts, target)
+    trainer = Trainer(open_checkpoint(model), [], options, print, texts, target)
     trainer.take_first_steps(_NUM_FIRST)
+    if start is not None:
+        with suppress(BrokenBarrierError):  # somebody failed
+            start.wait()
+        trainer.take_first_steps(1)
     after = trainer.run()
     (call,) = json.loads((options.out / "training.json").read_text())["calls"]
     return {
@@ -114,9 +167,13 @@ def _trained(
     }
 
 
-def _written(checkpoint: Checkpoint, target: TorchTarget, asked: argparse.Namespace) -> list[Text]:
-    writer = TextWriter(target, load_tokenizer(checkpoint), [], asked.max_len)
-    return writer.write(asked.num_texts, _SEED)
+def _written(asked: argparse.Namespace) -> Path:
+    """By the target, for all kinds alike."""
+    target, tokenizer = _target(asked.model), load_tokenizer(open_checkpoint(asked.model))
+    texts = TextWriter(target, tokenizer, [], asked.max_len).write(asked.num_texts, _SEED)
+    path = Path(tempfile.mkdtemp()) / "texts.npz"
+    save_texts(path, texts)
+    return path
 
 
 if __name__ == "__main__":

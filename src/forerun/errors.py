@@ -101,6 +101,10 @@ class CannotCompile(ForerunError, RuntimeError):
         )
 
 
+class ProofCutShort(ForerunError, RuntimeError):
+    """A process of a proof ended before its part did."""
+
+
 class NoDevice(ForerunError, RuntimeError):
     """A device was asked for that this machine does not have, or that torch cannot use."""
 

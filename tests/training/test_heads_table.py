@@ -19,7 +19,10 @@ from tools.heads_table import main  # noqa: E402
 SMALL = '{"tokens": 500, "num_places": 2, "batch_len": 2, "num_written": 32, "device": "cpu"}'
 
 
-def test_every_kind_stands_in_one_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("how", [[], ["--side-by-side"]])
+def test_every_kind_stands_in_one_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], how: list[str]
+) -> None:
     model = write_tiny_model(tmp_path / "target", sharpness=4.0, num_layers=2)
     rng = np.random.default_rng(0)
     lengths = np.full(160, 40)
@@ -29,7 +32,7 @@ def test_every_kind_stands_in_one_table(tmp_path: Path, capsys: pytest.CaptureFi
     places = ["--out", str(tmp_path / "heads"), "--record", str(tmp_path / "record.json")]
     given = ["--model", str(model), "--texts", str(tmp_path / "texts.npz"), "--max-len", "48"]
     asked = ["--kinds", "blockwise,mtp", "--seconds", "600", "--more", SMALL, "--commit", "abc"]
-    assert main([*given, *asked, *places]) == 0
+    assert main([*given, *asked, *places, *how]) == 0
     printed = capsys.readouterr().out
     record = json.loads((tmp_path / "record.json").read_text())
     assert record["commit"] == "abc"
@@ -43,5 +46,5 @@ def test_every_kind_stands_in_one_table(tmp_path: Path, capsys: pytest.CaptureFi
         assert any(line.split()[:1] == [kind] for line in printed.splitlines())
     assert (tmp_path / "heads" / "mtp" / "model.safetensors").is_file()
     failed = ["--kinds", "pass", "--more", '{"draft_vocab_size": 9}']
-    assert main([*given, *failed, *places]) == 1
+    assert main([*given, *failed, *places, *how]) == 1
     assert "guesses all ids" in (tmp_path / "record.json").read_text()

@@ -13,6 +13,7 @@ import typer
 
 from forerun.cli.bench.options import MOST_SEED, at_least, split
 from forerun.cli.bench.record_head import record_head
+from forerun.cli.machine import read_cpu
 from forerun.cli.options.cache_dir import cache_dir
 from forerun.cli.options.engine import DEFAULT_MODEL, engine_options, load
 from forerun.cli.terminal.group import INTERRUPTED
@@ -23,14 +24,66 @@ from forerun.option_checks import require_known
 if TYPE_CHECKING:
     from forerun.bench.measure.timed_run import Clock
     from forerun.bench.prompts.named_prompts import NamedPrompt
-    from forerun.bench.proof.proof import Cell
+    from forerun.bench.proof.proof import Cell, Proof
     from forerun.engine import LLM
 
 _WRITE_EVERY_SECONDS: Final = 30.0
 _HOW_DRAWN: Final = (
-    "every pair among drafter, branches, sampling and depth, and every prompt with every drafter; "
-    "beyond that with weight 1/(depth² · branches); two sampling settings a prompt"
+    "every pair among drafter, branches, sampling, depth and batch size, and every prompt with "
+    "every drafter; beyond that with weight 1/(depth² · branches); two sampling settings a prompt"
 )
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What other processes need to know to make the same proof."""
+
+    model: str
+    num_prompts: int
+    num_tokens: int
+    max_depth: int
+    min_cells: int
+    draft_layers: int
+    drafters: str
+    heads: list[Path] | None
+    seed: int
+    device: str
+    num_threads: int | None
+
+    def __call__(self) -> Proof:
+        from forerun.bench.prompts.named_prompts import named_prompts
+        from forerun.bench.proof.proof import Proof, proof_methods
+
+        prompts = named_prompts(self.num_prompts)
+        llm, path = self._load(prompts)
+        heads = llm.target.heads if self.heads is None else self.heads
+        found = proof_methods(str(path), self.draft_layers, heads)
+        require_known("drafter", found, *split(self.drafters))
+        methods = {name: found[name] for name in split(self.drafters) or found}
+        return Proof(
+            llm, prompts, methods, self.max_depth, self.num_tokens, self.seed, self.min_cells
+        )
+
+    def _load(self, prompts: Sequence[NamedPrompt]) -> tuple[LLM, Path]:
+        """With a context for the longest of the prompts, and no longer."""
+        from forerun.bench.proof.proof import MOST_AT_ONCE
+        from forerun.cli.pull import pull_with_progress
+        from forerun.models.download.sources import SOURCES
+        from forerun.models.download.store import find_model
+        from forerun.models.opening import load_tokenizer, open_checkpoint
+
+        folder, model = cache_dir(), self.model
+        path = pull_with_progress(model, folder) if model in SOURCES else find_model(model, folder)
+        tokenizer = load_tokenizer(open_checkpoint(path, folder))
+        max_len = max(len(prompt.encode(tokenizer)) for prompt in prompts) + self.num_tokens
+        engine = engine_options(
+            model=str(path),
+            device=self.device,
+            max_model_len=max_len,
+            num_threads=self.num_threads,
+            no_speculation=True,
+        )
+        return load(engine, max_num_seqs=MOST_AT_ONCE), path
 
 
 def proof(
@@ -49,65 +102,50 @@ def proof(
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Of the sample and of the texts.")] = 1,
     device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto",
+    num_processes: Annotated[
+        int, typer.Option("--processes", help="Share runs, cores or the GPU among so many.")
+    ] = 1,
     record: Annotated[
         Path | None, typer.Option("--record", help="Write every cell to this JSON file.")
     ] = None,
 ) -> None:
-    """Run a covering sample of prompts, drafters, trees, options and depths against plain decoding.
+    """Run a covering sample of prompts, drafters, trees, options, depths and batches against plain
+    decoding.
 
     Every pair of choices appears together at least once. Exit code 1 if one token differs.
     """
-    from forerun.bench.prompts.named_prompts import named_prompts
-    from forerun.bench.proof.proof import Proof, proof_methods
+    from forerun.bench.proof.parts import Parts
 
     at_least("--tokens", num_tokens, 1)
     at_least("--max-depth", max_depth, 1)
     at_least("--min-cells", min_cells, 0)
     at_least("--draft-layers", draft_layers, 1)
     at_least("--seed", seed, 0, MOST_SEED)
-    prompts = named_prompts(num_prompts)
-    llm, path = _load(model, device, prompts, num_tokens)
-    found = proof_methods(str(path), draft_layers, llm.target.heads if heads is None else heads)
-    require_known("drafter", found, *split(drafters))
-    methods = {name: found[name] for name in split(drafters) or found}
-    sample = Proof(llm, prompts, methods, max_depth, num_tokens, seed, min_cells)
+    at_least("--processes", num_processes, 1)
+    num_threads = None if num_processes == 1 else max(1, read_cpu().num_cores // num_processes)
+    asked = _Asked(
+        *(model, num_prompts, num_tokens, max_depth, min_cells, draft_layers, drafters, heads),
+        *(seed, device, num_threads),
+    )
+    sample = asked()
     settings = {
         "prompts": num_prompts,
         "tokens": num_tokens,
         "max_depth": max_depth,
         "min_cells": min_cells,
         "draft_layers": draft_layers,
-        "drafters": list(methods),
+        "drafters": sample.drafters,
         "seed": seed,
         "sample": _HOW_DRAWN,
         "num_plain_runs": sample.num_plain,
+        "num_processes": num_processes,
         "instruction_set": os.environ.get("FORERUN_CPU"),
     }
-    head = record_head(model, settings) | {"measured": "proof", "kernels": llm.model.kernels.name}
+    head = record_head(model, settings) | {"measured": "proof", "kernels": sample.kernels}
     report = Report(record, head)
     with progress("runs", len(sample.runs) + sample.num_plain) as advance:
-        report.follow(sample.run(advance))
+        report.follow(Parts(asked, num_processes).run(sample, advance))
     conclude(report)
-
-
-def _load(
-    model: str, device: str, prompts: Sequence[NamedPrompt], num_tokens: int
-) -> tuple[LLM, Path]:
-    """With a context for the longest of the prompts, and no longer."""
-    from forerun.bench.proof.proof import BATCH
-    from forerun.cli.pull import pull_with_progress
-    from forerun.models.download.sources import SOURCES
-    from forerun.models.download.store import find_model
-    from forerun.models.opening import load_tokenizer, open_checkpoint
-
-    folder = cache_dir()
-    path = pull_with_progress(model, folder) if model in SOURCES else find_model(model, folder)
-    tokenizer = load_tokenizer(open_checkpoint(path, folder))
-    max_len = max(len(prompt.encode(tokenizer)) for prompt in prompts) + num_tokens
-    engine = engine_options(
-        model=str(path), device=device, max_model_len=max_len, no_speculation=True
-    )
-    return load(engine, max_num_seqs=BATCH), path
 
 
 @dataclass

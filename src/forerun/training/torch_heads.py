@@ -28,9 +28,10 @@ Rows = list[tuple[Tensor, Tensor]]  # keys and values of each place
 
 # Heads for each place start as the target's next token, a block as its `fc`, without layers or a
 # Markov step.
-_ZERO = ("bias", "look_ahead.weight", "linear.weight", "markov.gate.weight", "markov.out.weight")
+_ZERO = ("bias", "linear.weight", "markov.gate.weight", "markov.out.weight")
 _ZERO_IN_LAYERS = ("o_proj.weight", "down_proj.weight")
 _EMBEDDING = "model.embed_tokens.weight"
+_LOOK_AHEAD = "look_ahead.weight"
 
 
 class TorchHead(ABC):
@@ -270,36 +271,48 @@ class TorchBlock(TorchHead):
 
 
 class TorchLookAhead(TorchHead):
-    """Look-ahead tokens after every token of the text, through the target's own layers."""
+    """Look-ahead tokens after the roots that are asked, through the target's own layers."""
 
-    def outputs(
+    def outputs(self, states: Sequence[Tensor], tokens: Tensor, num_places: int) -> list[Tensor]:
+        shape = torch.Size((len(tokens), tokens.shape[1] - 1))
+        roots = torch.arange(shape.numel(), device=tokens.device)
+        found = self.rows(states, tokens, roots, [len(roots)] * num_places)
+        return [each.unflatten(0, shape) for each in found]
+
+    def rows(
         self,
         states: Sequence[Tensor],  # noqa: ARG002
         tokens: Tensor,
-        num_places: int,
+        roots: Tensor,
+        counts: Sequence[int],
     ) -> list[Tensor]:
         target, (num_seqs, num) = self._target, tokens.shape
+        last = roots + roots // (num - 1) + 1  # what is known ends here, of B · T
+        grids = [Grid(num_seqs, num, last[:count]) for count in counts]
         text = functional.embedding(tokens, target.embedding).float()
-        blank = target.embedding[0].float() + self.weights["look_ahead.weight"][: num_places - 1]
-        x = blank[:, None, None].expand(-1, num_seqs, num, -1).flatten(0, 1)  # [ahead · B, T, E]
-        positions = torch.arange(num, device=tokens.device)
-        along = target.rotations(positions[None])
-        steps = torch.arange(1, num_places, device=tokens.device)
-        behind = (steps[:, None] + positions).repeat_interleave(num_seqs, dim=0)
-        around = target.rotations(behind)
+        blank = target.embedding[0].float() + self.weights[_LOOK_AHEAD]
+        sizes = list(counts[1:])
+        x = torch.cat([one.expand(size, -1) for one, size in zip(blank, sizes, strict=False)])[None]
+        positions = grids[0].positions
+        along = target.rotations(positions[None, :num])
+        behind = [positions[grid.roots] + step for step, grid in enumerate(grids[1:], start=1)]
+        around = target.rotations(torch.cat(behind)[None])
         for layer in target.layers:
             with torch.no_grad():
                 q, k, v = target.projected(layer, text, along)
                 k, v = (_repeated(each, self.config) for each in (k, v))
                 text = target.behind(layer, text, chain_attention(q, k, v, []))
             q, *own = target.projected(layer, x, around)
-            wide = [q, *(_repeated(each, self.config) for each in own)]
-            q, *own = (each.unflatten(0, (-1, num_seqs)) for each in wide)
-            rows = list(zip(*own, strict=True))
-            mixed = [chain_attention(one, k, v, rows[: idx + 1]) for idx, one in enumerate(q)]
-            x = target.behind(layer, x, torch.cat(mixed))
-        whole = torch.cat((text[None], x.unflatten(0, (-1, num_seqs))))[:, :, 1:]
-        return list(rms_norm(whole, target.norm, self.config.rms_norm_eps))
+            wide = (q, *(_repeated(each, self.config) for each in own))
+            q, *own = (each[0].transpose(0, 1).split(sizes) for each in wide)  # [N, H, D] each
+            chain = list(zip(*own, strict=True))
+            mixed = []
+            for place, (one, grid) in enumerate(zip(q, grids[1:], strict=True), start=1):
+                near = [(k_[: len(one)], v_[: len(one)]) for k_, v_ in chain[:place]]
+                mixed.append(root_attention(one, k, v, near, grid))
+            x = target.behind(layer, x, torch.cat(mixed).transpose(0, 1)[None])
+        whole = torch.cat((text.flatten(0, 1).index_select(0, last), x[0]))
+        return list(rms_norm(whole, target.norm, self.config.rms_norm_eps).split(list(counts)))
 
 
 class TorchDistilled(TorchHead):
@@ -358,7 +371,8 @@ def torch_head(config: HeadConfig, weights: Weights, target: TorchTarget) -> Tor
 
 
 def first_weights(config: HeadConfig, target: TorchTarget, tokens: Tensor, seed: int) -> Weights:
-    """Where training starts: the target's own norm and head, small random numbers elsewhere."""
+    """Where training starts: the target's own norm and head, look-ahead tokens as the mean of all
+    tokens, small random numbers elsewhere."""
     rng = np.random.default_rng(seed)
     head = target.head[tokens].float().cpu().numpy()
     weights: Weights = {}
@@ -367,6 +381,9 @@ def first_weights(config: HeadConfig, target: TorchTarget, tokens: Tensor, seed:
             continue
         if name == _EMBEDDING:
             weights[name] = _narrowed(target.embedding.float(), shape[1])
+        elif name == _LOOK_AHEAD:  # id 0 is often the end of a text, from which nothing is learnt
+            start = target.embedding.float().mean(0) - target.embedding[0].float()
+            weights[name] = np.tile(start.cpu().numpy(), (shape[0], 1))
         elif shape == head.shape:
             weights[name] = head
         elif name in ("norm.weight", "mtp.norm.weight"):

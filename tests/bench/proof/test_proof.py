@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 import typer
 
 from forerun.bench.prompts.named_prompts import NamedPrompt, named_prompts
+from forerun.bench.proof.parts import Parts
 from forerun.bench.proof.proof import SAMPLING, Cell, Method, Proof, as_json, proof_methods
-from forerun.bench.proof.sample import BRANCHES, Choices, sample_runs
+from forerun.bench.proof.sample import BATCH_SIZES, BRANCHES, Choices, Run, sample_runs
 from forerun.cli.proof import Report, conclude
 from forerun.cli.terminal.progress import Lines
 from forerun.drafters.heads.folder import HISTORY
 from forerun.engine import LLM
-from forerun.errors import InvalidOption
+from forerun.errors import InvalidOption, ProofCutShort
 from forerun.models.text.compatibility import tokenizer_hash
 from tests.drafters.heads.random_heads import block_config, write_block
 
@@ -34,6 +37,7 @@ def test_every_pair_of_choices_and_every_prompt_with_every_drafter() -> None:
         "num_branches": BRANCHES,
         "sampling": CHOICES.samplings,
         "depth": CHOICES.depths,
+        "batch_size": BATCH_SIZES,
     }
     for a, b in itertools.combinations(levels, 2):
         met = {(getattr(run, a), getattr(run, b)) for run in runs}
@@ -70,14 +74,24 @@ def small_vocabulary() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module")
-def cells(tiny_path: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Cell]:
-    llm = LLM(tiny_path, max_num_seqs=8, speculative_config=None, max_model_len=200)
-    config = block_config(llm.model.config, tokenizer_hash(llm.tokenizer))
-    head = write_block(tmp_path_factory.mktemp("heads") / "mine", config)
+def light_proof(tiny_path: Path, head: Path) -> Proof:
+    llm = LLM(tiny_path, max_num_seqs=16, speculative_config=None, max_model_len=200)
     methods = proof_methods(str(tiny_path), num_layers=1, heads=[head])
-    light = {name: methods[name] for name in ("suffix", "draft_model", "merge", "block (mine)")}
-    return list(Proof(llm, _short(6), light, max_depth=4, num_tokens=12, seed=1).run())
+    names = ("suffix", "draft_model", "merge", f"block ({head.name})")
+    light = {name: methods[name] for name in names}
+    return Proof(llm, _short(6), light, max_depth=4, num_tokens=12, seed=1)
+
+
+@pytest.fixture(scope="module")
+def head(tiny_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    llm = LLM(tiny_path, speculative_config=None)
+    config = block_config(llm.model.config, tokenizer_hash(llm.tokenizer))
+    return write_block(tmp_path_factory.mktemp("heads") / "mine", config)
+
+
+@pytest.fixture(scope="module")
+def cells(tiny_path: Path, head: Path) -> list[Cell]:
+    return list(light_proof(tiny_path, head).run())
 
 
 def _short(num: int) -> list[NamedPrompt]:
@@ -95,6 +109,50 @@ def test_no_token_differs_and_requests_keep_to_their_own_depth(cells: list[Cell]
         trees = 2 if cell.method == "merge" else 1
         widest = cell.target_passes * cell.depth * cell.num_branches * trees
         assert cell.draft_tokens <= widest
+
+
+def test_batches_of_all_sizes(cells: list[Cell]) -> None:
+    """Those that are not full say so."""
+    sizes = Counter(cell.batch_size for cell in cells)
+    assert {1, 3} < set(sizes)
+    assert max(sizes) > 3
+    assert all(num % size == 0 for size, num in sizes.items())
+
+
+def test_parts_are_the_whole(tiny_path: Path, head: Path, cells: list[Cell]) -> None:
+    proof = light_proof(tiny_path, head)
+    parts = [list(proof.run(part=part, num_parts=3)) for part in range(3)]
+    assert all(parts)
+    assert Counter(map(key, itertools.chain(*parts))) == Counter(map(key, cells))
+
+
+def key(cell: Cell) -> tuple[object, ...]:
+    """Drafters learn from all that their engine answers, so their counts depend on the parts."""
+    return *(getattr(cell, field.name) for field in fields(Run)), cell.first_difference
+
+
+def wordy_proof(tiny_path: Path, head: Path) -> Proof:
+    """Another process has the settings as they are."""
+    SAMPLING["T=0.9 bias presence=0.5 frequency=0.3"]["logit_bias"] = {3: 1.0, 5: -1.0}
+    return light_proof(tiny_path, head)
+
+
+def test_processes_share_a_proof(tiny_path: Path, head: Path, cells: list[Cell]) -> None:
+    told = Counter[str]()
+    parts = Parts(partial(wordy_proof, tiny_path, head), num_parts=2)
+    found = parts.run(light_proof(tiny_path, head), lambda num, what: told.update({what: num}))
+    assert Counter(map(key, found)) == Counter(map(key, cells))
+    assert told.total() - told["plain"] == len(cells)
+
+
+def no_proof() -> Proof:
+    raise InvalidOption("planted")
+
+
+def test_a_process_that_ends_early_ends_the_proof(tiny_path: Path, head: Path) -> None:
+    parts = Parts(no_proof, num_parts=2)
+    with pytest.raises(ProofCutShort, match="ended early"):
+        list(parts.run(light_proof(tiny_path, head), lambda *_: None))
 
 
 def test_a_difference_is_found(tiny_path: Path) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from forerun.bench.prompts.named_prompts import NamedPrompt
-from forerun.bench.proof.sample import BRANCHES, Choices, Run, sample_runs
+from forerun.bench.proof.sample import BATCH_SIZES, BRANCHES, Choices, Run, sample_runs
 from forerun.drafters.heads import HeadFolder
 from forerun.engine import LLM, CompletionOutput, RequestSpeculation
 from forerun.errors import InvalidOption
@@ -28,7 +28,7 @@ SAMPLING: Final[dict[str, dict[str, Any]]] = {
     },
 }
 
-BATCH: Final = 16  # runs go side by side: a batch must not matter either
+MOST_AT_ONCE: Final = max(BATCH_SIZES)
 
 Tell = Callable[[int, str], None]  # so many runs are done, and of which drafter
 
@@ -79,7 +79,8 @@ class Proof:
     """A covering sample of prompts × drafters × shapes × sampling × depths, ready to run.
 
     An engine is built for the deepest and widest proposals; every request names its drafter and
-    brings its own ceiling, so a batch mixes drafters, depths and branches.
+    brings its own ceiling, so a batch mixes drafters, depths and branches. `run` takes the batches
+    of one part of the prompts, or all.
     """
 
     def __init__(
@@ -104,21 +105,47 @@ class Proof:
         self.runs = sample_runs(choices, seed, min_cells)
 
     @property
+    def drafters(self) -> list[str]:
+        return list(self._methods)
+
+    @property
+    def kernels(self) -> str:
+        return self._llm.model.kernels.name
+
+    @property
     def num_plain(self) -> int:
         """Plain runs that the others are compared with."""
         return len({(run.prompt, run.sampling) for run in self.runs})
 
-    def run(self, tell: Tell = lambda *_: None) -> Iterator[Cell]:
+    def run(
+        self, tell: Tell = lambda *_: None, part: int = 0, num_parts: int = 1
+    ) -> Iterator[Cell]:
         """Engine by engine; plain decoding, each prompt truly alone, when it is first needed."""
         for config in self._configs():
             llm = self._speculating(config)
-            runs = [run for run in self.runs if self._methods[run.method].config is config]
-            for batch in _batches(sorted(runs, key=lambda run: (run.prompt, run.method))):
+            for batch in self._batches(config, part, num_parts):
                 expected = [self._plain_tokens(run, tell) for run in batch]
                 outputs = self._generate(llm, batch)
                 _require_all(llm)
                 tell(len(batch), batch[0].method)
                 yield from map(_judged, batch, outputs, expected)
+
+    def _batches(
+        self, config: Mapping[str, Any], part: int, num_parts: int
+    ) -> Iterator[Sequence[Run]]:
+        """Those that begin with a prompt of the part: few prompts are met in two of them."""
+        prompts = {name: rank for rank, name in enumerate(sorted(self._prompts))}
+        for size in BATCH_SIZES:
+            runs = [
+                run
+                for run in self.runs
+                if self._methods[run.method].config is config and run.batch_size == size
+            ]
+            runs.sort(key=lambda run: (run.prompt, run.method))
+            for first in range(0, len(runs), size):
+                batch = runs[first : first + size]
+                if prompts[batch[0].prompt] * num_parts // len(prompts) == part:
+                    yield [replace(run, batch_size=len(batch)) for run in batch]
 
     def _configs(self) -> list[Mapping[str, Any]]:
         return list({id(m.config): m.config for m in self._methods.values()}.values())
@@ -161,11 +188,6 @@ def _require_all(llm: LLM) -> None:
             f"{name} was put aside in the proof ({reason}); leave it out of --drafters, or take "
             "training.json out of its folder."
         )
-
-
-def _batches(runs: Sequence[Run]) -> Iterator[Sequence[Run]]:
-    for first in range(0, len(runs), BATCH):
-        yield runs[first : first + BATCH]
 
 
 def _judged(run: Run, output: CompletionOutput, expected: tuple[int, ...]) -> Cell:

@@ -1,8 +1,9 @@
 """Which runs a proof makes: few enough to be run, and no pair of choices left out.
 
-Two parts, one list. Every pair among drafter, branches, sampling and depth appears together; and
-every prompt meets every drafter. Beyond what the first part needs, small proposals are drawn more
-often (weight 1/(depth² · branches)): a big one costs many rows of a pass and mostly fails early.
+Two parts, one list. Every pair among drafter, branches, sampling, depth and batch size appears
+together; and every prompt meets every drafter. Beyond what the first part needs, small proposals
+are drawn more often (weight 1/(depth² · branches)): a big one costs many rows of a pass and mostly
+fails early.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from random import Random
 from typing import Any, Final
 
 BRANCHES: Final = (1, 2)
+BATCH_SIZES: Final = (1, 3, 16)  # prompts are cut into other chunks, too, where others are beside
 _PER_PROMPT: Final = 2  # sampling settings of one prompt: each needs a plain run of its own
 _NUM_TRIES: Final = 12  # completions compared for each run; more gives fewer runs, slower
 
@@ -76,6 +78,7 @@ class Run:
     num_branches: int
     sampling: str
     depth: int
+    batch_size: int
 
 
 @dataclass(frozen=True)
@@ -117,6 +120,7 @@ def _pair_cells(choices: Choices, seed: int) -> list[dict[str, Any]]:
         "num_branches": BRANCHES,
         "sampling": choices.samplings,
         "depth": choices.depths,
+        "batch_size": BATCH_SIZES,
     }
     return covering_cells(factors, seed)
 
@@ -137,7 +141,8 @@ def _placed(
 def _drawn(prompt: str, method: str, choices: Choices, rng: Random) -> Run:
     (depth,) = rng.choices(choices.depths, [1 / depth**2 for depth in choices.depths])
     (num_branches,) = rng.choices(BRANCHES, [1 / num for num in BRANCHES])
-    return Run(prompt, method, num_branches, rng.choice(choices.samplings_of(prompt)), depth)
+    sampling, batch_size = rng.choice(choices.samplings_of(prompt)), rng.choice(BATCH_SIZES)
+    return Run(prompt, method, num_branches, sampling, depth, batch_size)
 
 
 def _complementary_pairs(samplings: Sequence[str]) -> list[tuple[str, ...]]:
