@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 
 from forerun.bench.proof.proof import Cell, Proof, Tell
@@ -54,6 +55,7 @@ class Parts:
 def _run_part(end: Connection, make: Callable[[], Proof], part: int, num_parts: int) -> None:
     """In a process of its own; ^C is for the one that writes the record."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    for cell in make().run(lambda *told: end.send(told), part, num_parts):
-        end.send(cell)
-    end.send(None)
+    with suppress(BrokenPipeError):  # nobody listens any more
+        for cell in make().run(lambda *told: end.send(told), part, num_parts):
+            end.send(cell)
+        end.send(None)

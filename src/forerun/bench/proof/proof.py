@@ -130,22 +130,20 @@ class Proof:
                 tell(len(batch), batch[0].method)
                 yield from map(_judged, batch, outputs, expected)
 
-    def _batches(
-        self, config: Mapping[str, Any], part: int, num_parts: int
-    ) -> Iterator[Sequence[Run]]:
+    def _batches(self, config: Mapping[str, Any], part: int, num_parts: int) -> list[Sequence[Run]]:
         """Those that begin with a prompt of the part: few prompts are met in two of them."""
-        prompts = {name: rank for rank, name in enumerate(sorted(self._prompts))}
+        runs = [run for run in self.runs if self._methods[run.method].config is config]
+        runs.sort(key=lambda run: (run.prompt, run.method))
+        batches = []
         for size in BATCH_SIZES:
-            runs = [
-                run
-                for run in self.runs
-                if self._methods[run.method].config is config and run.batch_size == size
-            ]
-            runs.sort(key=lambda run: (run.prompt, run.method))
-            for first in range(0, len(runs), size):
-                batch = runs[first : first + size]
-                if prompts[batch[0].prompt] * num_parts // len(prompts) == part:
-                    yield [replace(run, batch_size=len(batch)) for run in batch]
+            fitting = [run for run in runs if run.batch_size == size]
+            batches += [fitting[first : first + size] for first in range(0, len(fitting), size)]
+        ranks = {name: rank for rank, name in enumerate(sorted(self._prompts))}
+        return [
+            [replace(run, batch_size=len(batch)) for run in batch]
+            for batch in sorted(batches, key=lambda batch: batch[0].prompt)
+            if ranks[batch[0].prompt] * num_parts // len(ranks) == part
+        ]
 
     def _configs(self) -> list[Mapping[str, Any]]:
         return list({id(m.config): m.config for m in self._methods.values()}.values())

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 BRANCHES: Final = (1, 2)
 BATCH_SIZES: Final = (1, 3, 16)  # prompts are cut into other chunks, too, where others are beside
+_WEIGHTS: Final = (1, 1, 2)  # of these: a run in a large batch takes less time
 _PER_PROMPT: Final = 2  # sampling settings of one prompt: each needs a plain run of its own
 _NUM_TRIES: Final = 12  # completions compared for each run; more gives fewer runs, slower
 
@@ -141,7 +142,8 @@ def _placed(
 def _drawn(prompt: str, method: str, choices: Choices, rng: Random) -> Run:
     (depth,) = rng.choices(choices.depths, [1 / depth**2 for depth in choices.depths])
     (num_branches,) = rng.choices(BRANCHES, [1 / num for num in BRANCHES])
-    sampling, batch_size = rng.choice(choices.samplings_of(prompt)), rng.choice(BATCH_SIZES)
+    sampling = rng.choice(choices.samplings_of(prompt))
+    (batch_size,) = rng.choices(BATCH_SIZES, _WEIGHTS)
     return Run(prompt, method, num_branches, sampling, depth, batch_size)
 
 
