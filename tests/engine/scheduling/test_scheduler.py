@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from forerun.engine.scheduling.limits import SchedulerLimits
-from forerun.engine.scheduling.next_pass import PagePromises, share_evenly
+from forerun.engine.scheduling.next_pass import share_evenly
+from forerun.engine.scheduling.pool import PagePromises
 from forerun.engine.scheduling.target_pool import TargetPool
 from forerun.errors import InvalidOption, RequestTooLarge
 from tests.engine.fake_engine import FakeEngine, FakeRequest
