@@ -17,22 +17,18 @@ class Pool(Protocol):
 
     def pages_for(self, num_rows: int) -> int:
         """How many pages hold `num_rows` rows."""
-        ...
 
     def num_missing(self, request_id: int, num_rows: int) -> int:
         """Free pages it would use up to reach `num_rows` rows, with what it holds or would find.
 
         Never falls as `num_rows` grows; 0 for a request that has no use for this cache.
         """
-        ...
 
     def attach(self, request_id: int) -> None:
         """It runs from now on; rows that are known already are attached."""
-        ...
 
     def release(self, request_id: int) -> None:
         """It runs no more, or not now: all its pages are given up."""
-        ...
 
 
 class PagePromises:

@@ -17,22 +17,18 @@ class Schedulable(Protocol):
     @property
     def priority(self) -> int:
         """Smaller runs sooner, as in vLLM; 0 is usual."""
-        ...
 
     @property
     def num_tokens(self) -> int:
         """Known tokens: the prompt and what was emitted, also before a preemption."""
-        ...
 
     @property
     def num_rows(self) -> int:
         """Of these, how many are in the target's cache."""
-        ...
 
     @property
     def max_num_tokens(self) -> int:
         """Prompt plus `max_tokens`."""
-        ...
 
 
 def num_behind(request: Schedulable) -> int:

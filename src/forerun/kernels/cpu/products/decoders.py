@@ -52,7 +52,6 @@ class Decoder(Protocol):
 
     def chunk(self, e: Emitter, block: Value, idx: Value, /) -> list[Group]:
         """The groups of chunk `idx` of the block at address `block`."""
-        ...
 
 
 @dataclass(frozen=True)

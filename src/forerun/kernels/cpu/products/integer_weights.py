@@ -40,27 +40,21 @@ class Blocks(Protocol):
 
     def moved(self, num_bytes: Value) -> Blocks:
         """The same with every place further on."""
-        ...
 
     def bytes16(self, at: int) -> list[Value]:
         """16 bytes of each output, or, turned, four of every output in each of four vectors."""
-        ...
 
     def words(self, at: int) -> Value:
         """An int32 of each output."""
-        ...
 
     def halves(self, at: int) -> Value:
         """A float16 of each output, as floats."""
-        ...
 
     def two_halves(self, at: int) -> tuple[Value, Value]:
         """Those at `at` and behind it."""
-        ...
 
     def group_scales(self, idx: Value) -> Scales:
         """Of the two groups in chunk `idx` of Q4_K and Q5_K."""
-        ...
 
 
 Scales = list[tuple[Value, Value]]  # of the two groups of a chunk: d·scale, m·minimum
