@@ -262,9 +262,12 @@ def test_a_small_pool_serves_many(page_size: int) -> None:
     world.assert_nothing_is_held()
 
 
-@pytest.mark.parametrize("module", ["scheduler", "next_pass", "limits"])
+INTEGERS_ONLY = ("scheduler", "next_pass", "limits", "pool", "queue")
+
+
+@pytest.mark.parametrize("module", INTEGERS_ONLY)
 def test_the_scheduler_knows_neither_arrays_nor_models(module: str) -> None:
-    allowed = {f"forerun.engine.scheduling.{name}" for name in ("next_pass", "limits")}
+    allowed = {f"forerun.engine.scheduling.{name}" for name in INTEGERS_ONLY}
     spec = importlib.util.find_spec(f"forerun.engine.scheduling.{module}")
     assert spec is not None
     assert spec.origin is not None
