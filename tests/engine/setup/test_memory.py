@@ -59,7 +59,7 @@ def test_the_caches_stay_within_the_memory(
 
 
 def test_a_slot_is_a_row(tiny_path: Path, plain: LLM) -> None:
-    llm = LLM(tiny_path, kv_cache_backend="slotted", max_num_seqs=3)
+    llm = LLM(tiny_path, kv_cache_backend="slotted", max_num_seqs=3, num_threads=1)
     assert llm.engine.core.cache.pool.num_pages == 3
     prompts = ["abc", "abcabc", "cab", "b"]
     for prompt, result in zip(prompts, llm.generate(prompts, PARAMS), strict=True):

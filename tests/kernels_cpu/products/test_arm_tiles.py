@@ -26,6 +26,7 @@ from tests.kernels_cpu.products.test_formats import product_of_digits
 
 SETS = {each.name: each for each in ARM}
 NUM_OUT, NUM_IN = 4, 512  # outputs of one tile
+FAST = (("Q8_0", 1), ("Q4_1", 1), ("Q4_1", 2), ("Q4_K", 1))  # each is compiled, which takes long
 BYTES, INTS = vector(ir.IntType(8), 16), vector(I32, 4)
 
 
@@ -123,7 +124,7 @@ def run(ir_text: str, *operands: int) -> None:
 @pytest.mark.parametrize(
     ("weight_format", "num_digits"),
     [
-        pytest.param(each, digits, marks=pytest.mark.slow if digits == 2 and each != "Q4_1" else ())
+        pytest.param(each, digits, marks=() if (each, digits) in FAST else pytest.mark.slow)
         for each in PACKED
         for digits in (1, 2)
     ],

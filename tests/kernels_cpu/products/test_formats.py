@@ -49,7 +49,7 @@ def named(value: object) -> str | None:
     return f"{value.num_digits}-digits" if isinstance(value, Machine) else None
 
 
-def kernels(num_threads: int = 2, machine: Machine = HOST) -> CpuKernels:
+def kernels(num_threads: int = 1, machine: Machine = HOST) -> CpuKernels:
     num_threads = min(num_threads, num_usable_cores())
     return CpuKernels(num_threads, cache_dir=CACHE_DIR, machine=machine)
 
