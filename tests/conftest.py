@@ -24,8 +24,9 @@ from tests.tiny_model import write_tiny_model
 for _name in ("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
     os.environ.pop(_name, None)
 
-# Machines are shared and pause for seconds: a slow example is no failure.
-hypothesis.settings.register_profile("patient", deadline=None)
+# Machines are shared and pause for seconds: a slow example is no failure. Half the usual number:
+# every run draws others.
+hypothesis.settings.register_profile("patient", deadline=None, max_examples=50)
 hypothesis.settings.load_profile("patient")
 
 # Building all commands takes as long as most tests of one: once is enough.
