@@ -75,7 +75,7 @@ def small_vocabulary() -> Iterator[None]:
 
 
 def light_proof(tiny_path: Path, head: Path) -> Proof:
-    llm = LLM(tiny_path, max_num_seqs=16, speculative_config=None, max_model_len=200)
+    llm = LLM(tiny_path, max_num_seqs=16, speculative_config=None, max_model_len=99, num_threads=1)
     methods = proof_methods(str(tiny_path), num_layers=1, heads=[head])
     names = ("suffix", "draft_model", "merge", f"block ({head.name})")
     light = {name: methods[name] for name in names}
@@ -84,7 +84,7 @@ def light_proof(tiny_path: Path, head: Path) -> Proof:
 
 @pytest.fixture(scope="module")
 def head(tiny_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    llm = LLM(tiny_path, speculative_config=None)
+    llm = LLM(tiny_path, speculative_config=None, num_threads=1)
     config = block_config(llm.model.config, tokenizer_hash(llm.tokenizer))
     return write_block(tmp_path_factory.mktemp("heads") / "mine", config)
 
@@ -137,6 +137,7 @@ def wordy_proof(tiny_path: Path, head: Path) -> Proof:
     return light_proof(tiny_path, head)
 
 
+@pytest.mark.slow  # another process has to start
 def test_processes_share_a_proof(tiny_path: Path, head: Path, cells: list[Cell]) -> None:
     told = Counter[str]()
     parts = Parts(partial(wordy_proof, tiny_path, head), num_parts=2)
@@ -149,15 +150,16 @@ def no_proof() -> Proof:
     raise InvalidOption("planted")
 
 
-def test_a_process_that_ends_early_ends_the_proof(tiny_path: Path, head: Path) -> None:
-    parts = Parts(no_proof, num_parts=2)
+def test_a_process_that_ends_early_ends_the_proof(tiny_path: Path) -> None:
+    llm = LLM(tiny_path, max_num_seqs=16, speculative_config=None, max_model_len=99, num_threads=1)
+    proof = Proof(llm, _short(2), {"auto": Method({})}, max_depth=1, num_tokens=2, seed=1)
     with pytest.raises(ProofCutShort, match="ended early"):
-        list(parts.run(light_proof(tiny_path, head), lambda *_: None))
+        list(Parts(no_proof, num_parts=2).run(proof, lambda *_: None))
 
 
 def test_a_difference_is_found(tiny_path: Path) -> None:
     """Plant one: plain decoding that said something else."""
-    llm = LLM(tiny_path, max_num_seqs=8, speculative_config=None, max_model_len=200)
+    llm = LLM(tiny_path, max_num_seqs=8, speculative_config=None, max_model_len=200, num_threads=1)
     proof = Proof(llm, _short(2), {"auto": Method({})}, max_depth=2, num_tokens=12, seed=1)
     proof._expected = {(run.prompt, run.sampling): (0,) * 12 for run in proof.runs}
     assert any(cell.first_difference is not None for cell in proof.run())
