@@ -32,7 +32,7 @@ from tests.models_llama.tiny import FAMILIES, TinyCheckpoint
 
 torch = pytest.importorskip("torch", reason="training needs the extra forerun[train]")
 
-from forerun.training.torch_heads import torch_head  # noqa: E402
+from forerun.training.torch_heads import first_weights, torch_head  # noqa: E402
 from forerun.training.torch_target import TorchTarget  # noqa: E402
 
 TOKENS = [int(t) for t in np.random.default_rng(2).integers(0, 96, 24)]
@@ -238,3 +238,13 @@ def test_look_ahead_tokens_say_what_the_drafter_says(tmp_path: Path, family: str
         served = model.forward(Plan.build([(span, table)]), cache, added=added)
         for place in range(4):
             np.testing.assert_allclose(laws[place][root], served[place], rtol=1e-3, atol=1e-3)
+
+
+def test_look_ahead_tokens_start_as_the_mean_of_all_tokens() -> None:
+    checkpoint = TinyCheckpoint(FAMILIES["smollm2"])
+    target = TorchTarget(checkpoint, "cpu", torch.float32)
+    config = CONFIGS["pass"](checkpoint.config)
+    vectors = first_weights(config, target, torch.arange(9), seed=0)["look_ahead.weight"]
+    table = target.embedding.numpy()
+    expected = np.tile(table.mean(0), (config.num_guesses - 1, 1))
+    np.testing.assert_allclose(table[0] + vectors, expected, atol=1e-6)

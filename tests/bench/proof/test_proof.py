@@ -150,6 +150,7 @@ def no_proof() -> Proof:
     raise InvalidOption("planted")
 
 
+@pytest.mark.slow
 def test_a_process_that_ends_early_ends_the_proof(tiny_path: Path) -> None:
     llm = LLM(tiny_path, max_num_seqs=16, speculative_config=None, max_model_len=99, num_threads=1)
     proof = Proof(llm, _short(2), {"auto": Method({})}, max_depth=1, num_tokens=2, seed=1)

@@ -1,6 +1,6 @@
 """A model of a known shape with random weights, as a folder that `forerun proof` can load:
 
-    python -m tools.synthetic_model llama-3.2-1b build/synthetic-1b
+    python -m tools.proof.synthetic_model llama-3.2-1b build/synthetic-1b
 
 It speaks by SmolLM2's tokenizer. What it says depends on all of the text and is near a tie often,
 so that a bit which differs is soon another token; later layers add less and less, so that a
