@@ -320,7 +320,14 @@ def test_a_request_may_end_at_any_time(name: str) -> None:
     drafter.end(second)
 
 
-@every_drafter
+# What is drawn for `rejection` never comes in one pass.
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name.endswith("_in_one_pass") else ())
+        for name in DRAFTERS
+    ],
+)
 @pytest.mark.parametrize("num_branches", [1, 2])
 @pytest.mark.parametrize(
     "target_seed", [3, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (4, 8))]
