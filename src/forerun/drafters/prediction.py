@@ -152,23 +152,31 @@ class Alignment:
 
     def _read(self, token: int) -> None:
         is_hit, left = self._observe(token), _KEPT * self.score
-        scores = dict(self._gone_on(token))
         self.place = min(self.place + 1, len(self.prediction))
-        scores[self.place] = left + is_hit
+        self.score = left + is_hit
+        others = dict(self._gone_on(token))
         if is_hit:
             self._earliest = self.place
-        for place in self._behind(token):
-            earned = 1.0 if is_hit else left + 1 - _step_cost(self._distance(place))
-            scores[place] = max(earned, scores.get(place, earned))
-        scores[self.place] += _STAYING
-        best = min(scores, key=lambda place: (-scores[place], self._distance(place), place))
-        scores[self.place] -= _STAYING
-        if best != self.place:
-            self.place = self._earliest = best
-        self.score = scores.pop(best)
-        if len(scores) > _MAX_PLACES:
-            scores = dict(nlargest(_MAX_PLACES, scores.items(), key=itemgetter(1)))
-        self._others = scores
+            for place in self._behind(token):
+                others.setdefault(place, 1.0)
+        else:
+            for place in self._behind(token):
+                inherited = left + 1 - _step_cost(self._distance(place))
+                others[place] = max(inherited, others.get(place, inherited))
+        others.pop(self.place, None)
+        self._others = others
+        if others and max(others.values()) > self.score + _STAYING:
+            self._move()
+        if len(others) > _MAX_PLACES:
+            self._others = dict(nlargest(_MAX_PLACES, others.items(), key=itemgetter(1)))
+
+    def _move(self) -> None:
+        """To the place with the highest score; of equal ones to the nearest."""
+        others = self._others
+        best = min(others, key=lambda place: (-others[place], self._distance(place), place))
+        others[self.place] = self.score
+        self.place = self._earliest = best
+        self.score = others.pop(best)
 
     def _gone_on(self, token: int) -> Iterator[tuple[int, float]]:
         """The other places, behind this token; of those where it does not stand only good ones."""
