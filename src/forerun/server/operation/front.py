@@ -104,9 +104,10 @@ async def api_error(_request: Request, error: Any) -> JsonAnswer:
 async def http_error(request: Request, error: Any) -> JsonAnswer:
     """What the framework itself refuses: unknown addresses and methods."""
     path, headers = request.scope["path"], error.headers or {}
+    allowed = "GET" if "GET" in headers.get("Allow", "") else "POST"
     words = {
         404: f"there is nothing at {path[:200]}; {_where(request.app, path)}.",
-        405: f"{request.method[:16]} is not for {path[:200]}; send {headers.get('Allow')}.",
+        405: f"{request.method[:16]} is not for {path[:200]}; send {allowed}.",
     }
     message = words.get(error.status_code, str(error.detail))
     return _error_response(ApiError(error.status_code, message, "not_here", headers=headers))
