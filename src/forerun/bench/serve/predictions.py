@@ -12,6 +12,7 @@ from forerun.bench.prompts.named_prompts import NamedPrompt
 from forerun.bench.serve.overhead import chat_body
 from forerun.bench.serve.replies import Reply, ask
 from forerun.bench.serve.servers import Server
+from forerun.errors import InvalidOption
 from forerun.models.text.tokenizer import Tokenizer
 
 WAYS: Final = ("none", "changed", "wrong")
@@ -63,6 +64,11 @@ def measure_predictions(
             answers.append(choice["token_ids"])
         if len(asked) == num_answers:
             break
+    else:
+        raise InvalidOption(
+            f"{len(asked)} of the answers have {max_tokens} tokens, and {num_answers} are to be "
+            f"predicted; lower --prediction-tokens or --repeats."
+        )
     for repeat in range(repeats):
         for idx, (prompt, tokens) in enumerate(zip(asked, answers, strict=True)):
             predictions = {
