@@ -85,6 +85,9 @@ class Costs:
         """Whether some rounds begin early: a plain one behind them is slow for that alone."""
         return bool(self._whole)
 
+    def is_whole(self, drafter: str | None) -> bool:
+        return drafter in self._whole
+
     def _observe_whole(self, times: StepTimes) -> bool:
         """Of a round that is known as a whole; False of any other. One behind a prompt waits until
         its drafter has read that, which says nothing."""

@@ -135,6 +135,10 @@ class Speculation:
             ways.append(own)
         num_idle, self._has_weighed = batch[0] - len(able), True
         choices = controller.choose(ways, num_idle=num_idle, num_prompt_tokens=batch[1])
+        choices = [
+            _deepest(choice, own) if controller.costs.is_whole(choice.drafter) else choice
+            for choice, own in zip(choices, ways, strict=True)
+        ]
         for request, own, choice in zip(able, ways, choices, strict=True):
             asked = {way.drafter for way in own if way.is_costly}
             self.looks.weighed(request, asked, choice)
@@ -290,6 +294,12 @@ def budget_for(request: SpeculativeRequest, ceiling: Budget, least_chance: float
         depth = min(depth, own.num_speculative_tokens)
     num_branches = min(ceiling.num_branches, own.num_branches or ceiling.num_branches)
     return Budget(depth, num_branches, ceiling.first_draw, least_chance)
+
+
+def _deepest(choice: Choice, ways: Sequence[Way]) -> Choice:
+    """With all guesses that it may have: they cost the same as fewer, and the device takes the next
+    round to be like this one."""
+    return choice._replace(depth=max(len(w.gains) for w in ways if w.drafter == choice.drafter))
 
 
 def _level_sizes(proposals: Sequence[Proposal]) -> list[int]:

@@ -103,10 +103,11 @@ class Drafting:
             deep, promise = self.depths.get(name, depth), self.shipped
             plain, guessing = trial.seconds(), trial.seconds({name: drafter}, deep)
             if plain is not None and guessing is not None:
-                costs.expect_whole(name, guessing)
                 promise = promise and promise.timed(plain, guessing, deep)
             if promise is not None and not promise.pays:
                 self._leave_out(promise)
+            elif guessing is not None:
+                costs.expect_whole(name, guessing)
 
     def _leave_out(self, promise: Promise) -> None:
         self.left_out[promise.folder.path.name] = promise.reason
