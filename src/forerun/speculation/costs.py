@@ -75,6 +75,10 @@ class Costs:
             self._least_price = (num_requests, num_prompt_tokens), price
         return self._least_price[1]
 
+    def expect_waste(self) -> None:
+        """Where a plain pass begins early, guesses come when one is under way for nobody."""
+        self._excess = self.target.seconds(1)
+
     def expect_whole(self, drafter: str, seconds: float) -> None:
         """One request's rounds with these guesses take so long, however many there are: the device
         begins them by itself, and what their parts take one after the other says nothing."""

@@ -82,6 +82,7 @@ def _build_speculation(
     if drafting.passes is not None:
         costs = Costs(drafting.passes, drafting.timed_heads(model))
         if model.kernels.begins_early:
+            costs.expect_waste()
             drafting.try_heads(costs, Trial(core, target.tokenizer), config.depth)
         controller = Controller(costs)
     # First, so that without a controller it guesses for those who bring one.
