@@ -21,7 +21,8 @@ _WHOLE_RATE: Final = 1 / 16
 class Costs:
     """The target's pass, each drafter's answer, and the rest of a round: verdicts, commit.
 
-    `context_len` is what a row of the present round attends to, on average. A busy machine slows
+    `context_len` is what a row of the present round attends to, on average; `is_alone`: it is of one
+    request, and reads no prompt beside it. A busy machine slows
     all of them alike, so drafters and the rest are kept in seconds at calibration and read through
     the pass's speed. What the choice itself took is spent when it is made, so it belongs to no
     round that it could choose.
@@ -30,6 +31,7 @@ class Costs:
     def __init__(self, target: PassCost, drafters: dict[str, DraftCost] | None = None) -> None:
         self.target = target
         self.context_len = 0.0
+        self.is_alone = True
         self._drafters = drafters or {}
         self._rest = DraftCost(0.0, 0.0)
         self._excess = 0.0  # see `round_seconds`
@@ -108,7 +110,7 @@ class Costs:
     def draft_seconds(self, drafter: str, num_requests: int, level_sizes: Sequence[int]) -> float:
         """One answer for `num_requests` at once; `level_sizes` counts its guesses by depth. Less
         than 0 where it is a whole round that is known."""
-        if num_requests == 1 and level_sizes and drafter in self._whole:
+        if self.is_alone and level_sizes and drafter in self._whole:
             return self._whole[drafter] - self.round_seconds(1, 0, sum(level_sizes))[-1]
         levels = self._levels(level_sizes)
         return self.target.speed * self._of(drafter).seconds(num_requests, levels)
@@ -116,8 +118,8 @@ class Costs:
     @property
     def guess_costs(self) -> dict[str, float]:
         """One guess for one request, in plain passes, of drafters that were measured."""
-        plain = self.target.seconds(1)
-        return {name: self.draft_seconds(name, 1, (1,)) / plain for name in list(self._drafters)}
+        plain = self.target.seconds(1) / self.target.speed
+        return {name: cost.seconds(1, 1) / plain for name, cost in list(self._drafters.items())}
 
     def is_cheap(self, drafter: str, num_requests: int) -> bool:
         """Whether to ask this drafter at every look, by what its answers usually take, however
@@ -131,6 +133,8 @@ class Costs:
     def observe_draft(
         self, drafter: str, num_requests: int, level_sizes: Sequence[int], seconds: float
     ) -> None:
+        if num_requests == 1 and self.is_whole(drafter):
+            return  # begun early: this is what was still waited for
         levels, seconds = self._levels(level_sizes), seconds / self.target.speed
         cost = self._drafters.get(drafter)
         if cost is None:

@@ -58,6 +58,7 @@ class Speculation:
                 batch = len(requests), num_prompt_tokens
                 lengths = [len(request.tokens) for request in requests]
                 self.controller.costs.context_len = sum(lengths) / max(1, len(lengths))
+                self.controller.costs.is_alone = batch == (1, 0)
                 chosen = self._weighed(self.controller, able, batch, times)
         except Exception as error:
             chosen = {}
