@@ -21,11 +21,10 @@ _WHOLE_RATE: Final = 1 / 16
 class Costs:
     """The target's pass, each drafter's answer, and the rest of a round: verdicts, commit.
 
-    `context_len` is what a row of the present round attends to, on average; `is_alone`: it is of one
-    request, and reads no prompt beside it. A busy machine slows
-    all of them alike, so drafters and the rest are kept in seconds at calibration and read through
-    the pass's speed. What the choice itself took is spent when it is made, so it belongs to no
-    round that it could choose.
+    `context_len` is what a row of the present round attends to, on average; `is_alone`: it is of
+    one request, and reads no prompt beside it. A busy machine slows all of them alike, so drafters
+    and the rest are kept in seconds at calibration and read through the pass's speed. What the
+    choice itself took is spent when it is made, so it belongs to no round that it could choose.
     """
 
     def __init__(self, target: PassCost, drafters: dict[str, DraftCost] | None = None) -> None:

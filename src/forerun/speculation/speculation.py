@@ -40,6 +40,7 @@ class Speculation:
         self.depths: dict[str, int] = {}  # of drafters that guess less deep than the ceiling
         self.left_out: dict[str, str] = {}  # drafters that are not used, and why
         self.cards: CardCheck | None = None
+        self.is_steady = False  # rounds begin early, if they are like those before
         self._has_weighed = False  # anything, this round
 
     def choose(
@@ -68,7 +69,7 @@ class Speculation:
 
     def _fixed(self, request: SpeculativeRequest) -> Choice:
         """Nobody expects anything here, so the choice says who, how deep and why."""
-        budget = budget_for(request, self.ceiling)
+        budget = budget_for(request, self.ceiling, is_steady=self.is_steady)
         if budget.depth == 0:
             return NO_ROOM
         drafter = self.drafters.names_for(request)[0]
@@ -111,7 +112,7 @@ class Speculation:
         asleep = dict[int, Sequence[str]]()
         for request in requests:
             budget, naps = (
-                budget_for(request, self.ceiling, least_chance),
+                budget_for(request, self.ceiling, least_chance, is_steady=self.is_steady),
                 self.looks.asleep(request),
             )
             found[request.id] = SILENT if budget.depth else NO_ROOM
@@ -287,10 +288,18 @@ class Speculation:
         return self.drafters.end(request)
 
 
-def budget_for(request: SpeculativeRequest, ceiling: Budget, least_chance: float = 0.0) -> Budget:
+def budget_for(
+    request: SpeculativeRequest,
+    ceiling: Budget,
+    least_chance: float = 0.0,
+    *,
+    is_steady: bool = False,
+) -> Budget:
     """The ceiling, or less: what the request allows, and what its answer has room for: a round
-    emits one token more than it accepts."""
+    emits one token more than it accepts. Rounds that are to be alike have room until the end."""
     own, depth = request.speculation, min(ceiling.depth, max(0, request.num_left - 1))
+    if is_steady and depth:
+        depth = ceiling.depth
     if own.num_speculative_tokens is not None:
         depth = min(depth, own.num_speculative_tokens)
     num_branches = min(ceiling.num_branches, own.num_branches or ceiling.num_branches)

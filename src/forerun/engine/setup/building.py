@@ -96,6 +96,7 @@ def _build_speculation(
     speculation = Speculation(drafters, controller, ceiling)
     speculation.depths, speculation.left_out = drafting.depths, drafting.left_out
     speculation.cards = CardCheck(drafting.cards) if drafting.cards else None
+    speculation.is_steady = model.kernels.begins_early
     return speculation
 
 

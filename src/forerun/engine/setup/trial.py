@@ -47,6 +47,7 @@ class Trial:
         if drafters:
             guarded = GuardedDrafters(drafters, core.model.config.vocab_size)
             speculation = Speculation(guarded, None, Budget(depth))
+            speculation.is_steady = core.model.kernels.begins_early
         core = replace(core, speculation=speculation)
         for prompt_len in _PROMPT_LENS if drafters else ():
             if prompt_len + 2 * depth + 2 <= core.max_len:
