@@ -29,11 +29,11 @@ from forerun.engine.request.request import Request
 from forerun.engine.scheduling.scheduler import Schedule, Scheduler
 from forerun.engine.target_pass import score
 from forerun.kernels import Scores
-from forerun.models.llama import LlamaModel, Taps
+from forerun.models.llama import LlamaModel, TapRows, Taps
 from forerun.speculation.choice import Choice
 from forerun.speculation.speculation import Speculation
 from forerun.speculation.step_times import StepTimes
-from forerun.types import FloatArray, IntArray, Proposal, Span, Verdict
+from forerun.types import IntArray, Proposal, Span, Verdict
 
 
 @dataclass(frozen=True)
@@ -249,10 +249,9 @@ def _commit_tokens(request: Request, round_: Round) -> None:
 def _commit_taps(core: Core, request: Request, round_: Round) -> None:
     """Drafters that asked for hidden states get those of the rows that stay."""
     if core.speculation is not None and round_.taps is not None:
-        rows: Mapping[int, FloatArray] = round_.taps.rows
-        if len(kept := round_.kept) < len(round_.span):
-            some = slice(len(kept)) if kept[-1] < len(kept) else list(kept)
-            rows = {layer: found[some] for layer, found in rows.items()}
+        kept = round_.kept
+        some = slice(len(kept)) if kept[-1] < len(kept) else list(kept)
+        rows = TapRows(round_.taps, some, len(kept))
         core.speculation.tapped(request, round_.span.start, rows)
 
 

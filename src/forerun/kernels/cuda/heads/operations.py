@@ -14,6 +14,7 @@ import triton
 from torch import Tensor
 
 from forerun.kernels.cuda.batch import CudaBatch
+from forerun.kernels.cuda.heads.given import LateRows
 from forerun.kernels.cuda.heads.kernels import gate_row, pick_token, place_rows
 from forerun.kernels.cuda.launches import Launches
 from forerun.kernels.cuda.values import Normed, Product, Rows
@@ -56,10 +57,10 @@ class HeadOperations:
     def tap(self, x: Rows | Normed | Product, batch: CudaBatch) -> None:
         batch.tapped.append(self.concat([x]).data)
 
-    def taps(self, batch: CudaBatch) -> tuple[F32, ...]:
-        if batch.sent_out is None:
-            return () if batch.handed_out is None else batch.handed_out.send().to_host()
-        return batch.sent_out.to_host()
+    def taps(self, batch: CudaBatch) -> Sequence[F32]:
+        if batch.sent_out is not None:
+            return LateRows(batch.sent_out)
+        return () if batch.handed_out is None else batch.handed_out.send().to_host()
 
     def load_array(self, array: IntArray | FloatArray) -> Tensor:
         kind = torch.int32 if np.issubdtype(array.dtype, np.integer) else torch.float32

@@ -74,8 +74,7 @@ class Rounds:
         graph.send(follow, one.batch.handed_out)
         graph.guess.replay()
         found = graph.copies.start(graph.found)
-        graph.verify.replay()
-        sent_out = None if graph.handed_out is None else graph.handed_out.send()
+        sent_out = graph.run_verify()
         asked = AskedDraws.next_round(draws[0])
         started = self.drawing.start(graph.logits, graph.best, asked, graph.count)
         return Begun(draft, one, follow, graph, found, started, sent_out)
@@ -112,8 +111,9 @@ def _follow(draft: Draft, one: Asked) -> Follow | None:
     rows, depth = (draft.next_row, one.row.span.start + 1), draft.depth
     if slots is None or target_slots is None or depth > MOST_GUESSES:
         return None
-    if len(slots) < rows[0] + 2 * depth or len(target_slots) <= rows[1] + 2 * depth:
+    num_rows = rows[0] + 2 * depth, rows[1] + 2 * depth + 1
+    if len(slots) < num_rows[0] or len(target_slots) < num_rows[1]:
         return None
     noise = draft.noise
     after = ChainNoise(noise.temperature, noise.key, noise.position + 1)
-    return Follow(draft.tokens, rows, (slots, target_slots), after)
+    return Follow(draft.tokens, rows, (slots, target_slots), num_rows, after)
