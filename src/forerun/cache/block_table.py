@@ -97,11 +97,12 @@ class BlockTable:
         """
         assert num_tokens >= 0, num_tokens
         start = self._length
-        fresh = self._pool.take(self.num_missing(start + num_tokens))
-        if num_tokens and self._is_tail_shared:
-            self._copy_page(start // self._pool.page_size, fresh.pop())
-        if fresh:
-            self._append(fresh)
+        if num_missing := self.num_missing(start + num_tokens):
+            fresh = self._pool.take(num_missing)
+            if self._is_tail_shared:
+                self._copy_page(start // self._pool.page_size, fresh.pop())
+            if fresh:
+                self._append(fresh)
         self._length = start + num_tokens
         return start
 
@@ -110,9 +111,11 @@ class BlockTable:
         room for; None where pages are short."""
         end = self._length + num
         num_pages = self._pool.pages_for(end) - len(self._pages)
-        if self._is_tail_shared or num_pages > self._pool.num_free:
+        if self._is_tail_shared:
             return None
         if num_pages > 0:
+            if num_pages > self._pool.num_free:
+                return None
             self._append(self._pool.take(num_pages))
         return self._all_slots()[self._length : len(self._pages) * self._pool.page_size]
 
