@@ -5,7 +5,7 @@ Only a guess: what the target says decides, so nothing here must equal `sampling
 
 from __future__ import annotations
 
-from numba import float32, float64, int64, uint64
+from numba import float32, float64, uint64
 
 from forerun.kernels.cpu.codegen.native import doubles, floats, int_at, ints, leading_zeros
 from forerun.kernels.cpu.codegen.scalar import exp32
@@ -22,13 +22,9 @@ _FAR = 16.0
 def pick(step, _chunk, _scratch):
     """The id of the best logit, under noise at a temperature above 0, its probability, and where
     it stands among the ids."""
-    logits, ids, num = floats(arg(step, 0)), ints(arg(step, 2)), arg(step, 3)
-    if arg(step, 1) != 0:
-        delta = floats(arg(step, 1))
-        for i in range(num):
-            logits[i] = logits[i] + delta[i]
-    temperature, key = doubles(arg(step, 4))[0], int_at(arg(step, 4), 1)
-    position = int_at(arg(step, 4), 2) + arg(step, 5)
+    logits, ids, num = floats(arg(step, 0)), ints(arg(step, 1)), arg(step, 2)
+    temperature, key = doubles(arg(step, 3))[0], int_at(arg(step, 3), 1)
+    position = int_at(arg(step, 3), 2) + arg(step, 4)
     best, top = 0, logits[0]
     for i in range(1, num):
         if logits[i] > top:
@@ -48,16 +44,8 @@ def pick(step, _chunk, _scratch):
                     noisy = value + gumbel_noise(key, position, ids[i])
                     if noisy > most:
                         best, most = i, noisy
-    picked = floats(arg(step, 7))
+    picked = floats(arg(step, 6))
     picked[0], picked[1] = float32(ids[best]), exp32(logits[best] - top) / total
     picked[2] = float32(best)
-    if arg(step, 6) != 0:
-        ints(arg(step, 6))[0] = ids[best]
-
-
-def gated_row(step, _chunk, _scratch):
-    """(1 + gate) · the row of a table that a guess names."""
-    gate, width, out = floats(arg(step, 1)), arg(step, 3), floats(arg(step, 4))
-    row = floats(arg(step, 0) + 4 * width * int64(floats(arg(step, 2))[2]))
-    for i in range(width):
-        out[i] = (float32(1) + gate[i]) * row[i]
+    if arg(step, 5) != 0:
+        ints(arg(step, 5))[0] = ids[best]

@@ -24,7 +24,8 @@ KINDS: Final = {
     "select": "rows",
     "place": "rows",
     "pick": "rows",
-    "gated_row": "rows",
+    "shortlist": "rows",
+    "walk": "rows",
 }
 WHOLE: Final = "whole"  # a kind of all steps
 _ATTENTION: Final = "attention"
