@@ -186,7 +186,7 @@ class CpuKernels(ChainSteps):
         (part,) = table.parts
         tokens, program = batch.tokens, batch.program
         batch.num_embeddings = part.num_out
-        batch.check(tokens)
+        batch.check(tokens.tolist())
         x = Rows(program, len(tokens), table.num_in)
         program.hold(batch, table)
         expand = self._library.embed(part.weight_format)

@@ -87,7 +87,8 @@ def _weight_of_all(b: Any, address: Value, num: Value, top: Value) -> Value:
 @njit
 def _insert(place, value, logit, idx):
     """Among the candidates of a place, all of which are worse than the last that is kept."""
-    values, logits, which = floats(place + 8), floats(place + 8 + 4 * _NUM), floats(place + 8 + 8 * _NUM)
+    values, logits = floats(place + 8), floats(place + 8 + 4 * _NUM)
+    which = floats(place + 8 + 8 * _NUM)
     at = _NUM - 1
     while at > 0 and values[at - 1] < value:
         values[at], logits[at], which[at] = values[at - 1], logits[at - 1], which[at - 1]
@@ -123,6 +124,16 @@ def shortlist(step, chunk, _scratch):
                     _insert(place, float32(noisy), logits[i], i)
 
 
+@njit
+def _product(left, right, num):
+    total, num_whole = float32(0), num // GROUP_LEN
+    if num_whole > 0:
+        total += dot(left, right, num_whole)
+    for i in range(num_whole * GROUP_LEN, num):
+        total += floats(left)[i] * floats(right)[i]
+    return total
+
+
 def walk(step, _chunk, _scratch):
     """The guess of each place: its best candidate, once the one before it is guessed."""
     first, stride, num_places = arg(step, 0), arg(step, 1), arg(step, 2)
@@ -146,9 +157,7 @@ def walk(step, _chunk, _scratch):
                 break
             others -= exp32(logits[at] - top)
             if number > 0:
-                delta = dot(out + 4 * rank * int64(which[at]), arg(step, 10), rank // 16)
-                for i in range(rank // 16 * 16, rank):
-                    delta += added[i] * floats(out + 4 * rank * int64(which[at]))[i]
+                delta = _product(arg(step, 10), out + 4 * rank * int64(which[at]), rank)
                 logits[at] += delta
                 values[at] += delta * inverse
             if values[at] > most:

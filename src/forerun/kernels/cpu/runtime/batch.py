@@ -28,9 +28,9 @@ class RopeTable:
         self._inv_freq = inv_freq
         self._rotations: dict[int, F32] = {}
 
-    def rotations(self, positions: IntArray) -> list[F32]:
+    def rotations(self, positions: Sequence[int]) -> list[F32]:
         """[T, 2, head_dim / 2]: cos, then sin."""
-        return [self._rotation(position) for position in positions.tolist()]
+        return [self._rotation(position) for position in positions]
 
     def _rotation(self, position: int) -> F32:
         """[2, head_dim / 2]"""
@@ -41,8 +41,8 @@ class RopeTable:
 
 
 class CpuBatch:
-    """The arrays of one pass, made when they are asked for: where the pass was recorded, what it
-    stands for moves into the arrays of another batch, whose addresses stay."""
+    """What one pass runs, as numbers, and as arrays once they are asked for: where the pass was
+    recorded, the numbers move into the arrays of another batch, whose addresses stay."""
 
     def __init__(
         self,
@@ -53,20 +53,22 @@ class CpuBatch:
         given: Sequence[FloatArray] = (),
         noise: ChainNoise | None = None,
     ) -> None:
+        runs = [run for row in plan.rows for run in _runs(row)]
+        slots = [run.slots for run in runs]  # `keys` has their addresses in it
+        self._slots = np.ascontiguousarray(slots[0]) if len(slots) == 1 else np.concatenate(slots)
+        longest = max([run.lengths[-1] for run in runs])
+        self.max_keys = min(longest, shape.window or longest)
+        keys = _keys(runs, _address(self._slots), shape.window)
+        tokens, write_slots, wanted, self._positions = plan.integers()
+        self.size = len(tokens), len(wanted)  # what a recording depends on
+        drawn = _NO_NOISE if noise is None else _as_ints(noise)
+        self._integers = [*tokens, *write_slots, *wanted, *keys, *drawn]
         self.shape = shape
-        self.size = len(plan), len(plan.wanted)  # what a recording depends on
         self.num_embeddings = 0  # rows of the table that tokens are looked up in, once they were
         self.taps: tuple[F32, ...] = ()  # once it has run
-        self._plan = plan
         self._rope = rope
-        self._new_program = new_program
+        self._new_program: Callable[[], Program] | None = new_program
         self._given = given
-        self._noise = noise
-        self._runs = [run for row in plan.rows for run in _runs(row)]
-        slots = [run.slots for run in self._runs]  # `keys` has their addresses in it
-        self._slots = np.ascontiguousarray(slots[0]) if len(slots) == 1 else np.concatenate(slots)
-        longest = max([run.lengths[-1] for run in self._runs])
-        self.max_keys = min(longest, shape.window or longest)
 
     @cached_property
     def heads(self) -> tuple[int, int, int]:
@@ -74,37 +76,37 @@ class CpuBatch:
 
     @cached_property
     def program(self) -> Program:
-        return self._new_program()
+        assert self._new_program is not None
+        program, self._new_program = self._new_program(), None  # it leads to the kernel set
+        return program
+
+    @cached_property
+    def _arrays(self) -> _Arrays:
+        return _Arrays.of(np.array(self._integers, np.int64), *self.size)
 
     @cached_property
     def tokens(self) -> IntArray:
-        """[T]: a copy, as all that follow, since another batch moves in here."""
-        return self._plan.tokens.copy()
+        return self._arrays.tokens
 
     @cached_property
     def write_slots(self) -> IntArray:
-        return self._plan.write_slots.copy()  # [T]
+        return self._arrays.write_slots
 
     @cached_property
     def wanted(self) -> IntArray:
-        return self._plan.wanted.copy()  # [R]
-
-    @cached_property
-    def rotations(self) -> F32:
-        return np.array(self._rope.rotations(self._plan.positions))  # [T, 2, head_dim / 2]
+        return self._arrays.wanted
 
     @cached_property
     def keys(self) -> IntArray:
-        """[T, 2]: where each token's slots lie in logical order, and how many they are"""
-        return np.array(self._new_keys(), np.int64)
+        return self._arrays.keys
 
-    def _new_keys(self) -> list[tuple[int, int]]:
-        """Without the keys that a sliding window hides."""
-        keys, window = _keys(self._runs, _address(self._slots)), self.shape.window
-        if window is None:
-            return keys
-        hidden = (max(0, num - window) for _, num in keys)
-        return [(at + 8 * skip, num - skip) for (at, num), skip in zip(keys, hidden, strict=True)]
+    @cached_property
+    def noise(self) -> IntArray:
+        return self._arrays.noise
+
+    @cached_property
+    def rotations(self) -> F32:
+        return np.array(self._rope.rotations(self._positions))  # [T, 2, head_dim / 2]
 
     @cached_property
     def given_widths(self) -> list[int]:
@@ -114,51 +116,31 @@ class CpuBatch:
     def given(self) -> list[F32]:
         return [_padded(each) for each in self._given]  # [T, padded width]
 
-    @cached_property
-    def noise(self) -> IntArray:
-        return np.array(self._new_noise(), np.int64)
-
-    def _new_noise(self) -> tuple[int, int, int]:
-        return _NO_NOISE if self._noise is None else _as_ints(self._noise)
-
-    def settle(self) -> None:
-        """Make all arrays, and let go of what leads to the cache and the kernel set."""
-        for name in _MADE:
-            getattr(self, name)
-        del self._plan, self._given, self._runs, self._new_program
-
-    def check(self, tokens: IntArray) -> None:
-        if not self.num_embeddings:  # a pass over what it was given
-            return
-        ids = tokens.tolist()  # of a few tokens, a list is looked through faster than an array
-        assert min(ids) >= 0, ids
-        assert max(ids) < self.num_embeddings, (ids, self.num_embeddings)
+    def check(self, ids: Sequence[int]) -> None:
+        if self.num_embeddings:  # else a pass over what it was given
+            assert min(ids) >= 0, ids
+            assert max(ids) < self.num_embeddings, (ids, self.num_embeddings)
 
     def take_in(self, other: CpuBatch) -> None:
         """Become `other`, which has as many tokens."""
-        plan = other._plan
-        self.check(plan.tokens)
-        self.tokens[:] = plan.tokens
-        self.write_slots[:] = plan.write_slots
-        self.wanted[:] = plan.wanted
-        self.rotations[:] = other._rope.rotations(plan.positions)
-        self.keys[:] = other._new_keys()
+        self.check(other._integers[: self.size[0]])
+        self._arrays.all[:] = other._integers
+        self.rotations[:] = self._rope.rotations(other._positions)
         self._slots, self.max_keys = other._slots, other.max_keys
-        self.noise[:] = other._new_noise()
         for mine, width, theirs in zip(self.given, self.given_widths, other._given, strict=True):
             mine[:, :width] = theirs
 
     def part(self, first: int, last: int) -> CpuBatch:
         """Some of its tokens; the arrays are views."""
-        for name in _MADE:
-            getattr(self, name)
+        assert self.program  # one for both
         part, chosen = copy(self), slice(first, last)
         for name in _ADDRESSES:
             part.__dict__.pop(name, None)
         part.tokens, part.write_slots = self.tokens[chosen], self.write_slots[chosen]
         part.rotations, part.keys = self.rotations[chosen], self.keys[chosen]
         part.wanted = self.wanted[(first <= self.wanted) & (self.wanted < last)] - first
-        part.given = [each[chosen] for each in self.given]
+        part.given, part.given_widths = [each[chosen] for each in self.given], self.given_widths
+        part.noise = self.noise
         part.size = len(part.tokens), len(part.wanted)
         return part
 
@@ -182,10 +164,23 @@ class CpuBatch:
 
 
 _ADDRESSES: Final = ("keys_address", "rotations_address", "write_slots_address")
-_MADE: Final = (
-    *("program", "tokens", "write_slots", "wanted", "rotations", "keys"),
-    *("given_widths", "given", "noise"),
-)
+
+
+class _Arrays(NamedTuple):
+    """Views of one array, so that all of them are written at once."""
+
+    all: IntArray
+    tokens: IntArray  # [T]
+    write_slots: IntArray  # [T]
+    wanted: IntArray  # [R]
+    keys: IntArray  # [T, 2]: where each token's slots lie in logical order, and how many they are
+    noise: IntArray  # [3]
+
+    @classmethod
+    def of(cls, integers: IntArray, num_tokens: int, num_wanted: int) -> _Arrays:
+        ends = np.cumsum((num_tokens, num_tokens, num_wanted, 2 * num_tokens))
+        tokens, write_slots, wanted, keys, noise = np.split(integers, ends)
+        return cls(integers, tokens, write_slots, wanted, keys.reshape(-1, 2), noise)
 
 
 def _address(array: IntArray) -> int:
@@ -229,10 +224,13 @@ def _runs(row: PlanRow) -> list[Run]:
     return [Run(path, (len(path),)) for path in paths]
 
 
-def _keys(runs: Sequence[Run], address: int) -> list[tuple[int, int]]:
-    """(address, number) of each token's key slots, where the runs lie one behind the other."""
-    keys: list[tuple[int, int]] = []
+def _keys(runs: Sequence[Run], address: int, window: int | None) -> list[int]:
+    """Address and number of each token's key slots, where the runs lie one behind the other,
+    without those that a sliding window hides."""
+    keys: list[int] = []
     for run in runs:
-        keys += [(address, length) for length in run.lengths]
+        for length in run.lengths:
+            hidden = 0 if window is None or length < window else length - window
+            keys += (address + 8 * hidden, length - hidden)
         address += run.slots.nbytes
     return keys

@@ -55,7 +55,6 @@ class Replays:
     def _record(
         self, kept: Kept, key: Key, batch: CpuBatch, store: KVStore
     ) -> npt.NDArray[np.float32]:
-        batch.settle()
         result = key[0](batch, store)
         assert isinstance(batch.program, KeptProgram), batch.program
         batch.taps = batch.program.taps
