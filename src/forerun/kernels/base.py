@@ -257,16 +257,6 @@ class TappedKernels(Kernels, Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class MarkovStep:
-    """What a guess adds to the next place's logits: out · ((1 + gate) ∘ table[guess])."""
-
-    ids: Weight  # [n]: the token of each row
-    table: Weight  # [n, rank]
-    out: FloatArray  # [n, rank], on the host
-    matrix: Weight  # the same for products
-
-
 @runtime_checkable
 class ChainKernels(TappedKernels, Protocol):
     """A kernel set on which one pass over one request guesses a whole chain of tokens by itself."""
@@ -312,17 +302,16 @@ class ChainKernels(TappedKernels, Protocol):
         picks: Array,
         place: int,
         *,
+        row: int = 0,
+        delta: Array | None = None,
         token: int | None = None,
     ) -> None:
-        """Guess number `place`, from logits [1, n] of the tokens `ids`. It becomes token number
-        `token` of the batch, if that is given."""
+        """Guess number `place`, from one row of logits [R, n] of the tokens `ids`, with `delta`
+        [1, n] added. It becomes token number `token` of the batch, if that is given."""
         ...
 
-    def pick_block(
-        self, logits: Array, gates: Array, markov: MarkovStep, batch: Batch, picks: Array
-    ) -> None:
-        """A guess for each row of logits [n, V]; all but the first heed the one before them, with
-        gates [n, rank]. A kernel set may look at a few candidates of each alone."""
+    def gated_row(self, table: Weight, gates: Array, row: int, picks: Array, place: int) -> Array:
+        """(1 + gates[row]) ∘ the row of a table [n, width] for guess number `place`: [1, width]"""
         ...
 
     def finish(self, x: Array) -> npt.NDArray[np.float32]:

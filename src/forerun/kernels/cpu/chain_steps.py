@@ -7,9 +7,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from forerun.kernels.base import MarkovStep
-from forerun.kernels.cpu.draws.pick import pick
-from forerun.kernels.cpu.draws.shortlist import WIDTH, shortlist, walk
+from forerun.kernels.cpu.draws.pick import gated_row, pick
 from forerun.kernels.cpu.library import Library
 from forerun.kernels.cpu.runtime.batch import CpuBatch
 from forerun.kernels.cpu.runtime.program import Rows
@@ -17,7 +15,7 @@ from forerun.types import FloatArray, IntArray
 
 F32 = npt.NDArray[np.float32]
 
-_CHAIN_OPERATIONS: Final = {"pick": pick, "shortlist": shortlist, "walk": walk}
+_CHAIN_OPERATIONS: Final = {"pick": pick, "gated_row": gated_row}
 
 
 class ChainSteps:
@@ -49,26 +47,23 @@ class ChainSteps:
         picks: Rows,
         place: int,
         *,
+        row: int = 0,
+        delta: Rows | None = None,
         token: int | None = None,
     ) -> None:
         program = logits.program
         program.hold(ids, batch)
+        scores = (logits.address + row * logits.stride, 0 if delta is None else delta.address)
         noise = (batch.noise.ctypes.data, place)
         out = 0 if token is None else batch.tokens[token:].ctypes.data
         picked = picks.address + place * picks.stride
         operation = self._library.operation("pick", pick)
-        program.add(operation, 1, logits.address, ids.ctypes.data, len(ids), *noise, out, picked)
+        program.add(operation, 1, *scores, ids.ctypes.data, len(ids), *noise, out, picked)
 
-    def pick_block(
-        self, logits: Rows, gates: Rows, markov: MarkovStep, batch: CpuBatch, picks: Rows
-    ) -> None:
-        program, num, rank = logits.program, logits.num_rows, gates.width
-        out = np.ascontiguousarray(markov.out, np.float32)
-        found, added = Rows(program, num, WIDTH), Rows(program, 1, rank)
-        program.hold(markov, out, batch)
-        tokens = (markov.ids.ctypes.data, batch.noise.ctypes.data)
-        operation = self._library.operation("shortlist", shortlist)
-        program.add(operation, num, *logits.place, logits.width, *tokens, *found.place)
-        tables = (markov.table.ctypes.data, out.ctypes.data, rank, added.address)
-        operation = self._library.operation("walk", walk)
-        program.add(operation, 1, *found.place, num, *tokens, *gates.place, *tables, *picks.place)
+    def gated_row(self, table: F32, gates: Rows, row: int, picks: Rows, place: int) -> Rows:
+        program, step = gates.program, Rows(gates.program, 1, gates.width)
+        program.hold(table)
+        gate, picked = gates.address + row * gates.stride, picks.address + place * picks.stride
+        operation = self._library.operation("gated_row", gated_row)
+        program.add(operation, 1, table.ctypes.data, gate, picked, gates.width, step.address)
+        return step

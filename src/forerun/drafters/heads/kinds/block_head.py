@@ -32,7 +32,7 @@ from forerun.drafters.heads.cached_head import (
 from forerun.drafters.heads.config import HeadConfig
 from forerun.drafters.heads.folder import D2T, HeadFolder
 from forerun.interrupts import Uninterrupted
-from forerun.kernels import ChainKernels, ChainNoise, MarkovStep, Norm, Plan, TappedKernels
+from forerun.kernels import ChainKernels, ChainNoise, Norm, Plan, TappedKernels
 from forerun.kernels.base import Array, Batch, Store, Weight
 from forerun.types import FloatArray, IntArray
 
@@ -104,16 +104,15 @@ class BlockHead(CachedHead):
         return len(self.layers)
 
     @cached_property
-    def markov(self) -> MarkovStep:
-        """Where the kernels take the step."""
+    def markov(self) -> tuple[Weight, Weight, Weight]:
+        """Ids, embedding and output matrix, where the kernels take the step."""
         k = self.chain_kernels
         assert k is not None, self.kernels.name
-        ids, table = k.load_array(self.tokens), k.load_array(self.markov_embedding)
-        return MarkovStep(ids, table, self.markov_out, self.markov_matrix)
+        return k.load_array(self.tokens), k.load_array(self.markov_embedding), self.markov_matrix
 
     def prepare(self) -> None:
         if self.chain_kernels is not None:
-            assert self.markov
+            assert len(self.markov)
 
     def run(
         self, plan: Plan, cache: KVCache, features: FloatArray, places: IntArray
@@ -135,18 +134,16 @@ class BlockHead(CachedHead):
         assert k is not None, self.kernels.name
 
         def given() -> list[FloatArray]:
-            num = len(features)
-            rows = [*range(num), *[num - 1] * (depth - 1)]
-            return self._given(features[rows], [*[0] * num, *range(1, depth)])
+            whole = np.concatenate((features, np.repeat(features[-1:], depth - 1, axis=0)))
+            places = np.concatenate((np.zeros(len(features), int), np.arange(1, depth)))
+            return self._given(whole, places)
 
         with Uninterrupted():
             batch = k.begin(plan, self.shape, self.inv_freq, given, noise)
             return k.run(_Chain(self, k, depth), batch, cache.store)
 
-    def _given(self, features: FloatArray, places: IntArray | list[int]) -> list[FloatArray]:
-        size = self.config.target_hidden_size
-        parts = [features[:, at : at + size] for at in range(0, features.shape[1], size)]
-        return [*parts, self.places[places]]
+    def _given(self, features: FloatArray, places: IntArray) -> list[FloatArray]:
+        return [*np.split(features, len(self.config.layers), axis=1), self.places[places]]
 
     def _pass(self, batch: Batch, store: Store) -> F32:
         k, h = self.kernels, self.hidden(batch, store)
@@ -185,8 +182,12 @@ class _Chain:
 
     def __call__(self, batch: Batch, store: Store) -> F32:
         k, head = self.kernels, self.head
+        ids, table, out = head.markov
         h = head.hidden(batch, store)
         logits, gates = (k.computed(k.linear(h, matrix)) for matrix in (head.head, head.gate))
         picks = k.new_picks(batch, self.depth)
-        k.pick_block(logits, gates, head.markov, batch, picks)
+        k.pick(logits, ids, batch, picks, 0)
+        for place in range(1, self.depth):
+            delta = k.linear(k.gated_row(table, gates, place, picks, place - 1), out)
+            k.pick(logits, ids, batch, picks, place, row=place, delta=delta)
         return k.finish(picks)

@@ -24,8 +24,7 @@ KINDS: Final = {
     "select": "rows",
     "place": "rows",
     "pick": "rows",
-    "shortlist": "rows",
-    "walk": "rows",
+    "gated_row": "rows",
 }
 WHOLE: Final = "whole"  # a kind of all steps
 _ATTENTION: Final = "attention"

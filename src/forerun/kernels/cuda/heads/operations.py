@@ -13,7 +13,6 @@ import torch
 import triton
 from torch import Tensor
 
-from forerun.kernels.base import MarkovStep
 from forerun.kernels.cuda.batch import CudaBatch
 from forerun.kernels.cuda.heads.kernels import gate_row, pick_token, place_rows
 from forerun.kernels.cuda.launches import Launches
@@ -101,21 +100,7 @@ class HeadOperations:
             delta is not None, num_warps=8,
         )  # fmt: skip
 
-    def pick_block(
-        self,
-        logits: Rows | Product,
-        gates: Rows | Product,
-        markov: MarkovStep,
-        batch: CudaBatch,
-        picks: Rows,
-    ) -> None:
-        self.pick(logits, markov.ids, batch, picks, 0)
-        for place in range(1, len(picks.data)):
-            step = self._gated_row(markov.table, gates, place, picks, place - 1)
-            delta = Product(step, markov.matrix)
-            self.pick(logits, markov.ids, batch, picks, place, row=place, delta=delta)
-
-    def _gated_row(
+    def gated_row(
         self, table: Tensor, gates: Rows | Product, row: int, picks: Rows, place: int
     ) -> Rows:
         width = table.shape[1]
