@@ -25,7 +25,6 @@ class SlotTable(Protocol):
 
     def slots(self, length: int) -> IntArray:
         """The slots of rows 0 … length-1; asserts that they are held."""
-        ...
 
 
 @dataclass(frozen=True)

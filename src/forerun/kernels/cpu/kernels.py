@@ -32,7 +32,8 @@ from forerun.kernels.cpu.draws.coupled_draw import CoupledDraw
 from forerun.kernels.cpu.draws.weight_sum import WeightSum
 from forerun.kernels.cpu.library import Library, Operations
 from forerun.kernels.cpu.products.digits import BLOCK_LEN, GROUP_ROWS, RecordShape
-from forerun.kernels.cpu.products.product import takes_digits, takes_tiles
+from forerun.kernels.cpu.products.formats import PACKED
+from forerun.kernels.cpu.products.product import takes_tiles
 from forerun.kernels.cpu.runtime.batch import CpuBatch, RopeTable
 from forerun.kernels.cpu.runtime.kinds import Kind, kinds_of
 from forerun.kernels.cpu.runtime.program import Buffers, KeptProgram, Program, Rows
@@ -121,7 +122,7 @@ class CpuKernels(ChainSteps):
         matrix = self._loader.matrix(source, names, biases)
         matrix = replace(matrix, parts=tuple(map(self._tiled, matrix.parts)))
         for part in matrix.parts:
-            self._has_packed |= takes_digits(part.weight_format, self._machine)
+            self._has_packed |= part.weight_format in PACKED
             self._library.linear(part.weight_format)  # compile now, while someone watches
         return matrix
 
@@ -213,7 +214,7 @@ class CpuKernels(ChainSteps):
         program.hold(matrix)
         first, last = 0, matrix.parts[-1]
         for part in matrix.parts:
-            if takes_digits(part.weight_format, self._machine):
+            if part.weight_format in PACKED:
                 source, strides = self._digits(x), self._record_strides(x)
             else:
                 source, strides = x, (x.stride, GROUP_ROWS * x.stride, x.stride)
