@@ -251,7 +251,8 @@ def _commit_taps(core: Core, request: Request, round_: Round) -> None:
     if core.speculation is not None and round_.taps is not None:
         rows: Mapping[int, FloatArray] = round_.taps.rows
         if len(kept := round_.kept) < len(round_.span):
-            rows = {layer: found[list(kept)] for layer, found in rows.items()}
+            some = slice(len(kept)) if kept[-1] < len(kept) else list(kept)
+            rows = {layer: found[some] for layer, found in rows.items()}
         core.speculation.tapped(request, round_.span.start, rows)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
@@ -40,10 +40,11 @@ class FeatureRow(Row):
         self.cut(0)
         self.first, self.pending, self.num_pending = position, [], 0
 
-    def waiting(self, num: int) -> FloatArray:
-        """The first `num` of those that wait: [num, layers · E]."""
-        self.pending = [[np.concatenate(rows) for rows in zip(*self.pending, strict=True)]]
-        return np.concatenate([rows[:num] for rows in self.pending[0]], axis=1)
+    def waiting(self, num: int) -> Callable[[], FloatArray]:
+        """The first `num` of those that wait, [num, layers · E], put together when it is called: a
+        round that was begun early does not ask."""
+        pending = tuple(self.pending)
+        return lambda: np.concatenate([rows[:num] for rows in _joined(pending)], axis=1)
 
     def tokens(self, request: RequestView, num: int) -> tuple[int, ...]:
         """That stand behind the first `num` hidden states that wait."""
@@ -51,16 +52,21 @@ class FeatureRow(Row):
         return tuple(request.tokens[first : first + num])
 
     def fed(self, num: int) -> None:
-        (whole,) = self.pending
-        self.pending = [[rows[num:] for rows in whole]] if num < self.num_pending else []
+        is_all = num == self.num_pending
+        self.pending = [] if is_all else [[rows[num:] for rows in _joined(self.pending)]]
         self.num_pending -= num
         self.num_committed += num
 
     def keep_newest(self, num: int) -> None:
         """Of those that wait; the cache begins behind the others."""
-        newest = [np.concatenate(rows)[-num:] for rows in zip(*self.pending, strict=True)]
+        newest = [rows[-num:] for rows in _joined(self.pending)]
         self.restart(self.next_position - num)
         self.pending, self.num_pending = [newest], num
+
+
+def _joined(pending: Sequence[Sequence[FloatArray]]) -> list[FloatArray]:
+    """By layer."""
+    return [np.concatenate(rows) for rows in zip(*pending, strict=True)]
 
 
 class FeatureCache(OwnCache[FeatureRow]):

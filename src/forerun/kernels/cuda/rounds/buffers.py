@@ -16,7 +16,8 @@ from torch import Tensor
 from forerun.kernels.base import ChainNoise
 from forerun.kernels.cuda.batch import CudaBatch
 from forerun.kernels.cuda.drawing import Drawing
-from forerun.kernels.cuda.heads.given import NUM_TURNS, noise_words
+from forerun.kernels.cuda.heads.given import noise_words
+from forerun.kernels.cuda.host_copies import NUM_TURNS
 from forerun.kernels.cuda.passes.asked import Asked
 from forerun.kernels.cuda.passes.inputs import Inputs
 from forerun.kernels.cuda.rounds.kernels import (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from forerun.kernels.cuda.drawing import Best
 from forerun.kernels.cuda.heads.given import HandedOut
+from forerun.kernels.cuda.host_copies import HostCopies
 from forerun.kernels.cuda.passes.body import logits_of
 from forerun.kernels.cuda.passes.recording import Recorder, Replay
 from forerun.kernels.cuda.rounds.buffers import DRAFT, TARGET, Follow, RoundBuffers, Sent
@@ -33,6 +34,7 @@ class RoundGraph:
     guess: Replay
     verify: Replay
     held: Sequence[Any]  # memory that the two read and write
+    copies: HostCopies = field(default_factory=HostCopies)  # of `found`
     is_fed: bool | None = None  # whether a head gets what it would be given; None: not seen yet
 
     def send(self, follow: Follow, handed_out: HandedOut | None) -> None:
