@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -9,6 +11,8 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+import typer.main
+import typer.testing
 from filelock import FileLock
 
 from forerun.engine import LLM
@@ -20,9 +24,19 @@ from tests.tiny_model import write_tiny_model
 for _name in ("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
     os.environ.pop(_name, None)
 
-# Machines are shared and pause for seconds: a slow example is no failure.
-hypothesis.settings.register_profile("patient", deadline=None)
+# Machines are shared and pause for seconds: a slow example is no failure. Half the usual number:
+# every run draws others.
+hypothesis.settings.register_profile("patient", deadline=None, max_examples=50)
 hypothesis.settings.load_profile("patient")
+
+# Building all commands takes as long as most tests of one: once is enough.
+typer.testing._get_command = functools.cache(typer.main.get_command)
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays: no collection has to look through it again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
@@ -56,5 +70,6 @@ def tiny_draft_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def plain(tiny_path: Path) -> LLM:
-    """The small target without speculation."""
-    return LLM(tiny_path, speculative_config=None)
+    """The small target without speculation; on one thread, as a second one would look out for
+    passes of microseconds all the time, on a core that other tests want."""
+    return LLM(tiny_path, speculative_config=None, num_threads=1)

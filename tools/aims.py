@@ -66,12 +66,19 @@ def _figure(aim: Aim, path: Path) -> Found:
         return replace(found, note=", ".join(filter(None, [found.note, *_builds(record, found)])))
     if aim["figure"] in gpu_figures.FIGURES:
         return Found(gpu_figures.FIGURES[aim["figure"]](record, aim))
-    value: Any = record
-    for key in aim["figure"].split("."):
-        value = value[key]
+    worst = min if "at_least" in aim else max
+    value = worst(_places(record, *aim["figure"].split(".")))
     servers = record.get("offline", {}).get("servers", {}).items()
     builds = [summary.peer_label(name, about) for name, about in servers if name in aim["figure"]]
-    return Found(float(value), note=", ".join(builds))
+    return Found(value, note=", ".join(builds))
+
+
+def _places(record: Any, *keys: str) -> list[float]:
+    """What stands there; * stands for every key."""
+    if not keys:
+        return [float(record)]
+    here = list(record) if keys[0] == "*" else [keys[0]]
+    return [value for key in here for value in _places(record[key], *keys[1:])]
 
 
 def _builds(record: Record, found: Found) -> list[str]:

@@ -11,4 +11,4 @@ from forerun.engine import LLM
 
 @pytest.fixture(scope="package")
 def llm(tiny_path: Path) -> LLM:
-    return LLM(tiny_path, max_num_seqs=1, speculative_config=None)
+    return LLM(tiny_path, max_num_seqs=1, speculative_config=None, num_threads=1)

@@ -73,6 +73,20 @@ def test_at_most_is_the_other_way_round(word: Word) -> None:
     assert word("prediction_error", contender=DEFAULT, at_most=-1) == "FAIL"
 
 
+@pytest.mark.parametrize(
+    ("bound", "verdict"),
+    [({"at_least": 1.0}, "FAIL"), ({"at_most": 2.5}, "FAIL"), ({"at_most": 3.0}, "PASS")],
+)
+def test_the_worst_of_several_places_counts(
+    tmp_path: Path, bound: dict[str, float], verdict: str
+) -> None:
+    threads = {"1": {"ratio": 3.0}, "2": {"ratio": 0.5}}
+    record = {"measured": "passes", "machine": {}, "is_complete": True, "threads": threads}
+    write_json(tmp_path / "made.json", record)
+    aim = {"what": "speed", "record": "made.json", "figure": "threads.*.ratio", **bound}
+    assert TOOL["judge"](aim, tmp_path).word == verdict
+
+
 GPU = {
     "shapes": [
         {

@@ -36,7 +36,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def llm(path: Path) -> LLM:
-    return LLM(path, max_num_seqs=4)
+    return LLM(path, max_num_seqs=4, num_threads=1)
 
 
 def prompts_of(llm: LLM, num: int) -> list[list[int]]:

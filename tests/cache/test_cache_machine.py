@@ -230,5 +230,5 @@ class CacheMachine(RuleBasedStateMachine):
 
 TestCache = CacheMachine.TestCase
 TestCache.settings = settings(
-    max_examples=70, stateful_step_count=30, deadline=None, derandomize=True
+    max_examples=40, stateful_step_count=30, deadline=None, derandomize=True
 )

@@ -110,10 +110,8 @@ def test_budget_options() -> None:
 def test_plot_writes_the_figures(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     file = tmp_path / "theory.png"
-    result = run("plan", "--plot", str(file))
-    assert result.exit_code == 0
-    assert file.stat().st_size > 10_000
     assert run_json("plan", "--plot", str(file))["figures"] == str(file)
+    assert file.stat().st_size > 10_000
 
 
 @pytest.mark.parametrize(

@@ -258,7 +258,7 @@ def test_one_pass_guesses_what_level_by_level_comes_out(
 ) -> None:
     """Beside another request it goes level by level, and the host draws from the laws."""
     drafter, twin, guessed = head(kind, V, "cpu-1"), head(kind, V, "cpu-1"), set()
-    for seed in range(20):
+    for seed in range(12):
         params = SamplingParams(temperature=temperature, seed=seed)
         tokens = tuple(int(t) for t in np.random.default_rng(seed).integers(0, V, 8))
         view, other = View(tokens, 2 * seed, (), params, Noise(seed)), View((1, 2), 2 * seed + 1)
@@ -288,7 +288,7 @@ def test_many_rounds_equal_a_fresh_start(
     rng = np.random.default_rng(0)
     drafter, view = DRAFTERS[name](V), View((1, 2, 3, 1, 2), params=params)
     drafter.begin(view)
-    for _ in range(8):
+    for _ in range(6):
         budget = Budget(int(rng.integers(0, 4)), num_branches)
         proposal = propose(drafter, view, budget)
         fresh = DRAFTERS[name](V)

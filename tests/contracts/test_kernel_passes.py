@@ -126,7 +126,7 @@ def trees(draw: st.DrawFn) -> Tree:
 
 
 @pytest.mark.parametrize(("kernel_set", "family"), with_every_set("smollm2"))
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=15, deadline=None, derandomize=True)
 @given(tree=trees(), page_size=st.integers(1, 7), num_written=st.integers(0, 11))
 def test_any_tree_in_one_pass_or_two(
     kernel_set: str, family: str, tree: Tree, page_size: int, num_written: int

@@ -93,6 +93,7 @@ def llm(tiny_path: Path) -> LLM:
         tiny_path,
         speculative_config={"method": "random", "num_speculative_tokens": 6, "adaptive": False},
         max_num_seqs=2,
+        num_threads=1,
     )
 
 

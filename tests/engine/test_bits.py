@@ -108,7 +108,7 @@ def test_together_as_alone(plain: LLM, tiny_draft_path: Path) -> None:
 
 
 def test_more_requests_than_run_at_once(tiny_path: Path, plain: LLM) -> None:
-    llm = LLM(tiny_path, max_num_seqs=2)
+    llm = LLM(tiny_path, max_num_seqs=2, num_threads=1)
     prompts = PROMPTS * 3
     for prompt, result in zip(prompts, llm.generate(prompts, params("top_p")), strict=True):
         assert result.outputs[0].token_ids == tokens(plain, prompt, params("top_p"))

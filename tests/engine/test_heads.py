@@ -41,10 +41,16 @@ def config(method: str, heads: dict[str, Path], depth: int, num_branches: int) -
     return {"adaptive": False, "model": str(heads[kind]), **size, **chosen}
 
 
+def shaped(method: str, *shape: int) -> Any:
+    """A test's parameters: every method with trees, and one of each sort with single guesses."""
+    is_fast = shape == (3, 3) or (shape == (1, 1) and method in ("eagle3", "medusa", "adaptive"))
+    return pytest.param(method, *shape, marks=() if is_fast else pytest.mark.slow)
+
+
 @pytest.mark.parametrize(
-    ("depth", "num_branches"), [(1, 1), (3, 3), pytest.param(4, 1, marks=pytest.mark.slow)]
+    ("method", "depth", "num_branches"),
+    [shaped(method, *shape) for method in METHODS for shape in ((1, 1), (3, 3), (4, 1))],
 )
-@pytest.mark.parametrize("method", METHODS)
 def test_heads_change_no_token(
     plain: LLM,
     plain_tokens: PlainTokens,
@@ -66,20 +72,24 @@ def test_random_heads_are_right_at_times(plain: LLM, heads: dict[str, Path]) -> 
     """So accepted paths, and the hidden states of their rows, were among what the rest proves."""
     for method in CONFIGS:
         llm = plain.with_speculation(config(method, heads, 3, 3))
-        llm.generate(PROMPTS * 3, params("top_p", n=4))
-        assert llm.metrics()["drafters"][method]["num_accepted_tokens"] > 5
+        for prompt in PROMPTS * 3:
+            llm.generate(prompt, params("top_p", n=4))
+            if (num := llm.metrics()["drafters"][method]["num_accepted_tokens"]) > 5:
+                break
+        assert num > 5
 
 
 @pytest.mark.parametrize(
     ("method", "memory"),
     [
         ("block", 400_000),
-        ("blockwise", 200_000),
-        ("distilled", 400_000),
         ("eagle3", 300_000),
         ("medusa", 200_000),
-        ("mtp", 300_000),
         ("pass", 400_000),
+        # A second of their sorts: what keeps rows and waits is the same code.
+        pytest.param("blockwise", 200_000, marks=pytest.mark.slow),
+        pytest.param("distilled", 400_000, marks=pytest.mark.slow),
+        pytest.param("mtp", 300_000, marks=pytest.mark.slow),
     ],
 )
 def test_together_preempted_and_in_chunks(
@@ -92,7 +102,13 @@ def test_together_preempted_and_in_chunks(
 ) -> None:
     monkeypatch.setattr("forerun.engine.setup.building._PASS_TOKENS", 9)
     chosen = config(method, heads, 3, 2)
-    llm = LLM(tiny_path, speculative_config=chosen, kv_cache_memory=memory, max_num_seqs=4)
+    llm = LLM(
+        tiny_path,
+        speculative_config=chosen,
+        kv_cache_memory=memory,
+        max_num_seqs=4,
+        kernels=plain.model.kernels,
+    )
     prompts = [prompt * 3 for prompt in PROMPTS] * 3
     asked = params("min_p").with_(max_tokens=60)
     for prompt, result in zip(prompts, llm.generate(prompts, asked), strict=True):
@@ -149,7 +165,13 @@ def test_drafters_hear_the_hidden_states_of_the_text_and_of_nothing_else(
     chunks of prompts, others in the pass, preemptions."""
     monkeypatch.setattr("forerun.engine.setup.building._PASS_TOKENS", 9)
     chosen = config("eagle3", heads, 3, 3)
-    llm = LLM(tiny_path, speculative_config=chosen, kv_cache_memory=300_000, max_num_seqs=4)
+    llm = LLM(
+        tiny_path,
+        speculative_config=chosen,
+        kv_cache_memory=300_000,
+        max_num_seqs=4,
+        kernels=plain.model.kernels,
+    )
     prompts = [(*range(n, n + 20), 3) for n in range(6)]
     results = llm.generate(prompts, params("top_p").with_(max_tokens=60))
     assert llm.metrics()["preemptions"] > 0

@@ -47,7 +47,7 @@ def test_outcomes_and_shared_prompts(plain: LLM) -> None:
 
 
 def test_a_preempted_prompt_counts_once(tiny_path: Path) -> None:
-    llm = LLM(tiny_path, speculative_config=None, kv_cache_memory="160KB")
+    llm = LLM(tiny_path, speculative_config=None, kv_cache_memory="160KB", num_threads=1)
     llm.generate([[idx] * 9 for idx in range(8)], PARAMS.with_(max_tokens=80))
     found = llm.metrics()
     assert found["preemptions"] > 0

@@ -72,7 +72,13 @@ def of_format(weight_format: str, activations: str, instruction_set: str | None 
 
 def of_smollm2(path: Path, activations: str, instruction_set: str | None = None) -> Digests:
     """Logits of a prompt, and the tokens of a greedy and of a drawn answer."""
-    llm = LLM(path, activations=activations, instruction_set=instruction_set, cache_dir=CACHE_DIR)
+    llm = LLM(
+        path,
+        activations=activations,
+        instruction_set=instruction_set,
+        num_threads=1,
+        cache_dir=CACHE_DIR,
+    )
     tokens = llm.tokenizer.encode(_TEXT)
     params = [SamplingParams(temperature=t, max_tokens=32, seed=5) for t in (0.0, 0.8)]
     answers = [llm.generate(_TEXT, each)[0].outputs[0].token_ids for each in params]

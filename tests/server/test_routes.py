@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.server.serving import MODEL, Running, serving
@@ -107,6 +108,7 @@ def test_refusals_have_openais_shape(server: Running) -> None:
         error_of(client.post("/v1/completions", content=content), 400)
 
 
+@pytest.mark.slow
 def test_smollm2_answers_at_once_that_it_lives(smollm2_path: Path) -> None:
     """/health and a refusal while the model loads, then an answer in words."""
     with serving(smollm2_path, "--max-model-len", "512", "--threads", "1", wait=False) as running:

@@ -132,7 +132,7 @@ def started(tiny_path: Path, monkeypatch: pytest.MonkeyPatch) -> Started:
     def start(passes: PassCost, heads: list[Path]) -> LLM:
         monkeypatch.setattr("forerun.engine.setup.drafting.calibrate", lambda *_: passes)
         monkeypatch.setattr("forerun.engine.api.llm.shipped_heads", lambda _: heads)
-        return LLM(tiny_path)
+        return LLM(tiny_path, num_threads=1)
 
     return start
 

@@ -47,5 +47,6 @@ def test_no_answer_loses_much(found: dict[str, list[float]]) -> None:
     assert min(min(rows) for rows in found.values()) > 0.85
 
 
+@pytest.mark.slow
 def test_the_same_texts_earn_the_same(machine: Machine, found: dict[str, list[float]]) -> None:
     assert ratios(recorded_texts(), machine) == found

@@ -30,7 +30,6 @@ class RowMover(Protocol):
 
     def move_rows(self, sources: IntArray, targets: IntArray) -> None:
         """Copy slot to slot, as if all were read before any is written."""
-        ...
 
 
 class BlockTable:

@@ -28,7 +28,6 @@ class RequestView(Protocol):
     @property
     def tokens(self) -> Sequence[int]:
         """Prompt, then output; the last one is emitted but not yet scored by the target."""
-        ...
 
     @property
     def params(self) -> SamplingParams: ...
@@ -36,12 +35,10 @@ class RequestView(Protocol):
     @property
     def cache_salt(self) -> str | None:
         """Whose request it is: only requests with the same key may share what they wrote."""
-        ...
 
     @property
     def prediction(self) -> Sequence[int]:
         """What the caller expects the output to be; empty if nothing."""
-        ...
 
     @property
     def noise(self) -> Noise: ...
@@ -77,29 +74,23 @@ class Drafter(Protocol):
     def picks(self) -> bool:
         """Whether guesses are picked, never drawn, and nothing is kept of a proposal: then it may
         be asked in every round, and its answer be used in part or not at all."""
-        ...
 
     @property
     def num_requests(self) -> int:
         """Requests that it remembers something of; 0 once all have ended."""
-        ...
 
     def begin(self, request: RequestView) -> None:
         """A prompt arrived."""
-        ...
 
     def propose(self, requests: Sequence[RequestView], budgets: Sequence[Budget]) -> list[Proposal]:
         """One proposal per request, in order; an empty one where there is nothing to say."""
-        ...
 
     def commit(self, request: RequestView, verdict: Verdict) -> None:
         """`verdict.tokens` are now part of `request.tokens`; `verdict.path` are nodes of the
         latest proposal of *this* drafter, or () if it made none."""
-        ...
 
     def end(self, request: RequestView) -> None:
         """The request is gone, finished or not; forget it."""
-        ...
 
 
 class OneByOne(ABC, Generic[Memory]):
@@ -141,7 +132,6 @@ class HintingDrafter(Drafter, Protocol):
 
     def may_guess(self, request: RequestView, budget: Budget) -> bool:
         """False only where `propose` would have no guess, as far as a glance can tell."""
-        ...
 
 
 @runtime_checkable
@@ -154,33 +144,26 @@ class CachedDrafter(Drafter, Protocol):
     @property
     def max_len(self) -> int:
         """The longest text that it can continue."""
-        ...
 
     @property
     def row_bytes(self) -> int:
         """What a token takes in its cache."""
-        ...
 
     def num_pages_in_use(self) -> int:
         """Of its cache; 0 once all requests have ended."""
-        ...
 
     def allocate(self, num_pages: int, page_size: int) -> None:
         """Make the cache, before the first request."""
-        ...
 
     def has_room_for(self, request: RequestView) -> bool:
         """Whether it could guess for it now."""
-        ...
 
     def is_waiting(self, request: RequestView) -> bool:
         """Whether it was asked and had no room, or has not yet read all of the text: then its
         silence says nothing about its guesses."""
-        ...
 
     def evict(self, request: RequestView) -> None:
         """The request was preempted: give up its rows, they are fed again when they are needed."""
-        ...
 
 
 @runtime_checkable
@@ -195,14 +178,11 @@ class TappedDrafter(Drafter, Protocol):
     @property
     def layers(self) -> tuple[int, ...]:
         """After how many of the target's layers it taps: `models.llama.Taps`."""
-        ...
 
     def is_behind(self, request: RequestView) -> bool:
         """Whether its next answer reads much of the text first: how long that takes says nothing
         about its guesses."""
-        ...
 
     def tapped(self, request: RequestView, start: int, rows: Mapping[int, FloatArray]) -> None:
         """`rows` [n, E] by layer are the hidden states at positions `start` … `start` + n - 1,
         whose tokens are committed; `commit` follows if any were emitted."""
-        ...

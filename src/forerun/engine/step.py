@@ -110,7 +110,7 @@ def choose(core: Core, times: StepTimes) -> dict[int, Choice]:
 
 def schedule(core: Core, choices: Mapping[int, Choice]) -> tuple[Schedule, list[Round]]:
     """Admit whoever fits; guesses are the first thing to shrink when room is short."""
-    wanted = {request_id: choice.num_guesses for request_id, choice in choices.items()}
+    wanted = {request_id: c.num_guesses for request_id, c in choices.items() if c.depth}
     scheduled = core.scheduler.schedule(wanted)
     rounds = []
     for grant in scheduled.grants:

@@ -59,7 +59,6 @@ class StoredTensor(Protocol):
 
     def floats(self, first: int, last: int) -> npt.NDArray[np.float32]:
         """Rows `first` … `last` - 1, expanded."""
-        ...
 
 
 class WeightSource(Protocol):
@@ -105,11 +104,9 @@ class Kernels(Protocol):
     @property
     def begins_early(self) -> bool:
         """Whether a pass whose plan has `next_slots` is followed up before it is over."""
-        ...
 
     def loading(self, num_tensors: int) -> AbstractContextManager[None]:
         """Around the loading of one model, to tell how far it is and what became of it."""
-        ...
 
     def load_vector(self, source: WeightSource, name: str) -> Weight: ...
 
@@ -117,35 +114,27 @@ class Kernels(Protocol):
         self, source: WeightSource, names: Sequence[str], biases: Sequence[str] = ()
     ) -> Weight:
         """The named matrices [out, in] stacked along `out`, with one bias for each or none."""
-        ...
 
     def new_store(self, shape: AttentionShape, num_layers: int, num_slots: int) -> Store:
         """Room for the rows of all layers; `MemoryError` where there is none."""
-        ...
 
     def row_bytes(self, shape: AttentionShape, num_layers: int) -> int:
         """What one slot of such a store takes: a key and a value in every layer."""
-        ...
 
     def free_bytes(self) -> int | None:
         """What new stores may take together; None where a machine's memory is the only limit."""
-        ...
 
     def move_rows(self, store: Store, sources: IntArray, targets: IntArray) -> None:
         """Copy K and V of all layers from slot to slot, as if all were read before any write."""
-        ...
 
     def begin(self, plan: Plan, shape: AttentionShape, inv_freq: FloatArray) -> Batch:
         """Prepare a pass; `inv_freq` [head_dim / 2] are the rotary frequencies, in float64."""
-        ...
 
     def gumbel_argmax(self, logits: Logits, noise: Noise, position: int) -> int:
         """`sampling.gumbel_argmax`, bit for bit, as fast as the hardware likes."""
-        ...
 
     def weight_sum(self, logits: FloatArray, top: float, temperature: float) -> tuple[float, float]:
         """Bounds as those of `sampling.weight_sum`, as close as the hardware likes."""
-        ...
 
     def run(self, body: Body, batch: Batch, store: Store) -> npt.NDArray[np.float32]:
         """body(batch, store): a pass, from `embed` to `logits`.
@@ -153,7 +142,6 @@ class Kernels(Protocol):
         A body depends on its arguments alone, so a kernel set may keep what it did and replay it
         for the next batch of as many tokens.
         """
-        ...
 
     def draw(
         self, body: Body, batch: Batch, store: Store, draws: Sequence[CoupledDraws | None]
@@ -163,19 +151,15 @@ class Kernels(Protocol):
         A kernel set may draw them where the logits are, exactly as `sampling` would, and leave
         the logits there; or return logits and no tokens. Rows without draws come as logits.
         """
-        ...
 
     def embed(self, table: Weight, batch: Batch) -> Array:
         """[T, E]"""
-        ...
 
     def add_norm(self, x: Array, delta: Array | None, norm: Norm) -> tuple[Array, Array]:
         """(x + delta, norm(x + delta)); `x` is given up and may be written to."""
-        ...
 
     def linear(self, x: Array, matrix: Weight) -> Array:
         """x · matrixᵀ + bias: [T, in] -> [T, out]"""
-        ...
 
     def rope_write(
         self,
@@ -190,23 +174,18 @@ class Kernels(Protocol):
 
         `qkv` is [T, q_len + 2·kv_len]; returns q [T, q_len].
         """
-        ...
 
     def attend(self, q: Array, batch: Batch, store: Store, layer: int) -> Array:
         """softmax(q·k / sqrt(head_dim))·v over each token's keys in logical order: [T, q_len]"""
-        ...
 
     def silu_mul(self, gate_up: Array) -> Array:
         """silu(gate) · up: [T, 2F] -> [T, F]"""
-        ...
 
     def select(self, x: Array, batch: Batch) -> Array:
         """The wanted rows: [T, …] -> [R, …]"""
-        ...
 
     def logits(self, x: Array, head: Weight) -> npt.NDArray[np.float32]:
         """x · headᵀ, back on the host: [R, E] -> [R, V]"""
-        ...
 
 
 @dataclass(frozen=True)
@@ -237,24 +216,19 @@ class TappedKernels(Kernels, Protocol):
         given: Sequence[FloatArray] = (),
     ) -> Batch:
         """As above; `given` are activations [T, width] for the pass to start from."""
-        ...
 
     def given(self, batch: Batch, idx: int) -> Array:
         """What `begin` was given: [T, width]"""
-        ...
 
     def concat(self, parts: Sequence[Array]) -> Array:
         """Side by side: [T, a], [T, b], … -> [T, a + b + …]"""
-        ...
 
     def tap(self, x: Array, batch: Batch) -> None:
         """Hand out `x` as it is now, whatever is written to it later."""
-        ...
 
     def taps(self, batch: Batch) -> Sequence[npt.NDArray[np.float32]]:
         """What the last `run` over this batch tapped, on the host, in order; there may be more rows
         behind those that were there. They may be read late, until the second such pass after it."""
-        ...
 
 
 @runtime_checkable
@@ -271,28 +245,22 @@ class ChainKernels(TappedKernels, Protocol):
     ) -> Batch:
         """As above; tokens that the pass will guess may stand as 0 in the plan, and what is given
         may be made when it is needed: not where the pass was begun early."""
-        ...
 
     def load_array(self, array: IntArray | FloatArray) -> Weight:
         """Ids, or a table of single rows, as they are."""
-        ...
 
     def computed(self, x: Array) -> Array:
         """x, computed once for all who will ask for it."""
-        ...
 
     def num_known(self, batch: Batch) -> int:
         """Tokens of a chain's batch before those that it guesses, as many as there is room for:
         all from the last that is known on are wanted."""
-        ...
 
     def part(self, batch: Batch, first: int, last: int) -> Batch:
         """Tokens `first` … `last` - 1 of a batch, with those of them that are wanted."""
-        ...
 
     def new_picks(self, batch: Batch, num: int) -> Array:
         """Room for `num` guesses [num, 3]: id, share of softmax(logits), which of the `ids`."""
-        ...
 
     def pick(
         self,
@@ -308,12 +276,9 @@ class ChainKernels(TappedKernels, Protocol):
     ) -> None:
         """Guess number `place`, from one row of logits [R, n] of the tokens `ids`, with `delta`
         [1, n] added. It becomes token number `token` of the batch, if that is given."""
-        ...
 
     def gated_row(self, table: Weight, gates: Array, row: int, picks: Array, place: int) -> Array:
         """(1 + gates[row]) ∘ the row of a table [n, width] for guess number `place`: [1, width]"""
-        ...
 
     def finish(self, x: Array) -> npt.NDArray[np.float32]:
         """The end of a body without logits: rows, as many as are wanted, back on the host."""
-        ...

@@ -10,7 +10,7 @@ So key j is always the token at position j, wherever pages lie and whatever else
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
@@ -25,7 +25,6 @@ class SlotTable(Protocol):
 
     def slots(self, length: int) -> IntArray:
         """The slots of rows 0 … length-1; asserts that they are held."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -98,7 +97,16 @@ class Plan:
         return cls(tuple(PlanRow.of(span, table) for span, table in pairs), next_slots)
 
     def __len__(self) -> int:
-        return len(self.tokens)
+        return sum(map(len, self.rows))
+
+    def integers(self) -> tuple[Sequence[int], list[int], Sequence[int], Sequence[int]]:
+        """Tokens, write slots, wanted and positions, as below: for whoever puts them together."""
+        if len(self.rows) == 1 and not self.rows[0].num_written:
+            (row,) = self.rows
+            return row.span.tokens, row.write_slots.tolist(), row.span.wanted, row.span.positions
+        arrays = self.tokens, self.write_slots, self.wanted, self.positions
+        tokens, write_slots, wanted, positions = (array.tolist() for array in arrays)
+        return tokens, write_slots, wanted, positions
 
     @cached_property
     def tokens(self) -> IntArray:

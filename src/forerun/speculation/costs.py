@@ -80,6 +80,12 @@ class Costs:
         """Where a plain pass begins early, guesses come when one is under way for nobody."""
         self._excess = self.target.seconds(1)
 
+    def expect_excess(self, drafter: str, depth: int, seconds: float) -> None:
+        """A round with these guesses takes so much more than a plain one: what its parts leave."""
+        parts = self.target.seconds(1 + depth) - self.target.seconds(1)
+        parts += self.draft_seconds(drafter, 1, [1] * depth)
+        self._excess = max(0.0, seconds - parts) / self.target.speed
+
     def expect_whole(self, drafter: str, seconds: float) -> None:
         """One request's rounds with these guesses take so long, however many there are: the device
         begins them by itself, and what their parts take one after the other says nothing."""

@@ -75,4 +75,3 @@ class SpeculativeRequest(RequestView, Protocol):
     @property
     def num_left(self) -> int:
         """Tokens it may still emit."""
-        ...

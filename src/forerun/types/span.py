@@ -57,4 +57,5 @@ class Span:
 
     @property
     def positions(self) -> tuple[int, ...]:
-        return tuple(self.start + depth - 1 for depth in self.tree.depths)
+        before = self.start - 1
+        return tuple([before + depth for depth in self.tree.depths])

@@ -112,7 +112,7 @@ def test_heads_hear_the_hidden_states_of_the_text(
     tiny_path: Path, tmp_path: Path, kind: str
 ) -> None:
     """So they have a guess before every token, and it is the one that the engine would make."""
-    llm = LLM(tiny_path, speculative_config=None)
+    llm = LLM(tiny_path, speculative_config=None, num_threads=1)
     head = CONFIGS[kind](llm.model.config, tokenizer_hash(llm.tokenizer))
     path = write_head(tmp_path / kind, head)
     config = fixed_depth(kind, 1, {"model": str(path)})

@@ -17,7 +17,7 @@ from forerun.bench.measure.side_by_side import Measurement
 from forerun.bench.measure.timed_run import Pass, time_stream
 from forerun.bench.prompts.workloads import build_workloads
 from forerun.bench.records.cells import Cell, by_position, sum_up
-from forerun.bench.records.record import as_type
+from forerun.bench.records.typed_json import as_type
 from forerun.engine import LLM, SpeculativeConfig
 from forerun.theory.closed_forms import speedup
 from forerun.theory.verify_cost import LinearVerifyCost

@@ -31,7 +31,7 @@ def test_a_class_with_shorter_prompts_is_refused(llm: LLM) -> None:
 
 
 def test_a_prompt_that_was_asked_before_costs_the_same_again(tiny_path: Path) -> None:
-    llm = LLM(tiny_path, speculative_config=None)
+    llm = LLM(tiny_path, speculative_config=None, num_threads=1)
     prompt, params = list(range(20)) * 3, SamplingParams(max_tokens=2)
     llm.generate(prompt, params)
     assert llm.generate(prompt, params)[0].num_cached_tokens == 59
@@ -44,7 +44,7 @@ def test_a_prompt_that_was_asked_before_costs_the_same_again(tiny_path: Path) ->
 
 
 def test_forgetting_what_is_still_held_changes_no_answer(tiny_path: Path) -> None:
-    llm = LLM(tiny_path, speculative_config=None)
+    llm = LLM(tiny_path, speculative_config=None, num_threads=1)
     params = SamplingParams(max_tokens=24, seed=4)
     (alone,) = llm.generate("once upon a time there was", params)
     events = []

@@ -72,7 +72,7 @@ def small_vocabulary() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def cells(tiny_path: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Cell]:
-    llm = LLM(tiny_path, max_num_seqs=8, speculative_config=None, max_model_len=200)
+    llm = LLM(tiny_path, max_num_seqs=8, speculative_config=None, max_model_len=200, num_threads=1)
     config = block_config(llm.model.config, tokenizer_hash(llm.tokenizer))
     head = write_block(tmp_path_factory.mktemp("heads") / "mine", config)
     methods = proof_methods(str(tiny_path), num_layers=1, heads=[head])
@@ -99,7 +99,7 @@ def test_no_token_differs_and_requests_keep_to_their_own_depth(cells: list[Cell]
 
 def test_a_difference_is_found(tiny_path: Path) -> None:
     """Plant one: plain decoding that said something else."""
-    llm = LLM(tiny_path, max_num_seqs=8, speculative_config=None, max_model_len=200)
+    llm = LLM(tiny_path, max_num_seqs=8, speculative_config=None, max_model_len=200, num_threads=1)
     proof = Proof(llm, _short(2), {"auto": Method({})}, max_depth=2, num_tokens=12, seed=1)
     proof._expected = {(run.prompt, run.sampling): (0,) * 12 for run in proof.runs}
     assert any(cell.first_difference is not None for cell in proof.run())

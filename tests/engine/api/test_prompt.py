@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from forerun.engine import LLM
-from forerun.engine.api.input_processor import as_batch, as_prompt
+from forerun.engine.api.prompt import as_batch, as_prompt
 from forerun.errors import InvalidOption
 from forerun.types import SamplingParams
 

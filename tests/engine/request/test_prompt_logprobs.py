@@ -44,7 +44,9 @@ def test_chunks_and_preemptions_tell_nothing_twice(tiny_path: Path, plain: LLM, 
     """A prompt of several chunks, among so many others that some are preempted."""
     long = (PROMPT + " ") * 2
     alone = plain.generate(long, ASK)[0]
-    tight = LLM(tiny_path, max_num_seqs=4, kv_cache_memory=300_000, max_model_len=200)
+    tight = LLM(
+        tiny_path, max_num_seqs=4, kv_cache_memory=300_000, max_model_len=200, num_threads=1
+    )
     results = tight.generate([long] * 4, ASK.with_(n=n, max_tokens=100))
     assert tight.metrics()["preemptions"] > 0
     for result in results:

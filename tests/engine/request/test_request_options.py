@@ -95,7 +95,7 @@ def test_callers_do_not_share_prefixes(plain: LLM) -> None:
 
 
 def test_a_better_priority_runs_first(tiny_path: Path) -> None:
-    llm = LLM(tiny_path, speculative_config=None, max_num_seqs=1)
+    llm = LLM(tiny_path, speculative_config=None, max_num_seqs=1, num_threads=1)
     turns = (0, 2, -2)
     requests = [llm.input_processor.requests("abc", PARAMS, _options(turn))[0] for turn in turns]
     llm.engine.add(requests)

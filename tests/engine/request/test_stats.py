@@ -30,7 +30,7 @@ def test_choices_are_counted_by_reason_drafter_and_depth() -> None:
 def test_rounds_without_a_look_are_counted(
     tiny_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    llm = LLM(tiny_path, max_num_seqs=1)
+    llm = LLM(tiny_path, max_num_seqs=1, num_threads=1)
     monkeypatch.setattr(Looks, "is_due", lambda *_: False)
     params = SamplingParams(temperature=0, max_tokens=9, ignore_eos=True)
     stats = llm.generate([1, 2, 3], params)[0].outputs[0].stats

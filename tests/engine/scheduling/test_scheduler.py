@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from forerun.engine.scheduling.limits import SchedulerLimits
-from forerun.engine.scheduling.next_pass import PagePromises, share_evenly
+from forerun.engine.scheduling.next_pass import share_evenly
+from forerun.engine.scheduling.pool import PagePromises
 from forerun.engine.scheduling.target_pool import TargetPool
 from forerun.errors import InvalidOption, RequestTooLarge
 from tests.engine.fake_engine import FakeEngine, FakeRequest
@@ -261,9 +262,12 @@ def test_a_small_pool_serves_many(page_size: int) -> None:
     world.assert_nothing_is_held()
 
 
-@pytest.mark.parametrize("module", ["scheduler", "next_pass", "limits"])
+INTEGERS_ONLY = ("scheduler", "next_pass", "limits", "pool", "queue")
+
+
+@pytest.mark.parametrize("module", INTEGERS_ONLY)
 def test_the_scheduler_knows_neither_arrays_nor_models(module: str) -> None:
-    allowed = {f"forerun.engine.scheduling.{name}" for name in ("next_pass", "limits")}
+    allowed = {f"forerun.engine.scheduling.{name}" for name in INTEGERS_ONLY}
     spec = importlib.util.find_spec(f"forerun.engine.scheduling.{module}")
     assert spec is not None
     assert spec.origin is not None

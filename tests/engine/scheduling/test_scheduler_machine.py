@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from forerun.engine.scheduling.limits import SchedulerLimits
-from forerun.engine.scheduling.scheduler import Schedule, Ticket
+from forerun.engine.scheduling.queue import Ticket
+from forerun.engine.scheduling.scheduler import Schedule
 from tests.engine.fake_engine import FakeEngine, FakeRequest
 
 NUM_PAGES: Final = 12
@@ -138,5 +139,5 @@ class SchedulerMachine(RuleBasedStateMachine):
 
 TestScheduler = SchedulerMachine.TestCase
 TestScheduler.settings = settings(
-    max_examples=70, stateful_step_count=30, deadline=None, derandomize=True
+    max_examples=40, stateful_step_count=30, deadline=None, derandomize=True
 )

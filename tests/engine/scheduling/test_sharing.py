@@ -17,7 +17,7 @@ TEXT = [n % 26 for n in range(2000)]
 @pytest.fixture(scope="module")
 def llm(tmp_path_factory: pytest.TempPathFactory) -> LLM:
     path: Path = write_tiny_model(tmp_path_factory.mktemp("models") / "long", max_len=3000)
-    return LLM(path, max_num_seqs=4, speculative_config=None)
+    return LLM(path, max_num_seqs=4, speculative_config=None, num_threads=1)
 
 
 def num_computed(llm: LLM, prompt: list[int]) -> int:

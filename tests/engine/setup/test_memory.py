@@ -59,7 +59,7 @@ def test_the_caches_stay_within_the_memory(
 
 
 def test_a_slot_is_a_row(tiny_path: Path, plain: LLM) -> None:
-    llm = LLM(tiny_path, kv_cache_backend="slotted", max_num_seqs=3)
+    llm = LLM(tiny_path, kv_cache_backend="slotted", max_num_seqs=3, num_threads=1)
     assert llm.engine.core.cache.pool.num_pages == 3
     prompts = ["abc", "abcabc", "cab", "b"]
     for prompt, result in zip(prompts, llm.generate(prompts, PARAMS), strict=True):
@@ -68,7 +68,7 @@ def test_a_slot_is_a_row(tiny_path: Path, plain: LLM) -> None:
 
 
 def test_without_a_length_the_context_is_what_the_memory_holds(tiny_path: Path) -> None:
-    llm = LLM(tiny_path, speculative_config=None, kv_cache_memory="50KB", kernels="reference")
+    llm = LLM(tiny_path, speculative_config=None, kv_cache_memory="25KB", kernels="reference")
     assert llm.max_model_len == llm.engine.core.cache.pool.num_pages * 16 < 256
     output = llm.generate("abc", PARAMS.with_(max_tokens=None))[0].outputs[0]
     assert len(output.token_ids) == llm.max_model_len - 3
@@ -126,13 +126,13 @@ def test_one_that_is_refused_leaves_no_other_behind(plain: LLM) -> None:
 
 
 def test_a_length_that_the_memory_cannot_hold_is_refused_at_start(tiny_path: Path) -> None:
-    options: dict[str, Any] = {"kv_cache_memory": "50KB", "kernels": "reference"}
+    options: dict[str, Any] = {"kv_cache_memory": "25KB", "kernels": "reference"}
     for backend in ("paged", "slotted"):
         with pytest.raises(InvalidOption, match="max_model_len=256 does not fit"):
             LLM(tiny_path, max_model_len=256, kv_cache_backend=backend, **options)
-    llm = LLM(tiny_path, max_model_len=120, **options)
+    llm = LLM(tiny_path, max_model_len=60, **options)
     output = llm.generate("abc", PARAMS.with_(max_tokens=None))[0].outputs[0]
-    assert len(output.token_ids) == 117
+    assert len(output.token_ids) == 57
 
 
 @pytest.mark.parametrize("config", [None, {"method": "bigram", "adaptive": False}])
@@ -140,13 +140,13 @@ def test_without_a_length_a_slot_is_what_the_memory_holds(tiny_path: Path, confi
     llm = LLM(
         tiny_path,
         speculative_config=config,
-        kv_cache_memory="50KB",
+        kv_cache_memory="25KB",
         kv_cache_backend="slotted",
         kernels="reference",
     )
     pool = llm.engine.core.cache.pool
     assert pool.num_pages == 1
-    assert llm.max_model_len == pool.page_size == 50_000 // llm.model.row_bytes
+    assert llm.max_model_len == pool.page_size == 25_000 // llm.model.row_bytes
     results = llm.generate(["abc", "b"], PARAMS.with_(max_tokens=None))
     lens = [len(result.outputs[0].token_ids) for result in results]
     assert lens == [llm.max_model_len - 3, llm.max_model_len - 1]

@@ -18,8 +18,7 @@ from forerun.kernels.cpu.codegen.lanes import I32, I64, Emitter, vector
 from forerun.kernels.cpu.codegen.machine import ARM, NEON_OUTPUTS, InstructionSet, Machine
 from forerun.kernels.cpu.products.digit_tile import DigitTile
 from forerun.kernels.cpu.products.digits import BLOCK_LEN, RecordShape
-from forerun.kernels.cpu.products.formats import DECODERS
-from forerun.kernels.cpu.products.integer_weights import CHUNKS
+from forerun.kernels.cpu.products.formats import PACKED
 from forerun.kernels.cpu.products.operands import Operands
 from tests.kernels.sources import F32, normal
 from tests.kernels_cpu.packed import PackedSource, packed
@@ -27,6 +26,7 @@ from tests.kernels_cpu.products.test_formats import product_of_digits
 
 SETS = {each.name: each for each in ARM}
 NUM_OUT, NUM_IN = 4, 512  # outputs of one tile
+FAST = (("Q8_0", 1), ("Q4_1", 1), ("Q4_1", 2), ("Q4_K", 1))  # each is compiled, which takes long
 BYTES, INTS = vector(ir.IntType(8), 16), vector(I32, 4)
 
 
@@ -76,8 +76,8 @@ def tile_of(weight_format: str, machine: Machine, num_rows: int, *, for_host: bo
         _model(module, "addp.v4i32", INTS, _pair)
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), [I64] * 7), "tile")
     builder = ir.IRBuilder(function.append_basic_block())
-    chunk, operands = CHUNKS[weight_format], Operands(*function.args)
-    DigitTile(DECODERS[weight_format], chunk, num_rows, Emitter(builder, machine), operands).emit()
+    operands = Operands(*function.args)
+    DigitTile(weight_format, num_rows, Emitter(builder, machine), operands).emit()
     builder.ret_void()
     text = str(module)
     if for_host:  # such names are LLVM's; and a register of vectors is called x there
@@ -124,8 +124,8 @@ def run(ir_text: str, *operands: int) -> None:
 @pytest.mark.parametrize(
     ("weight_format", "num_digits"),
     [
-        pytest.param(each, digits, marks=pytest.mark.slow if digits == 2 and each != "Q4_1" else ())
-        for each in CHUNKS
+        pytest.param(each, digits, marks=() if (each, digits) in FAST else pytest.mark.slow)
+        for each in PACKED
         for digits in (1, 2)
     ],
 )
@@ -136,7 +136,7 @@ def test_a_tile_has_the_documented_bits(name: str, weight_format: str, num_digit
     x = normal(8, 8, NUM_IN)
     x[:, ::100] *= 50
     expected = product_of_digits(source, x, num_digits)
-    num_blocks = NUM_IN // DECODERS[weight_format].block_len
+    num_blocks = NUM_IN // PACKED[weight_format].block_len
     for num_rows in (1, 2, 3, 8):
         records, stride = records_of(x[:num_rows], num_digits)
         y = np.zeros((num_rows, NUM_OUT), np.float32)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -12,15 +13,13 @@ import pytest
 from forerun.kernels.cpu import CpuKernels
 from forerun.kernels.cpu.codegen.machine import AVX2_OUTPUTS, AVX512_OUTPUTS, Machine
 from forerun.kernels.cpu.products.digits import BLOCK_LEN
-from forerun.kernels.cpu.products.formats import DECODERS
-from forerun.kernels.cpu.products.product import takes_digits
+from forerun.kernels.cpu.products.formats import FORMATS, PACKED
 from forerun.kernels.cpu.runtime.workers import num_usable_cores
 from tests.contracts.kernel_sets import CACHE_DIR
 from tests.kernels.sources import F32, ArraySource, normal
 from tests.kernels_cpu.packed import PackedSource, packed
 from tests.kernels_cpu.products.integer_runs import runs_of
 
-FORMATS = ("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q4_K", "Q5_K", "Q6_K")
 MAX_ROWS = 64
 NUM_IN = 1536
 EPS = float(np.finfo(np.float32).eps)
@@ -43,20 +42,26 @@ def case(weight_format: str, machine: Machine) -> Any:
 
 
 CASES = [case(name, HOST) for name in FORMATS]
-CASES += [case(name, INT16) for name in FORMATS if takes_digits(name, INT16)]
+CASES += [case(name, INT16) for name in PACKED]
 
 
 def named(value: object) -> str | None:
     return f"{value.num_digits}-digits" if isinstance(value, Machine) else None
 
 
-def kernels(num_threads: int = 2, machine: Machine = HOST) -> CpuKernels:
+def kernels(num_threads: int = 1, machine: Machine = HOST) -> CpuKernels:
     num_threads = min(num_threads, num_usable_cores())
     return CpuKernels(num_threads, cache_dir=CACHE_DIR, machine=machine)
 
 
 def product(kernels: CpuKernels, source: PackedSource, x: np.ndarray) -> np.ndarray:
-    return np.asarray(kernels.linear(kernels.rows(x), kernels.load_matrix(source, ["w"])))
+    return products(kernels, source)(x)
+
+
+def products(kernels: CpuKernels, source: PackedSource) -> Callable[[np.ndarray], np.ndarray]:
+    """With weights that are loaded once."""
+    matrix = kernels.load_matrix(source, ["w"])
+    return lambda x: np.asarray(kernels.linear(kernels.rows(x), matrix))
 
 
 @pytest.mark.parametrize(("weight_format", "machine"), CASES, ids=named)
@@ -67,12 +72,11 @@ def test_a_product_has_the_same_bits_for_any_rows_and_threads(
     source = PackedSource(weight_format, packed(weight_format, num_out, NUM_IN))
     x = normal(2, MAX_ROWS, NUM_IN)
     x[:, ::100] *= 50  # activations have outliers
-    one, two = kernels(1, machine), kernels(2, machine)
-    alone = np.concatenate([product(one, source, x[t : t + 1]) for t in range(MAX_ROWS)])
+    one, two = (products(kernels(num, machine), source) for num in (1, 2))
+    alone = np.concatenate([one(x[t : t + 1]) for t in range(MAX_ROWS)])
     for num_rows in range(1, MAX_ROWS + 1):
-        for ours in (one, two):
-            got = product(ours, source, x[:num_rows])
-            np.testing.assert_array_equal(got, alone[:num_rows])
+        for times in (one, two):
+            np.testing.assert_array_equal(times(x[:num_rows]), alone[:num_rows])
 
 
 @pytest.mark.parametrize(
@@ -81,7 +85,7 @@ def test_a_product_has_the_same_bits_for_any_rows_and_threads(
         pytest.param(*each.values, num_in, marks=each.marks)
         for each in CASES
         for num_in in (32, 64, 96, 256, NUM_IN)
-        if num_in % DECODERS[each.values[0]].block_len == 0
+        if num_in % FORMATS[each.values[0]].block_len == 0
     ],
     ids=named,
 )
@@ -92,7 +96,7 @@ def test_a_product_is_near_float64(weight_format: str, machine: Machine, num_in:
     weight = source.float32("w").astype(np.float64)
     exact = x.astype(np.float64) @ weight.T
     size, slack = np.abs(x.astype(np.float64)), 64 * EPS * np.abs(x)
-    if takes_digits(weight_format, machine):
+    if weight_format in PACKED:
         blocks = size.reshape(len(x), -1, BLOCK_LEN)
         steps = blocks.max(axis=-1, keepdims=True) / (127 << 8 * (machine.num_digits - 1))
         slack = slack + np.broadcast_to(steps / 2, blocks.shape).reshape(size.shape)
@@ -115,7 +119,6 @@ def test_the_largest_sums_fit(quant: int, num_rows: int, sign: int, machine: Mac
     np.testing.assert_array_equal(product(kernels(2, machine), source, x), 256 * quant * sign)
 
 
-PACKED = [name for name in FORMATS if takes_digits(name, HOST)]
 OTHERS = [Machine.host(each.name) for each in Machine.offered()[1:]]
 SHORT = [case(name, machine) for machine in MACHINES for name in PACKED]
 OTHERS += [replace(machine, num_digits=INT16.num_digits) for machine in OTHERS]
@@ -196,40 +199,41 @@ def product_in_sixteen_lanes(weight: F32, x: F32) -> F32:
 SHAPES = {"avx2": AVX2_OUTPUTS, "avx512": AVX512_OUTPUTS, "odd": (4, 2, 1)}
 
 
+@pytest.mark.parametrize("tile_outputs", SHAPES.values(), ids=SHAPES)
 @pytest.mark.parametrize(
-    ("weight_format", "tile_outputs"),
-    [
-        pytest.param(
-            name,
-            outputs,
-            marks=() if shape == "avx2" or name in ("F32", "Q4_1") else pytest.mark.slow,
-        )
-        for shape, outputs in SHAPES.items()
-        for name in FORMATS
-    ],
-    ids=str,
+    "weight_format",
+    ["F32", *(pytest.param(each, marks=pytest.mark.slow) for each in ("F16", "BF16"))],
 )
 def test_sixteen_lanes_have_the_documented_bits_in_every_shape(
     weight_format: str, tile_outputs: tuple[int, ...]
 ) -> None:
     """What x86 runs, compiled for this machine: no shape of tile and no number of rows shows."""
     wide = kernels(machine=Machine(16, tile_outputs))
-    source = PackedSource(weight_format, packed(weight_format, 11, 512, seed=5))
-    table, x = wide.load_matrix(source, ["w"]), normal(6, 9, 512)
-    weight = embedded(wide, table, list(range(11)))
-    np.testing.assert_allclose(weight, source.float32("w"), rtol=1e-6, atol=1e-6)
-    exact = product_in_sixteen_lanes(weight, x)
+    source = PackedSource(weight_format, packed(weight_format, 17, 512, seed=5))
+    x, weight = normal(6, 9, 512), source.float32("w")
+    exact, times = product_in_sixteen_lanes(weight, x), products(wide, source)
     for num_rows in range(1, 10):
-        np.testing.assert_array_equal(product(wide, source, x[:num_rows]), exact[:num_rows])
+        np.testing.assert_array_equal(times(x[:num_rows]), exact[:num_rows])
 
 
-@pytest.mark.parametrize("weight_format", ["F32", "F16", "BF16", "Q8_0", "Q4_1", "Q4_K", "Q6_K"])
+@pytest.mark.parametrize("weight_format", FORMATS)
 def test_embedded_rows_are_the_tables(weight_format: str) -> None:
-    """Within one rounding: t·d + c is rounded once here, twice in numpy."""
-    source = PackedSource(weight_format, packed(weight_format, 50, 256))
-    table = kernels().load_matrix(source, ["w"])
-    got = embedded(kernels(), table, [3, 49, 0, 3])
-    np.testing.assert_allclose(got, source.float32("w")[[3, 49, 0, 3]], rtol=1e-6, atol=1e-8)
+    """Bit for bit: (q − offset)·d + c is rounded once."""
+    source = PackedSource(weight_format, packed(weight_format, 50, 512))
+    table, chosen = kernels().load_matrix(source, ["w"]), [3, 49, 0, 3]
+    expected = source.float32("w")
+    if weight_format in PACKED:
+        np.testing.assert_allclose(runs_as_floats(source), expected, rtol=1e-6, atol=1e-8)
+        expected = runs_as_floats(source)
+    np.testing.assert_array_equal(embedded(kernels(), table, chosen), expected[chosen])
+
+
+def runs_as_floats(source: PackedSource) -> F32:
+    runs = []
+    for _, quants, d, c in runs_of(source):
+        least = np.zeros_like(d) if c is None else c
+        runs.append(fused(quants.astype(np.float32), d[:, None], least[:, None]))
+    return np.concatenate(runs, axis=1)
 
 
 def embedded(kernels: CpuKernels, table: object, tokens: list[int]) -> np.ndarray:
@@ -298,8 +302,8 @@ def test_tiny_activations_give_next_to_nothing(
 def test_a_product_has_the_same_bits_in_any_order(weight_format: str, machine: Machine) -> None:
     source = PackedSource(weight_format, packed(weight_format, 97, 512))
     x, order = normal(7, 16, 512), np.random.default_rng(8).permutation(16)
-    one = kernels(1, machine)
-    alone = np.concatenate([product(one, source, x[t : t + 1]) for t in range(16)])
+    one = products(kernels(1, machine), source)
+    alone = np.concatenate([one(x[t : t + 1]) for t in range(16)])
     np.testing.assert_array_equal(product(kernels(2, machine), source, x[order]), alone[order])
 
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, is_dataclass
-from functools import cache
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final, TypedDict, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any, Final, TypedDict
 
 from forerun.bench.measure.side_by_side import Measurement
 from forerun.bench.peers.divergence import Divergence
 from forerun.bench.records.cells import Cell
+from forerun.bench.records.typed_json import Misfit, as_type
 from forerun.errors import ForerunError
 from forerun.files import MAX_JSON_BYTES, read_text, write_whole
 
 SCHEMA: Final = "forerun-bench/1"
-_hints = cache(get_type_hints)  # of every cell and run alike
 
 
 class InvalidRecord(ForerunError, ValueError):
@@ -134,55 +133,3 @@ def read_json(path: Path) -> Any:
         f"{path} cannot be read as a bench record: {reason}; "
         "give a file that `forerun bench … --json` wrote."
     )
-
-
-class Misfit(ValueError):
-    """The place of a value that is missing or wrong, like `runs.0.digest`."""
-
-
-def as_type(kind: Any, value: Any, place: str = "") -> Any:
-    """`value` as a dataclass, TypedDict, list, mapping, plain type, or one of these or None.
-
-    Whole numbers are floats too. Of a TypedDict, what is required is checked; names that a
-    dataclass does not know are left out.
-    """
-    origin, inner = get_origin(kind) or kind, get_args(kind)
-    if kind is Any or (value is None and type(None) in inner):
-        return value
-    if type(None) in inner:
-        return as_type(inner[0], value, place)
-    if is_dataclass(kind) or is_typeddict(kind):
-        given = _of_type(dict, value, place)
-        hints = _hints(kind)
-        wanted = kind.__required_keys__ if is_typeddict(kind) else hints
-        named = {
-            name: as_type(hints[name], given.get(name), _below(place, name)) for name in wanted
-        }
-        return given if is_typeddict(kind) else kind(**named)
-    if origin in (dict, Mapping) and inner:
-        return {
-            _key(inner[0], name, place): as_type(inner[1], item, _below(place, name))
-            for name, item in _of_type(dict, value, place).items()
-        }
-    if origin in (list, Sequence):
-        items = enumerate(_of_type(list, value, place))
-        return [as_type(inner[0], item, _below(place, idx)) for idx, item in items]
-    return _of_type((int, float) if kind is float else origin, value, place)
-
-
-def _of_type(kind: Any, value: Any, place: str) -> Any:
-    if not isinstance(value, kind):
-        raise Misfit(place)
-    return value
-
-
-def _key(kind: Any, name: str, place: str) -> Any:
-    """JSON knows only strings as names."""
-    try:
-        return kind(name)
-    except ValueError:
-        raise Misfit(_below(place, name)) from None
-
-
-def _below(place: str, name: str | int) -> str:
-    return f"{place}.{name}" if place else str(name)

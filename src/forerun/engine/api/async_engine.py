@@ -10,10 +10,10 @@ from weakref import finalize, ref
 
 from forerun.engine.api.engine_thread import EngineThread, Post
 from forerun.engine.api.events import EventBuilder, StreamEvent
-from forerun.engine.api.input_processor import Prompt, as_prompt, params_for
 from forerun.engine.api.llm import LLM
 from forerun.engine.api.mailbox import Bell, Mailbox, ring
 from forerun.engine.api.outputs import RequestOutput
+from forerun.engine.api.prompt import Prompt, as_prompt, params_for
 from forerun.engine.request.options import RequestKeywords, RequestOptions
 from forerun.engine.request.request import Request
 from forerun.errors import InvalidOption

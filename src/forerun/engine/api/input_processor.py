@@ -3,74 +3,24 @@
 from __future__ import annotations
 
 import itertools
-import reprlib
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection
 from dataclasses import replace
-from numbers import Number
-from typing import Any, Final, TypeGuard
-
-import numpy as np
+from typing import Final
 
 from forerun.cache import KVCache
 from forerun.drafters.prediction import PREDICTION
+from forerun.engine.api.prompt import Prompt, as_prompt
 from forerun.engine.request.options import RequestOptions
 from forerun.engine.request.output_text import OutputText
 from forerun.engine.request.request import Request
 from forerun.engine.step import Core
 from forerun.errors import InvalidOption, PromptTooLong, unknown_name
 from forerun.models.text.tokenizer import Tokenizer
-from forerun.option_checks import is_whole
 from forerun.sampling import fresh_seed
 from forerun.types import SamplingParams
 
-Prompt = str | Sequence[int] | Mapping[str, Any]
-TextOrIds = str | tuple[int, ...]
-
 _CHARS_PER_TOKEN: Final = 16  # far more than texts have on average
-
-
-def as_prompt(given: object) -> TextOrIds:
-    """{"prompt": …} and {"prompt_token_ids": …} are what they hold; ids become a tuple of ints."""
-    found = given
-    if isinstance(given, Mapping):
-        if len(given) != 1 or not given.keys() <= {"prompt", "prompt_token_ids"}:
-            raise _no_prompt(given)
-        (found,) = given.values()
-    if isinstance(found, str):
-        return found
-    if not _is_listed(found):
-        raise _no_prompt(given)
-    if set(map(type, found)) <= {int}:  # as a tokenizer makes them; the rest is slow
-        return tuple(found)
-    if not all(map(is_whole, found)):
-        raise _no_prompt(given)
-    return tuple(map(int, found))
-
-
-def as_batch(given: object) -> list[TextOrIds]:
-    """One prompt or several."""
-    is_one = isinstance(given, str | Mapping)
-    if _is_listed(given) and len(given):
-        is_one = isinstance(given[0], Number)
-    if is_one:
-        return [as_prompt(given)]
-    if not _is_listed(given):
-        raise _no_prompt(given)
-    return list(map(as_prompt, given))
-
-
-def _is_listed(given: object) -> TypeGuard[Sequence[Any]]:
-    if isinstance(given, np.ndarray):
-        return given.ndim > 0
-    return isinstance(given, Sequence) and not isinstance(given, str | bytes)
-
-
-def _no_prompt(given: object) -> InvalidOption:
-    return InvalidOption(
-        f"{reprlib.repr(given)} is no prompt; give text, a list of token ids, "
-        f'{{"prompt": text}} or {{"prompt_token_ids": ids}}.'
-    )
 
 
 class InputProcessor:
@@ -174,16 +124,3 @@ def _options_of(choice: int, params: SamplingParams, options: RequestOptions) ->
     if choice or params.prompt_logprobs is None:
         return options
     return replace(options, cache_salt=f"{options.cache_salt or ''}\0{uuid.uuid4()}")
-
-
-def params_for(
-    num: int, given: SamplingParams | Sequence[SamplingParams] | None
-) -> list[SamplingParams]:
-    """For `num` prompts; what is given once is meant for all."""
-    if given is None or isinstance(given, SamplingParams):
-        return [given or SamplingParams()] * num
-    if isinstance(given, Mapping) or not all(isinstance(p, SamplingParams) for p in given):
-        raise InvalidOption("sampling_params must be SamplingParams; build it from your options.")
-    if len(given) != num:
-        raise InvalidOption(f"{len(given)} sampling_params for {num} prompts; match them.")
-    return list(given)

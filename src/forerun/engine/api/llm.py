@@ -9,14 +9,9 @@ from weakref import ref
 
 from forerun.drafters.heads import model_fingerprint, shipped_heads
 from forerun.engine.api.events import EventBuilder, StreamEvent
-from forerun.engine.api.input_processor import (
-    InputProcessor,
-    Prompt,
-    TextOrIds,
-    as_batch,
-    params_for,
-)
+from forerun.engine.api.input_processor import InputProcessor
 from forerun.engine.api.outputs import RequestOutput
+from forerun.engine.api.prompt import Prompt, TextOrIds, as_batch, params_for
 from forerun.engine.api.stream import Stream
 from forerun.engine.engine import Engine
 from forerun.engine.lock import EngineLock

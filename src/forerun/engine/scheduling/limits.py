@@ -3,68 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Final, Protocol
+from typing import Final
 
+from forerun.engine.scheduling.pool import Pool
+from forerun.engine.scheduling.queue import Schedulable
 from forerun.errors import InvalidOption, RequestTooLarge
 from forerun.option_checks import require_whole
 
 MAX_PRIORITY: Final = 100  # either way, so that ageing always catches up
-
-
-class Pool(Protocol):
-    """One cache as the scheduler sees it. Requests are named by their id."""
-
-    @property
-    def num_pages(self) -> int: ...
-
-    @property
-    def num_free(self) -> int: ...
-
-    def pages_for(self, num_rows: int) -> int:
-        """How many pages hold `num_rows` rows."""
-        ...
-
-    def num_missing(self, request_id: int, num_rows: int) -> int:
-        """Free pages it would use up to reach `num_rows` rows, with what it holds or would find.
-
-        Never falls as `num_rows` grows; 0 for a request that has no use for this cache.
-        """
-        ...
-
-    def attach(self, request_id: int) -> None:
-        """It runs from now on; rows that are known already are attached."""
-        ...
-
-    def release(self, request_id: int) -> None:
-        """It runs no more, or not now: all its pages are given up."""
-        ...
-
-
-class Schedulable(Protocol):
-    """A request as counts; the engine changes them at commit, the scheduler only reads."""
-
-    @property
-    def id(self) -> int: ...
-
-    @property
-    def priority(self) -> int:
-        """Smaller runs sooner, as in vLLM; 0 is usual."""
-        ...
-
-    @property
-    def num_tokens(self) -> int:
-        """Known tokens: the prompt and what was emitted, also before a preemption."""
-        ...
-
-    @property
-    def num_rows(self) -> int:
-        """Of these, how many are in the target's cache."""
-        ...
-
-    @property
-    def max_num_tokens(self) -> int:
-        """Prompt plus `max_tokens`."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -2,38 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from forerun.engine.scheduling.limits import Pool, Schedulable
-
-
-class PagePromises:
-    """Grants come before rows are reserved; what is promised is no longer there to give."""
-
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
-        self._promised: dict[int, int] = {}
-        self._num_promised = 0
-
-    def promise(self, request_id: int, num_rows: int, most: int) -> int:
-        """Pages for up to `most` more rows than `num_rows`, in the place of what it was promised
-        before; returns how many rows. Where not even one fits, nothing changes."""
-        before = self._promised.get(request_id, 0)
-        num_fitting, num_pages = most, self._pool.num_missing(request_id, num_rows + most)
-        if num_pages and num_pages > (left := self._pool.num_free - self._num_promised + before):
-
-            def num_missing(num: int) -> int:
-                return self._pool.num_missing(request_id, num_rows + num)
-
-            num_fitting = bisect_right(range(most), left, key=num_missing) - 1
-            if num_fitting < 1:
-                return 0
-            num_pages = num_missing(num_fitting)
-        self._promised[request_id] = num_pages
-        self._num_promised += num_pages - before
-        return num_fitting
+from forerun.engine.scheduling.pool import PagePromises, Pool
+from forerun.engine.scheduling.queue import Schedulable, num_behind
 
 
 class Grant(NamedTuple):
@@ -71,11 +44,6 @@ class NextPass:
             if num_guesses:
                 self.grants[request.id] = Grant(request.id, 1, num_guesses)
                 self.num_tokens -= num_guesses
-
-
-def num_behind(request: Schedulable) -> int:
-    """Known tokens that the target has not scored."""
-    return request.num_tokens - request.num_rows
 
 
 def share_evenly(total: int, wanted: Sequence[int]) -> list[int]:

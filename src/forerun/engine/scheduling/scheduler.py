@@ -17,58 +17,14 @@ each request that runs ends, each that waits comes first some day, and nobody wa
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import count
 
-from forerun.engine.scheduling.limits import Pool, Schedulable, SchedulerLimits
-from forerun.engine.scheduling.next_pass import Grant, NextPass, num_behind
-
-
-@dataclass(frozen=True, order=True)
-class Ticket:
-    """A request's place, given once and kept through preemption; smaller is sooner."""
-
-    rank: int  # the step it came in, moved by its priority
-    arrival_idx: int  # unique
-    request: Schedulable = field(compare=False)
-
-
-class RankedQueue:
-    """Tickets, sorted. Few run and few wait next to what a pass costs, so a list will do."""
-
-    def __init__(self) -> None:
-        self._tickets: list[Ticket] = []
-        self._by_id: dict[int, Ticket] = {}
-
-    def __len__(self) -> int:
-        return len(self._tickets)
-
-    def __contains__(self, request_id: int) -> bool:
-        return request_id in self._by_id
-
-    def __iter__(self) -> Iterator[Schedulable]:
-        """The requests as they stand now, first one first."""
-        return iter([ticket.request for ticket in self._tickets])
-
-    @property
-    def first(self) -> Schedulable:
-        return self._tickets[0].request
-
-    @property
-    def last(self) -> Schedulable:
-        return self._tickets[-1].request
-
-    def add(self, ticket: Ticket) -> None:
-        assert ticket.request.id not in self._by_id, ticket.request.id
-        insort(self._tickets, ticket)
-        self._by_id[ticket.request.id] = ticket
-
-    def remove(self, request_id: int) -> Ticket:
-        ticket = self._by_id.pop(request_id)
-        del self._tickets[bisect_left(self._tickets, ticket)]
-        return ticket
+from forerun.engine.scheduling.limits import SchedulerLimits
+from forerun.engine.scheduling.next_pass import Grant, NextPass
+from forerun.engine.scheduling.pool import Pool
+from forerun.engine.scheduling.queue import RankedQueue, Schedulable, Ticket, num_behind
 
 
 @dataclass(frozen=True)

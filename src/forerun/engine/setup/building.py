@@ -83,7 +83,7 @@ def _build_speculation(
         costs = Costs(drafting.passes, drafting.timed_heads(model))
         if model.kernels.begins_early:
             costs.expect_waste()
-            drafting.try_heads(costs, Trial(core, target.tokenizer), config.depth)
+        drafting.try_heads(costs, Trial(core, target.tokenizer), config.depth)
         controller = Controller(costs)
     # First, so that without a controller it guesses for those who bring one.
     named = {PREDICTION: GivenPrediction(), **combined(config, drafting.drafters)}

@@ -95,19 +95,25 @@ class Drafting:
         return timed
 
     def try_heads(self, costs: Costs, trial: Trial, depth: int) -> None:
-        """Where rounds begin early, the parts of a round do not say what one takes: those with
-        heads are timed whole. The package's head goes again if it does not pay, or if there is no
-        room to try it."""
+        """What the parts of a round take does not add up to a round, least of all where one begins
+        early: those with heads are timed whole. The package's head goes again if it does not pay,
+        or if there is no room to try it."""
+        is_early = trial.core.model.kernels.begins_early
         heads = {n: d for n, d in self.drafters.items() if isinstance(d, TappedDrafter)}
         for name, drafter in heads.items():
             deep, promise = self.depths.get(name, depth), self.shipped
+            if promise is not None and not is_early:
+                deep = promise.depth
             plain, guessing = trial.seconds(), trial.seconds({name: drafter}, deep)
             if plain is not None and guessing is not None:
                 promise = promise and promise.timed(plain, guessing, deep)
             if promise is not None and not promise.pays:
                 self._leave_out(promise)
-            elif guessing is not None:
-                costs.expect_whole(name, guessing)
+            elif plain is not None and guessing is not None:
+                if is_early:
+                    costs.expect_whole(name, guessing)
+                else:
+                    costs.expect_excess(name, deep, guessing - plain)
 
     def _leave_out(self, promise: Promise) -> None:
         self.left_out[promise.folder.path.name] = promise.reason

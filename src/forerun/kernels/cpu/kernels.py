@@ -32,7 +32,8 @@ from forerun.kernels.cpu.draws.coupled_draw import CoupledDraw
 from forerun.kernels.cpu.draws.weight_sum import WeightSum
 from forerun.kernels.cpu.library import Library, Operations
 from forerun.kernels.cpu.products.digits import BLOCK_LEN, GROUP_ROWS, RecordShape
-from forerun.kernels.cpu.products.product import takes_digits, takes_tiles
+from forerun.kernels.cpu.products.formats import PACKED
+from forerun.kernels.cpu.products.product import takes_tiles
 from forerun.kernels.cpu.runtime.batch import CpuBatch, RopeTable
 from forerun.kernels.cpu.runtime.kinds import Kind, kinds_of
 from forerun.kernels.cpu.runtime.program import Buffers, KeptProgram, Program, Rows
@@ -121,7 +122,7 @@ class CpuKernels(ChainSteps):
         matrix = self._loader.matrix(source, names, biases)
         matrix = replace(matrix, parts=tuple(map(self._tiled, matrix.parts)))
         for part in matrix.parts:
-            self._has_packed |= takes_digits(part.weight_format, self._machine)
+            self._has_packed |= part.weight_format in PACKED
             self._library.linear(part.weight_format)  # compile now, while someone watches
         return matrix
 
@@ -156,18 +157,24 @@ class CpuKernels(ChainSteps):
         given: Given = (),
         noise: ChainNoise | None = None,
     ) -> CpuBatch:
-        rope = self._ropes.setdefault(inv_freq.tobytes(), RopeTable(inv_freq))
-        program = (
-            Program(self._workers, self._buffers)
-            if len(plan) > MAX_TOKENS
-            else KeptProgram(self._workers, self._kept_buffers)
-        )
+        rope = self._ropes.get(known := inv_freq.tobytes())
+        if rope is None:
+            rope = self._ropes[known] = RopeTable(inv_freq)
+        program = self._long_program if len(plan) > MAX_TOKENS else self._kept_program
         rows = given() if callable(given) else given
         return CpuBatch(plan, shape, rope, program, rows, noise)
 
+    def _long_program(self) -> Program:
+        return Program(self._workers, self._buffers)
+
+    def _kept_program(self) -> Program:
+        return KeptProgram(self._workers, self._kept_buffers)
+
     def run(self, body: Body, batch: CpuBatch, store: KVStore) -> F32:
-        if len(batch.tokens) > MAX_TOKENS:
-            return body(batch, store)
+        if batch.size[0] > MAX_TOKENS:
+            result = body(batch, store)
+            batch.taps = batch.program.taps
+            return result
         return self._replays.run(body, batch, store)
 
     def draw(
@@ -180,7 +187,7 @@ class CpuKernels(ChainSteps):
         (part,) = table.parts
         tokens, program = batch.tokens, batch.program
         batch.num_embeddings = part.num_out
-        batch.check(tokens)
+        batch.check(tokens.tolist())
         x = Rows(program, len(tokens), table.num_in)
         program.hold(batch, table)
         expand = self._library.embed(part.weight_format)
@@ -207,7 +214,7 @@ class CpuKernels(ChainSteps):
         program.hold(matrix)
         first, last = 0, matrix.parts[-1]
         for part in matrix.parts:
-            if takes_digits(part.weight_format, self._machine):
+            if part.weight_format in PACKED:
                 source, strides = self._digits(x), self._record_strides(x)
             else:
                 source, strides = x, (x.stride, GROUP_ROWS * x.stride, x.stride)
@@ -339,7 +346,7 @@ class CpuKernels(ChainSteps):
         batch.program.tap(self.concat([x]))
 
     def taps(self, batch: CpuBatch) -> tuple[F32, ...]:
-        return batch.program.taps
+        return batch.taps
 
     def logits(self, x: Rows, head: Matrix) -> F32:
         y = self.linear(x, head)

@@ -15,7 +15,6 @@ from forerun.kernels.cpu.codegen.compiled import Compiled
 from forerun.kernels.cpu.codegen.machine import Machine
 from forerun.kernels.cpu.products.digits import RecordShape, make_write_record
 from forerun.kernels.cpu.products.expand import make_expand
-from forerun.kernels.cpu.products.formats import DECODERS
 from forerun.kernels.cpu.products.product import make_product, max_rows, widest
 from forerun.kernels.cpu.runtime import interpreter
 from forerun.kernels.cpu.weights.load_report import Progress
@@ -129,7 +128,7 @@ def _write_digits_source(machine: Machine) -> Any:
 
 @cache
 def _embed_source(weight_format: str, machine: Machine) -> Any:
-    return operations.make_embed(make_expand(DECODERS[weight_format], machine))
+    return operations.make_embed(make_expand(weight_format, machine))
 
 
 @cache

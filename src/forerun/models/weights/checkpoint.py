@@ -46,8 +46,6 @@ class Checkpoint(Protocol):
 
     def float32(self, name: str) -> npt.NDArray[np.float32]:
         """The tensor expanded, in its logical shape."""
-        ...
 
     def metadata(self) -> dict[str, Any]:
         """What the files say besides weights: tokenizer, chat template, special ids."""
-        ...

@@ -14,11 +14,7 @@ from forerun.models.config import ModelConfig
 from forerun.speculation.draft_cost import DraftCost
 from forerun.speculation.pass_cost import PassCost
 
-# Times plain decoding. Guesses cost a round more than their pass and the head say: on two threads
-# 1.4 to 1.7 was predicted, and 0.9 to 1.4 came of it (bench/records/smollm2-x86-block.json).
-_LEAST_GAIN: Final = 1.8
-# The same of whole rounds that were timed; texts may be harder than those of the card.
-_LEAST_TIMED_GAIN: Final = 1.15
+_LEAST_GAIN: Final = 1.15  # times plain decoding; texts may be harder than those of the card
 
 
 @dataclass(frozen=True)
@@ -34,9 +30,7 @@ class Promise:
     def timed(self, plain: float, guessing: float, depth: int) -> Promise:
         """The same by rounds of the engine: seconds of a plain one, and of one with its guesses."""
         gain = sum(list(accumulate(self.card.chances, mul))[:depth])
-        return replace(
-            self, speed=(1 + gain) * plain / guessing, depth=depth, least=_LEAST_TIMED_GAIN
-        )
+        return replace(self, speed=(1 + gain) * plain / guessing, depth=depth, least=_LEAST_GAIN)
 
     @property
     def pays(self) -> bool:

@@ -149,17 +149,9 @@ class Emitter:
         wide = integers if integers.type.element == I32 else b.zext(integers, vector(I32, length))
         return b.sitofp(wide, vector(F32, length))
 
-    def halves(self, address: Value) -> Value:
-        """Four float16 at an address, as float32.
-
-        One alone would be inserted into a register that x86 first waits for: a sum of the block
-        before, as it happens.
-        """
-        return self.builder.fpext(self.load(address, vector(F16, 4)), vector(F32, 4))
-
-    def spread(self, values: Value, idx: int) -> Value:
-        """Element `idx` in all places of a group."""
-        return self.shuffle(values, values, [idx] * GROUP_LEN)
+    def spread(self, value: Value) -> Value:
+        """The one element of a vector in all places of a group."""
+        return self.shuffle(value, value, [0] * GROUP_LEN)
 
 
 def _suffix(kind: Any) -> str:

@@ -56,7 +56,7 @@ class Machine:
 
     num_lanes: int
     tile_outputs: tuple[int, ...]  # of tiles of 1, 2, 3 … rows; chosen so that sums fit registers
-    num_digits: int = 0  # of an activation that meets packed weights; 0: a float
+    num_digits: int = 1  # of an activation that meets packed weights
     instructions: InstructionSet = X86[-1]
     is_forced: bool = False  # whether the processor may have more
 

@@ -86,19 +86,9 @@ def call_operation(b: Any, function: Value, step: Value, chunk: Value, scratch: 
     b.call(b.inttoptr(function, kind.as_pointer()), [step, chunk, scratch])
 
 
-@emitted(float32, float32, float32, float32)
-def fma(b: Any, left: Value, right: Value, addend: Value) -> Value:
-    return Emitter(b, Machine.host()).fma(left, right, addend)
-
-
 @emitted(float32, int32)
 def float_of_bits(b: Any, bits: Value) -> Value:
     return b.bitcast(bits, F32)
-
-
-@emitted(int32, float32)
-def bits_of_float(b: Any, value: Value) -> Value:
-    return b.bitcast(value, I32)
 
 
 @emitted(float32, int64, int64, int64)

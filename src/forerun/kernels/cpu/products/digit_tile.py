@@ -31,16 +31,11 @@ from forerun.kernels.cpu.codegen.lanes import (
     vector,
 )
 from forerun.kernels.cpu.codegen.loops import loop, when
-from forerun.kernels.cpu.products.decoders import BYTES16, Decoder
+from forerun.kernels.cpu.products.blocks import BYTES16, Blocks, FileBlocks, TiledBlocks
 from forerun.kernels.cpu.products.digits import BLOCK_LEN, DIGIT_BITS, RecordShape
 from forerun.kernels.cpu.products.dots import DOTS, DOTS_OF_BYTES, SIGNED, smmla
-from forerun.kernels.cpu.products.integer_weights import (
-    Blocks,
-    Chunk,
-    FileBlocks,
-    Run,
-    TiledBlocks,
-)
+from forerun.kernels.cpu.products.formats import PACKED, Format
+from forerun.kernels.cpu.products.integer_weights import CHUNKS, Run
 from forerun.kernels.cpu.products.operands import Operands, row_of
 
 _OUTPUTS_AHEAD: Final = 8
@@ -58,11 +53,14 @@ _LOWER, _UPPER = ([*range(at, at + 8), *range(16 + at, 24 + at)] for at in (0, 8
 class DigitTile:
     """The sums of a row are one vector over the outputs."""
 
-    decoder: Decoder
-    chunk: Chunk
+    weight_format: str
     num_rows: int
     e: Emitter
     o: Operands
+
+    @property
+    def layout(self) -> Format:
+        return PACKED[self.weight_format]
 
     @property
     def shape(self) -> RecordShape:
@@ -105,7 +103,7 @@ class DigitTile:
     def _blocks(self, acc: list[Value]) -> list[Value]:
         """All blocks in ascending order; of few rows two in a turn, which wait less."""
         b, num_blocks = self.e.builder, self.o.num_blocks
-        if not self.is_arm or self.num_rows > _MAX_PAIRED or self.decoder.num_chunks > 1:
+        if not self.is_arm or self.num_rows > _MAX_PAIRED or self.layout.num_chunks > 1:
             return loop(b, num_blocks, acc, self._block)
         num_pairs, last = b.sdiv(num_blocks, i64(2)), b.sub(num_blocks, i64(1))
 
@@ -120,7 +118,7 @@ class DigitTile:
         return when(b, is_odd, acc, lambda acc: self._block(last, acc))
 
     def _block(self, block: Value, acc: list[Value], *, prefetch: bool = True) -> list[Value]:
-        b, d = self.e.builder, self.decoder
+        b, d = self.e.builder, self.layout
         blocks = self._file_blocks(block, prefetch) if self.is_arm else self._tiled_blocks(block)
         records = d.block_len // BLOCK_LEN
         x = b.add(self.o.x, b.mul(block, b.mul(self.o.x_stride, i64(records))))
@@ -133,7 +131,7 @@ class DigitTile:
 
     def _chunk(self, blocks: Blocks, x: Value, idx: Value, acc: list[Value]) -> list[Value]:
         e, start = self.e, 0  # the first weight of the run
-        for run in self.chunk(e, blocks, idx):
+        for run in CHUNKS[self.weight_format](e, blocks, idx):
             block, at = divmod(start, BLOCK_LEN)
             here = row_of(e, x, self.o.x_stride, block)
             for first in range(0, self.num_rows, self.num_together):
@@ -149,7 +147,7 @@ class DigitTile:
         return acc
 
     def _file_blocks(self, block: Value, prefetch: bool) -> FileBlocks:
-        e, b, d = self.e, self.e.builder, self.decoder
+        e, b, d = self.e, self.e.builder, self.layout
         first = b.add(self.o.w, b.mul(block, i64(d.block_bytes)))
         outputs = [row_of(e, first, self.o.w_stride, r) for r in range(self.num_outputs)]
         for output in outputs if prefetch else ():
@@ -160,7 +158,7 @@ class DigitTile:
 
     def _tiled_blocks(self, block: Value) -> TiledBlocks:
         e, b = self.e, self.e.builder
-        num_bytes = self.decoder.block_bytes * self.num_outputs
+        num_bytes = self.layout.block_bytes * self.num_outputs
         first = b.add(self.o.w, b.mul(block, i64(num_bytes)))
         for line in range(0, num_bytes, 64):
             e.prefetch(e.offset(first, _BYTES_AHEAD + line))

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from forerun.kernels.cpu.codegen.lanes import I16, I32, Emitter, Value, constant, vector
-from forerun.kernels.cpu.products.decoders import nibbles
+from forerun.kernels.cpu.products.integer_weights import nibbles
 
 Dot = Callable[[Emitter, Value, Value, Value], Value]  # sums, weights, digits
 

@@ -15,24 +15,18 @@ from forerun.kernels.cpu.products.digit_tile import DigitTile
 from forerun.kernels.cpu.products.digits import GROUP_ROWS
 from forerun.kernels.cpu.products.dots import SIGNED
 from forerun.kernels.cpu.products.float_tile import FloatTile
-from forerun.kernels.cpu.products.formats import DECODERS
-from forerun.kernels.cpu.products.integer_weights import CHUNKS
+from forerun.kernels.cpu.products.formats import FORMATS, PACKED
 from forerun.kernels.cpu.products.operands import Operands
 
 
-def takes_digits(weight_format: str, machine: Machine) -> bool:
-    """Whether products with weights of a format read x as records of digits."""
-    return machine.num_digits > 0 and weight_format in CHUNKS
-
-
 def takes_tiles(weight_format: str, machine: Machine) -> bool:
-    """Whether they read weights that are interleaved in tiles."""
-    return takes_digits(weight_format, machine) and machine.instructions.name not in SIGNED
+    """Whether products read weights that are interleaved in tiles."""
+    return weight_format in PACKED and machine.instructions.name not in SIGNED
 
 
 def max_rows(weight_format: str, machine: Machine) -> int:
     """Of a tile."""
-    if takes_digits(weight_format, machine):
+    if weight_format in PACKED:
         return machine.instructions.max_rows[machine.num_digits - 1]
     return len(machine.tile_outputs)
 
@@ -40,8 +34,8 @@ def max_rows(weight_format: str, machine: Machine) -> int:
 def widest(weight_format: str, machine: Machine) -> int:
     """As `max_rows`, or a whole group of rows where there is a tile for just so many."""
     is_wide = machine.instructions.has_wide_tile and machine.num_digits == 1
-    is_simple = DECODERS[weight_format].num_chunks == 1  # the K formats gain nothing from it
-    if is_wide and is_simple and takes_digits(weight_format, machine):
+    is_simple = FORMATS[weight_format].num_chunks == 1  # the K formats gain nothing from it
+    if is_wide and is_simple and weight_format in PACKED:
         return GROUP_ROWS
     return max_rows(weight_format, machine)
 
@@ -81,8 +75,8 @@ def _emit_widths(
 def _emit_outputs(
     weight_format: str, e: Emitter, width: int, num_outputs: Value, operands: Operands
 ) -> None:
-    b, digits = e.builder, takes_digits(weight_format, e.machine)
-    step = e.machine.instructions.num_outputs if digits else e.machine.tile_outputs[width - 1]
+    b, packed = e.builder, weight_format in PACKED
+    step = e.machine.instructions.num_outputs if packed else e.machine.tile_outputs[width - 1]
     tiled = takes_tiles(weight_format, e.machine)
     last = b.sub(num_outputs, i64(step))
 
@@ -93,11 +87,10 @@ def _emit_outputs(
             w_first = first
         w = b.add(operands.w, b.mul(w_first, operands.w_stride))
         here = replace(operands, w=w, y=b.add(operands.y, b.mul(first, i64(4))))
-        decoder = DECODERS[weight_format]
-        if digits:
-            DigitTile(decoder, CHUNKS[weight_format], width, e, here).emit()
+        if packed:
+            DigitTile(weight_format, width, e, here).emit()
         else:
-            FloatTile(decoder, step, width, e, here).emit()
+            FloatTile(weight_format, step, width, e, here).emit()
         return []
 
     loop(b, b.sdiv(b.add(num_outputs, i64(step - 1)), i64(step)), [], body)

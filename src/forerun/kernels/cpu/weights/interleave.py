@@ -19,21 +19,12 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from forerun.kernels.cpu.products.formats import DECODERS
+from forerun.kernels.cpu.products.formats import PACKED
 
 Bytes = npt.NDArray[np.uint8]
 
 _PIECE_BYTES: Final = 32 << 20
 _LINE: Final = 64
-# Where a block has its float16 scales, and where words begin.
-_LAYOUTS: Final[dict[str, tuple[tuple[int, ...], int]]] = {
-    "Q8_0": ((0,), 2),
-    "Q4_0": ((0,), 2),
-    "Q4_1": ((0, 2), 4),
-    "Q4_K": ((0, 2), 4),
-    "Q5_K": ((0, 2), 4),
-    "Q6_K": ((208,), 0),
-}
 
 
 class Tiles:
@@ -47,7 +38,7 @@ class Tiles:
     def interleaved(self, data: Bytes, weight_format: str) -> Bytes:
         """[num_out, row_bytes] as [tiles, blocks, bytes of a block of all outputs]."""
         count, whole = self.num_outputs, len(data) // self.num_outputs * self.num_outputs
-        size = DECODERS[weight_format].block_bytes * count
+        size = PACKED[weight_format].block_bytes * count
         tiles = self._take(-(-len(data) // count) * count * data.shape[1])
         tiles = tiles.reshape(-1, data.shape[1] * count // size, size)
         _interleave(data[:whole], weight_format, tiles[: whole // count])
@@ -67,12 +58,12 @@ class Tiles:
 
 
 def _interleave(data: Bytes, weight_format: str, tiles: Bytes) -> None:
-    scales, words_at = _LAYOUTS[weight_format]
-    size = DECODERS[weight_format].block_bytes
-    num_words = (size - 2 * len(scales)) // 4
-    for at in scales:
+    layout = PACKED[weight_format]
+    size = layout.block_bytes
+    num_words = (size - 2 * len(layout.scales_at)) // 4
+    for at in layout.scales_at:
         _move(data, at, 1, np.dtype("<u2"), size, tiles)
-    words = _move(data, words_at, num_words, np.dtype("<u4"), size, tiles)
+    words = _move(data, layout.words_at, num_words, np.dtype("<u4"), size, tiles)
     if weight_format == "Q8_0":  # x86 multiplies unsigned bytes
         words ^= np.uint32(0x80808080)
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from forerun.kernels.base import StoredTensor, WeightSource
 from forerun.kernels.cpu.codegen.lanes import padded
-from forerun.kernels.cpu.products.formats import DECODERS
+from forerun.kernels.cpu.products.formats import FLOATS, FORMATS, PACKED
 from forerun.kernels.cpu.weights.interleave import Tiles
 from forerun.kernels.cpu.weights.load_report import LoadReport
 from forerun.kernels.cpu.weights.repack import repacked
@@ -21,7 +21,6 @@ from forerun.kernels.cpu.weights.scales import check_scales
 Bytes = npt.NDArray[np.uint8]
 F32 = npt.NDArray[np.float32]
 
-FLOAT_FORMATS: Final = {"F32": 4, "F16": 2, "BF16": 2}  # bytes per weight
 QUANTIZATIONS: Final = {"int8": "Q8_0", "int4": "Q4_0"}
 _FALLBACK: Final = "Q8_0"
 _MIN_OUTPUTS: Final = 16  # the largest tile's
@@ -59,7 +58,7 @@ class Part:
 
     @cached_property
     def num_blocks(self) -> int:
-        return self.row_bytes // DECODERS[self.weight_format].block_bytes
+        return self.row_bytes // FORMATS[self.weight_format].block_bytes
 
     @cached_property
     def chunk_len(self) -> int:
@@ -111,7 +110,7 @@ class Loader:
         tensors = [source.tensor(name) for name in names]
         if min(tensor.shape[0] for tensor in tensors) < _MIN_OUTPUTS:
             for tensor in tensors:
-                if tensor.format in DECODERS and tensor.format not in FLOAT_FORMATS:
+                if tensor.format in PACKED:
                     check_scales(tensor)
             parts = [_float_part(np.concatenate([source.float32(name) for name in names]))]
         else:
@@ -133,18 +132,18 @@ class Loader:
             self.report.begin(f"packing weights as {target}")
             return Part(target, repacked(tensor, target), num_out)
         self.report.begin("loading weights")
-        if tensor.format in FLOAT_FORMATS:
+        if tensor.format in FLOATS:
             return Part(tensor.format, _wide(tensor), num_out)
         check_scales(tensor)
         return Part(tensor.format, _plain(tensor.data), num_out)
 
     def _format_for(self, tensor: StoredTensor) -> str:
         """The file's own, if there is a kernel for it and nobody asked for another."""
-        if tensor.format in FLOAT_FORMATS:
+        if tensor.format in FLOATS:
             if self.quantization is None or tensor.shape[1] % 32:
                 return tensor.format
             return QUANTIZATIONS[self.quantization]
-        if tensor.format in DECODERS:
+        if tensor.format in PACKED:
             return tensor.format
         self.report.stand_in(tensor.format)
         return _FALLBACK
@@ -162,7 +161,7 @@ def _plain(data: Bytes) -> Bytes:
 
 def _wide(tensor: StoredTensor) -> Bytes:
     """The rows of a float tensor, copied only where they must be padded."""
-    size = FLOAT_FORMATS[tensor.format]
+    size = FLOATS[tensor.format].block_bytes // 16  # of a weight
     num_out, num_in = tensor.shape
     if num_in % 16 == 0:
         return _plain(tensor.data)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from forerun.errors import InvalidWeights
 from forerun.kernels.base import StoredTensor
-from forerun.kernels.cpu.products.formats import DECODERS
+from forerun.kernels.cpu.products.formats import PACKED
 from forerun.kernels.cpu.weights.quantize import quantize_rows
 
 Bytes = npt.NDArray[np.uint8]
@@ -23,8 +23,8 @@ _LARGEST: Final = {"Q8_0": 127 * 65504.0, "Q4_0": 8 * 65504.0}
 def repacked(tensor: StoredTensor, target: str) -> Bytes:
     """The rows in the format `target`, made a few at a time: the whole is never floats."""
     num_out, num_in = tensor.shape
-    decoder = DECODERS[target]
-    out = np.empty((num_out, num_in // decoder.block_len * decoder.block_bytes), np.uint8)
+    layout = PACKED[target]
+    out = np.empty((num_out, num_in // layout.block_len * layout.block_bytes), np.uint8)
     step = max(1, _SLICE_LEN // num_in)
     for first in range(0, num_out, step):
         rows = _floats(tensor, first, min(first + step, num_out), target)

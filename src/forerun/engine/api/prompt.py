@@ -1,0 +1,73 @@
+"""What a caller may give: a prompt or several, and sampling options for one or for each."""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Mapping, Sequence
+from numbers import Number
+from typing import Any, TypeGuard
+
+import numpy as np
+
+from forerun.errors import InvalidOption
+from forerun.option_checks import is_whole
+from forerun.types import SamplingParams
+
+Prompt = str | Sequence[int] | Mapping[str, Any]
+TextOrIds = str | tuple[int, ...]
+
+
+def as_prompt(given: object) -> TextOrIds:
+    """{"prompt": …} and {"prompt_token_ids": …} are what they hold; ids become a tuple of ints."""
+    found = given
+    if isinstance(given, Mapping):
+        if len(given) != 1 or not given.keys() <= {"prompt", "prompt_token_ids"}:
+            raise _no_prompt(given)
+        (found,) = given.values()
+    if isinstance(found, str):
+        return found
+    if not _is_listed(found):
+        raise _no_prompt(given)
+    if set(map(type, found)) <= {int}:  # as a tokenizer makes them; the rest is slow
+        return tuple(found)
+    if not all(map(is_whole, found)):
+        raise _no_prompt(given)
+    return tuple(map(int, found))
+
+
+def as_batch(given: object) -> list[TextOrIds]:
+    """One prompt or several."""
+    is_one = isinstance(given, str | Mapping)
+    if _is_listed(given) and len(given):
+        is_one = isinstance(given[0], Number)
+    if is_one:
+        return [as_prompt(given)]
+    if not _is_listed(given):
+        raise _no_prompt(given)
+    return list(map(as_prompt, given))
+
+
+def _is_listed(given: object) -> TypeGuard[Sequence[Any]]:
+    if isinstance(given, np.ndarray):
+        return given.ndim > 0
+    return isinstance(given, Sequence) and not isinstance(given, str | bytes)
+
+
+def _no_prompt(given: object) -> InvalidOption:
+    return InvalidOption(
+        f"{reprlib.repr(given)} is no prompt; give text, a list of token ids, "
+        f'{{"prompt": text}} or {{"prompt_token_ids": ids}}.'
+    )
+
+
+def params_for(
+    num: int, given: SamplingParams | Sequence[SamplingParams] | None
+) -> list[SamplingParams]:
+    """For `num` prompts; what is given once is meant for all."""
+    if given is None or isinstance(given, SamplingParams):
+        return [given or SamplingParams()] * num
+    if isinstance(given, Mapping) or not all(isinstance(p, SamplingParams) for p in given):
+        raise InvalidOption("sampling_params must be SamplingParams; build it from your options.")
+    if len(given) != num:
+        raise InvalidOption(f"{len(given)} sampling_params for {num} prompts; match them.")
+    return list(given)

@@ -1,0 +1,181 @@
+"""The same block of several outputs, as interleaved weights or a file have it.
+
+Bytes are either those of each output, or, turned, weights 0–3, 4–7, 8–11 and 12–15 of every output.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol
+
+from forerun.kernels.cpu.codegen.lanes import (
+    F16,
+    F32,
+    I8,
+    I16,
+    I32,
+    Emitter,
+    Value,
+    constant,
+    i64,
+    vector,
+)
+
+BYTES16: Final = vector(I8, 16)
+Scales = list[tuple[Value, Value]]  # of the two groups of a chunk: d·scale, m·minimum
+
+
+class Blocks(Protocol):
+    """The same block of several outputs; `at` is a place in it, in bytes."""
+
+    def moved(self, num_bytes: Value) -> Blocks:
+        """The same with every place further on."""
+
+    def bytes16(self, at: int) -> list[Value]:
+        """16 bytes of each output, or, turned, four of every output in each of four vectors."""
+
+    def words(self, at: int) -> Value:
+        """An int32 of each output."""
+
+    def halves(self, at: int) -> Value:
+        """A float16 of each output, as floats."""
+
+    def two_halves(self, at: int) -> tuple[Value, Value]:
+        """Those at `at` and behind it."""
+
+    def group_scales(self, idx: Value) -> Scales:
+        """Of the two groups in chunk `idx` of Q4_K and Q5_K."""
+
+
+@dataclass(frozen=True)
+class TiledBlocks:
+    """Of weights that were interleaved when they were loaded (`weights/interleave.py`)."""
+
+    e: Emitter
+    address: Value
+    num_outputs: int
+
+    def moved(self, num_bytes: Value) -> TiledBlocks:
+        b = self.e.builder
+        return replace(self, address=b.add(self.address, b.mul(num_bytes, i64(self.num_outputs))))
+
+    def bytes16(self, at: int) -> list[Value]:
+        return [self._plane(I8, 4, at + 4 * idx) for idx in range(4)]
+
+    def words(self, at: int) -> Value:
+        return self._plane(I32, 1, at)
+
+    def halves(self, at: int) -> Value:
+        return self.e.builder.fpext(self._plane(F16, 1, at), vector(F32, self.num_outputs))
+
+    def two_halves(self, at: int) -> tuple[Value, Value]:
+        return self.halves(at), self.halves(at + 2)
+
+    def group_scales(self, idx: Value) -> Scales:
+        words = [self.words(at) for at in (4, 8, 12)]
+        return _group_scales(self.e, self.two_halves(0), words, idx)
+
+    def _plane(self, kind: Any, count: int, at: int) -> Value:
+        start = self.e.offset(self.address, at * self.num_outputs)
+        return self.e.load(start, vector(kind, count * self.num_outputs))
+
+
+@dataclass(frozen=True)
+class FileBlocks:
+    """Of weights as the file has them: an address for each output; four, if they are turned."""
+
+    e: Emitter
+    addresses: list[Value]
+    is_turned: bool
+
+    def moved(self, num_bytes: Value) -> FileBlocks:
+        add = self.e.builder.add
+        return replace(self, addresses=[add(address, num_bytes) for address in self.addresses])
+
+    def bytes16(self, at: int) -> list[Value]:
+        loaded = self._loaded(at, BYTES16)
+        return _turned(self.e, loaded) if self.is_turned else loaded
+
+    def words(self, at: int) -> Value:
+        return _gathered(self.e, self._loaded(at, I32))
+
+    def halves(self, at: int) -> Value:
+        halves = _gathered(self.e, self._loaded(at, F16))
+        return self.e.builder.fpext(halves, vector(F32, len(self.addresses)))
+
+    def two_halves(self, at: int) -> tuple[Value, Value]:
+        return _split_halves(self.e, self.words(at))
+
+    def group_scales(self, idx: Value) -> Scales:
+        if self.is_turned:
+            kind = vector(I32, len(self.addresses))
+            halves, *words = (self.e.builder.bitcast(each, kind) for each in self.bytes16(0))
+        else:
+            halves, *words = (self.words(at) for at in (0, 4, 8, 12))
+        return _group_scales(self.e, _split_halves(self.e, halves), words, idx)
+
+    def _loaded(self, at: int, kind: Any) -> list[Value]:
+        return [self.e.load(self.e.offset(address, at), kind) for address in self.addresses]
+
+
+def _turned(e: Emitter, outputs: list[Value]) -> list[Value]:
+    """Vector i has bytes 4i … 4i+3 of each of four outputs, of which 16 bytes are given: int32 by
+    int32, a matrix whose rows become columns."""
+    words = [e.builder.bitcast(output, vector(I32, 4)) for output in outputs]
+    pairs = [
+        [e.shuffle(*two, half) for two in (words[:2], words[2:])]
+        for half in ([0, 4, 1, 5], [2, 6, 3, 7])
+    ]
+    orders = ([0, 1, 4, 5], [2, 3, 6, 7])
+    return [e.builder.bitcast(e.shuffle(*pair, o), BYTES16) for pair in pairs for o in orders]
+
+
+def _split_halves(e: Emitter, both: Value) -> tuple[Value, Value]:
+    """Two float16 in each int32, as floats."""
+    b, count = e.builder, both.type.count
+    low, high = (
+        b.trunc(value, vector(I16, count))
+        for value in (both, b.lshr(both, constant(I32, [16] * count)))
+    )
+    first, second = (b.bitcast(value, vector(F16, count)) for value in (low, high))
+    return b.fpext(first, vector(F32, count)), b.fpext(second, vector(F32, count))
+
+
+def _gathered(e: Emitter, scalars: list[Value]) -> Value:
+    values = vector(scalars[0].type, len(scalars))(None)
+    for lane, scalar in enumerate(scalars):
+        values = e.builder.insert_element(values, scalar, I32(lane))
+    return values
+
+
+def _group_scales(
+    e: Emitter, factors: tuple[Value, Value], head: list[Value], idx: Value
+) -> Scales:
+    """6-bit scales and minima of all outputs at once, each in its lane, from the three int32 that
+    they lie in.
+
+    Groups 0 … 3 sit in the low six bits of bytes 0 … 3 and 4 … 7; groups 4 … 7 take their low
+    four bits from bytes 8 … 11 and their high two from what the first eight bytes leave over.
+    """
+    b, kind = e.builder, head[0].type
+
+    def all_lanes(value: int) -> Value:
+        return constant(I32, [value] * kind.count)
+
+    is_first = b.icmp_signed("<", idx, i64(2))  # groups 0 … 3
+    words = []
+    for word, shift in ((head[0], 0), (head[1], 4)):
+        fours = b.and_(b.lshr(head[2], all_lanes(shift)), all_lanes(0x0F0F0F0F))
+        upper = b.and_(b.lshr(word, all_lanes(2)), all_lanes(0x30303030))
+        lower = b.and_(word, all_lanes(0x3F3F3F3F))
+        words.append(b.select(is_first, lower, b.or_(fours, upper)))
+    scales = []
+    for part in (0, 1):
+        place = b.add(b.mul(b.and_(idx, i64(1)), i64(16)), i64(8 * part))
+        shift = e.splat(b.trunc(place, I32), kind.count)
+        scale, least = (
+            b.fmul(factor, e.from_integers(b.and_(b.lshr(word, shift), all_lanes(0xFF))))
+            for factor, word in zip(factors, words, strict=True)
+        )
+        scales.append((scale, least))
+    return scales
