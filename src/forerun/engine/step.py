@@ -19,6 +19,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from forerun.cache import KVCache, next_slots
 from forerun.engine.cut import Cut, cut
@@ -71,9 +72,10 @@ class Round:
         """Who was to guess."""
         return self.choice.drafter if self.choice else None
 
-    @property
+    @cached_property
     def kept(self) -> tuple[int, ...]:
-        """Rows of the span that stay: all that was certain, and the accepted guesses behind it."""
+        """Rows of the span that stay: all that was certain, and the accepted guesses behind it;
+        known once there is a verdict."""
         num_certain = len(self.span) - len(self.proposal)
         if not len(self.proposal):
             return tuple(range(num_certain))

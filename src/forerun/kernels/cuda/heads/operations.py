@@ -22,7 +22,8 @@ from forerun.types import FloatArray, IntArray
 
 F32 = npt.NDArray[np.float32]
 
-_BLOCK: Final = 2048  # logits looked at together
+_WIDE: Final = 16384  # logits looked at together
+_BLOCK: Final = 2048  # the same under noise, which takes more registers
 
 
 class HeadOperations:
@@ -97,8 +98,8 @@ class HeadOperations:
         added = None if delta is None else _data(self.computed(delta))
         pick_token[(1,)](
             _data(self.computed(logits)), added, ids, noise, noise.view(torch.float64), picks.data,
-            inputs.tokens, row, place, -1 if token is None else token, len(ids), _BLOCK,
-            delta is not None, num_warps=8,
+            inputs.tokens, row, place, -1 if token is None else token, len(ids),
+            min(_WIDE, triton.next_power_of_2(len(ids))), _BLOCK, delta is not None, num_warps=16,
         )  # fmt: skip
 
     def gated_row(

@@ -89,12 +89,13 @@ class Rounds:
         if graphs is None:
             graphs = self._graphs[one.store] = OrderedDict()
         key = draft.one.body, one.body, ref(draft.one.store), size, *splits, draft.depth
-        if key not in graphs:
+        graph = graphs.get(key)
+        if graph is None and key not in graphs:
             rooms = Room(draft.one, splits[0], size), Room(one, splits[1], size)
-            graphs[key] = self._record(draft, rooms)
+            graph = graphs[key] = self._record(draft, rooms)
             if len(graphs) > _MAX_KEPT:
                 graphs.popitem(last=False)
-        return graphs[key]
+        return graph
 
     def _record(self, draft: Draft, rooms: tuple[Room, Room]) -> RoundGraph | None:
         """None: the head is not given what the target's pass hands out."""
