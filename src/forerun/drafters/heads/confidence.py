@@ -46,15 +46,13 @@ class Confidence:
     ) -> Proposal:
         """The guesses whose chance, with all before them, is high enough: none was drawn from a
         law of its own, so any may be left out."""
-        draws, so_far, kind = list[Draw](), 1.0, _kind(0, is_drawn)
+        draws, so_far = list[Draw](), 1.0
         for place, (_, share) in enumerate(guesses):
-            idx = _bin(share)
-            chance = self._hits[kind][idx] / self._trials[kind][idx]
+            chance = self.chance(share, place, is_drawn=is_drawn)
             so_far *= chance
             if so_far < least_chance:
                 break
             draws.append(Draw(place, None, chance))
-            kind = _kind(1, is_drawn)
         tokens = tuple([token for token, _ in guesses[: len(draws)]])
         return Proposal(Tree.chain(len(tokens)), tokens, tuple(draws))
 
