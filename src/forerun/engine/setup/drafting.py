@@ -110,8 +110,8 @@ class Drafting:
             if promise is not None and not promise.pays:
                 self._leave_out(promise)
             elif plain is not None and guessing is not None:
-                if is_early:
-                    costs.expect_whole(name, guessing, plain)
+                if is_early:  # beside it a plain round hands out hidden states
+                    costs.expect_whole(name, guessing, trial.seconds({name: drafter}) or plain)
                 else:
                     costs.expect_excess(name, deep, guessing - plain)
 

@@ -49,7 +49,7 @@ class Trial:
             speculation = Speculation(guarded, None, Budget(depth))
             speculation.is_steady = core.model.kernels.begins_early
         core = replace(core, speculation=speculation)
-        for prompt_len in _PROMPT_LENS if drafters and core.model.kernels.begins_early else ():
+        for prompt_len in _PROMPT_LENS if depth and core.model.kernels.begins_early else ():
             if prompt_len + 2 * depth + 2 <= core.max_len:
                 self._rounds(core, prompt_len, 2 * depth + 2)
         seconds = self._rounds(core, _PROMPT_LEN, num_tokens)

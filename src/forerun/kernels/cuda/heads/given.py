@@ -79,11 +79,9 @@ class HiddenStates(Protocol):
 
     def views(self) -> Sequence[F32]:
         """[n, width] each, until another pass needs the room."""
-        ...
 
     def to_host(self) -> Sequence[F32]:
         """Copies."""
-        ...
 
 
 @dataclass(frozen=True)
