@@ -67,15 +67,11 @@ class FeatureRow(Row):
         self.pending, self.num_pending = [newest], num
 
 
-<<<<<<< HEAD
 def _joined(pending: Sequence[Mapping[int, FloatArray]]) -> dict[int, FloatArray]:
     return {layer: np.concatenate([part[layer] for part in pending]) for layer in pending[0]}
 
 
-class FeatureCache(OwnCache[FeatureRow]):
-=======
 class FeatureCache(OwnCache[FeatureRow], Generic[HeadT]):
->>>>>>> main
     """Rows of its cache come from the target's hidden states alone: what was written while it
     guessed is cut at commit. Where a prompt began in the target's cache, nobody knows hidden
     states of that part, and its own cache begins behind it.
