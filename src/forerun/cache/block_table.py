@@ -83,8 +83,10 @@ class BlockTable:
     @property
     def _is_tail_shared(self) -> bool:
         """Whether the next row falls into a page that is not this table's alone."""
-        page_idx, lane = divmod(self._length, self._pool.page_size)
-        return lane != 0 and not self._pool.is_private(self._pages[page_idx])
+        page_size = self._pool.page_size
+        if self._length % page_size == 0:
+            return False
+        return not self._pool.is_private(self._pages[self._length // page_size])
 
     def reserve(self, num_tokens: int) -> int:
         """Make room for `num_tokens` more rows; returns the first of them.
@@ -93,11 +95,12 @@ class BlockTable:
         """
         assert num_tokens >= 0, num_tokens
         start = self._length
-        fresh = self._pool.take(self.num_missing(start + num_tokens))
-        if num_tokens and self._is_tail_shared:
-            self._copy_page(start // self._pool.page_size, fresh.pop())
-        if fresh:
-            self._append(fresh)
+        if num_missing := self.num_missing(start + num_tokens):
+            fresh = self._pool.take(num_missing)
+            if self._is_tail_shared:
+                self._copy_page(start // self._pool.page_size, fresh.pop())
+            if fresh:
+                self._append(fresh)
         self._length = start + num_tokens
         return start
 
@@ -105,9 +108,11 @@ class BlockTable:
         """Where the next `num` rows go, with pages taken for them; None where pages are short."""
         end = self._length + num
         num_pages = self._pool.pages_for(end) - len(self._pages)
-        if self._is_tail_shared or num_pages > self._pool.num_free:
+        if self._is_tail_shared:
             return None
         if num_pages > 0:
+            if num_pages > self._pool.num_free:
+                return None
             self._append(self._pool.take(num_pages))
         return self._all_slots()[self._length : end]
 

@@ -203,7 +203,8 @@ def commit(
         except Exception as error:
             round_.request.error = error
         round_.scores = round_.all_scores = round_.taps = None
-        round_.proposal = round_.proposal.without_laws()
+        if round_.proposal.draws:
+            round_.proposal = round_.proposal.without_laws()
     times.finish()
     if core.speculation is not None:
         core.speculation.observe(times)
@@ -236,7 +237,8 @@ def _commit_one(core: Core, round_: Round) -> bool:
 def _commit_tokens(request: Request, round_: Round) -> None:
     """The span's certain tokens keep their rows; of the guesses behind them, those accepted."""
     emitted, ending = round_.verdict, round_.cut
-    request.table.keep(round_.span.start, round_.kept)
+    if round_.proposal.tokens:
+        request.table.keep(round_.span.start, round_.kept)
     request.tokens += emitted.tokens
     request.output += emitted.tokens
     request.origins += emitted.origins
