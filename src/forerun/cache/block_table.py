@@ -86,8 +86,10 @@ class BlockTable:
     @property
     def _is_tail_shared(self) -> bool:
         """Whether the next row falls into a page that is not this table's alone."""
-        page_idx, lane = divmod(self._length, self._pool.page_size)
-        return lane != 0 and not self._pool.is_private(self._pages[page_idx])
+        page_size = self._pool.page_size
+        if self._length % page_size == 0:
+            return False
+        return not self._pool.is_private(self._pages[self._length // page_size])
 
     def reserve(self, num_tokens: int) -> int:
         """Make room for `num_tokens` more rows; returns the first of them.

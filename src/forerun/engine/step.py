@@ -205,7 +205,8 @@ def commit(
         except Exception as error:
             round_.request.error = error
         round_.scores = round_.all_scores = round_.taps = None
-        round_.proposal = round_.proposal.without_laws()
+        if round_.proposal.draws:
+            round_.proposal = round_.proposal.without_laws()
     times.finish()
     if core.speculation is not None:
         core.speculation.observe(times)

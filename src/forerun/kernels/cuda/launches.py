@@ -39,7 +39,6 @@ from forerun.kernels.cuda.values import Normed, Rows
 from forerun.kernels.cuda.weights import Matrix
 
 _SILU_LEN = 1024
-ASKS = 2
 
 
 @dataclass(frozen=True)
@@ -80,11 +79,13 @@ class Launches:
         tile = self._tile(Kind.RESIDUAL, matrix, num)
         columns = residual_columns(width, matrix.num_in, matrix.group)
         normed = self.new_normed(out, norm, columns)
-        residual_product[(normed.squares.shape[1], -(-num // tile.block_m))](
+        num_tiles = -(-normed.squares.shape[1] // tile.groups)
+        residual_product[(num_tiles, -(-num // tile.block_m))](
             x, matrix.weight, matrix.scales, matrix.bias, chosen, stream, out, norm.weight,
             normed.scaled, normed.squares, num, width, matrix.num_in,
             matrix.bias is not None, chosen is not None, tile.block_n, tile.block_m,
-            USED=columns, SHRINK=self._shrink, **self._tile_options(Kind.RESIDUAL, tile, matrix),
+            USED=columns, GROUPS=tile.groups, SHRINK=self._shrink,
+            **self._tile_options(Kind.RESIDUAL, tile, matrix),
         )  # fmt: skip
         return out, normed
 
@@ -178,7 +179,7 @@ class Launches:
             inputs.num_keys, inputs.key_slots, out, mixed, sums, tops,
             math.log2(math.e) / math.sqrt(D), H, G, D, window,
             max(16, triton.next_power_of_2(H // G)), block_d, self.split_len,
-            only, early, 0 if early else ASKS, self._precision,
+            only, early, self._precision,
             num_warps=8 if D > 64 else 4,
             maxnreg=None if early else 128, **self.options,
         )  # fmt: skip
@@ -256,7 +257,7 @@ class Launches:
             "SEGMENTS": segments,
             "EVEN": num_in % tile.block_k == 0,
             "PRECISION": self._precision,
-            "PIECES": tile.pieces(kind, num_in, itemsize, matrix.group),
+            "PIECES": tile.pieces(kind, num_in, itemsize),
             "PIECE_LEN": tile.piece_len(kind, num_in),
             "num_warps": tile.num_warps,
             "num_stages": tile.num_stages,

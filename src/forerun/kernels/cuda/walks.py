@@ -37,7 +37,8 @@ def hold(
             tile = load_weights(W + at + (RUN - (HELD - i) * BK), used)
             tiles = tiles + (tile,)  # noqa: RUF005  # Triton knows no other way
             if GROUP > 0:
-                scale = tl.load(scale_rows(SCALES, rows, N, RUN, SEGMENTS, GROUP) + (RUN - (HELD - i) * BK) // GROUP * N)
+                scale_at = scale_rows(SCALES, rows, N, RUN, SEGMENTS, GROUP)
+                scale = tl.load(scale_at + (RUN - (HELD - i) * BK) // GROUP * N)
                 scales = scales + (scale,)  # noqa: RUF005
     return tiles + scales
 
@@ -88,7 +89,7 @@ def expand(w, TO: tl.constexpr):
 def add_group(acc, w, x, scale, PRECISION: tl.constexpr):
     """acc + scale · w · x, for whole numbers of one group of columns."""
     part = tl.dot(expand(w, x.dtype), x, input_precision=PRECISION)
-    return tl.fma(part, tl.broadcast_to(tl.expand_dims(scale, -1), part.shape), acc)
+    return tl.fma(part, tl.broadcast_to(scale[:, :, None], part.shape), acc)
 
 
 @triton.jit
@@ -115,27 +116,6 @@ def walk_run(
 
 
 @triton.jit
-def walk_groups(
-    W, w_rows, SCALES, X, x_rows, live, N: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr,
-    K: tl.constexpr, GROUP: tl.constexpr, PRECISION: tl.constexpr,
-):  # fmt: skip
-    """As `walk_run`, for whole numbers; scales are asked for one step ahead."""
-    k = tl.arange(0, GROUP)
-    w_at = W + w_rows[:, None] * K + k[None, :]
-    x_at = X + x_rows[None, :] * K + k[:, None]
-    scale_at = SCALES + w_rows
-    scale = tl.load(scale_at)
-    acc = tl.zeros((BN, BM), tl.float32)
-    for at in range(0, K, GROUP):
-        next_scale = tl.load(scale_at + tl.minimum(at + GROUP, K - GROUP) // GROUP * N)
-        w = tl.load(w_at + at)
-        x = tl.load(x_at + at, mask=live[None, :], other=0.0)
-        acc = add_group(acc, w, x, scale, PRECISION)
-        scale = next_scale
-    return acc
-
-
-@triton.jit
 def walk_segments(
     W, w_rows, used, SCALES, X, x_rows, live, held,
     N: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr, K: tl.constexpr,
@@ -156,7 +136,7 @@ def walk_segments(
         scale_at = scale_rows(SCALES, w_rows, N, RUN, SEGMENTS, GROUP)
         scale = tl.load(scale_at)
         for at in range(0, RUN - HELD * BK, BK):
-            next_scale = tl.load(scale_at + tl.minimum(at + GROUP, K - GROUP) // GROUP * N)
+            next_scale = tl.load(scale_at + tl.minimum(at + BK, RUN - BK) // GROUP * N)
             w = load_weights(w_at + at, used)
             x = tl.load(x_at + at, mask=mask, other=0.0)
             acc = add_group(acc, w, x, scale, PRECISION)
@@ -182,9 +162,7 @@ def walk(
     BK: tl.constexpr, SEGMENTS: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr,
     HELD: tl.constexpr, GROUP: tl.constexpr,
 ):  # fmt: skip
-    if SEGMENTS == 1 and GROUP > 0:
-        acc = walk_groups(W, w_rows, SCALES, X, x_rows, live, N, BN, BM, K, GROUP, PRECISION)
-    elif SEGMENTS == 1:
+    if SEGMENTS == 1 and GROUP == 0:
         acc = walk_run(W, w_rows, X, x_rows, live, BN, BM, K, BK, EVEN, PRECISION)
     else:
         acc = walk_segments(
