@@ -72,6 +72,8 @@ def test_room(plain: LLM, num_left: int) -> None:
     params = SamplingParams(max_tokens=2 + num_left)
     request = new_request(plain.tokenizer, params, output=(1, 2))
     assert budget_for(request, Budget(4)).depth == min(4, num_left - 1)
+    steady = budget_for(request, Budget(4), is_steady=True)  # rounds are alike until the end
+    assert steady.depth == (4 if num_left > 1 else 0)
 
 
 # --------------------------------------------------------- what speculation and the counts hear

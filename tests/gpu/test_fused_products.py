@@ -50,10 +50,12 @@ def test_a_row_is_the_same_in_any_batch(kernel_set: str, shape: tuple[int, ...])
         "gate_up": weights(2 * inner, width),
         "down": weights(width, inner),
         "qkv": weights(qkv_len, width),
+        "out": weights(width, attention.q_len),
         "norm": np.float32(1) + normal(3, width),
     }
     source = ArraySource(arrays)
-    gate_up, down, qkv = (k.load_matrix(source, [name]) for name in ("gate_up", "down", "qkv"))
+    names = ("gate_up", "down", "qkv", "out")
+    gate_up, down, qkv, out = (k.load_matrix(source, [name]) for name in names)
     norm = Norm(k.load_vector(source, "norm"), 1e-5)
     x = normal(1, max(NUM_ROWS), width)
 
@@ -65,8 +67,10 @@ def test_a_row_is_the_same_in_any_batch(kernel_set: str, shape: tuple[int, ...])
         batch = k.begin(plan, attention, inv_freq)
         store = k.new_store(attention, 1, first + len(rows))
         stream, h = k.add_norm(ks.put(rows), None, norm)
-        q = ks.get(k.rope_write(k.linear(h, qkv), batch, store, 0))
+        turned = k.rope_write(k.linear(h, qkv), batch, store, 0)
+        q = ks.get(turned)
         stored = ks.get(type(stream)(store.rows[:, 0, :-1].flatten(2).transpose(0, 1).flatten(1)))
+        stream, h = k.add_norm(stream, k.linear(turned, out), norm)
         inner_rows = k.silu_mul(k.linear(h, gate_up))
         total, after = k.add_norm(stream, k.linear(inner_rows, down), norm)
         plain = ks.get(k.linear(after, gate_up))

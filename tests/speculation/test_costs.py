@@ -123,3 +123,53 @@ def test_what_rounds_with_guesses_take_beyond_the_curve_is_learnt() -> None:
     plain, *_, deep = costs.round_seconds(1, 0, 3)
     assert plain == pytest.approx(1, abs=0.1)
     assert deep == pytest.approx(1.5 + 3 / 7, abs=0.1)
+
+
+def _whole_round(seconds: float, num_requests: int = 1, num_told: int = 1) -> StepTimes:
+    """Of a drafter that guesses four tokens for each; most of it is waited for in the pass."""
+    guesses = 4 * num_requests
+    times = StepTimes(num_requests=num_requests, num_guesses=guesses)
+    times.num_tokens = num_requests + guesses
+    times.drafts = [("head", num_told * num_requests, [num_requests] * 4, 0.25 * seconds)]
+    times.pass_seconds, times.rest_seconds = 0.5 * seconds, 0.25 * seconds
+    return times
+
+
+def test_a_round_that_begins_early_takes_what_it_took_as_a_whole() -> None:
+    costs = _costs(head=DraftCost(0.5, 0.5))
+    costs.expect_whole("head", 1.25, 0.8)
+    assert costs.round_seconds(1, 0, 0) == pytest.approx([0.8])
+    for num in (1, 4):
+        parts = costs.round_seconds(1, 0, num)[-1], costs.draft_seconds("head", 1, [1] * num)
+        assert sum(parts) == pytest.approx(1.25)
+    costs.is_alone = False  # rounds of several begin when they are asked for
+    assert costs.draft_seconds("head", 1, [1] * 4) == pytest.approx(2.5)
+
+
+@pytest.mark.parametrize("is_weighed", [False, True])
+def test_whole_rounds_are_learnt_from_and_passes_are_not(is_weighed: bool) -> None:
+    costs = _costs(head=DraftCost(0.5, 0.5))
+    costs.expect_whole("head", 1.0, 0.8)
+    observe = costs.observe_round if is_weighed else costs.note_round
+    for _ in range(200):
+        observe(_whole_round(9.0))  # behind a plain one: it was not begun early
+        observe(_whole_round(1.6))
+        observe(_whole_round(9.0, num_told=0))  # a prompt was read first
+        observe(StepTimes(num_requests=1, num_tokens=1, pass_seconds=1.0))
+    whole = costs.round_seconds(1, 0, 4)[-1] + costs.draft_seconds("head", 1, [1] * 4)
+    assert whole == pytest.approx(1.6, rel=0.01)
+    assert costs.target.seconds(5) == pytest.approx(1 + 4 / 7, rel=0.01)
+    assert costs.round_seconds(1, 0, 0) == pytest.approx([0.8])  # never two behind each other
+    for _ in range(200):
+        observe(StepTimes(num_requests=1, num_tokens=1, pass_seconds=0.6, rest_seconds=0.3))
+    assert costs.round_seconds(1, 0, 0) == pytest.approx([0.9], rel=0.01)
+
+
+def test_guesses_wait_for_a_plain_pass_that_was_begun_until_they_are_known_not_to() -> None:
+    costs = _costs()
+    costs.expect_waste()
+    assert costs.round_seconds(1, 0, 3) == pytest.approx([1, *(2 + n / 7 for n in (1, 2, 3))])
+    times = StepTimes(num_requests=1, num_guesses=3, num_tokens=4, pass_seconds=1 + 3 / 7)
+    for _ in range(100):
+        costs.observe_round(times)
+    assert costs.round_seconds(1, 0, 3)[-1] == pytest.approx(1 + 3 / 7, rel=0.05)

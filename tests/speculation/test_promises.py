@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from forerun.drafters import Drafter
 from forerun.drafters.heads import Card, HeadFolder
 from forerun.drafters.heads.folder import HISTORY
 from forerun.engine import LLM
+from forerun.engine.setup.trial import Trial
 from forerun.errors import InvalidWeights
+from forerun.kernels.cpu import CpuKernels
 from forerun.models.text.compatibility import tokenizer_hash
 from forerun.speculation.heads.card_check import CardCheck
 from forerun.speculation.heads.promises import best_head, num_weights, promised
@@ -162,6 +165,32 @@ def test_a_head_that_takes_longer_than_its_weights_say_goes_again(
     llm.generate("hello", ASKED)
     assert set(llm.metrics()["drafters"]) <= {"suffix"}
     assert "on this machine" in llm.metrics()["left_out"]["e"]
+    assert_nothing_is_held(llm)
+
+
+@pytest.mark.parametrize(("guessing", "is_taken"), [(2e-3, True), (8e-3, False)])
+def test_where_rounds_begin_early_a_head_pays_by_rounds_that_were_timed(
+    plain: LLM,
+    started: Started,
+    eagle3: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    guessing: float,
+    is_taken: bool,
+) -> None:
+    """What its parts cost says nothing there: by these passes it would never pay."""
+
+    def seconds(_: Trial, drafters: Mapping[str, Drafter] = {}, depth: int = 0) -> float:
+        assert (len(drafters), depth) in ((0, 0), (1, 0), (1, 5))
+        return guessing if depth else 1e-3
+
+    monkeypatch.setattr(CpuKernels, "begins_early", True)
+    monkeypatch.setattr(Trial, "seconds", seconds)
+    llm = started(STEEP, [eagle3])
+    (result,) = llm.generate("hello", ASKED)
+    assert result.outputs[0].token_ids == plain.generate("hello", ASKED)[0].outputs[0].token_ids
+    assert ("eagle3" in llm.metrics()["drafters"]) == is_taken
+    reason = llm.metrics()["left_out"].get("e", "")
+    assert reason == "" if is_taken else reason.startswith("on this machine it would be 0.7")
     assert_nothing_is_held(llm)
 
 

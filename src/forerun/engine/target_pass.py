@@ -27,7 +27,9 @@ def score(
     so only the guilty one is left without.
     """
     try:
-        whole = Taps(taps[0].layers) if taps else None
+        whole = None
+        if taps:
+            whole = taps[0] if len(spans) == 1 else Taps(taps[0].layers)
         plan = Plan.build(zip(spans, tables, strict=True), next_slots)
         rows = model.draw(plan, cache, draws, whole)
     except Exception as error:
@@ -37,6 +39,8 @@ def score(
             score(model, cache, [span], [table], [draw], taps[idx : idx + 1])[0]
             for idx, (span, table, draw) in enumerate(zip(spans, tables, draws, strict=True))
         ]
+    if len(spans) == 1:
+        return [rows]
     if whole is not None:
         _hand_out(whole, spans, taps)
     scores: list[Scores | Exception] = []
@@ -52,5 +56,5 @@ def _hand_out(whole: Taps, spans: Sequence[Span], taps: Sequence[Taps]) -> None:
     first = 0
     for span, own in zip(spans, taps, strict=True):
         last = first + len(span)
-        own.rows = {layer: rows[first:last] for layer, rows in whole.rows.items()}
+        own.found, own.num_tokens = [rows[first:last] for rows in whole.found], len(span)
         first = last

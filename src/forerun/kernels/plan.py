@@ -10,7 +10,7 @@ So key j is always the token at position j, wherever pages lie and whatever else
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
@@ -41,17 +41,18 @@ class PlanRow:
     table: SlotTable | None = field(default=None, compare=False, repr=False)  # whose slots they are
 
     def __post_init__(self) -> None:
-        rows = self.span.start + len(self.span)
+        num_tokens = len(self.span.tokens)
+        rows = self.span.start + num_tokens
         assert len(self.slots) == rows, (len(self.slots), rows)
-        assert 0 <= self.num_written < len(self.span), (self.num_written, len(self.span))
+        assert 0 <= self.num_written < num_tokens, (self.num_written, num_tokens)
         assert min(self.span.wanted, default=rows) >= self.num_written, self.span.wanted
 
     @classmethod
     def of(cls, span: Span, table: SlotTable, num_written: int = 0) -> PlanRow:
-        return cls(span, table.slots(span.start + len(span)), num_written, table)
+        return cls(span, table.slots(span.start + len(span.tokens)), num_written, table)
 
     def __len__(self) -> int:
-        return len(self.span) - self.num_written
+        return len(self.span.tokens) - self.num_written
 
     @property
     def context(self) -> IntArray:
@@ -96,7 +97,16 @@ class Plan:
         return cls(tuple(PlanRow.of(span, table) for span, table in pairs), next_slots)
 
     def __len__(self) -> int:
-        return len(self.tokens)
+        return sum(map(len, self.rows))
+
+    def integers(self) -> tuple[Sequence[int], list[int], Sequence[int], Sequence[int]]:
+        """Tokens, write slots, wanted and positions, as below: for whoever puts them together."""
+        if len(self.rows) == 1 and not self.rows[0].num_written:
+            (row,) = self.rows
+            return row.span.tokens, row.write_slots.tolist(), row.span.wanted, row.span.positions
+        arrays = self.tokens, self.write_slots, self.wanted, self.positions
+        tokens, write_slots, wanted, positions = (array.tolist() for array in arrays)
+        return tokens, write_slots, wanted, positions
 
     @cached_property
     def tokens(self) -> IntArray:

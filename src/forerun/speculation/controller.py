@@ -116,7 +116,7 @@ class Controller:
     @property
     def is_plain_due(self) -> bool:
         """Whether it has been long since a pass without guesses was timed."""
-        return self._num_since_plain >= _PLAIN_EVERY
+        return self._num_since_plain >= _PLAIN_EVERY and not self.costs.knows_whole
 
     def _probe(
         self, ways: Sequence[Sequence[Way]], chosen: list[Chosen], allocator: Allocator
@@ -175,14 +175,14 @@ class Controller:
         self._num_since_plain += 1
         if not times.num_requests:
             return
-        if is_plain := times.num_tokens == times.num_requests:
+        if times.num_tokens == times.num_requests:
             self._num_since_plain = 0
         if self._has_weighed:
             self._has_weighed = False
             self.costs.observe_round(times)
             self.earn(times.pass_seconds + times.rest_seconds)
-        elif is_plain:
-            self.costs.note_plain(times)
+        else:
+            self.costs.note_round(times)
 
     def earn(self, seconds: float) -> None:
         """Time that went by pays for probes."""

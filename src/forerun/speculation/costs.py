@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Final
 
 from forerun.speculation.draft_cost import DraftCost
-from forerun.speculation.pass_cost import PassCost
+from forerun.speculation.pass_cost import PassCost, clipped
 from forerun.speculation.step_times import StepTimes
 
 # A drafter nobody measured is taken to cost this share of a plain pass per level.
@@ -14,23 +15,28 @@ _UNMEASURED: Final = 0.1
 _CHEAP: Final = 0.05  # of a plain pass: what asking may cost and still be done at every look
 _NUM_NOTED: Final = 8  # plain rounds that are learnt from together, at most
 _EXCESS_RATE: Final = 1 / 16  # how much the latest round with guesses says of the next
+_WHOLE_RATE: Final = 1 / 16
+_PLAIN: Final = ""  # no drafter has this name
 
 
 class Costs:
     """The target's pass, each drafter's answer, and the rest of a round: verdicts, commit.
 
-    `context_len` is what a row of the present round attends to, on average. A busy machine slows
-    all of them alike, so drafters and the rest are kept in seconds at calibration and read through
-    the pass's speed. What the choice itself took is spent when it is made, so it belongs to no
-    round that it could choose.
+    `context_len` is what a row of the present round attends to, on average; `is_alone`: it is of
+    one request, and reads no prompt beside it. A busy machine slows all of them alike, so drafters
+    and the rest are kept in seconds at calibration and read through the pass's speed. What the
+    choice itself took is spent when it is made, so it belongs to no round that it could choose.
     """
 
     def __init__(self, target: PassCost, drafters: dict[str, DraftCost] | None = None) -> None:
         self.target = target
         self.context_len = 0.0
+        self.is_alone = True
         self._drafters = drafters or {}
         self._rest = DraftCost(0.0, 0.0)
         self._excess = 0.0  # see `round_seconds`
+        self._whole: dict[str, float] = {}  # see `expect_whole`
+        self._last_whole: str | None = None  # whose round was the last, if it was such a one
         self._least_price: tuple[tuple[int, int], float] | None = None  # asked for last
         self._noted: list[tuple[float, float]] = []  # plain rounds: pass, rest
         self._num_noted = 0  # requests of each
@@ -49,6 +55,8 @@ class Costs:
         guess = speed * self._rest.per_level + self._context_seconds(0, 1)
         rounds = [seconds + plain + guess * num for num, seconds in enumerate(passes)]
         excess = speed * max(0.0, self._excess)
+        if self.is_alone and _PLAIN in self._whole:
+            rounds[0] = self._whole[_PLAIN]
         return [rounds[0], *(seconds + excess for seconds in rounds[1:])]
 
     def plain_seconds(self, num_requests: int) -> float:
@@ -72,16 +80,63 @@ class Costs:
             self._least_price = (num_requests, num_prompt_tokens), price
         return self._least_price[1]
 
+    def expect_waste(self) -> None:
+        """Where a plain pass begins early, guesses come when one is under way for nobody."""
+        self._excess = self.target.seconds(1)
+
+    def expect_excess(self, drafter: str, depth: int, seconds: float) -> None:
+        """A round with these guesses takes so much more than a plain one: what its parts leave."""
+        parts = self.target.seconds(1 + depth) - self.target.seconds(1)
+        parts += self.draft_seconds(drafter, 1, [1] * depth)
+        self._excess = max(0.0, seconds - parts) / self.target.speed
+
+    def expect_whole(self, drafter: str, seconds: float, plain: float) -> None:
+        """One request's rounds with these guesses take so long, however many there are, and `plain`
+        ones so long: the device begins them by itself, and what their parts take one after the
+        other says nothing."""
+        self._whole |= {drafter: seconds, _PLAIN: plain}
+
+    @property
+    def knows_whole(self) -> bool:
+        """Whether some rounds begin early: a plain one behind them is slow for that alone."""
+        return bool(self._whole)
+
+    def is_whole(self, drafter: str | None) -> bool:
+        return drafter in self._whole
+
+    def _observe_whole(self, times: StepTimes) -> bool:
+        """Whether a round's guesses are known as a whole, so that nothing is to be learnt of its
+        parts. A round that is not behind another such one was not begun early, and its drafter may
+        have read a prompt first."""
+        last, self._last_whole = self._last_whole, None
+        if not self._whole or times.num_tokens != 1 + times.num_guesses:
+            return False
+        name, num_told = _PLAIN, 1
+        if times.num_guesses:
+            answers = [answer for answer in times.drafts if answer[0] in self._whole]
+            if not answers:
+                return False
+            ((name, num_told, *_),) = answers
+        self._last_whole = name
+        if num_told and last == name:
+            seconds = sum((answer[-1] for answer in times.drafts), times.pass_seconds)
+            surprise = clipped(math.log((seconds + times.rest_seconds) / self._whole[name]))
+            self._whole[name] *= math.exp(_WHOLE_RATE * surprise)
+        return times.num_guesses > 0
+
     def draft_seconds(self, drafter: str, num_requests: int, level_sizes: Sequence[int]) -> float:
-        """One answer for `num_requests` at once; `level_sizes` counts its guesses by depth."""
+        """One answer for `num_requests` at once; `level_sizes` counts its guesses by depth. Less
+        than 0 where it is a whole round that is known."""
+        if self.is_alone and level_sizes and drafter in self._whole:
+            return self._whole[drafter] - self.round_seconds(1, 0, sum(level_sizes))[-1]
         levels = self._levels(level_sizes)
         return self.target.speed * self._of(drafter).seconds(num_requests, levels)
 
     @property
     def guess_costs(self) -> dict[str, float]:
         """One guess for one request, in plain passes, of drafters that were measured."""
-        plain = self.target.seconds(1)
-        return {name: self.draft_seconds(name, 1, (1,)) / plain for name in list(self._drafters)}
+        plain = self.target.seconds(1) / self.target.speed
+        return {name: cost.seconds(1, 1) / plain for name, cost in list(self._drafters.items())}
 
     def is_cheap(self, drafter: str, num_requests: int) -> bool:
         """Whether to ask this drafter at every look, by what its answers usually take, however
@@ -95,15 +150,19 @@ class Costs:
     def observe_draft(
         self, drafter: str, num_requests: int, level_sizes: Sequence[int], seconds: float
     ) -> None:
+        if num_requests == 1 and self.is_whole(drafter):
+            return  # begun early: this is what was still waited for
         levels, seconds = self._levels(level_sizes), seconds / self.target.speed
         cost = self._drafters.get(drafter)
         if cost is None:
             cost = self._drafters[drafter] = DraftCost.of_answer(num_requests, levels, seconds)
         cost.observe(num_requests, levels, seconds)
 
-    def note_plain(self, times: StepTimes) -> None:
-        """A round that nobody weighed, without guesses: what others are compared with. Several are
-        learnt from together, which takes a fraction of the time."""
+    def note_round(self, times: StepTimes) -> None:
+        """One that nobody weighed. Those without guesses are what others are compared with; several
+        are learnt from together, which takes a fraction of the time."""
+        if self._observe_whole(times) or times.num_tokens != times.num_requests:
+            return
         if times.num_requests != self._num_noted:
             self._noted.clear()
             self._num_noted = times.num_requests
@@ -114,6 +173,8 @@ class Costs:
     def observe_round(self, times: StepTimes) -> None:
         """A round that was weighed."""
         self._learn_noted()
+        if self._observe_whole(times):
+            return
         if times.num_guesses:
             self._observe_excess(times)
         args = times.num_requests, times.num_guesses, times.num_tokens

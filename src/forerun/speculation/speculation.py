@@ -40,6 +40,7 @@ class Speculation:
         self.depths: dict[str, int] = {}  # of drafters that guess less deep than the ceiling
         self.left_out: dict[str, str] = {}  # drafters that are not used, and why
         self.cards: CardCheck | None = None
+        self.is_steady = False  # rounds begin early, if they are like those before
         self._has_weighed = False  # anything, this round
 
     def choose(
@@ -58,6 +59,7 @@ class Speculation:
                 batch = len(requests), num_prompt_tokens
                 lengths = [len(request.tokens) for request in requests]
                 self.controller.costs.context_len = sum(lengths) / max(1, len(lengths))
+                self.controller.costs.is_alone = batch == (1, 0)
                 chosen = self._weighed(self.controller, able, batch, times)
         except Exception as error:
             chosen = {}
@@ -67,7 +69,7 @@ class Speculation:
 
     def _fixed(self, request: SpeculativeRequest) -> Choice:
         """Nobody expects anything here, so the choice says who, how deep and why."""
-        budget = budget_for(request, self.ceiling)
+        budget = budget_for(request, self.ceiling, is_steady=self.is_steady)
         if budget.depth == 0:
             return NO_ROOM
         drafter = self.drafters.names_for(request)[0]
@@ -110,7 +112,7 @@ class Speculation:
         asleep = dict[int, Sequence[str]]()
         for request in requests:
             budget, naps = (
-                budget_for(request, self.ceiling, least_chance),
+                budget_for(request, self.ceiling, least_chance, is_steady=self.is_steady),
                 self.looks.asleep(request),
             )
             found[request.id] = SILENT if budget.depth else NO_ROOM
@@ -135,6 +137,10 @@ class Speculation:
             ways.append(own)
         num_idle, self._has_weighed = batch[0] - len(able), True
         choices = controller.choose(ways, num_idle=num_idle, num_prompt_tokens=batch[1])
+        choices = [
+            _deepest(choice, own) if controller.costs.is_whole(choice.drafter) else choice
+            for choice, own in zip(choices, ways, strict=True)
+        ]
         for request, own, choice in zip(able, ways, choices, strict=True):
             asked = {way.drafter for way in own if way.is_costly}
             self.looks.weighed(request, asked, choice)
@@ -282,14 +288,28 @@ class Speculation:
         return self.drafters.end(request)
 
 
-def budget_for(request: SpeculativeRequest, ceiling: Budget, least_chance: float = 0.0) -> Budget:
+def budget_for(
+    request: SpeculativeRequest,
+    ceiling: Budget,
+    least_chance: float = 0.0,
+    *,
+    is_steady: bool = False,
+) -> Budget:
     """The ceiling, or less: what the request allows, and what its answer has room for: a round
-    emits one token more than it accepts."""
+    emits one token more than it accepts. Rounds that are to be alike have room until the end."""
     own, depth = request.speculation, min(ceiling.depth, max(0, request.num_left - 1))
+    if is_steady and depth:
+        depth = ceiling.depth
     if own.num_speculative_tokens is not None:
         depth = min(depth, own.num_speculative_tokens)
     num_branches = min(ceiling.num_branches, own.num_branches or ceiling.num_branches)
     return Budget(depth, num_branches, ceiling.first_draw, least_chance)
+
+
+def _deepest(choice: Choice, ways: Sequence[Way]) -> Choice:
+    """With all guesses that it may have: they cost the same as fewer, and the device takes the next
+    round to be like this one."""
+    return choice._replace(depth=max(len(w.gains) for w in ways if w.drafter == choice.drafter))
 
 
 def _level_sizes(proposals: Sequence[Proposal]) -> list[int]:

@@ -25,7 +25,7 @@ class Span:
     wanted: tuple[int, ...]  # indices into `tokens` whose logits are asked for
 
     def __post_init__(self) -> None:
-        if not self.tokens or len(self.tokens) != len(self.tree):
+        if not self.tokens or len(self.tokens) != len(self.tree.parents):
             raise InvalidProposal(
                 f"a span holds at least one token and one tree node each; got "
                 f"{len(self.tokens)} tokens and {len(self.tree)} nodes."
@@ -57,4 +57,5 @@ class Span:
 
     @property
     def positions(self) -> tuple[int, ...]:
-        return tuple(self.start + depth - 1 for depth in self.tree.depths)
+        before = self.start - 1
+        return tuple([before + depth for depth in self.tree.depths])

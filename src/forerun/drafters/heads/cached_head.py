@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +18,8 @@ from forerun.errors import InvalidWeights
 from forerun.kernels import AttentionShape, ChainKernels, ChainNoise, Norm, Plan, TappedKernels
 from forerun.kernels.base import Array, Batch, Store, Weight
 from forerun.types import FloatArray, IntArray
+
+Features: TypeAlias = Callable[[], FloatArray]  # [n, layers · E]
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,11 +37,12 @@ class CachedHead(ABC):
 
     @abstractmethod
     def chain(
-        self, plan: Plan, cache: KVCache, features: FloatArray, depth: int, noise: ChainNoise
+        self, plan: Plan, cache: KVCache, features: Features, depth: int, noise: ChainNoise
     ) -> npt.NDArray[np.float32]:
         """All guesses of one request in one pass behind the rows of `features`, on `ChainKernels`:
-        `new_picks`. Behind the tokens that are known the plan has room for all guesses but the
-        last, and wants all rows from the last known one on."""
+        `new_picks`. They are asked for where the pass was not begun early. Behind the tokens that
+        are known the plan has room for all guesses but the last, and wants all rows from the last
+        known one on."""
 
     @abstractmethod
     def prepare(self) -> None:

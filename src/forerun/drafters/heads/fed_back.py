@@ -48,7 +48,7 @@ class FedBack(FeatureCache[FedBackHead]):
         features = []
         for request, num in self._shares(requests):
             row = self._rows[request.id]
-            features.append(row.waiting(num))
+            features.append(row.waiting(num)())
             span = Span.prompt_chunk(
                 row.num_committed, row.tokens(request, num), is_last=num == row.num_pending
             )

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from forerun.cache import KVCache
-from forerun.drafters.heads.cached_head import CachedHead
+from forerun.drafters.heads.cached_head import CachedHead, Features
 from forerun.interrupts import Uninterrupted
 from forerun.kernels import Body, ChainKernels, ChainNoise, Plan
 from forerun.kernels.base import Array, Batch, Store, Weight
@@ -55,12 +55,15 @@ class FedBackHead(CachedHead):
         return self._run(self._guessed, plan, cache, [fed_back])
 
     def chain(
-        self, plan: Plan, cache: KVCache, features: FloatArray, depth: int, noise: ChainNoise
+        self, plan: Plan, cache: KVCache, features: Features, depth: int, noise: ChainNoise
     ) -> F32:
         """`known` and then guess after guess."""
         k = self.chain_kernels
         assert k is not None, self.kernels.name
-        given = np.split(features, len(self.config.layers), axis=1)
+
+        def given() -> list[FloatArray]:
+            return np.split(features(), len(self.config.layers), axis=1)
+
         with Uninterrupted():
             batch = k.begin(plan, self.shape, self.inv_freq, given, noise)
             return k.run(_Chain(self, k, depth), batch, cache.store)

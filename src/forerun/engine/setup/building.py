@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from statistics import fmean
 from typing import Final
 
@@ -17,9 +18,9 @@ from forerun.engine.scheduling.scheduler import Scheduler
 from forerun.engine.scheduling.target_pool import TargetPool
 from forerun.engine.setup.drafting import Drafting
 from forerun.engine.setup.memory import CacheMemory
+from forerun.engine.setup.trial import Trial
 from forerun.engine.step import Core
 from forerun.errors import InvalidOption
-from forerun.models.llama import LlamaModel
 from forerun.speculation.config import SpeculativeConfig
 from forerun.speculation.controller import Controller
 from forerun.speculation.costs import Costs
@@ -51,15 +52,17 @@ def build_core(
         cache = target.model.new_cache(size.num_pages, size.page_size)
         for drafter in cached.values():
             drafter.allocate(size.num_pages, size.page_size)
-        speculation = _build_speculation(config, target.model, drafting) if config else None
+        limits = SchedulerLimits(max_len, max_num_seqs, max(_PASS_TOKENS, max_num_seqs))
+        scheduler = Scheduler(limits, TargetPool(cache, requests))
+        core = Core(target.model, cache, max_len, None, scheduler, requests, Metrics())
+        if config is None:
+            return core
+        return replace(core, speculation=_build_speculation(config, core, target, drafting))
     except MemoryError:
         raise InvalidOption(
             f"there is no memory for {max_num_seqs} × {max_len} tokens; "
             f"lower max_model_len or max_num_seqs, or set kv_cache_memory to what there is."
         ) from None
-    limits = SchedulerLimits(max_len, max_num_seqs, max(_PASS_TOKENS, max_num_seqs))
-    scheduler = Scheduler(limits, TargetPool(cache, requests))
-    return Core(target.model, cache, max_len, speculation, scheduler, requests, Metrics())
 
 
 def _checked_len(max_len: int, size: CacheSize) -> int:
@@ -73,11 +76,15 @@ def _checked_len(max_len: int, size: CacheSize) -> int:
 
 
 def _build_speculation(
-    config: SpeculativeConfig, model: LlamaModel, drafting: Drafting
+    config: SpeculativeConfig, core: Core, target: Target, drafting: Drafting
 ) -> Speculation:
-    controller = None
+    controller, model = None, core.model
     if drafting.passes is not None:
-        controller = Controller(Costs(drafting.passes, drafting.timed_heads(model)))
+        costs = Costs(drafting.passes, drafting.timed_heads(model))
+        if model.kernels.begins_early:
+            costs.expect_waste()
+        drafting.try_heads(costs, Trial(core, target.tokenizer), config.depth)
+        controller = Controller(costs)
     # First, so that without a controller it guesses for those who bring one.
     named = {PREDICTION: GivenPrediction(), **combined(config, drafting.drafters)}
     drafters = GuardedDrafters(named, model.config.vocab_size, config.num_trees)
@@ -89,6 +96,7 @@ def _build_speculation(
     speculation = Speculation(drafters, controller, ceiling)
     speculation.depths, speculation.left_out = drafting.depths, drafting.left_out
     speculation.cards = CardCheck(drafting.cards) if drafting.cards else None
+    speculation.is_steady = model.kernels.begins_early
     return speculation
 
 

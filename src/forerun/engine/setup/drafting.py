@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 
 from forerun.drafters import Drafter, TappedDrafter
 from forerun.drafters.heads import Card
+from forerun.engine.setup.trial import Trial
 from forerun.errors import InvalidOption
 from forerun.kernels import TappedKernels
 from forerun.models.llama import LlamaModel
 from forerun.speculation.calibration import calibrate
 from forerun.speculation.config import SpeculativeConfig
+from forerun.speculation.costs import Costs
 from forerun.speculation.draft_cost import DraftCost
 from forerun.speculation.heads.promises import Promise, best_head, promised
 from forerun.speculation.heads.timing import timed_head
@@ -61,7 +63,10 @@ class Drafting:
             reason = f"the {name} kernels hand out no hidden states"
             self.left_out |= {path.name: reason for path in target.heads}
             return
-        best, left_out = best_head(target.heads, target.model.config, self.passes)
+        is_tried = target.model.kernels.begins_early
+        best, left_out = best_head(
+            target.heads, target.model.config, self.passes, is_tried=is_tried
+        )
         self.left_out |= left_out
         if best is not None:
             kind, path = best.folder.config.kind, best.folder.path
@@ -83,9 +88,34 @@ class Drafting:
         if self.shipped is not None and self.passes is not None:
             folder, kind = self.shipped.folder, self.shipped.folder.config.kind
             args = folder, self.shipped.card, target.config, self.passes
-            promise = promised(*args, timed.get(kind))
-            if not promise.pays:
-                self.left_out[folder.path.name] = promise.reason
-                for known in (self.drafters, self.cards, self.depths, timed):
-                    known.pop(kind, None)
+            self.shipped = promise = promised(*args, timed.get(kind))
+            if not promise.pays and not target.kernels.begins_early:
+                timed.pop(kind, None)
+                self._leave_out(promise)
         return timed
+
+    def try_heads(self, costs: Costs, trial: Trial, depth: int) -> None:
+        """What the parts of a round take does not add up to a round, least of all where one begins
+        early: those with heads are timed whole. The package's head goes again if it does not pay,
+        or if there is no room to try it."""
+        is_early = trial.core.model.kernels.begins_early
+        heads = {n: d for n, d in self.drafters.items() if isinstance(d, TappedDrafter)}
+        for name, drafter in heads.items():
+            deep, promise = self.depths.get(name, depth), self.shipped
+            if promise is not None and not is_early:
+                deep = promise.depth
+            plain, guessing = trial.seconds(), trial.seconds({name: drafter}, deep)
+            if plain is not None and guessing is not None:
+                promise = promise and promise.timed(plain, guessing, deep)
+            if promise is not None and not promise.pays:
+                self._leave_out(promise)
+            elif plain is not None and guessing is not None:
+                if is_early:  # beside it a plain round hands out hidden states
+                    costs.expect_whole(name, guessing, trial.seconds({name: drafter}) or plain)
+                else:
+                    costs.expect_excess(name, deep, guessing - plain)
+
+    def _leave_out(self, promise: Promise) -> None:
+        self.left_out[promise.folder.path.name] = promise.reason
+        for known in (self.drafters, self.cards, self.depths):
+            known.pop(promise.folder.config.kind, None)

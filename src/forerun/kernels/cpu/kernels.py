@@ -158,18 +158,24 @@ class CpuKernels(ChainSteps):
         given: Given = (),
         noise: ChainNoise | None = None,
     ) -> CpuBatch:
-        rope = self._ropes.setdefault(inv_freq.tobytes(), RopeTable(inv_freq))
-        program = (
-            Program(self._workers, self._buffers)
-            if len(plan) > MAX_TOKENS
-            else KeptProgram(self._workers, self._kept_buffers)
-        )
+        rope = self._ropes.get(known := inv_freq.tobytes())
+        if rope is None:
+            rope = self._ropes[known] = RopeTable(inv_freq)
+        program = self._long_program if len(plan) > MAX_TOKENS else self._kept_program
         rows = given() if callable(given) else given
         return CpuBatch(plan, shape, rope, program, rows, noise)
 
+    def _long_program(self) -> Program:
+        return Program(self._workers, self._buffers)
+
+    def _kept_program(self) -> Program:
+        return KeptProgram(self._workers, self._kept_buffers)
+
     def run(self, body: Body, batch: CpuBatch, store: KVStore) -> F32:
-        if len(batch.tokens) > MAX_TOKENS:
-            return body(batch, store)
+        if batch.size[0] > MAX_TOKENS:
+            result = body(batch, store)
+            batch.taps = batch.program.taps
+            return result
         return self._replays.run(body, batch, store)
 
     def draw(
@@ -182,7 +188,7 @@ class CpuKernels(ChainSteps):
         (part,) = table.parts
         tokens, program = batch.tokens, batch.program
         batch.num_embeddings = part.num_out
-        batch.check(tokens)
+        batch.check(tokens.tolist())
         x = Rows(program, len(tokens), table.num_in)
         program.hold(batch, table)
         expand = self._library.embed(part.weight_format)
@@ -341,7 +347,7 @@ class CpuKernels(ChainSteps):
         batch.program.tap(self.concat([x]))
 
     def taps(self, batch: CpuBatch) -> tuple[F32, ...]:
-        return batch.program.taps
+        return batch.taps
 
     def logits(self, x: Rows, head: Matrix) -> F32:
         y = self.linear(x, head)

@@ -26,7 +26,7 @@ from forerun.kernels.cuda.draws import (
     noisy_rows,
     widen_rows,
 )
-from forerun.kernels.cuda.heads.given import NUM_TURNS
+from forerun.kernels.cuda.host_copies import NUM_TURNS, HostCopies, HostCopy
 from forerun.kernels.cuda.rounds.kernels import move_positions
 from forerun.kernels.scores import Scores
 
@@ -51,8 +51,7 @@ class Started:
     """Draws under way: the device is told, and nobody has waited for it."""
 
     asked: AskedDraws
-    tokens: Tensor  # [R] in the host's memory, once `done` is
-    done: Any  # torch.cuda.Event
+    copy: HostCopy  # of the tokens [R]
 
 
 class Drawing:
@@ -68,15 +67,9 @@ class Drawing:
         self.margin = margin
         self.drawn = torch.zeros(MAX_ROWS, dtype=torch.int32, device=device)
         self.last: Started | None = None  # whose tokens those are
-        self._hosts = [self._new_host(MAX_ROWS) for _ in range(NUM_TURNS)]
-        self._turn = 0
+        self._copies = HostCopies()  # of `drawn`
         self._rooms: dict[tuple[int, int], _Room] = {}
         self.num_asked = self.num_left = 0
-
-    def _new_host(self, num: int) -> tuple[Tensor, Any]:
-        is_gpu = self.drawn.device.type == "cuda"
-        tokens = torch.empty(num, dtype=torch.int32, pin_memory=is_gpu)
-        return tokens, torch.cuda.Event() if is_gpu else None
 
     def best(self, logits: Tensor) -> Best:
         num, width = logits.shape
@@ -128,14 +121,8 @@ class Drawing:
             self._launch(logits, best, asked, self._room(logits), count)
         for rows in asked.as_logits:
             self._room(logits).logits[rows].copy_(logits[rows], non_blocking=True)
-        self._turn = (self._turn + 1) % NUM_TURNS
-        tokens, done = self._hosts[self._turn]
-        if best.tokens is not self.drawn:
-            tokens, done = self._new_host(len(best.tokens))
-        tokens.copy_(best.tokens, non_blocking=True)
-        if done is not None:
-            done.record()
-        self.last = Started(asked, tokens, done)
+        copies = self._copies if best.tokens is self.drawn else HostCopies()
+        self.last = Started(asked, copies.start(best.tokens))
         return self.last
 
     def wait(self, started: Started, logits: Tensor) -> Scores:
@@ -144,9 +131,7 @@ class Drawing:
 
     def tokens(self, started: Started) -> list[int]:
         """Of each row; -1 where it was left to the host."""
-        if started.done is not None:
-            started.done.synchronize()
-        tokens: list[int] = started.tokens.numpy()[: started.asked.num].tolist()
+        tokens: list[int] = started.copy.wait()[: started.asked.num].tolist()
         return tokens
 
     def scores(self, started: Started, tokens: Sequence[int], logits: Tensor) -> Scores:

@@ -230,6 +230,7 @@ class Graphs:
         batch.placed, batch.num_splits = inputs, num_splits
         found = one.launched(self._drawing)
         handed_out = batch.handed_out
+        batch.send(batch.columns, inputs, store.dump_slot)  # a pass writes to what it was given
 
         def work() -> tuple[torch.Tensor, Best]:
             logits = logits_of(body, batch, store)

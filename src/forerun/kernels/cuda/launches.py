@@ -79,11 +79,13 @@ class Launches:
         tile = self._tile(Kind.RESIDUAL, matrix, num)
         columns = residual_columns(width, matrix.num_in, matrix.group)
         normed = self.new_normed(out, norm, columns)
-        residual_product[(normed.squares.shape[1], -(-num // tile.block_m))](
+        num_tiles = -(-normed.squares.shape[1] // tile.groups)
+        residual_product[(num_tiles, -(-num // tile.block_m))](
             x, matrix.weight, matrix.scales, matrix.bias, chosen, stream, out, norm.weight,
             normed.scaled, normed.squares, num, width, matrix.num_in,
             matrix.bias is not None, chosen is not None, tile.block_n, tile.block_m,
-            USED=columns, SHRINK=self._shrink, **self._tile_options(Kind.RESIDUAL, tile, matrix),
+            USED=columns, GROUPS=tile.groups, SHRINK=self._shrink,
+            **self._tile_options(Kind.RESIDUAL, tile, matrix),
         )  # fmt: skip
         return out, normed
 

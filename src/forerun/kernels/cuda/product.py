@@ -13,43 +13,32 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from forerun.kernels.cuda.walks import hold, walk, walk_pair, walk_segments
+from forerun.kernels.cuda.asking import ask_for, ask_for_sectors
+from forerun.kernels.cuda.walks import hold, walk, walk_pair
 
 
 @triton.jit
 def begin(
-    W, rows, K: tl.constexpr, SEGMENTS: tl.constexpr, PDL: tl.constexpr,
-    PIECES: tl.constexpr, PIECE_LEN: tl.constexpr,
+    W, SCALES, rows, N: tl.constexpr, K: tl.constexpr, SEGMENTS: tl.constexpr, PDL: tl.constexpr,
+    PIECES: tl.constexpr, PIECE_LEN: tl.constexpr, GROUP: tl.constexpr,
 ):  # fmt: skip
-    """Let the next kernel start (PDL = 1), ask for the first weights, wait for the kernel before.
-
-    Weights come to L2, PIECES pieces of each row; nothing waits for them.
-    """
+    """Let the next kernel start (PDL = 1), ask for scales and for the first weights, wait for the
+    kernel before. They come to L2, weights in PIECES pieces of each row; nothing waits for them."""
     if PDL:
         if PDL == 1:
             tl.extra.cuda.gdc_launch_dependents()
+        if GROUP > 0:
+            NUM: tl.constexpr = K // GROUP
+            LANES: tl.constexpr = 32 if NUM <= 32 else 64 if NUM <= 64 else 128
+            group = tl.arange(0, LANES)
+            meant = (group < NUM)[None, :] & (rows % 8 == 0)[:, None]
+            ask_for_sectors(SCALES + group[None, :] * N + rows[:, None], meant)
         if PIECES > 0:
-            prefetch(W, rows, K, SEGMENTS, PIECES, PIECE_LEN)
+            piece = tl.arange(0, PIECES)
+            columns = piece % SEGMENTS * (K // SEGMENTS) + piece // SEGMENTS * PIECE_LEN
+            ITEM_LEN: tl.constexpr = W.dtype.element_ty.primitive_bitwidth // 8
+            ask_for(W + rows[:, None] * K + columns[None, :], PIECE_LEN * ITEM_LEN)
         tl.extra.cuda.gdc_wait()
-
-
-@triton.jit
-def prefetch(
-    W, rows, K: tl.constexpr, SEGMENTS: tl.constexpr, PIECES: tl.constexpr, PIECE_LEN: tl.constexpr
-):
-    """The first columns of every segment."""
-    ITEM_LEN: tl.constexpr = W.dtype.element_ty.primitive_bitwidth // 8
-    piece = tl.arange(0, PIECES)
-    columns = piece % SEGMENTS * (K // SEGMENTS) + piece // SEGMENTS * PIECE_LEN
-    starts = rows[:, None] * K + columns[None, :]
-    tl.inline_asm_elementwise(
-        "cp.async.bulk.prefetch.L2.global [$1], $2; mov.u32 $0, 0;",
-        "=r,l,r",
-        [W + starts, tl.full(starts.shape, PIECE_LEN * ITEM_LEN, tl.int32)],
-        dtype=tl.int32,
-        is_pure=False,
-        pack=1,
-    )
 
 
 @triton.jit
@@ -85,8 +74,8 @@ def plain_product(
     n = tl.program_id(0) * BN + tl.arange(0, BN)
     m = tl.program_id(1) * BM + tl.arange(0, BM)
     live, w_rows = m < num_rows, tl.minimum(n, N - 1)
-    held = hold(W, w_rows, None, K, BK, SEGMENTS, HELD)
-    begin(W, w_rows, K, SEGMENTS, PDL, PIECES, PIECE_LEN)
+    held = hold(W, SCALES, w_rows, None, N, K, BK, SEGMENTS, HELD, GROUP)
+    begin(W, SCALES, w_rows, N, K, SEGMENTS, PDL, PIECES, PIECE_LEN, GROUP)
     if NUM_SQUARES > 0:
         squares = load_squares(SQUARES, m, live, NUM_SQUARES, SQUARE_LANES)
     acc = walk(
@@ -104,16 +93,19 @@ def plain_product(
 
 @triton.jit
 def pair(
-    X, SQUARES, W, SCALES, BIAS, left_rows, right_rows, m, live, eps, N: tl.constexpr,
+    X, SQUARES, W, SCALES, BIAS, left_rows, right_rows, rows, m, live, eps, N: tl.constexpr,
     K: tl.constexpr, NUM_SQUARES: tl.constexpr, SQUARE_LANES: tl.constexpr,
     HAS_BIAS: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr,
     SEGMENTS: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr, PDL: tl.constexpr,
     PIECES: tl.constexpr, PIECE_LEN: tl.constexpr, HELD: tl.constexpr, GROUP: tl.constexpr,
 ):  # fmt: skip
-    """norm(X) · Wᵀ + bias for two runs of weight rows, from the beginning to the end of a walk."""
-    rows = tl.interleave(left_rows, right_rows)
-    held = hold(W, rows, None, K, BK, SEGMENTS, HELD)
-    begin(W, rows, K, SEGMENTS, PDL, PIECES, PIECE_LEN)
+    """norm(X) · Wᵀ + bias for two runs of weight rows, from the beginning to the end of a walk.
+
+    `rows` are both in turn, and not by `tl.interleave`: where Triton sees a join it gives operands
+    a layout that takes twice the instructions to load.
+    """
+    held = hold(W, SCALES, rows, None, N, K, BK, SEGMENTS, HELD, GROUP)
+    begin(W, SCALES, rows, N, K, SEGMENTS, PDL, PIECES, PIECE_LEN, GROUP)
     if NUM_SQUARES > 0:
         squares = load_squares(SQUARES, m, live, NUM_SQUARES, SQUARE_LANES)
     if SEGMENTS == 1 and GROUP == 0:
@@ -121,9 +113,9 @@ def pair(
             W, left_rows, right_rows, X, m, live, BN, BM, K, BK, EVEN, PRECISION
         )  # fmt: skip
     else:
-        both = walk_segments(
-            W, rows, None, SCALES, X, m, live, held, N, 2 * BN, BM, K, BK, SEGMENTS, PRECISION,
-            HELD, GROUP,
+        both = walk(
+            W, rows, None, SCALES, X, m, live, held, N, 2 * BN, BM, K, BK, SEGMENTS, EVEN,
+            PRECISION, HELD, GROUP,
         )  # fmt: skip
         left, right = tl.split(tl.permute(tl.reshape(both, (BN, 2, BM)), (0, 2, 1)))
     end(PDL)
@@ -150,10 +142,12 @@ def gated_product(
     m = tl.program_id(1) * BM + tl.arange(0, BM)
     live, gate_rows = m < num_rows, tl.minimum(n, N - 1)
     up_rows = gate_rows + N
+    lane = tl.arange(0, 2 * BN)
+    rows = tl.minimum(tl.program_id(0) * BN + lane // 2, N - 1) + lane % 2 * N
     gate, up = pair(
-        X, SQUARES, W, SCALES, BIAS, gate_rows, up_rows, m, live, eps, 2 * N, K, NUM_SQUARES,
-        SQUARE_LANES, HAS_BIAS, BN, BM, BK, SEGMENTS, EVEN, PRECISION, PDL, PIECES, PIECE_LEN,
-        HELD, GROUP,
+        X, SQUARES, W, SCALES, BIAS, gate_rows, up_rows, rows, m, live, eps, 2 * N, K,
+        NUM_SQUARES, SQUARE_LANES, HAS_BIAS, BN, BM, BK, SEGMENTS, EVEN, PRECISION, PDL, PIECES,
+        PIECE_LEN, HELD, GROUP,
     )  # fmt: skip
     y = gate / (1 + tl.exp(-gate)) * up
     at = m[None, :] * N + n[:, None]
@@ -180,14 +174,17 @@ def rotary_product(
     m = tl.program_id(1) * BM + tl.arange(0, BM)
     live, left_rows = m < num_rows, head * D + tl.minimum(d, HALF - 1)
     right_rows = left_rows + HALF
+    lane = tl.arange(0, 2 * BN)
+    rows = head * D + tl.minimum(tl.program_id(0) % TILES * BN + lane // 2, HALF - 1)
+    rows += lane % 2 * HALF
     mask = live[None, :] & (d < HALF)[:, None]
     rotation_at = ROTATIONS + m[None, :] * D + d[:, None]
     cos = tl.load(rotation_at, mask=mask, other=0.0)
     sin = tl.load(rotation_at + HALF, mask=mask, other=0.0)
     slots = tl.load(SLOTS + m, mask=live, other=0).to(tl.int64)
     left, right = pair(
-        X, SQUARES, W, SCALES, BIAS, left_rows, right_rows, m, live, eps, (H + 2 * G) * D, K,
-        NUM_SQUARES, SQUARE_LANES, HAS_BIAS, BN, BM, BK, SEGMENTS, EVEN, PRECISION, PDL, PIECES,
+        X, SQUARES, W, SCALES, BIAS, left_rows, right_rows, rows, m, live, eps, (H + 2 * G) * D,
+        K, NUM_SQUARES, SQUARE_LANES, HAS_BIAS, BN, BM, BK, SEGMENTS, EVEN, PRECISION, PDL, PIECES,
         PIECE_LEN, HELD, GROUP,
     )  # fmt: skip
     if head < H + G:
@@ -215,30 +212,30 @@ def residual_product(
     BN: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr,
     SEGMENTS: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr, PDL: tl.constexpr,
     PIECES: tl.constexpr, PIECE_LEN: tl.constexpr, HELD: tl.constexpr, GROUP: tl.constexpr,
-    USED: tl.constexpr, SHRINK: tl.constexpr,
+    USED: tl.constexpr, GROUPS: tl.constexpr, SHRINK: tl.constexpr,
 ):  # fmt: skip
     """STREAM = STREAM_IN + X · Wᵀ + bias, and of the norm that follows: NORMED = STREAM · weight,
-    SQUARES = Σ STREAM² over the USED columns of each tile, both of STREAM · SHRINK. ROWS chooses
-    rows of X and STREAM_IN.
+    SQUARES = Σ STREAM² over USED columns each, of which a tile has GROUPS times as many; both of
+    STREAM · SHRINK. ROWS chooses rows of X and STREAM_IN.
     """
     NUM_SQUARES: tl.constexpr = (N + USED - 1) // USED
     tile = tl.program_id(0)
     lane = tl.arange(0, BN)
-    n = tile * USED + lane
+    n = tile * (GROUPS * USED) + lane
     m = tl.program_id(1) * BM + tl.arange(0, BM)
     live, w_rows = m < num_rows, tl.minimum(n, N - 1)
     inside = n < N
     used = None
-    if USED < BN:
-        inside = inside & (lane < USED)
+    if GROUPS * USED < BN:
+        inside = inside & (lane < GROUPS * USED)
         used = inside
     mask = live[None, :] & inside[:, None]
     weight = tl.load(NORM + w_rows)
     sources = m
     if HAS_ROWS:
         sources = tl.load(ROWS + m, mask=live, other=0)
-    held = hold(W, w_rows, used, K, BK, SEGMENTS, HELD)
-    begin(W, w_rows, K, SEGMENTS, PDL, PIECES, PIECE_LEN)
+    held = hold(W, SCALES, w_rows, used, N, K, BK, SEGMENTS, HELD, GROUP)
+    begin(W, SCALES, w_rows, N, K, SEGMENTS, PDL, PIECES, PIECE_LEN, GROUP)
     added = tl.load(STREAM_IN + sources[None, :] * N + n[:, None], mask=mask, other=0.0)
     if HAS_BIAS:
         added += tl.load(BIAS + w_rows)[:, None]
@@ -254,8 +251,10 @@ def residual_product(
     tl.store(NORMED + at, (acc * weight[:, None]).to(NORMED.dtype.element_ty), mask=mask)
     # A float32 product adds up in the order of n, in any layout; tl.sum would not.
     acc = tl.where(inside[:, None], acc, 0.0)
-    ones = tl.full((16, BN), 1.0, tl.float32)
+    row = tl.arange(0, 16)
+    ones = tl.where(lane[None, :] // USED == row[:, None], 1.0, 0.0)
     sums = tl.dot(ones, acc * acc, input_precision="ieee")
-    first = tl.arange(0, 16)
-    square_at = SQUARES + (m * NUM_SQUARES + tile)[None, :] + first[:, None]
-    tl.store(square_at, sums, mask=(first == 0)[:, None] & live[None, :])
+    group = tile * GROUPS + row
+    there = (row < GROUPS) & (group < NUM_SQUARES)
+    square_at = SQUARES + (m * NUM_SQUARES)[None, :] + group[:, None]
+    tl.store(square_at, sums, mask=there[:, None] & live[None, :])

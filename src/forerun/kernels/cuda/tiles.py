@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 NUM_MULTIPROCESSORS: Final = 132  # of an H100 or H200
 RESIDUAL_COLUMNS: Final = 16  # of a tile whose squares are summed for the next norm
 _WIDE: Final = 64  # from so many rows on, arithmetic counts as well as bytes
 _LONG: Final = 4096  # columns
+_FEW: Final = 80  # fewer tiles do not keep the memory busy
 _SMALL: Final = 1024  # rows of a matrix; the next kernel finds room beside such a product
 _SEGMENTED_FROM: Final = 1024  # columns; a shorter sum is over before the memory is
 
@@ -41,6 +42,7 @@ class Tile:
     early: bool = True  # the next kernel may start when this one does, not when its walk is over
     held: int = 0  # steps whose weights are in registers before the kernel may read its rows
     segments: int = 1  # runs of columns that are added up side by side, by a warp each
+    groups: int = 1  # of the columns whose squares are added up together
 
     def pieces(self, kind: Kind, num_in: int, itemsize: int) -> int:
         """How many pieces of each weight row are asked for early, one by each thread."""
@@ -53,10 +55,31 @@ class Tile:
         return min(self.ahead, num_in) * rows // (32 * self.num_warps)
 
 
+class Run(NamedTuple):
+    """A tile of few columns, which has a warp for each segment."""
+
+    step: int  # columns of each segment at once
+    num_stages: int
+    early: bool
+    wide: int = 1  # times 16 columns, if enough tiles are left
+
+
+class Packed(NamedTuple):
+    """The same for whole numbers, with a group of each segment at once."""
+
+    columns: int
+    num_stages: int
+    early: bool
+    held: int = 0  # steps, at most
+
+
 # Found by measuring whole passes of Llama-3.2-1B and -3B shapes on an H200 (docs/gpu.md).
 # Many tiles, whose warps share the weight rows; K is one run. By kind, for 8 rows and for more.
 _ONE_RUN: Final = {
-    Kind.GATED: (Tile(64, 8, 128, 4, 5, early=False), Tile(64, 16, 128, 4, 4, early=False)),
+    Kind.GATED: (
+        Tile(64, 8, 128, 4, 5, early=False),
+        Tile(64, 16, 128, 4, 4, ahead=256, early=False),
+    ),
     Kind.PLAIN: (Tile(64, 8, 256, 4, 3), Tile(64, 16, 128, 4, 3)),
 }
 # The same, where no longer step divides the columns.
@@ -66,31 +89,31 @@ _SHORT: Final = {
     Kind.RESIDUAL: (Tile(16, 8, 64, 1, 9, ahead=512), Tile(16, 16, 64, 1, 8)),
     Kind.PLAIN: (Tile(64, 8, 64, 4, 8), Tile(64, 16, 64, 4, 6)),
 }
-# Few tiles: a warp for each segment. By kind, whether its columns are many (RESIDUAL) or its tiles
-# (the others), and rows: columns of each segment in a step, stages, the next kernel starts early.
-SEGMENTED: Final[dict[tuple[Kind, bool, int], tuple[int, int, bool]]] = {
-    (Kind.RESIDUAL, False, 8): (128, 2, False),
-    (Kind.RESIDUAL, False, 16): (64, 4, True),
-    (Kind.RESIDUAL, False, 32): (64, 5, True),
-    (Kind.RESIDUAL, False, 64): (64, 2, True),
-    (Kind.RESIDUAL, True, 8): (128, 4, False),
-    (Kind.RESIDUAL, True, 16): (64, 6, False),
-    (Kind.RESIDUAL, True, 32): (64, 5, False),
-    (Kind.RESIDUAL, True, 64): (64, 2, False),
-    (Kind.ROTARY, False, 8): (128, 3, True),
-    (Kind.ROTARY, False, 16): (64, 4, True),
-    (Kind.ROTARY, False, 32): (64, 3, True),
-    (Kind.ROTARY, True, 8): (64, 4, True),
-    (Kind.ROTARY, True, 16): (64, 3, True),
-    (Kind.ROTARY, True, 32): (64, 4, False),
+# Few tiles. By kind, whether its columns are many (RESIDUAL) or its tiles (the others), and rows.
+# With many rows a wide tile reads them less often.
+SEGMENTED: Final[dict[tuple[Kind, bool, int], Run]] = {
+    (Kind.RESIDUAL, False, 8): Run(128, 2, False),
+    (Kind.RESIDUAL, False, 16): Run(64, 4, True),
+    (Kind.RESIDUAL, False, 32): Run(64, 5, False, wide=2),
+    (Kind.RESIDUAL, False, 64): Run(64, 2, True),
+    (Kind.RESIDUAL, True, 8): Run(128, 4, False),
+    (Kind.RESIDUAL, True, 16): Run(64, 6, False),
+    (Kind.RESIDUAL, True, 32): Run(128, 3, False),
+    (Kind.RESIDUAL, True, 64): Run(64, 2, False),
+    (Kind.ROTARY, False, 8): Run(128, 3, True),
+    (Kind.ROTARY, False, 16): Run(64, 4, True),
+    (Kind.ROTARY, False, 32): Run(64, 3, True),
+    (Kind.ROTARY, True, 8): Run(64, 5, True),
+    (Kind.ROTARY, True, 16): Run(64, 3, True),
+    (Kind.ROTARY, True, 32): Run(128, 3, True, wide=2),
 }
-# Whole numbers, a group of each segment in a step: by kind, segments, and for 8 and 16 rows the
-# columns of a tile, stages, the next kernel starts early.
-PACKED: Final[dict[Kind, tuple[int, tuple[int, int, bool], tuple[int, int, bool]]]] = {
-    Kind.ROTARY: (4, (8, 4, True), (8, 3, True)),
-    Kind.GATED: (4, (32, 3, False), (16, 3, False)),
-    Kind.RESIDUAL: (8, (16, 3, False), (16, 3, False)),
-    Kind.PLAIN: (4, (64, 3, True), (32, 2, True)),
+# Whole numbers. By kind and whether its columns are many: segments, and tiles for 8 and 16 rows.
+PACKED: Final[dict[tuple[Kind, bool], tuple[int, Packed, Packed]]] = {
+    (Kind.ROTARY, False): (4, Packed(8, 3, True), Packed(8, 3, True)),
+    (Kind.GATED, False): (4, Packed(16, 3, False), Packed(16, 3, False)),
+    (Kind.RESIDUAL, False): (4, Packed(16, 3, True, held=6), Packed(16, 3, False)),
+    (Kind.RESIDUAL, True): (8, Packed(16, 3, False), Packed(16, 3, False)),
+    (Kind.PLAIN, False): (4, Packed(32, 3, True), Packed(32, 2, True)),
 }
 
 
@@ -104,7 +127,7 @@ def residual_columns(num_out: int, num_in: int, group: int) -> int:
 def num_segments(kind: Kind, num_in: int, itemsize: int, group: int) -> int:
     """Runs of columns that a product adds up side by side, each of whole groups."""
     if group:
-        most = PACKED[kind][0]
+        most = PACKED[kind, _is_long(kind, num_in)][0]
     elif itemsize == 4 or num_in < _SEGMENTED_FROM or kind in _ONE_RUN:
         return 1
     else:
@@ -130,9 +153,10 @@ def tile_for(
     segments = num_segments(kind, num_in, itemsize, group)
     if group:
         rows = min(rows, 16)
-        _, few, more = PACKED[kind]
-        columns, stages, early = few if rows == 8 else more
-        tile = Tile(columns, rows, group * segments, segments, stages, 0, early, 0, segments)
+        _, few, more = PACKED[kind, _is_long(kind, num_in)]
+        columns, stages, early, most_held = few if rows == 8 else more
+        held = min(most_held, num_in // (group * segments))
+        tile = Tile(columns, rows, group * segments, segments, stages, 0, early, held, segments)
     elif segments > 1:
         tile = _segmented(kind, num_out, num_in, min(rows, 64 // kind.num_runs), segments)
     elif itemsize == 4:
@@ -145,19 +169,26 @@ def tile_for(
         tile = short[at] if usual is None or num_in % usual[at].block_k else usual[at]
         tile = replace(tile, block_m=rows)
     if kind is Kind.RESIDUAL:  # a power of two that has room for its columns
-        wide = residual_columns(num_out, num_in, group) > RESIDUAL_COLUMNS
-        tile = replace(tile, block_n=32 if wide else RESIDUAL_COLUMNS)
+        columns = tile.groups * residual_columns(num_out, num_in, group)
+        tile = replace(tile, block_n=1 << (columns - 1).bit_length())
     return tile
+
+
+def _is_long(kind: Kind, num_in: int) -> bool:
+    return kind is Kind.RESIDUAL and num_in > _LONG
 
 
 def _segmented(kind: Kind, num_out: int, num_in: int, rows: int, segments: int) -> Tile:
     run, is_residual = num_in // segments, kind is Kind.RESIDUAL
     tiles = num_out // (RESIDUAL_COLUMNS * kind.num_runs)
     many = num_in > _LONG if is_residual else tiles > NUM_MULTIPROCESSORS
-    step, stages, early = SEGMENTED[kind, many, rows]
+    step, stages, early, wide = SEGMENTED[kind, many, rows]
+    if tiles // wide < _FEW:
+        wide = 1
     if run % step:
         step, stages = 64, stages * step // 64
     # Weights of the product after attention come while that is under way.
     held = run // step if is_residual and not many and rows == 8 else 0
     early = early or num_out < _SMALL
-    return Tile(16, rows, step * segments, segments, stages, 0, early, held, segments)
+    columns, block_k = RESIDUAL_COLUMNS * wide, step * segments
+    return Tile(columns, rows, block_k, segments, stages, 0, early, held, segments, wide)

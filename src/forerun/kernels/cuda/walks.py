@@ -24,16 +24,31 @@ def load_tile(W_AT, X_AT, at, k, last, live, EVEN: tl.constexpr):
 
 @triton.jit
 def hold(
-    W, rows, used, K: tl.constexpr, BK: tl.constexpr, SEGMENTS: tl.constexpr, HELD: tl.constexpr
+    W, SCALES, rows, used, N: tl.constexpr, K: tl.constexpr, BK: tl.constexpr,
+    SEGMENTS: tl.constexpr, HELD: tl.constexpr, GROUP: tl.constexpr,
 ):  # fmt: skip
-    """The last HELD tiles of every segment, asked for before the kernel may read its rows."""
-    tiles = ()
+    """The last HELD tiles of every segment and, behind them, their scales, asked for before the
+    kernel may read its rows."""
+    tiles, scales = (), ()
+    RUN: tl.constexpr = K // SEGMENTS
     if HELD > 0:
         at = segment_columns(BK, K, SEGMENTS) + rows[None, :, None] * K
         for i in tl.static_range(HELD):
-            tile = load_weights(W + at + (K // SEGMENTS - (HELD - i) * BK), used)
+            tile = load_weights(W + at + (RUN - (HELD - i) * BK), used)
             tiles = tiles + (tile,)  # noqa: RUF005  # Triton knows no other way
-    return tiles
+            if GROUP > 0:
+                scale_at = scale_rows(SCALES, rows, N, RUN, SEGMENTS, GROUP)
+                scale = tl.load(scale_at + (RUN - (HELD - i) * BK) // GROUP * N)
+                scales = scales + (scale,)  # noqa: RUF005
+    return tiles + scales
+
+
+@triton.jit
+def scale_rows(
+    SCALES, rows, N: tl.constexpr, RUN: tl.constexpr, SEGMENTS: tl.constexpr, GROUP: tl.constexpr
+):
+    """Where the first scales of every segment are [SEGMENTS, BN]."""
+    return SCALES + (tl.arange(0, SEGMENTS) * (RUN // GROUP))[:, None] * N + rows[None, :]
 
 
 @triton.jit
@@ -118,8 +133,7 @@ def walk_segments(
     mask = live[None, None, :]
     acc = tl.zeros((SEGMENTS, BN, BM), tl.float32)
     if GROUP > 0:
-        segment = tl.arange(0, SEGMENTS) * (RUN // GROUP)
-        scale_at = SCALES + segment[:, None] * N + w_rows[None, :]
+        scale_at = scale_rows(SCALES, w_rows, N, RUN, SEGMENTS, GROUP)
         scale = tl.load(scale_at)
         for at in range(0, RUN - HELD * BK, BK):
             next_scale = tl.load(scale_at + tl.minimum(at + BK, RUN - BK) // GROUP * N)
@@ -128,10 +142,8 @@ def walk_segments(
             acc = add_group(acc, w, x, scale, PRECISION)
             scale = next_scale
         for i in tl.static_range(HELD):
-            at = RUN - (HELD - i) * BK
-            x = tl.load(x_at + at, mask=mask, other=0.0)
-            scale = tl.load(scale_at + at // GROUP * N)
-            acc = add_group(acc, held[i], x, scale, PRECISION)
+            x = tl.load(x_at + (RUN - (HELD - i) * BK), mask=mask, other=0.0)
+            acc = add_group(acc, held[i], x, held[HELD + i], PRECISION)
     else:
         for at in range(0, RUN - HELD * BK, BK):
             w = load_weights(w_at + at, used)

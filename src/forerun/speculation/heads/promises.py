@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from operator import mul
 from pathlib import Path
@@ -14,9 +14,7 @@ from forerun.models.config import ModelConfig
 from forerun.speculation.draft_cost import DraftCost
 from forerun.speculation.pass_cost import PassCost
 
-# Times plain decoding. Guesses cost a round more than their pass and the head say: on two threads
-# 1.4 to 1.7 was predicted, and 0.9 to 1.4 came of it (bench/records/smollm2-x86-block.json).
-_LEAST_GAIN: Final = 1.8
+_LEAST_GAIN: Final = 1.15  # times plain decoding; texts may be harder than those of the card
 
 
 @dataclass(frozen=True)
@@ -27,10 +25,16 @@ class Promise:
     card: Card
     speed: float  # times plain decoding
     depth: int
+    least: float = _LEAST_GAIN
+
+    def timed(self, plain: float, guessing: float, depth: int) -> Promise:
+        """The same by rounds of the engine: seconds of a plain one, and of one with its guesses."""
+        gain = sum(list(accumulate(self.card.chances, mul))[:depth])
+        return replace(self, speed=(1 + gain) * plain / guessing, depth=depth, least=_LEAST_GAIN)
 
     @property
     def pays(self) -> bool:
-        return self.speed >= _LEAST_GAIN
+        return self.speed >= self.least
 
     @property
     def reason(self) -> str:
@@ -45,16 +49,18 @@ class Promise:
 
 
 def best_head(
-    folders: Sequence[Path], target: ModelConfig, passes: PassCost
+    folders: Sequence[Path], target: ModelConfig, passes: PassCost, *, is_tried: bool = False
 ) -> tuple[Promise | None, dict[str, str]]:
-    """The head that promises most, if it pays at all, and why the others are left out."""
+    """The head that promises most, if it pays at all, and why the others are left out. One that
+    `is_tried` in whole rounds has to pay there."""
     left_out, promises = dict[str, str](), list[Promise]()
     for path in folders:
         card = Card.of(path)
         if card is None:
             left_out[path.name] = "its folder has no training.json, by which it could be weighed"
         else:
-            promises.append(promised(HeadFolder(path), card, target, passes))
+            promise = promised(HeadFolder(path), card, target, passes)
+            promises.append(replace(promise, least=0.0) if is_tried else promise)
     best = max(promises, key=lambda promise: promise.speed, default=None)
     for promise in promises:
         if not promise.pays:

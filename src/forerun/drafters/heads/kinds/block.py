@@ -55,7 +55,7 @@ class Block(FeatureCache[BlockHead]):
             row = self._rows[request.id]
             is_all = num == row.num_pending
             more = depths[request.id] - 1 if is_all else 0
-            tokens, known = row.tokens(request, num), row.waiting(num)
+            tokens, known = row.tokens(request, num), row.waiting(num)()
             tokens += tokens[-1:] * more
             wanted = tuple(range(num - 1, len(tokens))) if is_all else ()
             span = Span(row.num_committed, tokens, Tree.chain(len(tokens)), wanted)

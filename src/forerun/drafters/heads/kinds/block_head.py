@@ -25,6 +25,7 @@ from forerun.cache import KVCache
 from forerun.drafters.heads.cached_head import (
     CachedHead,
     DecoderLayer,
+    Features,
     HeadLoader,
     check_sizes,
     layer_shapes,
@@ -127,15 +128,16 @@ class BlockHead(CachedHead):
             return logits, gates[: len(logits)]
 
     def chain(
-        self, plan: Plan, cache: KVCache, features: FloatArray, depth: int, noise: ChainNoise
+        self, plan: Plan, cache: KVCache, features: Features, depth: int, noise: ChainNoise
     ) -> F32:
         """`run` and the steps between its places."""
         k = self.chain_kernels
         assert k is not None, self.kernels.name
 
         def given() -> list[FloatArray]:
-            whole = np.concatenate((features, np.repeat(features[-1:], depth - 1, axis=0)))
-            places = np.concatenate((np.zeros(len(features), int), np.arange(1, depth)))
+            known = features()
+            whole = np.concatenate((known, np.repeat(known[-1:], depth - 1, axis=0)))
+            places = np.concatenate((np.zeros(len(known), int), np.arange(1, depth)))
             return self._given(whole, places)
 
         with Uninterrupted():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import struct
+from collections.abc import Callable, Sequence
 from copy import copy
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -27,85 +28,127 @@ class RopeTable:
         self._inv_freq = inv_freq
         self._rotations: dict[int, F32] = {}
 
-    def rotations(self, positions: IntArray) -> F32:
+    def rotations(self, positions: Sequence[int]) -> list[F32]:
         """[T, 2, head_dim / 2]: cos, then sin."""
-        return np.concatenate([self._rotation(position) for position in positions.tolist()])
+        return [self._rotation(position) for position in positions]
 
     def _rotation(self, position: int) -> F32:
-        """[1, 2, head_dim / 2]"""
+        """[2, head_dim / 2]"""
         if position not in self._rotations:
             angles = position * self._inv_freq
-            self._rotations[position] = np.array([[np.cos(angles), np.sin(angles)]], np.float32)
+            self._rotations[position] = np.array([np.cos(angles), np.sin(angles)], np.float32)
         return self._rotations[position]
 
 
 class CpuBatch:
-    """The arrays of one pass. Their addresses stay when another batch's contents move in."""
+    """What one pass runs, as numbers, and as arrays once they are asked for: where the pass was
+    recorded, the numbers move into the arrays of another batch, whose addresses stay."""
 
     def __init__(
         self,
         plan: Plan,
         shape: AttentionShape,
         rope: RopeTable,
-        program: Program,
+        new_program: Callable[[], Program],
         given: Sequence[FloatArray] = (),
         noise: ChainNoise | None = None,
     ) -> None:
-        self.shape = shape
-        self.heads = (shape.num_heads, shape.num_kv_heads, shape.head_dim)
-        self.program = program
-        self.num_embeddings = 0  # rows of the table that tokens are looked up in, once they were
-        # Copies: another batch moves in here, and a plan may be run again.
-        self.tokens = plan.tokens.copy()  # [T]
-        self.write_slots = plan.write_slots.copy()  # [T]
-        self.wanted = plan.wanted.copy()  # [R]
-        self.rotations = rope.rotations(plan.positions)  # [T, 2, head_dim / 2]
         runs = [run for row in plan.rows for run in _runs(row)]
-        self._slots = np.concatenate([run.slots for run in runs])  # `keys` has addresses in it
-        # [T, 2]: where each token's slots lie in logical order, and how many they are
-        self.keys = self._seen(_keys(runs, self._slots.ctypes.data))
-        longest = max(run.lengths[-1] for run in runs)
+        slots = [run.slots for run in runs]  # `keys` has their addresses in it
+        self._slots = np.ascontiguousarray(slots[0]) if len(slots) == 1 else np.concatenate(slots)
+        longest = max([run.lengths[-1] for run in runs])
         self.max_keys = min(longest, shape.window or longest)
-        self.given_widths = [each.shape[1] for each in given]
-        self.given = [_padded(each) for each in given]  # [T, padded width]
-        self.noise = _NO_NOISE.copy() if noise is None else _as_ints(noise)
+        keys = _keys(runs, _address(self._slots), shape.window)
+        tokens, write_slots, wanted, self._positions = plan.integers()
+        self.size = len(tokens), len(wanted)  # what a recording depends on
+        drawn = _NO_NOISE if noise is None else _as_ints(noise)
+        self._integers = [*tokens, *write_slots, *wanted, *keys, *drawn]
+        self.shape = shape
+        self.num_embeddings = 0  # rows of the table that tokens are looked up in, once they were
+        self.taps: tuple[F32, ...] = ()  # once it has run
+        self._rope = rope
+        self._new_program: Callable[[], Program] | None = new_program
+        self._given = given
 
-    def check(self, tokens: IntArray) -> None:
-        if not self.num_embeddings:  # a pass over what it was given
-            return
-        ids = tokens.tolist()  # of a few tokens, a list is looked through faster than an array
-        assert min(ids) >= 0, ids
-        assert max(ids) < self.num_embeddings, (ids, self.num_embeddings)
+    @cached_property
+    def heads(self) -> tuple[int, int, int]:
+        return self.shape.num_heads, self.shape.num_kv_heads, self.shape.head_dim
+
+    @cached_property
+    def program(self) -> Program:
+        assert self._new_program is not None
+        program, self._new_program = self._new_program(), None  # it leads to the kernel set
+        return program
+
+    @cached_property
+    def _arrays(self) -> _Arrays:
+        return _Arrays.of(np.array(self._integers, np.int64), *self.size)
+
+    @cached_property
+    def tokens(self) -> IntArray:
+        return self._arrays.tokens
+
+    @cached_property
+    def write_slots(self) -> IntArray:
+        return self._arrays.write_slots
+
+    @cached_property
+    def wanted(self) -> IntArray:
+        return self._arrays.wanted
+
+    @cached_property
+    def keys(self) -> IntArray:
+        return self._arrays.keys
+
+    @cached_property
+    def noise(self) -> IntArray:
+        return self._arrays.noise
+
+    @cached_property
+    def rotations(self) -> F32:
+        return np.array(self._rope.rotations(self._positions))  # [T, 2, head_dim / 2]
+
+    @cached_property
+    def given_widths(self) -> list[int]:
+        return [each.shape[1] for each in self._given]
+
+    @cached_property
+    def given(self) -> list[F32]:
+        return [_padded(each) for each in self._given]  # [T, padded width]
+
+    def check(self, ids: Sequence[int]) -> None:
+        if self.num_embeddings:  # else a pass over what it was given
+            assert min(ids) >= 0, ids
+            assert max(ids) < self.num_embeddings, (ids, self.num_embeddings)
 
     def take_in(self, other: CpuBatch) -> None:
         """Become `other`, which has as many tokens."""
-        self.check(other.tokens)
-        self.tokens[:] = other.tokens
-        self.write_slots[:] = other.write_slots
-        self.wanted[:] = other.wanted
-        self.rotations[:] = other.rotations
-        self.keys[:] = other.keys
+        self.check(other._integers[: self.size[0]])
+        self._arrays.all[:] = other._integers
+        self.rotations[:] = self._rope.rotations(other._positions)
         self._slots, self.max_keys = other._slots, other.max_keys
-        self.noise[:] = other.noise
-        for mine, theirs in zip(self.given, other.given, strict=True):
-            mine[:] = theirs
+        for mine, width, theirs in zip(self.given, self.given_widths, other._given, strict=True):
+            mine[:, :width] = theirs
 
     def part(self, first: int, last: int) -> CpuBatch:
         """Some of its tokens; the arrays are views."""
+        assert self.program  # one for both
         part, chosen = copy(self), slice(first, last)
         for name in _ADDRESSES:
             part.__dict__.pop(name, None)
         part.tokens, part.write_slots = self.tokens[chosen], self.write_slots[chosen]
         part.rotations, part.keys = self.rotations[chosen], self.keys[chosen]
         part.wanted = self.wanted[(first <= self.wanted) & (self.wanted < last)] - first
-        part.given = [each[chosen] for each in self.given]
+        part.given, part.given_widths = [each[chosen] for each in self.given], self.given_widths
+        part.noise = self.noise
+        part.size = len(part.tokens), len(part.wanted)
         return part
 
     @property
     def scratch_bytes(self) -> int:
         """What attention needs: scores, their sums, and mixed values, for the heads together."""
         row_len = padded(self.max_keys) + 1 + padded(self.shape.head_dim)
-        return 4 * MAX_HEADS * row_len * min(MAX_TOKENS, len(self.tokens))
+        return 4 * MAX_HEADS * row_len * min(MAX_TOKENS, self.size[0])
 
     @cached_property
     def keys_address(self) -> int:
@@ -119,24 +162,38 @@ class CpuBatch:
     def write_slots_address(self) -> int:
         return int(self.write_slots.ctypes.data)
 
-    def _seen(self, keys: IntArray) -> IntArray:
-        """Without the keys that a sliding window hides."""
-        if self.shape.window is None:
-            return keys
-        hidden = np.maximum(0, keys[:, 1] - self.shape.window)
-        return np.ascontiguousarray(
-            np.stack((keys[:, 0] + 8 * hidden, keys[:, 1] - hidden), axis=1)
-        )
-
 
 _ADDRESSES: Final = ("keys_address", "rotations_address", "write_slots_address")
 
 
-def _as_ints(noise: ChainNoise) -> IntArray:
-    """Temperature (the bits of a double), key and position: [3]"""
-    temperature = np.float64(noise.temperature).view(np.int64)
+class _Arrays(NamedTuple):
+    """Views of one array, so that all of them are written at once."""
+
+    all: IntArray
+    tokens: IntArray  # [T]
+    write_slots: IntArray  # [T]
+    wanted: IntArray  # [R]
+    keys: IntArray  # [T, 2]: where each token's slots lie in logical order, and how many they are
+    noise: IntArray  # [3]
+
+    @classmethod
+    def of(cls, integers: IntArray, num_tokens: int, num_wanted: int) -> _Arrays:
+        ends = np.cumsum((num_tokens, num_tokens, num_wanted, 2 * num_tokens))
+        tokens, write_slots, wanted, keys, noise = np.split(integers, ends)
+        return cls(integers, tokens, write_slots, wanted, keys.reshape(-1, 2), noise)
+
+
+def _address(array: IntArray) -> int:
+    """`array.ctypes` makes an object for it."""
+    found: int = array.__array_interface__["data"][0]
+    return found
+
+
+def _as_ints(noise: ChainNoise) -> tuple[int, int, int]:
+    """Temperature (the bits of a double), key and position."""
+    (temperature,) = struct.unpack("<q", struct.pack("<d", noise.temperature))
     key = noise.key - (noise.key >> 63 << 64)  # the same 64 bits, signed
-    return np.array([temperature, key, noise.position], np.int64)
+    return temperature, key, noise.position
 
 
 _NO_NOISE: Final = _as_ints(ChainNoise())
@@ -167,10 +224,13 @@ def _runs(row: PlanRow) -> list[Run]:
     return [Run(path, (len(path),)) for path in paths]
 
 
-def _keys(runs: Sequence[Run], address: int) -> IntArray:
-    """(address, number) of each token's key slots, where the runs lie one behind the other."""
-    keys: list[tuple[int, int]] = []
+def _keys(runs: Sequence[Run], address: int, window: int | None) -> list[int]:
+    """Address and number of each token's key slots, where the runs lie one behind the other,
+    without those that a sliding window hides."""
+    keys: list[int] = []
     for run in runs:
-        keys += [(address, length) for length in run.lengths]
+        for length in run.lengths:
+            hidden = 0 if window is None or length < window else length - window
+            keys += (address + 8 * hidden, length - hidden)
         address += run.slots.nbytes
-    return np.array(keys, np.int64)
+    return keys

@@ -160,11 +160,10 @@ class Recording:
     held: tuple[Any, ...]  # what the steps need alive
     num_products: int = 0  # at the end, which write the whole result
 
-    def run(self, workers: Workers, scratch_bytes: int, program: Program) -> F32:
-        """The result; what is handed out besides goes to `program`."""
+    def run(self, workers: Workers, scratch_bytes: int) -> tuple[F32, tuple[F32, ...]]:
+        """The result, and what is handed out besides."""
         values = self._values(workers, scratch_bytes)
-        program.taps = tuple(map(_flat_copy, self.taps))
-        return values
+        return values, tuple(map(_flat_copy, self.taps))
 
     def _values(self, workers: Workers, scratch_bytes: int) -> F32:
         if not self.num_products:
@@ -205,7 +204,7 @@ class KeptProgram(Program):
         views = tuple(rows.view() for rows in tapped)
         place = (result.view(), result.address)
         self._recording = Recording(self._taken(), *place, views, held, num_products)
-        values = self._recording.run(self._workers, self._scratch_bytes, self)
+        values, self.taps = self._recording.run(self._workers, self._scratch_bytes)
         self._release()
         return values
 

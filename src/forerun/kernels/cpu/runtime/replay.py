@@ -37,13 +37,14 @@ class Replays:
     def run(self, body: Body, batch: CpuBatch, store: KVStore) -> npt.NDArray[np.float32]:
         with self._lock:
             kept = self._kept.setdefault(store, OrderedDict())
-            key = (body, len(batch.tokens), len(batch.wanted))
+            key = (body, *batch.size)
             if key not in kept:
                 return self._record(kept, key, batch, store)
             kept.move_to_end(key)
             recording, first_batch = kept[key]
             first_batch.take_in(batch)
-            return recording.run(self._workers, batch.scratch_bytes, batch.program)
+            result, batch.taps = recording.run(self._workers, batch.scratch_bytes)
+            return result
 
     def kept(self, store: KVStore, num_tokens: int) -> tuple[Recording, int]:
         """The pass over so many tokens of `store` that ran last, and the scratch it needs."""
@@ -56,6 +57,7 @@ class Replays:
     ) -> npt.NDArray[np.float32]:
         result = key[0](batch, store)
         assert isinstance(batch.program, KeptProgram), batch.program
+        batch.taps = batch.program.taps
         recording = batch.program.take_recording()
         if recording is not None:
             kept[key] = recording.without(store), batch

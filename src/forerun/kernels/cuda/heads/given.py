@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Final, Protocol, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from forerun.kernels.base import ChainNoise
+from forerun.kernels.cuda.host_copies import HostCopies, HostCopy
 
 F32 = npt.NDArray[np.float32]
 
-NUM_TURNS: Final = 3  # of buffers in the host's memory
 _NOISE_WORDS: Final = (
     8  # temperature, key and position, 64 bits each, and room to align what follows
 )
@@ -71,33 +71,70 @@ def _views(words: Tensor, widths: Sequence[int], num_rows: int) -> list[Tensor]:
     return [words[first:last].view(num_rows, width) for first, last, width in pairs]
 
 
+class HiddenStates(Protocol):
+    """What a pass handed out; the host reads it late or never."""
+
+    @property
+    def num_layers(self) -> int: ...
+
+    def views(self) -> Sequence[F32]:
+        """[n, width] each, until another pass needs the room."""
+
+    def to_host(self) -> Sequence[F32]:
+        """Copies."""
+
+
 @dataclass(frozen=True)
 class SentOut:
-    """On its way to the host; `done` when it is there."""
+    """On its way to the host."""
 
-    host: Tensor
+    copy: HostCopy
     shapes: tuple[tuple[int, ...], ...]
-    done: Any  # torch.cuda.Event
     chosen: tuple[int, ...] | None = None  # rows that are meant
+
+    @property
+    def num_layers(self) -> int:
+        return len(self.shapes)
 
     def some(self, rows: Sequence[int]) -> SentOut:
         return replace(self, chosen=tuple(rows))
 
     def views(self) -> list[F32]:
-        if self.done is not None:
-            self.done.synchronize()
-        found, whole = list[F32](), self.host.numpy()
-        first = 0
-        for rows, width in self.shapes:
-            found.append(whole[first : first + rows * width].reshape(rows, width))
-            first += rows * width
-        return found
+        return self._parts(self.copy.wait())
 
     def to_host(self) -> tuple[F32, ...]:
         """Copies."""
         if self.chosen is not None:
             return tuple(each[list(self.chosen)] for each in self.views())
-        return tuple(each.copy() for each in self.views())
+        return tuple(self._parts(self.copy.wait().copy()))
+
+    def _parts(self, whole: F32) -> list[F32]:
+        found, first = list[F32](), 0
+        for rows, width in self.shapes:
+            found.append(whole[first : first + rows * width].reshape(rows, width))
+            first += rows * width
+        return found
+
+
+class LateRows(Sequence[F32]):
+    """Read when the first of them is asked for."""
+
+    def __init__(self, states: HiddenStates) -> None:
+        self._states = states
+
+    @cached_property
+    def _found(self) -> Sequence[F32]:
+        return self._states.to_host()
+
+    @overload
+    def __getitem__(self, idx: int) -> F32: ...
+    @overload
+    def __getitem__(self, idx: slice) -> Sequence[F32]: ...
+    def __getitem__(self, idx: int | slice) -> F32 | Sequence[F32]:
+        return self._found[idx]
+
+    def __len__(self) -> int:
+        return self._states.num_layers
 
 
 @dataclass(frozen=True)
@@ -106,7 +143,7 @@ class HandedOut:
 
     data: Tensor
     shapes: tuple[tuple[int, ...], ...]
-    hosts: list[tuple[Tensor, Any]] = field(default_factory=list)  # that take turns
+    copies: HostCopies = field(default_factory=HostCopies)
 
     @classmethod
     def of(cls, tapped: Sequence[Tensor]) -> HandedOut:
@@ -121,14 +158,4 @@ class HandedOut:
 
     def send(self) -> SentOut:
         """Before another pass writes over it; nobody waits."""
-        if not self.hosts:
-            is_gpu = self.data.device.type == "cuda"
-            for _ in range(NUM_TURNS):
-                host = torch.empty(self.data.shape, pin_memory=is_gpu)
-                self.hosts.append((host, torch.cuda.Event() if is_gpu else None))
-        self.hosts.append(self.hosts.pop(0))
-        host, done = self.hosts[-1]
-        host.copy_(self.data, non_blocking=True)
-        if done is not None:
-            done.record()
-        return SentOut(host, self.shapes, done)
+        return SentOut(self.copies.start(self.data), self.shapes)

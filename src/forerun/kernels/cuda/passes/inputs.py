@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from forerun.kernels.cuda.heads.given import NUM_TURNS, Given, GivenInputs
+from forerun.kernels.cuda.heads.given import Given, GivenInputs
+from forerun.kernels.cuda.host_copies import NUM_TURNS
 from forerun.kernels.cuda.passes.columns import I32, PER_TOKEN, Columns
 
 F32 = npt.NDArray[np.float32]

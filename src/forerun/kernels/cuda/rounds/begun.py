@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 from forerun.kernels.cuda.drawing import Started
-from forerun.kernels.cuda.heads.given import SentOut
+from forerun.kernels.cuda.heads.given import HiddenStates
+from forerun.kernels.cuda.host_copies import HostCopy
 from forerun.kernels.cuda.passes.asked import Asked
 from forerun.kernels.cuda.rounds.buffers import DRAFT, TARGET, Follow
 from forerun.kernels.cuda.rounds.drafts import Draft, ModelDraft, Settled
@@ -26,10 +25,9 @@ class Begun:
     verified: Asked  # the pass of the round before
     follow: Follow
     graph: RoundGraph
-    found: Tensor  # in the host's memory, once `is_found`
-    is_found: Any  # torch.cuda.Event
+    found: HostCopy
     started: Started
-    sent_out: SentOut | None  # hidden states of this round's pass
+    sent_out: HiddenStates | None  # of this round's pass
     settled: Settled | None = None
     guesses: tuple[int, ...] | None = None  # once somebody has waited for them
 
@@ -52,7 +50,7 @@ class Begun:
         if not draft.is_repeated(one, settled) or not self._is_fed(one):
             return None
         self._wait()
-        return Scores(self.found.numpy().copy())
+        return Scores(self.found.wait().copy())
 
     def _is_fed(self, one: Asked) -> bool:
         """A head may look at other layers than the pass hands out for several of them."""
@@ -72,9 +70,8 @@ class Begun:
 
     def _wait(self) -> tuple[int, ...]:
         if self.guesses is None:
-            if self.is_found is not None:
-                self.is_found.synchronize()
-            found = self.found if self.found.dim() == 1 else self.found[:, 0]
+            found = self.found.wait()
+            found = found if found.ndim == 1 else found[:, 0]
             self.guesses = tuple([int(token) for token in found.tolist()])
         return self.guesses
 

@@ -8,14 +8,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from weakref import WeakKeyDictionary, ref
 
-import torch
-from torch import Tensor
-
 from forerun.kernels.base import ChainNoise
 from forerun.kernels.cuda.asked_draws import AskedDraws
 from forerun.kernels.cuda.batch import bucket
 from forerun.kernels.cuda.drawing import Drawing
-from forerun.kernels.cuda.heads.given import NUM_TURNS
 from forerun.kernels.cuda.passes.asked import Asked
 from forerun.kernels.cuda.passes.recording import Recorder
 from forerun.kernels.cuda.rounds.begun import Begun
@@ -43,8 +39,6 @@ class Rounds:
     _graphs: WeakKeyDictionary[KVStore, OrderedDict[Any, RoundGraph | None]] = field(
         default_factory=WeakKeyDictionary
     )
-    _hosts: list[tuple[Tensor, Any]] = field(default_factory=list)
-    _turn: int = 0
 
     def forget(self) -> None:
         """All that holds a cache."""
@@ -79,15 +73,11 @@ class Rounds:
             return None
         graph.send(follow, one.batch.handed_out)
         graph.guess.replay()
-        found, is_found = self._next_host(graph.found)
-        found.copy_(graph.found, non_blocking=True)
-        if is_found is not None:
-            is_found.record()
-        graph.verify.replay()
-        sent_out = None if graph.handed_out is None else graph.handed_out.send()
+        found = graph.copies.start(graph.found)
+        sent_out = graph.run_verify()
         asked = AskedDraws.next_round(draws[0])
         started = self.drawing.start(graph.logits, graph.best, asked, graph.count)
-        return Begun(draft, one, follow, graph, found, is_found, started, sent_out)
+        return Begun(draft, one, follow, graph, found, started, sent_out)
 
     def _graph(self, draft: Draft, one: Asked, follow: Follow) -> RoundGraph | None:
         most = max(map(len, follow.slots))
@@ -99,12 +89,13 @@ class Rounds:
         if graphs is None:
             graphs = self._graphs[one.store] = OrderedDict()
         key = draft.one.body, one.body, ref(draft.one.store), size, *splits, draft.depth
-        if key not in graphs:
+        graph = graphs.get(key)
+        if graph is None and key not in graphs:
             rooms = Room(draft.one, splits[0], size), Room(one, splits[1], size)
-            graphs[key] = self._record(draft, rooms)
+            graph = graphs[key] = self._record(draft, rooms)
             if len(graphs) > _MAX_KEPT:
                 graphs.popitem(last=False)
-        return graphs[key]
+        return graph
 
     def _record(self, draft: Draft, rooms: tuple[Room, Room]) -> RoundGraph | None:
         """None: the head is not given what the target's pass hands out."""
@@ -112,19 +103,6 @@ class Rounds:
             return None
         buffers = RoundBuffers(rooms, draft.depth, self.drawing)
         return RoundGraph.record(draft, buffers, self.recorder)
-
-    def _next_host(self, like: Tensor) -> tuple[Tensor, Any]:
-        if not self._hosts or self._hosts[0][0].shape != like.shape:
-            is_gpu = like.device.type == "cuda"
-            self._hosts = [
-                (
-                    torch.empty(like.shape, dtype=like.dtype, pin_memory=is_gpu),
-                    torch.cuda.Event() if is_gpu else None,
-                )
-                for _ in range(NUM_TURNS)
-            ]
-        self._turn = (self._turn + 1) % NUM_TURNS
-        return self._hosts[self._turn]
 
 
 def _follow(draft: Draft, one: Asked) -> Follow | None:
@@ -134,8 +112,9 @@ def _follow(draft: Draft, one: Asked) -> Follow | None:
     rows, depth = (draft.next_row, one.row.span.start + 1), draft.depth
     if slots is None or target_slots is None or depth > MOST_GUESSES:
         return None
-    if len(slots) < rows[0] + 2 * depth or len(target_slots) <= rows[1] + 2 * depth:
+    num_rows = rows[0] + 2 * depth, rows[1] + 2 * depth + 1
+    if len(slots) < num_rows[0] or len(target_slots) < num_rows[1]:
         return None
     noise = draft.noise
     after = ChainNoise(noise.temperature, noise.key, noise.position + 1)
-    return Follow(draft.tokens, rows, (slots, target_slots), after)
+    return Follow(draft.tokens, rows, (slots, target_slots), num_rows, after)

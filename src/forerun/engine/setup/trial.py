@@ -1,0 +1,79 @@
+"""Rounds as requests will have them, timed before the first request comes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Final
+
+from forerun.drafters import Budget, Drafter
+from forerun.engine.engine import Engine
+from forerun.engine.metrics import Metrics
+from forerun.engine.request.output_text import OutputText
+from forerun.engine.request.request import Request
+from forerun.engine.scheduling.limits import SchedulerLimits
+from forerun.engine.scheduling.scheduler import Scheduler
+from forerun.engine.scheduling.target_pool import TargetPool
+from forerun.engine.step import Core
+from forerun.interrupts import safe_point
+from forerun.models.text.tokenizer import Tokenizer
+from forerun.speculation.guarded_drafters import GuardedDrafters
+from forerun.speculation.speculation import Speculation
+from forerun.types import SamplingParams
+
+_ID: Final = -1  # no request has it
+_PROMPT_LEN: Final = 8
+# Sizes that prompts are filled up to are recorded when one of them comes first: not in an answer.
+_PROMPT_LENS: Final = (16, 24, 32, 48, 64, 96, 128, 192, 256)
+_NUM_ROUNDS: Final = 12
+_NUM_WARM: Final = 4  # in which all that is compiled or recorded at first use is so
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One request alone, in an engine whose core has no speculation."""
+
+    core: Core
+    tokenizer: Tokenizer
+
+    def seconds(self, drafters: Mapping[str, Drafter] = {}, depth: int = 0) -> float | None:
+        """What a round takes with everything around it, with guesses to `depth`. None where a
+        context has no room for a trial."""
+        core, speculation = self.core, None
+        num_tokens = (_NUM_WARM + _NUM_ROUNDS) * (1 + depth)
+        if core.max_len < _PROMPT_LEN + num_tokens:
+            return None
+        if drafters:
+            guarded = GuardedDrafters(drafters, core.model.config.vocab_size)
+            speculation = Speculation(guarded, None, Budget(depth))
+            speculation.is_steady = core.model.kernels.begins_early
+        core = replace(core, speculation=speculation)
+        for prompt_len in _PROMPT_LENS if depth and core.model.kernels.begins_early else ():
+            if prompt_len + 2 * depth + 2 <= core.max_len:
+                self._rounds(core, prompt_len, 2 * depth + 2)
+        seconds = self._rounds(core, _PROMPT_LEN, num_tokens)
+        return median(seconds[_NUM_WARM : _NUM_WARM + _NUM_ROUNDS])
+
+    def _rounds(self, core: Core, prompt_len: int, num_tokens: int) -> list[float]:
+        """Seconds of each round of an answer to nothing; nobody else hears of it."""
+        params = SamplingParams(temperature=0, max_tokens=num_tokens, ignore_eos=True)
+        text = OutputText.start(self.tokenizer, (), include_stop=False, skip_special=True)
+        request = Request(
+            _ID, (0,) * prompt_len, params, 0, 0, (), core.max_len, core.cache.new_table(), text
+        )
+        requests: dict[int, Request] = {}
+        limits = SchedulerLimits(core.max_len, 1, prompt_len + num_tokens)
+        scheduler = Scheduler(limits, TargetPool(core.cache, requests))
+        engine = Engine(replace(core, scheduler=scheduler, requests=requests, metrics=Metrics()))
+        engine.add([request])
+        seconds = list[float]()
+        while not engine.is_idle:
+            safe_point()
+            began = core.clock()
+            engine.step()
+            seconds.append(core.clock() - began)
+        core.cache.prefixes.tree.clear()
+        if request.error is not None:
+            raise request.error
+        return seconds[1:]  # behind the prompt

@@ -1,0 +1,51 @@
+"""Rounds that are timed before the first request."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from forerun.drafters import Drafter
+from forerun.engine import LLM
+from forerun.engine.setup.trial import Trial
+from forerun.speculation.config import SpeculativeConfig
+from forerun.speculation.methods import build_drafters
+from tests.engine.leaks import assert_nothing_is_held
+
+
+@pytest.fixture
+def guessing(plain: LLM) -> dict[str, Drafter]:
+    return build_drafters(SpeculativeConfig(method="random"), plain.target)
+
+
+class Ticks:
+    """A clock that goes on by one whenever somebody looks."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 1
+        return self.now
+
+
+def test_rounds_of_an_answer_to_nothing_are_timed(plain: LLM, guessing: dict[str, Drafter]) -> None:
+    trial, before = (
+        Trial(replace(plain.engine.core, clock=Ticks()), plain.tokenizer),
+        plain.metrics(),
+    )
+    one, more = trial.seconds(), trial.seconds(guessing, 3)
+    assert one is not None
+    assert more is not None
+    assert more > one > 0  # a draft is timed as well
+    assert_nothing_is_held(plain)
+    assert plain.metrics() == before
+
+
+def test_a_short_context_has_no_room_for_it(tiny_path: Path, guessing: dict[str, Drafter]) -> None:
+    llm = LLM(tiny_path, max_model_len=30, speculative_config=None)
+    trial = Trial(llm.engine.core, llm.tokenizer)
+    assert trial.seconds() is not None
+    assert trial.seconds(guessing, 3) is None
