@@ -64,8 +64,10 @@ class FeatureRow(Row):
         self.pending, self.num_pending = [newest], num
 
 
-def _joined(pending: Sequence[Sequence[FloatArray]]) -> list[FloatArray]:
+def _joined(pending: Sequence[Sequence[FloatArray]]) -> Sequence[FloatArray]:
     """By layer."""
+    if len(pending) == 1:
+        return pending[0]
     return [np.concatenate(rows) for rows in zip(*pending, strict=True)]
 
 
