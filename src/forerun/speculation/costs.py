@@ -13,6 +13,7 @@ from forerun.speculation.step_times import StepTimes
 # A drafter nobody measured is taken to cost this share of a plain pass per level.
 _UNMEASURED: Final = 0.1
 _CHEAP: Final = 0.05  # of a plain pass: what asking may cost and still be done at every look
+_READING: Final = 0.02  # of the time that an answer may take
 _NUM_NOTED: Final = 8  # plain rounds that are learnt from together, at most
 _EXCESS_RATE: Final = 1 / 16  # how much the latest round with guesses says of the next
 _WHOLE_RATE: Final = 1 / 16
@@ -134,6 +135,11 @@ class Costs:
             return True
         plain = self.plain_seconds(num_requests) / self.target.speed
         return cost.usual_seconds * num_requests <= _CHEAP * plain
+
+    def may_read(self, drafter: str, num_rows: int, num_left: int) -> bool:
+        """Whether it may read so many rows of a text first, of which at most so much is to come."""
+        seconds = self.target.speed * self._of(drafter).per_row * num_rows
+        return seconds <= _READING * num_left * self.plain_seconds(1)
 
     def observe_draft(
         self, drafter: str, num_requests: int, level_sizes: Sequence[int], seconds: float

@@ -111,10 +111,8 @@ class Speculation:
         budgets, found, able = dict[int, Budget](), dict[int, Choice](), []
         asleep = dict[int, Sequence[str]]()
         for request in requests:
-            budget, naps = (
-                budget_for(request, self.ceiling, least_chance, is_steady=self.is_steady),
-                self.looks.asleep(request),
-            )
+            budget = budget_for(request, self.ceiling, least_chance, is_steady=self.is_steady)
+            naps = self._asleep(controller, request)
             found[request.id] = SILENT if budget.depth else NO_ROOM
             if batch[0] == 1 and (stay := self._stay(request, budget, naps)):
                 return {request.id: stay}
@@ -145,6 +143,16 @@ class Speculation:
             asked = {way.drafter for way in own if way.is_costly}
             self.looks.weighed(request, asked, choice)
         return found | {r.id: choice for r, choice in zip(able, choices, strict=True)}
+
+    def _asleep(self, controller: Controller, request: SpeculativeRequest) -> Sequence[str]:
+        """Drafters that are not weighed: those that were lately, and those that would have to read
+        more of the text first than they could make up for."""
+        asleep, drafters = self.looks.asleep(request), self.drafters
+        for name in drafters.tapped_names:
+            num_rows = drafters.num_behind(name, request)
+            if num_rows and not controller.costs.may_read(name, num_rows, request.num_left):
+                asleep = (*asleep, name)
+        return asleep
 
     def _stay(
         self, request: SpeculativeRequest, budget: Budget, naps: Sequence[str]
@@ -207,7 +215,7 @@ class Speculation:
         budgets: Sequence[Budget],
         times: StepTimes,
     ) -> list[Proposal]:
-        is_behind = any(self.drafters.is_behind(name, request) for request in requests)
+        is_behind = any([self.drafters.num_behind(name, request) for request in requests])
         began = times.clock()
         answers = self.drafters.propose(name, requests, budgets)
         seconds = times.clock() - began
