@@ -151,8 +151,10 @@ def test_whole_rounds_are_learnt_from_and_passes_are_not(is_weighed: bool) -> No
     costs.expect_whole("head", 1.0)
     observe = costs.observe_round if is_weighed else costs.note_round
     for _ in range(200):
+        observe(_whole_round(9.0))  # behind a plain one: it was not begun early
         observe(_whole_round(1.6))
         observe(_whole_round(9.0, num_told=0))  # a prompt was read first
+        observe(StepTimes(num_requests=1, num_tokens=1, pass_seconds=1.0))
     whole = costs.round_seconds(1, 0, 4)[-1] + costs.draft_seconds("head", 1, [1] * 4)
     assert whole == pytest.approx(1.6, rel=0.01)
     assert costs.target.seconds(5) == pytest.approx(1 + 4 / 7)

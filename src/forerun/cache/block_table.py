@@ -15,7 +15,8 @@ from forerun.types import IntArray
 def next_slots(
     tables: Iterable[tuple[BlockTable, int] | None],
 ) -> tuple[IntArray | None, ...] | None:
-    """Where the next rows of each go, so many, if it has any; None where pages are short."""
+    """Where the next rows of each go, at least so many, if it has any; None where pages are
+    short."""
     slots = list[IntArray | None]()
     for one in tables:
         slots.append(None if one is None else one[0].next_slots(one[1]))
@@ -52,7 +53,9 @@ class BlockTable:
         self._mover = mover
         self._lanes = np.arange(pool.page_size, dtype=np.int64)
         self._pages: list[int] = []
-        self._slots: IntArray | None = None  # of all rows of `_pages`, once they are asked for
+        # Of all rows of `_pages`, once they are asked for; behind those, of pages that it had.
+        self._slots: IntArray | None = None
+        self._slot_pages: list[int] = []  # whose slots those are
         self._length = 0
         self._num_sealed = 0
 
@@ -93,23 +96,27 @@ class BlockTable:
         """
         assert num_tokens >= 0, num_tokens
         start = self._length
-        fresh = self._pool.take(self.num_missing(start + num_tokens))
-        if num_tokens and self._is_tail_shared:
-            self._copy_page(start // self._pool.page_size, fresh.pop())
-        if fresh:
-            self._append(fresh)
+        if num_missing := self.num_missing(start + num_tokens):
+            fresh = self._pool.take(num_missing)
+            if self._is_tail_shared:
+                self._copy_page(start // self._pool.page_size, fresh.pop())
+            if fresh:
+                self._append(fresh)
         self._length = start + num_tokens
         return start
 
     def next_slots(self, num: int) -> IntArray | None:
-        """Where the next `num` rows go, with pages taken for them; None where pages are short."""
+        """Where the next `num` rows go, with pages taken for them, and all that these pages have
+        room for; None where pages are short."""
         end = self._length + num
         num_pages = self._pool.pages_for(end) - len(self._pages)
-        if self._is_tail_shared or num_pages > self._pool.num_free:
+        if self._is_tail_shared:
             return None
         if num_pages > 0:
+            if num_pages > self._pool.num_free:
+                return None
             self._append(self._pool.take(num_pages))
-        return self._all_slots()[self._length : end]
+        return self._all_slots()[self._length : len(self._pages) * self._pool.page_size]
 
     def truncate_to(self, length: int) -> None:
         """Forget the rows from `length` on: frees whole pages past the new end, nothing else."""
@@ -118,8 +125,6 @@ class BlockTable:
         if num_pages < len(self._pages):
             self._pool.release(self._pages[num_pages:][::-1])
             del self._pages[num_pages:]
-            if self._slots is not None:
-                self._slots = self._slots[: num_pages * self._pool.page_size]
         self._length = length
         self._num_sealed = min(self._num_sealed, length)
 
@@ -183,13 +188,16 @@ class BlockTable:
         return self._all_slots()[:length]
 
     def _append(self, pages: list[int]) -> None:
+        first = len(self._pages)
         self._pages += pages
-        if self._slots is not None:
-            self._slots = np.concatenate((self._slots, self._slots_of(pages)))
+        if self._slots is not None and self._slot_pages[first : len(self._pages)] != pages:
+            known = self._slots[: first * self._pool.page_size]
+            self._slots = np.concatenate((known, self._slots_of(pages)))
+            self._slot_pages = self._pages.copy()
 
     def _all_slots(self) -> IntArray:
         if self._slots is None:
-            self._slots = self._slots_of(self._pages)
+            self._slots, self._slot_pages = self._slots_of(self._pages), self._pages.copy()
         return self._slots
 
     def _slots_of(self, pages: list[int]) -> IntArray:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from forerun.cache import KVCache, next_slots
 from forerun.engine.cut import Cut, cut
@@ -29,11 +30,11 @@ from forerun.engine.request.request import Request
 from forerun.engine.scheduling.scheduler import Schedule, Scheduler
 from forerun.engine.target_pass import score
 from forerun.kernels import Scores
-from forerun.models.llama import LlamaModel, Taps
+from forerun.models.llama import LlamaModel, TapRows, Taps
 from forerun.speculation.choice import Choice
 from forerun.speculation.speculation import Speculation
 from forerun.speculation.step_times import StepTimes
-from forerun.types import FloatArray, IntArray, Proposal, Span, Verdict
+from forerun.types import IntArray, Proposal, Span, Verdict
 
 
 @dataclass(frozen=True)
@@ -71,9 +72,10 @@ class Round:
         """Who was to guess."""
         return self.choice.drafter if self.choice else None
 
-    @property
+    @cached_property
     def kept(self) -> tuple[int, ...]:
-        """Rows of the span that stay: all that was certain, and the accepted guesses behind it."""
+        """Rows of the span that stay: all that was certain, and the accepted guesses behind it;
+        known once there is a verdict."""
         num_certain = len(self.span) - len(self.proposal)
         if not len(self.proposal):
             return tuple(range(num_certain))
@@ -236,7 +238,8 @@ def _commit_one(core: Core, round_: Round) -> bool:
 def _commit_tokens(request: Request, round_: Round) -> None:
     """The span's certain tokens keep their rows; of the guesses behind them, those accepted."""
     emitted, ending = round_.verdict, round_.cut
-    request.table.keep(round_.span.start, round_.kept)
+    if round_.proposal.tokens:
+        request.table.keep(round_.span.start, round_.kept)
     request.tokens += emitted.tokens
     request.output += emitted.tokens
     request.origins += emitted.origins
@@ -249,10 +252,9 @@ def _commit_tokens(request: Request, round_: Round) -> None:
 def _commit_taps(core: Core, request: Request, round_: Round) -> None:
     """Drafters that asked for hidden states get those of the rows that stay."""
     if core.speculation is not None and round_.taps is not None:
-        rows: Mapping[int, FloatArray] = round_.taps.rows
-        if len(kept := round_.kept) < len(round_.span):
-            some = slice(len(kept)) if kept[-1] < len(kept) else list(kept)
-            rows = {layer: found[some] for layer, found in rows.items()}
+        kept = round_.kept
+        some = slice(len(kept)) if kept[-1] < len(kept) else list(kept)
+        rows = TapRows(round_.taps, some, len(kept))
         core.speculation.tapped(request, round_.span.start, rows)
 
 

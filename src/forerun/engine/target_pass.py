@@ -56,5 +56,5 @@ def _hand_out(whole: Taps, spans: Sequence[Span], taps: Sequence[Taps]) -> None:
     first = 0
     for span, own in zip(spans, taps, strict=True):
         last = first + len(span)
-        own.rows = {layer: rows[first:last] for layer, rows in whole.rows.items()}
+        own.found, own.num_tokens = [rows[first:last] for rows in whole.found], len(span)
         first = last

@@ -226,9 +226,9 @@ class TappedKernels(Kernels, Protocol):
     def tap(self, x: Array, batch: Batch) -> None:
         """Hand out `x` as it is now, whatever is written to it later."""
 
-    def taps(self, batch: Batch) -> tuple[npt.NDArray[np.float32], ...]:
-        """Copies of what the last `run` over this batch tapped, on the host, in order; there may be
-        more rows behind those that were there."""
+    def taps(self, batch: Batch) -> Sequence[npt.NDArray[np.float32]]:
+        """What the last `run` over this batch tapped, on the host, in order; there may be more rows
+        behind those that were there. They may be read late, until the second such pass after it."""
 
 
 @runtime_checkable

@@ -41,17 +41,18 @@ class PlanRow:
     table: SlotTable | None = field(default=None, compare=False, repr=False)  # whose slots they are
 
     def __post_init__(self) -> None:
-        rows = self.span.start + len(self.span)
+        num_tokens = len(self.span.tokens)
+        rows = self.span.start + num_tokens
         assert len(self.slots) == rows, (len(self.slots), rows)
-        assert 0 <= self.num_written < len(self.span), (self.num_written, len(self.span))
+        assert 0 <= self.num_written < num_tokens, (self.num_written, num_tokens)
         assert min(self.span.wanted, default=rows) >= self.num_written, self.span.wanted
 
     @classmethod
     def of(cls, span: Span, table: SlotTable, num_written: int = 0) -> PlanRow:
-        return cls(span, table.slots(span.start + len(span)), num_written, table)
+        return cls(span, table.slots(span.start + len(span.tokens)), num_written, table)
 
     def __len__(self) -> int:
-        return len(self.span) - self.num_written
+        return len(self.span.tokens) - self.num_written
 
     @property
     def context(self) -> IntArray:

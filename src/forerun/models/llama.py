@@ -8,8 +8,8 @@ embedding's.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, cast
 
 import numpy as np
@@ -50,7 +50,38 @@ class Taps:
     """
 
     layers: tuple[int, ...]  # ascending
-    rows: dict[int, npt.NDArray[np.float32]] = field(default_factory=dict)  # [T, E] by layer
+    found: Sequence[npt.NDArray[np.float32]] = ()  # [T, E] each; a kernel set may read them late
+    num_tokens: int = 0  # T; there may be more rows
+
+    @property
+    def rows(self) -> dict[int, npt.NDArray[np.float32]]:
+        """[T, E] by layer."""
+        found = [rows[: self.num_tokens] for rows in self.found]
+        return dict(zip(self.layers, found, strict=True))
+
+
+class TapRows(Mapping[int, npt.NDArray[np.float32]]):
+    """Some rows of what a pass handed out, by layer. It may be read until the next such rows come:
+    a drafter whose next guesses are made already does not read it at all."""
+
+    def __init__(
+        self, taps: Taps, some: slice | list[int], num_rows: int, layers: Sequence[int] = ()
+    ) -> None:
+        self._taps, self._some = taps, some
+        self.num_rows, self._layers = num_rows, layers or taps.layers
+
+    def of(self, layers: Sequence[int]) -> TapRows:
+        """Of these, in this order."""
+        return TapRows(self._taps, self._some, self.num_rows, layers)
+
+    def __getitem__(self, layer: int) -> npt.NDArray[np.float32]:
+        return self._taps.found[self._taps.layers.index(layer)][self._some]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._layers)
+
+    def __len__(self) -> int:
+        return len(self._layers)
 
 
 class LlamaModel:
@@ -174,8 +205,7 @@ class LlamaModel:
     def _hand_out(self, batch: Batch, taps: Taps | None, num_tokens: int) -> None:
         if taps is not None:
             kernels = cast(TappedKernels, self.kernels)  # as the body found; to ask takes long
-            rows = (found[:num_tokens] for found in kernels.taps(batch))
-            taps.rows = dict(zip(taps.layers, rows, strict=True))
+            taps.found, taps.num_tokens = kernels.taps(batch), num_tokens
 
     def _added_pass(self, batch: Batch, store: Store) -> npt.NDArray[np.float32]:
         return self._pass(batch, store, added=cast(TappedKernels, self.kernels).given(batch, 0))

@@ -36,6 +36,7 @@ class Costs:
         self._rest = DraftCost(0.0, 0.0)
         self._excess = 0.0  # see `round_seconds`
         self._whole: dict[str, float] = {}  # see `expect_whole`
+        self._last_whole: str | None = None  # whose round was the last, if it was such a one
         self._least_price: tuple[tuple[int, int], float] | None = None  # asked for last
         self._noted: list[tuple[float, float]] = []  # plain rounds: pass, rest
         self._num_noted = 0  # requests of each
@@ -101,13 +102,15 @@ class Costs:
         return drafter in self._whole
 
     def _observe_whole(self, times: StepTimes) -> bool:
-        """Of a round that is known as a whole; False of any other. One behind a prompt waits until
-        its drafter has read that, which says nothing."""
+        """Of a round that is known as a whole; False of any other. One that is not behind another
+        such round was not begun early, and its drafter may have read a prompt first."""
         answers = [answer for answer in times.drafts if answer[0] in self._whole]
+        last, self._last_whole = self._last_whole, None
         if times.num_requests != 1 or not times.num_guesses or not answers:
             return False
         ((name, num_told, *_),) = answers
-        if num_told:
+        self._last_whole = name
+        if num_told and last == name:
             seconds = sum((answer[-1] for answer in times.drafts), times.pass_seconds)
             surprise = clipped(math.log((seconds + times.rest_seconds) / self._whole[name]))
             self._whole[name] *= math.exp(_WHOLE_RATE * surprise)
@@ -155,8 +158,7 @@ class Costs:
     def note_round(self, times: StepTimes) -> None:
         """One that nobody weighed. Those without guesses are what others are compared with; several
         are learnt from together, which takes a fraction of the time."""
-        if times.num_guesses or times.num_tokens != times.num_requests:
-            self._observe_whole(times)
+        if self._observe_whole(times) or times.num_tokens != times.num_requests:
             return
         if times.num_requests != self._num_noted:
             self._noted.clear()

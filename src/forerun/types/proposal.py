@@ -70,6 +70,9 @@ class Proposal:
             seen.add((parent, token))
 
     def _check_draws(self) -> None:
+        nodes = [draw.node for draw in self.draws if draw.probs_q is None]
+        if nodes == list(range(len(self.tree))) and len(nodes) == len(self.draws):
+            return  # picked one after the other
         undrawn = set(range(len(self.tree)))
         for idx, draw in enumerate(self.draws):
             if not 0 <= draw.node < len(self.tree):

@@ -25,7 +25,7 @@ class Span:
     wanted: tuple[int, ...]  # indices into `tokens` whose logits are asked for
 
     def __post_init__(self) -> None:
-        if not self.tokens or len(self.tokens) != len(self.tree):
+        if not self.tokens or len(self.tokens) != len(self.tree.parents):
             raise InvalidProposal(
                 f"a span holds at least one token and one tree node each; got "
                 f"{len(self.tokens)} tokens and {len(self.tree)} nodes."

@@ -15,6 +15,7 @@ from forerun.drafters.heads.cached_head import CachedHead
 from forerun.drafters.heads.confidence import Confidence, Guess
 from forerun.drafters.own_cache import MAX_KNOWN, OwnCache, Row
 from forerun.kernels import ChainNoise, Plan
+from forerun.models.llama import TapRows
 from forerun.types import Acceptance, FloatArray, Proposal, Span, Tree, Verdict
 
 _MAX_PENDING: Final = 2048  # hidden states that wait to be fed, per request
@@ -26,7 +27,7 @@ class FeatureRow(Row):
     head may count from where hidden states are known."""
 
     first: int = 0
-    pending: list[Sequence[FloatArray]] = field(default_factory=list)  # [n, E] by layer, not fed
+    pending: list[Mapping[int, FloatArray]] = field(default_factory=list)  # [n, E], not fed
     num_pending: int = 0  # their n, together
     guesses: list[Guess] = field(default_factory=list)  # the latest chain, until it is judged
 
@@ -43,7 +44,7 @@ class FeatureRow(Row):
         """The first `num` of those that wait, [num, layers · E], put together when it is called: a
         round that was begun early does not ask."""
         pending = tuple(self.pending)
-        return lambda: np.concatenate([rows[:num] for rows in _joined(pending)], axis=1)
+        return lambda: np.concatenate([rows[:num] for rows in _joined(pending).values()], axis=1)
 
     def tokens(self, request: RequestView, num: int) -> tuple[int, ...]:
         """That stand behind the first `num` hidden states that wait."""
@@ -52,22 +53,21 @@ class FeatureRow(Row):
 
     def fed(self, num: int) -> None:
         is_all = num == self.num_pending
-        self.pending = [] if is_all else [[rows[num:] for rows in _joined(self.pending)]]
+        self.pending = [] if is_all else [{n: x[num:] for n, x in _joined(self.pending).items()}]
         self.num_pending -= num
         self.num_committed += num
 
     def keep_newest(self, num: int) -> None:
         """Of those that wait; the cache begins behind the others."""
-        newest = [rows[-num:] for rows in _joined(self.pending)]
+        newest = {layer: rows[-num:] for layer, rows in _joined(self.pending).items()}
         self.restart(self.next_position - num)
         self.pending, self.num_pending = [newest], num
 
 
-def _joined(pending: Sequence[Sequence[FloatArray]]) -> Sequence[FloatArray]:
-    """By layer."""
+def _joined(pending: Sequence[Mapping[int, FloatArray]]) -> Mapping[int, FloatArray]:
     if len(pending) == 1:
         return pending[0]
-    return [np.concatenate(rows) for rows in zip(*pending, strict=True)]
+    return {layer: np.concatenate([part[layer] for part in pending]) for layer in pending[0]}
 
 
 class FeatureCache(OwnCache[FeatureRow]):
@@ -108,16 +108,26 @@ class FeatureCache(OwnCache[FeatureRow]):
         return 0 if row is None else row.num_pending
 
     def tapped(self, request: RequestView, start: int, rows: Mapping[int, FloatArray]) -> None:
-        """They are put together when it is asked: in most rounds it may not be."""
+        """They are put together when it is asked: in most rounds it may not be. Those of the last
+        round are read now at the latest."""
         row = self._rows[request.id]
         row.cut(row.num_committed)
         if start != row.next_position:
             row.restart(start)
-        new = [rows[layer].copy() for layer in self.layers]  # of whole passes, no one else's rows
-        row.pending.append(new)
-        row.num_pending += len(new[0])
+        if row.pending:
+            row.pending[-1] = self._read(row.pending[-1])
+        if isinstance(rows, TapRows):
+            row.pending.append(rows.of(self.layers))
+            row.num_pending += rows.num_rows
+        else:
+            row.pending.append(self._read(rows))
+            row.num_pending += len(rows[self.layers[0]])
         if row.num_pending > _MAX_PENDING:  # nobody asked for long: the latest are worth keeping
             row.keep_newest(_MAX_PENDING // 2)
+
+    def _read(self, rows: Mapping[int, FloatArray]) -> Mapping[int, FloatArray]:
+        """Its own copies: of whole passes, no one else's rows."""
+        return {layer: rows[layer].copy() for layer in self.layers}
 
     def commit(self, request: RequestView, verdict: Verdict) -> None:
         row = self._rows[request.id]

@@ -22,7 +22,7 @@ def chunk_of(request: Request, start: int, num_tokens: int) -> Span:
 
 def is_inside(request: Request, span: Span, proposal: Proposal) -> bool:
     """Whether nothing follows from a span yet: it ends inside a prompt."""
-    return span.start + len(span) - len(proposal) < len(request.tokens)
+    return span.start + len(span.tokens) - len(proposal.tokens) < len(request.tokens)
 
 
 def rows_to_judge(request: Request, span: Span, proposal: Proposal, scores: Scores) -> Scores:

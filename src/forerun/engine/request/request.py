@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -64,8 +65,9 @@ class Request:
     def cache_salt(self) -> str | None:
         return self.options.cache_salt
 
-    @property
+    @cached_property
     def context(self) -> Context:
+        """It grows with the output."""
         return Context(self.prompt, self.output)
 
     @property
@@ -76,7 +78,7 @@ class Request:
     def num_rows(self) -> int:
         return self.table.length
 
-    @property
+    @cached_property
     def max_num_tokens(self) -> int:
         """Prompt plus `max_tokens`; without a number, all of the context."""
         if self.params.max_tokens is None:
@@ -109,4 +111,4 @@ class Request:
     @property
     def is_over(self) -> bool:
         """Finished or failed."""
-        return self.is_finished or self.error is not None
+        return self.finish_reason is not None or self.error is not None

@@ -43,13 +43,12 @@ class PagePromises:
         """Pages for up to `most` more rows than `num_rows`, in the place of what it was promised
         before; returns how many rows. Where not even one fits, nothing changes."""
         before = self._promised.get(request_id, 0)
-        left = self._pool.num_free - self._num_promised + before
+        num_fitting, num_pages = most, self._pool.num_missing(request_id, num_rows + most)
+        if num_pages and num_pages > (left := self._pool.num_free - self._num_promised + before):
 
-        def num_missing(num: int) -> int:
-            return self._pool.num_missing(request_id, num_rows + num)
+            def num_missing(num: int) -> int:
+                return self._pool.num_missing(request_id, num_rows + num)
 
-        num_fitting, num_pages = most, num_missing(most)
-        if num_pages > left:
             num_fitting = bisect_right(range(most), left, key=num_missing) - 1
             if num_fitting < 1:
                 return 0

@@ -33,6 +33,7 @@ class AskedDraws:
     tokens: list[IntArray] = field(default_factory=list)  # whose logits are changed, row by row
     changes: list[F64] = field(default_factory=list)  # [n, 3]: what is added, a factor, taken off
     num_changes: int = 0
+    is_noisy: bool = False
 
     @classmethod
     def of(cls, wanted: Sequence[int], draws: Draws, num_rows: int, vocab_size: int) -> AskedDraws:
@@ -80,14 +81,11 @@ class AskedDraws:
     def num(self) -> int:
         return len(self.words)
 
-    @property
-    def is_noisy(self) -> bool:
-        return bool(self.words[:, 0].any())
-
     def _describe(self, rows: slice, one: CoupledDraws) -> None:
         params, words = one.params, self.words[rows]
         truncates = params.top_k > 0 or params.top_p < 1 or params.min_p > 0
         words[:, 0] = 2 if truncates else 1
+        self.is_noisy = True
         words[:, 1] = one.positions
         words[:, 2:4] = np.array([one.noise.key], np.uint64).view(np.int32)
         words[:, 4] = min(params.top_k, 2**31 - 1)

@@ -15,6 +15,8 @@ from typing import Final
 import triton
 import triton.language as tl
 
+from forerun.kernels.cuda.asking import ask_for, touch
+
 # Lanes of a split. A float32 product is written out for each of them, so it has fewer.
 SPLIT_LENS: Final = {2: 256, 4: 64}
 
@@ -25,7 +27,8 @@ def attend_split(
     OUT, MIXED, SUMS, TOPS, scale,
     H: tl.constexpr, G: tl.constexpr, D: tl.constexpr, WINDOW: tl.constexpr,
     BG: tl.constexpr, BD: tl.constexpr, SPLIT: tl.constexpr,
-    ONLY: tl.constexpr, EARLY: tl.constexpr, PRECISION: tl.constexpr, PDL: tl.constexpr,
+    ONLY: tl.constexpr, EARLY: tl.constexpr, ASKS: tl.constexpr, PRECISION: tl.constexpr,
+    PDL: tl.constexpr,
 ):  # fmt: skip
     """One split of one token's keys, for all query heads of one key/value head.
 
@@ -54,6 +57,19 @@ def attend_split(
         old_k = tl.load(KEYS + at, mask=there & ~own, other=0.0)
         old_v = tl.load(VALUES + at, mask=there & ~own, other=0.0)
     if PDL:
+        if ASKS:
+            old = seen & (j < start)
+            ROW_LEN: tl.constexpr = D * (KEYS.dtype.element_ty.primitive_bitwidth // 8)
+            if ASKS == 1:
+                ask_for(KEYS + slot * (G * D) + g * D, old, ROW_LEN)
+                ask_for(VALUES + slot * (G * D) + g * D, old, ROW_LEN)
+            else:
+                SECTOR: tl.constexpr = 32 * D // ROW_LEN
+                sector = tl.arange(0, BD // SECTOR) * SECTOR
+                row_at = (slot * (G * D) + g * D)[:, None] + sector[None, :]
+                meant = old[:, None] & (sector < D)[None, :]
+                touch(KEYS + row_at, meant)
+                touch(VALUES + row_at, meant)
         tl.extra.cuda.gdc_launch_dependents()
         tl.extra.cuda.gdc_wait()
     if (split * SPLIT < num_keys) & ((split + 1) * SPLIT > seen_first):

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from forerun.kernels.base import AttentionShape
-from forerun.kernels.cuda.heads.given import Given, HandedOut, SentOut
+from forerun.kernels.cuda.heads.given import Given, HandedOut, HiddenStates
 from forerun.kernels.cuda.passes.columns import Columns
 from forerun.kernels.cuda.passes.inputs import F32, Inputs
 from forerun.kernels.cuda.passes.recording import Recording
@@ -55,7 +55,7 @@ class CudaBatch:
     num_fill: int = 0  # rows behind the known ones of a chain, which are for nobody
     tapped: list[torch.Tensor] = field(default_factory=list)  # so far
     handed_out: HandedOut | None = None  # on the device, once it has run
-    sent_out: SentOut | None = None  # the same, if it is on its way to the host
+    sent_out: HiddenStates | None = None  # the same, if the host may read it later
 
     @cached_property
     def columns(self) -> Columns:

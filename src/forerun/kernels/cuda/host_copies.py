@@ -8,7 +8,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-NUM_TURNS: Final = 3  # of buffers in the host's memory
+NUM_TURNS: Final = 3  # of buffers in the host's memory that the device reads
+# That it writes: the latest, one for nobody, one that is being read, and one that is read late.
+_NUM_COPIES: Final = 4
 
 
 class HostCopy:
@@ -42,7 +44,7 @@ class HostCopies:
         self._turn = -1
 
     def start(self, data: Tensor) -> HostCopy:
-        self._turn = (self._turn + 1) % NUM_TURNS
+        self._turn = (self._turn + 1) % _NUM_COPIES
         if self._turn == len(self._copies):  # made when their turn comes first
             self._copies.append(HostCopy(data))
         copy = self._copies[self._turn]

@@ -39,6 +39,7 @@ from forerun.kernels.cuda.values import Normed, Rows
 from forerun.kernels.cuda.weights import Matrix
 
 _SILU_LEN = 1024
+ASKS = 2
 
 
 @dataclass(frozen=True)
@@ -177,7 +178,7 @@ class Launches:
             inputs.num_keys, inputs.key_slots, out, mixed, sums, tops,
             math.log2(math.e) / math.sqrt(D), H, G, D, window,
             max(16, triton.next_power_of_2(H // G)), block_d, self.split_len,
-            only, early, self._precision,
+            only, early, 0 if early else ASKS, self._precision,
             num_warps=8 if D > 64 else 4,
             maxnreg=None if early else 128, **self.options,
         )  # fmt: skip
@@ -255,7 +256,7 @@ class Launches:
             "SEGMENTS": segments,
             "EVEN": num_in % tile.block_k == 0,
             "PRECISION": self._precision,
-            "PIECES": tile.pieces(kind, num_in, itemsize),
+            "PIECES": tile.pieces(kind, num_in, itemsize, matrix.group),
             "PIECE_LEN": tile.piece_len(kind, num_in),
             "num_warps": tile.num_warps,
             "num_stages": tile.num_stages,

@@ -13,43 +13,36 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from forerun.kernels.cuda.walks import hold, walk, walk_pair, walk_segments
+from forerun.kernels.cuda.asking import ask_for, touch
+from forerun.kernels.cuda.walks import hold, walk, walk_pair
 
 
 @triton.jit
 def begin(
-    W, rows, K: tl.constexpr, SEGMENTS: tl.constexpr, PDL: tl.constexpr,
-    PIECES: tl.constexpr, PIECE_LEN: tl.constexpr,
+    W, SCALES, rows, N: tl.constexpr, K: tl.constexpr, SEGMENTS: tl.constexpr, PDL: tl.constexpr,
+    PIECES: tl.constexpr, PIECE_LEN: tl.constexpr, GROUP: tl.constexpr,
 ):  # fmt: skip
-    """Let the next kernel start (PDL = 1), ask for the first weights, wait for the kernel before.
-
-    Weights come to L2, PIECES pieces of each row; nothing waits for them.
-    """
+    """Let the next kernel start (PDL = 1), ask for the first weights or for the scales of all,
+    wait for the kernel before. They come to L2, in PIECES pieces; nothing waits for them."""
     if PDL:
         if PDL == 1:
             tl.extra.cuda.gdc_launch_dependents()
         if PIECES > 0:
-            prefetch(W, rows, K, SEGMENTS, PIECES, PIECE_LEN)
+            piece = tl.arange(0, PIECES)
+            if GROUP > 0:
+                at = SCALES + piece[None, :] * N + rows[:, None]
+                meant = (piece * GROUP < K)[None, :] & (rows % 8 == 0)[:, None]
+                touch(at, meant)
+            elif PIECE_LEN == 0:
+                columns = piece * (256 // W.dtype.element_ty.primitive_bitwidth)
+                at = W + rows[:, None] * K + columns[None, :]
+                touch(at, tl.broadcast_to((columns < K)[None, :], at.shape))
+            else:  # the first columns of every segment
+                columns = piece % SEGMENTS * (K // SEGMENTS) + piece // SEGMENTS * PIECE_LEN
+                at = W + rows[:, None] * K + columns[None, :]
+                ITEM_LEN: tl.constexpr = W.dtype.element_ty.primitive_bitwidth // 8
+                ask_for(at, tl.full(at.shape, True, tl.int1), PIECE_LEN * ITEM_LEN)
         tl.extra.cuda.gdc_wait()
-
-
-@triton.jit
-def prefetch(
-    W, rows, K: tl.constexpr, SEGMENTS: tl.constexpr, PIECES: tl.constexpr, PIECE_LEN: tl.constexpr
-):
-    """The first columns of every segment."""
-    ITEM_LEN: tl.constexpr = W.dtype.element_ty.primitive_bitwidth // 8
-    piece = tl.arange(0, PIECES)
-    columns = piece % SEGMENTS * (K // SEGMENTS) + piece // SEGMENTS * PIECE_LEN
-    starts = rows[:, None] * K + columns[None, :]
-    tl.inline_asm_elementwise(
-        "cp.async.bulk.prefetch.L2.global [$1], $2; mov.u32 $0, 0;",
-        "=r,l,r",
-        [W + starts, tl.full(starts.shape, PIECE_LEN * ITEM_LEN, tl.int32)],
-        dtype=tl.int32,
-        is_pure=False,
-        pack=1,
-    )
 
 
 @triton.jit
@@ -85,8 +78,8 @@ def plain_product(
     n = tl.program_id(0) * BN + tl.arange(0, BN)
     m = tl.program_id(1) * BM + tl.arange(0, BM)
     live, w_rows = m < num_rows, tl.minimum(n, N - 1)
-    held = hold(W, w_rows, None, K, BK, SEGMENTS, HELD)
-    begin(W, w_rows, K, SEGMENTS, PDL, PIECES, PIECE_LEN)
+    held = hold(W, SCALES, w_rows, None, N, K, BK, SEGMENTS, HELD, GROUP)
+    begin(W, SCALES, w_rows, N, K, SEGMENTS, PDL, PIECES, PIECE_LEN, GROUP)
     if NUM_SQUARES > 0:
         squares = load_squares(SQUARES, m, live, NUM_SQUARES, SQUARE_LANES)
     acc = walk(
@@ -112,8 +105,8 @@ def pair(
 ):  # fmt: skip
     """norm(X) · Wᵀ + bias for two runs of weight rows, from the beginning to the end of a walk."""
     rows = tl.interleave(left_rows, right_rows)
-    held = hold(W, rows, None, K, BK, SEGMENTS, HELD)
-    begin(W, rows, K, SEGMENTS, PDL, PIECES, PIECE_LEN)
+    held = hold(W, SCALES, rows, None, N, K, BK, SEGMENTS, HELD, GROUP)
+    begin(W, SCALES, rows, N, K, SEGMENTS, PDL, PIECES, PIECE_LEN, GROUP)
     if NUM_SQUARES > 0:
         squares = load_squares(SQUARES, m, live, NUM_SQUARES, SQUARE_LANES)
     if SEGMENTS == 1 and GROUP == 0:
@@ -121,9 +114,9 @@ def pair(
             W, left_rows, right_rows, X, m, live, BN, BM, K, BK, EVEN, PRECISION
         )  # fmt: skip
     else:
-        both = walk_segments(
-            W, rows, None, SCALES, X, m, live, held, N, 2 * BN, BM, K, BK, SEGMENTS, PRECISION,
-            HELD, GROUP,
+        both = walk(
+            W, rows, None, SCALES, X, m, live, held, N, 2 * BN, BM, K, BK, SEGMENTS, EVEN,
+            PRECISION, HELD, GROUP,
         )  # fmt: skip
         left, right = tl.split(tl.permute(tl.reshape(both, (BN, 2, BM)), (0, 2, 1)))
     end(PDL)
@@ -237,8 +230,8 @@ def residual_product(
     sources = m
     if HAS_ROWS:
         sources = tl.load(ROWS + m, mask=live, other=0)
-    held = hold(W, w_rows, used, K, BK, SEGMENTS, HELD)
-    begin(W, w_rows, K, SEGMENTS, PDL, PIECES, PIECE_LEN)
+    held = hold(W, SCALES, w_rows, used, N, K, BK, SEGMENTS, HELD, GROUP)
+    begin(W, SCALES, w_rows, N, K, SEGMENTS, PDL, PIECES, PIECE_LEN, GROUP)
     added = tl.load(STREAM_IN + sources[None, :] * N + n[:, None], mask=mask, other=0.0)
     if HAS_BIAS:
         added += tl.load(BIAS + w_rows)[:, None]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 NUM_MULTIPROCESSORS: Final = 132  # of an H100 or H200
 RESIDUAL_COLUMNS: Final = 16  # of a tile whose squares are summed for the next norm
@@ -16,6 +16,9 @@ _WIDE: Final = 64  # from so many rows on, arithmetic counts as well as bytes
 _LONG: Final = 4096  # columns
 _SMALL: Final = 1024  # rows of a matrix; the next kernel finds room beside such a product
 _SEGMENTED_FROM: Final = 1024  # columns; a shorter sum is over before the memory is
+
+
+TOUCH = False
 
 
 class Kind(Enum):
@@ -42,15 +45,31 @@ class Tile:
     held: int = 0  # steps whose weights are in registers before the kernel may read its rows
     segments: int = 1  # runs of columns that are added up side by side, by a warp each
 
-    def pieces(self, kind: Kind, num_in: int, itemsize: int) -> int:
-        """How many pieces of each weight row are asked for early, one by each thread."""
+    def pieces(self, kind: Kind, num_in: int, itemsize: int, group: int) -> int:
+        """How many pieces of each weight row are asked for early, one by each thread; with groups,
+        of scales."""
+        if group:
+            return (1 << (num_in // group - 1).bit_length()) if self.ahead else 0
+        if TOUCH and self.ahead and itemsize <= 2:
+            return min(self.ahead, 1 << (num_in - 1).bit_length()) * itemsize // 32
         if not self.ahead or itemsize > 2 or self.piece_len(kind, num_in) * itemsize % 16:
             return 0
         return 32 * self.num_warps // (self.block_n * kind.num_runs)
 
     def piece_len(self, kind: Kind, num_in: int) -> int:
         rows = self.block_n * kind.num_runs
+        if TOUCH:
+            return 0
         return min(self.ahead, num_in) * rows // (32 * self.num_warps)
+
+
+class Packed(NamedTuple):
+    columns: int
+    num_warps: int
+    num_stages: int
+    early: bool
+    holds: bool = False
+    asks: bool = True
 
 
 # Found by measuring whole passes of Llama-3.2-1B and -3B shapes on an H200 (docs/gpu.md).
@@ -75,36 +94,41 @@ SEGMENTED: Final[dict[tuple[Kind, bool, int], tuple[int, int, bool]]] = {
     (Kind.RESIDUAL, False, 64): (64, 2, True),
     (Kind.RESIDUAL, True, 8): (128, 4, False),
     (Kind.RESIDUAL, True, 16): (64, 6, False),
-    (Kind.RESIDUAL, True, 32): (64, 5, False),
+    (Kind.RESIDUAL, True, 32): (128, 3, False),
     (Kind.RESIDUAL, True, 64): (64, 2, False),
     (Kind.ROTARY, False, 8): (128, 3, True),
     (Kind.ROTARY, False, 16): (64, 4, True),
     (Kind.ROTARY, False, 32): (64, 3, True),
     (Kind.ROTARY, True, 8): (64, 4, True),
     (Kind.ROTARY, True, 16): (64, 3, True),
-    (Kind.ROTARY, True, 32): (64, 4, False),
+    (Kind.ROTARY, True, 32): (64, 4, True),
 }
-# Whole numbers, a group of each segment in a step: by kind, segments, and for 8 and 16 rows the
-# columns of a tile, stages, the next kernel starts early.
-PACKED: Final[dict[Kind, tuple[int, tuple[int, int, bool], tuple[int, int, bool]]]] = {
-    Kind.ROTARY: (4, (8, 4, True), (8, 3, True)),
-    Kind.GATED: (4, (32, 3, False), (16, 3, False)),
-    Kind.RESIDUAL: (8, (16, 3, False), (16, 3, False)),
-    Kind.PLAIN: (4, (64, 3, True), (32, 2, True)),
+# Whole numbers, a group of each segment in a step. By kind and whether its columns are many:
+# segments, and for 8 and 16 rows the columns of a tile, warps where there is one segment, stages,
+# whether the next kernel starts early, whether all weights are held.
+PACKED: Final[dict[tuple[Kind, bool], tuple[int, Packed, Packed]]] = {
+    (Kind.ROTARY, False): (4, Packed(8, 0, 4, True), Packed(8, 0, 3, True)),
+    (Kind.GATED, False): (1, Packed(64, 4, 5, False), Packed(64, 4, 5, False)),
+    (Kind.RESIDUAL, False): (8, Packed(16, 0, 3, False, holds=True), Packed(16, 0, 3, False)),
+    (Kind.RESIDUAL, True): (8, Packed(16, 0, 3, False), Packed(16, 0, 3, False)),
+    (Kind.PLAIN, False): (1, Packed(64, 4, 5, True), Packed(64, 4, 5, True)),
 }
+PACKED_COLUMNS = {False: (16,), True: (16,)}
 
 
 def residual_columns(num_out: int, num_in: int, group: int) -> int:
     """Columns whose squares are added up together: those of a tile. Long products have tiles for
     all multiprocessors alike."""
     sizes = (16, 24, 32) if num_in > _LONG and not group else (16,)
+    if group:
+        sizes = PACKED_COLUMNS[num_in > _LONG]
     return next((n for n in sizes if num_out <= NUM_MULTIPROCESSORS * n), RESIDUAL_COLUMNS)
 
 
 def num_segments(kind: Kind, num_in: int, itemsize: int, group: int) -> int:
     """Runs of columns that a product adds up side by side, each of whole groups."""
     if group:
-        most = PACKED[kind][0]
+        most = PACKED[kind, _is_long(kind, num_in)][0]
     elif itemsize == 4 or num_in < _SEGMENTED_FROM or kind in _ONE_RUN:
         return 1
     else:
@@ -130,9 +154,11 @@ def tile_for(
     segments = num_segments(kind, num_in, itemsize, group)
     if group:
         rows = min(rows, 16)
-        _, few, more = PACKED[kind]
-        columns, stages, early = few if rows == 8 else more
-        tile = Tile(columns, rows, group * segments, segments, stages, 0, early, 0, segments)
+        found = PACKED[kind, _is_long(kind, num_in)][1 if rows == 8 else 2]
+        warps = segments if segments > 1 else found.num_warps or 1
+        held = num_in // (group * segments) if found.holds and segments > 1 else 0
+        columns, stages = found.columns, found.num_stages
+        tile = Tile(columns, rows, group * segments, warps, stages, int(found.asks), found.early, held, segments)
     elif segments > 1:
         tile = _segmented(kind, num_out, num_in, min(rows, 64 // kind.num_runs), segments)
     elif itemsize == 4:
@@ -148,6 +174,10 @@ def tile_for(
         wide = residual_columns(num_out, num_in, group) > RESIDUAL_COLUMNS
         tile = replace(tile, block_n=32 if wide else RESIDUAL_COLUMNS)
     return tile
+
+
+def _is_long(kind: Kind, num_in: int) -> bool:
+    return kind is Kind.RESIDUAL and num_in > _LONG
 
 
 def _segmented(kind: Kind, num_out: int, num_in: int, rows: int, segments: int) -> Tile:

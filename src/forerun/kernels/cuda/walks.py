@@ -24,16 +24,30 @@ def load_tile(W_AT, X_AT, at, k, last, live, EVEN: tl.constexpr):
 
 @triton.jit
 def hold(
-    W, rows, used, K: tl.constexpr, BK: tl.constexpr, SEGMENTS: tl.constexpr, HELD: tl.constexpr
+    W, SCALES, rows, used, N: tl.constexpr, K: tl.constexpr, BK: tl.constexpr,
+    SEGMENTS: tl.constexpr, HELD: tl.constexpr, GROUP: tl.constexpr,
 ):  # fmt: skip
-    """The last HELD tiles of every segment, asked for before the kernel may read its rows."""
-    tiles = ()
+    """The last HELD tiles of every segment and, behind them, their scales, asked for before the
+    kernel may read its rows."""
+    tiles, scales = (), ()
+    RUN: tl.constexpr = K // SEGMENTS
     if HELD > 0:
         at = segment_columns(BK, K, SEGMENTS) + rows[None, :, None] * K
         for i in tl.static_range(HELD):
-            tile = load_weights(W + at + (K // SEGMENTS - (HELD - i) * BK), used)
+            tile = load_weights(W + at + (RUN - (HELD - i) * BK), used)
             tiles = tiles + (tile,)  # noqa: RUF005  # Triton knows no other way
-    return tiles
+            if GROUP > 0:
+                scale = tl.load(scale_rows(SCALES, rows, N, RUN, SEGMENTS, GROUP) + (RUN - (HELD - i) * BK) // GROUP * N)
+                scales = scales + (scale,)  # noqa: RUF005
+    return tiles + scales
+
+
+@triton.jit
+def scale_rows(
+    SCALES, rows, N: tl.constexpr, RUN: tl.constexpr, SEGMENTS: tl.constexpr, GROUP: tl.constexpr
+):
+    """Where the first scales of every segment are [SEGMENTS, BN]."""
+    return SCALES + (tl.arange(0, SEGMENTS) * (RUN // GROUP))[:, None] * N + rows[None, :]
 
 
 @triton.jit
@@ -74,7 +88,7 @@ def expand(w, TO: tl.constexpr):
 def add_group(acc, w, x, scale, PRECISION: tl.constexpr):
     """acc + scale · w · x, for whole numbers of one group of columns."""
     part = tl.dot(expand(w, x.dtype), x, input_precision=PRECISION)
-    return tl.fma(part, tl.broadcast_to(scale[:, :, None], part.shape), acc)
+    return tl.fma(part, tl.broadcast_to(tl.expand_dims(scale, -1), part.shape), acc)
 
 
 @triton.jit
@@ -101,6 +115,27 @@ def walk_run(
 
 
 @triton.jit
+def walk_groups(
+    W, w_rows, SCALES, X, x_rows, live, N: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr,
+    K: tl.constexpr, GROUP: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """As `walk_run`, for whole numbers; scales are asked for one step ahead."""
+    k = tl.arange(0, GROUP)
+    w_at = W + w_rows[:, None] * K + k[None, :]
+    x_at = X + x_rows[None, :] * K + k[:, None]
+    scale_at = SCALES + w_rows
+    scale = tl.load(scale_at)
+    acc = tl.zeros((BN, BM), tl.float32)
+    for at in range(0, K, GROUP):
+        next_scale = tl.load(scale_at + tl.minimum(at + GROUP, K - GROUP) // GROUP * N)
+        w = tl.load(w_at + at)
+        x = tl.load(x_at + at, mask=live[None, :], other=0.0)
+        acc = add_group(acc, w, x, scale, PRECISION)
+        scale = next_scale
+    return acc
+
+
+@triton.jit
 def walk_segments(
     W, w_rows, used, SCALES, X, x_rows, live, held,
     N: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr, K: tl.constexpr,
@@ -118,20 +153,17 @@ def walk_segments(
     mask = live[None, None, :]
     acc = tl.zeros((SEGMENTS, BN, BM), tl.float32)
     if GROUP > 0:
-        segment = tl.arange(0, SEGMENTS) * (RUN // GROUP)
-        scale_at = SCALES + segment[:, None] * N + w_rows[None, :]
+        scale_at = scale_rows(SCALES, w_rows, N, RUN, SEGMENTS, GROUP)
         scale = tl.load(scale_at)
         for at in range(0, RUN - HELD * BK, BK):
-            next_scale = tl.load(scale_at + tl.minimum(at + BK, RUN - BK) // GROUP * N)
+            next_scale = tl.load(scale_at + tl.minimum(at + GROUP, K - GROUP) // GROUP * N)
             w = load_weights(w_at + at, used)
             x = tl.load(x_at + at, mask=mask, other=0.0)
             acc = add_group(acc, w, x, scale, PRECISION)
             scale = next_scale
         for i in tl.static_range(HELD):
-            at = RUN - (HELD - i) * BK
-            x = tl.load(x_at + at, mask=mask, other=0.0)
-            scale = tl.load(scale_at + at // GROUP * N)
-            acc = add_group(acc, held[i], x, scale, PRECISION)
+            x = tl.load(x_at + (RUN - (HELD - i) * BK), mask=mask, other=0.0)
+            acc = add_group(acc, held[i], x, held[HELD + i], PRECISION)
     else:
         for at in range(0, RUN - HELD * BK, BK):
             w = load_weights(w_at + at, used)
@@ -150,7 +182,9 @@ def walk(
     BK: tl.constexpr, SEGMENTS: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr,
     HELD: tl.constexpr, GROUP: tl.constexpr,
 ):  # fmt: skip
-    if SEGMENTS == 1 and GROUP == 0:
+    if SEGMENTS == 1 and GROUP > 0:
+        acc = walk_groups(W, w_rows, SCALES, X, x_rows, live, N, BN, BM, K, GROUP, PRECISION)
+    elif SEGMENTS == 1:
         acc = walk_run(W, w_rows, X, x_rows, live, BN, BM, K, BK, EVEN, PRECISION)
     else:
         acc = walk_segments(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final
+from typing import Final, Protocol, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -71,6 +71,21 @@ def _views(words: Tensor, widths: Sequence[int], num_rows: int) -> list[Tensor]:
     return [words[first:last].view(num_rows, width) for first, last, width in pairs]
 
 
+class HiddenStates(Protocol):
+    """What a pass handed out; the host reads it late or never."""
+
+    @property
+    def num_layers(self) -> int: ...
+
+    def views(self) -> Sequence[F32]:
+        """[n, width] each, until another pass needs the room."""
+        ...
+
+    def to_host(self) -> Sequence[F32]:
+        """Copies."""
+        ...
+
+
 @dataclass(frozen=True)
 class SentOut:
     """On its way to the host."""
@@ -78,6 +93,10 @@ class SentOut:
     copy: HostCopy
     shapes: tuple[tuple[int, ...], ...]
     chosen: tuple[int, ...] | None = None  # rows that are meant
+
+    @property
+    def num_layers(self) -> int:
+        return len(self.shapes)
 
     def some(self, rows: Sequence[int]) -> SentOut:
         return replace(self, chosen=tuple(rows))
@@ -97,6 +116,27 @@ class SentOut:
             found.append(whole[first : first + rows * width].reshape(rows, width))
             first += rows * width
         return found
+
+
+class LateRows(Sequence[F32]):
+    """Read when the first of them is asked for."""
+
+    def __init__(self, states: HiddenStates) -> None:
+        self._states = states
+
+    @cached_property
+    def _found(self) -> Sequence[F32]:
+        return self._states.to_host()
+
+    @overload
+    def __getitem__(self, idx: int) -> F32: ...
+    @overload
+    def __getitem__(self, idx: slice) -> Sequence[F32]: ...
+    def __getitem__(self, idx: int | slice) -> F32 | Sequence[F32]:
+        return self._found[idx]
+
+    def __len__(self) -> int:
+        return self._states.num_layers
 
 
 @dataclass(frozen=True)

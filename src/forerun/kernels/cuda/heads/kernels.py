@@ -29,40 +29,44 @@ def place_rows(
 @triton.jit(do_not_specialize=["row", "place", "token_at"])
 def pick_token(
     LOGITS, DELTA, IDS, NOISE, DOUBLES, PICKED, TOKENS, row, place, token_at,
-    V: tl.constexpr, BLOCK: tl.constexpr, HAS_DELTA: tl.constexpr,
+    V: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr, HAS_DELTA: tl.constexpr,
 ):  # fmt: skip
     """The id of the best logit of a row, under noise at a temperature above 0, its probability,
     and where it stands among the ids. Compiled once for all places."""
     LOGITS += row * V
     PICKED += place * 3
-    best = tl.full((), float("-inf"), tl.float64)
     top = tl.full((), float("-inf"), tl.float32)
-    chosen = tl.full((), 0, tl.int32)
-    level = tl.full((), 0.0, tl.float32)
-    temperature, key = tl.load(DOUBLES), tl.load(NOISE + 1).to(tl.uint64)
-    position = (tl.load(NOISE + 2) + place).to(tl.int32)
-    for start in range(0, V, BLOCK):
-        v = start + tl.arange(0, BLOCK)
-        x = tl.load(LOGITS + v, mask=v < V, other=float("-inf"))
-        if HAS_DELTA:
-            x += tl.load(DELTA + v, mask=v < V, other=0.0)
-        value = x.to(tl.float64)
-        if temperature > 0:
-            ids = tl.load(IDS + v, mask=v < V, other=0)
-            value = value / temperature + gumbel(key, position, ids)
-        most = tl.max(value, axis=0)
-        if most > best:
-            chosen = tl.min(tl.where(value == most, v, V), axis=0).to(tl.int32)
-            level = tl.max(tl.where(v == chosen, x, float("-inf")), axis=0)
-            best = most
-        top = tl.maximum(top, tl.max(x, axis=0))
     total = tl.full((), 0.0, tl.float32)
-    for start in range(0, V, BLOCK):
-        v = start + tl.arange(0, BLOCK)
+    chosen = tl.full((), 0, tl.int32)
+    for start in range(0, V, WIDE):  # many at once: one program waits for memory
+        v = start + tl.arange(0, WIDE)
         x = tl.load(LOGITS + v, mask=v < V, other=float("-inf"))
         if HAS_DELTA:
             x += tl.load(DELTA + v, mask=v < V, other=0.0)
-        total += tl.sum(tl.exp(x - top), axis=0)
+        wide_most = tl.max(x, axis=0)
+        if wide_most > top:
+            chosen = tl.min(tl.where(x == wide_most, v, V), axis=0).to(tl.int32)
+        new_top = tl.maximum(top, wide_most)
+        total = total * tl.exp(top - new_top) + tl.sum(tl.exp(x - new_top), axis=0)
+        top = new_top
+    temperature, key = tl.load(DOUBLES), tl.load(NOISE + 1).to(tl.uint64)
+    if temperature > 0:
+        best = tl.full((), float("-inf"), tl.float64)
+        position = (tl.load(NOISE + 2) + place).to(tl.int32)
+        for start in range(0, V, BLOCK):
+            v = start + tl.arange(0, BLOCK)
+            x = tl.load(LOGITS + v, mask=v < V, other=float("-inf"))
+            if HAS_DELTA:
+                x += tl.load(DELTA + v, mask=v < V, other=0.0)
+            ids = tl.load(IDS + v, mask=v < V, other=0)
+            value = x.to(tl.float64) / temperature + gumbel(key, position, ids)
+            most = tl.max(value, axis=0)
+            if most > best:
+                chosen = tl.min(tl.where(value == most, v, V), axis=0).to(tl.int32)
+                best = most
+    level = tl.load(LOGITS + chosen)
+    if HAS_DELTA:
+        level += tl.load(DELTA + chosen)
     token = tl.load(IDS + chosen)
     tl.store(PICKED, token.to(tl.float32))
     tl.store(PICKED + 1, tl.exp(level - top) / total)

@@ -14,6 +14,7 @@ import triton
 from torch import Tensor
 
 from forerun.kernels.cuda.batch import CudaBatch
+from forerun.kernels.cuda.heads.given import LateRows
 from forerun.kernels.cuda.heads.kernels import gate_row, pick_token, place_rows
 from forerun.kernels.cuda.launches import Launches
 from forerun.kernels.cuda.values import Normed, Product, Rows
@@ -21,7 +22,8 @@ from forerun.types import FloatArray, IntArray
 
 F32 = npt.NDArray[np.float32]
 
-_BLOCK: Final = 2048  # logits looked at together
+_WIDE: Final = 16384  # logits looked at together
+_BLOCK: Final = 2048  # the same under noise, which takes more registers
 
 
 class HeadOperations:
@@ -56,10 +58,10 @@ class HeadOperations:
     def tap(self, x: Rows | Normed | Product, batch: CudaBatch) -> None:
         batch.tapped.append(self.concat([x]).data)
 
-    def taps(self, batch: CudaBatch) -> tuple[F32, ...]:
-        if batch.sent_out is None:
-            return () if batch.handed_out is None else batch.handed_out.send().to_host()
-        return batch.sent_out.to_host()
+    def taps(self, batch: CudaBatch) -> Sequence[F32]:
+        if batch.sent_out is not None:
+            return LateRows(batch.sent_out)
+        return () if batch.handed_out is None else batch.handed_out.send().to_host()
 
     def load_array(self, array: IntArray | FloatArray) -> Tensor:
         kind = torch.int32 if np.issubdtype(array.dtype, np.integer) else torch.float32
@@ -96,8 +98,8 @@ class HeadOperations:
         added = None if delta is None else _data(self.computed(delta))
         pick_token[(1,)](
             _data(self.computed(logits)), added, ids, noise, noise.view(torch.float64), picks.data,
-            inputs.tokens, row, place, -1 if token is None else token, len(ids), _BLOCK,
-            delta is not None, num_warps=8,
+            inputs.tokens, row, place, -1 if token is None else token, len(ids),
+            min(_WIDE, triton.next_power_of_2(len(ids))), _BLOCK, delta is not None, num_warps=16,
         )  # fmt: skip
 
     def gated_row(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from forerun.kernels.cuda.drawing import Started
-from forerun.kernels.cuda.heads.given import SentOut
+from forerun.kernels.cuda.heads.given import HiddenStates
 from forerun.kernels.cuda.host_copies import HostCopy
 from forerun.kernels.cuda.passes.asked import Asked
 from forerun.kernels.cuda.rounds.buffers import DRAFT, TARGET, Follow
@@ -27,7 +27,7 @@ class Begun:
     graph: RoundGraph
     found: HostCopy
     started: Started
-    sent_out: SentOut | None  # hidden states of this round's pass
+    sent_out: HiddenStates | None  # of this round's pass
     settled: Settled | None = None
     guesses: tuple[int, ...] | None = None  # once somebody has waited for them
 

@@ -25,6 +25,7 @@ from forerun.kernels.cuda.rounds.kernels import (
     NUM_PARAMS,
     NUM_TAKEN,
     accept_guesses,
+    advance,
     place_chain,
 )
 from forerun.types import IntArray
@@ -39,7 +40,8 @@ class Follow:
 
     guesses: Sequence[int]  # that are being verified
     rows: tuple[int, int]  # of the draft's and the target's cache, if none is accepted
-    slots: tuple[IntArray, IntArray]  # of all rows that may be needed
+    slots: tuple[IntArray, IntArray]  # of all rows that may be needed, or more
+    num_rows: tuple[int, int]  # that may be needed
     noise: ChainNoise  # of the draft, if none is accepted
 
 
@@ -80,6 +82,10 @@ class RoundBuffers:
         drawn = self.drawing.drawn
         accept_guesses[(1,)](self.sent.params, drawn, self._taken, self.count, NUM_TAKEN)
 
+    def advance(self) -> None:
+        block = triton.next_power_of_2(self.depth)
+        advance[(1,)](self.sent.params, self.count, self.guesses, self.depth, block)
+
     def place(self, idx: int, batch: CudaBatch, kind: int, offset: int = 0) -> None:
         inputs, dim = batch.inputs(), batch.shape.head_dim
         place_chain[(inputs.num_tokens,)](
@@ -106,11 +112,21 @@ class Sent:
             torch.zeros(ends[-1], dtype=torch.int32, pin_memory=is_pinned) for _ in range(NUM_TURNS)
         ]
         self._turn = 0
+        self._known: tuple[IntArray, ...] = ()  # slots that were sent last
 
     def key_slots(self, idx: int) -> Tensor:
         return self._device[self._parts[1 + idx]]
 
+    def has_slots(self, follow: Follow) -> bool:
+        """Whether nothing but what the device works out by itself has changed."""
+        pairs = zip(self._known, follow.slots, follow.num_rows, strict=False)
+        return bool(self._known) and all(
+            num <= len(known) and np.array_equal(known[:num], slots[:num])
+            for known, slots, num in pairs
+        )
+
     def send(self, follow: Follow) -> None:
+        self._known = follow.slots
         self._turn = (self._turn + 1) % NUM_TURNS
         host = self._hosts[self._turn]
         numbers = host.numpy()

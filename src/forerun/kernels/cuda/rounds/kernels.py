@@ -15,6 +15,7 @@ import triton.language as tl
 NUM_GUESSES: Final = tl.constexpr(0)
 ROW_AT: Final = tl.constexpr(1)
 TEMPERATURE: Final = tl.constexpr(3)
+POSITION: Final = tl.constexpr(5)
 GUESSES_AT: Final = tl.constexpr(8)
 NUM_PARAMS: Final = 64
 NUM_TAKEN: Final = 32
@@ -105,6 +106,18 @@ def keep_picks(PICKS, GUESSES, NUM: tl.constexpr, BLOCK: tl.constexpr):
     i = tl.arange(0, BLOCK)
     pick = tl.load(PICKS + i * 3, mask=i < NUM, other=0.0)
     tl.store(GUESSES + i, pick.to(tl.int32), mask=i < NUM)
+
+
+@triton.jit
+def advance(PARAMS, COUNT, GUESSES, DEPTH: tl.constexpr, BDEPTH: tl.constexpr):
+    """What the host would send before the next round: these guesses were verified, and rows and
+    position are behind what was accepted of those before."""
+    i, num_new = tl.arange(0, BDEPTH), tl.load(COUNT) + 1
+    tl.store(PARAMS + GUESSES_AT + i, tl.load(GUESSES + i, mask=i < DEPTH), mask=i < DEPTH)
+    tl.store(PARAMS + NUM_GUESSES, DEPTH)
+    for word in tl.static_range(3):
+        at = PARAMS + (ROW_AT + word if word < 2 else POSITION)
+        tl.store(at, tl.load(at) + num_new)
 
 
 @triton.jit(do_not_specialize=["place"])

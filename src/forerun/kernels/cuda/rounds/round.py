@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -18,6 +20,8 @@ from forerun.kernels.cuda.rounds.buffers import DRAFT, TARGET, Follow, RoundBuff
 from forerun.kernels.cuda.rounds.drafts import Draft
 from forerun.kernels.cuda.rounds.guessing import guessing_for
 from forerun.kernels.cuda.rounds.kernels import CHAIN
+
+F32 = npt.NDArray[np.float32]
 
 
 @dataclass
@@ -34,17 +38,28 @@ class RoundGraph:
     guess: Replay
     verify: Replay
     held: Sequence[Any]  # memory that the two read and write
+    before: Tensor | None = None  # what the verification before the last one handed out
     copies: HostCopies = field(default_factory=HostCopies)  # of `found`
+    num_verified: int = 0
     is_fed: bool | None = None  # whether a head gets what it would be given; None: not seen yet
 
     def send(self, follow: Follow, handed_out: HandedOut | None) -> None:
-        """`handed_out`: by the verification under way."""
+        """`handed_out`: by the verification under way. Behind one of its own the device knows by
+        itself how to go on, as far as there were slots."""
         mine = self.handed_out
+        if mine is not None and handed_out is mine and self.sent.has_slots(follow):
+            return
         if mine is not None and handed_out is not mine:
             assert handed_out is not None, "a head looks at hidden states"
             num_rows = mine.shapes[0][0]
             mine.rows(num_rows).copy_(handed_out.rows(num_rows))
         self.sent.send(follow)
+
+    def run_verify(self) -> KeptOut | None:
+        """Hidden states stay where they are: the next round takes them from there."""
+        self.verify.replay()
+        self.num_verified += 1
+        return None if self.handed_out is None else KeptOut(self, self.num_verified)
 
     @classmethod
     def record(cls, draft: Draft, buffers: RoundBuffers, recorder: Recorder) -> RoundGraph:
@@ -60,7 +75,7 @@ class RoundGraph:
         drawing.drawn.copy_(drawn)
         found, handed_out = work.guessing.found, work.handed_out
         sent, count, held = buffers.sent, buffers.count, buffers.held
-        return cls(sent, count, found, logits, best, handed_out, guess, verify, held)
+        return cls(sent, count, found, logits, best, handed_out, guess, verify, held, work.before)
 
 
 class _Work:
@@ -71,8 +86,10 @@ class _Work:
         tapped, num_rows = self._target.batch.handed_out, 1 + draft.depth
         self.handed_out: HandedOut | None = None
         self._features: Tensor | None = None  # [layers, 1 + depth, E]
+        self.before: Tensor | None = None  # the same of the verification before
         if tapped is not None:
             self._features = torch.zeros_like(tapped.rows(num_rows)).contiguous()
+            self.before = torch.zeros_like(self._features)
             shapes = tuple((num_rows, width) for _, width in tapped.shapes)
             self.handed_out = HandedOut(self._features.view(-1), shapes)
         self.batch = buffers.batch(TARGET, num_rows, num_rows)
@@ -90,5 +107,32 @@ class _Work:
         best = self._buffers.drawing.best(logits)
         if self._features is not None:
             assert batch.handed_out is not None
+            assert self.before is not None
+            self.before.copy_(self._features)
             self._features.copy_(batch.handed_out.rows(num_rows))
+        self._buffers.advance()
         return logits, best
+
+
+@dataclass(frozen=True)
+class KeptOut:
+    """Hidden states of a verification, on the device until the second one behind it."""
+
+    graph: RoundGraph
+    number: int  # of the verification
+
+    @property
+    def num_layers(self) -> int:
+        assert self.graph.handed_out is not None
+        return len(self.graph.handed_out.shapes)
+
+    def views(self) -> Sequence[F32]:
+        age, latest = self.graph.num_verified - self.number, self.graph.handed_out
+        assert latest is not None
+        assert self.graph.before is not None
+        assert age < 2, "hidden states were written over"
+        rows = self.graph.before if age else latest.rows(latest.shapes[0][0])
+        return list(rows.cpu().numpy())
+
+    def to_host(self) -> Sequence[F32]:
+        return self.views()

@@ -74,8 +74,7 @@ class Rounds:
         graph.send(follow, one.batch.handed_out)
         graph.guess.replay()
         found = graph.copies.start(graph.found)
-        graph.verify.replay()
-        sent_out = None if graph.handed_out is None else graph.handed_out.send()
+        sent_out = graph.run_verify()
         asked = AskedDraws.next_round(draws[0])
         started = self.drawing.start(graph.logits, graph.best, asked, graph.count)
         return Begun(draft, one, follow, graph, found, started, sent_out)
@@ -90,12 +89,13 @@ class Rounds:
         if graphs is None:
             graphs = self._graphs[one.store] = OrderedDict()
         key = draft.one.body, one.body, ref(draft.one.store), size, *splits, draft.depth
-        if key not in graphs:
+        graph = graphs.get(key)
+        if graph is None and key not in graphs:
             rooms = Room(draft.one, splits[0], size), Room(one, splits[1], size)
-            graphs[key] = self._record(draft, rooms)
+            graph = graphs[key] = self._record(draft, rooms)
             if len(graphs) > _MAX_KEPT:
                 graphs.popitem(last=False)
-        return graphs[key]
+        return graph
 
     def _record(self, draft: Draft, rooms: tuple[Room, Room]) -> RoundGraph | None:
         """None: the head is not given what the target's pass hands out."""
@@ -112,8 +112,9 @@ def _follow(draft: Draft, one: Asked) -> Follow | None:
     rows, depth = (draft.next_row, one.row.span.start + 1), draft.depth
     if slots is None or target_slots is None or depth > MOST_GUESSES:
         return None
-    if len(slots) < rows[0] + 2 * depth or len(target_slots) <= rows[1] + 2 * depth:
+    num_rows = rows[0] + 2 * depth, rows[1] + 2 * depth + 1
+    if len(slots) < num_rows[0] or len(target_slots) < num_rows[1]:
         return None
     noise = draft.noise
     after = ChainNoise(noise.temperature, noise.key, noise.position + 1)
-    return Follow(draft.tokens, rows, (slots, target_slots), after)
+    return Follow(draft.tokens, rows, (slots, target_slots), num_rows, after)

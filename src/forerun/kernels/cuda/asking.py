@@ -1,0 +1,46 @@
+"""Memory that a kernel will read, asked for while it may not read yet."""
+
+# Triton's kernels are compiled, not called: their arguments have no Python types.
+# mypy: disable-error-code="no-untyped-def, untyped-decorator"
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def ask_for(AT, meant, NUM_BYTES: tl.constexpr):
+    """Have NUM_BYTES from each of AT on that is meant come to L2; nothing waits for them."""
+    if NUM_BYTES % 16 == 0:
+        tl.inline_asm_elementwise(
+            """{
+            .reg .pred p;
+            setp.ne.s32 p, $3, 0;
+            @p cp.async.bulk.prefetch.L2.global [$1], $2;
+            mov.u32 $0, 0;
+            }""",
+            "=r,l,r,r",
+            [AT, tl.full(AT.shape, NUM_BYTES, tl.int32), meant.to(tl.int32)],
+            dtype=tl.int32,
+            is_pure=False,
+            pack=1,
+        )
+
+
+@triton.jit
+def touch(AT, meant):
+    """Have the sector of 32 bytes at each of AT that is meant come to L2."""
+    tl.inline_asm_elementwise(
+        """{
+        .reg .pred p;
+        setp.ne.s32 p, $2, 0;
+        @p prefetch.global.L2 [$1];
+        mov.u32 $0, 0;
+        }""",
+        "=r,l,r",
+        [AT, meant.to(tl.int32)],
+        dtype=tl.int32,
+        is_pure=False,
+        pack=1,
+    )
