@@ -45,7 +45,8 @@ class _Several:
         return tuple(sorted(set().union(*tapped)))
 
     def num_behind(self, request: RequestView) -> int:
-        return max(d.num_behind(request) for d in self.parts if isinstance(d, TappedDrafter))
+        tapped = (d for d in self.parts if isinstance(d, TappedDrafter))
+        return max((d.num_behind(request) for d in tapped), default=0)
 
     def tapped(self, request: RequestView, start: int, rows: Mapping[int, FloatArray]) -> None:
         for drafter in self.parts:

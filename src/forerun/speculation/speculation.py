@@ -215,7 +215,7 @@ class Speculation:
         budgets: Sequence[Budget],
         times: StepTimes,
     ) -> list[Proposal]:
-        is_behind = any([self.drafters.num_behind(name, request) for request in requests])
+        is_behind = any(self.drafters.num_behind(name, request) for request in requests)
         began = times.clock()
         answers = self.drafters.propose(name, requests, budgets)
         seconds = times.clock() - began
