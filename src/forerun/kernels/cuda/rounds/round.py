@@ -135,4 +135,4 @@ class KeptOut:
         return list(rows.cpu().numpy())
 
     def to_host(self) -> Sequence[F32]:
-        return self.views()
+        return [each.copy() for each in self.views()]
