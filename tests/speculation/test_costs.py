@@ -188,5 +188,17 @@ def test_a_text_is_read_first_where_there_is_enough_to_come() -> None:
     cost = DraftCost(0.1, 0.05)
     cost.per_row = 0.01 * costs.plain_seconds(1)
     costs = _costs(head=cost)
-    assert costs.may_read("head", 200, 100)
-    assert not costs.may_read("head", 201, 100)
+    assert costs.may_read("head", 499, 100)
+    assert not costs.may_read("head", 501, 100)
+
+
+def test_slow_moments_say_little_of_rounds_with_guesses() -> None:
+    costs, rng = _costs(), random.Random(0)
+    before = costs.round_seconds(1, 0, 3)
+    for _ in range(400):  # one round in ten is held up for as long as five take
+        slow = 5.0 if rng.random() < 0.1 else 1.0
+        times = StepTimes(lambda: 0.0, 1, 4, 3, before[3] * slow)
+        costs.observe_round(times)
+        costs.observe_round(StepTimes(lambda: 0.0, 1, 1, 0, before[0]))
+    after = costs.round_seconds(1, 0, 3)
+    assert after[3] / after[0] < 1.1 * before[3] / before[0]

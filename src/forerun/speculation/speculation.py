@@ -157,12 +157,14 @@ class Speculation:
     def _stay(
         self, request: SpeculativeRequest, budget: Budget, naps: Sequence[str]
     ) -> Choice | None:
-        """What was chosen lately, where no other drafter has a guess."""
+        """What was chosen lately, where no other drafter has a guess, and that one might."""
         stay = self.looks.stay(request)
         name = stay.drafter if stay and budget.depth else None
         if stay is None or name is None or name not in self.drafters.names_for(request):
             return None
-        if self.drafters.may_guess(request, budget, (*naps, name)):
+        names, may_guess = self.drafters.names_for(request), self.drafters.may_guess
+        others = [other for other in names if other != name]
+        if may_guess(request, budget, (*naps, name)) or not may_guess(request, budget, others):
             return None
         return stay.within(budget.depth * stay.num_branches * stay.num_trees)
 
