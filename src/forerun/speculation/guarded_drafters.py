@@ -104,9 +104,14 @@ class GuardedDrafters:
         num = self._tapped[name].num_behind(request) if name in self._tapped else 0
         return num if num > _FEW_BEHIND else 0
 
-    @property
-    def tapped_names(self) -> Sequence[str]:
-        return tuple(self._tapped)
+    def tapped_for(self, request: SpeculativeRequest) -> Sequence[str]:
+        """Those of its drafters that look at hidden states."""
+        return [name for name in self.names_for(request) if name in self._tapped]
+
+    def leave_out(self, name: str, request: SpeculativeRequest) -> None:
+        """It is asked no more for this request, and hears no more of it."""
+        names = self._names_for.get(request.id, ())
+        self._names_for[request.id] = tuple(other for other in names if other != name)
 
     def num_failures(self, request: SpeculativeRequest) -> int:
         return self._failed.get(request.id, 0)

@@ -112,7 +112,8 @@ class Speculation:
         asleep = dict[int, Sequence[str]]()
         for request in requests:
             budget = budget_for(request, self.ceiling, least_chance, is_steady=self.is_steady)
-            naps = self._asleep(controller, request)
+            self._leave_out_readers(controller, request)
+            naps = self.looks.asleep(request)
             found[request.id] = SILENT if budget.depth else NO_ROOM
             if batch[0] == 1 and (stay := self._stay(request, budget, naps)):
                 return {request.id: stay}
@@ -144,15 +145,13 @@ class Speculation:
             self.looks.weighed(request, asked, choice)
         return found | {r.id: choice for r, choice in zip(able, choices, strict=True)}
 
-    def _asleep(self, controller: Controller, request: SpeculativeRequest) -> Sequence[str]:
-        """Drafters that are not weighed: those that were lately, and those that would have to read
-        more of the text first than they could make up for."""
-        asleep, drafters = self.looks.asleep(request), self.drafters
-        for name in drafters.tapped_names:
-            num_rows = drafters.num_behind(name, request)
+    def _leave_out_readers(self, controller: Controller, request: SpeculativeRequest) -> None:
+        """Drafters that would have to read more of the text first than they could make up for: it
+        only becomes more, so they are left out for good, and nobody keeps hidden states for them."""
+        for name in self.drafters.tapped_for(request):
+            num_rows = self.drafters.num_behind(name, request)
             if num_rows and not controller.costs.may_read(name, num_rows, request.num_left):
-                asleep = (*asleep, name)
-        return asleep
+                self.drafters.leave_out(name, request)
 
     def _stay(
         self, request: SpeculativeRequest, budget: Budget, naps: Sequence[str]
