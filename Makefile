@@ -39,11 +39,14 @@ $(VENV)/.run: $(BIN)/python $(FILES)
 	$(PIP) --no-compile -e .
 	@touch $@
 
+# Sources, the asserts that pytest rewrites, and kernels are compiled here, and not in every process
+# that runs tests. What is wrong with a test, the tests say.
 $(VENV)/.test: $(VENV)/.run
 	@echo "installing what the tests need"
 	$(PIP) -e '.[test,plot,serve]'
 	@echo "compiling sources and kernels (about a minute, once)"
-	@$(BIN)/python -m compileall -q src  # here, and not in every process that runs tests
+	@$(BIN)/python -m compileall -q src
+	@PYTHONDONTWRITEBYTECODE= $(ON_CPU) $(BIN)/python -m pytest --collect-only -q >/dev/null || true
 	@$(ON_CPU) $(BIN)/python -m tests.kernels_cpu.compile_all
 	@touch $@
 

@@ -30,7 +30,7 @@ hypothesis.settings.register_profile("patient", deadline=None, max_examples=50)
 hypothesis.settings.load_profile("patient")
 
 # Building all commands takes as long as most tests of one: once is enough.
-typer.testing._get_command = functools.cache(typer.main.get_command)
+typer.testing._get_command = functools.cache(typer.main.get_command)  # type: ignore[attr-defined]
 
 
 def pytest_collection_finish() -> None:

@@ -39,14 +39,14 @@ PARTS: Final = ("test_models.py", "test_completions.py", "chat", "test_responses
 NEEDS: Final = ("pytest", "pytest-asyncio", "rich", "aiohttp", "httpx-aiohttp")
 _START_SECONDS: Final = 120
 
-_STORED = "nothing is stored, so stored answers cannot be listed, read, changed or deleted"
+_STORED = "an answer by an id that nobody was given: a server that stores answers says 404, too"
 # What a failure says, and why it is no defect. The first that fits counts.
 EXPLAINED: Final = (
     (r"there is nothing at /v1/responses/compact;", "no compaction of conversations"),
     (r"there is nothing at /v1/(responses|chat/completions)/", _STORED),
-    (r"GET is not for /v1/chat/completions;", _STORED),
+    (r"GET is not for /v1/chat/completions;", "answers that were stored are listed; none is"),
     (r"DELETE is not for /v1/models/", "models are not deleted over HTTP"),
-    (r"input is missing;", "a response to nothing: the body is empty, and we need `input`"),
+    (r"input is missing;", "a response to nothing: the body is empty, and `input` is needed"),
     (
         r"(best_of|audio|background|conversation) is not supported here",
         "all parameters at once, among them fields that are refused: best_of, suffix, audio, "

@@ -24,6 +24,7 @@ POISON = 96  # a token whose embedding is NaN, in the poisoned model
 MIXED = "mixed"  # Q4_K, Q6_K, Q8_0 and F16 in one model, stacked in one matrix
 LIGHT = "light"  # the same without K formats, which take long to compile
 LIGHT_FORMATS = {n: {"Q4_K": "Q4_1", "Q6_K": "Q8_0"}.get(f, f) for n, f in MIXED_FORMATS.items()}
+SECOND = ("cpu-1", "reference")  # of other families `test_parity.py` has the reference's logits
 FORKED = Tree((ROOT, 0, 0, 1, 1, 2, 3, 5, 5))
 
 
@@ -57,7 +58,7 @@ def with_every_set(*families: str) -> list[Any]:
         pytest.param(name, family, marks=pytest.mark.slow if is_second else ())
         for family in (*families, MIXED)
         for name in KERNEL_SETS
-        for is_second in [name == "cpu-1" and family not in (families[0], MIXED)]
+        for is_second in [name in SECOND and family not in (families[0], MIXED)]
     ]
     slow = pytest.param(INT16, MIXED, marks=pytest.mark.slow)
     return [*usual, pytest.param(INT16, LIGHT), slow]

@@ -45,6 +45,8 @@ METHODS: dict[str, dict[str, Any]] = {
     "merge": {"method": "merge", "methods": ["bigram", "own_layers"], "num_layers": 1},
 }
 
+DEEP = ("auto", "adaptive", "draft_model", "hybrid", "merge")
+
 Asked = tuple[str, str]  # a prompt and a sampling
 PlainTokens = dict[Asked, tuple[int, ...]]
 
@@ -77,11 +79,16 @@ def outputs(llm: LLM, asked: Iterable[Asked], *, together: bool) -> dict[Asked, 
     return {each: result.outputs[0] for each, result in zip(asked, results, strict=True)}
 
 
-SLOW_SHAPES = [pytest.param(*each, marks=pytest.mark.slow) for each in [(1, 1), (4, 1)]]
+def shaped(method: str, *shape: int) -> Any:
+    """A test's parameters: every method with trees, and some deep, all requests in one batch."""
+    is_fast = shape == (3, 3) or (shape == (8, 1) and method in DEEP)
+    return pytest.param(method, *shape, marks=() if is_fast else pytest.mark.slow)
 
 
-@pytest.mark.parametrize(("depth", "num_branches"), [(8, 1), (3, 3), *SLOW_SHAPES])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    ("method", "depth", "num_branches"),
+    [shaped(method, *shape) for method in METHODS for shape in ((8, 1), (3, 3), (1, 1), (4, 1))],
+)
 def test_speculation_changes_no_token(
     plain: LLM,
     plain_tokens: PlainTokens,

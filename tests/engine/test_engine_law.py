@@ -46,14 +46,13 @@ def texts(llm: LLM, params: SamplingParams) -> Counter[tuple[int, ...]]:
     )
 
 
+@pytest.mark.slow  # `test_rounds.py` has the law of answers by enumeration
 @pytest.mark.parametrize(
     "config",
     [
         pytest.param({"method": "own_layers", "num_layers": 2, "num_branches": 2}, id="tree"),
         pytest.param(
-            {"method": "merge", "methods": ["bigram", "own_layers"], "num_layers": 1},
-            id="merge",
-            marks=pytest.mark.slow,
+            {"method": "merge", "methods": ["bigram", "own_layers"], "num_layers": 1}, id="merge"
         ),
     ],
 )

@@ -13,6 +13,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+import numpy as np
+
 from forerun.engine import LLM
 from forerun.kernels.cpu.codegen.machine import Machine
 from forerun.types import SamplingParams
@@ -45,6 +47,7 @@ def _pass() -> None:
 
 
 def _draws() -> None:
+    kernels(1).load_array(np.arange(3))  # with what guesses a chain
     with TemporaryDirectory() as folder:
         llm = LLM(write_tiny_model(Path(folder) / "model", seed=0), cache_dir=CACHE_DIR)
         llm.generate("abcabc", SamplingParams(max_tokens=8, temperature=0.8, top_p=0.9, seed=1))

@@ -13,7 +13,7 @@ from forerun.sampling.truncation import _DEPTHS, _Row
 from forerun.types import FloatArray, SamplingParams
 from tests.dense_pipeline import dense_truncated
 
-SIZES = (1, 2, 63, 64, 130, 1000, 5000)
+SIZES = (1, 2, 63, 64, 130, 1000, pytest.param(5000, marks=pytest.mark.slow))
 TEMPERATURES = (0.01, 0.7, 1.0, 1.3, 50.0)
 
 

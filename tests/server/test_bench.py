@@ -10,10 +10,13 @@ import pytest
 from typer.testing import CliRunner
 
 from forerun.bench.measure.http_load import Answered, arrivals, load_report, run_load
+from forerun.bench.prompts.named_prompts import NamedPrompt
 from forerun.bench.records.report import has_other_tokens
-from forerun.bench.serve.servers import NoServer, our_server
+from forerun.bench.serve.predictions import measure_predictions
+from forerun.bench.serve.servers import NoServer, Server, our_server
 from forerun.cli import app
 from forerun.errors import InvalidOption
+from forerun.models.opening import load_tokenizer, open_checkpoint
 from tests.server.serving import Running
 from tests.tiny_model import write_tiny_model
 
@@ -86,6 +89,17 @@ def test_options_that_cannot_be() -> None:
         result = CliRunner().invoke(app, ["bench", "serve", *wrong])
         assert result.exit_code == 2
         assert words in result.stderr
+
+
+def test_answers_too_few_to_be_predicted(server: Running, tiny_path: Path) -> None:
+    tokenizer = load_tokenizer(open_checkpoint(tiny_path))
+    prompts = [NamedPrompt("a", "", "", "a")]
+    ours = Server(server.url, server.process.pid)
+    found = measure_predictions(
+        ours, prompts, tokenizer, 2, num_answers=2, repeats=1, random=Random(0)
+    )
+    with pytest.raises(InvalidOption, match="--prediction-tokens"):
+        next(found)
 
 
 def test_servers_that_do_not_start_say_why(tmp_path: Path) -> None:

@@ -199,6 +199,24 @@ def test_the_access_log_has_figures_and_no_words(guarded: Running) -> None:
     assert not any("Traceback" in line for line in guarded.log)
 
 
+def test_strangers_cannot_fill_the_log_with_the_frameworks_advice(guarded: Running) -> None:
+    """What is no HTTP, and a websocket; the line of a request that is one comes after theirs."""
+    host, port = guarded.url.removeprefix("http://").split(":")
+    upgrade = (
+        b"GET /health HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"
+    )
+    for sent in (b"hello\r\n\r\n", upgrade):
+        with socket.create_connection((host, int(port)), timeout=30) as client:
+            client.sendall(sent)
+            assert client.recv(1000).startswith(b"HTTP/1.1 ")
+    guarded.client.get("/health", headers={"X-Request-Id": "after"})
+    deadline = time.monotonic() + 10
+    while not any('"after"' in line for line in guarded.log):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert not any("Invalid HTTP" in line or "pip install" in line for line in guarded.log)
+
+
 def test_sigterm_finishes_what_runs_and_refuses_what_comes(long_path: Path, tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     with serving(long_path, *PLAIN, "--pid-file", str(pid)) as running:

@@ -92,7 +92,11 @@ def test_refusals_have_openais_shape(server: Running) -> None:
     error = error_of(client.post("/v1/completions", content=b"x", headers=packed), 415)
     assert "gzip" in error["message"]
     assert error_of(client.get("/v1/nothing"), 404)["type"] == "not_found_error"
-    assert error_of(client.get("/v1/completions"), 405)["code"] == "not_here"
+    error = error_of(client.get("/v1/completions"), 405)
+    assert (error["code"], error["message"].split("; ")[1]) == ("not_here", "send POST.")
+    assert "send GET." in error_of(client.delete("/v1/models/tiny"), 405)["message"]
+    for path in ("/v1/responses/resp_1", "/v1/chat/completions/chatcmpl-1/messages"):
+        assert "no answer is stored here" in error_of(client.get(path), 404)["message"]
     assert "prompt is missing" in error_of(server.post("/v1/completions"), 400)["message"]
     error = error_of(server.post("/v1/completions", prompt="a", model="gpt-9"), 404)
     assert error["param"] == "model"
@@ -100,6 +104,9 @@ def test_refusals_have_openais_shape(server: Running) -> None:
     assert "did you mean 'max_tokens'?" in error["message"]
     error = error_of(server.post("/v1/completions", prompt="a", temperature=-1), 400)
     assert error["param"] == "temperature"
+    bias = {"999999": 1.0}
+    error = error_of(server.post("/v1/completions", prompt="a", logit_bias=bias), 400)
+    assert error["param"] == "logit_bias"
     error = error_of(server.post("/v1/completions", prompt="a" * 300), 400)
     assert error["code"] == "context_length_exceeded"
     error = error_of(server.post("/v1/chat/completions", messages=CHAT, tools=[{"a": 1}]), 400)

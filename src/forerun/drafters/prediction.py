@@ -6,8 +6,10 @@ again: after a changed, an inserted or a left-out stretch, or after a move to an
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect, bisect_left
 from collections.abc import Iterator, Sequence
+from heapq import nlargest
+from operator import itemgetter
 from typing import Final
 
 from forerun.drafters.base import Budget, OneByOne, RequestView
@@ -16,17 +18,17 @@ from forerun.types import ROOT, Proposal, ProposalBuilder
 
 PREDICTION: Final = "prediction"  # the drafter's name
 
-_FIRST_RUN: Final = 3  # a caller's word counts as so many tokens that were right
-_LONGEST_RUN: Final = 16  # longer ones are not told apart
-_REACH: Final = 8  # a run of r > 1 tokens is believed up to _REACH · r² tokens away
-_SHORT_REACH: Final = 2  # a single token, which may well stand there by chance
-_STAYING: Final = 3  # tokens that a run elsewhere must be longer by
-_MAX_PLACES: Final = 32  # places of one token that are looked at, the nearest
+_KEPT: Final = 0.8  # of a score, with every token
+_FIRST_SCORE: Final = 3.0  # a caller's word counts for about four tokens that were right
+_STAYING: Final = 0.3  # what a score elsewhere must be higher by
+_LASTING: Final = 2.0  # a place with less is forgotten where it does not go on
+_MAX_PLACES: Final = 32  # places of one token that are looked at, the nearest; and that are kept
 _LOOK_AHEAD: Final = 8  # tokens that may have been left out, for further branches
 
-# How often the next token of the prediction comes, after runs of 0, 1, 2, 3-4, 5-8 and more
-# tokens that did, before this output says otherwise.
-_PRIOR: Final = (0.3, 0.5, 0.7, 0.85, 0.92, 0.96)
+# How often the next token of the prediction comes, by the score so far, before this output says
+# otherwise; a place that was always right approaches a score of 5.
+_PRIOR: Final = ((0.8, 0.3), (1.6, 0.5), (2.4, 0.7), (3.4, 0.85), (4.2, 0.92), (5.0, 0.96))
+_BOUNDS: Final = tuple(bound for bound, _ in _PRIOR[:-1])
 _PRIOR_WEIGHT: Final = 4.0  # observations that the prior counts for
 _DECAY: Final = 0.05  # of older observations with each new one
 
@@ -64,14 +66,14 @@ class GivenPrediction(OneByOne["Alignment"]):
         least_chance = max(self._min_chance, budget.least_chance)
         branches: set[int] = set()
         left = 1.0  # the chance that none of the branches so far is right
-        for place, run in alignment.places() if budget.depth else ():
+        for place, score in alignment.places() if budget.depth else ():
             token = request.prediction[place]
             if token in branches:
                 continue
             branches.add(token)
-            first = left * alignment.chance(run)
+            first = left * alignment.chance(score)
             left -= first
-            self._add_branch(builder, alignment, place, run, first, least_chance, budget.depth)
+            self._add_branch(builder, alignment, place, score, first, least_chance, budget.depth)
             if len(branches) == budget.num_branches:
                 break
         return builder.build()
@@ -81,7 +83,7 @@ class GivenPrediction(OneByOne["Alignment"]):
         builder: ProposalBuilder,
         alignment: Alignment,
         place: int,
-        run: int,
+        score: float,
         chance: float,
         least_chance: float,
         depth: int,
@@ -89,7 +91,8 @@ class GivenPrediction(OneByOne["Alignment"]):
         node, chance_of_all = ROOT, 1.0
         for idx, token in enumerate(alignment.prediction[place : place + depth]):
             if idx:
-                chance = alignment.chance(run + idx)
+                score = _KEPT * score + 1
+                chance = alignment.chance(score)
             chance_of_all *= chance
             if chance_of_all < least_chance:
                 return
@@ -100,24 +103,28 @@ class Alignment:
     """Where an output stands in its prediction; a function of both, read token by token.
 
             prediction   a b c d e f g h
-            output       a b X Y e f          place = 6, run = 2
+            output       a b X d                  place = 4
 
-    `place` is where the output is expected to go on, and `run` how many were right before it.
-    Since the last of these, the output may have gone on anywhere from `_earliest` (what came is
-    inserted) to `place` (what came replaces as much).
+    A place's `score` counts the tokens before it that came, the latest most: each token leaves
+    0.8 of it, and adds 1 if it is the one that stands there. So a changed token takes little from a
+    place that was right for long, and another place must earn more than it did.
+
+    `place` is where the output is expected to go on. Since the last token that was expected, it
+    may have gone on anywhere from `_earliest` (what came is inserted) to `place` (what came
+    replaces as much): a place there or near inherits most of the score.
     """
 
     def __init__(self, prediction: Sequence[int]) -> None:
         self.prediction = prediction
         self.place = 0
-        self.run = _FIRST_RUN
+        self.score = _FIRST_SCORE
         self._earliest = 0
         self._num_read = 0
-        self._runs: dict[int, int] = {}  # place -> tokens before it that end the output as well
+        self._others: dict[int, float] = {}  # place -> score, where the output may stand as well
         self._found: dict[int, list[int]] = {}  # token -> where it stands, ascending
         for idx, token in enumerate(prediction):
             self._found.setdefault(token, []).append(idx)
-        self._hits = [chance * _PRIOR_WEIGHT for chance in _PRIOR]
+        self._hits = [chance * _PRIOR_WEIGHT for _, chance in _PRIOR]
         self._trials = [_PRIOR_WEIGHT] * len(_PRIOR)
 
     def read(self, output: Sequence[int]) -> None:
@@ -125,70 +132,84 @@ class Alignment:
             self._read(output[idx])
         self._num_read = len(output)
 
-    def chance(self, run: int) -> float:
-        """That the next token of the prediction comes after a run of so many."""
-        kind = _kind(run)
+    def chance(self, score: float) -> float:
+        """That the token at a place with this score comes next."""
+        kind = bisect(_BOUNDS, score)
         return self._hits[kind] / self._trials[kind]
 
-    def places(self) -> Iterator[tuple[int, int]]:
-        """(place, run): where the output may go on, the likeliest first."""
-        yield from self._within((self.place, self.run))
-        for place in sorted(self._runs, key=lambda place: (-self._runs[place], place)):
-            yield from self._within((place, self._runs[place]))
-        yield from self._within((self._earliest, 0))
+    def places(self) -> Iterator[tuple[int, float]]:
+        """(place, score): where the output may go on, the likeliest first."""
+        yield from self._within((self.place, self.score))
+        for place in sorted(self._others, key=lambda place: (-self._others[place], place)):
+            yield from self._within((place, self._others[place]))
+        yield from self._within((self._earliest, 0.0))
         for place in range(self.place + 1, self.place + _LOOK_AHEAD):
-            yield from self._within((place, 0))
+            yield from self._within((place, 0.0))
 
-    def _within(self, found: tuple[int, int]) -> Iterator[tuple[int, int]]:
+    def _within(self, found: tuple[int, float]) -> Iterator[tuple[int, float]]:
         if found[0] < len(self.prediction):
             yield found
 
     def _read(self, token: int) -> None:
-        is_hit = self._observe(token)
-        self._runs = {
-            idx + 1: min(_LONGEST_RUN, self._runs.get(idx, 0) + 1) for idx in self._near(token)
-        }
-        if is_hit:  # a long run elsewhere must be longer than this one to count for more
-            self._runs[self.place + 1] = min(_LONGEST_RUN, max(1, self.run + 1))
+        is_hit, left = self._observe(token), _KEPT * self.score
         self.place = min(self.place + 1, len(self.prediction))
+        self.score = left + is_hit
+        others = dict(self._gone_on(token))
         if is_hit:
             self._earliest = self.place
-        best = min(self._runs, key=self._rank, default=None)
-        if best is None or self._distance(best) > _reach(self._runs[best]):
-            self.run = 0
+            for place in self._behind(token):
+                others.setdefault(place, 1.0)
         else:
-            self.place, self.run = best, self._runs[best]
-            self._earliest = best
+            for place in self._behind(token):
+                inherited = left + 1 - _step_cost(self._distance(place))
+                others[place] = max(inherited, others.get(place, inherited))
+        others.pop(self.place, None)
+        self._others = others
+        if others and max(others.values()) > self.score + _STAYING:
+            self._move()
+        if len(others) > _MAX_PLACES:
+            self._others = dict(nlargest(_MAX_PLACES, others.items(), key=itemgetter(1)))
+
+    def _move(self) -> None:
+        """To the place with the highest score; of equal ones to the nearest."""
+        others = self._others
+        best = min(others, key=lambda place: (-others[place], self._distance(place), place))
+        others[self.place] = self.score
+        self.place = self._earliest = best
+        self.score = others.pop(best)
+
+    def _gone_on(self, token: int) -> Iterator[tuple[int, float]]:
+        """The other places, behind this token; of those where it does not stand only good ones."""
+        for place, score in self._others.items():
+            if place < len(self.prediction):
+                is_hit = self.prediction[place] == token
+                if is_hit or score >= _LASTING:
+                    yield place + 1, _KEPT * score + is_hit
 
     def _observe(self, token: int) -> bool:
         if self.place >= len(self.prediction):
             return False
         is_hit = self.prediction[self.place] == token
-        kind = _kind(self.run)
+        kind = bisect(_BOUNDS, self.score)
         self._hits[kind] += is_hit - _DECAY * self._hits[kind]
         self._trials[kind] += 1 - _DECAY * self._trials[kind]
         return is_hit
 
-    def _near(self, token: int) -> Sequence[int]:
+    def _behind(self, token: int) -> Iterator[int]:
+        """Places behind this token, the nearest where there are many."""
         found = self._found.get(token, ())
-        if len(found) <= _MAX_PLACES:
-            return found
-        first = max(0, bisect_left(found, self.place) - _MAX_PLACES // 2)
-        return found[first : first + _MAX_PLACES]
-
-    def _rank(self, place: int) -> tuple[int, int, int]:
-        """The longest run, then the nearest, then the first."""
-        run = self._runs[place] + _STAYING * (place == self.place)
-        return -run, self._distance(place), place
+        first = 0
+        if len(found) > _MAX_PLACES:
+            first = max(0, bisect_left(found, self.place) - _MAX_PLACES // 2)
+        return (idx + 1 for idx in found[first : first + _MAX_PLACES])
 
     def _distance(self, place: int) -> int:
         return max(0, self._earliest - place, place - self.place)
 
 
-def _reach(run: int) -> int:
-    return _REACH * run**2 if run > 1 else _SHORT_REACH
-
-
-def _kind(run: int) -> int:
-    """Runs that are judged together have one number."""
-    return min(len(_PRIOR) - 1, run if run < 3 else (run - 1).bit_length() + 1)
+def _step_cost(distance: int) -> float:
+    """What a move takes of the score. One token is believed up to two away, as it may well stand
+    further off by chance; two are believed at some dozens."""
+    if distance <= 2:
+        return 0.4 if distance else 0.0
+    return 0.8 + distance / 128

@@ -88,8 +88,9 @@ def build_app(
         gets += [("/", page.index), ("/page/{name:path}", page.asset)]
     app = Starlette(
         routes=[
-            *(Route(path, handler, methods=["GET"]) for path, handler in gets),
+            # Those that are asked most come first.
             *(Route(path, handler, methods=["POST"]) for path, handler, _ in posts),
+            *(Route(path, handler, methods=["GET"]) for path, handler in gets),
         ],
         exception_handlers={
             **dict.fromkeys((ApiError, ForerunError, Exception), api_error),

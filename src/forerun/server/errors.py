@@ -18,7 +18,7 @@ from forerun.errors import (
 )
 
 RETRY_SECONDS: Final = 1
-_NAMED_VALUE: Final = re.compile(r"(\w+)=")
+_NAMED_VALUE: Final = re.compile(r"(\w+)(?:=| names token )")
 
 
 @dataclass(eq=False)

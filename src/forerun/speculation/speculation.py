@@ -146,8 +146,8 @@ class Speculation:
         return found | {r.id: choice for r, choice in zip(able, choices, strict=True)}
 
     def _leave_out_readers(self, controller: Controller, request: SpeculativeRequest) -> None:
-        """Drafters that would have to read more of the text first than they could make up for: it
-        only becomes more, so they are left out for good, and nobody keeps hidden states for them."""
+        """Drafters that would have to read more of the text first than they could make up for. It
+        only becomes more, so they are left out for good: nobody keeps hidden states for them."""
         for name in self.drafters.tapped_for(request):
             num_rows = self.drafters.num_behind(name, request)
             if num_rows and not controller.costs.may_read(name, num_rows, request.num_left):

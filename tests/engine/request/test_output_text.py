@@ -39,7 +39,7 @@ def test_any_ids_stream_to_their_text(tokenizer: Any, skip_special: bool) -> Non
         assert "".join(_stream(tokenizer, ids, skip_special)) == whole, ids
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.text(max_size=20))
 def test_text_comes_back_without_broken_characters(text: str) -> None:
     for tokenizer in (BYTE_LEVEL, SENTENCEPIECE):

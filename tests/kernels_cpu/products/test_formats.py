@@ -216,7 +216,9 @@ def test_sixteen_lanes_have_the_documented_bits_in_every_shape(
         np.testing.assert_array_equal(times(x[:num_rows]), exact[:num_rows])
 
 
-@pytest.mark.parametrize("weight_format", FORMATS)
+@pytest.mark.parametrize(
+    "weight_format", [pytest.param(n, marks=case(n, HOST).marks) for n in FORMATS]
+)
 def test_embedded_rows_are_the_tables(weight_format: str) -> None:
     """Bit for bit: (q − offset)·d + c is rounded once."""
     source = PackedSource(weight_format, packed(weight_format, 50, 512))

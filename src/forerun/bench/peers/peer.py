@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from forerun.bench.measure.timed_run import TimedRun
-from forerun.errors import ForerunError, InvalidOption, unknown_name
+from forerun.errors import ForerunError, InvalidOption
+from forerun.option_checks import require_known
 
 # Each peer, and what installs it.
 PEERS: Final[Mapping[str, str]] = {
@@ -110,8 +111,7 @@ def open_peer(
     `max_len` tokens can be under way at once, where the peer has a server. `device` is "cpu" or
     "cuda".
     """
-    if name not in PEERS:
-        raise unknown_name("peer", name, PEERS)
+    require_known("peer", PEERS, name)
     if name == "llamacpp" and not model.is_file():
         raise InvalidOption("llama.cpp reads GGUF files only; give --model a GGUF file.")
     if name == "llamacpp" and device != "cpu":

@@ -11,8 +11,9 @@ from random import Random
 from typing import Final
 
 from forerun.bench.prompts import tasks
-from forerun.errors import InvalidOption, unknown_name
+from forerun.errors import InvalidOption
 from forerun.models.text.tokenizer import Tokenizer
+from forerun.option_checks import require_known
 
 
 class Kind(StrEnum):
@@ -75,9 +76,7 @@ def build_workloads(names: Sequence[str], num_prompts: int, seed: int) -> list[W
     """`num_prompts` prompts of each class. A class's prompts depend on the seed alone."""
     if num_prompts < 1:
         raise InvalidOption(f"{num_prompts} prompts per class is not allowed; give at least 1.")
-    for name in names:
-        if name not in _TASKS:
-            raise unknown_name("workload class", name, WORKLOADS)
+    require_known("workload class", WORKLOADS, *names)
     return [_build(name, num_prompts, seed) for name in dict.fromkeys(names)]
 
 

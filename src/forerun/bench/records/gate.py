@@ -14,7 +14,7 @@ from typing import Any, Final
 from forerun.bench.measure.bootstrap import Quantiles
 from forerun.bench.records.cells import Cell
 from forerun.bench.records.record import InvalidRecord, Record
-from forerun.errors import unknown_name
+from forerun.option_checks import require_known
 
 MIN_THROUGHPUT: Final = 0.95
 
@@ -57,8 +57,7 @@ class Side:
     contender: str
 
     def __post_init__(self) -> None:
-        if self.contender not in self.record.contenders:
-            raise unknown_name(f"contender of {self.label}", self.contender, self.record.contenders)
+        require_known(f"contender of {self.label}", self.record.contenders, self.contender)
 
     @property
     def cells(self) -> dict[str, Cell]:
@@ -75,8 +74,7 @@ class Side:
 
 def check_rollout(baseline: Side, canary: Side, latency: str = "answer") -> list[Check]:
     """Three checks per class; the canary is promoted if all pass."""
-    if latency not in LATENCIES:
-        raise unknown_name("latency", latency, LATENCIES)
+    require_known("latency", LATENCIES, latency)
     _check_comparable(baseline, canary)
     checks: list[Check] = []
     before, after = baseline.cells, canary.cells

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final, TypedDict
+from typing import Any, Final, NotRequired, TypedDict
 
 from forerun.bench.measure.side_by_side import Measurement
 from forerun.bench.peers.divergence import Divergence
@@ -22,30 +22,24 @@ class InvalidRecord(ForerunError, ValueError):
     """A file is no bench record, or one that cannot be compared with another."""
 
 
-class _RunHead(TypedDict):
+class RunRecord(TypedDict):
+    """One answer; `rounds` are [guesses, depth, accepted, how often]."""
+
     workload: str
     pair: int
     contender: str
     digest: str
+    prompt: NotRequired[str]
+    num_tokens: NotRequired[int]
+    ttft_s: NotRequired[float]
+    seconds: NotRequired[float]
+    rounds: NotRequired[list[list[int]]]
 
 
-class RunRecord(_RunHead, total=False):
-    """One answer; `rounds` are [guesses, depth, accepted, how often]."""
-
-    prompt: str
-    num_tokens: int
-    ttft_s: float
-    seconds: float
-    rounds: list[list[int]]
-
-
-class _WorkloadHead(TypedDict):
+class WorkloadRecord(TypedDict):
     digest: str
-
-
-class WorkloadRecord(_WorkloadHead, total=False):
-    kind: str
-    num_prompts: int
+    kind: NotRequired[str]
+    num_prompts: NotRequired[int]
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from forerun.bench.prompts.named_prompts import NamedPrompt
 from forerun.bench.serve.overhead import chat_body
 from forerun.bench.serve.replies import Reply, ask
 from forerun.bench.serve.servers import Server
+from forerun.errors import InvalidOption
 from forerun.models.text.tokenizer import Tokenizer
 
 WAYS: Final = ("none", "changed", "wrong")
@@ -42,28 +43,43 @@ def measure_predictions(
     prompts: Sequence[NamedPrompt],
     tokenizer: Tokenizer,
     max_tokens: int,
+    num_answers: int,
     repeats: int,
     random: Random,
 ) -> Iterator[Predicted]:
-    """`wrong` is the answer to another prompt: fluent, and no word of it in its place."""
+    """Of the first answers that have `max_tokens` without being made to. `wrong` is the answer to
+    another prompt: fluent, and no word of it in its place."""
 
-    def answer(idx: int, salt: str, prediction: str | None) -> Reply:
+    def answer(prompt: NamedPrompt, salt: str, prediction: str | None = None) -> Reply:
         given = {} if prediction is None else {"type": "content", "content": prediction}
         more = {"prediction": given} if given else {}
-        body = chat_body(prompts[idx].text, max_tokens, salt, return_token_ids=True, **more)
-        return ask(server.url, body)
+        wanted = {"return_token_ids": True, "ignore_eos": False}
+        return ask(server.url, chat_body(prompt.text, max_tokens, salt, **wanted, **more))
 
-    first = [answer(idx, f"first {idx}", None).answer for idx in range(len(prompts))]
-    answers = [one["choices"][0]["token_ids"] for one in first]
+    asked, answers = list[NamedPrompt](), list[list[int]]()
+    for prompt in prompts:
+        (choice,) = answer(prompt, "first").answer["choices"]
+        if choice["finish_reason"] == "length":
+            asked.append(prompt)
+            answers.append(choice["token_ids"])
+        if len(asked) == num_answers:
+            break
+    else:
+        raise InvalidOption(
+            f"{len(asked)} of the answers have {max_tokens} tokens, and {num_answers} are to be "
+            f"predicted; lower --prediction-tokens or --repeats."
+        )
     for repeat in range(repeats):
-        for idx, tokens in enumerate(answers):
+        for idx, (prompt, tokens) in enumerate(zip(asked, answers, strict=True)):
             predictions = {
                 "none": None,
                 "changed": changed(tokens, SHARE, tokenizer, random),
                 "wrong": tokenizer.decode(answers[idx - 1], skip_special=True),
             }
             order = random.sample(WAYS, len(WAYS))
-            replies = {way: answer(idx, f"{way} {repeat} {idx}", predictions[way]) for way in order}
+            replies = {
+                way: answer(prompt, f"{way} {repeat} {idx}", predictions[way]) for way in order
+            }
             found = {way: replies[way].answer for way in WAYS}
             yield Predicted(
                 {way: replies[way].seconds for way in WAYS},

@@ -133,12 +133,12 @@ def _own(options: ServeBench) -> Iterator[tuple[str, dict[str, Any], bool]]:
             streams = collect("alone", len(few), alone)
             yield "alone", overhead.alone_record(streams, seed), len(streams) == len(few)
         if "prediction" in parts:
-            few = prompts[: max(2, options.repeats)]
+            num = max(2, options.repeats)
             pairs = predictions.measure_predictions(
-                ours, few, llm.tokenizer, options.prediction_tokens, 2, random
+                ours, prompts, llm.tokenizer, options.prediction_tokens, num, 2, random
             )
-            answers = collect("predictions", 2 * len(few), pairs)
-            is_whole = len(answers) == 2 * len(few)
+            answers = collect("predictions", 2 * num, pairs)
+            is_whole = len(answers) == 2 * num
             yield "prediction", predictions.predictions_record(answers, seed), is_whole
         if "load" in parts:
             servers = {"forerun": _load(options, ours.url)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from forerun.drafters.own_cache import MAX_KNOWN, OwnCache, Row
 from forerun.kernels import ChainNoise, Plan
 from forerun.models.llama import TapRows
 from forerun.types import Acceptance, FloatArray, Proposal, Span, Tree, Verdict
+
+HeadT = TypeVar("HeadT", bound=CachedHead)
 
 _MAX_PENDING: Final = 2048  # hidden states that wait to be fed, per request
 
@@ -70,7 +72,7 @@ def _joined(pending: Sequence[Mapping[int, FloatArray]]) -> Mapping[int, FloatAr
     return {layer: np.concatenate([part[layer] for part in pending]) for layer in pending[0]}
 
 
-class FeatureCache(OwnCache[FeatureRow]):
+class FeatureCache(OwnCache[FeatureRow], Generic[HeadT]):
     """Rows of its cache come from the target's hidden states alone: what was written while it
     guessed is cut at commit. Where a prompt began in the target's cache, nobody knows hidden
     states of that part, and its own cache begins behind it.
@@ -78,26 +80,27 @@ class FeatureCache(OwnCache[FeatureRow]):
 
     picks = False
 
-    def __init__(self, head: CachedHead) -> None:
+    def __init__(self, head: HeadT) -> None:
         super().__init__()
-        self._cached = head
+        self._head = head
+        head.prepare()
         self._confidence = Confidence()
         self._deepest = 0  # chain that was asked for
 
     @property
     def layers(self) -> tuple[int, ...]:
-        return self._cached.config.layers
+        return self._head.config.layers
 
     @property
     def max_len(self) -> int:
-        return self._cached.config.max_len
+        return self._head.config.max_len
 
     @property
     def row_bytes(self) -> int:
-        return self._cached.row_bytes
+        return self._head.row_bytes
 
     def allocate(self, num_pages: int, page_size: int) -> None:
-        self._cache = self._cached.new_cache(num_pages, page_size)
+        self._cache = self._head.new_cache(num_pages, page_size)
 
     def begin(self, request: RequestView) -> None:
         if request.id not in self._rows:
@@ -159,7 +162,7 @@ class FeatureCache(OwnCache[FeatureRow]):
 
     def _is_chain(self, requests: Sequence[RequestView], budgets: Sequence[Budget]) -> bool:
         """Whether one pass can do it all: for one request, whose options leave logits alone."""
-        if len(requests) != 1 or self._cached.chain_kernels is None:
+        if len(requests) != 1 or self._head.chain_kernels is None:
             return False
         request, budget, params = requests[0], budgets[0], requests[0].params
         if budget.depth == 0 or budget.num_branches > 1 or params.changes_logits:
@@ -181,7 +184,7 @@ class FeatureCache(OwnCache[FeatureRow]):
         following = next_slots([(row.table, depth + 1)]) if self._begins_early else None
         plan = Plan.build([(span, row.table)], following)
         noise = ChainNoise(request.params.temperature, request.noise.key, len(request.tokens))
-        picked = self._cached.chain(plan, self._cache, features, depth, noise)
+        picked = self._head.chain(plan, self._cache, features, depth, noise)
         row.fed(num_known)
         row.is_waiting = False
         row.guesses = [(int(token), share) for token, share, _ in picked.tolist()]
@@ -191,7 +194,7 @@ class FeatureCache(OwnCache[FeatureRow]):
 
     @cached_property
     def _begins_early(self) -> bool:
-        kernels = self._cached.chain_kernels
+        kernels = self._head.chain_kernels
         return kernels is not None and kernels.begins_early
 
     def _chain_depth(self, request: RequestView, budget: Budget) -> int:

@@ -15,14 +15,8 @@ from forerun.kernels import Plan, PlanRow
 from forerun.types import ROOT, FloatArray, IntArray, Proposal, Span, Tree
 
 
-class FedBack(FeatureCache):
+class FedBack(FeatureCache[FedBackHead]):
     """Batched over requests: one pass per level of the trees."""
-
-    def __init__(self, head: FedBackHead) -> None:
-        super().__init__(head)
-        self._head = head
-        self._vocab_size = head.config.target_vocab_size
-        head.prepare()
 
     def _propose(
         self, requests: Sequence[RequestView], budgets: Sequence[Budget]
@@ -41,7 +35,7 @@ class FedBack(FeatureCache):
             self._rows[each.request.id].is_waiting = False
         while growing:
             for each in growing:
-                each.extend(self._head.tokens, self._vocab_size)
+                each.extend(self._head.tokens, self._head.config.target_vocab_size)
             growing = [each for each in growing if each.growth.level and not each.growth.is_full]
             if growing:
                 self._feed(growing)

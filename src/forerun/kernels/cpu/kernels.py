@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from forerun.errors import InvalidOption, unknown_name
+from forerun.errors import InvalidOption
 from forerun.kernels.base import AttentionShape, Body, ChainNoise, Given, Norm, WeightSource
 from forerun.kernels.cpu.attention.head_group import MAX_TOKENS as MAX_TOKENS_TOGETHER
 from forerun.kernels.cpu.attention.kv_store import KVStore
@@ -44,6 +44,7 @@ from forerun.kernels.cpu.weights.load_report import LoadReport, Progress
 from forerun.kernels.cpu.weights.loader import QUANTIZATIONS, Loader, Matrix, Part, Vector
 from forerun.kernels.plan import Plan
 from forerun.kernels.scores import Scores
+from forerun.option_checks import require_known
 from forerun.sampling import CoupledDraws, Logits, Noise
 from forerun.types import FloatArray, IntArray
 
@@ -73,8 +74,8 @@ class CpuKernels(ChainSteps):
         instruction_set: str | None = None,
         machine: Machine | None = None,
     ) -> None:
-        if quantization is not None and quantization not in QUANTIZATIONS:
-            raise unknown_name("quantization", quantization, QUANTIZATIONS)
+        if quantization is not None:
+            require_known("quantization", QUANTIZATIONS, quantization)
         num_threads = resolved_num_threads(num_threads)
         check_processor()
         self._activations = activations

@@ -177,7 +177,7 @@ class Shape:
 
     @property
     def words(self) -> str:
-        return f"an object with {', '.join(self.keys)}"
+        return f"an object with {', '.join(self.required or self.keys)}"
 
     @property
     def schema(self) -> Schema:

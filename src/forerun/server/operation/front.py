@@ -20,6 +20,7 @@ from forerun.server.operation.auth import Keys
 from forerun.server.service import Service
 from forerun.server.streaming import DIRECT, REQUEST_ID, JsonAnswer, explained
 
+_ANSWERS: Final = ("/v1/responses/", "/v1/chat/completions/")  # where OpenAI keeps them
 _REQUEST_ID: Final = re.compile(r"[!-~]{1,128}")
 
 
@@ -102,17 +103,22 @@ async def api_error(_request: Request, error: Any) -> JsonAnswer:
 
 async def http_error(request: Request, error: Any) -> JsonAnswer:
     """What the framework itself refuses: unknown addresses and methods."""
-    path = request.scope["path"]
-    known = {getattr(route, "path", None) for route in request.app.routes}
-    where = f"it is at /v1{path}" if f"/v1{path}" in known else "see /openapi.json"
+    path, headers = request.scope["path"], error.headers or {}
+    allowed = "GET" if "GET" in headers.get("Allow", "") else "POST"
     words = {
-        404: f"there is nothing at {path[:200]}; {where}.",
-        405: f"{request.method[:16]} is not for {path[:200]}; see /openapi.json.",
+        404: f"there is nothing at {path[:200]}; {_where(request.app, path)}.",
+        405: f"{request.method[:16]} is not for {path[:200]}; send {allowed}.",
     }
     message = words.get(error.status_code, str(error.detail))
-    return _error_response(
-        ApiError(error.status_code, message, "not_here", headers=error.headers or {})
-    )
+    return _error_response(ApiError(error.status_code, message, "not_here", headers=headers))
+
+
+def _where(app: Any, path: str) -> str:
+    """What to do instead."""
+    if path.startswith(_ANSWERS):
+        return "no answer is stored here, so keep what you are sent"
+    known = {getattr(route, "path", None) for route in app.routes}
+    return f"it is at /v1{path}" if f"/v1{path}" in known else "see /openapi.json"
 
 
 def _request_id(request: Request) -> str:

@@ -77,7 +77,7 @@ class Life:
                 app,
                 http=timed_protocol(config.limits.body_timeout_s),
                 log_config=None,
-                log_level="warning",
+                log_level="error",  # what strangers send is no news
                 access_log=False,
                 lifespan="off",
                 server_header=False,

@@ -20,14 +20,9 @@ from forerun.types import Proposal, Span, Tree
 F32 = npt.NDArray[np.float32]
 
 
-class Block(FeatureCache):
+class Block(FeatureCache[BlockHead]):
     """Batched over requests. A tree holds the likeliest guesses wherever they stand, where they are
     picked; below two siblings the places have the same logits but for the Markov step."""
-
-    def __init__(self, head: BlockHead) -> None:
-        super().__init__(head)
-        self._head = head
-        head.prepare()
 
     def _propose(
         self, requests: Sequence[RequestView], budgets: Sequence[Budget]

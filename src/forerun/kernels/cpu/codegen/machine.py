@@ -10,7 +10,8 @@ from typing import Final
 from llvmlite import binding
 from numba.core import config
 
-from forerun.errors import InvalidOption, unknown_name
+from forerun.errors import InvalidOption
+from forerun.option_checks import require_known
 
 # The lanes are the same for AVX2 and AVX-512, and so are the bits.
 AVX2_OUTPUTS: Final = (2, 1, 1, 1, 1, 1)  # 12 of 16 registers are sums at most
@@ -74,8 +75,7 @@ class Machine:
         """As they are asked for; None: as they are."""
         if name is None:
             return self
-        if name not in ACTIVATIONS:
-            raise unknown_name("activations", name, ACTIVATIONS)
+        require_known("activations", ACTIVATIONS, name)
         return replace(self, num_digits=ACTIVATIONS[name])
 
     @property
@@ -95,9 +95,7 @@ def _is_arm() -> bool:
 
 
 def _named(name: str, found: list[InstructionSet]) -> InstructionSet:
-    every = [each.name for each in (*X86, *ARM)]
-    if name not in every:
-        raise unknown_name("instruction set", name, every)
+    require_known("instruction set", [each.name for each in (*X86, *ARM)], name)
     names = (name, "avxvnni") if name == "vnni" else (name,)
     for each in found:
         if each.name in names:

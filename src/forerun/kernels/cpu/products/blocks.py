@@ -121,13 +121,15 @@ class FileBlocks:
 def _turned(e: Emitter, outputs: list[Value]) -> list[Value]:
     """Vector i has bytes 4i … 4i+3 of each of four outputs, of which 16 bytes are given: int32 by
     int32, a matrix whose rows become columns."""
-    words = [e.builder.bitcast(output, vector(I32, 4)) for output in outputs]
-    pairs = [
-        [e.shuffle(*two, half) for two in (words[:2], words[2:])]
-        for half in ([0, 4, 1, 5], [2, 6, 3, 7])
+    a, b, c, d = (e.builder.bitcast(output, vector(I32, 4)) for output in outputs)
+    halves = [
+        (e.shuffle(a, b, half), e.shuffle(c, d, half)) for half in ([0, 4, 1, 5], [2, 6, 3, 7])
     ]
-    orders = ([0, 1, 4, 5], [2, 3, 6, 7])
-    return [e.builder.bitcast(e.shuffle(*pair, o), BYTES16) for pair in pairs for o in orders]
+    return [
+        e.builder.bitcast(e.shuffle(left, right, order), BYTES16)
+        for left, right in halves
+        for order in ([0, 1, 4, 5], [2, 3, 6, 7])
+    ]
 
 
 def _split_halves(e: Emitter, both: Value) -> tuple[Value, Value]:
