@@ -137,7 +137,8 @@ def _whole_round(seconds: float, num_requests: int = 1, num_told: int = 1) -> St
 
 def test_a_round_that_begins_early_takes_what_it_took_as_a_whole() -> None:
     costs = _costs(head=DraftCost(0.5, 0.5))
-    costs.expect_whole("head", 1.25)
+    costs.expect_whole("head", 1.25, 0.8)
+    assert costs.round_seconds(1, 0, 0) == pytest.approx([0.8])
     for num in (1, 4):
         parts = costs.round_seconds(1, 0, num)[-1], costs.draft_seconds("head", 1, [1] * num)
         assert sum(parts) == pytest.approx(1.25)
@@ -148,7 +149,7 @@ def test_a_round_that_begins_early_takes_what_it_took_as_a_whole() -> None:
 @pytest.mark.parametrize("is_weighed", [False, True])
 def test_whole_rounds_are_learnt_from_and_passes_are_not(is_weighed: bool) -> None:
     costs = _costs(head=DraftCost(0.5, 0.5))
-    costs.expect_whole("head", 1.0)
+    costs.expect_whole("head", 1.0, 0.8)
     observe = costs.observe_round if is_weighed else costs.note_round
     for _ in range(200):
         observe(_whole_round(9.0))  # behind a plain one: it was not begun early
@@ -157,7 +158,11 @@ def test_whole_rounds_are_learnt_from_and_passes_are_not(is_weighed: bool) -> No
         observe(StepTimes(num_requests=1, num_tokens=1, pass_seconds=1.0))
     whole = costs.round_seconds(1, 0, 4)[-1] + costs.draft_seconds("head", 1, [1] * 4)
     assert whole == pytest.approx(1.6, rel=0.01)
-    assert costs.target.seconds(5) == pytest.approx(1 + 4 / 7)
+    assert costs.target.seconds(5) == pytest.approx(1 + 4 / 7, rel=0.01)
+    assert costs.round_seconds(1, 0, 0) == pytest.approx([0.8])  # never two behind each other
+    for _ in range(200):
+        observe(StepTimes(num_requests=1, num_tokens=1, pass_seconds=0.6, rest_seconds=0.3))
+    assert costs.round_seconds(1, 0, 0) == pytest.approx([0.9], rel=0.01)
 
 
 def test_guesses_wait_for_a_plain_pass_that_was_begun_until_they_are_known_not_to() -> None:

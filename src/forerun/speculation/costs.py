@@ -18,6 +18,7 @@ _NUM_NOTED: Final = 8  # plain rounds that are learnt from together, at most
 _EXCESS_RATE: Final = 1 / 16  # how much the latest round with guesses says of the next
 _EXCESS_SURPRISE: Final = 0.1  # of a round: slow moments are to say little, and are all on one side
 _WHOLE_RATE: Final = 1 / 16
+_PLAIN: Final = ""  # no drafter has this name
 
 
 class Costs:
@@ -56,6 +57,8 @@ class Costs:
         guess = speed * self._rest.per_level + self._context_seconds(0, 1)
         rounds = [seconds + plain + guess * num for num, seconds in enumerate(passes)]
         excess = speed * max(0.0, self._excess)
+        if self.is_alone and _PLAIN in self._whole:
+            rounds[0] = self._whole[_PLAIN]
         return [rounds[0], *(seconds + excess for seconds in rounds[1:])]
 
     def plain_seconds(self, num_requests: int) -> float:
@@ -89,10 +92,11 @@ class Costs:
         parts += self.draft_seconds(drafter, 1, [1] * depth)
         self._excess = max(0.0, seconds - parts) / self.target.speed
 
-    def expect_whole(self, drafter: str, seconds: float) -> None:
-        """One request's rounds with these guesses take so long, however many there are: the device
-        begins them by itself, and what their parts take one after the other says nothing."""
-        self._whole[drafter] = seconds
+    def expect_whole(self, drafter: str, seconds: float, plain: float) -> None:
+        """One request's rounds with these guesses take so long, however many there are, and `plain`
+        ones so long: the device begins them by itself, and what their parts take one after the
+        other says nothing."""
+        self._whole |= {drafter: seconds, _PLAIN: plain}
 
     @property
     def knows_whole(self) -> bool:
@@ -103,19 +107,24 @@ class Costs:
         return drafter in self._whole
 
     def _observe_whole(self, times: StepTimes) -> bool:
-        """Of a round that is known as a whole; False of any other. One that is not behind another
-        such round was not begun early, and its drafter may have read a prompt first."""
-        answers = [answer for answer in times.drafts if answer[0] in self._whole]
+        """Whether a round's guesses are known as a whole, so that nothing is to be learnt of its
+        parts. A round that is not behind another such one was not begun early, and its drafter may
+        have read a prompt first."""
         last, self._last_whole = self._last_whole, None
-        if times.num_requests != 1 or not times.num_guesses or not answers:
+        if not self._whole or times.num_tokens != 1 + times.num_guesses:
             return False
-        ((name, num_told, *_),) = answers
+        name, num_told = _PLAIN, 1
+        if times.num_guesses:
+            answers = [answer for answer in times.drafts if answer[0] in self._whole]
+            if not answers:
+                return False
+            ((name, num_told, *_),) = answers
         self._last_whole = name
         if num_told and last == name:
             seconds = sum((answer[-1] for answer in times.drafts), times.pass_seconds)
             surprise = clipped(math.log((seconds + times.rest_seconds) / self._whole[name]))
             self._whole[name] *= math.exp(_WHOLE_RATE * surprise)
-        return True
+        return times.num_guesses > 0
 
     def draft_seconds(self, drafter: str, num_requests: int, level_sizes: Sequence[int]) -> float:
         """One answer for `num_requests` at once; `level_sizes` counts its guesses by depth. Less

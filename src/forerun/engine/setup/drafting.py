@@ -111,7 +111,7 @@ class Drafting:
                 self._leave_out(promise)
             elif plain is not None and guessing is not None:
                 if is_early:
-                    costs.expect_whole(name, guessing)
+                    costs.expect_whole(name, guessing, plain)
                 else:
                     costs.expect_excess(name, deep, guessing - plain)
 
