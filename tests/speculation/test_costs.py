@@ -173,3 +173,37 @@ def test_guesses_wait_for_a_plain_pass_that_was_begun_until_they_are_known_not_t
     for _ in range(100):
         costs.observe_round(times)
     assert costs.round_seconds(1, 0, 3)[-1] == pytest.approx(1 + 3 / 7, rel=0.05)
+
+
+def test_what_a_trial_took_beyond_the_parts_of_a_round_is_expected_from_the_start() -> None:
+    costs = _costs(head=DraftCost(0.1, 0.05))
+    before = costs.round_seconds(1, 0, 2)
+    parts = before[2] - before[0] + costs.draft_seconds("head", 1, (1, 1))
+    costs.expect_excess("head", 2, parts + 0.3)
+    after = costs.round_seconds(1, 0, 2)
+    assert after[0] == before[0]
+    assert after[2] == pytest.approx(before[2] + 0.3)
+    costs.expect_excess("head", 2, parts - 0.3)  # a trial on a better moment
+    assert costs.round_seconds(1, 0, 2) == before
+
+
+def test_a_text_is_read_first_where_there_is_enough_to_come() -> None:
+    costs = _costs(head=DraftCost(0.1, 0.05))
+    assert costs.may_read("head", 10_000, 1)  # nobody timed it
+    cost = DraftCost(0.1, 0.05)
+    cost.per_row = 0.01 * costs.plain_seconds(1)
+    costs = _costs(head=cost)
+    assert costs.may_read("head", 499, 100)
+    assert not costs.may_read("head", 501, 100)
+
+
+def test_slow_moments_say_little_of_rounds_with_guesses() -> None:
+    costs, rng = _costs(), random.Random(0)
+    before = costs.round_seconds(1, 0, 3)
+    for _ in range(400):  # one round in ten is held up for as long as five take
+        slow = 5.0 if rng.random() < 0.1 else 1.0
+        times = StepTimes(lambda: 0.0, 1, 4, 3, before[3] * slow)
+        costs.observe_round(times)
+        costs.observe_round(StepTimes(lambda: 0.0, 1, 1, 0, before[0]))
+    after = costs.round_seconds(1, 0, 3)
+    assert after[3] / after[0] < 1.1 * before[3] / before[0]

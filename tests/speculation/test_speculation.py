@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
@@ -13,11 +13,12 @@ from forerun.drafters.base import RequestView
 from forerun.engine import LLM
 from forerun.speculation.controller import Controller
 from forerun.speculation.costs import Costs
+from forerun.speculation.draft_cost import DraftCost
 from forerun.speculation.guarded_drafters import GuardedDrafters
 from forerun.speculation.pass_cost import PassCost
 from forerun.speculation.speculation import Speculation
 from forerun.speculation.step_times import StepTimes
-from forerun.types import Proposal, SamplingParams, Verdict
+from forerun.types import FloatArray, Proposal, SamplingParams, Verdict
 
 PARAMS = SamplingParams(temperature=0, max_tokens=100, ignore_eos=True)
 
@@ -143,3 +144,31 @@ def test_who_did_not_pay_sleeps_and_costs_a_glance(plain: LLM) -> None:
     assert 0 < weighed <= sum(choices.values()) // 6
     assert choices["silent"] > 1
     assert num_heard < sum(choices.values())
+
+
+class Reading(Asked):
+    """Has a hundred rows to read before it guesses."""
+
+    layers = ()
+
+    def num_behind(self, _: RequestView) -> int:
+        return 100
+
+    def tapped(self, request: RequestView, start: int, rows: Mapping[int, FloatArray]) -> None: ...
+
+
+@pytest.mark.parametrize(("per_row", "is_asked"), [(0.0, True), (1.0, False)])
+def test_who_would_read_more_than_an_answer_is_worth_is_not_asked(
+    plain: LLM, per_row: float, is_asked: bool
+) -> None:
+    llm = plain.with_speculation({"method": "suffix", "adaptive": False})
+    cost = DraftCost(0.0, 0.0)
+    cost.per_row = per_row
+    drafter, costs = Reading((1,)), Costs(PassCost(((1, 1.0), (4, 1.0))), {"head": cost})
+    core = llm.engine.core
+    drafters = GuardedDrafters({"head": drafter}, core.model.config.vocab_size)
+    speculation = Speculation(drafters, Controller(costs), Budget(3))
+    llm.engine.core = replace(core, speculation=speculation)
+    choices = llm.generate("abc", PARAMS)[0].outputs[0].stats["choices"]
+    assert bool(drafter.budgets) == is_asked
+    assert is_asked or set(choices) <= {"silent", "not looked", "no room"}

@@ -179,9 +179,9 @@ class TappedDrafter(Drafter, Protocol):
     def layers(self) -> tuple[int, ...]:
         """After how many of the target's layers it taps: `models.llama.Taps`."""
 
-    def is_behind(self, request: RequestView) -> bool:
-        """Whether its next answer reads much of the text first: how long that takes says nothing
-        about its guesses."""
+    def num_behind(self, request: RequestView) -> int:
+        """Hidden states that its next answer reads first: where they are many, how long that takes
+        says nothing about its guesses."""
 
     def tapped(self, request: RequestView, start: int, rows: Mapping[int, FloatArray]) -> None:
         """`rows` [n, E] by layer are the hidden states at positions `start` … `start` + n - 1,

@@ -44,8 +44,9 @@ class _Several:
         tapped = [d.layers for d in self.parts if isinstance(d, TappedDrafter)]
         return tuple(sorted(set().union(*tapped)))
 
-    def is_behind(self, request: RequestView) -> bool:
-        return any(d.is_behind(request) for d in self.parts if isinstance(d, TappedDrafter))
+    def num_behind(self, request: RequestView) -> int:
+        tapped = (d for d in self.parts if isinstance(d, TappedDrafter))
+        return max((d.num_behind(request) for d in tapped), default=0)
 
     def tapped(self, request: RequestView, start: int, rows: Mapping[int, FloatArray]) -> None:
         for drafter in self.parts:

@@ -13,8 +13,10 @@ from forerun.speculation.step_times import StepTimes
 # A drafter nobody measured is taken to cost this share of a plain pass per level.
 _UNMEASURED: Final = 0.1
 _CHEAP: Final = 0.05  # of a plain pass: what asking may cost and still be done at every look
+_READING: Final = 0.05  # of the time that an answer may take
 _NUM_NOTED: Final = 8  # plain rounds that are learnt from together, at most
 _EXCESS_RATE: Final = 1 / 16  # how much the latest round with guesses says of the next
+_EXCESS_SURPRISE: Final = 0.1  # of a round: slow moments are to say little, and are all on one side
 _WHOLE_RATE: Final = 1 / 16
 _PLAIN: Final = ""  # no drafter has this name
 
@@ -147,6 +149,11 @@ class Costs:
         plain = self.plain_seconds(num_requests) / self.target.speed
         return cost.usual_seconds * num_requests <= _CHEAP * plain
 
+    def may_read(self, drafter: str, num_rows: int, num_left: int) -> bool:
+        """Whether it may read so many rows of a text first, of which at most so much is to come."""
+        seconds = self.target.speed * self._of(drafter).per_row * num_rows
+        return seconds <= _READING * num_left * self.plain_seconds(1)
+
     def observe_draft(
         self, drafter: str, num_requests: int, level_sizes: Sequence[int], seconds: float
     ) -> None:
@@ -183,9 +190,11 @@ class Costs:
 
     def _observe_excess(self, times: StepTimes) -> None:
         num, num_guesses = times.num_requests, times.num_guesses
-        rounds = self.round_seconds(num, times.num_tokens - num - num_guesses, num_guesses)
-        found = (times.pass_seconds + times.rest_seconds - rounds[-1]) / self.target.speed
-        self._excess = max(0.0, self._excess) + _EXCESS_RATE * found
+        *_, known = self.round_seconds(num, times.num_tokens - num - num_guesses, num_guesses)
+        found = times.pass_seconds + times.rest_seconds - known
+        most = _EXCESS_SURPRISE * known
+        found = max(-most, min(most, found)) / self.target.speed + max(0.0, self._excess)
+        self._excess += _EXCESS_RATE * (found - self._excess)
 
     def _without_context(
         self, seconds: float, num_requests: int, num_guesses: int, num_tokens: int

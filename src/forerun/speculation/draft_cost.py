@@ -25,6 +25,7 @@ class DraftCost:
     def __init__(self, per_request: float, per_level: float, *, is_calibrated: bool = True) -> None:
         self.per_request = per_request
         self.per_level = per_level
+        self.per_row = 0.0  # of a text that it reads before it guesses
         self.usual_seconds = per_request + per_level  # of recent answers, per request
         self._is_calibrated = is_calibrated
         self._num_observed = 0

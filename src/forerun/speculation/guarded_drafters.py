@@ -18,6 +18,7 @@ from forerun.speculation.request import RequestSpeculation, SpeculativeRequest
 from forerun.types import FloatArray, Proposal, Verdict
 
 _LOG: Final = logging.getLogger("forerun")
+_FEW_BEHIND: Final = 8  # hidden states: as many as a round may leave
 
 
 def _commit_of(drafter: Drafter) -> object:
@@ -97,9 +98,20 @@ class GuardedDrafters:
         """Whether its silence says nothing about its guesses."""
         return name in self._cached and self._cached[name].is_waiting(request)
 
-    def is_behind(self, name: str, request: SpeculativeRequest) -> bool:
-        """Whether the time of its next answer says nothing about its guesses."""
-        return name in self._tapped and self._tapped[name].is_behind(request)
+    def num_behind(self, name: str, request: SpeculativeRequest) -> int:
+        """How much of the text its next answer reads first, if that is much: then its time says
+        nothing about its guesses."""
+        num = self._tapped[name].num_behind(request) if name in self._tapped else 0
+        return num if num > _FEW_BEHIND else 0
+
+    def tapped_for(self, request: SpeculativeRequest) -> Sequence[str]:
+        """Those of its drafters that look at hidden states."""
+        return [name for name in self.names_for(request) if name in self._tapped]
+
+    def leave_out(self, name: str, request: SpeculativeRequest) -> None:
+        """It is asked no more for this request, and hears no more of it."""
+        names = self._names_for.get(request.id, ())
+        self._names_for[request.id] = tuple(other for other in names if other != name)
 
     def num_failures(self, request: SpeculativeRequest) -> int:
         return self._failed.get(request.id, 0)

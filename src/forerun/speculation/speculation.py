@@ -111,10 +111,9 @@ class Speculation:
         budgets, found, able = dict[int, Budget](), dict[int, Choice](), []
         asleep = dict[int, Sequence[str]]()
         for request in requests:
-            budget, naps = (
-                budget_for(request, self.ceiling, least_chance, is_steady=self.is_steady),
-                self.looks.asleep(request),
-            )
+            budget = budget_for(request, self.ceiling, least_chance, is_steady=self.is_steady)
+            self._leave_out_readers(controller, request)
+            naps = self.looks.asleep(request)
             found[request.id] = SILENT if budget.depth else NO_ROOM
             if batch[0] == 1 and (stay := self._stay(request, budget, naps)):
                 return {request.id: stay}
@@ -146,15 +145,25 @@ class Speculation:
             self.looks.weighed(request, asked, choice)
         return found | {r.id: choice for r, choice in zip(able, choices, strict=True)}
 
+    def _leave_out_readers(self, controller: Controller, request: SpeculativeRequest) -> None:
+        """Drafters that would have to read more of the text first than they could make up for. It
+        only becomes more, so they are left out for good: nobody keeps hidden states for them."""
+        for name in self.drafters.tapped_for(request):
+            num_rows = self.drafters.num_behind(name, request)
+            if num_rows and not controller.costs.may_read(name, num_rows, request.num_left):
+                self.drafters.leave_out(name, request)
+
     def _stay(
         self, request: SpeculativeRequest, budget: Budget, naps: Sequence[str]
     ) -> Choice | None:
-        """What was chosen lately, where no other drafter has a guess."""
+        """What was chosen lately, where no other drafter has a guess, and that one might."""
         stay = self.looks.stay(request)
         name = stay.drafter if stay and budget.depth else None
         if stay is None or name is None or name not in self.drafters.names_for(request):
             return None
-        if self.drafters.may_guess(request, budget, (*naps, name)):
+        names, may_guess = self.drafters.names_for(request), self.drafters.may_guess
+        others = [other for other in names if other != name]
+        if may_guess(request, budget, (*naps, name)) or not may_guess(request, budget, others):
             return None
         return stay.within(budget.depth * stay.num_branches * stay.num_trees)
 
@@ -207,7 +216,7 @@ class Speculation:
         budgets: Sequence[Budget],
         times: StepTimes,
     ) -> list[Proposal]:
-        is_behind = any(self.drafters.is_behind(name, request) for request in requests)
+        is_behind = any(self.drafters.num_behind(name, request) for request in requests)
         began = times.clock()
         answers = self.drafters.propose(name, requests, budgets)
         seconds = times.clock() - began

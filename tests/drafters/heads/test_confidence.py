@@ -80,11 +80,11 @@ def _met(drafter: Tapping, view: View, budget: Budget) -> Proposal:
 
 
 @pytest.mark.parametrize("kind", ["eagle3", "block", "mtp"])
-def test_an_answer_that_reads_much_text_first_is_no_measure_of_its_guesses(kind: str) -> None:
+def test_it_knows_how_much_text_its_next_answer_reads_first(kind: str) -> None:
     drafter, view = head(kind, V, "cpu-1").drafter, View((1, 2, 3))
     rows = dict.fromkeys(drafter.layers, np.zeros((20, HIDDEN_SIZE), np.float32))
     drafter.begin(view)
     drafter.tapped(view, 0, rows)
-    assert drafter.is_behind(view)
+    assert drafter.num_behind(view) == 20
     drafter.tapped(view, 0, {layer: found[:2] for layer, found in rows.items()})  # it came again
-    assert not drafter.is_behind(view)
+    assert drafter.num_behind(view) == 2

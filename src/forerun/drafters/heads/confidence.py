@@ -46,15 +46,15 @@ class Confidence:
     ) -> Proposal:
         """The guesses whose chance, with all before them, is high enough: none was drawn from a
         law of its own, so any may be left out."""
-        draws, so_far = list[Draw](), 1.0
-        for place, (_, share) in enumerate(guesses):
+        tokens, draws, so_far = list[int](), list[Draw](), 1.0
+        for place, (token, share) in enumerate(guesses):
             chance = self.chance(share, place, is_drawn=is_drawn)
             so_far *= chance
             if so_far < least_chance:
                 break
+            tokens.append(token)
             draws.append(Draw(place, None, chance))
-        tokens = tuple([token for token, _ in guesses[: len(draws)]])
-        return Proposal(Tree.chain(len(tokens)), tokens, tuple(draws))
+        return Proposal(Tree.chain(len(tokens)), tuple(tokens), tuple(draws))
 
     def judge(self, request: RequestView, guesses: Sequence[Guess], verdict: Verdict) -> None:
         """What became of the latest guesses, handed out or not."""

@@ -20,7 +20,6 @@ from forerun.types import Acceptance, FloatArray, Proposal, Span, Tree, Verdict
 
 HeadT = TypeVar("HeadT", bound=CachedHead)
 
-_FEW_PENDING: Final = 8  # as many as a round may leave
 _MAX_PENDING: Final = 2048  # hidden states that wait to be fed, per request
 
 
@@ -105,9 +104,9 @@ class FeatureCache(OwnCache[FeatureRow], Generic[HeadT]):
         if request.id not in self._rows:
             self._rows[request.id] = FeatureRow(self._cache.new_table())
 
-    def is_behind(self, request: RequestView) -> bool:
+    def num_behind(self, request: RequestView) -> int:
         row = self._rows.get(request.id)
-        return row is not None and row.num_pending > _FEW_PENDING
+        return 0 if row is None else row.num_pending
 
     def tapped(self, request: RequestView, start: int, rows: Mapping[int, FloatArray]) -> None:
         """They are put together when it is asked: in most rounds it may not be. Those of the last

@@ -89,8 +89,8 @@ class LastHidden:
     def begin(self, request: RequestView) -> None:
         self._last[request.id] = None
 
-    def is_behind(self, request: RequestView) -> bool:  # noqa: ARG002
-        return False
+    def num_behind(self, request: RequestView) -> int:  # noqa: ARG002
+        return 0
 
     def tapped(self, request: RequestView, start: int, rows: Mapping[int, FloatArray]) -> None:
         found = rows[self.layers[0]]

@@ -14,7 +14,7 @@ from forerun.models.config import ModelConfig
 from forerun.speculation.draft_cost import DraftCost
 from forerun.speculation.pass_cost import PassCost
 
-_LEAST_GAIN: Final = 1.15  # times plain decoding; texts may be harder than those of the card
+_LEAST_GAIN: Final = 1.05  # times plain decoding; below that, keeping hidden states is not worth it
 
 
 @dataclass(frozen=True)

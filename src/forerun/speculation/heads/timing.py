@@ -18,6 +18,7 @@ from forerun.speculation.draft_cost import DraftCost
 from forerun.types import SamplingParams
 
 _NUM_TIMED: Final = 8
+_NUM_READ: Final = 64  # rows
 _ID: Final = -1  # no request has it
 
 
@@ -47,10 +48,28 @@ def timed_head(drafter: TappedDrafter, model: LlamaModel, depth: int) -> DraftCo
     try:
         _told(drafter, text, model.config.hidden_size)
         one, deep = (_seconds(drafter, text, model, num) for num in (1, depth))
+        read = 0.0 if model.kernels.begins_early else _reading_seconds(drafter, text, model)
     finally:
         drafter.end(text)
     level = max(0.0, deep - one) / max(1, depth - 1)
-    return DraftCost(max(0.0, one - level), level)
+    cost = DraftCost(max(0.0, one - level), level)
+    cost.per_row = max(0.0, read - one) / _NUM_READ
+    return cost
+
+
+def _reading_seconds(drafter: TappedDrafter, text: _Text, model: LlamaModel) -> float:
+    """Of an answer behind a piece of text; the fastest of two."""
+    seconds = []
+    for _ in range(2):
+        safe_point()
+        text.tokens += [0] * _NUM_READ
+        _told(drafter, text, model.config.hidden_size, _NUM_READ)
+        began = time.perf_counter()
+        drafter.propose([text], [Budget(1)])
+        seconds.append(time.perf_counter() - began)
+        text.tokens.append(0)
+        _told(drafter, text, model.config.hidden_size)
+    return min(seconds)
 
 
 def _seconds(drafter: TappedDrafter, text: _Text, model: LlamaModel, depth: int) -> float:
@@ -69,7 +88,7 @@ def _seconds(drafter: TappedDrafter, text: _Text, model: LlamaModel, depth: int)
     return min(seconds[2:])
 
 
-def _told(drafter: TappedDrafter, text: _Text, hidden_size: int) -> None:
-    """Of the last token but one."""
-    rows = np.zeros((1, hidden_size), np.float32)
-    drafter.tapped(text, len(text.tokens) - 2, dict.fromkeys(drafter.layers, rows))
+def _told(drafter: TappedDrafter, text: _Text, hidden_size: int, num: int = 1) -> None:
+    """Of the last token but one, and of others before it."""
+    rows = np.zeros((num, hidden_size), np.float32)
+    drafter.tapped(text, len(text.tokens) - 1 - num, dict.fromkeys(drafter.layers, rows))

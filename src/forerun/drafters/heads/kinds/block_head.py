@@ -136,16 +136,18 @@ class BlockHead(CachedHead):
 
         def given() -> list[FloatArray]:
             known = features()
-            whole = np.concatenate((known, np.repeat(known[-1:], depth - 1, axis=0)))
-            places = np.concatenate((np.zeros(len(known), int), np.arange(1, depth)))
-            return self._given(whole, places)
+            num, more = len(known), depth - 1
+            whole = known[[*range(num), *[num - 1] * more]] if more else known
+            return self._given(whole, [*[0] * num, *range(1, depth)])
 
         with Uninterrupted():
             batch = k.begin(plan, self.shape, self.inv_freq, given, noise)
             return k.run(_Chain(self, k, depth), batch, cache.store)
 
-    def _given(self, features: FloatArray, places: IntArray) -> list[FloatArray]:
-        return [*np.split(features, len(self.config.layers), axis=1), self.places[places]]
+    def _given(self, features: FloatArray, places: IntArray | list[int]) -> list[FloatArray]:
+        size = self.config.target_hidden_size
+        parts = [features[:, first : first + size] for first in range(0, features.shape[1], size)]
+        return [*parts, self.places[places]]
 
     def _pass(self, batch: Batch, store: Store) -> F32:
         k, h = self.kernels, self.hidden(batch, store)

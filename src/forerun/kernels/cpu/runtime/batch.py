@@ -26,18 +26,23 @@ class RopeTable:
 
     def __init__(self, inv_freq: FloatArray) -> None:
         self._inv_freq = inv_freq
-        self._rotations: dict[int, F32] = {}
+        self._rotations = np.empty((0, 2, len(inv_freq)), np.float32)
+        self._is_known = bytearray()
 
-    def rotations(self, positions: Sequence[int]) -> list[F32]:
+    def rotations(self, positions: Sequence[int]) -> F32:
         """[T, 2, head_dim / 2]: cos, then sin."""
-        return [self._rotation(position) for position in positions]
-
-    def _rotation(self, position: int) -> F32:
-        """[2, head_dim / 2]"""
-        if position not in self._rotations:
-            angles = position * self._inv_freq
-            self._rotations[position] = np.array([np.cos(angles), np.sin(angles)], np.float32)
-        return self._rotations[position]
+        if max(positions) >= len(self._is_known):
+            more = max(256, 2 * max(positions)) - len(self._is_known)
+            rows = np.empty((more, *self._rotations.shape[1:]), np.float32)
+            self._rotations = np.concatenate((self._rotations, rows))
+            self._is_known += bytes(more)
+        for position in positions:
+            if not self._is_known[position]:
+                angles = position * self._inv_freq
+                self._rotations[position] = np.cos(angles), np.sin(angles)
+                self._is_known[position] = True
+        found: F32 = self._rotations[list(positions)]
+        return found
 
 
 class CpuBatch:
@@ -106,7 +111,7 @@ class CpuBatch:
 
     @cached_property
     def rotations(self) -> F32:
-        return np.array(self._rope.rotations(self._positions))  # [T, 2, head_dim / 2]
+        return self._rope.rotations(self._positions)  # [T, 2, head_dim / 2]
 
     @cached_property
     def given_widths(self) -> list[int]:
