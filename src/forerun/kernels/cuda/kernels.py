@@ -29,6 +29,7 @@ from forerun.kernels.cuda.launches import Launches
 from forerun.kernels.cuda.passes.body import launched
 from forerun.kernels.cuda.passes.recording import GraphRecorder, Recorder
 from forerun.kernels.cuda.store import KVStore
+from forerun.kernels.cuda.tiles import SHARED_BYTES
 from forerun.kernels.cuda.values import Normed, Product, Rows
 from forerun.kernels.cuda.weights import Loader, Matrix
 from forerun.kernels.plan import Plan
@@ -77,7 +78,7 @@ class CudaKernels(HeadOperations):
         self.device = torch.device(device)
         is_gpu = self.device.type == "cuda"
         overlap = is_gpu and torch.cuda.get_device_capability(self.device) >= _OVERLAPPING
-        self._launches = Launches(self.dtype, overlap)
+        self._launches = Launches(self.dtype, overlap, _shared_bytes(self.device))
         self._loader = Loader(self.dtype, self.device, packs=quantization is not None)
         self.drawing: Final = Drawing(self._launches.options, self.device)
         if recorder is None and graphs and is_gpu:
@@ -300,3 +301,10 @@ class CudaKernels(HeadOperations):
     def logits(self, x: Normed, head: Matrix) -> Any:
         """Rows on the device; `run` brings them to the host, where nothing is recorded."""
         return Rows(self._launches.plain(x, head))
+
+
+def _shared_bytes(device: torch.device) -> int:
+    """That a block may have; where there is no GPU, those of the one that tiles are made for."""
+    if device.type != "cuda":
+        return SHARED_BYTES
+    return int(torch.cuda.get_device_properties(device).shared_memory_per_block_optin)

@@ -30,6 +30,7 @@ from forerun.kernels.cuda.row_kernels import (
 from forerun.kernels.cuda.tiles import (
     NUM_MULTIPROCESSORS,
     RESIDUAL_COLUMNS,
+    SHARED_BYTES,
     Kind,
     Tile,
     residual_columns,
@@ -47,6 +48,7 @@ class Launches:
 
     dtype: torch.dtype  # of products' operands and of the cache
     overlap: bool
+    shared_bytes: int = SHARED_BYTES  # that a block may have
 
     def embed(self, table: Matrix, inputs: Inputs, drawn: Tensor) -> Tensor:
         width, num = table.num_in, inputs.num_tokens
@@ -239,9 +241,9 @@ class Launches:
         return x.data.to(self.dtype), None, matrix.weight, matrix.scales, matrix.bias
 
     def _tile(self, kind: Kind, matrix: Matrix, num_rows: int) -> Tile:
-        return tile_for(
-            kind, matrix.num_out, matrix.num_in, num_rows, self.dtype.itemsize, matrix.group
-        )
+        itemsize = self.dtype.itemsize
+        tile = tile_for(kind, matrix.num_out, matrix.num_in, num_rows, itemsize, matrix.group)
+        return tile.within(kind, self.shared_bytes, matrix.weight.element_size(), itemsize)
 
     @property
     def options(self) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 NUM_MULTIPROCESSORS: Final = 132  # of an H100 or H200
+SHARED_BYTES: Final = 227 * 1024  # that a block of theirs may have
 RESIDUAL_COLUMNS: Final = 16  # of a tile whose squares are summed for the next norm
 _WIDE: Final = 64  # from so many rows on, arithmetic counts as well as bytes
 _LONG: Final = 4096  # columns
@@ -53,6 +54,13 @@ class Tile:
     def piece_len(self, kind: Kind, num_in: int) -> int:
         rows = self.block_n * kind.num_runs
         return min(self.ahead, num_in) * rows // (32 * self.num_warps)
+
+    def within(self, kind: Kind, shared_bytes: int, weight_bytes: int, row_bytes: int) -> Tile:
+        """With no more stages than there is memory for: no bit depends on them. A walk has a buffer
+        less than it has stages."""
+        of_step = self.block_n * kind.num_runs * weight_bytes + self.block_m * row_bytes
+        most = 1 + shared_bytes // (self.block_k * of_step)
+        return self if self.num_stages <= most else replace(self, num_stages=most)
 
 
 class Run(NamedTuple):

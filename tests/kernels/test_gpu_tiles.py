@@ -1,0 +1,62 @@
+"""Tiles of products on GPUs, which need no GPU to be chosen."""
+
+from __future__ import annotations
+
+import runpy
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import forerun
+
+# By its path: the room's own imports need torch.
+TILES: dict[str, Any] = runpy.run_path(
+    str(Path(forerun.__file__).parent / "kernels" / "cuda" / "tiles.py")
+)
+SHAPES = {"135m": (576, 1536), "1b": (2048, 8192), "3b": (3072, 8192)}
+NUM_ROWS = (1, 6, 12, 24, 48, 200)
+FORMATS = {"bfloat16": (2, 2, 0), "int8": (1, 2, 64), "float32": (4, 4, 0)}
+
+
+def chosen(hidden: int, inner: int, _weight_bytes: int, row_bytes: int, group: int) -> Any:
+    """Every product of a layer, with every number of rows."""
+    kind = TILES["Kind"]
+    matrices = {
+        kind.ROTARY: (5 * hidden // 3, hidden),
+        kind.GATED: (2 * inner, hidden),
+        kind.PLAIN: (49152, hidden),
+        kind.RESIDUAL: (hidden, inner),
+    }
+    for (name, (num_out, num_in)), num_rows in product(matrices.items(), NUM_ROWS):
+        yield name, TILES["tile_for"](name, num_out, num_in, num_rows, row_bytes, group)
+
+
+def used(tile: Any, kind: Any, weight_bytes: int, row_bytes: int) -> int:
+    of_step = tile.block_n * kind.num_runs * weight_bytes + tile.block_m * row_bytes
+    return int((tile.num_stages - 1) * tile.block_k * of_step)
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize("form", FORMATS.values(), ids=FORMATS)
+def test_tiles_are_as_they_were_measured_where_they_fit(
+    shape: tuple[int, int], form: tuple[int, int, int]
+) -> None:
+    for kind, tile in chosen(*shape, *form):
+        assert tile.within(kind, TILES["SHARED_BYTES"], *form[:2]) == tile
+
+
+@pytest.mark.parametrize("num_bytes", [99 * 1024, 163 * 1024])
+@pytest.mark.parametrize("form", FORMATS.values(), ids=FORMATS)
+def test_smaller_shared_memories_get_fewer_stages(
+    num_bytes: int, form: tuple[int, int, int]
+) -> None:
+    changed = 0
+    for kind, tile in chosen(*SHAPES["3b"], *form):
+        within = tile.within(kind, num_bytes, *form[:2])
+        assert 1 <= within.num_stages <= tile.num_stages
+        assert used(within, kind, *form[:2]) <= num_bytes
+        assert within.block_k == tile.block_k  # which decides the order of sums
+        changed += within != tile
+    assert changed or form != FORMATS["bfloat16"]
