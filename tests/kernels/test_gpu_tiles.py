@@ -13,7 +13,7 @@ import forerun
 
 # By its path: the room's own imports need torch.
 TILES: dict[str, Any] = runpy.run_path(
-    str(Path(forerun.__file__).parent / "kernels" / "cuda" / "tiles.py")
+    str(Path(forerun.__file__).parent / "kernels" / "cuda" / "products" / "tiles.py")
 )
 SHAPES = {"135m": (576, 1536), "1b": (2048, 8192), "3b": (3072, 8192)}
 NUM_ROWS = (1, 6, 12, 24, 48, 200)

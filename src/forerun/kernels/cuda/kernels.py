@@ -28,8 +28,8 @@ from forerun.kernels.cuda.heads.operations import HeadOperations
 from forerun.kernels.cuda.launches import Launches
 from forerun.kernels.cuda.passes.body import launched
 from forerun.kernels.cuda.passes.recording import GraphRecorder, Recorder
+from forerun.kernels.cuda.products.tiles import SHARED_BYTES
 from forerun.kernels.cuda.store import KVStore
-from forerun.kernels.cuda.tiles import SHARED_BYTES
 from forerun.kernels.cuda.values import Normed, Product, Rows
 from forerun.kernels.cuda.weights import Loader, Matrix
 from forerun.kernels.plan import Plan

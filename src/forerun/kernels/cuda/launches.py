@@ -13,11 +13,20 @@ from torch import Tensor
 from forerun.kernels.base import AttentionShape, Norm
 from forerun.kernels.cuda.attention import SPLIT_LENS, attend_split, fold_splits
 from forerun.kernels.cuda.passes.inputs import Inputs
-from forerun.kernels.cuda.product import (
+from forerun.kernels.cuda.products.product import (
     gated_product,
     plain_product,
     residual_product,
     rotary_product,
+)
+from forerun.kernels.cuda.products.tiles import (
+    NUM_MULTIPROCESSORS,
+    RESIDUAL_COLUMNS,
+    SHARED_BYTES,
+    Kind,
+    Tile,
+    residual_columns,
+    tile_for,
 )
 from forerun.kernels.cuda.row_kernels import (
     READ_LEN,
@@ -26,15 +35,6 @@ from forerun.kernels.cuda.row_kernels import (
     read_words,
     rope_rows,
     silu_rows,
-)
-from forerun.kernels.cuda.tiles import (
-    NUM_MULTIPROCESSORS,
-    RESIDUAL_COLUMNS,
-    SHARED_BYTES,
-    Kind,
-    Tile,
-    residual_columns,
-    tile_for,
 )
 from forerun.kernels.cuda.values import Normed, Rows
 from forerun.kernels.cuda.weights import Matrix

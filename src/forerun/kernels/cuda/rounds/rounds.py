@@ -64,6 +64,8 @@ class Rounds:
         draft, row, draws = self._draft, one.row, one.draws
         if not self.is_on or draft is None or row is None or len(row.span) < 2 or draws[0] is None:
             return None
+        if draft.one.store is one.store:  # plain passes of the target: a drafter has its own cache
+            return None
         is_whole = row.span.tokens[1:] == draft.tokens and len(row.span.wanted) == len(row.span)
         if not is_whole or not row.span.tree.is_chain or draws[0].changes_logits:
             return None

@@ -13,8 +13,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from forerun.kernels.cuda.asking import ask_for, ask_for_sectors
-from forerun.kernels.cuda.walks import hold, walk, walk_pair
+from forerun.kernels.cuda.products.asking import ask_for, ask_for_sectors
+from forerun.kernels.cuda.products.walks import hold, walk, walk_pair
 
 
 @triton.jit

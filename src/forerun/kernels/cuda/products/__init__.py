@@ -1,0 +1,1 @@
+"""Products of activations with weights, each fused with what follows it."""
