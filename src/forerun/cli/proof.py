@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -68,6 +68,7 @@ class _Asked:
         """With a context for the longest of the prompts, and no longer."""
         from forerun.bench.proof.proof import MOST_AT_ONCE
         from forerun.cli.pull import pull_with_progress
+        from forerun.engine.setup.kernel_choice import is_on_gpu
         from forerun.models.download.sources import SOURCES
         from forerun.models.download.store import find_model
         from forerun.models.opening import load_tokenizer, open_checkpoint
@@ -77,12 +78,10 @@ class _Asked:
         tokenizer = load_tokenizer(open_checkpoint(path, folder))
         max_len = max(len(prompt.encode(tokenizer)) for prompt in prompts) + self.num_tokens
         engine = engine_options(
-            model=str(path),
-            device=self.device,
-            max_model_len=max_len,
-            num_threads=self.num_threads,
-            no_speculation=True,
+            model=str(path), device=self.device, max_model_len=max_len, no_speculation=True
         )
+        if not is_on_gpu(engine):
+            engine = replace(engine, num_threads=self.num_threads)
         return load(engine, max_num_seqs=MOST_AT_ONCE), path
 
 
