@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -49,3 +50,32 @@ def test_a_short_context_has_no_room_for_it(tiny_path: Path, guessing: dict[str,
     trial = Trial(llm.engine.core, llm.tokenizer)
     assert trial.seconds() is not None
     assert trial.seconds(guessing, 3) is None
+
+
+def test_a_drafter_that_fails_has_no_time(plain: LLM, guessing: dict[str, Drafter]) -> None:
+    (drafter,) = guessing.values()
+
+    class Failing:
+        def __getattr__(self, name: str) -> object:
+            return getattr(drafter, name)
+
+        def propose(self, *_: object) -> None:
+            raise RuntimeError("no guess today")
+
+    failing = cast("Drafter", Failing())
+    trial = Trial(plain.engine.core, plain.tokenizer)
+    assert trial.seconds({"failing": failing}, 3) is None
+    assert_nothing_is_held(plain)
+
+
+def test_no_more_rounds_are_run_than_count(plain: LLM, guessing: dict[str, Drafter]) -> None:
+    clock = Ticks()
+    trial = Trial(replace(plain.engine.core, clock=clock), plain.tokenizer)
+    few, many = (_looks(trial, clock, guessing, depth) for depth in (3, 7))
+    assert few == many
+
+
+def _looks(trial: Trial, clock: Ticks, guessing: dict[str, Drafter], depth: int) -> float:
+    before = clock.now
+    trial.seconds(guessing, depth)
+    return clock.now - before

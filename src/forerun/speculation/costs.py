@@ -108,7 +108,8 @@ class Costs:
         return bool(self._whole)
 
     def is_whole(self, drafter: str | None) -> bool:
-        return drafter in self._whole
+        """Whether a round of the present batch with its guesses is known as a whole."""
+        return self.is_alone and drafter in self._whole
 
     def _observe_whole(self, times: StepTimes) -> bool:
         """Whether a round's guesses are known as a whole, so that nothing is to be learnt of its

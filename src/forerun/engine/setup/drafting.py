@@ -91,13 +91,13 @@ class Drafting:
             self.shipped = promise = promised(*args, timed.get(kind))
             if not promise.pays and not target.kernels.begins_early:
                 timed.pop(kind, None)
-                self._leave_out(promise)
+                self._leave_out(promise, promise.reason)
         return timed
 
     def try_heads(self, costs: Costs, trial: Trial, depth: int) -> None:
         """What the parts of a round take does not add up to a round, least of all where one begins
         early: those with heads are timed whole. The package's head goes again if it does not pay,
-        or if there is no room to try it."""
+        or if it cannot be tried."""
         is_early = trial.core.model.kernels.begins_early
         heads = {n: d for n, d in self.drafters.items() if isinstance(d, TappedDrafter)}
         for name, drafter in heads.items():
@@ -105,17 +105,19 @@ class Drafting:
             if promise is not None and not is_early:
                 deep = promise.depth
             plain, guessing = trial.seconds(), trial.seconds({name: drafter}, deep)
-            if plain is not None and guessing is not None:
-                promise = promise and promise.timed(plain, guessing, deep)
+            if plain is None or guessing is None:
+                if promise is not None:
+                    self._leave_out(promise, "it failed, or had no room to be tried")
+                continue
+            promise = promise and promise.timed(plain, guessing, deep)
             if promise is not None and not promise.pays:
-                self._leave_out(promise)
-            elif plain is not None and guessing is not None:
-                if is_early:  # beside it a plain round hands out hidden states
-                    costs.expect_whole(name, guessing, trial.seconds({name: drafter}) or plain)
-                else:
-                    costs.expect_excess(name, deep, guessing - plain)
+                self._leave_out(promise, promise.reason)
+            elif is_early:  # beside it a plain round hands out hidden states
+                costs.expect_whole(name, guessing, trial.seconds({name: drafter}) or plain)
+            else:
+                costs.expect_excess(name, deep, guessing - plain)
 
-    def _leave_out(self, promise: Promise) -> None:
-        self.left_out[promise.folder.path.name] = promise.reason
+    def _leave_out(self, promise: Promise, reason: str) -> None:
+        self.left_out[promise.folder.path.name] = reason
         for known in (self.drafters, self.cards, self.depths):
             known.pop(promise.folder.config.kind, None)

@@ -39,7 +39,7 @@ class Trial:
 
     def seconds(self, drafters: Mapping[str, Drafter] = {}, depth: int = 0) -> float | None:
         """What a round takes with everything around it, with guesses to `depth`. None where a
-        context has no room for a trial."""
+        context has no room for a trial, or the drafter fails."""
         core, speculation = self.core, None
         num_tokens = (_NUM_WARM + _NUM_ROUNDS) * (1 + depth)
         if core.max_len < _PROMPT_LEN + num_tokens:
@@ -53,10 +53,10 @@ class Trial:
             if prompt_len + 2 * depth + 2 <= core.max_len:
                 self._rounds(core, prompt_len, 2 * depth + 2)
         seconds = self._rounds(core, _PROMPT_LEN, num_tokens)
-        return median(seconds[_NUM_WARM : _NUM_WARM + _NUM_ROUNDS])
+        return median(seconds[_NUM_WARM:]) if seconds else None
 
     def _rounds(self, core: Core, prompt_len: int, num_tokens: int) -> list[float]:
-        """Seconds of each round of an answer to nothing; nobody else hears of it."""
+        """Seconds of the first rounds of an answer to nothing; none where the drafter failed."""
         params = SamplingParams(temperature=0, max_tokens=num_tokens, ignore_eos=True)
         text = OutputText.start(self.tokenizer, (), include_stop=False, skip_special=True)
         request = Request(
@@ -73,7 +73,9 @@ class Trial:
             began = core.clock()
             engine.step()
             seconds.append(core.clock() - began)
+            if len(seconds) > _NUM_WARM + _NUM_ROUNDS:  # with the prompt's
+                engine.abort(request)
         core.cache.prefixes.tree.clear()
         if request.error is not None:
             raise request.error
-        return seconds[1:]  # behind the prompt
+        return [] if request.stats.drafter_failures else seconds[1:]

@@ -39,7 +39,7 @@ class Ahead:
 
     def rows_for(self, body: Body, plan: Plan, draws: Draws) -> list[int] | None:
         """Which of its rows are those of `plan`; None where one of them is not there."""
-        if body != self.body:
+        if body != self.body or len(draws) != len(plan.rows):  # logits of rows are asked for
             return None
         places = {id(part.row.table): idx for idx, part in enumerate(self.parts)}
         rows = [places.get(id(row.table), -1) for row in plan.rows]

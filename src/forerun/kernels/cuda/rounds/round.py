@@ -53,6 +53,7 @@ class RoundGraph:
             assert handed_out is not None, "a head looks at hidden states"
             num_rows = mine.shapes[0][0]
             mine.rows(num_rows).copy_(handed_out.rows(num_rows))
+            self.num_verified += 1  # what it had handed out is written over
         self.sent.send(follow)
 
     def run_verify(self) -> KeptOut | None:
