@@ -50,13 +50,13 @@ def test_a_repeated_text_needs_few_passes(smollm2_path: Path) -> None:
 
 @pytest.mark.parametrize("activations", [None, pytest.param("int16", marks=pytest.mark.slow)])
 def test_a_sample_of_the_proof(smollm2_path: Path, activations: str | None) -> None:
-    """What `make proof` runs by the thousand: here 2 prompts, 10 tokens, depths 1 to 3."""
+    """What `make proof` runs by the thousand: here 3 prompts, 12 tokens, depths 1 to 3."""
     llm = load(smollm2_path, activations)
     singles = ("suffix", "own_layers", "random")
     shared = {"method": "choice", "methods": [*singles], "num_layers": 4}
     merge = proof_methods(str(smollm2_path), num_layers=4)["merge"]
     light = {"merge": merge, **{name: Method(shared, name) for name in singles}}
-    proof = Proof(llm, named_prompts(2), light, max_depth=3, num_tokens=10, seed=1)
+    proof = Proof(llm, named_prompts(3), light, max_depth=3, num_tokens=12, seed=1)
     cells = list(proof.run())
     assert len(cells) >= 12
     assert [cell for cell in cells if cell.first_difference is not None] == []
