@@ -115,10 +115,14 @@ async def http_error(request: Request, error: Any) -> JsonAnswer:
 
 def _where(app: Any, path: str) -> str:
     """What to do instead."""
+    known = {getattr(route, "path", None) for route in app.routes}
+    meant = path.rstrip("/")
+    for near in (meant, f"/v1{meant}"):
+        if near in known:
+            return f"it is at {near}"
     if path.startswith(_ANSWERS):
         return "no answer is stored here, so keep what you are sent"
-    known = {getattr(route, "path", None) for route in app.routes}
-    return f"it is at /v1{path}" if f"/v1{path}" in known else "see /openapi.json"
+    return "see /openapi.json"
 
 
 def _request_id(request: Request) -> str:
