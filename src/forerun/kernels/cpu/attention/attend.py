@@ -13,9 +13,10 @@ from forerun.kernels.cpu.attention.head_group import (
     MAX_SCORED,
     mix_values,
     score_blocks,
+    turn_queries,
 )
 from forerun.kernels.cpu.attention.key_blocks import BLOCKS_TOGETHER, find_blocks
-from forerun.kernels.cpu.attention.softmax import weigh
+from forerun.kernels.cpu.attention.softmax import highest, weigh
 from forerun.kernels.cpu.codegen.lanes import GROUP_LEN, padded
 from forerun.kernels.cpu.codegen.native import floats, int_at
 from forerun.kernels.cpu.codegen.step import arg, num_groups
@@ -39,13 +40,19 @@ def scratch_bytes(max_keys: int, max_own: int, head_dim: int) -> int:
     return places + spare + turned + MAX_QUERIES * (width + row)
 
 
+@njit(inline="always")
+def _tile_width(num_queries, most):
+    """Tiles of equal width, but for the last."""
+    num_tiles = (num_queries + most - 1) // most
+    return (num_queries + num_tiles - 1) // num_tiles
+
+
 @njit
 def _score(slots, num_keys, keys, places, q, groups, scale, out, row_bytes, num_queries):
     """Scores of the keys of some slots, by all queries; there may be 15 more on either side."""
     block_bytes, together = 1024 * groups, BLOCKS_TOGETHER * 16
     spare = places + 2 * _PLACES_BYTES
-    num_tiles = (num_queries + MAX_SCORED - 1) // MAX_SCORED
-    width = (num_queries + num_tiles - 1) // num_tiles
+    width = _tile_width(num_queries, MAX_SCORED)
     start, is_odd = -(int_at(slots, 0) & 15), 0
     last = find_blocks(slots, start, num_keys, keys, block_bytes, places, spare)
     while start < num_keys:
@@ -59,7 +66,7 @@ def _score(slots, num_keys, keys, places, q, groups, scale, out, row_bytes, num_
         for query in range(0, num_queries, width):
             count = min(width, num_queries - query)
             target = out + query * row_bytes + 4 * start
-            turned = q + 4 * query
+            turned = q + query // width * (16 * MAX_SCORED) * 4 * groups
             score_blocks(turned, groups, here, later, last, scale, target, row_bytes, count)
         start, last = following, next_last
 
@@ -67,9 +74,7 @@ def _score(slots, num_keys, keys, places, q, groups, scale, out, row_bytes, num_
 @njit
 def _mix(weights, row_bytes, slots, num_keys, values, groups, out, num_queries):
     """Add the values of some slots, by the weights of all queries."""
-    num_tiles = (num_queries + MAX_MIXED - 1) // MAX_MIXED
-    width = (num_queries + num_tiles - 1) // num_tiles
-    stride = 64 * groups
+    width, stride = _tile_width(num_queries, MAX_MIXED), 64 * groups
     if num_keys > 0:
         for query in range(0, num_queries, width):
             count = min(width, num_queries - query)
@@ -77,15 +82,22 @@ def _mix(weights, row_bytes, slots, num_keys, values, groups, out, num_queries):
             mix_values(mine, row_bytes, slots, num_keys, values, stride, groups, target, count)
 
 
-@njit(inline="always")
+@njit
 def _turn(q, q_stride, num_tokens, count, groups, target):
-    """Queries side by side, dimension by dimension."""
-    y = floats(target)
-    for token in range(num_tokens):
-        for head in range(count):
-            x = floats(q + token * q_stride + head * 64 * groups)
-            for i in range(16 * groups):
-                y[16 * i + token * count + head] = x[i]
+    """Queries as tiles of them are scored."""
+    num_queries, stride = num_tokens * count, 64 * groups
+    width = _tile_width(num_queries, MAX_SCORED)
+    for query in range(0, num_queries, width):
+        last = min(query + width, num_queries) - 1
+        at = (query, min(query + 1, last), min(query + 2, last), last)
+        first, second, third, fourth = (
+            q + at[0] // count * q_stride + at[0] % count * stride,
+            q + at[1] // count * q_stride + at[1] % count * stride,
+            q + at[2] // count * q_stride + at[2] % count * stride,
+            q + at[3] // count * q_stride + at[3] % count * stride,
+        )
+        turn_queries(first, second, third, fourth, groups, target)
+        target += MAX_SCORED * stride
 
 
 @njit(inline="always")
@@ -154,16 +166,20 @@ def _attend(step, kv_head, head, count, token, stop, scratch):
         idx = (each - token) * count
         row = scores + idx * row_bytes
         if num_own > 0:
-            mine = turned + 4 * idx
+            _turn(q + (each - token) * arg(step, 4), 0, 1, count, groups, turned)
             out = row + own_at
-            _score(own, num_own, keys, scratch, mine, groups, scale, out, row_bytes, count)
+            _score(own, num_own, keys, scratch, turned, groups, scale, out, row_bytes, count)
         for h in range(count):
             score, late = floats(row + 4 * (stops - first)), floats(row + own_at)
             for i in range(num_own):
                 score[i] = late[i]
             mine = row + 4 * (start - first)
-            floats(scratch)[idx + h] = weigh(mine, stops - start + num_own)
+            floats(scratch)[idx + h] = highest(mine, stops - start + num_own)
             row += row_bytes
+    for query in range(num_queries):
+        _, start, stops, _, num_own = _keys(step, token + query // count)
+        mine, most = scores + query * row_bytes + 4 * (start - first), floats(scratch)[query]
+        floats(scratch)[query] = weigh(mine, stops - start + num_own, most)
     for each in range(token, stop):
         start, idx = _keys(step, each)[1], (each - token) * count
         mine, out = scores + idx * row_bytes + 4 * (start - first), mixed + idx * stride

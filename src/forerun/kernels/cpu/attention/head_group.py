@@ -9,6 +9,7 @@ in a turn changes a bit, nor does the length of a vector.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from numba import float32, int64, void
@@ -27,19 +28,19 @@ from forerun.kernels.cpu.codegen.lanes import (
 from forerun.kernels.cpu.codegen.loops import loop
 from forerun.kernels.cpu.codegen.machine import Machine
 
-MAX_QUERIES: Final = 12  # together, of one token or of some
+MAX_QUERIES: Final = 12  # of one token or of some, which read keys and values together
+MAX_SCORED: Final = 4  # in one tile
+MAX_MIXED: Final = 6
 _KEYS_AHEAD: Final = 48  # values are asked for so long before they are read
 _UNROLLED: Final = 4  # dimensions
 _GROUP: Final = vector(F32, GROUP_LEN)
+# Groups of 16 sums in registers; the second with registers of 512 bits.
+_MAX_SCORES: Final = (4, 16)
+_MAX_SUMS: Final = (6, 24)
 
 
-def _has_long_vectors(machine: Machine) -> bool:
-    return machine.instructions.num_outputs == GROUP_LEN
-
-
-MAX_SCORED: Final = 12 if _has_long_vectors(Machine.host()) else 3  # queries in registers
-MAX_MIXED: Final = 6
-_MAX_SUMS: Final = (6, 24)  # groups of 16 in registers; the second with registers of 512 bits
+def _most(machine: Machine, limits: tuple[int, int]) -> int:
+    return limits[machine.instructions.num_outputs == GROUP_LEN]
 
 
 def for_each_width(b: Any, num_queries: Value, most: int, emit: Callable[[int], None]) -> None:
@@ -55,6 +56,26 @@ def for_each_width(b: Any, num_queries: Value, most: int, emit: Callable[[int], 
     b.position_at_end(done)
 
 
+@emitted(void, int64, int64, int64, int64, int64, int64)
+def turn_queries(
+    b: Any, first: Value, second: Value, third: Value, fourth: Value, num_groups: Value, out: Value
+) -> None:
+    """out[dimension] = that of each of four queries."""
+    e = Emitter(b, Machine.host())
+
+    def turn(idx: Value, _carried: list[Value]) -> list[Value]:
+        at = b.mul(idx, i64(4 * GROUP_LEN))
+        rows = [e.load(b.add(row, at), _GROUP) for row in (first, third, second, fourth)]
+        while len(rows) > 1:  # lanes of one and of the other in turns
+            pairs, count = list(zip(rows[::2], rows[1::2], strict=True)), rows[0].type.count
+            order = [lane + which * count for lane in range(count) for which in (0, 1)]
+            rows = [e.shuffle(*pair, order) for pair in pairs]
+        e.store(rows[0], b.add(out, b.mul(at, i64(MAX_SCORED))))
+        return []
+
+    loop(b, num_groups, [], turn)
+
+
 @emitted(void, int64, int64, int64, int64, int64, float32, int64, int64, int64)
 def score_blocks(
     b: Any,
@@ -68,15 +89,13 @@ def score_blocks(
     out_stride: Value,
     num_queries: Value,
 ) -> None:
-    """out[query, 16·i …] = scale · q[·, query] · the keys of block i, for blocks 0 … `last`.
+    """out[query, 16·i …] = scale · query · the keys of block i, for blocks 0 … `last`.
 
-    `ahead` are blocks that will be read next.
+    `q` is what `turn_queries` wrote; `ahead` are blocks that will be read next.
     """
     e = Emitter(b, Machine.host())
 
-    def emit(width: int) -> None:
-        together = max(1, BLOCKS_TOGETHER // -(-width // 3))  # enough sums to hide their latency
-
+    def emit_turns(width: int, together: int) -> None:
         def turn(idx: Value, _carried: list[Value]) -> list[Value]:
             first = b.mul(idx, i64(together))
             idxs = [e.offset(first, k) for k in range(together)]
@@ -93,10 +112,29 @@ def score_blocks(
                     e.store(score, b.add(place, b.mul(out_stride, i64(query))))
             return []
 
-        num_turns = b.sdiv(b.add(last, i64(together)), i64(together))
-        loop(b, num_turns, [], turn)
+        loop(b, b.sdiv(b.add(last, i64(together)), i64(together)), [], turn)
+
+    def emit(width: int) -> None:
+        most = _most(e.machine, _MAX_SCORES)
+        counts = [count for count in (1, 2, 4) if count == 1 or count * width <= most]
+        _choose(b, counts, lambda num: b.icmp_signed("<", last, i64(num)), partial(emit_turns, width))
 
     for_each_width(b, num_queries, MAX_SCORED, emit)
+
+
+def _choose(
+    b: Any, counts: list[int], fits: Callable[[int], Value], emit: Callable[[int], None]
+) -> None:
+    """A branch for the first of some numbers that fits, or the last."""
+    count, *others = counts
+    if not others:
+        emit(count)
+        return
+    with b.if_else(fits(count)) as (yes, no):
+        with yes:
+            emit(count)
+        with no:
+            _choose(b, others, fits, emit)
 
 
 def _products(
@@ -106,19 +144,18 @@ def _products(
     b, none = e.builder, [_GROUP([0.0] * GROUP_LEN)] * (len(blocks) * width)
 
     def group(idx: Value, totals: list[Value]) -> list[Value]:
-        start = b.mul(idx, i64(4 * GROUP_LEN * GROUP_LEN))
-
         def some(step: Value, acc: list[Value]) -> list[Value]:
-            at = b.add(start, b.mul(step, i64(4 * GROUP_LEN * _UNROLLED)))
+            first = b.add(b.mul(idx, i64(GROUP_LEN)), b.mul(step, i64(_UNROLLED)))
+            at, mine = b.mul(first, i64(4 * GROUP_LEN)), b.mul(first, i64(4 * MAX_SCORED))
             for dim in range(_UNROLLED):
                 here = e.offset(at, 4 * GROUP_LEN * dim)
+                places = [e.offset(b.add(q, mine), 4 * (dim * MAX_SCORED + i)) for i in range(width)]
+                parts = [e.splat(e.load(place, F32), GROUP_LEN) for place in places]
                 for k, block in enumerate(blocks):
                     e.prefetch(b.add(later[k], here))
                     key = e.load(b.add(block, here), _GROUP)
-                    for query in range(width):
-                        part = e.load(e.offset(b.add(q, here), 4 * query), F32)
-                        idx = k * width + query
-                        acc[idx] = e.fma(e.splat(part, GROUP_LEN), key, acc[idx])
+                    for i, part in enumerate(parts):
+                        acc[k * width + i] = e.fma(part, key, acc[k * width + i])
             return acc
 
         sums = loop(b, i64(GROUP_LEN // _UNROLLED), none, some)
@@ -176,21 +213,12 @@ def mix_values(
 
         loop(b, b.sdiv(num_groups, i64(count)), [], turn)
 
-    def emit_widest(width: int, counts: list[int]) -> None:
-        """The first of some numbers of groups that goes into all."""
-        count, *others = counts
-        if not others:
-            emit_turns(width, count)
-            return
-        fits = b.icmp_signed("==", b.srem(num_groups, i64(count)), i64(0))
-        with b.if_else(fits) as (yes, no):
-            with yes:
-                emit_turns(width, count)
-            with no:
-                emit_widest(width, others)
+    def divides(count: int) -> Value:
+        return b.icmp_signed("==", b.srem(num_groups, i64(count)), i64(0))
 
     def emit(width: int) -> None:
-        most = _MAX_SUMS[_has_long_vectors(e.machine)]
-        emit_widest(width, [count for count in (4, 2, 1) if count == 1 or count * width <= most])
+        most = _most(e.machine, _MAX_SUMS)
+        counts = [count for count in (4, 2, 1) if count == 1 or count * width <= most]
+        _choose(b, counts, divides, partial(emit_turns, width))
 
     for_each_width(b, num_queries, MAX_MIXED, emit)

@@ -10,51 +10,67 @@ from typing import Any, Final
 from numba import float32, int64
 
 from forerun.kernels.cpu.codegen.emitted import emitted
-from forerun.kernels.cpu.codegen.lanes import F32, GROUP_LEN, I32, Emitter, Value, constant, i64
+from forerun.kernels.cpu.codegen.lanes import (
+    F32,
+    GROUP_LEN,
+    I32,
+    Emitter,
+    Value,
+    constant,
+    i64,
+    vector,
+)
 from forerun.kernels.cpu.codegen.loops import loop
 from forerun.kernels.cpu.codegen.machine import Machine
 from forerun.kernels.cpu.codegen.scalar import emit_exp
 
 _LOWEST: Final = -3.4028234663852886e38  # of float32
-_COMPARED: Final = 4  # groups together
+_GROUP: Final = vector(F32, GROUP_LEN)
 
 
 @emitted(float32, int64, int64)
-def weigh(b: Any, scores: Value, num_keys: Value) -> Value:
-    """scores[j] to weights, in place, up to a whole group of 16; returns their sum."""
+def highest(b: Any, scores: Value, num_keys: Value) -> Value:
+    """Of scores[j]; those that fill up the last group of 16 become the lowest there are."""
     e = Emitter(b, Machine.host())
-    lanes, lowest = constant(I32, list(range(GROUP_LEN))), constant(F32, [_LOWEST] * GROUP_LEN)
-    last = b.sdiv(b.sub(num_keys, i64(1)), i64(GROUP_LEN))
-
-    def found(idx: Value) -> tuple[Value, Value, Value]:
-        """A group's place, its scores, and which of them are those of a key."""
-        place = b.add(scores, b.mul(idx, i64(4 * GROUP_LEN)))
-        left = b.sub(num_keys, b.mul(idx, i64(GROUP_LEN)))
-        is_key = b.icmp_signed("<", lanes, e.splat(b.trunc(left, I32), GROUP_LEN))
-        return place, e.load(place, lowest.type), is_key
+    num_groups = b.sdiv(b.add(num_keys, i64(GROUP_LEN - 1)), i64(GROUP_LEN))
+    lowest = constant(F32, [_LOWEST] * GROUP_LEN)
 
     def larger(left: Value, right: Value) -> Value:
         """A score that is no number is not larger."""
         return b.select(b.fcmp_ordered(">", left, right), left, right)
 
+    def place(idx: Value) -> Value:
+        return b.add(scores, b.mul(idx, i64(4 * GROUP_LEN)))
+
     def compare(idx: Value, most: list[Value]) -> list[Value]:
-        for at in range(_COMPARED):
-            group = e.offset(b.mul(idx, i64(_COMPARED)), at)
-            group = b.select(b.icmp_signed("<", group, last), group, last)
-            _, score, is_key = found(group)
-            most[at] = larger(b.select(is_key, score, lowest), most[at])
-        return most
+        return [larger(e.load(place(idx), _GROUP), most[0])]
+
+    last = b.sub(num_groups, i64(1))
+    score = e.load(place(last), _GROUP)
+    e.store(b.select(_is_key(e, last, num_keys), score, lowest), place(last))
+    most = loop(b, num_groups, [lowest], compare)
+    return b.extract_element(e.fold_each(most, larger), I32(0))
+
+
+@emitted(float32, int64, int64, float32)
+def weigh(b: Any, scores: Value, num_keys: Value, most: Value) -> Value:
+    """scores[j] to weights, in place, up to a whole group of 16; returns their sum."""
+    e = Emitter(b, Machine.host())
+    num_groups = b.sdiv(b.add(num_keys, i64(GROUP_LEN - 1)), i64(GROUP_LEN))
+    most, none = e.splat(most, GROUP_LEN), constant(F32, [0.0] * GROUP_LEN)
 
     def add(idx: Value, totals: list[Value]) -> list[Value]:
-        place, score, is_key = found(idx)
-        weight = emit_exp(e, b.fsub(score, highest))
-        weight = b.select(is_key, weight, constant(F32, [0.0] * GROUP_LEN))
+        place = b.add(scores, b.mul(idx, i64(4 * GROUP_LEN)))
+        weight = emit_exp(e, b.fsub(e.load(place, _GROUP), most))
+        weight = b.select(_is_key(e, idx, num_keys), weight, none)
         e.store(weight, place)
         return [b.fadd(totals[0], weight)]
 
-    num_turns = b.sdiv(b.add(last, i64(_COMPARED)), i64(_COMPARED))
-    first, second, third, fourth = loop(b, num_turns, [lowest] * _COMPARED, compare)
-    most = larger(larger(first, second), larger(third, fourth))
-    highest = e.splat(b.extract_element(e.fold_each([most], larger), I32(0)), GROUP_LEN)
-    none = constant(F32, [0.0] * GROUP_LEN)
-    return e.fold(loop(b, e.offset(last, 1), [none], add)[0])
+    return e.fold(loop(b, num_groups, [none], add)[0])
+
+
+def _is_key(e: Emitter, idx: Value, num_keys: Value) -> Value:
+    """Which lanes of a group have a key."""
+    b, lanes = e.builder, constant(I32, list(range(GROUP_LEN)))
+    left = b.trunc(b.sub(num_keys, b.mul(idx, i64(GROUP_LEN))), I32)
+    return b.icmp_signed("<", lanes, e.splat(left, GROUP_LEN))
