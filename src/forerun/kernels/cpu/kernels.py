@@ -294,8 +294,10 @@ class CpuKernels(ChainSteps):
         program.need_scratch(batch.scratch_bytes)
         program.hold(store, batch)
         share = q.num_rows * shape.num_kv_heads // (2 * self.num_threads)
-        per_chunk = max(1, min(tokens_together(shape.num_heads, shape.num_kv_heads), share))
-        num_chunks = -(-q.num_rows // per_chunk) * shape.num_kv_heads
+        most = max(1, min(tokens_together(shape.num_heads, shape.num_kv_heads), share))
+        per_head = -(-q.num_rows // most)
+        per_chunk = -(-q.num_rows // per_head)
+        num_chunks = per_head * shape.num_kv_heads
         kv, sizes = (*store.addresses[layer], batch.keys_address), (q.num_rows, per_chunk)
         places = (*q.place, *kv, *out.place, store.head_bytes)
         program.add(self._operations.attend, num_chunks, *batch.heads, *places, *sizes)

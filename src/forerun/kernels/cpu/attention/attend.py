@@ -1,13 +1,17 @@
-"""Attention of a few tokens, as one chunk of a step for each key/value head."""
+"""Attention of a few tokens, as one chunk of a step for each key/value head.
+
+Tokens of one request read the keys and values that they share together.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import Any, Final
 
-from numba import float32, njit
+from numba import float32, int64, njit
 
-from forerun.kernels.cpu.attention.head_group import (
+from forerun.kernels.cpu.attention.key_blocks import BLOCKS_TOGETHER, find_blocks
+from forerun.kernels.cpu.attention.query_tiles import (
     MAX_MIXED,
     MAX_QUERIES,
     MAX_SCORED,
@@ -15,16 +19,18 @@ from forerun.kernels.cpu.attention.head_group import (
     score_blocks,
     turn_queries,
 )
-from forerun.kernels.cpu.attention.key_blocks import BLOCKS_TOGETHER, find_blocks
 from forerun.kernels.cpu.attention.softmax import highest, weigh
-from forerun.kernels.cpu.codegen.lanes import GROUP_LEN, padded
-from forerun.kernels.cpu.codegen.native import floats, int_at
+from forerun.kernels.cpu.codegen.emitted import emitted
+from forerun.kernels.cpu.codegen.lanes import GROUP_LEN, I64, Value, i64, padded
+from forerun.kernels.cpu.codegen.native import floats, int_at, ints, prefetch
 from forerun.kernels.cpu.codegen.step import arg, num_groups
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
-KEY_FIELDS: Final = 5  # of a token: see `runtime/batch.py`
+KEY_FIELDS: Final = 4  # of a token: see `runtime/batch.py`
 _PLACES_BYTES: Final = 8 * BLOCKS_TOGETHER
+_VALUES_TOGETHER: Final = 64
+_TURNED: Final = 2 * MAX_QUERIES  # rows: tiles of two queries and of four have room for four
 
 
 def tokens_together(num_heads: int, num_kv_heads: int) -> int:
@@ -34,168 +40,191 @@ def tokens_together(num_heads: int, num_kv_heads: int) -> int:
 
 def scratch_bytes(max_keys: int, max_own: int, head_dim: int) -> int:
     """Of one thread, as `_attend` lays it out."""
-    places, width = 2 * _PLACES_BYTES, 4 * padded(head_dim)
-    spare, turned = 2 * BLOCKS_TOGETHER * GROUP_LEN * width, GROUP_LEN * width
-    row = 4 * (padded(max_keys + MAX_QUERIES + max_own) + padded(max_own) + 4 * GROUP_LEN)
+    places, width = 3 * _PLACES_BYTES, 4 * padded(head_dim)
+    spare, turned = 2 * BLOCKS_TOGETHER * GROUP_LEN * width, _TURNED * width
+    row = 4 * (padded(max_keys + max_own) + padded(max_own) + 4 * GROUP_LEN)
     return places + spare + turned + MAX_QUERIES * (width + row)
 
 
-@njit(inline="always")
-def _tile_width(num_queries, most):
-    """Tiles of equal width, but for the last."""
-    num_tiles = (num_queries + most - 1) // most
-    return (num_queries + num_tiles - 1) // num_tiles
-
-
-@njit
-def _score(slots, num_keys, keys, places, q, groups, scale, out, row_bytes, num_queries):
-    """Scores of the keys of some slots, by all queries; there may be 15 more on either side."""
-    block_bytes, together = 1024 * groups, BLOCKS_TOGETHER * 16
-    spare = places + 2 * _PLACES_BYTES
-    width = _tile_width(num_queries, MAX_SCORED)
-    start, is_odd = -(int_at(slots, 0) & 15), 0
-    last = find_blocks(slots, start, num_keys, keys, block_bytes, places, spare)
-    while start < num_keys:
-        here = later = places + is_odd * _PLACES_BYTES
-        following, next_last = start + together, last
-        is_odd = 1 - is_odd
-        if following < num_keys:
-            later = places + is_odd * _PLACES_BYTES
-            room = spare + is_odd * BLOCKS_TOGETHER * block_bytes
-            next_last = find_blocks(slots, following, num_keys, keys, block_bytes, later, room)
-        for query in range(0, num_queries, width):
-            count = min(width, num_queries - query)
-            target = out + query * row_bytes + 4 * start
-            turned = q + query // width * (16 * MAX_SCORED) * 4 * groups
-            score_blocks(turned, groups, here, later, last, scale, target, row_bytes, count)
-        start, last = following, next_last
-
-
-@njit
-def _mix(weights, row_bytes, slots, num_keys, values, groups, out, num_queries):
-    """Add the values of some slots, by the weights of all queries."""
-    width, stride = _tile_width(num_queries, MAX_MIXED), 64 * groups
-    if num_keys > 0:
-        for query in range(0, num_queries, width):
-            count = min(width, num_queries - query)
-            mine, target = weights + query * row_bytes, out + query * stride
-            mix_values(mine, row_bytes, slots, num_keys, values, stride, groups, target, count)
-
-
-@njit
-def _turn(q, q_stride, num_tokens, count, groups, target):
-    """Queries as tiles of them are scored."""
-    num_queries, stride = num_tokens * count, 64 * groups
-    width = _tile_width(num_queries, MAX_SCORED)
-    for query in range(0, num_queries, width):
-        last = min(query + width, num_queries) - 1
-        at = (query, min(query + 1, last), min(query + 2, last), last)
-        first, second, third, fourth = (
-            q + at[0] // count * q_stride + at[0] % count * stride,
-            q + at[1] // count * q_stride + at[1] % count * stride,
-            q + at[2] // count * q_stride + at[2] % count * stride,
-            q + at[3] // count * q_stride + at[3] % count * stride,
+def attend(step, chunk, scratch):
+    """The heads of a few tokens that share a key/value head."""
+    num_kv_heads, head_dim, fields = arg(step, 1), arg(step, 2), arg(step, 7)
+    group_len, per_chunk = arg(step, 0) // num_kv_heads, arg(step, 12)
+    chunks_per_head = (arg(step, 11) + per_chunk - 1) // per_chunk
+    kv_head, start = chunk // chunks_per_head, chunk % chunks_per_head * per_chunk
+    end = min(start + per_chunk, arg(step, 11))
+    per_turn = min(MAX_QUERIES, group_len)
+    num_turns = (group_len + per_turn - 1) // per_turn
+    token, stop, turn = start, start, num_turns
+    while True:
+        if turn == num_turns:  # the next tokens that share slots
+            token, turn = stop, 0
+            if token == end:
+                break
+            stop += 1
+            while stop < end and _field(fields, stop, 0) == _field(fields, token, 0):
+                stop += 1
+        first = turn * per_turn
+        head, count = kv_head * group_len + first, min(per_turn, group_len - first)
+        num_tokens, turn = stop - token, turn + 1
+        groups, num_queries = num_groups(head_dim), count * num_tokens
+        keys, values = (
+            arg(step, 5) + kv_head * arg(step, 10),
+            arg(step, 6) + kv_head * arg(step, 10),
         )
-        turn_queries(first, second, third, fourth, groups, target)
+        slots, most, least, most_own = _field(fields, token, 0), 0, 1 << 62, 0
+        for each in range(token, stop):
+            num_shared = _field(fields, each, 1)
+            most, least = max(most, num_shared), min(least, num_shared)
+            most_own = max(most_own, _field(fields, each, 3))
+        stride, own_at = 64 * groups, 64 * (num_groups(most + most_own) + 2)  # until they are moved
+        row_bytes = own_at + 64 * (num_groups(most_own) + 1)
+        turned = scratch + 3 * _PLACES_BYTES + 2 * BLOCKS_TOGETHER * 16 * stride
+        mixed = turned + _TURNED * stride
+        scores = mixed + MAX_QUERIES * stride + 64  # the first block may begin before them
+        q = arg(step, 3) + token * arg(step, 4) + head * stride
+
+        scale = float32(1) / math.sqrt(float32(head_dim))
+        for part in range(1 + num_tokens):  # what they share, then each token's own
+            mine, num_keys, num, x, out = slots, most, num_queries, q, scores
+            if part > 0:
+                mine, num_keys = (
+                    _field(fields, token + part - 1, 2),
+                    _field(fields, token + part - 1, 3),
+                )
+                num, x = count, q + (part - 1) * arg(step, 4)
+                out = scores + (part - 1) * count * row_bytes + own_at
+            if num_keys > 0:
+                _turn(x, arg(step, 4), num, count, groups, turned)
+                _score(mine, num_keys, keys, scratch, turned, groups, scale, out, row_bytes, num)
+        for query in range(num_queries):
+            each, row = token + query // count, scores + query * row_bytes
+            num_shared, num_own = _field(fields, each, 1), _field(fields, each, 3)
+            score, own = floats(row + 4 * num_shared), floats(row + own_at)
+            for i in range(num_own):
+                score[i] = own[i]
+            floats(scratch)[query] = highest(row, num_shared + num_own)
+        num_soon = min(least, _VALUES_TOGETHER)
+        for query in range(num_queries):
+            for idx in range(
+                num_soon * query // num_queries, num_soon * (query + 1) // num_queries
+            ):
+                for line in range(groups):
+                    prefetch(values + int_at(slots, idx) * stride + 64 * line)
+            each, row = token + query // count, scores + query * row_bytes
+            num_keys = _field(fields, each, 1) + _field(fields, each, 3)
+            floats(scratch)[query] = float32(1) / weigh(row, num_keys, floats(scratch)[query])
+        for i in range(num_queries * groups * 16):
+            floats(mixed)[i] = float32(0)
+        next_head = keys + arg(step, 10) if kv_head + 1 < arg(step, 1) else values
+        for part in range(1 + 2 * num_tokens):  # what all share, then the rest of each, and its own
+            mine, begin, num_keys, num, idx, ahead = slots, 0, least, num_queries, 0, next_head
+            if part > 0:
+                idx = (part - 1) >> 1
+                num_shared, num, ahead = _field(fields, token + idx, 1), count, values
+                if part & 1:
+                    mine, begin, num_keys = slots + 8 * least, least, num_shared - least
+                else:
+                    mine, begin = _field(fields, token + idx, 2), num_shared
+                    num_keys = _field(fields, token + idx, 3)
+            weights = scores + idx * count * row_bytes + 4 * begin
+            out = mixed + idx * count * stride
+            _mix(weights, row_bytes, mine, num_keys, values, ahead, groups, out, num)
+        for query in range(num_queries):
+            x, share = floats(mixed + query * stride), floats(scratch)[query]
+            row = arg(step, 8) + (token + query // count) * arg(step, 9)
+            out = floats(row + 4 * (head + query % count) * head_dim)
+            for i in range(head_dim):
+                out[i] = x[i] * share
+
+
+@emitted(int64, int64, int64, int64)
+def _field(b: Any, fields: Value, token: Value, idx: Value) -> Value:
+    """Where slots lie that it may share with others, and how many; its own, and how many."""
+    place = b.add(b.mul(token, i64(KEY_FIELDS)), idx)
+    return b.load(b.gep(b.inttoptr(fields, I64.as_pointer()), [place]))
+
+
+@emitted(int64, int64, int64)
+def _shared(b: Any, num: Value, most: Value) -> Value:
+    """Parts of no more than `most` have so many, but for the last."""
+    return _num_parts(b, num, _num_parts(b, num, most))
+
+
+def _num_parts(b: Any, num: Value, most: Value) -> Value:
+    return b.sdiv(b.add(num, b.sub(most, i64(1))), most)
+
+
+@njit(inline="always")
+def _turn(q, q_stride, num_queries, count, groups, target):
+    """Queries as tiles of them are scored."""
+    width, stride = _shared(num_queries, MAX_SCORED), 64 * groups
+    for query in range(0, num_queries, width):
+        last, places = min(query + width, num_queries) - 1, ints(target)
+        for i in range(MAX_SCORED):
+            mine = min(query + i, last)
+            places[i] = q + mine // count * q_stride + mine % count * stride
+        turn_queries(places[0], places[1], places[2], places[3], groups, target)
         target += MAX_SCORED * stride
 
 
 @njit(inline="always")
-def _keys(step, token):
-    """Slots that it may share with others, its first and its end in them; its own, how many."""
-    place = arg(step, 7) + 8 * KEY_FIELDS * token
-    return (
-        int_at(place, 0),
-        int_at(place, 1),
-        int_at(place, 2),
-        int_at(place, 3),
-        int_at(place, 4),
-    )
+def _score(slots, num_keys, keys, places, q, groups, scale, out, row_bytes, num_queries):
+    """Scores of the keys of some slots, by all queries; there may be 15 more on either side.
 
-
-def attend(step, chunk, scratch):
-    """The heads of a few tokens that share a key/value head.
-
-    Tokens of one request read the keys that they share together.
+    The next blocks are looked for before some are scored, so that they can be asked for.
     """
-    group_len = arg(step, 0) // arg(step, 1)
-    num_tokens, per_chunk = arg(step, 11), arg(step, 12)
-    chunks_per_head = (num_tokens + per_chunk - 1) // per_chunk
-    kv_head, token = chunk // chunks_per_head, chunk % chunks_per_head * per_chunk
-    end = min(token + per_chunk, num_tokens)
-    while token < end:
-        stop = token + 1
-        while stop < end and _keys(step, stop)[0] == _keys(step, token)[0]:
-            stop += 1
-        for first in range(0, group_len, MAX_QUERIES):
-            count = min(MAX_QUERIES, group_len - first)
-            _attend(step, kv_head, kv_head * group_len + first, count, token, stop, scratch)
-        token = stop
+    block_bytes, together = 1024 * groups, BLOCKS_TOGETHER * 16
+    ahead, spare = places + 2 * _PLACES_BYTES, places + 3 * _PLACES_BYTES
+    width = _shared(num_queries, MAX_SCORED)
+    num_tiles = (num_queries + width - 1) // width
+    start, last, side = -(int_at(slots, 0) & 15) - together, -1, 0
+    while start < num_keys:
+        here, following, next_last = places + (1 - side) * _PLACES_BYTES, start + together, -1
+        later = here
+        if following < num_keys:
+            later, room = (
+                places + side * _PLACES_BYTES,
+                spare + side * BLOCKS_TOGETHER * block_bytes,
+            )
+            next_last = find_blocks(slots, following, num_keys, keys, block_bytes, later, room)
+        for tile in range(num_tiles if last >= 0 else 0):
+            for idx in range(BLOCKS_TOGETHER):
+                asked = later if idx % num_tiles == tile else here  # a part of them by each tile
+                ints(ahead)[idx] = int_at(asked, idx)
+            query, turned = tile * width, q + tile * MAX_SCORED * 64 * groups
+            count, target = min(width, num_queries - query), out + query * row_bytes + 4 * start
+            score_blocks(turned, groups, here, ahead, last, scale, target, row_bytes, count)
+        start, last, side = following, next_last, 1 - side
 
 
-@njit
-def _attend(step, kv_head, head, count, token, stop, scratch):
-    """`count` heads of tokens that share slots."""
-    head_dim = arg(step, 2)
-    groups, num_queries = num_groups(head_dim), count * (stop - token)
-    keys, values = arg(step, 5) + kv_head * arg(step, 10), arg(step, 6) + kv_head * arg(step, 10)
-    slots, first, end, _, most_own = _keys(step, token)
-    last_first, first_end = first, end
-    for each in range(token + 1, stop):
-        _, start, stops, _, num_own = _keys(step, each)
-        first, last_first = min(first, start), max(last_first, start)
-        end, first_end = max(end, stops), min(first_end, stops)
-        most_own = max(most_own, num_own)
-    last_first, scale = min(last_first, first_end), float32(1) / math.sqrt(float32(head_dim))
-    own_at = 64 * (num_groups(end - first + most_own) + 2)  # until they follow the others
-    row_bytes, stride = own_at + 64 * (num_groups(most_own) + 1), 64 * groups
-    turned = scratch + 2 * _PLACES_BYTES + 2 * BLOCKS_TOGETHER * 16 * stride
-    mixed = turned + 16 * stride
-    scores = mixed + MAX_QUERIES * stride + 64  # the first block may begin before them
-    q = arg(step, 3) + token * arg(step, 4) + head * stride
-    _turn(q, arg(step, 4), stop - token, count, groups, turned)
-    if end > first:
-        shared, num_shared = slots + 8 * first, end - first
-        _score(
-            shared, num_shared, keys, scratch, turned, groups, scale, scores, row_bytes, num_queries
-        )
-    for i in range(num_queries * groups * 16):
-        floats(mixed)[i] = float32(0)
-    for each in range(token, stop):
-        _, start, stops, own, num_own = _keys(step, each)
-        idx = (each - token) * count
-        row = scores + idx * row_bytes
-        if num_own > 0:
-            _turn(q + (each - token) * arg(step, 4), 0, 1, count, groups, turned)
-            out = row + own_at
-            _score(own, num_own, keys, scratch, turned, groups, scale, out, row_bytes, count)
-        for h in range(count):
-            score, late = floats(row + 4 * (stops - first)), floats(row + own_at)
-            for i in range(num_own):
-                score[i] = late[i]
-            mine = row + 4 * (start - first)
-            floats(scratch)[idx + h] = highest(mine, stops - start + num_own)
-            row += row_bytes
-    for query in range(num_queries):
-        _, start, stops, _, num_own = _keys(step, token + query // count)
-        mine, most = scores + query * row_bytes + 4 * (start - first), floats(scratch)[query]
-        floats(scratch)[query] = weigh(mine, stops - start + num_own, most)
-    for each in range(token, stop):
-        start, idx = _keys(step, each)[1], (each - token) * count
-        mine, out = scores + idx * row_bytes + 4 * (start - first), mixed + idx * stride
-        _mix(mine, row_bytes, slots + 8 * start, last_first - start, values, groups, out, count)
-    mine, shared = scores + 4 * (last_first - first), slots + 8 * last_first
-    _mix(mine, row_bytes, shared, first_end - last_first, values, groups, mixed, num_queries)
-    for each in range(token, stop):
-        _, _, stops, own, num_own = _keys(step, each)
-        idx = (each - token) * count
-        row, out = scores + idx * row_bytes, mixed + idx * stride
-        mine, shared = row + 4 * (first_end - first), slots + 8 * first_end
-        _mix(mine, row_bytes, shared, stops - first_end, values, groups, out, count)
-        mine = row + 4 * (stops - first)
-        _mix(mine, row_bytes, own, num_own, values, groups, out, count)
-        target = floats(arg(step, 8) + each * arg(step, 9) + 4 * head * head_dim)
-        for h in range(count):
-            total, x = floats(scratch)[idx + h], floats(out + h * stride)
-            for i in range(head_dim):
-                target[h * head_dim + i] = x[i] / total
+@njit(inline="always")
+def _mix(weights, row_bytes, slots, num_keys, values, ahead, groups, out, num_queries):
+    """Add the values of some slots, by the weights of all queries, who take turns with a few.
+
+    `ahead` is read next, from the first of the slots on.
+    """
+    width, stride = _shared(num_queries, MAX_MIXED), 64 * groups
+    num_tiles = (num_queries + width - 1) // width
+    for start in range(0, num_keys, _VALUES_TOGETHER):
+        mine, count = slots + 8 * start, min(_VALUES_TOGETHER, num_keys - start)
+        num_ahead, first_ahead, later = num_keys - start - count, count, values
+        if num_ahead == 0:
+            num_ahead, first_ahead, later = num_keys, -start, ahead
+        pace = min(_VALUES_TOGETHER, num_ahead) * 256 // (count * num_tiles)
+        for tile in range(num_tiles):
+            query, asked = tile * width, first_ahead + (pace * count * tile >> 8)
+            mix_values(
+                weights + query * row_bytes + 4 * start,
+                row_bytes,
+                mine,
+                count,
+                later,
+                asked,
+                pace,
+                values,
+                stride,
+                groups,
+                out + query * stride,
+                min(width, num_queries - query),
+            )

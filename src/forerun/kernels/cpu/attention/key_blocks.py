@@ -23,7 +23,7 @@ BLOCKS_TOGETHER: Final = 4  # are scored before the next
 @emitted(int64, int64)
 def _is_run(b: Any, slots: Value) -> Value:
     """Whether 16 slots follow each other."""
-    e = Emitter(b, Machine.host())
+    e = Emitter(b, Machine.target())
     found = e.load(slots, vector(I64, GROUP_LEN))
     first = e.splat(b.extract_element(found, I64(0)), GROUP_LEN)
     is_next = b.icmp_signed("==", found, b.add(first, constant(I64, list(range(GROUP_LEN)))))
@@ -32,18 +32,6 @@ def _is_run(b: Any, slots: Value) -> Value:
 
 
 @njit(inline="always")
-def _is_block(slots, count):
-    """Whether up to 16 slots follow each other, none of them in the next block."""
-    if count == 16:
-        return _is_run(slots) == 1
-    first = int_at(slots, 0)
-    for i in range(1, count):
-        if int_at(slots, i) != first + i:
-            return False
-    return True
-
-
-@njit
 def find_blocks(slots, start, end, keys, block_bytes, places, spare):
     """Where the blocks lie that have slots `start` … `end` - 1 in them; returns the last's index.
 
@@ -57,7 +45,13 @@ def find_blocks(slots, start, end, keys, block_bytes, places, spare):
             first, stop = max(0, start + 16 * idx), min(end, start + 16 * (idx + 1))
             mine, count = slots + 8 * first, stop - first
             slot, lane = int_at(mine, 0), first - start & 15
-            if (slot & 15) == lane and _is_block(mine, count):
+            is_block = slot & 15 == lane
+            if count == 16:
+                is_block &= _is_run(mine) == 1
+            else:
+                for i in range(1, count):
+                    is_block &= int_at(mine, i) == slot + i
+            if is_block:
                 place = keys + (slot >> 4) * block_bytes
             else:
                 place = spare + idx * block_bytes

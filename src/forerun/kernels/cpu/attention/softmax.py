@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from numba import float32, int64
 
-from forerun.kernels.cpu.codegen.emitted import emitted
+from forerun.kernels.cpu.codegen.emitted import outlined
 from forerun.kernels.cpu.codegen.lanes import (
     F32,
     GROUP_LEN,
@@ -20,7 +20,7 @@ from forerun.kernels.cpu.codegen.lanes import (
     i64,
     vector,
 )
-from forerun.kernels.cpu.codegen.loops import loop
+from forerun.kernels.cpu.codegen.loops import loop, when
 from forerun.kernels.cpu.codegen.machine import Machine
 from forerun.kernels.cpu.codegen.scalar import emit_exp
 
@@ -28,34 +28,34 @@ _LOWEST: Final = -3.4028234663852886e38  # of float32
 _GROUP: Final = vector(F32, GROUP_LEN)
 
 
-@emitted(float32, int64, int64)
+@outlined(float32, int64, int64)
 def highest(b: Any, scores: Value, num_keys: Value) -> Value:
-    """Of scores[j]; those that fill up the last group of 16 become the lowest there are."""
-    e = Emitter(b, Machine.host())
-    num_groups = b.sdiv(b.add(num_keys, i64(GROUP_LEN - 1)), i64(GROUP_LEN))
+    """Of scores[j]."""
+    e = Emitter(b, Machine.target())
+    last = b.sdiv(b.sub(num_keys, i64(1)), i64(GROUP_LEN))
     lowest = constant(F32, [_LOWEST] * GROUP_LEN)
 
     def larger(left: Value, right: Value) -> Value:
         """A score that is no number is not larger."""
         return b.select(b.fcmp_ordered(">", left, right), left, right)
 
-    def place(idx: Value) -> Value:
-        return b.add(scores, b.mul(idx, i64(4 * GROUP_LEN)))
+    def found(idx: Value) -> Value:
+        return e.load(b.add(scores, b.mul(idx, i64(4 * GROUP_LEN))), _GROUP)
 
     def compare(idx: Value, most: list[Value]) -> list[Value]:
-        return [larger(e.load(place(idx), _GROUP), most[0])]
+        return [larger(found(idx), most[0])]
 
-    last = b.sub(num_groups, i64(1))
-    score = e.load(place(last), _GROUP)
-    e.store(b.select(_is_key(e, last, num_keys), score, lowest), place(last))
-    most = loop(b, num_groups, [lowest], compare)
+    most = [b.select(_is_key(e, last, num_keys), found(last), lowest)]
+    most = [larger(most[0], lowest)]
+    is_more = b.icmp_signed(">", last, i64(0))
+    most = when(b, is_more, most, lambda before: loop(b, last, before, compare))
     return b.extract_element(e.fold_each(most, larger), I32(0))
 
 
-@emitted(float32, int64, int64, float32)
+@outlined(float32, int64, int64, float32)
 def weigh(b: Any, scores: Value, num_keys: Value, most: Value) -> Value:
     """scores[j] to weights, in place, up to a whole group of 16; returns their sum."""
-    e = Emitter(b, Machine.host())
+    e = Emitter(b, Machine.target())
     num_groups = b.sdiv(b.add(num_keys, i64(GROUP_LEN - 1)), i64(GROUP_LEN))
     most, none = e.splat(most, GROUP_LEN), constant(F32, [0.0] * GROUP_LEN)
 

@@ -43,6 +43,12 @@ def ints(b: Any, address: Value) -> Value:
     return b.inttoptr(address, I64.as_pointer())
 
 
+@emitted(void, int64)
+def prefetch(b: Any, address: Value) -> None:
+    """Ask for memory that will be read soon."""
+    Emitter(b, Machine.host()).prefetch(address)
+
+
 @emitted(int64, uint64)
 def leading_zeros(b: Any, value: Value) -> Value:
     """Of 64 bits."""

@@ -179,7 +179,7 @@ class _Arrays(NamedTuple):
     tokens: IntArray  # [T]
     write_slots: IntArray  # [T]
     wanted: IntArray  # [R]
-    keys: IntArray  # [T, 5]: see `_keys`
+    keys: IntArray  # [T, 4]: see `_keys`
     noise: IntArray  # [3]
 
     @classmethod
@@ -234,17 +234,18 @@ def _run(row: PlanRow) -> Run:
 
 
 def _keys(runs: Sequence[Run], address: int, window: int | None) -> list[int]:
-    """Of each token: where slots lie that others share, its first and its end among them; where
-    its own lie, and how many they are. The runs lie one behind the other; a sliding window hides
-    some of the first."""
+    """Of each token: where slots lie that others share, and how many of them are its; where its
+    own lie, and how many they are. A sliding window hides the first of them. The runs lie one
+    behind the other."""
     keys: list[int] = []
     for run in runs:
         own = address + 8 * run.lengths[0]
         for idx, length in enumerate(run.lengths):
             num_own = run.own_lengths[idx] if run.own_lengths else 0
             hidden = 0 if window is None else max(0, length + num_own - window)
-            skipped = max(0, hidden - length)
-            keys += (address, min(hidden, length), length, own + 8 * skipped, num_own - skipped)
+            late = max(0, hidden - length)  # so many of its own are hidden
+            shared = (address + 8 * (hidden - late), length - hidden + late)
+            keys += (*shared, own + 8 * late, num_own - late)
             own += 8 * num_own
         address += run.slots.nbytes
     return keys

@@ -15,7 +15,7 @@ from typing import Any, Final
 from numba import float32, int64, void
 
 from forerun.kernels.cpu.attention.key_blocks import BLOCKS_TOGETHER
-from forerun.kernels.cpu.codegen.emitted import emitted
+from forerun.kernels.cpu.codegen.emitted import outlined
 from forerun.kernels.cpu.codegen.lanes import (
     F32,
     GROUP_LEN,
@@ -28,10 +28,9 @@ from forerun.kernels.cpu.codegen.lanes import (
 from forerun.kernels.cpu.codegen.loops import loop
 from forerun.kernels.cpu.codegen.machine import Machine
 
-MAX_QUERIES: Final = 12  # of one token or of some, which read keys and values together
+MAX_QUERIES: Final = 24  # of one token or of some, which read keys and values together
 MAX_SCORED: Final = 4  # in one tile
 MAX_MIXED: Final = 6
-_KEYS_AHEAD: Final = 48  # values are asked for so long before they are read
 _UNROLLED: Final = 4  # dimensions
 _GROUP: Final = vector(F32, GROUP_LEN)
 # Groups of 16 sums in registers; the second with registers of 512 bits.
@@ -56,12 +55,12 @@ def for_each_width(b: Any, num_queries: Value, most: int, emit: Callable[[int], 
     b.position_at_end(done)
 
 
-@emitted(void, int64, int64, int64, int64, int64, int64)
+@outlined(void, int64, int64, int64, int64, int64, int64)
 def turn_queries(
     b: Any, first: Value, second: Value, third: Value, fourth: Value, num_groups: Value, out: Value
 ) -> None:
     """out[dimension] = that of each of four queries."""
-    e = Emitter(b, Machine.host())
+    e = Emitter(b, Machine.target())
 
     def turn(idx: Value, _carried: list[Value]) -> list[Value]:
         at = b.mul(idx, i64(4 * GROUP_LEN))
@@ -76,7 +75,7 @@ def turn_queries(
     loop(b, num_groups, [], turn)
 
 
-@emitted(void, int64, int64, int64, int64, int64, float32, int64, int64, int64)
+@outlined(void, int64, int64, int64, int64, int64, float32, int64, int64, int64)
 def score_blocks(
     b: Any,
     q: Value,
@@ -93,7 +92,7 @@ def score_blocks(
 
     `q` is what `turn_queries` wrote; `ahead` are blocks that will be read next.
     """
-    e = Emitter(b, Machine.host())
+    e = Emitter(b, Machine.target())
 
     def emit_turns(width: int, together: int) -> None:
         def turn(idx: Value, _carried: list[Value]) -> list[Value]:
@@ -117,7 +116,9 @@ def score_blocks(
     def emit(width: int) -> None:
         most = _most(e.machine, _MAX_SCORES)
         counts = [count for count in (1, 2, 4) if count == 1 or count * width <= most]
-        _choose(b, counts, lambda num: b.icmp_signed("<", last, i64(num)), partial(emit_turns, width))
+        _choose(
+            b, counts, lambda num: b.icmp_signed("<", last, i64(num)), partial(emit_turns, width)
+        )
 
     for_each_width(b, num_queries, MAX_SCORED, emit)
 
@@ -149,7 +150,9 @@ def _products(
             at, mine = b.mul(first, i64(4 * GROUP_LEN)), b.mul(first, i64(4 * MAX_SCORED))
             for dim in range(_UNROLLED):
                 here = e.offset(at, 4 * GROUP_LEN * dim)
-                places = [e.offset(b.add(q, mine), 4 * (dim * MAX_SCORED + i)) for i in range(width)]
+                places = [
+                    e.offset(b.add(q, mine), 4 * (dim * MAX_SCORED + i)) for i in range(width)
+                ]
                 parts = [e.splat(e.load(place, F32), GROUP_LEN) for place in places]
                 for k, block in enumerate(blocks):
                     e.prefetch(b.add(later[k], here))
@@ -164,21 +167,28 @@ def _products(
     return loop(b, num_groups, none, group)
 
 
-@emitted(void, int64, int64, int64, int64, int64, int64, int64, int64, int64)
+@outlined(void, *[int64] * 12)
 def mix_values(
     b: Any,
     weights: Value,
     weights_stride: Value,
     slots: Value,
     num_keys: Value,
+    ahead: Value,
+    first_ahead: Value,
+    pace: Value,
     values: Value,
     stride: Value,
     num_groups: Value,
     out: Value,
     num_queries: Value,
 ) -> None:
-    """out[query] += Σ weights[query, j] · values[slots[j]] in ascending order of j."""
-    e = Emitter(b, Machine.host())
+    """out[query] += Σ weights[query, j] · values[slots[j]] in ascending order of j.
+
+    Rows at `ahead` will be read next: those of the slots from `first_ahead` on. With each key,
+    `pace` / 256 of a row are asked for.
+    """
+    e = Emitter(b, Machine.target())
     query_bytes = b.mul(num_groups, i64(4 * GROUP_LEN))
 
     def emit_turns(width: int, count: int) -> None:
@@ -189,17 +199,17 @@ def mix_values(
             start = b.add(values, at)
 
             def row(j: Value) -> Value:
-                return b.add(start, b.mul(e.load(b.add(slots, b.mul(j, i64(8))), I64), stride))
+                return b.mul(e.load(b.add(slots, b.mul(j, i64(8))), I64), stride)
 
             def key(j: Value, acc: list[Value]) -> list[Value]:
-                later = b.add(j, i64(_KEYS_AHEAD))
-                ahead = row(b.select(b.icmp_signed("<", later, num_keys), later, j))
+                following = b.add(first_ahead, b.ashr(b.mul(j, pace), i64(8)))
+                mine, later = b.add(start, row(j)), b.add(b.add(ahead, at), row(following))
                 first = b.add(weights, b.mul(j, i64(4)))
                 places = [b.add(first, b.mul(weights_stride, i64(i))) for i in range(width)]
                 shares = [e.splat(e.load(place, F32), GROUP_LEN) for place in places]
                 for g in range(count):
-                    e.prefetch(e.offset(ahead, 4 * GROUP_LEN * g))
-                    value = e.load(e.offset(row(j), 4 * GROUP_LEN * g), _GROUP)
+                    e.prefetch(e.offset(later, 4 * GROUP_LEN * g))
+                    value = e.load(e.offset(mine, 4 * GROUP_LEN * g), _GROUP)
                     for i, share in enumerate(shares):
                         acc[g * width + i] = e.fma(share, value, acc[g * width + i])
                 return acc
