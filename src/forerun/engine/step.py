@@ -106,8 +106,7 @@ def choose(core: Core, times: StepTimes) -> dict[int, Choice]:
             ready.append(request)
         else:
             num_prompt_tokens += num_tokens
-    choices = core.speculation.choose(ready, num_prompt_tokens, times)
-    return {r.id: choice for r, choice in zip(ready, choices, strict=True) if choice}
+    return core.speculation.choose(ready, num_prompt_tokens, times)
 
 
 def schedule(core: Core, choices: Mapping[int, Choice]) -> tuple[Schedule, list[Round]]:
@@ -124,11 +123,11 @@ def schedule(core: Core, choices: Mapping[int, Choice]) -> tuple[Schedule, list[
 
 def draft(core: Core, rounds: Sequence[Round], times: StepTimes) -> None:
     """Proposals, and with them the spans that the target runs."""
-    guessing = [r for r in rounds if r.drafter is not None]
+    guessing = [(r, r.choice) for r in rounds if r.choice and r.choice.drafter is not None]
     if core.speculation is not None and guessing:
-        requests, choices = [r.request for r in guessing], [r.choice for r in guessing]
+        requests, choices = [r.request for r, _ in guessing], [choice for _, choice in guessing]
         proposals = core.speculation.draft(requests, choices, times)
-        for round_, proposal in zip(guessing, proposals, strict=True):
+        for (round_, _), proposal in zip(guessing, proposals, strict=True):
             round_.proposal = proposal
     for round_ in rounds:
         round_.span = _span(round_)

@@ -196,10 +196,11 @@ class Drawing:
 
     def _room(self, logits: Tensor) -> _Room:
         num, width = logits.shape
-        size = triton.next_power_of_2(max(1, num)), width
-        if size not in self._rooms:
-            self._rooms[size] = _Room(*size, logits.device)
-        return self._rooms[size]
+        size = 1 << max(0, num - 1).bit_length(), width
+        room = self._rooms.get(size)
+        if room is None:
+            room = self._rooms[size] = _Room(*size, logits.device)
+        return room
 
 
 class _Room:
