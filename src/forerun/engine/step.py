@@ -151,11 +151,12 @@ def forward(core: Core, rounds: Sequence[Round], times: StepTimes) -> None:
         for round_ in rounds:
             round_.taps = Taps(layers)
     taps = [r.taps for r in rounds if r.taps]
-    began = core.clock()
-    scores = score(core.model, core.cache, spans, tables, draws, taps, _next_slots(core, rounds))
-    times.pass_seconds = core.clock() - began
     times.num_requests, times.num_tokens = len(rounds), sum(map(len, spans))
-    times.num_guesses = sum(len(r.proposal) for r in rounds)
+    times.num_guesses = sum([len(r.proposal) for r in rounds])
+    began = core.clock()
+    following = _next_slots(core, rounds, times.num_guesses)
+    scores = score(core.model, core.cache, spans, tables, draws, taps, following)
+    times.pass_seconds = core.clock() - began
     for round_, rows in zip(rounds, scores, strict=True):
         if isinstance(rows, Exception):
             round_.error = rows
@@ -164,9 +165,13 @@ def forward(core: Core, rounds: Sequence[Round], times: StepTimes) -> None:
             round_.scores = rows_to_judge(round_.request, round_.span, round_.proposal, rows)
 
 
-def _next_slots(core: Core, rounds: Sequence[Round]) -> tuple[IntArray | None, ...] | None:
-    """Where the next pass puts its tokens, if it is like this one."""
-    if not core.model.kernels.begins_early or any(not r.span.wanted for r in rounds):
+def _next_slots(
+    core: Core, rounds: Sequence[Round], num_guesses: int
+) -> tuple[IntArray | None, ...] | None:
+    """Where the next pass puts its tokens, if it is like this one and may be begun early."""
+    kernels = core.model.kernels
+    is_early = kernels.begins_rounds if num_guesses else kernels.begins_early
+    if not is_early or any(not r.span.wanted for r in rounds):
         return None
     return next_slots(
         (r.request.table, len(r.span.wanted)) if r.request.num_left > 1 else None for r in rounds

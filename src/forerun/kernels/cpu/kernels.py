@@ -62,6 +62,7 @@ class CpuKernels(ChainSteps):
 
     name: Final = "cpu"
     begins_early: Final = False
+    begins_rounds: Final = False
 
     def __init__(
         self,
