@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Final
 
-from forerun.speculation.choice import Choice
+from forerun.speculation.choice import Choice, Reason
 from forerun.types import Proposal, Verdict
 
 
@@ -56,7 +56,7 @@ class Metrics:
         self._outcomes: Counter[str] = Counter()  # stop, length, abort, error
         self._drafters: dict[str, DrafterCounts] = {}
         self._depths: Counter[int] = Counter()  # rounds, by the depth of their proposals
-        self._choices: Counter[str] = Counter()  # rounds, by why they guessed so deep or not
+        self._choices: Counter[Reason] = Counter()  # rounds, by why they guessed so deep or not
 
     def admitted(self, num_prompt_tokens: int, num_cached_tokens: int) -> None:
         """A request runs for the first time."""
@@ -80,7 +80,7 @@ class Metrics:
             self._depths[proposal.depth] += 1
             if choice is None:
                 return
-            self._choices[choice.reason.name.lower()] += 1
+            self._choices[choice.reason] += 1
             if choice.drafter is not None and len(proposal):
                 counts = self._drafters.get(choice.drafter)
                 if counts is None:
@@ -100,7 +100,7 @@ class Metrics:
                 "requests": dict(self._outcomes),
                 **counts,
                 "rounds_by_depth": dict(self._depths),
-                "choices": dict(self._choices),
+                "choices": {r.name.lower(): num for r, num in self._choices.items()},
                 "tokens_per_pass": counts["emitted_tokens"] / max(1, counts["passes"]),
                 "drafters": {name: found.as_dict() for name, found in self._drafters.items()},
             }

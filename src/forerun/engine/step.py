@@ -77,8 +77,9 @@ class Round:
         """Rows of the span that stay: all that was certain, and the accepted guesses behind it;
         known once there is a verdict."""
         num_certain = len(self.span) - len(self.proposal)
-        if not len(self.proposal):
-            return tuple(range(num_certain))
+        if self.proposal.tree.is_chain:
+            num_accepted = len(self.verdict.path) if self.proposal.tokens else 0
+            return tuple(range(num_certain + num_accepted))
         return (*range(num_certain), *(num_certain + node for node in self.verdict.path))
 
 

@@ -26,6 +26,12 @@ class Columns(NamedTuple):
     @classmethod
     def of(cls, plan: Plan) -> Columns:
         tokens, write_slots, wanted, positions = plan.integers()
+        if len(plan.rows) == 1 and plan.rows[0].span.tree.is_chain:
+            starts, zeros = [positions[0]] * len(tokens), [0] * len(tokens)
+            num_keys = [position + 1 for position in positions]
+            per_token = (tokens, write_slots, starts, zeros, num_keys, zeros, num_keys)
+            slots = plan.rows[0].slots
+            return cls(np.array(per_token, np.int32), slots, positions, wanted, num_keys[-1])
         keys = _Keys()
         for row in plan.rows:
             keys.add(row)
