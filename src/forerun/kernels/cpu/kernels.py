@@ -61,6 +61,7 @@ class CpuKernels(ChainSteps, Drawing):
 
     name: Final = "cpu"
     begins_early: Final = False
+    begins_rounds: Final = False
 
     def __init__(
         self,
