@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Final
 
 from starlette.requests import ClientDisconnect, Request
 
 from forerun.server.errors import ApiError
-from forerun.server.json_text import parse_json
 
 _SPARE_BYTES: Final = 1 << 20
 
 
-async def read_json(request: Request, max_bytes: int, timeout_s: float) -> Any:
-    """The body's value; a body that is too long or never ends is cut off."""
+async def read_body(request: Request, max_bytes: int, timeout_s: float) -> bytes:
+    """A body that is too long or never ends is cut off."""
     packed = request.headers.get("content-encoding", "identity")
     if packed.lower() != "identity":
         raise ApiError(
@@ -22,7 +21,7 @@ async def read_json(request: Request, max_bytes: int, timeout_s: float) -> Any:
         )
     try:
         async with asyncio.timeout(timeout_s):
-            found = await _read_bytes(request, max_bytes)
+            return await _read_bytes(request, max_bytes)
     except TimeoutError:
         raise ApiError(
             408,
@@ -30,7 +29,6 @@ async def read_json(request: Request, max_bytes: int, timeout_s: float) -> Any:
             "body_timeout",
             headers={"Connection": "close"},
         ) from None
-    return parse_json(found)
 
 
 async def _read_bytes(request: Request, max_bytes: int) -> bytes:

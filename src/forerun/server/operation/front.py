@@ -42,6 +42,7 @@ class Front:
         request = Request(scope)
         visit = Visit(_request_id(request), send)
         REQUEST_ID.set(visit.request_id)
+        request.state.began = visit.began
         self._service.num_open += 1
         try:
             await self._answer(scope, receive, visit, request)
