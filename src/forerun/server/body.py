@@ -32,24 +32,27 @@ async def read_body(request: Request, max_bytes: int, timeout_s: float) -> bytes
 
 
 async def _read_bytes(request: Request, max_bytes: int) -> bytes:
-    """What goes on a little past the limit is read and dropped: a client that still sends when
-    the connection closes never sees why."""
     chunks: list[bytes] = []
     num_bytes = 0
+    declared = request.headers.get("content-length", "0")
+    if declared.isdecimal() and int(declared) > max_bytes:
+        raise _too_long(max_bytes)
     try:
         async for chunk in request.stream():
             num_bytes += len(chunk)
-            if num_bytes <= max_bytes:
-                chunks.append(chunk)
-            elif num_bytes > 2 * max_bytes + _SPARE_BYTES:
-                break
+            if num_bytes > max_bytes:
+                raise _too_long(max_bytes)
+            chunks.append(chunk)
     except ClientDisconnect:
         raise ApiError(499, "the client left before its body was complete.", "left") from None
-    if num_bytes > max_bytes:
-        raise ApiError(
-            413,
-            f"the body is longer than {max_bytes} bytes; send less, or raise --max-body-bytes.",
-            "body_too_long",
-            headers={"Connection": "close"},
-        )
     return b"".join(chunks)
+
+
+def _too_long(max_bytes: int) -> ApiError:
+    return ApiError(
+        413,
+        f"the body is longer than {max_bytes} bytes; send less, or raise --max-body-bytes.",
+        "body_too_long",
+        headers={"Connection": "close"},
+        num_dropped_bytes=max_bytes + _SPARE_BYTES,
+    )
