@@ -9,6 +9,7 @@ from itertools import chain
 from typing import Final, TypeAlias
 
 from forerun.drafters import Budget
+from forerun.drafters.prediction import PREDICTION
 from forerun.speculation.choice import NO_ROOM, NOT_LOOKED, SILENT, Choice, Reason, Way
 from forerun.speculation.controller import Controller
 from forerun.speculation.guarded_drafters import GuardedDrafters
@@ -27,7 +28,7 @@ class Speculation:
     """Each request guesses with what it allows: its own drafter, depth and branches, or none.
 
     `ceiling` is what a request may spend at most; without a controller, what it always spends, on
-    the drafter it names or else on the first that may guess for it.
+    its prediction, or the drafter it names, or else on the first that may guess for it.
     """
 
     def __init__(
@@ -42,6 +43,11 @@ class Speculation:
         self.cards: CardCheck | None = None
         self.is_steady = False  # rounds begin early, if they are like those before
         self._has_weighed = False  # anything, this round
+
+    @property
+    def methods(self) -> list[str]:
+        """Drafters that a request may name; a prediction is its own."""
+        return [name for name in self.drafters.drafters if name != PREDICTION]
 
     def choose(
         self, requests: Sequence[SpeculativeRequest], num_prompt_tokens: int, times: StepTimes
