@@ -153,11 +153,10 @@ class Trainer:
         if not (options.out / "config.json").exists():
             return new_config(options, c, **own, **mark), None
         folder = HeadFolder(options.out, options.kind)
-        folder.config.check_target(options.out, **own)
+        folder.fit(**own)
         self._kept = folder.draft_tokens().tolist()
         weights = {name: folder.float32(name) for name in folder.names() if name != D2T}
-        config = kept_config(options, folder.config)
-        return replace(config, **own, **mark), weights  # another engine's did not say
+        return replace(kept_config(options, folder.config), **mark), weights
 
     def take_first_steps(self, num: int) -> None:
         """In which all is compiled and recorded: the time that there is starts behind them."""

@@ -91,6 +91,8 @@ def _build_speculation(
     ceiling = Budget(config.depth, config.num_branches)
     if controller is not None:
         for name, card in drafting.cards.items():
+            if not card.chances:
+                continue
             first, *then = card.chances
             controller.expect(name, (first, fmean(then or (first,))))
     speculation = Speculation(drafters, controller, ceiling)
