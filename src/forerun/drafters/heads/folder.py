@@ -50,7 +50,10 @@ HISTORY: Final = "training.json"  # of a head that may be trained on
 _PACKED: Final = ".q8_0"
 _CONFIG, _WEIGHTS = "config.json", "model.safetensors"
 _MEDUSA, _PICKLE = "medusa_lm_head.safetensors", "medusa_lm_head.pt"  # as Medusa calls them
-_OWN_FILES: Final = frozenset({_CONFIG, _WEIGHTS, HISTORY, *TOKENIZER_FILES})
+_KEPT: Final = ("README.md", "LICENSE", ".gitattributes")  # beside a head, whoever writes it anew
+_OWN_FILES: Final = frozenset(
+    {_CONFIG, _WEIGHTS, _MEDUSA, _PICKLE, HISTORY, *TOKENIZER_FILES, *_KEPT}
+)
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -243,6 +246,8 @@ def _write(folder: Path, weights: Mapping[str, Any], others: Mapping[str, bytes]
         part.mkdir(parents=True)
         for name, data in files.items():
             (part / name).write_bytes(data)
+        for kept in (folder / name for name in _KEPT if (folder / name).is_file()):
+            shutil.copyfile(kept, part / kept.name)
         if folder.exists():
             folder.rename(old)
         part.rename(folder)
