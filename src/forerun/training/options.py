@@ -54,7 +54,6 @@ class TrainOptions:
     exportable: bool = option(
         False, "EAGLE-3 without the norms of 3.1, which other engines may not know."
     )
-
     plot: Path | None = option(
         None, "Draw α at each place so far, at every measurement, to .png, .pdf or .svg."
     )

@@ -26,8 +26,8 @@ from forerun.models.opening import load_tokenizer
 from forerun.models.text.compatibility import tokenizer_hash
 from forerun.models.text.tokenizer import Tokenizer
 from forerun.models.weights.checkpoint import Checkpoint
+from forerun.theory.curve import Point, save_curve
 from forerun.training.batches import Rows
-from forerun.training.curve import Point, save_curve
 from forerun.training.learner import Learner
 from forerun.training.new_head import (
     draft_vocabulary,
@@ -98,6 +98,7 @@ class Trainer:
         """`texts` are some that the target wrote before; the first of them are held out. `target`
         is the checkpoint on the device, if it is there already."""
         self._options, self._report = options, report
+        self._num_kept = 0  # texts that the file has already
         require_own(options.out)
         if options.texts is not None:
             check_place(options.texts)
@@ -121,7 +122,7 @@ class Trainer:
         self._progress = Progress(options)
         if not texts and options.texts is not None and options.texts.exists():
             texts = load_texts(options.texts, checkpoint.config.vocab_size)
-        self._num_kept = len(texts)  # that the file has already
+            self._num_kept = len(texts)
         self._held_out = list(texts[:_NUM_HELD_OUT])
         if not texts:
             self._held_out = self._writer.write(_NUM_HELD_OUT, _HELD_OUT_SEED)
@@ -191,13 +192,13 @@ class Trainer:
                 loss = self._step(chooser)
                 if time.monotonic() - last > _SECONDS_BETWEEN:
                     measured, last = self.measure(), time.monotonic()
-                    self._say(measured, loss)
                     self.save(measured)
+                    self._say(measured, loss)
         except KeyboardInterrupt:
             self._report("interrupted; saving what was learnt")
         measured = self.measure()
-        self._say(measured, loss)
         self.save(measured)
+        self._say(measured, loss)
         return measured
 
     def _write(self) -> None:
