@@ -275,7 +275,7 @@ class Speculation:
         """Tell every drafter what was emitted, and the one that guessed what was accepted."""
         drafter = choice.drafter if choice and choice.pick is None else None
         if drafter is not None and self.cards and len(proposal):
-            self._check_card(drafter, proposal.tokens[0] == emitted.tokens[0])
+            self._check_card(request, drafter, proposal.tokens[0] == emitted.tokens[0])
         is_waiting = drafter is not None and self.drafters.is_waiting(drafter, request)
         is_known = self.drafters.commit(request, drafter, emitted)
         is_weighed = choice is not None and choice is not NOT_LOOKED and choice is not SILENT
@@ -283,8 +283,10 @@ class Speculation:
             args = request.id, choice, proposal, emitted.tokens, is_waiting
             self.drafters.attempt(_CONTROLLER, request, self.controller.commit, *args)
 
-    def _check_card(self, drafter: str, is_hit: bool) -> None:
+    def _check_card(self, request: SpeculativeRequest, drafter: str, is_hit: bool) -> None:
         assert self.cards is not None
+        if request.params.temperature > 1:  # nobody was trained for such texts
+            return
         reason = self.cards.observe(drafter, is_hit=is_hit)
         if reason is not None:
             self.left_out[drafter] = reason

@@ -95,6 +95,8 @@ def _build_speculation(
     ceiling = Budget(config.depth, config.num_branches)
     if controller is not None:
         for name, card in drafting.cards.items():
+            if not card.chances:
+                continue
             first, *then = card.chances
             weight = _CARD_TRIALS if model.kernels.begins_early else START_WEIGHT
             controller.expect(name, (first, fmean(then or (first,)), weight))
