@@ -138,7 +138,7 @@ def proof(
         "sample": _HOW_DRAWN,
         "num_plain_runs": sample.num_plain,
         "num_processes": num_processes,
-        "instruction_set": os.environ.get("FORERUN_CPU"),
+        "instruction_set": os.environ.get("FORERUN_CPU") or None,
     }
     head = record_head(model, settings) | {"measured": "proof", "kernels": sample.kernels}
     report = Report(record, head)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -41,14 +41,21 @@ def startup_report(starts: Sequence[Start], weight_bytes: int, seed: int) -> dic
     }
 
 
-def start_once(python: str, arguments: Sequence[str], clock: Clock) -> Start:
+def start_once(
+    python: str,
+    arguments: Sequence[str],
+    clock: Clock,
+    environment: Mapping[str, str] | None = None,
+) -> Start:
     """Run `forerun` with these arguments in a fresh process, and time its first byte of text."""
     with tempfile.TemporaryDirectory() as folder:
         note, complaints = Path(folder, "note.json"), Path(folder, "stderr")
         command = [python, "-m", "forerun.cli.start_probe", str(note), *arguments]
         with complaints.open("wb") as stderr:
             began = clock()
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, bufsize=0)
+            process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=stderr, bufsize=0, env=environment
+            )
             assert process.stdout is not None
             with process, process.stdout:
                 first = process.stdout.read(1)

@@ -9,6 +9,7 @@ from typing import Final
 
 from forerun.bench.records.report import Report
 from forerun.bench.records.summary import peer_label
+from forerun.bench.views.gpu import gpu_sheet
 from forerun.bench.views.serving import openai_sheet, serve_sheet
 from forerun.bench.views.sheet import Sheet, title
 from forerun.theory.canvas import canvas
@@ -23,10 +24,6 @@ _HEADS: Final = (
     "pass: greedy, with a guess at every place"
 )
 _PASSES: Final = "one target pass, empty context; ratio: in plain passes, taken within a round"
-_GPU: Final = (
-    "ms: a pass on the device, 128 tokens of context; of floor: the time to read the weights once "
-    "÷ that; forward: with plan, transfers and logits on the host"
-)
 _PROFILE: Final = (
     "of read: of the {:.1f} GB/s at which memory is read; product, norm (with SiLU) and rows: "
     "all such steps of a pass in a row; attention: what a pass takes less without it; Python: what "
@@ -72,30 +69,6 @@ def _kernels(report: Report) -> Sheet:
     groups = [["MB", "ms", "GB/s", "of read"], more]
     where = f"{_title(report)} · {num_threads} threads · memory reads at {speed:.1f} GB/s"
     return Sheet(where, ["format"], groups, rows, legend=[_KERNELS])
-
-
-def _gpu(report: Report) -> Sheet:
-    """A row per shape and pass, then one per kernel of a plain pass."""
-    rows = [
-        [
-            shape["shape"],
-            f"{found['num_requests']} × {found['num_tokens']}",
-            f"{found['device_s'] * 1e3:.3f}",
-            f"{found['share_of_floor']:.0%}",
-            f"{found['forward_s'] * 1e3:.3f}",
-        ]
-        for shape in report["shapes"]
-        for found in shape["passes"]
-    ]
-    rows += [
-        [shape["shape"], f"{name} × {found['count']}", f"{found['seconds'] * 1e3:.3f}", "–", "–"]
-        for shape in report["shapes"]
-        for name, found in shape.get("kernels", {}).items()
-    ]
-    speed = report["read_bytes_per_second"] / 1e12
-    where = f"{_title(report)} · {report['gpu']} · memory reads at {speed:.2f} TB/s"
-    headings = ["requests × tokens, or kernel", "ms", "of floor", "forward ms"]
-    return Sheet(where, ["shape"], [headings], rows, legend=[_GPU])
 
 
 def _acceptance(report: Report) -> Sheet:
@@ -242,7 +215,7 @@ _SHEETS: Final[Mapping[str, Callable[[Report], Sheet]]] = {
     "heads": _heads,
     "kernels": _kernels,
     "passes": _passes,
-    "gpu": _gpu,
+    "gpu": lambda report: gpu_sheet(report, _title(report)),
     "profile": _profile,
     "startup": _startup,
     "batch": _batch,
