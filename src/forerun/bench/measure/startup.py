@@ -21,12 +21,14 @@ class StartFailed(ForerunError, RuntimeError):
 
 @dataclass(frozen=True)
 class Start:
-    """`peak_bytes` counts the mapped weight file, too; None where the system does not tell."""
+    """`peak_bytes` counts the mapped weight file, too; None where the system does not tell.
+    `cpu_s`: of all threads, the whole answer long."""
 
     first_token_s: float
     whole_s: float
     peak_bytes: int | None
     torch: bool
+    cpu_s: float = 0.0
 
 
 def startup_report(starts: Sequence[Start], weight_bytes: int, seed: int) -> dict[str, Any]:
@@ -65,4 +67,6 @@ def start_once(
         if process.returncode != 0 or not first:
             raise StartFailed(f"the command failed: {complaints.read_text().strip()[-500:]}")
         found = json.loads(note.read_text())
-        return Start(first_token_s, clock() - began, found["peak_bytes"], found["torch"])
+        return Start(
+            first_token_s, clock() - began, found["peak_bytes"], found["torch"], found["cpu_s"]
+        )

@@ -30,6 +30,7 @@ _PROFILE: Final = (
     "pass and draw leave of a token"
 )
 _STARTUP: Final = "beyond weights: the peak less the size of the weight file, which is mapped"
+_STARTS: Final = ("first_token_s", "whole_s", "cpu_s")
 _PARITY: Final = (
     "the first place of each text at which the reference kernels would have chosen another token; "
     "margins: between the best two tokens, in logits"
@@ -126,15 +127,19 @@ def _profile(report: Report) -> Sheet:
 
 def _startup(report: Report) -> Sheet:
     rows = [
-        [str(number), f"{start['first_token_s']:.2f}", f"{start['whole_s']:.2f}"]
+        [str(number), *(_seconds(start.get(name)) for name in _STARTS)]
         + [_megabytes(start["peak_bytes"], less) for less in (0, report["weight_bytes"])]
         for number, start in enumerate(report["starts"], start=1)
     ]
-    headings = ["start", "first token s", "whole s", "peak MB", "beyond weights MB"]
+    headings = ["start", "first token s", "whole s", "CPU s", "peak MB", "beyond weights MB"]
     torch = "torch was imported" if report["torch"] else "torch was not imported"
     middle = median(start["first_token_s"] for start in report["starts"])
     where = f"{_title(report)} · median {middle:.2f} s to the first token"
     return Sheet(where, [], [headings], rows, legend=[_STARTUP, torch])
+
+
+def _seconds(found: float | None) -> str:
+    return "–" if found is None else f"{found:.2f}"
 
 
 def _megabytes(num_bytes: int | None, less: int) -> str:

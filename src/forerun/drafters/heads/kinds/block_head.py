@@ -107,7 +107,7 @@ class BlockHead(CachedHead):
 
     @cached_property
     def markov_out(self) -> F32:
-        """[draft V, rank], for whoever takes the step on the host: not every request asks for it."""
+        """[draft V, rank], for whoever takes the step on the host: few requests do."""
         return self.read_markov_out()
 
     @cached_property
