@@ -29,8 +29,9 @@ from forerun.kernels.cpu.codegen.step import arg, num_groups
 
 KEY_FIELDS: Final = 4  # of a token: see `runtime/batch.py`
 _PLACES_BYTES: Final = 8 * BLOCKS_TOGETHER
+_SHARES_AT: Final = 3 * _PLACES_BYTES
+_SPARE_AT: Final = _SHARES_AT + 4 * MAX_QUERIES
 _VALUES_TOGETHER: Final = 64
-_TURNED: Final = 2 * MAX_QUERIES  # rows: tiles of two queries and of four have room for four
 
 
 def tokens_together(num_heads: int, num_kv_heads: int) -> int:
@@ -39,11 +40,10 @@ def tokens_together(num_heads: int, num_kv_heads: int) -> int:
 
 
 def scratch_bytes(max_keys: int, max_own: int, head_dim: int) -> int:
-    """Of one thread, as `_attend` lays it out."""
-    places, width = 3 * _PLACES_BYTES, 4 * padded(head_dim)
-    spare, turned = 2 * BLOCKS_TOGETHER * GROUP_LEN * width, _TURNED * width
+    """Of one thread: places and shares, spare blocks, queries, mixed values, scores."""
+    width = 4 * padded(head_dim)
     row = 4 * (padded(max_keys + max_own) + padded(max_own) + 4 * GROUP_LEN)
-    return places + spare + turned + MAX_QUERIES * (width + row)
+    return _SPARE_AT + 2 * BLOCKS_TOGETHER * GROUP_LEN * width + MAX_QUERIES * (2 * width + row)
 
 
 def attend(step, chunk, scratch):
@@ -53,7 +53,8 @@ def attend(step, chunk, scratch):
     chunks_per_head = (arg(step, 11) + per_chunk - 1) // per_chunk
     kv_head, start = chunk // chunks_per_head, chunk % chunks_per_head * per_chunk
     end = min(start + per_chunk, arg(step, 11))
-    per_turn = min(MAX_QUERIES, group_len)
+    q_stride, head_bytes, per_turn = arg(step, 4), arg(step, 10), min(MAX_QUERIES, group_len)
+    scale = float32(1) / math.sqrt(float32(head_dim))
     num_turns = (group_len + per_turn - 1) // per_turn
     token, stop, turn = start, start, num_turns
     while True:
@@ -68,10 +69,7 @@ def attend(step, chunk, scratch):
         head, count = kv_head * group_len + first, min(per_turn, group_len - first)
         num_tokens, turn = stop - token, turn + 1
         groups, num_queries = num_groups(head_dim), count * num_tokens
-        keys, values = (
-            arg(step, 5) + kv_head * arg(step, 10),
-            arg(step, 6) + kv_head * arg(step, 10),
-        )
+        keys, values = arg(step, 5) + kv_head * head_bytes, arg(step, 6) + kv_head * head_bytes
         slots, most, least, most_own = _field(fields, token, 0), 0, 1 << 62, 0
         for each in range(token, stop):
             num_shared = _field(fields, each, 1)
@@ -79,23 +77,19 @@ def attend(step, chunk, scratch):
             most_own = max(most_own, _field(fields, each, 3))
         stride, own_at = 64 * groups, 64 * (num_groups(most + most_own) + 2)  # until they are moved
         row_bytes = own_at + 64 * (num_groups(most_own) + 1)
-        turned = scratch + 3 * _PLACES_BYTES + 2 * BLOCKS_TOGETHER * 16 * stride
-        mixed = turned + _TURNED * stride
+        turned = scratch + _SPARE_AT + 2 * BLOCKS_TOGETHER * 16 * stride
+        mixed = turned + MAX_QUERIES * stride
         scores = mixed + MAX_QUERIES * stride + 64  # the first block may begin before them
-        q = arg(step, 3) + token * arg(step, 4) + head * stride
+        q, shares = arg(step, 3) + token * q_stride + head * stride, floats(scratch + _SHARES_AT)
 
-        scale = float32(1) / math.sqrt(float32(head_dim))
         for part in range(1 + num_tokens):  # what they share, then each token's own
             mine, num_keys, num, x, out = slots, most, num_queries, q, scores
             if part > 0:
-                mine, num_keys = (
-                    _field(fields, token + part - 1, 2),
-                    _field(fields, token + part - 1, 3),
-                )
-                num, x = count, q + (part - 1) * arg(step, 4)
-                out = scores + (part - 1) * count * row_bytes + own_at
+                idx, num = part - 1, count
+                mine, num_keys = _field(fields, token + idx, 2), _field(fields, token + idx, 3)
+                x, out = q + idx * q_stride, scores + idx * count * row_bytes + own_at
             if num_keys > 0:
-                _turn(x, arg(step, 4), num, count, groups, turned)
+                _turn(x, q_stride, num, count, groups, turned)
                 _score(mine, num_keys, keys, scratch, turned, groups, scale, out, row_bytes, num)
         for query in range(num_queries):
             each, row = token + query // count, scores + query * row_bytes
@@ -103,20 +97,19 @@ def attend(step, chunk, scratch):
             score, own = floats(row + 4 * num_shared), floats(row + own_at)
             for i in range(num_own):
                 score[i] = own[i]
-            floats(scratch)[query] = highest(row, num_shared + num_own)
+            shares[query] = highest(row, num_shared + num_own)
         num_soon = min(least, _VALUES_TOGETHER)
         for query in range(num_queries):
-            for idx in range(
-                num_soon * query // num_queries, num_soon * (query + 1) // num_queries
-            ):
+            asked = num_soon * query // num_queries  # a part of them with each query
+            for idx in range(asked, num_soon * (query + 1) // num_queries):
                 for line in range(groups):
                     prefetch(values + int_at(slots, idx) * stride + 64 * line)
             each, row = token + query // count, scores + query * row_bytes
             num_keys = _field(fields, each, 1) + _field(fields, each, 3)
-            floats(scratch)[query] = float32(1) / weigh(row, num_keys, floats(scratch)[query])
+            shares[query] = float32(1) / weigh(row, num_keys, shares[query])
         for i in range(num_queries * groups * 16):
             floats(mixed)[i] = float32(0)
-        next_head = keys + arg(step, 10) if kv_head + 1 < arg(step, 1) else values
+        next_head = keys + head_bytes if kv_head + 1 < num_kv_heads else values
         for part in range(1 + 2 * num_tokens):  # what all share, then the rest of each, and its own
             mine, begin, num_keys, num, idx, ahead = slots, 0, least, num_queries, 0, next_head
             if part > 0:
@@ -131,7 +124,7 @@ def attend(step, chunk, scratch):
             out = mixed + idx * count * stride
             _mix(weights, row_bytes, mine, num_keys, values, ahead, groups, out, num)
         for query in range(num_queries):
-            x, share = floats(mixed + query * stride), floats(scratch)[query]
+            x, share = floats(mixed + query * stride), shares[query]
             row = arg(step, 8) + (token + query // count) * arg(step, 9)
             out = floats(row + 4 * (head + query % count) * head_dim)
             for i in range(head_dim):
@@ -175,7 +168,7 @@ def _score(slots, num_keys, keys, places, q, groups, scale, out, row_bytes, num_
     The next blocks are looked for before some are scored, so that they can be asked for.
     """
     block_bytes, together = 1024 * groups, BLOCKS_TOGETHER * 16
-    ahead, spare = places + 2 * _PLACES_BYTES, places + 3 * _PLACES_BYTES
+    ahead, spare = places + 2 * _PLACES_BYTES, places + _SPARE_AT
     width = _shared(num_queries, MAX_SCORED)
     num_tiles = (num_queries + width - 1) // width
     start, last, side = -(int_at(slots, 0) & 15) - together, -1, 0

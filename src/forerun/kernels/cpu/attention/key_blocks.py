@@ -33,10 +33,10 @@ def _is_run(b: Any, slots: Value) -> Value:
 
 @njit(inline="always")
 def find_blocks(slots, start, end, keys, block_bytes, places, spare):
-    """Where the blocks lie that have slots `start` … `end` - 1 in them; returns the last's index.
+    """Where the next few blocks lie; returns the last one's index, which what is left repeats.
 
-    `start` is a multiple of 16, or negative: the first slot is that of a lane further on. What is
-    left of the places repeats the last.
+    Block i has slots number `start` + 16·i … + 15, as far as there are such: those below 0 stand
+    for lanes before the first key, and none follows `end` - 1.
     """
     last = min(((end - start + 15) >> 4), BLOCKS_TOGETHER) - 1
     for idx in range(BLOCKS_TOGETHER):

@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from numba import float32, int64, void
 
-from forerun.kernels.cpu.attention.key_blocks import BLOCKS_TOGETHER
 from forerun.kernels.cpu.codegen.emitted import outlined
 from forerun.kernels.cpu.codegen.lanes import (
     F32,

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Callable, Sequence
 from copy import copy
 from functools import cached_property
+from itertools import repeat
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy.typing as npt
 
 from forerun.kernels.base import AttentionShape, ChainNoise
 from forerun.kernels.cpu.attention.attend import KEY_FIELDS, scratch_bytes
+from forerun.kernels.cpu.codegen.compiled import address_of
 from forerun.kernels.cpu.codegen.lanes import padded
 from forerun.kernels.cpu.runtime.program import Program, aligned_zeros
 from forerun.kernels.plan import Plan, PlanRow
@@ -41,8 +43,7 @@ class RopeTable:
                 angles = position * self._inv_freq
                 self._rotations[position] = np.cos(angles), np.sin(angles)
                 self._is_known[position] = True
-        found: F32 = self._rotations[list(positions)]
-        return found
+        return self._rotations.take(positions, axis=0)
 
 
 class CpuBatch:
@@ -64,7 +65,7 @@ class CpuBatch:
         self.max_own = max([max(run.own_lengths, default=0) for run in runs])
         longest = max([run.lengths[-1] for run in runs]) + self.max_own
         self.max_keys = min(longest, shape.window or longest)
-        keys = _keys(runs, _address(self._slots), shape.window)
+        keys = _keys(runs, address_of(self._slots), shape.window)
         tokens, write_slots, wanted, self._positions = plan.integers()
         self.size = len(tokens), len(wanted)  # what a recording depends on
         drawn = _NO_NOISE if noise is None else _as_ints(noise)
@@ -189,12 +190,6 @@ class _Arrays(NamedTuple):
         return cls(integers, tokens, write_slots, wanted, keys.reshape(-1, KEY_FIELDS), noise)
 
 
-def _address(array: IntArray) -> int:
-    """`array.ctypes` makes an object for it."""
-    found: int = array.__array_interface__["data"][0]
-    return found
-
-
 def _as_ints(noise: ChainNoise) -> tuple[int, int, int]:
     """Temperature (the bits of a double), key and position."""
     (temperature,) = struct.unpack("<q", struct.pack("<d", noise.temperature))
@@ -240,12 +235,14 @@ def _keys(runs: Sequence[Run], address: int, window: int | None) -> list[int]:
     keys: list[int] = []
     for run in runs:
         own = address + 8 * run.lengths[0]
-        for idx, length in enumerate(run.lengths):
-            num_own = run.own_lengths[idx] if run.own_lengths else 0
-            hidden = 0 if window is None else max(0, length + num_own - window)
-            late = max(0, hidden - length)  # so many of its own are hidden
-            shared = (address + 8 * (hidden - late), length - hidden + late)
-            keys += (*shared, own + 8 * late, num_own - late)
+        for length, num_own in zip(run.lengths, run.own_lengths or repeat(0)):  # noqa: B905
+            if window is None or length + num_own <= window:
+                keys += (address, length, own, num_own)
+            else:
+                hidden = length + num_own - window
+                late = max(0, hidden - length)  # so many of its own
+                shared = (address + 8 * (hidden - late), length - hidden + late)
+                keys += (*shared, own + 8 * late, num_own - late)
             own += 8 * num_own
         address += run.slots.nbytes
     return keys
