@@ -62,7 +62,8 @@ def open_peers(
     from forerun.bench.peers import PeerContender, open_peer
     from forerun.engine.setup.kernel_choice import is_on_gpu
 
-    opened, model = list[Peer](), model_path(engine.model)
+    opened: list[Peer] = []
+    model = model_path(engine.model)
     for name in split(wanted.peers):
         # transformers expands a GGUF of 1.5 billion weights for minutes.
         print(f"starting {name} with {model.name} …", file=sys.stderr, flush=True)
