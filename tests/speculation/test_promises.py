@@ -239,6 +239,6 @@ def test_a_head_that_is_far_from_its_card_is_put_aside(
 def test_half_as_often_is_no_reason(every: int, is_found_out: bool) -> None:
     """A card of 60 %, and every second, third or thirtieth guess accepted."""
     check = CardCheck({"head": Card((0.6, 0.5))})
-    reasons = [check.observe("head", is_hit=idx % every == 0) for idx in range(2000)]
+    reasons = [check.observe("head", is_accepted=idx % every == 0) for idx in range(2000)]
     assert sum(reason is not None for reason in reasons) == is_found_out
-    assert check.observe("another", is_hit=False) is None
+    assert check.observe("another", is_accepted=False) is None

@@ -301,7 +301,7 @@ def test_a_head_that_looks_at_other_layers_is_found_out(
 def test_how_often_any_head_is_right(every: int, is_found_out: bool) -> None:
     """A fourth is what our kinds have after seconds; a tenth and a 25th were seen one layer off."""
     check = CardCheck({"eagle3": Card(())})
-    said = [check.observe("eagle3", is_hit=idx % every == 0) for idx in range(2000)]
+    said = [check.observe("eagle3", is_accepted=idx % every == 0) for idx in range(2000)]
     assert any(said) == is_found_out
 
 
