@@ -182,6 +182,21 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         drawn(vocab_size=3) | {"token_map": np.array([5, 3, 9])},
         "'token_map' does not map the draft vocabulary to ascending ids",
     ),
+    "under two names": (
+        {},
+        drawn() | {"lm_heads.0.weight": drawn()["0.1.weight"]},
+        "is there under another name, too",
+    ),
+    "a map without matrices": (
+        {"version": "2"},
+        without(*(f"{i}.1.weight" for i in range(3))) | {"token_map": np.arange(3)},
+        "'d2t' has no place",
+    ),
+    "a number": (
+        {},
+        drawn() | {"0.0.linear.weight": np.array(1, np.float32)},
+        "its hidden size is 1,",
+    ),
     "no map": ({"truncated_vocab_size": 3}, drawn(vocab_size=3), "'d2t' is missing"),
 }
 
