@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from forerun.cli.bench.options import MOST_SEED, at_least, load_with_room, split
 from forerun.cli.options.cache_dir import cache_dir
-from forerun.cli.options.engine import engine_options
+from forerun.cli.options.engine import engine_options, rounding_of
 from forerun.cli.options.shared import bundle, takes
 from forerun.cli.terminal.output import say_json
 from forerun.cli.terminal.screen import screen
@@ -76,9 +76,9 @@ def alpha(options: AlphaOptions, engine: EngineConfig) -> None:
             sums = _along(llm, config, texts, factors)
             rows.append(_row(Path(engine.model).name, name, temperature, sums, seed))
     if options.json:
-        say_json({"class": workload, "seed": seed, **engine.rounding, "rows": rows}, indent=2)
+        say_json({"class": workload, "seed": seed, **rounding_of(engine), "rows": rows}, indent=2)
     else:
-        screen().print(_sheet(rows, factors, f"{workload}{rounding(engine.rounding)}"))
+        screen().print(_sheet(rows, factors, f"{workload}{rounding(rounding_of(engine))}"))
 
 
 def _configs(

@@ -42,6 +42,7 @@ from forerun.models.hf.safetensors_file import SafetensorsFile
 from forerun.models.text.tokenizer import TOKENIZER_FILES
 from forerun.models.weights.checkpoint import Tensor
 from forerun.models.weights.dequantize import dequantize
+from forerun.models.weights.formats import FORMATS
 from forerun.models.weights.packing import packed
 from forerun.types import IntArray
 
@@ -49,6 +50,8 @@ D2T: Final = "d2t"
 EMBEDDING: Final = "embed_tokens.weight"
 HISTORY: Final = "training.json"  # of a head that may be trained on
 _PACKED: Final = ".q8_0"
+_BLOCK_BYTES: Final = FORMATS["Q8_0"].block_bytes
+_SLICE_BYTES: Final = 1 << 20
 _CONFIG, _WEIGHTS = "config.json", "model.safetensors"
 _MEDUSA, _PICKLE = "medusa_lm_head.safetensors", "medusa_lm_head.pt"  # as Medusa calls them
 _KEPT: Final = ("README.md", "LICENSE", ".gitattributes")  # beside a head, whoever writes it anew
@@ -146,7 +149,7 @@ class HeadFolder:
                     f"{self.path}: tensor {name!r} has shape {list(found)} where "
                     f"its config says {list(shape)}; train or copy again."
                 )
-            if name != D2T and not np.isfinite(self.float32(name)).all():
+            if name != D2T and not _is_finite(self._stored(name)):
                 raise InvalidWeights(
                     f"{self.path}: tensor {name!r} has entries that are not finite; train again."
                 )
@@ -173,6 +176,17 @@ class HeadFolder:
                 "the target; sort it, and the rows of matrices with it, or get the head anew."
             )
         return tokens
+
+
+def _is_finite(tensor: Tensor) -> bool:
+    """Of packed rows the scales are looked at; floats, a slice at a time."""
+    data = tensor.data
+    if tensor.format == "Q8_0":
+        scales = data.reshape(-1, _BLOCK_BYTES)[:, :2].copy().view(np.float16)
+        return bool(np.isfinite(scales).all())
+    step = max(1, _SLICE_BYTES // data.shape[1])
+    slices = (tensor.floats(first, first + step) for first in range(0, len(data), step))
+    return all(bool(np.isfinite(floats).all()) for floats in slices)
 
 
 def save_head(
