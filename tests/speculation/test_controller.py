@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 from collections.abc import Sequence
 from pathlib import Path
@@ -410,3 +411,19 @@ def test_what_decides_stays_small_enough_to_read() -> None:
     names = ("acceptance.py", "allocation.py", "controller.py")
     lines = [line for name in names for line in (folder / name).read_text("utf-8").splitlines()]
     assert len(lines) <= 450
+
+
+def test_few_value_types_say_how_much_is_guessed() -> None:
+    """`Method` and `Target` are what drafters are built from; what heads promise is in `heads/`."""
+    folder, found = Path(inspect.getfile(Controller)).parent, set[str]()
+    for path in (*folder.glob("*.py"), Path(inspect.getfile(Budget))):
+        for node in ast.parse(path.read_text("utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                marks = " ".join(map(ast.unparse, (*node.bases, *node.decorator_list)))
+                found |= {node.name} if "NamedTuple" in marks or "dataclass" in marks else set()
+    of_guesses = found - {"Method", "Target"}
+    assert of_guesses == {
+        *("SpeculativeConfig", "RequestSpeculation"),  # what is asked for
+        *("Budget", "Way", "Choice"),  # what may, could and will be spent
+        "StepTimes",
+    }

@@ -1,6 +1,7 @@
 """Whatever guesses for the target. One file each, one protocol."""
 
 from forerun.drafters.base import (
+    NOBODY,
     Budget,
     CachedDrafter,
     Drafter,
@@ -17,6 +18,7 @@ from forerun.drafters.random_tokens import RandomTokens
 from forerun.drafters.suffix import SuffixLookup
 
 __all__ = [
+    "NOBODY",
     "Budget",
     "CachedDrafter",
     "DraftModel",

@@ -5,12 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar, runtime_checkable
+from typing import Final, Generic, Protocol, TypeVar, runtime_checkable
 
 from forerun.sampling import Noise
 from forerun.types import FloatArray, Proposal, SamplingParams, Verdict
 
 Memory = TypeVar("Memory")
+
+NOBODY: Final = -1  # the id of texts that are run for their time: they are nothing to learn from
 
 
 class RequestView(Protocol):

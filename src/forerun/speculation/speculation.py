@@ -45,27 +45,25 @@ class Speculation:
 
     def choose(
         self, requests: Sequence[SpeculativeRequest], num_prompt_tokens: int, times: StepTimes
-    ) -> list[Choice | None]:
-        """What each request spends; None where nobody may guess. Prompts beside them are read by
-        the same pass.
+    ) -> dict[int, Choice]:
+        """What each request spends, by its id, where somebody may guess for it. Prompts beside
+        them are read by the same pass.
 
         Drafters that pick are asked first: their answers may be used in part or not at all.
         """
         able = [request for request in requests if self.drafters.names_for(request)]
         try:
             if self.controller is None:
-                chosen = {request.id: self._fixed(request) for request in able}
-            else:
-                batch = len(requests), num_prompt_tokens
-                lengths = [len(request.tokens) for request in requests]
-                self.controller.costs.context_len = sum(lengths) / max(1, len(lengths))
-                self.controller.costs.is_alone = batch == (1, 0)
-                chosen = self._weighed(self.controller, able, batch, times)
+                return {request.id: self._fixed(request) for request in able}
+            batch = len(requests), num_prompt_tokens
+            lengths = [len(request.tokens) for request in requests]
+            self.controller.costs.context_len = sum(lengths) / max(1, len(lengths))
+            self.controller.costs.is_alone = batch == (1, 0)
+            return self._weighed(self.controller, able, batch, times)
         except Exception as error:
-            chosen = {}
             for request in able:
                 self.drafters.give_up(_CONTROLLER, request, error)
-        return [chosen.get(request.id) for request in requests]
+            return {}
 
     def _fixed(self, request: SpeculativeRequest) -> Choice:
         """Nobody expects anything here, so the choice says who, how deep and why."""
@@ -187,27 +185,22 @@ class Speculation:
     def draft(
         self,
         requests: Sequence[SpeculativeRequest],
-        choices: Sequence[Choice | None],
+        choices: Sequence[Choice],
         times: StepTimes,
     ) -> list[Proposal]:
         """One proposal per request: what was picked, or what the chosen drafter says now. Drafters
         are asked once for all who chose them."""
-        found: dict[int, Proposal] = {}
-        chosen: dict[str, list[int]] = {}
+        proposals = [choice.pick or Proposal.empty() for choice in choices]
+        asked: dict[str, list[int]] = {}
         for idx, choice in enumerate(choices):
-            if choice is not None and choice.pick is not None:
-                found[idx] = choice.pick
-            elif choice is not None and choice.drafter is not None:
-                chosen.setdefault(choice.drafter, []).append(idx)
-        for name, mine in chosen.items():
-            budgets = [
-                Budget(c.depth, c.num_branches, least_chance=c.least_chance)
-                for i in mine
-                if (c := choices[i])
-            ]
-            answers = self._propose(name, [requests[i] for i in mine], budgets, times)
-            found |= dict(zip(mine, answers, strict=True))
-        return [found.get(idx, Proposal.empty()) for idx in range(len(requests))]
+            if choice.pick is None and choice.drafter is not None:
+                asked.setdefault(choice.drafter, []).append(idx)
+        for name, mine in asked.items():
+            budgets = [choices[idx].budget for idx in mine]
+            answers = self._propose(name, [requests[idx] for idx in mine], budgets, times)
+            for idx, answer in zip(mine, answers, strict=True):
+                proposals[idx] = answer
+        return proposals
 
     def _propose(
         self,

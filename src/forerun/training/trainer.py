@@ -28,11 +28,17 @@ from forerun.models.text.tokenizer import Tokenizer
 from forerun.models.weights.checkpoint import Checkpoint
 from forerun.training.batches import Rows
 from forerun.training.learner import Learner
-from forerun.training.new_head import draft_vocabulary, grown, kept_config, new_config
+from forerun.training.new_head import (
+    draft_vocabulary,
+    first_weights,
+    grown,
+    kept_config,
+    new_config,
+)
 from forerun.training.options import TrainOptions
 from forerun.training.text_file import load_texts, save_texts
 from forerun.training.texts import Text, TextWriter
-from forerun.training.torch_heads import Weights, first_weights, torch_head
+from forerun.training.torch_heads import Weights, torch_head
 from forerun.training.torch_target import TorchTarget
 
 Report = Callable[[str], None]

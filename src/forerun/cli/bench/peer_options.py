@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,11 +62,13 @@ def open_peers(
     from forerun.bench.peers import PeerContender, open_peer
     from forerun.engine.setup.kernel_choice import is_on_gpu
 
-    opened: list[Peer] = []
+    opened, model = list[Peer](), model_path(engine.model)
     for name in split(wanted.peers):
+        # transformers expands a GGUF of 1.5 billion weights for minutes.
+        print(f"starting {name} with {model.name} …", file=sys.stderr, flush=True)
         peer = open_peer(
             name,
-            model_path(engine.model),
+            model,
             threads=num_threads(engine),
             max_len=max_len,
             slots=slots,

@@ -17,7 +17,7 @@ from forerun.kernels.cuda.passes.columns import Columns
 from forerun.kernels.cuda.passes.inputs import F32, Inputs
 from forerun.kernels.cuda.passes.recording import Recording
 from forerun.kernels.plan import Plan
-from forerun.types import FloatArray, IntArray
+from forerun.types import FloatArray
 
 _CHUNK_LEN: Final = 512  # positions computed together, always the same ones
 
@@ -29,14 +29,14 @@ class RopeTable:
         self._inv_freq = inv_freq
         self._turns: F32 = np.empty((0, 2 * len(inv_freq)), np.float32)
 
-    def rotations(self, positions: IntArray) -> F32:
+    def rotations(self, positions: Sequence[int]) -> F32:
         """[T, head_dim]: cos, then sin."""
-        while len(self._turns) <= max(positions.tolist()):
+        while len(self._turns) <= max(positions):
             at = len(self._turns) + np.arange(_CHUNK_LEN)
             angles = at[:, None] * self._inv_freq[None, :]
             chunk = np.concatenate((np.cos(angles), np.sin(angles)), axis=1, dtype=np.float32)
             self._turns = np.concatenate((self._turns, chunk))
-        return self._turns[positions]
+        return self._turns.take(positions, axis=0)
 
 
 @dataclass(eq=False)
@@ -95,8 +95,9 @@ class CudaBatch:
             inputs.give(self.given)
 
     def check(self, num_embeddings: int) -> None:
-        tokens = self.plan.tokens.tolist()
-        assert 0 <= min(tokens) <= max(tokens) < num_embeddings, tokens
+        for row in self.plan.rows:
+            tokens = row.span.tokens
+            assert 0 <= min(tokens) <= max(tokens) < num_embeddings, tokens
 
 
 def bucket(num: int, sizes: Sequence[int]) -> int | None:

@@ -115,6 +115,10 @@ class Graphs:
             self._rounds.note(one, scores)
             return scores
 
+    @property
+    def has_guessed(self) -> bool:
+        return self._rounds.has_guessed
+
     def forget(self) -> None:
         """What was begun, and with it the caches that it is for."""
         with self._lock:

@@ -40,6 +40,11 @@ class Rounds:
         default_factory=WeakKeyDictionary
     )
 
+    @property
+    def has_guessed(self) -> bool:
+        """Whether the last pass may have been a drafter's."""
+        return self._draft is not None
+
     def forget(self) -> None:
         """All that holds a cache."""
         self.begun = self._draft = None
