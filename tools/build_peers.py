@@ -100,12 +100,29 @@ def run(command: Sequence[str | Path], log: Path) -> None:
         )
 
 
+def asked_jobs() -> int:
+    jobs = os.environ.get("JOBS") or "2"
+    if not jobs.isdecimal() or int(jobs) < 1:
+        raise BuildFailed(f"JOBS={jobs} is no number of compilers; give 1 or more.")
+    return int(jobs)
+
+
+def asked_flags() -> list[str]:
+    try:
+        return shlex.split(os.environ.get("PEER_FLAGS", ""))
+    except ValueError as error:
+        raise BuildFailed(f"PEER_FLAGS cannot be split ({error}); mend its quotes.") from None
+
+
 def main(folder: str = ".peers") -> int:
     try:
-        more = shlex.split(os.environ.get("PEER_FLAGS", ""))
-        build(Path(folder), int(os.environ.get("JOBS", "2")), [*FLAGS, *more])
+        build(Path(folder), asked_jobs(), [*FLAGS, *asked_flags()])
     except BuildFailed as error:
         print(f"make peers: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        reason = f"{error.strerror}: {error.filename}"
+        print(f"make peers: {reason}; give a folder that can be written.", file=sys.stderr)
         return 2
     print(f"built {folder}/llama-server; `forerun bench speculation --peers llamacpp` uses it")
     return 0

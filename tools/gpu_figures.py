@@ -40,12 +40,12 @@ def num_rows_different(report: Report, _aim: Mapping[str, Any]) -> float:
 
 
 def drafted_share(report: Report, _aim: Mapping[str, Any]) -> float:
-    """Of what the passes' own times allow, at the depth that is fastest; c and v are of passes on
-    the device alone, E is what the oracle's guesses gave."""
-    best = max(report["oracle"]["draft"]["runs"], key=lambda run: float(run["speedup"]))
-    plain, depth = device_s(report, "3b"), best["depth"]
+    """What a token takes by the passes' times on the device, over what it took, at the depth that
+    is fastest; tokens of a round are those that the spoiled guesses gave."""
+    best = min(report["oracle"]["draft"]["runs"], key=lambda run: float(run["token_s"]))
+    depth = best["depth"]
     seconds = device_s(report, "3b", tokens=depth + 1) + depth * device_s(report, "1b")
-    return float(best["speedup"] * seconds / plain / best["tokens_per_round"])
+    return float(seconds / best["tokens_per_round"] / best["token_s"])
 
 
 FIGURES: Final[Mapping[str, Callable[[Report, Mapping[str, Any]], float]]] = {

@@ -78,12 +78,6 @@ class EngineConfig:
         return SpeculativeConfig.of(self.speculative_config)
 
     @property
-    def rounding(self) -> dict[str, str | None]:
-        """For records: how weights and the activations that meet packed ones are rounded."""
-        activations = self.activations or DEFAULT_ACTIVATIONS
-        return {"quantization": self.quantization, "activations": activations}
-
-    @property
     def cpu_options(self) -> dict[str, Any]:
         """What the cpu kernels alone take, where something is asked of them."""
         names = ("num_threads", "quantization", "activations", "instruction_set")

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from forerun.models.llama import LlamaModel
 from tests.models_llama.naive import naive_logits
 from tests.models_llama.runs import chain_logits
 from tests.models_llama.tiny import TinyCheckpoint, tiny_config
@@ -40,10 +41,33 @@ def exact() -> tuple[TinyCheckpoint, list[int], npt.NDArray[np.float64]]:
 @pytest.mark.parametrize(("dtype", "quantization"), BOUNDS)
 def test_logits_are_near_those_of_float64(dtype: str, quantization: str | None) -> None:
     from forerun.kernels.cuda import CudaKernels
-    from forerun.models.llama import LlamaModel
 
     checkpoint, tokens, expected = exact()
     model = LlamaModel.load(checkpoint, CudaKernels(dtype, quantization=quantization))
     found = chain_logits(model, tokens, chunk_len=256)[np.array(LENGTHS) - 1]
     error = np.linalg.norm(found - expected, axis=1) / np.linalg.norm(expected, axis=1)
     assert error.max() < BOUNDS[dtype, quantization], dict(zip(LENGTHS, error, strict=True))
+
+
+# Hidden and inner sizes, long enough for segments of columns, which do not come in segments, in
+# groups or in 16 bytes.
+ODD: Final = ((1056, 1088), (1080, 2080), (1060, 1092), (3000, 1032), (2176, 3968))
+
+
+@pytest.mark.parametrize("widths", ODD, ids=str)
+@pytest.mark.parametrize(("dtype", "quantization"), BOUNDS)
+def test_any_width_runs(dtype: str, quantization: str | None, widths: tuple[int, int]) -> None:
+    """Near float64, and with the same bits one token at a time."""
+    from forerun.kernels.cuda import CudaKernels
+
+    config = tiny_config(
+        num_layers=1, num_heads=34, num_kv_heads=2, head_dim=32, hidden_size=widths[0],
+        intermediate_size=widths[1],
+    )  # fmt: skip
+    checkpoint = TinyCheckpoint(config)
+    tokens = np.random.default_rng(3).integers(0, config.vocab_size, 20).tolist()
+    model = LlamaModel.load(checkpoint, CudaKernels(dtype, quantization=quantization))
+    found, expected = chain_logits(model, tokens), naive_logits(checkpoint, tokens)
+    error = np.linalg.norm(found - expected, axis=1) / np.linalg.norm(expected, axis=1)
+    assert error.max() < BOUNDS[dtype, quantization]
+    np.testing.assert_array_equal(chain_logits(model, tokens, chunk_len=1), found)

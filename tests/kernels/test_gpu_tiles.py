@@ -47,6 +47,28 @@ def test_tiles_are_as_they_were_measured_where_they_fit(
         assert tile.within(kind, TILES["SHARED_BYTES"], *form[:2]) == tile
 
 
+ALL_FORMATS = FORMATS | {
+    f"int8 in groups of {group}, {name}": (1, itemsize, group)
+    for group in (32, 64, 128)
+    for name, itemsize in (("float16", 2), ("float32", 4))
+}
+
+
+@pytest.mark.parametrize("form", ALL_FORMATS.values(), ids=ALL_FORMATS)
+def test_every_size_has_a_tile(form: tuple[int, int, int]) -> None:
+    weight_bytes, row_bytes, group = form
+    for num_in in range(group or 4, 16400, group or 12):
+        for kind, num_rows in product(TILES["Kind"], (1, 9, 17, 33, 65, 129)):
+            tile = TILES["tile_for"](kind, 1056, num_in, num_rows, row_bytes, group)
+            tile = tile.within(kind, TILES["SHARED_BYTES"], weight_bytes, row_bytes)
+            whole = num_in % tile.block_k == 0
+            assert whole or (tile.segments == 1 and not group), (kind, num_in, num_rows)
+            if tile.pieces(kind, num_in, weight_bytes):
+                assert num_in * weight_bytes % 16 == 0, (kind, num_in, num_rows)
+            held_len = tile.held * tile.block_k // tile.segments
+            assert held_len <= max(768, 6 * group), (kind, num_in, num_rows)
+
+
 @pytest.mark.parametrize("num_bytes", [99 * 1024, 163 * 1024])
 @pytest.mark.parametrize("form", FORMATS.values(), ids=FORMATS)
 def test_smaller_shared_memories_get_fewer_stages(

@@ -55,6 +55,16 @@ def test_with_a_prediction(server: Running, expected: str) -> None:
         assert ask(server, prediction={"type": "content", "content": content}) == expected
 
 
+@pytest.mark.parametrize("method", ["suffix", "random"])
+def test_a_prediction_is_followed_whatever_method_is_named(
+    server: Running, expected: str, method: str
+) -> None:
+    prediction = {"type": "content", "content": expected}
+    answer = server.ask(PATH, **ASKED, prediction=prediction, speculative={"method": method})
+    assert answer["choices"][0]["message"]["content"] == expected
+    assert answer["usage"]["completion_tokens_details"]["accepted_prediction_tokens"] > 30
+
+
 def streamed(server: Running, **more: Any) -> str:
     lines = server.stream(PATH, **{**ASKED, **more})
     deltas = [json.loads(line)["choices"][0]["delta"] for line in lines[:-1]]

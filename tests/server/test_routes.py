@@ -141,9 +141,24 @@ def test_refusals_have_openais_shape(server: Running) -> None:
     assert "did you mean 'max_tokens'?" in error["message"]
     error = error_of(server.post("/v1/completions", prompt="a", temperature=-1), 400)
     assert error["param"] == "temperature"
-    bias = {"999999": 1.0}
-    error = error_of(server.post("/v1/completions", prompt="a", logit_bias=bias), 400)
-    assert error["param"] == "logit_bias"
+    for name, value in (
+        ("logit_bias", {"999999": 1.0}),
+        ("allowed_token_ids", [3, 32]),
+        ("stop_token_ids", [3, 999999]),
+        ("allowed_token_ids", [3] * 33),
+        ("stop_token_ids", [3] * 33),
+    ):
+        error = error_of(server.post("/v1/completions", prompt="a", **{name: value}), 400)
+        assert error["param"] == name
+    for path, name, asked in (
+        ("/v1/completions", "max_tokens", {"prompt": "a"}),
+        ("/v1/chat/completions", "max_tokens", {"messages": CHAT}),
+        ("/v1/chat/completions", "max_completion_tokens", {"messages": CHAT}),
+        ("/v1/responses", "max_output_tokens", {"input": "a"}),
+    ):
+        error = error_of(server.post(path, **asked, **{name: 256}), 400)
+        assert f"lower {name}." in error["message"]
+        assert (error["param"], error["code"]) == (name, "context_length_exceeded")
     error = error_of(server.post("/v1/completions", prompt="a" * 300), 400)
     assert error["code"] == "context_length_exceeded"
     error = error_of(server.post("/v1/chat/completions", messages=CHAT, tools=[{"a": 1}]), 400)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from forerun.cli.bench.options import MOST_SEED, at_least, load_with_room, split
 from forerun.cli.options.cache_dir import cache_dir
-from forerun.cli.options.engine import engine_options
+from forerun.cli.options.engine import engine_options, rounding_of
 from forerun.cli.options.shared import bundle, takes
 from forerun.cli.terminal.output import say_json
 from forerun.cli.terminal.screen import screen
@@ -42,6 +43,9 @@ class AlphaOptions:
     max_tokens: int = option(64, "Of one answer.")
     workload: str = option("chat", "The workload class to take prompts from.", "--class")
     num_layers: int | None = option(None, "For the drafter own_layers.")
+    heads: tuple[Path, ...] | None = option(
+        None, "The folder of a trained head, measured as well; repeat it.", "--head"
+    )
     seed: int = option(0, "Of prompts and noise.")
     json: bool = option(False, "Print JSON instead of tables.")
 
@@ -60,6 +64,7 @@ def alpha(options: AlphaOptions, engine: EngineConfig) -> None:
     factors = _factors(options.lenience)
     warmth = _numbers(options.temperatures, "--temperatures")
     configs = _configs(engine, split(options.drafters), options.num_layers)
+    configs |= _head_configs(options.heads or ())
     if not configs or not warmth:
         raise InvalidOption("--drafters and --temperatures must not be empty; drop the option.")
     llm = load_with_room(engine, max_tokens, speculative_config=None)
@@ -71,9 +76,9 @@ def alpha(options: AlphaOptions, engine: EngineConfig) -> None:
             sums = _along(llm, config, texts, factors)
             rows.append(_row(Path(engine.model).name, name, temperature, sums, seed))
     if options.json:
-        say_json({"class": workload, "seed": seed, **engine.rounding, "rows": rows}, indent=2)
+        say_json({"class": workload, "seed": seed, **rounding_of(engine), "rows": rows}, indent=2)
     else:
-        screen().print(_sheet(rows, factors, f"{workload}{rounding(engine.rounding)}"))
+        screen().print(_sheet(rows, factors, f"{workload}{rounding(rounding_of(engine))}"))
 
 
 def _configs(
@@ -91,6 +96,17 @@ def _configs(
         names["draft_model"] = Path(given.model).name
     return {
         names.get(method, method): fixed_depth(method, 1, own.get(method, {})) for method in methods
+    }
+
+
+def _head_configs(heads: Sequence[Path]) -> dict[str, SpeculativeConfig]:
+    from forerun.bench.measure.contenders import fixed_depth
+    from forerun.drafters.heads import HeadFolder
+
+    kinds = {path: HeadFolder(path).config.kind for path in heads}
+    return {
+        f"{kind} ({path})": fixed_depth(kind, 1, {"model": str(path)})
+        for path, kind in kinds.items()
     }
 
 

@@ -108,7 +108,7 @@ def proof(options: ProofOptions) -> None:
         "drafters": sample.drafters,
         "sample": _HOW_DRAWN,
         "num_plain_runs": sample.num_plain,
-        "instruction_set": os.environ.get("FORERUN_CPU"),
+        "instruction_set": os.environ.get("FORERUN_CPU") or None,
     }
     for name in ("model", "heads", "device", "record"):  # said elsewhere, or of this machine
         del settings[name]

@@ -1,4 +1,4 @@
-"""The command line as it is, with a note left behind: the memory it took, and torch or not.
+"""The command line as it is, with a note left behind: what it took, and torch or not.
 
 python -m forerun.cli.start_probe NOTE generate "Once upon a time"
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import time
 from pathlib import Path
 
 from forerun.cli import main
@@ -30,4 +31,9 @@ if __name__ == "__main__":
     try:
         main()
     finally:
-        note.write_text(json.dumps({"peak_bytes": peak_bytes(), "torch": "torch" in sys.modules}))
+        found = {
+            "peak_bytes": peak_bytes(),
+            "cpu_s": time.process_time(),
+            "torch": "torch" in sys.modules,
+        }
+        note.write_text(json.dumps(found))

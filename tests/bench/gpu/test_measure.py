@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from forerun.bench.gpu import answers as answers_room
+from forerun.bench.gpu import numerics, starts
 from forerun.bench.gpu import oracle as oracle_room
 from forerun.bench.gpu.measure import measure_gpu
 from forerun.bench.gpu.shapes import PASSES
 from forerun.bench.gpu.synthetic import SHAPES, SyntheticCheckpoint
+from forerun.bench.measure.startup import Start
 from forerun.bench.prompts.named_prompts import NamedPrompt
 from forerun.bench.records.report import has_other_tokens
 from forerun.bench.views.reports import report_sheet
+from forerun.cli import app
 from forerun.engine import LLM
 from forerun.kernels import ReferenceKernels
 from forerun.models.llama import LlamaModel
@@ -52,6 +57,7 @@ class Nudged(StandIn):
 
 @pytest.fixture
 def tiny_shape(monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(numerics, "PLACES", (1, 20))
     monkeypatch.setitem(SHAPES, "3b", tiny_config(tie_embeddings=False))
     return "3b"
 
@@ -61,7 +67,8 @@ def quiet(_what: str) -> None:
 
 
 def measured(kernels: StandIn, shape: str, load: Any = None) -> dict[str, Any]:
-    found = measure_gpu(kernels, kernels, [shape], load, quiet)  # type: ignore[arg-type]
+    kernel_set: Any = kernels
+    found = measure_gpu(kernel_set, kernel_set, [shape], load, ["generate"], quiet)
     return {"measured": "gpu", "machine": {"cpu": "x", "num_cores": 1}, **found}
 
 
@@ -76,6 +83,11 @@ def test_passes_are_held_against_the_bandwidth(tiny_shape: str) -> None:
     assert 2.5 < report["oracle"]["oracle"]["tokens_per_round"] < 5
     rows = report_sheet(report).rows
     assert len(rows) == 2 * (len(PASSES) + 1)
+    assert report["numerics"]["errors"] == [0, 0]
+    shown = " ".join(report_sheet(report).legend)
+    assert "bits: 0 different of 78 rows alone and in a batch" in shown
+    assert "numerics: logits are off by 0 of their length at most" in shown
+    assert "depth 5, 0 different" in shown
     assert rows[-1][:3] == ["3b, int8", "a_kernel × 3", "250.000"]
 
 
@@ -111,6 +123,7 @@ def test_bits_that_a_batch_changes_are_counted(tiny_shape: str) -> None:
     assert report["shapes"][0]["num_rows_different"] > 0
     assert report["shapes"][1]["num_rows_different"] > 0
     assert has_other_tokens(report)
+    assert "bits: 0 different" not in " ".join(report_sheet(report).legend)
     assert not has_other_tokens(measured(StandIn(), tiny_shape))
 
 
@@ -124,6 +137,60 @@ def test_answers_are_timed_and_compared(
     prompts = [NamedPrompt(text, "", "", text) for text in ("abc.", "the sea")]
     monkeypatch.setattr(answers_room, "named_prompts", lambda _num: prompts)
     monkeypatch.setattr("forerun.bench.proof.proof.SAMPLING", {"T=0": {"temperature": 0}})
-    found = measured(StandIn(), tiny_shape, lambda: plain)["answers"]
+    folders = list[str]()
+
+    def start_once(*asked: Any) -> Start:
+        folders.append(asked[-1]["TRITON_CACHE_DIR"])
+        return Start(9.0 / len(folders), 10.0, None, torch=True)
+
+    monkeypatch.setattr(starts, "start_once", start_once)
+    report = measured(StandIn(), tiny_shape, lambda: plain)
+    found, shown = report["answers"], " ".join(report_sheet(report).legend)
+    assert len(set(folders)) == 1
+    assert not Path(folders[0]).exists()
+    assert "9.0 s from the command to the first token without compiled kernels, 4.5 s" in shown
+    assert "answers: 0 different of 40 with speculation" in shown
     assert (found["num_runs"], found["num_different"]) == (40, 0)
     assert found["first_token_s"] >= found["load_s"]
+
+
+@pytest.mark.parametrize("part", ["answers", "oracle", "draft", "numerics"])
+def test_every_check_counts(part: str) -> None:
+    good, bad = {"num_different": 0}, {"num_different": 1}
+    report: dict[str, Any] = {
+        "measured": "gpu",
+        "shapes": [],
+        "answers": bad if part == "answers" else good,
+        "oracle": {
+            "oracle": bad if part == "oracle" else good,
+            "draft": {"runs": [good, bad if part == "draft" else good]},
+        },
+        "numerics": {"is_near": part != "numerics"},
+    }
+    assert has_other_tokens(report)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--device", "cpu"), "drop --device and --kernels"),
+        (("--kernels", "cpu"), "drop --device and --kernels"),
+        (("--threads", "1"), "the cuda kernels do not take threads 1"),
+    ],
+)
+def test_the_processor_is_no_gpu(options: tuple[str, ...], said: str) -> None:
+    result = CliRunner().invoke(app, ["bench", "gpu", *options])
+    assert result.exit_code == 2
+    assert said in " ".join(result.output.split())
+
+
+def test_other_bits_are_an_exit_code(tiny_shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "forerun.engine.setup.kernel_choice.choose_kernels", lambda _config: Nudged()
+    )
+    monkeypatch.setattr("forerun.cli.bench.gpu.version", lambda _name: "1")
+    monkeypatch.setattr("forerun.cli.bench.gpu.rounding_of", lambda _config: {})
+    command = ["bench", "gpu", "--shapes", tiny_shape, "--synthetic-only"]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 1
+    assert "DIFFERENT of 78 rows" in " ".join(result.output.split())

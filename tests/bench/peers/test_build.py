@@ -39,6 +39,33 @@ def test_a_missing_tool_is_one_sentence(
     assert "c++ is not here; install a C++ compiler" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        ("JOBS", "abc", "JOBS=abc is no number of compilers; give 1 or more."),
+        ("JOBS", "0", "JOBS=0 is no number of compilers; give 1 or more."),
+        ("PEER_FLAGS", '"', "PEER_FLAGS cannot be split (No closing quotation); mend its quotes."),
+    ],
+)
+def test_a_bad_variable_is_one_sentence(
+    variable: str, value: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setenv(variable, value)
+    assert TOOL["main"](str(tmp_path / "peers")) == 2
+    assert capsys.readouterr().err == f"make peers: {said}\n"
+
+
+def test_a_folder_that_cannot_be_made_is_one_sentence(
+    tools: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("cmake", "c++"):
+        program(tools, name, "")
+    (tmp_path / "file").touch()
+    assert TOOL["main"](str(tmp_path / "file" / "peers")) == 2
+    assert "give a folder that can be written." in capsys.readouterr().err
+
+
 def test_a_failed_step_names_its_log(tmp_path: Path) -> None:
     log = tmp_path / "step.log"
     command = [sys.executable, "-c", "print('no such flag'); raise SystemExit(1)"]

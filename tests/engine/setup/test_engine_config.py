@@ -52,6 +52,8 @@ def test_what_is_given_reaches_the_config(tmp_path: Path, monkeypatch: pytest.Mo
     }
     assert config.speculation is not None
     assert config.speculation.model == "small"
+    monkeypatch.setenv("FORERUN_CPU", "")
+    assert engine_options(model="m").instruction_set is None
 
 
 def test_arguments_ask_for_the_same_again() -> None:

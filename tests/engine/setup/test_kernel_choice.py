@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from typing import Any
 
 import pytest
 
-from forerun.engine.setup import device_choice
+from forerun.engine.setup import device_choice, kernel_choice
 from forerun.engine.setup.device_choice import wants_cuda
 from forerun.engine.setup.kernel_choice import choose_kernels, is_on_gpu
 from forerun.engine_config import EngineConfig
 from forerun.errors import CannotCompile, InvalidOption, MissingExtra, NoDevice
 from forerun.kernels import ReferenceKernels
+from forerun.kernels.cpu.codegen.machine import Machine
 
 
 @pytest.fixture
@@ -39,7 +41,7 @@ def test_without_numba_what_needs_it_is_refused(options: dict[str, Any]) -> None
     "options", [{"num_threads": 1}, {"quantization": "int4"}, {"activations": "int8"}]
 )
 def test_the_reference_kernels_take_no_options_of_the_cpu_kernels(options: dict[str, Any]) -> None:
-    with pytest.raises(InvalidOption, match="are for the cpu kernels; drop them"):
+    with pytest.raises(InvalidOption, match="the reference kernels do not take"):
         choose_kernels(EngineConfig("a model", kernels="reference", **options))
     with pytest.raises(InvalidOption, match="are set in the kernel set that you give; drop them"):
         choose_kernels(EngineConfig("a model", kernels=ReferenceKernels(), **options))
@@ -63,8 +65,10 @@ def test_a_gpu_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> No
         ({"device": "cpu", "dtype": "bfloat16"}, "is for device 'cuda'"),
         ({"device": "cpu", "kernels": "cuda"}, "drop device 'cpu'"),
         ({"device": "cuda", "kernels": "reference"}, "drop device 'cuda'"),
-        ({"device": "cuda", "num_threads": 1}, "are for the cpu kernels"),
-        ({"device": "cuda", "quantization": "int4"}, "are for the cpu kernels"),
+        ({"device": "cuda", "num_threads": 1}, "the cuda kernels do not take threads 1; drop"),
+        ({"device": "cuda", "quantization": "int4"}, "do not take quantization int4; drop"),
+        ({"device": "cuda", "instruction_set": "avx2"}, r"instruction set \(FORERUN_CPU\) avx2"),
+        ({"kernels": "reference", "instruction_set": "avx2"}, r"\(FORERUN_CPU\) avx2"),
     ],
 )
 def test_options_that_exclude_each_other(options: dict[str, Any], message: str) -> None:
@@ -76,10 +80,10 @@ def test_auto_takes_the_gpu_unless_the_processor_is_asked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(device_choice, "sees_gpu", lambda: True)
-    for name, device, has_options in (("cpu", "auto", False), ("auto", "cpu", False)):
-        assert not wants_cuda(device, "auto", name, has_cpu_options=has_options)
-    assert not wants_cuda("auto", "auto", "auto", has_cpu_options=True)
-    assert wants_cuda("auto", "float32", "auto", has_cpu_options=False)
+    for name, device in (("cpu", "auto"), ("auto", "cpu")):
+        assert not wants_cuda(device, "auto", name, {})
+    assert not wants_cuda("auto", "auto", "auto", {"num_threads": 1})
+    assert wants_cuda("auto", "float32", "auto", {})
 
 
 def test_both_devices_pack_int8_and_the_processor_alone_int4(
@@ -91,6 +95,17 @@ def test_both_devices_pack_int8_and_the_processor_alone_int4(
     assert not is_on_gpu(EngineConfig("a model", quantization="int8", num_threads=1))
     assert not is_on_gpu(EngineConfig("a model", quantization="int4"))
     assert not is_on_gpu(EngineConfig("a model", kernels=ReferenceKernels()))
+
+
+def test_an_instruction_set_takes_the_gpu_away_and_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kernel_choice, "sees_gpu", lambda: True)
+    best = Machine.host().instructions.name
+    with pytest.warns(RuntimeWarning, match="the processor runs the model, not the GPU"):
+        assert choose_kernels(EngineConfig("a model", instruction_set=best)).name == "cpu"
+    with warnings.catch_warnings(action="error"):
+        choose_kernels(EngineConfig("a model", instruction_set=best, device="cpu"))
 
 
 def test_a_kernel_set_is_itself() -> None:

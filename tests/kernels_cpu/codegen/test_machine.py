@@ -108,3 +108,8 @@ def test_the_command_line_reads_the_variable(
     result = CliRunner().invoke(app, [*words, str(tiny_path)] if "--model" in words else words)
     assert result.exit_code == 2
     assert "unknown instruction set 'abacus'" in result.output
+
+
+def test_amx_is_refused_by_name() -> None:
+    with pytest.raises(InvalidOption, match=r"no kernel uses AMX \(docs/adr/018\)"):
+        Machine.host("amx")

@@ -7,8 +7,10 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
 from forerun.bench.gpu.answers import measure_answers
+from forerun.bench.gpu.numerics import measure_numerics
 from forerun.bench.gpu.oracle import ALPHA, measure_oracle
 from forerun.bench.gpu.shapes import measure_shape
+from forerun.bench.gpu.starts import measure_starts
 
 if TYPE_CHECKING:
     from forerun.engine import LLM
@@ -23,9 +25,11 @@ def measure_gpu(
     packed: CudaKernels | None,
     shapes: Sequence[str],
     load: Callable[[], LLM] | None,
+    start: Sequence[str],
     progress: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Bandwidth first, then each shape, then a real model where there is one.
+    """Bandwidth first, then numerics, then each shape, then a real model where there is one, and
+    how long `forerun` with the arguments `start` takes to its first token.
 
     `packed` kernels hold weights as int8, and the 3b shape is measured with them too. After ^C,
     what there is; without the bandwidth there is nothing to hold it against.
@@ -34,8 +38,10 @@ def measure_gpu(
     speed = median(kernels.read_speed() for _ in range(_NUM_READS))
     found: list[dict[str, Any]] = []
     models: dict[str, LlamaModel] = {}
-    answers, oracle, is_complete = None, None, False
+    numerics, answers, oracle, starts, is_complete = None, None, None, None, False
     try:
+        progress("comparing logits")
+        numerics = measure_numerics(kernels)
         for name in shapes:
             progress(f"measuring the {name} shape")
             spoiled = 0.0 if name == "3b" else 1 - ALPHA  # the others draft for it
@@ -50,6 +56,8 @@ def measure_gpu(
             found.append(measure_shape(packed, "3b", speed)[1] | {"shape": "3b, int8"})
         if load is not None:
             answers = measure_answers(load, progress)
+            progress("starting without compiled kernels")
+            starts = measure_starts(start)
         is_complete = True
     except KeyboardInterrupt:
         pass
@@ -57,8 +65,10 @@ def measure_gpu(
         "read_bytes_per_second": speed,
         "gpu": kernels.device_name,
         "dtype": str(kernels.dtype).removeprefix("torch."),
+        "numerics": numerics,
         "shapes": found,
         "answers": answers,
         "oracle": oracle,
+        "starts": starts,
         "is_complete": is_complete,
     }

@@ -28,7 +28,7 @@ SHAPES: Final = {
 _TABLES: Final = (EMBEDDING, HEAD)
 _ADDED: Final = ("o_proj.weight", "down_proj.weight")
 _POOL_LEN: Final = 1 << 22
-_WHISPER: Final = 2.0**-10  # what layers add is small beside a token's own embedding
+_WHISPER: Final = 2.0**-10  # small beside a token's own embedding
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,7 @@ class SyntheticCheckpoint:
 
     config: ModelConfig
     spoiled: float = 0.0
+    added: float = _WHISPER  # what layers add, beside what others do
     seed: int = 0
 
     @cached_property
@@ -49,7 +50,7 @@ class SyntheticCheckpoint:
         """By whether layers add it to what they were given."""
         rng = np.random.default_rng(self.seed)
         floats = rng.standard_normal(_POOL_LEN, np.float32) / np.sqrt(self.config.hidden_size)
-        return {False: _bfloat16(floats), True: _bfloat16(_WHISPER * floats)}
+        return {False: _bfloat16(floats), True: _bfloat16(self.added * floats)}
 
     @cached_property
     def _places(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,12 +21,14 @@ class StartFailed(ForerunError, RuntimeError):
 
 @dataclass(frozen=True)
 class Start:
-    """`peak_bytes` counts the mapped weight file, too; None where the system does not tell."""
+    """`peak_bytes` counts the mapped weight file, too; None where the system does not tell.
+    `cpu_s`: of all threads, the whole answer long."""
 
     first_token_s: float
     whole_s: float
     peak_bytes: int | None
     torch: bool
+    cpu_s: float = 0.0
 
 
 def startup_report(starts: Sequence[Start], weight_bytes: int, seed: int) -> dict[str, Any]:
@@ -41,14 +43,21 @@ def startup_report(starts: Sequence[Start], weight_bytes: int, seed: int) -> dic
     }
 
 
-def start_once(python: str, arguments: Sequence[str], clock: Clock) -> Start:
+def start_once(
+    python: str,
+    arguments: Sequence[str],
+    clock: Clock,
+    environment: Mapping[str, str] | None = None,
+) -> Start:
     """Run `forerun` with these arguments in a fresh process, and time its first byte of text."""
     with tempfile.TemporaryDirectory() as folder:
         note, complaints = Path(folder, "note.json"), Path(folder, "stderr")
         command = [python, "-m", "forerun.cli.start_probe", str(note), *arguments]
         with complaints.open("wb") as stderr:
             began = clock()
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, bufsize=0)
+            process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=stderr, bufsize=0, env=environment
+            )
             assert process.stdout is not None
             with process, process.stdout:
                 first = process.stdout.read(1)
@@ -58,4 +67,6 @@ def start_once(python: str, arguments: Sequence[str], clock: Clock) -> Start:
         if process.returncode != 0 or not first:
             raise StartFailed(f"the command failed: {complaints.read_text().strip()[-500:]}")
         found = json.loads(note.read_text())
-        return Start(first_token_s, clock() - began, found["peak_bytes"], found["torch"])
+        return Start(
+            first_token_s, clock() - began, found["peak_bytes"], found["torch"], found["cpu_s"]
+        )

@@ -48,9 +48,12 @@ def has_other_tokens(report: Report) -> bool:
             parts = (report.get("together"), report.get("prediction"))
             return any(part is not None and not part["same_text"] for part in parts)
         case "gpu":
-            answers = report["answers"] or {"num_different": 0}
+            oracle = report["oracle"] or {}
+            drafted = oracle.get("draft", {}).get("runs", ())
+            parts = (report["answers"], oracle.get("oracle"), *drafted)
             rows = sum(shape["num_rows_different"] for shape in report["shapes"])
-            return bool(rows or answers["num_different"])
+            is_far = report.get("numerics") is not None and not report["numerics"]["is_near"]
+            return bool(rows or is_far or any(part and part["num_different"] for part in parts))
         case "proof":
             return bool(report["num_different"])
     return False

@@ -9,6 +9,7 @@ from typing import Final
 
 from forerun.bench.records.report import Report
 from forerun.bench.records.summary import peer_label
+from forerun.bench.views.gpu import gpu_sheet
 from forerun.bench.views.serving import openai_sheet, serve_sheet
 from forerun.bench.views.sheet import Sheet, title
 from forerun.theory.canvas import canvas
@@ -23,16 +24,13 @@ _HEADS: Final = (
     "pass: greedy, with a guess at every place"
 )
 _PASSES: Final = "one target pass, empty context; ratio: in plain passes, taken within a round"
-_GPU: Final = (
-    "ms: a pass on the device, 128 tokens of context; of floor: the time to read the weights once "
-    "÷ that; forward: with plan, transfers and logits on the host"
-)
 _PROFILE: Final = (
     "of read: of the {:.1f} GB/s at which memory is read; product, norm (with SiLU) and rows: "
     "all such steps of a pass in a row; attention: what a pass takes less without it; Python: what "
     "pass and draw leave of a token"
 )
 _STARTUP: Final = "beyond weights: the peak less the size of the weight file, which is mapped"
+_STARTS: Final = ("first_token_s", "whole_s", "cpu_s")
 _PARITY: Final = (
     "the first place of each text at which the reference kernels would have chosen another token; "
     "margins: between the best two tokens, in logits"
@@ -72,30 +70,6 @@ def _kernels(report: Report) -> Sheet:
     groups = [["MB", "ms", "GB/s", "of read"], more]
     where = f"{_title(report)} · {num_threads} threads · memory reads at {speed:.1f} GB/s"
     return Sheet(where, ["format"], groups, rows, legend=[_KERNELS])
-
-
-def _gpu(report: Report) -> Sheet:
-    """A row per shape and pass, then one per kernel of a plain pass."""
-    rows = [
-        [
-            shape["shape"],
-            f"{found['num_requests']} × {found['num_tokens']}",
-            f"{found['device_s'] * 1e3:.3f}",
-            f"{found['share_of_floor']:.0%}",
-            f"{found['forward_s'] * 1e3:.3f}",
-        ]
-        for shape in report["shapes"]
-        for found in shape["passes"]
-    ]
-    rows += [
-        [shape["shape"], f"{name} × {found['count']}", f"{found['seconds'] * 1e3:.3f}", "–", "–"]
-        for shape in report["shapes"]
-        for name, found in shape.get("kernels", {}).items()
-    ]
-    speed = report["read_bytes_per_second"] / 1e12
-    where = f"{_title(report)} · {report['gpu']} · memory reads at {speed:.2f} TB/s"
-    headings = ["requests × tokens, or kernel", "ms", "of floor", "forward ms"]
-    return Sheet(where, ["shape"], [headings], rows, legend=[_GPU])
 
 
 def _acceptance(report: Report) -> Sheet:
@@ -153,15 +127,19 @@ def _profile(report: Report) -> Sheet:
 
 def _startup(report: Report) -> Sheet:
     rows = [
-        [str(number), f"{start['first_token_s']:.2f}", f"{start['whole_s']:.2f}"]
+        [str(number), *(_seconds(start.get(name)) for name in _STARTS)]
         + [_megabytes(start["peak_bytes"], less) for less in (0, report["weight_bytes"])]
         for number, start in enumerate(report["starts"], start=1)
     ]
-    headings = ["start", "first token s", "whole s", "peak MB", "beyond weights MB"]
+    headings = ["start", "first token s", "whole s", "CPU s", "peak MB", "beyond weights MB"]
     torch = "torch was imported" if report["torch"] else "torch was not imported"
     middle = median(start["first_token_s"] for start in report["starts"])
     where = f"{_title(report)} · median {middle:.2f} s to the first token"
     return Sheet(where, [], [headings], rows, legend=[_STARTUP, torch])
+
+
+def _seconds(found: float | None) -> str:
+    return "–" if found is None else f"{found:.2f}"
 
 
 def _megabytes(num_bytes: int | None, less: int) -> str:
@@ -242,7 +220,7 @@ _SHEETS: Final[Mapping[str, Callable[[Report], Sheet]]] = {
     "heads": _heads,
     "kernels": _kernels,
     "passes": _passes,
-    "gpu": _gpu,
+    "gpu": lambda report: gpu_sheet(report, _title(report)),
     "profile": _profile,
     "startup": _startup,
     "batch": _batch,

@@ -11,10 +11,11 @@ import typer
 from forerun.cli.bench.options import OutputOptions, output_options, split
 from forerun.cli.bench.outcome import finish
 from forerun.cli.bench.record_head import record_head
-from forerun.cli.options.engine import load, loading_options
+from forerun.cli.options.engine import as_arguments, load, loading_options, rounding_of
 from forerun.cli.options.shared import only, takes
 from forerun.cli.terminal.screen import screen
 from forerun.engine_config import EngineConfig
+from forerun.errors import InvalidOption
 from forerun.option_checks import require_known
 
 if TYPE_CHECKING:
@@ -35,14 +36,18 @@ def gpu(
         bool, typer.Option("--synthetic-only", help="No real model.")
     ] = False,
 ) -> None:
-    """Read the GPU's own bandwidth, check bits, and time passes against that bandwidth."""
+    """Read the GPU's own bandwidth, check numerics and bits, and time passes against that
+    bandwidth. Exit code 1: bits, answers or logits are not what they must be."""
     from forerun.bench.gpu.measure import measure_gpu
     from forerun.bench.gpu.synthetic import SHAPES
     from forerun.engine.setup.kernel_choice import choose_kernels
 
     names = [] if shapes == "none" else split(shapes)
     require_known("shape", SHAPES, *names)
-    on_gpu = replace(engine, device="cuda", kernels="auto", speculative_config=None)
+    if engine.device == "cpu" or engine.kernels not in ("auto", "cuda"):
+        raise InvalidOption("bench gpu measures a GPU; drop --device and --kernels.")
+    start = replace(engine, device="cuda")
+    on_gpu = replace(start, speculative_config=None)
 
     def load_model() -> LLM:
         max_len = engine.max_model_len or _MAX_LEN
@@ -50,19 +55,17 @@ def gpu(
 
     console = screen()
     with console.status("preparing …") as status:
-        asked = EngineConfig(
-            "", device="cuda", dtype=engine.dtype, quantization=engine.quantization
-        )
-        kernels = choose_kernels(asked)
-        packed = choose_kernels(replace(asked, quantization="int8"))
+        kernels = choose_kernels(on_gpu)
+        packed = choose_kernels(replace(on_gpu, quantization="int8"))
         found = measure_gpu(
             kernels,  # type: ignore[arg-type]  # asked for by its device
             None if engine.quantization else packed,  # type: ignore[arg-type]
             names,
             None if synthetic_only else load_model,
+            ["generate", "Once upon a time there was", "--max-tokens", "2", *as_arguments(start)],
             lambda what: status.update(f"{what} …"),
         )
-    settings = {"kernels": "cuda", **engine.rounding}
+    settings = {"kernels": "cuda", **rounding_of(on_gpu)}
     versions = {name: version(name) for name in ("torch", "triton")}
     head = record_head(None if synthetic_only else engine.model, settings, versions)
-    finish({**head, "measured": "gpu", **found}, output.json)
+    finish({**head, "measured": "gpu", **found}, output.json, strict=True)

@@ -12,7 +12,7 @@ import typer
 from forerun.cli.options.cache_dir import cache_dir
 from forerun.cli.options.shared import filled_by, flags_of, parted, without
 from forerun.cli.terminal.input import read_option
-from forerun.engine_config import EngineConfig
+from forerun.engine_config import DEFAULT_ACTIVATIONS, EngineConfig
 from forerun.errors import InvalidOption
 from forerun.option_fields import option
 
@@ -79,7 +79,7 @@ def serving_options(
         model,
         speculative_config=flags.config(),
         cache_dir=cache_dir(),
-        instruction_set=os.environ.get("FORERUN_CPU"),
+        instruction_set=os.environ.get("FORERUN_CPU") or None,
         **rest,
     )
 
@@ -96,6 +96,14 @@ def load(config: EngineConfig, *, max_num_seqs: int = 1, **changes: Any) -> LLM:
     with loading(str(config.model)) as progress:
         changes |= {"max_num_seqs": max_num_seqs, "progress": progress}
         return LLM(**vars(replace(config, **changes)))
+
+
+def rounding_of(config: EngineConfig) -> dict[str, str | None]:
+    """For records: how weights are rounded and, on the processor, what meets packed ones."""
+    from forerun.engine.setup.kernel_choice import is_on_gpu
+
+    activations = None if is_on_gpu(config) else config.activations or DEFAULT_ACTIVATIONS
+    return {"quantization": config.quantization, "activations": activations}
 
 
 def as_arguments(config: EngineConfig) -> list[str]:

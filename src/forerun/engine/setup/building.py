@@ -21,6 +21,7 @@ from forerun.engine.setup.memory import CacheMemory
 from forerun.engine.setup.trial import Trial
 from forerun.engine.step import Core
 from forerun.errors import InvalidOption
+from forerun.speculation.acceptance import START_WEIGHT
 from forerun.speculation.config import SpeculativeConfig
 from forerun.speculation.controller import Controller
 from forerun.speculation.costs import Costs
@@ -30,6 +31,9 @@ from forerun.speculation.methods import Target, combined
 from forerun.speculation.speculation import Speculation
 
 _PASS_TOKENS: Final = 256  # in one pass: prompts are read in chunks beside running answers
+# Trials that a head's card counts for where its rounds begin early: whoever leaves them does so for
+# many rounds, and a few misses in a row are no reason.
+_CARD_TRIALS: Final = 12.0
 
 
 def build_core(
@@ -91,8 +95,11 @@ def _build_speculation(
     ceiling = Budget(config.depth, config.num_branches)
     if controller is not None:
         for name, card in drafting.cards.items():
+            if not card.chances:
+                continue
             first, *then = card.chances
-            controller.expect(name, (first, fmean(then or (first,))))
+            weight = _CARD_TRIALS if model.kernels.begins_early else START_WEIGHT
+            controller.expect(name, (first, fmean(then or (first,)), weight))
     speculation = Speculation(drafters, controller, ceiling)
     speculation.depths, speculation.left_out = drafting.depths, drafting.left_out
     speculation.cards = CardCheck(drafting.cards) if drafting.cards else None

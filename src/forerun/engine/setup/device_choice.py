@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,8 +16,18 @@ DTYPES: Final = ("auto", "bfloat16", "float16", "float32")
 _DRIVERS: Final = (Path("/proc/driver/nvidia/version"), Path("/dev/nvidiactl"), Path("/dev/dxg"))
 
 
-def wants_cuda(device: str, dtype: str, kernels: str, *, has_cpu_options: bool) -> bool:
-    """`auto` is the GPU where torch sees one, unless something else asks for the processor."""
+_WORDS: Final = {"num_threads": "threads", "instruction_set": "instruction set (FORERUN_CPU)"}
+
+
+def refusal(kernels: str, options: Mapping[str, Any]) -> InvalidOption:
+    """The error for options that the cpu kernels take and these do not."""
+    named = ", ".join(f"{_WORDS.get(name, name)} {value}" for name, value in options.items())
+    return InvalidOption(f"the {kernels} kernels do not take {named}; drop what is meant for cpu.")
+
+
+def wants_cuda(device: str, dtype: str, kernels: str, cpu_options: Mapping[str, Any]) -> bool:
+    """`auto` is the GPU where torch sees one, unless one of `cpu_options` asks for the
+    processor."""
     require_known("device", DEVICES, device)
     require_known("dtype", DTYPES, dtype)
     if kernels == "cuda" and device == "auto":
@@ -24,16 +35,13 @@ def wants_cuda(device: str, dtype: str, kernels: str, *, has_cpu_options: bool) 
     if device == "cuda":
         if kernels not in ("auto", "cuda"):
             raise InvalidOption(f"kernels {kernels!r} run on the processor; drop device 'cuda'.")
-        if has_cpu_options:
-            raise InvalidOption(
-                "threads, activations and quantization other than int8 are for the cpu kernels; "
-                "drop them."
-            )
+        if cpu_options:
+            raise refusal("cuda", cpu_options)
         _check_torch()
         return True
     if kernels == "cuda":
         raise InvalidOption("kernels 'cuda' need device 'cuda'; drop device 'cpu'.")
-    if device == "auto" and kernels == "auto" and not has_cpu_options and sees_gpu():
+    if device == "auto" and kernels == "auto" and not cpu_options and sees_gpu():
         return True
     if dtype != "auto":
         raise InvalidOption(

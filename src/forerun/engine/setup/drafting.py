@@ -112,8 +112,8 @@ class Drafting:
             promise = promise and promise.timed(plain, guessing, deep)
             if promise is not None and not promise.pays:
                 self._leave_out(promise, promise.reason)
-            elif is_early:  # beside it a plain round hands out hidden states
-                costs.expect_whole(name, guessing, trial.seconds({name: drafter}) or plain)
+            elif is_early:
+                costs.expect_whole(name, guessing, plain)
             else:
                 costs.expect_excess(name, deep, guessing - plain)
 

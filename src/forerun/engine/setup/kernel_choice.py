@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Final
 
-from forerun.engine.setup.device_choice import wants_cuda
+from forerun.engine.setup.device_choice import refusal, sees_gpu, wants_cuda
 from forerun.engine_config import EngineConfig
 from forerun.errors import CannotCompile, InvalidOption
 from forerun.kernels import Kernels, ReferenceKernels
@@ -31,10 +31,15 @@ def choose_kernels(config: EngineConfig) -> Kernels:
         return _cuda_kernels(config)
     if name == "reference":
         if options:
-            raise InvalidOption(
-                "threads, quantization and activations are for the cpu kernels; drop them."
-            )
+            raise refusal(name, options)
         return ReferenceKernels()
+    if name == config.device == "auto" and options.keys() == {"instruction_set"} and sees_gpu():
+        warnings.warn(
+            "an instruction set (FORERUN_CPU) is given, so the processor runs the model, not the "
+            "GPU; unset it, or say device 'cpu'.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
     try:
         return _cpu_kernels(config)
     except CannotCompile as error:
@@ -52,8 +57,9 @@ def is_on_gpu(config: EngineConfig) -> bool:
     """Whether the options mean the GPU; the processor and the GPU both pack weights as int8."""
     if not isinstance(config.kernels, str):
         return config.kernels.name == "cuda"
-    asked = config.cpu_options.items() - {("quantization", "int8")}
-    return wants_cuda(config.device, config.dtype, config.kernels, has_cpu_options=bool(asked))
+    options = config.cpu_options.items()
+    asked = {key: value for key, value in options if (key, value) != ("quantization", "int8")}
+    return wants_cuda(config.device, config.dtype, config.kernels, asked)
 
 
 def _cuda_kernels(config: EngineConfig) -> Kernels:

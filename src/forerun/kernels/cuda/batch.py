@@ -55,7 +55,7 @@ class CudaBatch:
     num_fill: int = 0  # rows behind the known ones of a chain, which are for nobody
     tapped: list[torch.Tensor] = field(default_factory=list)  # so far
     handed_out: HandedOut | None = None  # on the device, once it has run
-    sent_out: HiddenStates | None = None  # the same, if the host may read it later
+    sent_out: HiddenStates | None = None  # the same, for the host to read later or never
 
     @cached_property
     def columns(self) -> Columns:
@@ -93,6 +93,10 @@ class CudaBatch:
         inputs.send(columns, self.rope.rotations(columns.positions), dump_slot)
         if self.given is not None:
             inputs.give(self.given)
+
+    def send_out(self) -> None:
+        """What it handed out, before another pass is begun."""
+        self.sent_out = None if self.handed_out is None else self.handed_out.send()
 
     def check(self, num_embeddings: int) -> None:
         for row in self.plan.rows:

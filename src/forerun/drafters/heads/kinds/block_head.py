@@ -15,8 +15,9 @@ rank, gated by h (a Markov step), which costs little enough to be taken one plac
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -72,8 +73,8 @@ class BlockHead(CachedHead):
     head: Weight
     gate: Weight
     markov_embedding: F32  # [draft V, rank]
-    markov_out: F32  # [draft V, rank]
-    markov_matrix: Weight  # the same
+    markov_matrix: Weight  # [draft V, rank]
+    read_markov_out: Callable[[], F32]  # the same as floats
 
     @classmethod
     def load(cls, folder: HeadFolder, kernels: TappedKernels, embedding: Weight) -> BlockHead:
@@ -96,13 +97,18 @@ class BlockHead(CachedHead):
             loader.matrix("lm_head"),
             loader.matrix("markov.gate"),
             folder.float32("markov.embedding.weight"),
-            folder.float32("markov.out.weight"),
             loader.matrix("markov.out"),
+            partial(folder.float32, "markov.out.weight"),
         )
 
     @property
     def num_layers(self) -> int:
         return len(self.layers)
+
+    @cached_property
+    def markov_out(self) -> F32:
+        """[draft V, rank], for whoever takes the step on the host: few requests do."""
+        return self.read_markov_out()
 
     @cached_property
     def markov(self) -> tuple[Weight, Weight, Weight]:

@@ -95,6 +95,8 @@ def _is_arm() -> bool:
 
 
 def _named(name: str, found: list[InstructionSet]) -> InstructionSet:
+    if name == "amx":
+        raise InvalidOption("no kernel uses AMX (docs/adr/018); choose vnni, or none for the best.")
     require_known("instruction set", [each.name for each in (*X86, *ARM)], name)
     names = (name, "avxvnni") if name == "vnni" else (name,)
     for each in found:

@@ -24,6 +24,7 @@ from forerun.kernels.cpu.products.formats import PACKED
 Bytes = npt.NDArray[np.uint8]
 
 _PIECE_BYTES: Final = 32 << 20
+_SLICE_BYTES: Final = 4 << 20  # of a file that are in memory twice
 _LINE: Final = 64
 
 
@@ -41,10 +42,15 @@ class Tiles:
         size = PACKED[weight_format].block_bytes * count
         tiles = self._take(-(-len(data) // count) * count * data.shape[1])
         tiles = tiles.reshape(-1, data.shape[1] * count // size, size)
-        _interleave(data[:whole], weight_format, tiles[: whole // count])
+        step = max(1, _SLICE_BYTES // (count * data.shape[1]))  # tiles
+        for first in range(0, whole // count, step):
+            part = tiles[first : min(first + step, whole // count)]
+            rows = data[first * count : (first + len(part)) * count]
+            _interleave(rows, weight_format, part)
+            _forget(rows)
         if whole < len(data):
             _interleave(data[-count:], weight_format, tiles[-1:])
-        _forget(data)
+            _forget(data[-count:])
         return tiles
 
     def _take(self, num_bytes: int) -> Bytes:

@@ -114,5 +114,5 @@ class _Keys:
     ) -> Columns:
         keys = self._starts, self._firsts, self._lengths, self._own_firsts, self._num_keys
         per_token = np.array((tokens, write_slots, *keys), np.int32)
-        slots = self._slots[0] if len(self._slots) == 1 else np.concatenate(self._slots)
+        slots = np.concatenate(self._slots)
         return Columns(per_token, slots, positions, wanted, max(self._num_keys))

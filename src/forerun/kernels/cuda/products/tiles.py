@@ -18,6 +18,7 @@ _LONG: Final = 4096  # columns
 _FEW: Final = 80  # fewer tiles do not keep the memory busy
 _SMALL: Final = 1024  # rows of a matrix; the next kernel finds room beside such a product
 _SEGMENTED_FROM: Final = 1024  # columns; a shorter sum is over before the memory is
+_MOST_HELD: Final = 768  # columns of a segment: as many weights as a warp has registers for
 
 
 class Kind(Enum):
@@ -46,8 +47,10 @@ class Tile:
     groups: int = 1  # of the columns whose squares are added up together
 
     def pieces(self, kind: Kind, num_in: int, itemsize: int) -> int:
-        """How many pieces of each weight row are asked for early, one by each thread."""
-        if not self.ahead or itemsize > 2 or self.piece_len(kind, num_in) * itemsize % 16:
+        """How many pieces of each weight row are asked for early, one by each thread; both pieces
+        and rows must come in 16 bytes."""
+        lengths = (num_in, self.piece_len(kind, num_in))
+        if not self.ahead or itemsize > 2 or any(length * itemsize % 16 for length in lengths):
             return 0
         return 32 * self.num_warps // (self.block_n * kind.num_runs)
 
@@ -133,7 +136,8 @@ def residual_columns(num_out: int, num_in: int, group: int) -> int:
 
 
 def num_segments(kind: Kind, num_in: int, itemsize: int, group: int) -> int:
-    """Runs of columns that a product adds up side by side, each of whole groups."""
+    """Runs of columns that a product adds up side by side, each of whole groups; 1 where columns do
+    not come in them."""
     if group:
         most = PACKED[kind, _is_long(kind, num_in)][0]
     elif itemsize == 4 or num_in < _SEGMENTED_FROM or kind in _ONE_RUN:
@@ -141,7 +145,7 @@ def num_segments(kind: Kind, num_in: int, itemsize: int, group: int) -> int:
     else:
         most = 4
     unit = group or 64
-    return next(n for n in (8, 4, 2, 1) if n <= most and num_in % (unit * n) == 0)
+    return next((n for n in (8, 4, 2) if n <= most and num_in % (unit * n) == 0), 1)
 
 
 def block_m(num_rows: int, itemsize: int) -> int:
@@ -196,7 +200,7 @@ def _segmented(kind: Kind, num_out: int, num_in: int, rows: int, segments: int) 
     if run % step:
         step, stages = 64, stages * step // 64
     # Weights of the product after attention come while that is under way.
-    held = run // step if is_residual and not many and rows == 8 else 0
+    held = min(run, _MOST_HELD) // step if is_residual and not many and rows == 8 else 0
     early = early or num_out < _SMALL
     columns, block_k = RESIDUAL_COLUMNS * wide, step * segments
     return Tile(columns, rows, block_k, segments, stages, 0, early, held, segments, wide)

@@ -38,7 +38,7 @@ class RoundGraph:
     guess: Replay
     verify: Replay
     held: Sequence[Any]  # memory that the two read and write
-    before: Tensor | None = None  # what the verification before the last one handed out
+    before: Tensor | None = None  # what the two verifications before the last one handed out
     copies: HostCopies = field(default_factory=HostCopies)  # of `found`
     num_verified: int = 0
     is_fed: bool | None = None  # whether a head gets what it would be given; None: not seen yet
@@ -52,8 +52,9 @@ class RoundGraph:
         if mine is not None and handed_out is not mine:
             assert handed_out is not None, "a head looks at hidden states"
             num_rows = mine.shapes[0][0]
-            mine.rows(num_rows).copy_(handed_out.rows(num_rows))
-            self.num_verified += 1  # what it had handed out is written over
+            assert self.before is not None
+            _push(self.before, mine.rows(num_rows), handed_out.rows(num_rows))
+            self.num_verified += 1  # one that was not its own
         self.sent.send(follow)
 
     def run_verify(self) -> KeptOut | None:
@@ -87,10 +88,10 @@ class _Work:
         tapped, num_rows = self._target.batch.handed_out, 1 + draft.depth
         self.handed_out: HandedOut | None = None
         self._features: Tensor | None = None  # [layers, 1 + depth, E]
-        self.before: Tensor | None = None  # the same of the verification before
+        self.before: Tensor | None = None  # [2, …]: the same of the two verifications before
         if tapped is not None:
             self._features = torch.zeros_like(tapped.rows(num_rows)).contiguous()
-            self.before = torch.zeros_like(self._features)
+            self.before = torch.zeros_like(self._features).repeat(2, 1, 1, 1)
             shapes = tuple((num_rows, width) for _, width in tapped.shapes)
             self.handed_out = HandedOut(self._features.view(-1), shapes)
         self.batch = buffers.batch(TARGET, num_rows, num_rows)
@@ -109,15 +110,22 @@ class _Work:
         if self._features is not None:
             assert batch.handed_out is not None
             assert self.before is not None
-            self.before.copy_(self._features)
-            self._features.copy_(batch.handed_out.rows(num_rows))
+            _push(self.before, self._features, batch.handed_out.rows(num_rows))
         self._buffers.advance()
         return logits, best
 
 
+def _push(before: Tensor, features: Tensor, new: Tensor) -> None:
+    before[1].copy_(before[0])
+    before[0].copy_(features)
+    features.copy_(new)
+
+
 @dataclass(frozen=True)
 class KeptOut:
-    """Hidden states of a verification, on the device until the second one behind it."""
+    """Hidden states of a verification, on the device until the third one behind it: when the host
+    hears of the next ones, which is when a head that was not asked reads these, the second one
+    behind them is begun."""
 
     graph: RoundGraph
     number: int  # of the verification
@@ -131,8 +139,8 @@ class KeptOut:
         age, latest = self.graph.num_verified - self.number, self.graph.handed_out
         assert latest is not None
         assert self.graph.before is not None
-        assert age < 2, "hidden states were written over"
-        rows = self.graph.before if age else latest.rows(latest.shapes[0][0])
+        assert age < 3, "hidden states were written over"
+        rows = self.graph.before[age - 1] if age else latest.rows(latest.shapes[0][0])
         return list(rows.cpu().numpy())
 
     def to_host(self) -> Sequence[F32]:

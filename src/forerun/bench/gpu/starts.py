@@ -1,0 +1,23 @@
+"""How long `forerun generate` takes to its first token on a GPU, in processes of their own."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from forerun.bench.measure.startup import start_once
+
+
+def measure_starts(arguments: Sequence[str]) -> dict[str, Any]:
+    """`cold`: no kernel has been compiled; `warm`: all that the cold one needed have been."""
+    with tempfile.TemporaryDirectory() as folder:
+        environment = os.environ | {"TRITON_CACHE_DIR": folder}
+        cold, warm = (
+            start_once(sys.executable, arguments, time.perf_counter, environment) for _ in range(2)
+        )
+    return {"arguments": list(arguments), "cold": asdict(cold), "warm": asdict(warm)}

@@ -1,0 +1,35 @@
+"""A few passes for compute-sanitizer, which finds reads and writes outside of memory:
+
+    compute-sanitizer --tool memcheck python -m tests.gpu.sanitized
+
+It is slow, so the model is small; kernels are launched one by one, since graphs hide their names.
+"""
+
+from __future__ import annotations
+
+from forerun.kernels.cuda import CudaKernels
+from forerun.models.llama import LlamaModel
+from tests.models_llama.runs import chain_logits
+from tests.models_llama.tiny import TinyCheckpoint, tiny_config
+
+NUM_TOKENS = (1, 13, 40)
+WIDTHS = ((256, 512), (1060, 1092))
+
+
+def main() -> None:
+    for hidden, inner in WIDTHS:
+        config = tiny_config(
+            num_layers=2, num_heads=4, num_kv_heads=2, head_dim=64, hidden_size=hidden,
+            intermediate_size=inner,
+        )  # fmt: skip
+        checkpoint = TinyCheckpoint(config)
+        for quantization in (None, "int8"):
+            kernels = CudaKernels("bfloat16", quantization=quantization, graphs=False)
+            model = LlamaModel.load(checkpoint, kernels)
+            for num_tokens in NUM_TOKENS:
+                chain_logits(model, tuple(range(num_tokens)))
+            print(f"{hidden} × {inner}, {quantization or 'bfloat16'}: {NUM_TOKENS} tokens")
+
+
+if __name__ == "__main__":
+    main()
