@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -86,6 +88,27 @@ def test_bodies_are_read_beside_the_event_loop(
     assert asyncio.run(body()) == [200] * len(BODIES)
     assert len(threads) == 6
     assert all(name.startswith("forerun-reader") for names in threads.values() for name in names)
+
+
+def test_the_time_to_a_first_token_begins_with_the_request(
+    tiny_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What its prompt took to read is a part of it."""
+    llm = LLM(tiny_path, kernels="reference")
+
+    def slow(self: Tokenizer, text: str, *, encode: Any = Tokenizer.encode, **more: Any) -> Any:
+        time.sleep(0.2)
+        return encode(self, text, **more)
+
+    monkeypatch.setattr(Tokenizer, "encode", slow)
+
+    async def body() -> str:
+        async with asking(llm) as client:
+            await client.post("/v1/completions", json=BODIES["/v1/completions"])
+            return (await client.get("/metrics")).text
+
+    (line,) = re.findall(r"forerun:time_to_first_token_seconds_sum (\S+)", asyncio.run(body()))
+    assert float(line) > 0.2
 
 
 def test_nobody_waits_for_a_body_that_is_much_longer(
