@@ -5,7 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import forerun
+from forerun.theory import closed_forms
 
 PUBLIC = {
     "Acceptance",
@@ -51,6 +54,17 @@ def test_public_names_are_pinned() -> None:
     """A name added or lost here is a change that users see: put it into the CHANGELOG."""
     assert set(forerun.__all__) == PUBLIC
     assert all(hasattr(forerun, name) for name in PUBLIC)
+
+
+def test_old_names_warn_and_work() -> None:
+    with pytest.warns(DeprecationWarning, match=r"is forerun\.theory; import from there"):
+        import forerun.planning  # noqa: F401
+    from forerun.planning.closed_forms import expected_tokens
+
+    assert expected_tokens is closed_forms.expected_tokens
+    with pytest.warns(DeprecationWarning, match=r"forerun\.speculation\.methods\.METHODS"):
+        from forerun.engine import METHODS
+    assert "suffix" in METHODS
 
 
 def test_the_cpu_path_never_imports_torch(tmp_path: Path) -> None:
