@@ -161,7 +161,7 @@ def _seconds(
     speculation.begin(request)
     while request.num_left:
         times = StepTimes(clock, num_requests=1)
-        (choice,) = speculation.choose([request], 0, times)
+        choice = speculation.choose([request], 0, times)[number]
         (proposal,) = speculation.draft([request], [choice], times)
         verdict = _verdict(proposal, text.output[len(request.output) :])
         times.num_guesses = len(proposal)
@@ -170,7 +170,6 @@ def _seconds(
         request.tokens += verdict.tokens
         request.output += verdict.tokens
         speculation.commit(request, choice, proposal, verdict)
-        assert choice is not None
         times.rest_seconds = machine.rest + (machine.verified if len(proposal) else 0.0)
         speculation.observe(times)
         seconds += (

@@ -120,10 +120,15 @@ NO_MEMORY: Final = "there is too little memory for this; free some, or take a sm
 
 
 def is_lack_of_memory(error: BaseException) -> bool:
-    """Python says it by name, the loader of libraries and the threads in their words."""
+    """Python says it by name; the loader of libraries, the threads and torch in their words."""
     if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
         return True
-    signs = ("cannot allocate memory", "failed to map segment", "can't start new thread")
+    signs = (
+        "cannot allocate memory",
+        "failed to map segment",
+        "can't start new thread",
+        "out of memory",
+    )
     said = str(error).lower()
     return isinstance(error, ImportError | RuntimeError) and any(sign in said for sign in signs)
 

@@ -90,7 +90,7 @@ class Heard(Speculation):
 
     def choose(
         self, requests: Sequence[SpeculativeRequest], num_prompt_tokens: int, times: StepTimes
-    ) -> list[Choice | None]:
+    ) -> dict[int, Choice]:
         if requests:
             self.asked.append((len(requests), num_prompt_tokens))
         return super().choose(requests, num_prompt_tokens, times)

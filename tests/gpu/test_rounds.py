@@ -23,27 +23,32 @@ class Plan(SimpleNamespace):
         raise PagesAreAskedFor
 
 
-def asked(store: object, *tokens: int) -> Any:
-    """A pass over these tokens, drawn greedily."""
+def asked(*tokens: int, is_draft: bool = False) -> Any:
+    """A pass over these tokens, drawn greedily, over a cache of its own."""
     row = SimpleNamespace(span=Span.all_wanted(4, tokens))
     draw = SimpleNamespace(changes_logits=False, params=SimpleNamespace(temperature=0.0))
-    batch = SimpleNamespace(given=None, plan=Plan(rows=[row]))
-    return SimpleNamespace(store=store, row=row, draws=[draw], batch=batch)
+    batch = SimpleNamespace(given=None, plan=Plan(rows=[row], is_draft=is_draft))
+    return SimpleNamespace(store=object(), row=row, draws=[draw], batch=batch)
 
 
-def begins(draft_store: object, target_store: object) -> bool:
-    """Whether a guess behind a pass that drew the same token is taken for a draft model's."""
+def begins(*passes: Any) -> bool:
+    """Whether a round is begun behind a guess of the token that all these passes drew."""
     rounds_module = pytest.importorskip("forerun.kernels.cuda.rounds.rounds", reason="needs torch")
     rounds = rounds_module.Rounds(drawing=None, recorder=None, num_splits=None)
-    rounds.note(asked(draft_store, TOKEN), Scores([None], [TOKEN]))
+    for one in passes:
+        rounds.note(one, Scores([None], [TOKEN]))
     try:
-        rounds.begin(asked(target_store, TOKEN, TOKEN))
+        rounds.begin(asked(TOKEN, TOKEN))
     except PagesAreAskedFor:
         return True
     return False
 
 
-def test_passes_of_the_target_itself_are_no_draft_models() -> None:
-    target = object()
-    assert begins(object(), target)
-    assert not begins(target, target)
+def test_only_a_drafters_pass_is_a_draft() -> None:
+    """The same token may be what the target drew, or another engine's."""
+    assert begins(asked(TOKEN, is_draft=True))
+    assert not begins(asked(TOKEN))
+
+
+def test_a_draft_is_good_for_the_next_pass_alone() -> None:
+    assert not begins(asked(TOKEN, is_draft=True), asked(TOKEN))

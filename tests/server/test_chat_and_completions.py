@@ -24,8 +24,8 @@ def test_lists_of_prompts_and_ids(server: Running) -> None:
     assert texts(both) == texts(as_ids)
     assert [choice["index"] for choice in both["choices"]] == [0, 1, 2, 3]
     assert len(set(texts(both))) == 4
-    first = server.ask("/v1/completions", prompt=ids[1], n=1, **LONG)
-    assert texts(first) == [texts(both)[2]]  # choice 0 of n equals n = 1
+    first = server.ask("/v1/completions", prompt=ids[0], n=1, **LONG)
+    assert texts(first) == [texts(both)[0]]  # choice 0 of n equals n = 1
     assert both["usage"]["prompt_tokens"] == 8
     assert both["usage"]["completion_tokens"] == 160
 
@@ -39,6 +39,17 @@ def test_the_seed_that_was_drawn_comes_back(server: Running) -> None:
     assert other["usage"]["forerun"]["seed"] != seed
 
 
+def test_equal_prompts_of_a_list_get_samples_of_their_own(server: Running) -> None:
+    asked = {"prompt": ["abc"] * 3, "max_tokens": 30, "ignore_eos": True}
+    drawn = server.ask("/v1/completions", **asked)
+    assert len(set(texts(drawn))) == 3
+    seed = drawn["usage"]["forerun"]["seed"]
+    assert texts(server.ask("/v1/completions", **asked, seed=seed)) == texts(drawn)
+    both = server.ask("/v1/completions", **asked, seed=seed, n=2)
+    assert texts(both)[::2] == texts(drawn)
+    assert len(set(texts(both))) == 6
+
+
 def test_echo_puts_the_prompt_and_its_logprobs_first(server: Running) -> None:
     asked = {"prompt": "abc hello", **LONG, "max_tokens": 4, "logprobs": 2}
     plain = server.ask("/v1/completions", **asked)["choices"][0]
@@ -49,14 +60,55 @@ def test_echo_puts_the_prompt_and_its_logprobs_first(server: Running) -> None:
     assert logprobs["token_logprobs"][0] is None
     assert logprobs["token_logprobs"][9:] == plain["logprobs"]["token_logprobs"]
     assert logprobs["text_offset"] == list(range(13))
-    nothing = server.ask("/v1/completions", **{**asked, "max_tokens": 0}, echo=True)["choices"][0]
-    assert nothing["text"] == "abc hello"
-    assert nothing["logprobs"]["token_logprobs"] == logprobs["token_logprobs"][:9]
     streamed = server.stream("/v1/completions", **asked, echo=True)
     pieces = [json.loads(line)["choices"][0] for line in streamed[:-1]]
     assert "".join(piece["text"] for piece in pieces) == echoed["text"]
     values = [value for piece in pieces for value in piece["logprobs"]["token_logprobs"]]
     assert values == logprobs["token_logprobs"]
+
+
+def test_a_text_is_scored_without_an_answer(server: Running) -> None:
+    """The engine cannot answer with nothing; what it says is not shown and not counted."""
+    asked = {"prompt": ["abc hello", "abc"], **LONG, "logprobs": 2, "echo": True}
+    scored = [asked | {"max_tokens": 4}, asked | {"max_tokens": 0, "stop": list("abcdefghijklm")}]
+    longer, whole = (server.ask("/v1/completions", **one) for one in scored)
+    assert texts(whole) == ["abc hello", "abc"]
+    for one, other in zip(whole["choices"], longer["choices"], strict=True):
+        values = other["logprobs"]["token_logprobs"][: len(one["text"])]
+        assert one["logprobs"]["token_logprobs"] == values
+        assert (one["finish_reason"], one["stop_reason"]) == ("length", None)
+    lines = server.stream("/v1/completions", **scored[1], stream_options={"include_usage": True})
+    chunks = [json.loads(line) for line in lines[:-1]]
+    told = {c["index"]: c["text"] for chunk in chunks for c in chunk["choices"]}
+    assert told == {0: "abc hello", 1: "abc"}
+    for usage in (whole["usage"], chunks[-1]["usage"]):
+        assert (usage["prompt_tokens"], usage["completion_tokens"]) == (12, 0)
+        assert usage["total_tokens"] == 12
+
+
+def test_offsets_count_the_text_that_is_shown(server: Running) -> None:
+    """Special tokens have none of it, unless they are to be shown."""
+    asked = {"prompt": "<|start|>ab<|end|>c", **LONG, "max_tokens": 2, "logprobs": 1, "echo": True}
+    for skips, starts in ((True, [0, 0, 1, 2, 2]), (False, [0, 9, 10, 11, 18])):
+        answer = server.ask("/v1/completions", **asked, skip_special_tokens=skips)["choices"][0]
+        offsets = answer["logprobs"]["text_offset"]
+        assert offsets[:5] == starts
+        assert offsets[5] == starts[-1] + 1
+        assert all(0 <= at <= len(answer["text"]) for at in offsets)
+        lines = server.stream("/v1/completions", **asked, skip_special_tokens=skips)
+        pieces = [json.loads(line)["choices"][0]["logprobs"] for line in lines[:-1]]
+        assert [at for piece in pieces for at in piece["text_offset"]] == offsets
+
+
+@pytest.mark.parametrize("num_top", [0, 1, 2])
+def test_the_sampled_token_is_among_the_top_ones(server: Running, num_top: int) -> None:
+    """As OpenAI has it: up to one more than was asked for."""
+    asked = {"prompt": "abc", **LONG, "temperature": 3, "logprobs": num_top}
+    logprobs = server.ask("/v1/completions", **asked)["choices"][0]["logprobs"]
+    columns = (logprobs[name] for name in ("tokens", "token_logprobs", "top_logprobs"))
+    rows = list(zip(*columns, strict=True))
+    assert all(top[token] == value for token, value, top in rows)
+    assert {len(top) for _, _, top in rows} == ({1} if num_top == 0 else {num_top, num_top + 1})
 
 
 def test_chat_logprobs_spell_their_tokens(server: Running) -> None:
@@ -99,6 +151,34 @@ def test_parts_and_developer_messages_are_what_they_say(server: Running) -> None
     )
     assert first["prompt_token_ids"] == second["prompt_token_ids"]
     assert first["choices"][0]["token_ids"] == second["choices"][0]["token_ids"]
+
+
+def test_a_chat_stream_has_the_ids_that_were_asked_for(server: Running) -> None:
+    asked = {"messages": CHAT, "return_token_ids": True, "n": 2, **LONG}
+    whole = server.ask("/v1/chat/completions", **asked)
+    chunks = [json.loads(line) for line in server.stream("/v1/chat/completions", **asked)[:-1]]
+    tokens: list[list[int]] = [[], []]
+    for chunk in chunks:
+        for choice in chunk["choices"]:
+            tokens[choice["index"]] += choice.get("token_ids", [])
+    assert tokens == [choice["token_ids"] for choice in whole["choices"]]
+    opening = [chunk["prompt_token_ids"] for chunk in chunks if "prompt_token_ids" in chunk]
+    assert opening == [whole["prompt_token_ids"]] * 2  # one for each choice
+    assert chunks[0]["prompt_token_ids"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("self", "cls", "class", "variables", "given", "source", "loop", "caller", "kwargs"),
+        *("range", "dict", "namespace", "raise_exception", "strftime_now", "bos_token", "_"),
+    ],
+)
+def test_variables_of_a_template_may_have_any_name(server: Running, name: str) -> None:
+    asked = {"messages": CHAT, "chat_template_kwargs": {name: 1}}
+    plain = server.ask("/tokenize", messages=CHAT)
+    assert server.ask("/tokenize", **asked) == plain
+    server.ask("/v1/chat/completions", **asked, max_tokens=1)
 
 
 def test_a_final_message_is_continued(server: Running) -> None:
@@ -233,3 +313,14 @@ def test_responses(server: Running) -> None:
     assert "".join(deltas) == text
     assert events[-1]["response"]["output"][0]["content"][0]["text"] == text
     error_of(server.post("/v1/responses", input="a", previous_response_id="resp_1"), 400)
+
+
+def test_a_response_can_be_sent_back(server: Running) -> None:
+    """As it came, with the log-probabilities that were asked for."""
+    asked = {"include": ["message.output_text.logprobs"], "top_logprobs": 2, "max_output_tokens": 4}
+    answer = server.ask("/v1/responses", input="hello", **asked)
+    assert answer["output"][0]["content"][0]["logprobs"]
+    items = [{"role": "user", "content": "hello"}, *answer["output"]]
+    items.append({"role": "user", "content": "and then"})
+    server.ask("/v1/responses", input=items, **asked)
+    server.ask("/v1/responses/input_tokens", input=items)

@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from forerun.engine import LLM
+from forerun.models.text.compatibility import tokenizer_hash
+from tests.drafters.heads.random_heads import block_config, write_block
 from tests.server.serving import Running, serving
 
 ASKED: dict[str, Any] = {
@@ -53,6 +56,16 @@ def test_with_a_prediction(server: Running, expected: str) -> None:
     for text in (expected, expected[10:], "nothing like it"):
         content = [{"type": "text", "text": text}]
         assert ask(server, prediction={"type": "content", "content": content}) == expected
+
+
+@pytest.mark.parametrize("method", ["suffix", "random"])
+def test_a_prediction_is_followed_whatever_method_is_named(
+    server: Running, expected: str, method: str
+) -> None:
+    prediction = {"type": "content", "content": expected}
+    answer = server.ask(PATH, **ASKED, prediction=prediction, speculative={"method": method})
+    assert answer["choices"][0]["message"]["content"] == expected
+    assert answer["usage"]["completion_tokens_details"]["accepted_prediction_tokens"] > 30
 
 
 def streamed(server: Running, **more: Any) -> str:
@@ -107,6 +120,40 @@ def tight(tiny_path: Path, tiny_draft_path: Path) -> Iterator[Running]:
 @pytest.mark.parametrize("method", EVERY_METHOD)
 def test_with_every_method_of_another_server(tight: Running, expected: str, method: str) -> None:
     assert ask(tight, speculative={"method": method}) == expected
+
+
+@pytest.fixture(scope="module")
+def headed(tiny_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """With a trained drafter; its weights are random, which only makes its guesses worse."""
+    llm = LLM(tiny_path, kernels="reference", speculative_config=None)
+    config = block_config(llm.model.config, tokenizer_hash(llm.tokenizer))
+    head = write_block(tmp_path_factory.mktemp("heads") / "block", config)
+    speculation = {
+        "method": "choice",
+        "methods": ["block", "suffix"],
+        "model": str(head),
+        "adaptive": False,
+        "num_speculative_tokens": 3,
+    }
+    options = ("--max-num-seqs", "4", "--kernels", "reference")
+    with serving(tiny_path, "--speculative-config", json.dumps(speculation), *options) as running:
+        yield running
+
+
+def test_with_a_trained_drafter(headed: Running, server: Running, expected: str) -> None:
+    """Whole, streamed and in a crowd that has others, too."""
+    answer = headed.ask(PATH, **ASKED, speculative={"method": "block"})
+    assert answer["choices"][0]["message"]["content"] == expected
+    assert answer["usage"]["forerun"]["draft_tokens"] > 60
+    methods: list[Any] = [{"method": "block"}, False, {"method": "suffix"}, None]
+
+    def one(idx: int) -> str:
+        tell = streamed if idx % 2 else ask
+        return tell(headed, speculative=methods[idx // 2 % 4], seed=idx)
+
+    with ThreadPoolExecutor(8) as crowd:
+        crowded = list(crowd.map(one, range(8)))
+    assert crowded == [ask(server, speculative=False, seed=idx) for idx in range(8)]
 
 
 def test_a_request_that_is_preempted_says_the_same(server: Running, tight: Running) -> None:

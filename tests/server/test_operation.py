@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 import shutil
 import socket
 import ssl
@@ -12,17 +13,20 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
+import openai
 import pytest
 from typer.testing import CliRunner
 
 from forerun.cli import app
+from forerun.engine import LLM, AsyncEngine
+from forerun.errors import InvalidOption
 from forerun.server.errors import ApiError
 from forerun.server.operation.access_log import AccessLog
 from forerun.server.operation.auth import Keys
@@ -30,7 +34,9 @@ from forerun.server.operation.config import Limits, ServerConfig
 from forerun.server.operation.counters import Counters
 from forerun.server.operation.front import Front
 from forerun.server.operation.listening import listening
+from forerun.server.operation.running import Life
 from forerun.server.service import Service
+from forerun.server.streaming import DIRECT, EventStream
 from tests.server.serving import Running, serving, start
 from tests.server.test_routes import error_of
 from tests.tiny_model import write_tiny_model
@@ -53,7 +59,7 @@ def long_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def guarded(long_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """One runs, one waits, keys from three places, small limits; all sources of options."""
     folder = tmp_path_factory.mktemp("guarded")
-    (folder / "keys").write_text("from the file\n\n")
+    (folder / "keys").write_text("# not a key\nfrom the file\n\n", encoding="utf-8")
     (folder / "serve.toml").write_text(
         'port = 1\nmax-num-seqs = 1\nmax_num_waiting = 77\nserved-model-name = ["one", "two"]\n'
         f'api-key-file = "{folder / "keys"}"\nmax-body-bytes = 4000\nbody-timeout = 0.4\n'
@@ -84,7 +90,7 @@ def test_keys(guarded: Running) -> None:
     for value in ("Bearer env1", "bearer env2", "Bearer from the file"):
         headers = {"Authorization": value}
         assert guarded.client.get("/v1/models", headers=headers).status_code == 200
-    for value in ("", "Bearer", "Bearer wrong", "Basic env1", "env1"):
+    for value in ("", "Bearer", "Bearer wrong", "Basic env1", "env1", "Bearer # not a key"):
         for path in ("/v1/models", "/metrics", "/tokenize", "/openapi.json", "/nothing"):
             response = guarded.client.get(path, headers={"Authorization": value})
             assert error_of(response, 401)["code"] == "invalid_api_key"
@@ -95,6 +101,8 @@ def test_keys(guarded: Running) -> None:
 
 def test_no_keys_means_that_all_may_ask_and_odd_ones_do_not_crash() -> None:
     Keys(()).check("/v1/models", None)
+    sent = "Bearer schlüssel".encode().decode("latin-1")  # as the framework reads a header
+    Keys(("key", "schlüssel")).check("/v1/models", sent)
     for given in ("Bearer \udcff", "Bearer ké"):
         with pytest.raises(ApiError):
             Keys(("key",)).check("/v1/models", given)
@@ -119,26 +127,58 @@ def test_pages_of_other_origins_are_told_apart(guarded: Running) -> None:
     assert "x-stainless-os" in answer.headers["access-control-allow-headers"]
 
 
-def test_bodies_have_a_limit_of_length_and_of_time(guarded: Running) -> None:
+def connected(running: Running) -> socket.socket:
+    host, port = running.url.removeprefix("http://").split(":")
+    return socket.create_connection((host, int(port)), timeout=60)
+
+
+def head_of_body(*lines: str) -> bytes:
+    lines = (
+        "POST /v1/completions HTTP/1.1",
+        "Host: x",
+        f"Authorization: {KEY['Authorization']}",
+        *lines,
+    )
+    return "\r\n".join((*lines, "", "")).encode()
+
+
+def received(client: socket.socket) -> tuple[bytes, dict[str, Any]]:
+    """The status line and the error of an answer after which the connection is closed."""
+    answer = b"".join(iter(lambda: client.recv(65536), b""))
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return head.split(b"\r\n")[0], json.loads(body)["error"]
+
+
+def test_bodies_have_a_limit_of_length(guarded: Running) -> None:
     error = error_of(guarded.post("/v1/completions", prompt="a" * 5000), 413)
     assert "--max-body-bytes" in error["message"]
+    error = error_of(guarded.post("/v1/completions", prompt="a" * 900_000), 413)  # all is read
+    assert error["code"] == "body_too_long"
 
-    def endless() -> Iterator[bytes]:
-        yield b'{"prompt": "'
-        while True:
-            yield b"a" * 500
 
-    with suppress(httpx.HTTPError):  # cut off, or told so before that
-        error_of(guarded.client.post("/v1/completions", content=endless()), 413)
+def test_a_body_that_says_how_long_it_is_is_refused_before_it_comes(guarded: Running) -> None:
+    """Had it been waited for, the answer would be 408."""
+    with connected(guarded) as client:
+        client.sendall(head_of_body("Content-Length: 4001"))
+        assert client.recv(1000).startswith(b"HTTP/1.1 413 ")
 
-    def slow() -> Iterator[bytes]:
-        yield b'{"prompt": "'
-        time.sleep(1.0)
-        yield b'a"}'
 
-    with suppress(httpx.HTTPError):  # the server may have hung up before we are done
-        error_of(guarded.client.post("/v1/completions", content=slow()), 408)
+def test_a_body_without_end_is_cut_off(guarded: Running) -> None:
+    """It hears why, and cannot send for ever."""
+    with connected(guarded) as client:
+        client.sendall(head_of_body("Transfer-Encoding: chunked"))
+        with pytest.raises(ConnectionError):
+            client.sendall((b"2710\r\n" + b"a" * 10_000 + b"\r\n") * 10_000)
+        assert client.recv(1000).startswith(b"HTTP/1.1 413 ")
     assert guarded.client.get("/health").status_code == 200
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(guarded: Running) -> None:
+    """--body-timeout is 0.4 s here."""
+    with connected(guarded) as client:
+        client.sendall(head_of_body("Content-Length: 100") + b'{"prompt": "')
+        status, error = received(client)
+        assert (status[:13], error["code"]) == (b"HTTP/1.1 408 ", "body_timeout")
 
 
 def test_unknown_fields_are_ignored_where_that_was_asked_for(guarded: Running) -> None:
@@ -179,20 +219,53 @@ def test_an_answer_has_a_limit_of_time(guarded: Running) -> None:
     wait_until_idle(guarded)
 
 
+def test_the_official_client_hears_who_may_not_ask_and_who_has_to_wait(guarded: Running) -> None:
+    def client(key: str) -> openai.OpenAI:
+        return openai.OpenAI(base_url=f"{guarded.url}/v1", api_key=key, max_retries=0)
+
+    with client("wrong") as stranger, pytest.raises(openai.AuthenticationError, match="API key"):
+        stranger.models.list()
+    streams = {**ENDLESS, "stream": True}
+    with client("env1") as known, ThreadPoolExecutor(2) as crowd:
+        others = [crowd.submit(guarded.stream, "/v1/completions", **streams) for _ in range(2)]
+        guarded.wait_for("forerun:num_requests_waiting", 1)
+        with pytest.raises(openai.RateLimitError, match="wait") as refused:
+            known.completions.create(model="three", prompt="a")
+        assert refused.value.response.headers["Retry-After"] == "1"
+        for other in others:
+            other.result()  # ended by --request-timeout
+    wait_until_idle(guarded)
+
+
 def test_too_many_answers_at_once_can_never_run(guarded: Running) -> None:
     error = error_of(guarded.post("/v1/completions", prompt="a", n=3), 400)
     assert error["param"] == "n"
+
+
+def logged(running: Running, request_id: str) -> dict[str, Any]:
+    deadline = time.monotonic() + 30
+    while not (found := [line for line in running.log if f'"{request_id}"' in line]):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    line: dict[str, Any] = json.loads(found[0])
+    return line
+
+
+def test_the_access_log_counts_what_a_client_did_not_wait_for(guarded: Running) -> None:
+    headers = {"X-Request-Id": "left"}
+    with pytest.raises(httpx.ReadTimeout):
+        guarded.client.post("/v1/completions", json=ENDLESS, headers=headers, timeout=1.0)
+    line = logged(guarded, "left")
+    assert line["completion_tokens"] > 1
+    assert line["finish_reasons"] == ["abort"]
+    wait_until_idle(guarded)
 
 
 def test_the_access_log_has_figures_and_no_words(guarded: Running) -> None:
     headers = {"X-Request-Id": "logged"}
     body = {"prompt": "quick brown", "max_tokens": 3, "ignore_eos": True}
     guarded.client.post("/v1/completions", json=body, headers=headers)
-    deadline = time.monotonic() + 10
-    while not (found := [line for line in guarded.log if '"logged"' in line]):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    line = json.loads(found[0])
+    line = logged(guarded, "logged")
     assert line["status"] == 200
     assert (line["prompt_tokens"], line["completion_tokens"]) == (11, 3)
     assert not any("quick" in line for line in guarded.log)
@@ -237,6 +310,17 @@ def test_sigterm_finishes_what_runs_and_refuses_what_comes(long_path: Path, tmp_
         assert not pid.exists()
 
 
+def pasted(running: Running) -> dict[str, Any]:
+    """What the command answers that the log advises."""
+    if shutil.which("curl") is None:
+        pytest.skip("the command is curl")
+    (line,) = [line for line in running.log if line.startswith("try: ")]
+    command = [*shlex.split(line.removeprefix("try: ")), "--silent", "--show-error"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
 def test_a_unix_socket_and_tls(long_path: Path, tmp_path: Path) -> None:
     """TLS by files over a unix socket; a socket left by a killed server is taken over."""
     if shutil.which("openssl") is None:
@@ -256,7 +340,11 @@ def test_a_unix_socket_and_tls(long_path: Path, tmp_path: Path) -> None:
         )
         with httpx.Client(transport=transport, base_url="https://localhost") as client:
             assert client.get("/health").json() == {"status": "ok"}
+            while client.get("/ready").status_code != 200:
+                time.sleep(0.05)
         assert path.stat().st_mode & 0o777 == 0o600
+        answer = pasted(running)
+    assert answer["choices"][0]["message"]["role"] == "assistant"
 
 
 def test_a_path_of_a_proxy_before_all_others(long_path: Path) -> None:
@@ -303,6 +391,8 @@ def test_starts_that_cannot_be(tmp_path: Path) -> None:
             (no_pem, "give the PEM files"),
             (("--root-path", "llm/"), "give one like /llm"),
             (("--root-path", "/v1"), "give one like /llm"),
+            (("--step-timeout", "0"), "--step-timeout 0.0 is not allowed"),
+            (("--max-num-waiting", "-1"), "--max-num-waiting -1 is not allowed"),
             (("--port", "0"), "config.json"),  # a folder without a model
         ]
         for (_, part), error in zip(
@@ -311,6 +401,21 @@ def test_starts_that_cannot_be(tmp_path: Path) -> None:
             strict=True,
         ):
             assert part in error
+
+
+def test_an_engine_that_cannot_be_made_ends_the_server(tiny_path: Path) -> None:
+    """It would be loading for ever."""
+    llm = LLM(tiny_path, kernels="reference")
+
+    async def body() -> Exception | None:
+        async with AsyncEngine(llm):  # so that no other can have it
+            config = ServerConfig(names=("a",), port=0)
+            with listening(config) as (found, _):
+                life = Life(config, lambda: llm, lambda _: None)
+                await asyncio.wait_for(life.run(found), 60)
+        return life.error
+
+    assert isinstance(asyncio.run(body()), InvalidOption)
 
 
 def test_a_head_without_end_is_cut_off(guarded: Running) -> None:
@@ -361,29 +466,60 @@ def test_the_log_says_what_it_does_and_where_to_go(long_path: Path, host: str) -
     assert loading.startswith(f"loading {long_path};")
     assert f"at http://{host}:{port}/v1" in ready
     assert page == f"page: http://127.0.0.1:{port}/"
+    assert "speculation off" in ready
     assert curl.startswith(f"try: curl http://127.0.0.1:{port}/v1/chat/completions ")
 
 
+def test_the_log_says_who_guesses(tiny_path: Path) -> None:
+    config = '{"method": "choice", "methods": ["suffix", "bigram"], "num_speculative_tokens": 3}'
+    with serving(tiny_path, "--kernels", "reference", "--speculative-config", config) as running:
+        (ready,) = [line for line in running.log if line.startswith("ready: ")]
+    assert ready.endswith("speculation suffix, bigram, depth 3")
+
+
 def test_slow_readers_hold_nobody_up(guarded: Running) -> None:
-    """A client that does not read for a while: others are answered, and it is cut off in time."""
-    host, port = guarded.url.removeprefix("http://").split(":")
-    body = json.dumps({**ENDLESS, "stream": True}).encode()
-    head = (
-        f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nAuthorization: {KEY['Authorization']}\r\n"
-        f"Content-Length: {len(body)}\r\n\r\n"
-    ).encode()
-    with socket.create_connection((host, int(port))) as deaf:
+    """One runs at a time; it does not read, and still another is answered beside it."""
+    asked = {**ENDLESS, "stream": True, "logprobs": 20, "return_token_ids": True}
+    body = json.dumps(asked).encode()
+    with connected(guarded) as deaf:
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
-        deaf.sendall(head + body)
-        found: list[dict[str, Any]] = []
-        other = threading.Thread(
-            target=lambda: found.append(guarded.ask("/v1/completions", prompt="a", max_tokens=1))
-        )
+        deaf.sendall(head_of_body(f"Content-Length: {len(body)}") + body)
         guarded.wait_for("forerun:num_requests_running", 1)
         assert guarded.client.get("/health").status_code == 200
-    other.start()  # there is room as soon as the deaf one is gone
-    other.join()
-    assert found[0]["usage"]["completion_tokens"] == 1
+        other = guarded.ask("/v1/completions", prompt="a", max_tokens=1)  # when --request-timeout
+        assert other["usage"]["completion_tokens"] == 1  # has ended the first
+        assert deaf.recv(1000).startswith(b"HTTP/1.1 200 ")  # whose connection is still there
+
+
+def test_a_reader_that_takes_far_too_long_is_cut_off(caplog: pytest.LogCaptureFixture) -> None:
+    """Its request is over, and the end of the answer is not sent, so that the connection closes."""
+    sent: list[str] = []
+    left = threading.Event()
+
+    async def events() -> AsyncIterator[bytes]:
+        yield b"data: 1\n\n"
+
+    async def receive() -> dict[str, Any]:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def send(message: Any) -> None:
+        sent.append(message["type"])
+        if message["type"] == "http.response.body":
+            await asyncio.Event().wait()  # the socket takes no more
+
+    stream = EventStream(events(), left.set, timeout_s=0.05)
+    asyncio.run(stream({DIRECT: send}, receive, send))
+    assert sent == ["http.response.start", "http.response.body"]
+    assert left.is_set()
+    assert "too slow" in caplog.text
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="Linux has it")
+def test_what_nobody_takes_is_given_up() -> None:
+    with listening(ServerConfig(names=("a",), port=0)) as (found, _):
+        milliseconds = found.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+    assert milliseconds == 1000 * Limits().reader_timeout_s
 
 
 def test_answers_are_not_held_back_by_the_network_stack() -> None:

@@ -3,52 +3,138 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
-from threading import current_thread
+from threading import Event, current_thread
 from typing import Any
 
+import httpx
 import pytest
 
 from forerun.engine import LLM, AsyncEngine
+from forerun.engine.api.input_processor import InputProcessor
 from forerun.models.text.tokenizer import Tokenizer
+from forerun.server.app import build_app
+from forerun.server.operation.access_log import AccessLog
+from forerun.server.operation.auth import Keys
 from forerun.server.operation.config import Limits
 from forerun.server.operation.counters import Counters
-from forerun.server.question import Question
+from forerun.server.routes import asked
 from forerun.server.service import Service
 from forerun.types import SamplingParams
 
 PARAMS = SamplingParams(max_tokens=4, seed=0, ignore_eos=True)
+MESSAGES = [{"role": "user", "content": "abc"}]
+BODIES: dict[str, dict[str, Any]] = {
+    "/v1/completions": {"prompt": "abc", "max_tokens": 1},
+    "/v1/chat/completions": {
+        "messages": MESSAGES,
+        "prediction": {"type": "content", "content": "abc"},
+        "max_tokens": 1,
+    },
+    "/v1/responses": {"input": "abc", "max_output_tokens": 1},
+    "/v1/responses/input_tokens": {"input": "abc"},
+    "/tokenize": {"prompt": "abc"},
+    "/detokenize": {"tokens": [1, 2]},
+}
 
 
-def test_a_prediction_is_read_beside_the_event_loop(
+@asynccontextmanager
+async def asking(llm: LLM) -> AsyncIterator[httpx.AsyncClient]:
+    async with AsyncEngine(llm) as engine:
+        service = Service(("tiny",), Limits(), Counters(lambda: None))
+        service.start(engine, "reference")
+        app = build_app(service, Keys(()), AccessLog(None))
+        transport = httpx.ASGITransport(app)  # type: ignore[arg-type]  # of its own types
+        async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
+            yield client
+        service.close()
+
+
+def test_bodies_are_read_beside_the_event_loop(
     tiny_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One of a hundred kilobytes takes a tenth of a second, in which no stream would go on."""
+    """Fields, prompts and predictions: a body of megabytes takes seconds, in which no stream would
+    go on."""
     llm = LLM(tiny_path, kernels="reference")
-    threads: list[str] = []
+    threads: dict[str, set[str]] = {}
 
-    def noted(*args: Any, read: Any = llm.input_processor.requests) -> Any:
-        threads.append(current_thread().name)
-        return read(*args)
+    def note(owner: Any, name: str) -> None:
+        run: Callable[..., Any] = getattr(owner, name)
 
-    monkeypatch.setattr(llm.input_processor, "requests", noted)
+        def noted(*args: Any, **options: Any) -> Any:
+            threads.setdefault(name, set()).add(current_thread().name)
+            return run(*args, **options)
+
+        monkeypatch.setattr(owner, name, noted)
+
+    for owner, name in (
+        (asked, "parse_json"),
+        (asked, "read_fields"),
+        (Tokenizer, "encode"),
+        (Tokenizer, "decode"),
+        (Tokenizer, "apply_chat_template"),
+        (InputProcessor, "requests"),
+    ):
+        note(owner, name)
 
     async def body() -> list[int]:
-        async with AsyncEngine(llm) as engine:
-            service = Service(("tiny",), Limits(), Counters(lambda: None))
-            service.start(engine, "reference")
-            lengths = []
-            for prediction in (None, "abc"):
-                question = Question([(1, 2), (3, 4)], PARAMS, prediction=prediction)
-                group = await question.ask(service)
-                lengths += [len(delta.tokens) for delta in await group.whole()]
-            service.close()
-            return lengths
+        async with asking(llm) as client:
+            return [(await client.post(p, json=one)).status_code for p, one in BODIES.items()]
 
-    assert asyncio.run(body()) == [4, 4, 4, 4]
-    assert threads[:2] == ["MainThread"] * 2
-    assert all(name.startswith("forerun-prompts") for name in threads[2:])
-    assert len(threads) == 4
+    assert asyncio.run(body()) == [200] * len(BODIES)
+    assert len(threads) == 6
+    assert all(name.startswith("forerun-reader") for names in threads.values() for name in names)
+
+
+def test_the_time_to_a_first_token_begins_with_the_request(
+    tiny_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What its prompt took to read is a part of it."""
+    llm = LLM(tiny_path, kernels="reference")
+
+    def slow(self: Tokenizer, text: str, *, encode: Any = Tokenizer.encode, **more: Any) -> Any:
+        time.sleep(0.2)
+        return encode(self, text, **more)
+
+    monkeypatch.setattr(Tokenizer, "encode", slow)
+
+    async def body() -> str:
+        async with asking(llm) as client:
+            await client.post("/v1/completions", json=BODIES["/v1/completions"])
+            return (await client.get("/metrics")).text
+
+    (line,) = re.findall(r"forerun:time_to_first_token_seconds_sum (\S+)", asyncio.run(body()))
+    assert float(line) > 0.2
+
+
+def test_nobody_waits_for_a_body_that_is_much_longer(
+    tiny_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The long one is not through before the short one has been answered."""
+    llm, begun, answered = LLM(tiny_path, kernels="reference"), Event(), Event()
+    long = "a" * 65_530
+
+    def held(self: Tokenizer, text: str, *, encode: Any = Tokenizer.encode, **more: Any) -> Any:
+        if text == long:
+            begun.set()
+            assert answered.wait(60)
+        return encode(self, text, **more)
+
+    monkeypatch.setattr(Tokenizer, "encode", held)
+
+    async def body() -> tuple[int, int]:
+        async with asking(llm) as client:
+            slow = asyncio.create_task(client.post("/tokenize", json={"prompt": long}))
+            await asyncio.to_thread(begun.wait)
+            short = await client.post("/tokenize", json={"prompt": "abc"})
+            answered.set()
+            return (await slow).json()["count"], short.json()["count"]
+
+    assert asyncio.run(body()) == (65_530, 3)
 
 
 def test_a_prediction_is_encoded_once_for_all_prompts(

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
+import socket
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -68,6 +71,38 @@ def test_a_stream_joins_to_the_whole_answer(server: Running) -> None:
         assert reasons == [["length"], ["length"]]
 
 
+def test_a_stream_is_framed_as_its_version_of_http_wants(server: Running) -> None:
+    """Parts of 1.1 have lengths, and the connection goes on behind them; 1.0 has neither."""
+    body = json.dumps({"prompt": "abcabc", "max_tokens": 30, "seed": 5, "stream": True}).encode()
+    head = f"Host: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    host, port = server.url.removeprefix("http://").split(":")
+
+    def told(version: str, num_times: int) -> list[str]:
+        with socket.create_connection((host, int(port)), timeout=60) as client:
+            heard = client.makefile("rb")
+            found = []
+            for _ in range(num_times):
+                client.sendall(f"POST /v1/completions HTTP/{version}\r\n{head}".encode() + body)
+                while heard.readline().strip():
+                    pass
+                raw = b"".join(_parts(heard)) if version == "1.1" else heard.read()
+                texts = re.findall(r'"text":("[^"]*")', raw.decode())
+                assert raw.endswith(b"data: [DONE]\n\n")
+                found.append("".join(map(json.loads, texts)))
+            return found
+
+    first, second = told("1.1", 2)
+    assert first == second
+    assert told("1.0", 1) == [first]
+
+
+def _parts(heard: BinaryIO) -> Iterator[bytes]:
+    while length := int(heard.readline(), 16):
+        yield heard.read(length)
+        assert heard.readline() == b"\r\n"
+    assert heard.readline() == b"\r\n"
+
+
 def test_head_is_get_without_words(server: Running) -> None:
     """As load balancers ask."""
     for path in ("/health", "/ready", "/v1/models"):
@@ -106,9 +141,24 @@ def test_refusals_have_openais_shape(server: Running) -> None:
     assert "did you mean 'max_tokens'?" in error["message"]
     error = error_of(server.post("/v1/completions", prompt="a", temperature=-1), 400)
     assert error["param"] == "temperature"
-    bias = {"999999": 1.0}
-    error = error_of(server.post("/v1/completions", prompt="a", logit_bias=bias), 400)
-    assert error["param"] == "logit_bias"
+    for name, value in (
+        ("logit_bias", {"999999": 1.0}),
+        ("allowed_token_ids", [3, 32]),
+        ("stop_token_ids", [3, 999999]),
+        ("allowed_token_ids", [3] * 33),
+        ("stop_token_ids", [3] * 33),
+    ):
+        error = error_of(server.post("/v1/completions", prompt="a", **{name: value}), 400)
+        assert error["param"] == name
+    for path, name, asked in (
+        ("/v1/completions", "max_tokens", {"prompt": "a"}),
+        ("/v1/chat/completions", "max_tokens", {"messages": CHAT}),
+        ("/v1/chat/completions", "max_completion_tokens", {"messages": CHAT}),
+        ("/v1/responses", "max_output_tokens", {"input": "a"}),
+    ):
+        error = error_of(server.post(path, **asked, **{name: 256}), 400)
+        assert f"lower {name}." in error["message"]
+        assert (error["param"], error["code"]) == (name, "context_length_exceeded")
     error = error_of(server.post("/v1/completions", prompt="a" * 300), 400)
     assert error["code"] == "context_length_exceeded"
     error = error_of(server.post("/v1/chat/completions", messages=CHAT, tools=[{"a": 1}]), 400)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from forerun.speculation.acceptance import Acceptance, Rate
+from forerun.speculation.acceptance import START_WEIGHT, Acceptance, Rate
 from forerun.types import Proposal, Tree
 from forerun.types.proposal import Draw
 
@@ -29,6 +29,20 @@ def test_a_rate_follows_its_trials_from_its_prior() -> None:
     for _ in range(200):
         rate.fade()
     assert rate.value == pytest.approx(prior.value, abs=0.001)
+
+
+def test_what_is_well_known_takes_more_trials_to_give_up() -> None:
+    start = (0.6, 0.6)
+    values = []
+    for weight in (START_WEIGHT, 12.0):
+        shared = Acceptance(start=(*start, weight))
+        own = Acceptance(shared)
+        for _ in range(8):
+            _round(own, 5, 0)
+        values.append((own.gains(1)[0], shared.gains(1)[0]))
+    (doubted, doubted_by_all), (trusted, trusted_by_all) = values
+    assert doubted < 0.1 < 0.2 < trusted < 0.6
+    assert doubted_by_all < 0.2 < 0.3 < trusted_by_all < 0.6
 
 
 def test_gains_never_rise_and_stay_chances() -> None:

@@ -146,18 +146,6 @@ def test_a_round_that_begins_early_takes_what_it_took_as_a_whole() -> None:
     assert costs.draft_seconds("head", 1, [1] * 4) == pytest.approx(2.5)
 
 
-def test_to_leave_a_head_that_the_device_goes_on_with_costs_more() -> None:
-    costs = _costs(head=DraftCost(0.5, 0.5))
-    costs.expect_whole("head", 1.25, 0.8)
-    before = costs.round_seconds(1, 0, 2)
-    costs.note_round(_whole_round(1.25))
-    assert costs.round_seconds(1, 0, 2) == pytest.approx([1.3 * seconds for seconds in before])
-    whole = costs.round_seconds(1, 0, 4)[-1] + costs.draft_seconds("head", 1, [1] * 4)
-    assert whole == pytest.approx(1.25)
-    costs.note_round(StepTimes(num_requests=1, num_tokens=1, pass_seconds=0.8))
-    assert costs.round_seconds(1, 0, 2) == pytest.approx(before)
-
-
 @pytest.mark.parametrize("is_weighed", [False, True])
 def test_whole_rounds_are_learnt_from_and_passes_are_not(is_weighed: bool) -> None:
     costs = _costs(head=DraftCost(0.5, 0.5))

@@ -103,3 +103,16 @@ def test_a_probe_is_no_reason_to_stay() -> None:
     looks.weighed(request(0), ["head"], Choice(Reason.PROBE, "head", depth=1))
     assert looks.stay(request(1)) is None
     assert looks.asleep(request(1)) == ()
+
+
+def test_who_rested_hears_of_a_round_before_it_is_asked() -> None:
+    looks = Looks()
+    looks.rest(request(5), "head")
+    assert looks.requests == {7}
+    assert not looks.rested(request(68))
+    assert looks.rested(request(69)) == ["head"]
+    assert looks.asleep(request(69)) == ["head"]
+    assert not looks.rested(request(70))
+    assert not looks.asleep(request(70))
+    looks.end(7)
+    assert not looks.requests

@@ -32,7 +32,8 @@ from tests.models_llama.tiny import FAMILIES, TinyCheckpoint
 
 torch = pytest.importorskip("torch", reason="training needs the extra forerun[train]")
 
-from forerun.training.torch_heads import first_weights, torch_head  # noqa: E402
+from forerun.training.new_head import first_weights  # noqa: E402
+from forerun.training.torch_heads import torch_head  # noqa: E402
 from forerun.training.torch_target import TorchTarget  # noqa: E402
 
 TOKENS = [int(t) for t in np.random.default_rng(2).integers(0, 96, 24)]

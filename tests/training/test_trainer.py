@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 from typer.testing import CliRunner
 
 from forerun.cli import app
 from forerun.cli.heads.train import read_prompts
 from forerun.drafters.heads import HEAD_KINDS, HeadFolder, export_head
-from forerun.drafters.heads.folder import HISTORY
+from forerun.drafters.heads.folder import D2T, HISTORY
 from forerun.engine import LLM
-from forerun.errors import InvalidOption, InvalidWeights
+from forerun.errors import DiskFull, InvalidOption, InvalidWeights
 from forerun.models.opening import load_tokenizer, open_checkpoint
 from forerun.models.text.compatibility import check_compatible
 from forerun.training.options import KINDS, TrainOptions
@@ -28,6 +30,7 @@ torch.set_num_threads(1)  # small products: threads would only wait for each oth
 from forerun.training.batches import Rows  # noqa: E402
 from forerun.training.learner import Learner  # noqa: E402
 from forerun.training.new_head import default_layers, new_config  # noqa: E402
+from forerun.training.text_file import load_texts  # noqa: E402
 from forerun.training.texts import TextWriter, Turns  # noqa: E402
 from forerun.training.torch_heads import torch_head  # noqa: E402
 from forerun.training.torch_target import TorchTarget  # noqa: E402
@@ -160,7 +163,8 @@ def test_a_distilled_model_is_an_ordinary_checkpoint(target: Path, tmp_path: Pat
 def test_texts_of_a_file_are_not_written_again(
     target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options: dict[str, Any] = {"kind": "medusa", "texts": tmp_path / "texts.npz", "tokens": 500}
+    """The file has the very name that was given."""
+    options: dict[str, Any] = {"kind": "medusa", "texts": tmp_path / "my.texts", "tokens": 500}
     trained(target, out=tmp_path / "one", **options)
     kept = options["texts"].read_bytes()
 
@@ -170,6 +174,70 @@ def test_texts_of_a_file_are_not_written_again(
     monkeypatch.setattr(TextWriter, "write", refused)
     trained(target, out=tmp_path / "two", **options)
     assert options["texts"].read_bytes() == kept
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["my.texts", "one", "two"]
+
+
+def test_a_place_for_texts_that_cannot_be_is_refused_first(target: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for place in (tmp_path, tmp_path / "file" / "texts.npz"):
+        options = TrainOptions(**{**SMALL, "out": tmp_path / "head", "texts": place})
+        with pytest.raises(InvalidOption, match=r"texts cannot be written to .*; choose another"):
+            Trainer(open_checkpoint(target), [], options, refuse)
+
+
+def test_a_disk_that_is_full_of_texts_loses_neither_head_nor_texts(
+    target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options: dict[str, Any] = {"kind": "medusa", "texts": tmp_path / "t.npz", "tokens": 500}
+    trained(target, out=tmp_path / "one", **options)
+    kept, write_bytes = options["texts"].read_bytes(), Path.write_bytes
+
+    def full(path: Path, data: bytes) -> int:
+        if "t.npz" in path.name:
+            write_bytes(path, data[:10])
+            raise OSError(28, "No space left on device")
+        return write_bytes(path, data)
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    asked = TrainOptions(**SMALL | options | {"out": tmp_path / "two"})
+    trainer = Trainer(open_checkpoint(target), [], asked, str)
+    trainer.add(load_texts(options["texts"], 32)[:4])
+    with pytest.raises(DiskFull, match="free some space"):
+        trainer.run()
+    assert HeadFolder(tmp_path / "two").config.kind == "medusa"
+    assert options["texts"].read_bytes() == kept
+    assert not (tmp_path / ".t.npz.part").exists()
+
+
+def test_what_stands_beside_a_head_stays_when_it_is_trained_on(
+    target: Path, tmp_path: Path
+) -> None:
+    trained(target, kind="medusa", out=tmp_path / "head", tokens=500)
+    (tmp_path / "head" / "README.md").write_text("its card")
+    trained(target, kind="medusa", out=tmp_path / "head", tokens=500)
+    assert (tmp_path / "head" / "README.md").read_text() == "its card"
+
+
+def test_medusa_heads_of_others_are_trained_on_and_become_ours(
+    target: Path, tmp_path: Path
+) -> None:
+    """They have no norm and no map of ids: the target's, and all."""
+    _, first, _ = trained(target, kind="medusa", out=tmp_path / "head", draft_vocab_size=32)
+    folder = HeadFolder(tmp_path / "head")
+    theirs = {n: folder.float32(n) for n in folder.names() if n not in (D2T, "norm.weight")}
+    (tmp_path / "other").mkdir()
+    save_file(theirs, tmp_path / "other" / "medusa_lm_head.safetensors")
+    values = {"medusa_num_heads": 3, "medusa_num_layers": 1}
+    (tmp_path / "other" / "config.json").write_text(json.dumps(values))
+    before, _, _ = trained(
+        target, kind="medusa", out=tmp_path / "other", tokens=500, draft_vocab_size=None
+    )
+    assert before["alpha"] == pytest.approx(first["alpha"], abs=0.1)  # another norm
+    again = HeadFolder(tmp_path / "other")
+    assert again.is_ours
+    assert set(again.names()) == set(folder.names())
+    unused = folder.config.intermediate_size
+    assert replace(again.config, intermediate_size=unused) == folder.config
 
 
 def test_a_head_gets_more_draft_tokens_and_places(target: Path, tmp_path: Path) -> None:
@@ -291,6 +359,21 @@ def test_the_model_writes_the_question_and_the_answer(target: Path) -> None:
     assert again == texts
 
 
+def test_too_little_memory_is_one_sentence(
+    target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_rest: Any) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has …")
+
+    monkeypatch.setattr(Learner, "step", full)
+    small = [f"--{name.replace('_', '-')}={value}" for name, value in SMALL.items()]
+    failed = CliRunner().invoke(app, ["train", *small, f"--model={target}", f"--out={tmp_path}/h"])
+    assert failed.exit_code == 2
+    said = " ".join(failed.output.split())
+    assert "there is too little memory to train so; lower --batch-len" in said
+    assert "Traceback" not in said
+
+
 def test_every_kind_can_be_trained() -> None:
     assert sorted(KINDS) == sorted(HEAD_KINDS)
 
@@ -311,7 +394,12 @@ def test_the_command_line_trains_and_refuses(target: Path, tmp_path: Path) -> No
     assert done.exit_code == 0, done.output
     tried = f"forerun generate --model {target} --device cpu --speculative-config"
     assert tried in done.output.replace("\n", " ")
+    drawn = tmp_path / "alpha.svg"
+    done = CliRunner().invoke(app, ["train", *small, f"--plot={drawn}"])
+    assert done.exit_code == 0, done.output
+    assert "place 3" in drawn.read_text()
     for option, said in {
+        "--plot=alpha.gif": "end it in .png",
         "--kind=eagle4": "did you mean 'eagle3'",
         "--loss=mse": "unknown loss",
         "--minutes=0": "minutes=0",

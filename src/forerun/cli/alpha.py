@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -42,6 +43,9 @@ class AlphaOptions:
     max_tokens: int = option(64, "Of one answer.")
     workload: str = option("chat", "The workload class to take prompts from.", "--class")
     num_layers: int | None = option(None, "For the drafter own_layers.")
+    heads: tuple[Path, ...] | None = option(
+        None, "The folder of a trained head, measured as well; repeat it.", "--head"
+    )
     seed: int = option(0, "Of prompts and noise.")
     json: bool = option(False, "Print JSON instead of tables.")
 
@@ -60,6 +64,7 @@ def alpha(options: AlphaOptions, engine: EngineConfig) -> None:
     factors = _factors(options.lenience)
     warmth = _numbers(options.temperatures, "--temperatures")
     configs = _configs(engine, split(options.drafters), options.num_layers)
+    configs |= _head_configs(options.heads or ())
     if not configs or not warmth:
         raise InvalidOption("--drafters and --temperatures must not be empty; drop the option.")
     llm = load_with_room(engine, max_tokens, speculative_config=None)
@@ -91,6 +96,19 @@ def _configs(
         names["draft_model"] = Path(given.model).name
     return {
         names.get(method, method): fixed_depth(method, 1, own.get(method, {})) for method in methods
+    }
+
+
+def _head_configs(heads: Sequence[Path]) -> dict[str, SpeculativeConfig]:
+    from forerun.bench.measure.contenders import fixed_depth
+    from forerun.drafters.heads import HeadFolder
+
+    last = [path.name for path in heads]
+    names = [path.name if last.count(path.name) == 1 else str(path) for path in heads]
+    kinds = [HeadFolder(path).config.kind for path in heads]
+    return {
+        f"{kind} ({name})": fixed_depth(kind, 1, {"model": str(path)})
+        for path, name, kind in zip(heads, names, kinds, strict=True)
     }
 
 
@@ -159,7 +177,9 @@ def _sheet(rows: list[Row], factors: list[float], workload: str) -> Sheet:
     for row in rows:
         found = row["rejection"]
         spread = "" if found is None else f" [{found['low']:.2f}, {found['high']:.2f}]"
-        names = [row["target"], row["drafter"].upper(), f"T={row['temperature']:g}"]
+        method, bracket, folder = row["drafter"].partition(" (")
+        drafter = f"{method.upper()}{bracket}{folder}"
+        names = [row["target"], drafter, f"T={row['temperature']:g}"]
         figures = [two(found) + spread, two(row["coupled"]), f"{row['guessed']:.0%}"]
         cells.append([*names, *figures, *map(two, row["lenient"].values())])
     groups = [["α [95 %]", "coupled α", "guessed"], [f"l = {factor:g}" for factor in factors]]

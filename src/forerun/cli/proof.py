@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
@@ -16,10 +16,12 @@ from forerun.cli.bench.record_head import record_head
 from forerun.cli.machine import read_cpu
 from forerun.cli.options.cache_dir import cache_dir
 from forerun.cli.options.engine import DEFAULT_MODEL, engine_options, load
+from forerun.cli.options.shared import bundle, takes
 from forerun.cli.terminal.group import INTERRUPTED
 from forerun.cli.terminal.output import say
 from forerun.cli.terminal.progress import progress
 from forerun.option_checks import require_known
+from forerun.option_fields import option
 
 if TYPE_CHECKING:
     from forerun.bench.measure.timed_run import Clock
@@ -35,34 +37,40 @@ _HOW_DRAWN: Final = (
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """What other processes need to know to make the same proof."""
+class ProofOptions:
+    model: str = option(DEFAULT_MODEL, "The target.", "--model", "-m")
+    prompts: int = option(200, "Named prompts to use.")
+    tokens: int = option(64, "Tokens per run.")
+    max_depth: int = option(16, "Depths 1 to this.")
+    min_cells: int = option(2000, "Run at least so many.")
+    draft_layers: int = option(6, "For own_layers.")
+    drafters: str = option("", "By comma, as the record has them; all by default.")
+    heads: tuple[Path, ...] | None = option(
+        None, "A trained head's folder; the package's by default.", "--head"
+    )
+    seed: int = option(1, "Of the sample and of the texts.")
+    device: str = option("auto", "auto, cpu or cuda.")
+    num_processes: int = option(1, "Share runs, cores or the GPU among so many.", "--processes")
+    record: Path | None = option(None, "Write every cell to this JSON file.")
 
-    model: str
-    num_prompts: int
-    num_tokens: int
-    max_depth: int
-    min_cells: int
-    draft_layers: int
-    drafters: str
-    heads: list[Path] | None
-    seed: int
-    device: str
-    num_threads: int | None
+    def __post_init__(self) -> None:
+        for name, least in (("tokens", 1), ("max_depth", 1), ("min_cells", 0), ("draft_layers", 1)):
+            at_least(f"--{name.replace('_', '-')}", getattr(self, name), least)
+        at_least("--seed", self.seed, 0, MOST_SEED)
+        at_least("--processes", self.num_processes, 1)
 
-    def __call__(self) -> Proof:
+    def proof(self) -> Proof:
+        """The same in every process."""
         from forerun.bench.prompts.named_prompts import named_prompts
         from forerun.bench.proof.proof import Proof, proof_methods
 
-        prompts = named_prompts(self.num_prompts)
+        prompts = named_prompts(self.prompts)
         llm, path = self._load(prompts)
         heads = llm.target.heads if self.heads is None else self.heads
         found = proof_methods(str(path), self.draft_layers, heads)
         require_known("drafter", found, *split(self.drafters))
         methods = {name: found[name] for name in split(self.drafters) or found}
-        return Proof(
-            llm, prompts, methods, self.max_depth, self.num_tokens, self.seed, self.min_cells
-        )
+        return Proof(llm, prompts, methods, self.max_depth, self.tokens, self.seed, self.min_cells)
 
     def _load(self, prompts: Sequence[NamedPrompt]) -> tuple[LLM, Path]:
         """With a context for the longest of the prompts, and no longer."""
@@ -76,38 +84,18 @@ class _Asked:
         folder, model = cache_dir(), self.model
         path = pull_with_progress(model, folder) if model in SOURCES else find_model(model, folder)
         tokenizer = load_tokenizer(open_checkpoint(path, folder))
-        max_len = max(len(prompt.encode(tokenizer)) for prompt in prompts) + self.num_tokens
+        max_len = max(len(prompt.encode(tokenizer)) for prompt in prompts) + self.tokens
         engine = engine_options(
             model=str(path), device=self.device, max_model_len=max_len, no_speculation=True
         )
-        if not is_on_gpu(engine):
-            engine = replace(engine, num_threads=self.num_threads)
+        if self.num_processes > 1 and not is_on_gpu(engine):
+            num_threads = max(1, read_cpu().num_cores // self.num_processes)
+            engine = replace(engine, num_threads=num_threads)
         return load(engine, max_num_seqs=MOST_AT_ONCE), path
 
 
-def proof(
-    model: Annotated[str, typer.Option("--model", "-m", help="The target.")] = DEFAULT_MODEL,
-    num_prompts: Annotated[int, typer.Option("--prompts", help="Named prompts to use.")] = 200,
-    num_tokens: Annotated[int, typer.Option("--tokens", help="Tokens per run.")] = 64,
-    max_depth: Annotated[int, typer.Option("--max-depth", help="Depths 1 to this.")] = 16,
-    min_cells: Annotated[int, typer.Option("--min-cells", help="Run at least so many.")] = 2000,
-    draft_layers: Annotated[int, typer.Option("--draft-layers", help="For own_layers.")] = 6,
-    drafters: Annotated[
-        str, typer.Option("--drafters", help="By comma, as the record has them; all by default.")
-    ] = "",
-    heads: Annotated[
-        list[Path] | None,
-        typer.Option("--head", help="A trained head's folder; the package's by default."),
-    ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Of the sample and of the texts.")] = 1,
-    device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto",
-    num_processes: Annotated[
-        int, typer.Option("--processes", help="Share runs, cores or the GPU among so many.")
-    ] = 1,
-    record: Annotated[
-        Path | None, typer.Option("--record", help="Write every cell to this JSON file.")
-    ] = None,
-) -> None:
+@takes(options=bundle(ProofOptions))
+def proof(options: ProofOptions) -> None:
     """Run a covering sample of prompts, drafters, trees, options, depths and batches against plain
     decoding.
 
@@ -115,35 +103,19 @@ def proof(
     """
     from forerun.bench.proof.parts import Parts
 
-    at_least("--tokens", num_tokens, 1)
-    at_least("--max-depth", max_depth, 1)
-    at_least("--min-cells", min_cells, 0)
-    at_least("--draft-layers", draft_layers, 1)
-    at_least("--seed", seed, 0, MOST_SEED)
-    at_least("--processes", num_processes, 1)
-    num_threads = None if num_processes == 1 else max(1, read_cpu().num_cores // num_processes)
-    asked = _Asked(
-        *(model, num_prompts, num_tokens, max_depth, min_cells, draft_layers, drafters, heads),
-        *(seed, device, num_threads),
-    )
-    sample = asked()
-    settings = {
-        "prompts": num_prompts,
-        "tokens": num_tokens,
-        "max_depth": max_depth,
-        "min_cells": min_cells,
-        "draft_layers": draft_layers,
+    sample = options.proof()
+    settings = asdict(options) | {
         "drafters": sample.drafters,
-        "seed": seed,
         "sample": _HOW_DRAWN,
         "num_plain_runs": sample.num_plain,
-        "num_processes": num_processes,
         "instruction_set": os.environ.get("FORERUN_CPU") or None,
     }
-    head = record_head(model, settings) | {"measured": "proof", "kernels": sample.kernels}
-    report = Report(record, head)
+    for name in ("model", "heads", "device", "record"):  # said elsewhere, or of this machine
+        del settings[name]
+    head = record_head(options.model, settings) | {"measured": "proof", "kernels": sample.kernels}
+    report = Report(options.record, head)
     with progress("runs", len(sample.runs) + sample.num_plain) as advance:
-        report.follow(Parts(asked, num_processes).run(sample, advance))
+        report.follow(Parts(options.proof, options.num_processes).run(sample, advance))
     conclude(report)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from forerun.errors import InvalidOption, MissingExtra
 from forerun.server.operation.config import ServerConfig
 
 if TYPE_CHECKING:
-    from forerun.engine import LLM, SpeculativeConfig
+    from forerun.engine import LLM
 
 
 @takes(engine=serving_options, config=serve_options)
@@ -53,7 +54,7 @@ def serve(
         return load(replace(engine, model=model), max_num_seqs=engine.max_num_seqs)
 
     def on_ready(address: str, llm: LLM) -> None:
-        say(_welcome(address, config, llm, engine.speculation), err=True)
+        say(_welcome(address, config, llm), err=True)
 
     def on_listening(address: str) -> None:
         """On stdout, for whoever started us and wants to know the port."""
@@ -85,23 +86,31 @@ def _pull_if_known(model: str) -> None:
         pull_with_progress(model, cache_dir())
 
 
-def _welcome(
-    address: str, config: ServerConfig, llm: LLM, speculation: SpeculativeConfig | None
-) -> str:
+def _welcome(address: str, config: ServerConfig, llm: LLM) -> str:
     """What is served, and a command that works when it is pasted."""
-    guesses = "off" if speculation is None else f"{speculation.method}, depth {speculation.depth}"
     name, where, socket = config.names[0], address, ""
     for everywhere in ("//0.0.0.0:", "//[::]:"):  # no address to go to
         where = where.replace(everywhere, "//127.0.0.1:")
-    if address.startswith("unix:"):
-        where, socket = "http://localhost", f"--unix-socket {address.removeprefix('unix:')} "
+    if config.uds is not None:
+        scheme = "https" if config.tls_cert else "http"
+        where, socket = f"{scheme}://localhost", f"--unix-socket {shlex.quote(str(config.uds))} "
     key = ' -H "Authorization: Bearer $KEY"' if config.api_keys else ""
-    insecure = "-k " if address.startswith("https") else ""
+    insecure = "-k " if config.tls_cert else ""
     body = f'{{"model": "{name}", "messages": [{{"role": "user", "content": "Hello!"}}]}}'
     page = f"page: {where}/\n" if config.page and not socket else ""
     return (
         f"ready: {name} at {address}/v1 · {llm.max_num_seqs} at once, context "
-        f"{llm.max_model_len} · speculation {guesses}\n"
+        f"{llm.max_model_len} · speculation {_guesses(llm)}\n"
         f"{page}try: curl {insecure}{socket}{where}/v1/chat/completions{key} "
         f"-H 'Content-Type: application/json' -d '{body}'"
     )
+
+
+def _guesses(llm: LLM) -> str:
+    """Who guesses how deep, and who does not, and why."""
+    speculation = llm.engine.core.speculation
+    if speculation is None:
+        return "off"
+    names = ", ".join(speculation.methods)
+    without = "".join(f"; without {name}: {why}" for name, why in speculation.left_out.items())
+    return f"{names or 'by predictions alone'}, depth {speculation.ceiling.depth}{without}"

@@ -1,12 +1,14 @@
 """Whatever guesses for the target. One file each, one protocol."""
 
 from forerun.drafters.base import (
+    NOBODY,
     Budget,
     CachedDrafter,
     Drafter,
     HintingDrafter,
     RequestView,
     TappedDrafter,
+    Target,
 )
 from forerun.drafters.combined import Hybrid, Merge
 from forerun.drafters.draft_model import DraftModel
@@ -17,6 +19,7 @@ from forerun.drafters.random_tokens import RandomTokens
 from forerun.drafters.suffix import SuffixLookup
 
 __all__ = [
+    "NOBODY",
     "Budget",
     "CachedDrafter",
     "DraftModel",
@@ -31,4 +34,5 @@ __all__ = [
     "RequestView",
     "SuffixLookup",
     "TappedDrafter",
+    "Target",
 ]

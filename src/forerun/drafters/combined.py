@@ -37,7 +37,7 @@ class _Several:
         maps = self._nodes.pop(request.id, [{} for _ in self.parts])
         for drafter, nodes in zip(self.parts, maps, strict=True):
             own = tuple(nodes[node] for node in verdict.path if node in nodes)
-            drafter.commit(request, replace(verdict, path=own))
+            drafter.commit(request, verdict._replace(path=own))
 
     @property
     def layers(self) -> tuple[int, ...]:

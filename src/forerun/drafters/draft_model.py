@@ -115,7 +115,7 @@ class DraftModel(OwnCache[Row]):
         are_read = len(spans) == len(asked) and all(span.wanted for span in spans.values())
         growths = {request.id: growth for request, growth in asked}
         following = self._next_slots([(i, growths[i]) for i in spans]) if are_read else None
-        rows = self._model.draw(Plan.build(pairs, following), self._cache, draws)
+        rows = self._model.draw(Plan.build(pairs, following, is_draft=True), self._cache, draws)
         for request_id, span in spans.items():
             self._rows[request_id].num_committed += len(span)
         read = (request_id for request_id, span in spans.items() if span.wanted)
@@ -164,7 +164,9 @@ class DraftModel(OwnCache[Row]):
             rows.append(PlanRow.of(span, row.table, num_written))
             draws.append(self._draws(request, growth, new))
         following = self._next_slots([(r.id, g) for r, g in growing])
-        return self._model.draw(Plan(tuple(rows), following), self._cache, draws).each()
+        return self._model.draw(
+            Plan(tuple(rows), following, is_draft=True), self._cache, draws
+        ).each()
 
     def _next_slots(
         self, growths: Sequence[tuple[int, Growth]]

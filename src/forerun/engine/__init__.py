@@ -24,14 +24,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """`METHODS`, under its old name; the next version does not have it."""
+    """A name of 0.1, once more."""
     if name != "METHODS":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise AttributeError(f"module 'forerun.engine' has no attribute {name!r}")
     from forerun.speculation.methods import METHODS
 
-    warnings.warn(
-        "forerun.engine.METHODS is forerun.speculation.methods.METHODS; import it from there.",
-        DeprecationWarning,
-        stacklevel=2,
-    )
+    place = "forerun.speculation.methods"
+    warnings.warn(f"forerun.engine.METHODS is in {place} now.", DeprecationWarning, stacklevel=2)
     return METHODS

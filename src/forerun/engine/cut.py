@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from forerun.engine.request.output_text import OutputText
@@ -14,27 +15,28 @@ class Cut(NamedTuple):
 
     num_tokens: int
     text: OutputText
-    text_ends: tuple[int, ...]  # the length of the text after each emitted token
+    text_ends: Sequence[int]  # the length of the text after each emitted token
     finish_reason: str | None = None
     stop_reason: str | int | None = None
 
 
 def cut(request: Request, verdict: Verdict) -> Cut:
     """Read the emitted tokens in order and stop at the first that ends the request."""
-    text = request.text
-    ends = request.params.stop_token_ids
-    if not request.params.ignore_eos:
+    text, params, num_left = request.text, request.params, request.num_left
+    num_unstoppable = params.min_tokens - len(request.output)
+    ends = params.stop_token_ids
+    if not params.ignore_eos:
         ends = (*ends, *request.end_ids)
-    text_ends: tuple[int, ...] = ()
+    text_ends: list[int] = []
     for num, token in enumerate(verdict.tokens, start=1):
         if token in ends:
             text = text.finish()
-            reason = token if token in request.params.stop_token_ids else None
-            return Cut(num, text, (*text_ends, len(text.text)), "stop", reason)
-        text = text.push(token, may_stop=len(request.output) + num > request.params.min_tokens)
-        text_ends = (*text_ends, len(text.text))
+            reason = token if token in params.stop_token_ids else None
+            return Cut(num, text, [*text_ends, len(text.text)], "stop", reason)
+        text = text.push(token, may_stop=num > num_unstoppable)
+        text_ends.append(len(text.text))
         if text.stop is not None:
             return Cut(num, text, text_ends, "stop", text.stop)
-        if num == request.num_left:
+        if num == num_left:
             return Cut(num, text.finish(), text_ends, "length")
     return Cut(len(verdict.tokens), text, text_ends)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from threading import get_ident
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from forerun.engine.lock import EngineLock
 from forerun.engine.request.request import Request
@@ -17,8 +16,7 @@ from forerun.interrupts import Uninterrupted
 NOBODY: Final = 0  # no thread has this number
 
 
-@dataclass(frozen=True)
-class Stepped:
+class Stepped(NamedTuple):
     """What one step did: a round for each who advanced, and who is gone since.
 
     A request that `ended` finished, and its last round is among `rounds`, or has an `error`, or

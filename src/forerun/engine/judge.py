@@ -17,8 +17,8 @@ from forerun.sampling import (
     served_logits,
     served_probs,
 )
-from forerun.types import ROOT, Acceptance, FloatArray, Proposal, SamplingParams, Span, Verdict
-from forerun.verify import coupled, greedy, lenient, lenient_greedy, rejection
+from forerun.types import Acceptance, FloatArray, Proposal, SamplingParams, Span, Verdict
+from forerun.verify import coupled, greedy, lenient, lenient_greedy, match_drawn, rejection
 
 Row = TypeVar("Row", bound=FloatArray)
 
@@ -37,8 +37,8 @@ def draws_of(request: Request, span: Span, proposal: Proposal) -> CoupledDraws |
 def judge(request: Request, proposal: Proposal, scores: Scores, kernels: Kernels) -> Verdict:
     """`scores` [1 + N]: after the last emitted token, then after each node."""
 
-    if not proposal.tokens and (token := scores.token(0)) is not None:
-        return Verdict.reached(proposal, ROOT, token)  # a plain step, drawn with the pass
+    if (tokens := scores.all_tokens) is not None:  # with the pass
+        return match_drawn(proposal, tokens)
 
     def served(
         transform: Callable[..., Row], params: SamplingParams = request.params

@@ -89,6 +89,8 @@ class EngineLock:
 
 def _wait_for(lock: Lock, section: Uninterrupted) -> None:
     """Whoever may be interrupted is so while it waits, and never with the lock in its hands."""
+    if lock.acquire(blocking=False):
+        return
     if not section.is_on:
         lock.acquire()
         return

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Final
 
-from forerun.speculation.choice import Choice
+from forerun.speculation.choice import Choice, Reason
 from forerun.types import Proposal, Verdict
 
 
@@ -56,16 +56,21 @@ class Metrics:
         self._outcomes: Counter[str] = Counter()  # stop, length, abort, error
         self._drafters: dict[str, DrafterCounts] = {}
         self._depths: Counter[int] = Counter()  # rounds, by the depth of their proposals
-        self._choices: Counter[str] = Counter()  # rounds, by why they guessed so deep or not
+        self._choices: Counter[Reason] = Counter()  # rounds, by why they guessed so deep or not
 
     def admitted(self, num_prompt_tokens: int, num_cached_tokens: int) -> None:
         """A request runs for the first time."""
-        self._add(prompt_tokens=num_prompt_tokens, cached_prompt_tokens=num_cached_tokens)
+        with self._lock:
+            self._counts["prompt_tokens"] += num_prompt_tokens
+            self._counts["cached_prompt_tokens"] += num_cached_tokens
 
     def passed(self, num_tokens: int, num_preempted: int) -> None:
         """One target pass over so many tokens: prompts, decodes and guesses; and how many requests
         were preempted for it."""
-        self._add(passes=1, pass_tokens=num_tokens, preemptions=num_preempted)
+        with self._lock:
+            self._counts["passes"] += 1
+            self._counts["pass_tokens"] += num_tokens
+            self._counts["preemptions"] += num_preempted
 
     def emitted(self, choice: Choice | None, proposal: Proposal, verdict: Verdict) -> None:
         """One round of one request."""
@@ -75,20 +80,17 @@ class Metrics:
             self._depths[proposal.depth] += 1
             if choice is None:
                 return
-            self._choices[choice.reason.name.lower()] += 1
+            self._choices[choice.reason] += 1
             if choice.drafter is not None and len(proposal):
-                counts = self._drafters.setdefault(choice.drafter, DrafterCounts())
+                counts = self._drafters.get(choice.drafter)
+                if counts is None:
+                    counts = self._drafters[choice.drafter] = DrafterCounts()
                 counts.observe(proposal, verdict.num_accepted)
 
     def ended(self, outcome: str, num_drafter_failures: int) -> None:
         with self._lock:
             self._outcomes[outcome] += 1
             self._counts["drafter_failures"] += num_drafter_failures
-
-    def _add(self, **counts: int) -> None:
-        with self._lock:
-            for name, num in counts.items():
-                self._counts[name] += num
 
     def snapshot(self) -> dict[str, Any]:
         """Plain numbers: one moment, for programs."""
@@ -98,7 +100,7 @@ class Metrics:
                 "requests": dict(self._outcomes),
                 **counts,
                 "rounds_by_depth": dict(self._depths),
-                "choices": dict(self._choices),
+                "choices": {r.name.lower(): num for r, num in self._choices.items()},
                 "tokens_per_pass": counts["emitted_tokens"] / max(1, counts["passes"]),
                 "drafters": {name: found.as_dict() for name, found in self._drafters.items()},
             }

@@ -77,8 +77,9 @@ class Round:
         """Rows of the span that stay: all that was certain, and the accepted guesses behind it;
         known once there is a verdict."""
         num_certain = len(self.span) - len(self.proposal)
-        if not len(self.proposal):
-            return tuple(range(num_certain))
+        if self.proposal.tree.is_chain:
+            num_accepted = len(self.verdict.path) if self.proposal.tokens else 0
+            return tuple(range(num_certain + num_accepted))
         return (*range(num_certain), *(num_certain + node for node in self.verdict.path))
 
 
@@ -106,8 +107,7 @@ def choose(core: Core, times: StepTimes) -> dict[int, Choice]:
             ready.append(request)
         else:
             num_prompt_tokens += num_tokens
-    choices = core.speculation.choose(ready, num_prompt_tokens, times)
-    return {r.id: choice for r, choice in zip(ready, choices, strict=True) if choice}
+    return core.speculation.choose(ready, num_prompt_tokens, times)
 
 
 def schedule(core: Core, choices: Mapping[int, Choice]) -> tuple[Schedule, list[Round]]:
@@ -124,11 +124,11 @@ def schedule(core: Core, choices: Mapping[int, Choice]) -> tuple[Schedule, list[
 
 def draft(core: Core, rounds: Sequence[Round], times: StepTimes) -> None:
     """Proposals, and with them the spans that the target runs."""
-    guessing = [r for r in rounds if r.drafter is not None]
+    guessing = [(r, r.choice) for r in rounds if r.choice and r.choice.drafter is not None]
     if core.speculation is not None and guessing:
-        requests, choices = [r.request for r in guessing], [r.choice for r in guessing]
+        requests, choices = [r.request for r, _ in guessing], [choice for _, choice in guessing]
         proposals = core.speculation.draft(requests, choices, times)
-        for round_, proposal in zip(guessing, proposals, strict=True):
+        for (round_, _), proposal in zip(guessing, proposals, strict=True):
             round_.proposal = proposal
     for round_ in rounds:
         round_.span = _span(round_)
@@ -152,11 +152,12 @@ def forward(core: Core, rounds: Sequence[Round], times: StepTimes) -> None:
         for round_ in rounds:
             round_.taps = Taps(layers)
     taps = [r.taps for r in rounds if r.taps]
-    began = core.clock()
-    scores = score(core.model, core.cache, spans, tables, draws, taps, _next_slots(core, rounds))
-    times.pass_seconds = core.clock() - began
     times.num_requests, times.num_tokens = len(rounds), sum(map(len, spans))
-    times.num_guesses = sum(len(r.proposal) for r in rounds)
+    times.num_guesses = sum([len(r.proposal) for r in rounds])
+    began = core.clock()
+    following = _next_slots(core, rounds, times.num_guesses)
+    scores = score(core.model, core.cache, spans, tables, draws, taps, following)
+    times.pass_seconds = core.clock() - began
     for round_, rows in zip(rounds, scores, strict=True):
         if isinstance(rows, Exception):
             round_.error = rows
@@ -165,9 +166,13 @@ def forward(core: Core, rounds: Sequence[Round], times: StepTimes) -> None:
             round_.scores = rows_to_judge(round_.request, round_.span, round_.proposal, rows)
 
 
-def _next_slots(core: Core, rounds: Sequence[Round]) -> tuple[IntArray | None, ...] | None:
-    """Where the next pass puts its tokens, if it is like this one."""
-    if not core.model.kernels.begins_early or any(not r.span.wanted for r in rounds):
+def _next_slots(
+    core: Core, rounds: Sequence[Round], num_guesses: int
+) -> tuple[IntArray | None, ...] | None:
+    """Where the next pass puts its tokens, if it is like this one and may be begun early."""
+    kernels = core.model.kernels
+    is_early = kernels.begins_rounds if num_guesses else kernels.begins_early
+    if not is_early or any(not r.span.wanted for r in rounds):
         return None
     return next_slots(
         (r.request.table, len(r.span.wanted)) if r.request.num_left > 1 else None for r in rounds

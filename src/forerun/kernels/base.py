@@ -105,6 +105,10 @@ class Kernels(Protocol):
     def begins_early(self) -> bool:
         """Whether a pass whose plan has `next_slots` is followed up before it is over."""
 
+    @property
+    def begins_rounds(self) -> bool:
+        """Whether that may be so for a pass with guesses, too: the latest were made here."""
+
     def loading(self, num_tensors: int) -> AbstractContextManager[None]:
         """Around the loading of one model, to tell how far it is and what became of it."""
 

@@ -76,11 +76,13 @@ class Plan:
 
     `next_slots` are those of the rows that follow each span, as many as the next pass may need, if
     it is like this one; None: the request ends here. A kernel set may begin that pass before
-    anybody has looked at what was drawn: the slots are held anyway.
+    anybody has looked at what was drawn: the slots are held anyway. `is_draft`: a drafter's pass
+    in which it guesses, so that the next one may verify that.
     """
 
     rows: tuple[PlanRow, ...]
     next_slots: tuple[IntArray | None, ...] | None = None
+    is_draft: bool = False
 
     def __post_init__(self) -> None:
         if len(self.rows) == 1:
@@ -93,8 +95,10 @@ class Plan:
         cls,
         pairs: Iterable[tuple[Span, SlotTable]],
         next_slots: tuple[IntArray | None, ...] | None = None,
+        *,
+        is_draft: bool = False,
     ) -> Plan:
-        return cls(tuple(PlanRow.of(span, table) for span, table in pairs), next_slots)
+        return cls(tuple(PlanRow.of(span, table) for span, table in pairs), next_slots, is_draft)
 
     def __len__(self) -> int:
         return sum(map(len, self.rows))

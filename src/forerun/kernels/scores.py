@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
@@ -43,6 +44,13 @@ class Scores:
         """[R, V], where all of them are here."""
         assert isinstance(self.logits, np.ndarray), "some logits stayed on the device"
         return self.logits
+
+    @property
+    def all_tokens(self) -> Sequence[int] | None:
+        """[R], where all of them were drawn."""
+        if self.tokens is None or None in self.tokens:
+            return None
+        return cast(Sequence[int], self.tokens)
 
     def token(self, idx: int) -> int | None:
         return None if self.tokens is None else self.tokens[idx]

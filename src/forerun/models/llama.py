@@ -151,6 +151,11 @@ class LlamaModel:
         return self._embedding
 
     @property
+    def norm(self) -> Norm:
+        """The last one, before the head."""
+        return self._norm
+
+    @property
     def head(self) -> Weight:
         return self._head
 
@@ -164,7 +169,7 @@ class LlamaModel:
         if not all(0 <= layer <= self.num_layers for layer in layers):
             raise InvalidOption(
                 f"{asker} asks for hidden states after layers {list(layers)}; "
-                f"the target has {self.num_layers} layers."
+                f"the target has {self.num_layers} layers: take one that was made for it."
             )
 
     def forward(

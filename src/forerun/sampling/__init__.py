@@ -3,7 +3,14 @@
 from forerun.sampling.coupled_draws import CoupledDraws
 from forerun.sampling.draws import draw, draw_siblings, gumbel_argmax, gumbel_top
 from forerun.sampling.largest import largest
-from forerun.sampling.noise import GumbelNoise, Noise, Stream, UniformNoise, fresh_seed
+from forerun.sampling.noise import (
+    GumbelNoise,
+    Noise,
+    Stream,
+    UniformNoise,
+    derive_key,
+    fresh_seed,
+)
 from forerun.sampling.softmax import Logits, Probs, WeightSum, softmax, weight_sum
 from forerun.sampling.transforms import (
     Context,
@@ -25,6 +32,7 @@ __all__ = [
     "UniformNoise",
     "WeightSum",
     "checked_argmax",
+    "derive_key",
     "draw",
     "draw_siblings",
     "fresh_seed",

@@ -87,5 +87,6 @@ def derive_key(seed: int, choice: int = 0) -> int:
 
 
 def fresh_seed() -> int:
-    """64 random bits for a request that brought no seed; drawn once, kept, and returned."""
-    return secrets.randbits(64)
+    """For a request that brought no seed; drawn once, kept, and returned. 53 random bits: programs
+    whose only numbers are floats can send it back."""
+    return secrets.randbits(53)

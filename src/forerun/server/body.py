@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Final
 
 from starlette.requests import ClientDisconnect, Request
 
 from forerun.server.errors import ApiError
-from forerun.server.json_text import parse_json
 
 _SPARE_BYTES: Final = 1 << 20
 
 
-async def read_json(request: Request, max_bytes: int, timeout_s: float) -> Any:
-    """The body's value; a body that is too long or never ends is cut off."""
+async def read_body(request: Request, max_bytes: int, timeout_s: float) -> bytes:
+    """A body that is too long or never ends is cut off."""
     packed = request.headers.get("content-encoding", "identity")
     if packed.lower() != "identity":
         raise ApiError(
@@ -22,7 +21,7 @@ async def read_json(request: Request, max_bytes: int, timeout_s: float) -> Any:
         )
     try:
         async with asyncio.timeout(timeout_s):
-            found = await _read_bytes(request, max_bytes)
+            return await _read_bytes(request, max_bytes)
     except TimeoutError:
         raise ApiError(
             408,
@@ -30,28 +29,30 @@ async def read_json(request: Request, max_bytes: int, timeout_s: float) -> Any:
             "body_timeout",
             headers={"Connection": "close"},
         ) from None
-    return parse_json(found)
 
 
 async def _read_bytes(request: Request, max_bytes: int) -> bytes:
-    """What goes on a little past the limit is read and dropped: a client that still sends when
-    the connection closes never sees why."""
     chunks: list[bytes] = []
     num_bytes = 0
+    declared = request.headers.get("content-length", "0")
+    if declared.isdecimal() and int(declared) > max_bytes:
+        raise _too_long(max_bytes)
     try:
         async for chunk in request.stream():
             num_bytes += len(chunk)
-            if num_bytes <= max_bytes:
-                chunks.append(chunk)
-            elif num_bytes > 2 * max_bytes + _SPARE_BYTES:
-                break
+            if num_bytes > max_bytes:
+                raise _too_long(max_bytes)
+            chunks.append(chunk)
     except ClientDisconnect:
         raise ApiError(499, "the client left before its body was complete.", "left") from None
-    if num_bytes > max_bytes:
-        raise ApiError(
-            413,
-            f"the body is longer than {max_bytes} bytes; send less, or raise --max-body-bytes.",
-            "body_too_long",
-            headers={"Connection": "close"},
-        )
     return b"".join(chunks)
+
+
+def _too_long(max_bytes: int) -> ApiError:
+    return ApiError(
+        413,
+        f"the body is longer than {max_bytes} bytes; send less, or raise --max-body-bytes.",
+        "body_too_long",
+        headers={"Connection": "close"},
+        num_dropped_bytes=max_bytes + _SPARE_BYTES,
+    )

@@ -23,13 +23,18 @@ _NAMED_VALUE: Final = re.compile(r"(\w+)(?:=| names token )")
 
 @dataclass(eq=False)
 class ApiError(Exception):
-    """An answer that is an error: one sentence, and where in the body the cause is."""
+    """An answer that is an error: one sentence, and where in the body the cause is.
+
+    Of a body that still comes, `num_dropped_bytes` are read and dropped: a client that sends when
+    the connection closes may never see why.
+    """
 
     status: int
     message: str
     code: str | None = None
     param: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
+    num_dropped_bytes: int = 0
 
     @property
     def body(self) -> dict[str, Any]:

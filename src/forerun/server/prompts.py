@@ -19,20 +19,20 @@ def completion_prompts(given: Any, engine: AsyncEngine, *, add_special: bool) ->
     """One prompt or several, as text or ids."""
     many = given if isinstance(given, list) and not isinstance(given[0], int) else [given]
     return [
-        _encoded(one, engine, add_special=add_special) if isinstance(one, str) else tuple(one)
+        encoded(one, engine, add_special=add_special) if isinstance(one, str) else tuple(one)
         for one in many
     ]
 
 
-def _encoded(text: str, engine: AsyncEngine, *, add_special: bool) -> Tokens:
-    refuse_endless(len(text), engine.max_model_len)
+def encoded(text: str, engine: AsyncEngine, *, add_special: bool) -> Tokens:
+    _refuse_endless(len(text), engine.max_model_len)
     return tuple(engine.tokenizer.encode(text, add_special=add_special))
 
 
 def chat_prompt(given: Mapping[str, Any], engine: AsyncEngine) -> Tokens:
     """Through the model's chat template; `continue_final_message` leaves the last message open."""
     messages = [_message(message) for message in given["messages"]]
-    refuse_endless(sum(len(m["content"]) for m in messages), engine.max_model_len)
+    _refuse_endless(sum(len(m["content"]) for m in messages), engine.max_model_len)
     continues = given.get("continue_final_message", False)
     opens = given.get("add_generation_prompt", not continues)
     if continues and opens:
@@ -106,7 +106,7 @@ def truncated(tokens: Tokens, num_kept: int | None, max_model_len: int) -> Token
     return tokens[-(max_model_len - 1 if num_kept < 0 else num_kept) :]
 
 
-def refuse_endless(num_chars: int, max_model_len: int) -> None:
+def _refuse_endless(num_chars: int, max_model_len: int) -> None:
     """Before time is spent on a text that no context can hold."""
     if num_chars > _LONGEST_TOKEN * max_model_len:
         raise PromptTooLong(

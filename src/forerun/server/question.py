@@ -9,12 +9,11 @@ from typing import Any, Final
 from forerun.engine import RequestSpeculation
 from forerun.engine.api.async_engine import AsyncEngine
 from forerun.engine.request.request import Request
-from forerun.sampling import fresh_seed
+from forerun.sampling import derive_key, fresh_seed
 from forerun.server.answers.group import Group
 from forerun.server.errors import bad_request
 from forerun.server.operation.config import Limits
 from forerun.server.prompts import Tokens, joined
-from forerun.server.service import Service
 from forerun.types import SamplingParams
 
 # Fields that are sampling options of the same name.
@@ -27,73 +26,84 @@ _SAMPLING: Final = (
 
 @dataclass(frozen=True)
 class Question:
-    """Prompts and how to answer each of them; `by_round` where every round is to be told."""
+    """`num_choices` requests for each prompt, and how their answers are to be told."""
 
-    prompts: Sequence[Tokens]
-    params: SamplingParams
-    priority: int = 0
-    cache_salt: str | None = None
-    speculation: RequestSpeculation | None = None
-    prediction: str | None = None
-    by_round: bool = False
+    requests: Sequence[Request]
+    num_choices: int
+    streams: bool
+    traces: bool
+    hides_answers: bool
 
     @classmethod
     def of(
         cls,
         given: Mapping[str, Any],
         prompts: Sequence[Tokens],
+        engine: AsyncEngine,
         max_tokens: int,
         num_logprobs: int | None,
         num_prompt_logprobs: int | None = None,
     ) -> Question:
-        """One seed serves all prompts of a request, so that one number repeats it."""
+        """Any thread may do this: what cannot run is refused, and nothing runs yet. An answer of 0
+        tokens has one that nobody is shown."""
+        _check_ids(given, engine.tokenizer.vocab_size)
         speculation, acceptance = _speculation(given.get("speculative"))
         options = {name: given[name] for name in _SAMPLING if name in given}
+        seed = given.get("seed", fresh_seed())
         params = SamplingParams.from_dict(
             {
                 **options,
                 **acceptance,
-                "seed": given.get("seed", fresh_seed()),
-                "max_tokens": max_tokens,
+                "seed": seed,
+                "max_tokens": max(1, max_tokens),
                 "logprobs": num_logprobs,
                 "prompt_logprobs": num_prompt_logprobs,
             }
         )
-        return cls(
-            prompts,
-            params,
-            given.get("priority", 0),
-            given.get("cache_salt"),
-            speculation,
-            _predicted(given.get("prediction")),
-            given.get("stream", False) or given.get("forerun", {}).get("trace", False),
-        )
+        _check_num(len(prompts), params.n, engine.max_num_open)
+        requests = [
+            request
+            for idx, prompt in enumerate(prompts)
+            for request in engine.requests(
+                prompt,
+                params.with_(seed=prompt_seed(seed, idx)),
+                priority=given.get("priority", 0),
+                cache_salt=given.get("cache_salt"),
+                speculation=speculation,
+                prediction=_predicted(given.get("prediction")),
+            )
+        ]
+        traces = given.get("forerun", {}).get("trace", False)
+        return cls(requests, params.n, given.get("stream", False), traces, max_tokens == 0)
 
-    async def ask(self, service: Service) -> Group:
-        """All answers are under way, or none is. A prediction is read beside the event loop."""
-        engine, num_answers = service.engine, len(self.prompts) * self.params.n
-        if num_answers > engine.max_num_open:
+    def ask(self, engine: AsyncEngine, timeout_s: float) -> Group:
+        """All answers are under way, or none is."""
+        answers = engine.take(self.requests, whole=not (self.streams or self.traces))
+        return Group(answers, self.num_choices, timeout_s, hides_answers=self.hides_answers)
+
+
+def prompt_seed(seed: int, prompt_idx: int) -> int:
+    """Equal prompts of a list get samples of their own, and one number repeats them all. The first
+    is answered as if it were alone."""
+    return derive_key(seed, prompt_idx) if prompt_idx else seed
+
+
+def _check_ids(given: Mapping[str, Any], vocab_size: int) -> None:
+    """Before time is spent on lists that name tokens again and again; each step reads them."""
+    for name in ("allowed_token_ids", "stop_token_ids"):
+        if (num := len(given.get(name, ()))) > vocab_size:
             raise bad_request(
-                f"{len(self.prompts)} prompts with n={self.params.n} are {num_answers} answers, "
-                f"and {engine.max_num_open} may run or wait; ask for fewer.",
-                "n",
+                f"{name} has {num} ids, and the vocabulary {vocab_size}; give each once.", name
             )
 
-        def requests() -> list[Request]:
-            return [r for prompt in self.prompts for r in self._requests(engine, prompt)]
 
-        found = await service.read(requests) if self.prediction else requests()
-        answers = engine.take(found, whole=not self.by_round)
-        return Group(answers, self.params.n, service.limits.request_timeout_s)
-
-    def _requests(self, engine: AsyncEngine, prompt: Tokens) -> list[Request]:
-        return engine.requests(
-            prompt,
-            self.params,
-            priority=self.priority,
-            cache_salt=self.cache_salt,
-            speculation=self.speculation,
-            prediction=self.prediction,
+def _check_num(num_prompts: int, num_choices: int, max_num_open: int) -> None:
+    num_answers = num_prompts * num_choices
+    if num_answers > max_num_open:
+        raise bad_request(
+            f"{num_prompts} prompts with n={num_choices} are {num_answers} answers, "
+            f"and {max_num_open} may run or wait; ask for fewer.",
+            "n",
         )
 
 
@@ -102,13 +112,21 @@ def answer_len(
 ) -> int:
     """How many tokens an answer may have: as many as asked for, else what there is room for."""
     ceiling = limits.max_answer_tokens
+    longest = max(map(len, prompts))
     if wanted is not None:
         if ceiling is not None and wanted > ceiling:
             raise bad_request(
                 f"{name}={wanted} is not allowed; this server gives at most {ceiling} tokens.", name
             )
+        if longest < max_model_len < longest + wanted:
+            raise bad_request(
+                f"the prompt has {longest} tokens and {name} is {wanted}, together more than the "
+                f"context of {max_model_len}; shorten the prompt or lower {name}.",
+                name,
+                "context_length_exceeded",
+            )
         return wanted
-    room = max(1, max_model_len - max(map(len, prompts)))
+    room = max(1, max_model_len - longest)
     return room if ceiling is None else min(room, ceiling)
 
 

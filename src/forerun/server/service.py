@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from forerun.engine.api.async_engine import AsyncEngine
 from forerun.server.errors import ApiError, unavailable
@@ -17,6 +17,7 @@ from forerun.server.operation.counters import Counters
 from forerun.version import VERSION
 
 Result = TypeVar("Result")
+_LONG_BODY: Final = 1 << 16  # bytes
 
 
 class State(StrEnum):
@@ -40,8 +41,9 @@ class Service:
         self.num_open = 0  # HTTP requests
         self.fingerprint = ""
         self._engine: AsyncEngine | None = None
-        # A chat template keeps state while it renders: one thread reads all prompts.
-        self._reader = ThreadPoolExecutor(1, "forerun-prompts")
+        # Two, so that nobody waits for a body that is much longer than theirs.
+        self._reader = ThreadPoolExecutor(1, "forerun-reader")
+        self._long_reader = ThreadPoolExecutor(1, "forerun-long-reader")
 
     def start(self, engine: AsyncEngine, backend: str) -> None:
         """The model is there; `backend` says what its bits depend on."""
@@ -81,12 +83,14 @@ class Service:
             )
         return name
 
-    async def read(self, work: Callable[[], Result]) -> Result:
-        """Templates and tokenizing, beside the event loop."""
-        return await asyncio.get_running_loop().run_in_executor(self._reader, work)
+    async def read(self, work: Callable[[], Result], num_bytes: int) -> Result:
+        """What a body of so many bytes takes, beside the event loop."""
+        reader = self._long_reader if num_bytes > _LONG_BODY else self._reader
+        return await asyncio.get_running_loop().run_in_executor(reader, work)
 
     def close(self) -> None:
-        self._reader.shutdown(wait=False, cancel_futures=True)
+        for reader in (self._reader, self._long_reader):
+            reader.shutdown(wait=False, cancel_futures=True)
 
 
 def _digest(*parts: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from forerun.server.json_text import to_json
 _LOG: Final = logging.getLogger("forerun.server")
 DONE: Final = b"data: [DONE]\n\n"
 REQUEST_ID: Final = ContextVar("request id", default="-")  # of the request that is being answered
+_HEARD_OUT: Final = 10.0  # seconds
 DIRECT: Final = "forerun.send"  # in a scope: how the rest of an answer is sent
 
 
@@ -27,6 +28,26 @@ class JsonAnswer(Response):
 
     def render(self, content: Any) -> bytes:
         return to_json(content)
+
+
+class LastWords(JsonAnswer):
+    """To a client that still sends: it is told at once, and then heard out for a while."""
+
+    def __init__(
+        self, content: Any, status: int, headers: dict[str, str], num_dropped_bytes: int
+    ) -> None:
+        super().__init__(content, status, headers)
+        self._num_bytes = num_dropped_bytes
+
+    async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
+        head = {"status": self.status_code, "headers": self.raw_headers}
+        await send({"type": "http.response.start", **head})
+        await send({"type": "http.response.body", "body": self.body, "more_body": True})
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_HEARD_OUT):
+                while self._num_bytes > 0 and (message := await receive()).get("more_body"):
+                    self._num_bytes -= len(message["body"])
+        await send({"type": "http.response.body"})
 
 
 class EventStream(Response):

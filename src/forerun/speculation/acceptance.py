@@ -12,39 +12,38 @@ from forerun.types import ROOT, Proposal
 _MEMORY: Final = 20  # trials that a request looks back on
 _SHARED_MEMORY: Final = 150
 _PRIOR_WEIGHT: Final = 6.0  # trials that what all requests taught counts for
-_START_WEIGHT: Final = 2.0  # trials that a start nobody observed counts for
+START_WEIGHT: Final = 2.0  # trials that a start nobody observed counts for
 
-Start = tuple[float, float]
+Start = tuple[float, float, float]
+_START: Final = (0.5, 0.7, START_WEIGHT)
 
 
 class Rate:
     """How often something happens: recent trials, over a prior that counts for some more."""
 
-    __slots__ = ("_keep", "_num_hits", "_num_trials", "_prior", "_weight")
+    __slots__ = ("_keep", "_num_accepted", "_num_trials", "_prior", "_weight")
 
-    def __init__(self, prior: float | Rate) -> None:
-        self._prior = prior
-        is_shared = isinstance(prior, float)
-        self._weight = _START_WEIGHT if is_shared else _PRIOR_WEIGHT
-        self._keep = 1 - 1 / (_SHARED_MEMORY if is_shared else _MEMORY)
-        self._num_hits = self._num_trials = 0.0
+    def __init__(self, prior: float | Rate, weight: float = START_WEIGHT) -> None:
+        self._prior, self._weight = prior, weight
+        self._keep = 1 - 1 / (_SHARED_MEMORY if isinstance(prior, float) else _MEMORY)
+        self._num_accepted = self._num_trials = 0.0
 
     @property
     def value(self) -> float:
         prior = self._prior if isinstance(self._prior, float) else self._prior.value
-        return (self._weight * prior + self._num_hits) / (self._weight + self._num_trials)
+        return (self._weight * prior + self._num_accepted) / (self._weight + self._num_trials)
 
-    def observe(self, is_hit: bool) -> None:
+    def observe(self, is_accepted: bool) -> None:
         """What is learnt for one request is learnt for all."""
         self.fade()
-        self._num_hits += is_hit
+        self._num_accepted += is_accepted
         self._num_trials += 1
         if isinstance(self._prior, Rate):
-            self._prior.observe(is_hit)
+            self._prior.observe(is_accepted)
 
     def fade(self) -> None:
         """A round without a trial: the prior says a little more."""
-        self._num_hits *= self._keep
+        self._num_accepted *= self._keep
         self._num_trials *= self._keep
 
 
@@ -56,13 +55,14 @@ class Acceptance:
     each round moves it as a guess would have, on average.
 
     One such chain is `shared` by all requests of the drafter; each request's own starts from it.
-    `start` is what to expect after a miss and after an accepted guess, before any was observed.
+    `start`: what to expect after a miss, after an accepted guess, and for how many trials that is.
     """
 
-    def __init__(self, shared: Acceptance | None = None, start: Start = (0.5, 0.7)) -> None:
-        self._after_miss: Rate = Rate(shared._after_miss if shared else start[0])
-        self._after_accept: Rate = Rate(shared._after_accept if shared else start[1])
-        self.speaking: Rate = Rate(shared.speaking if shared else 1.0)  # having a guess when asked
+    def __init__(self, shared: Acceptance | None = None, start: Start = _START) -> None:
+        self._weight: float = max(_PRIOR_WEIGHT, shared._weight) if shared else start[2]
+        self._after_miss: Rate = Rate(shared._after_miss if shared else start[0], self._weight)
+        self._after_accept: Rate = Rate(shared._after_accept if shared else start[1], self._weight)
+        self.speaking: Rate = Rate(shared.speaking if shared else 1.0, self._weight)  # when asked
         self._siblings: Rate = shared._siblings if shared else Rate(0.15)  # once all before missed
         self._is_accepting = 0.0  # the chance that the latest guess was accepted, or would have
         self.num_unseen = 0  # rounds since a guess was tried

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final, NamedTuple
 
+from forerun.drafters import Budget
 from forerun.speculation.acceptance import Acceptance
 from forerun.types import Proposal
 
@@ -92,6 +94,11 @@ class Choice(NamedTuple):
         )
 
     @property
+    def budget(self) -> Budget:
+        """Of a drafter that is to be asked."""
+        return Budget(self.depth, self.num_branches, least_chance=self.least_chance)
+
+    @property
     def num_guesses(self) -> int:
         """That this may cost."""
         if self.pick is not None:
@@ -113,10 +120,7 @@ class Choice(NamedTuple):
     @property
     def summary(self) -> str:
         """Like "pays: suffix to 4 × 2", or "nothing pays"."""
-        if self.drafter is None or self.depth == 0:
-            return str(self.reason)
-        branches = f" × {self.num_branches}" if self.num_branches > 1 else ""
-        return f"{self.reason}: {self.drafter} to {self.depth}{branches}"
+        return _summary(self.reason, self.drafter, self.depth, self.num_branches)
 
     def __str__(self) -> str:
         if self.expected_seconds <= 0:
@@ -125,6 +129,14 @@ class Choice(NamedTuple):
         return (
             f"{self.summary}, {self.expected_tokens:.2f} tokens expected in {milliseconds:.1f} ms"
         )
+
+
+@lru_cache(maxsize=256)
+def _summary(reason: Reason, drafter: str | None, depth: int, num_branches: int) -> str:
+    if drafter is None or depth == 0:
+        return str(reason)
+    branches = f" × {num_branches}" if num_branches > 1 else ""
+    return f"{reason}: {drafter} to {depth}{branches}"
 
 
 # Choices that nobody weighed.

@@ -19,9 +19,6 @@ _EXCESS_RATE: Final = 1 / 16  # how much the latest round with guesses says of t
 _EXCESS_SURPRISE: Final = 0.1  # of a round: slow moments are to say little, and are all on one side
 _WHOLE_RATE: Final = 1 / 16
 _PLAIN: Final = ""  # no drafter has this name
-# Behind a round that the device has gone on from, any other one: it waits for what was begun, and
-# those behind it begin late, too.
-_LEAVING: Final = 1.3
 
 
 class Costs:
@@ -62,8 +59,7 @@ class Costs:
         excess = speed * max(0.0, self._excess)
         if self.is_alone and _PLAIN in self._whole:
             rounds[0] = self._whole[_PLAIN]
-        leaving = _LEAVING if self.is_alone and self._last_whole else 1.0
-        return [leaving * rounds[0], *(leaving * (seconds + excess) for seconds in rounds[1:])]
+        return [rounds[0], *(seconds + excess for seconds in rounds[1:])]
 
     def plain_seconds(self, num_requests: int) -> float:
         """Of a pass without guesses."""

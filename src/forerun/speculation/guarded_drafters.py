@@ -113,6 +113,13 @@ class GuardedDrafters:
         names = self._names_for.get(request.id, ())
         self._names_for[request.id] = tuple(other for other in names if other != name)
 
+    def bring_back(self, name: str, request: SpeculativeRequest) -> None:
+        """One that was left out hears of this request again, unless it was put aside or something
+        failed the request."""
+        names = self._names_for.get(request.id, ())
+        if name in self._names and name not in names and not self.num_failures(request):
+            self._names_for[request.id] = (*names, name)
+
     def num_failures(self, request: SpeculativeRequest) -> int:
         return self._failed.get(request.id, 0)
 

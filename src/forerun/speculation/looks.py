@@ -15,6 +15,7 @@ _FORGIVEN: Final = 0.002  # of that, with every round
 _MAX_SKIPS: Final = 7  # rounds
 _SHORT_NAP, _LONG_NAP = 1, 64  # rounds; each is twice as long as the one before
 _STAY: Final = 8  # rounds
+_REST: Final = 64  # rounds
 
 
 class Looks:
@@ -35,6 +36,7 @@ class Looks:
         self._naps: dict[int, dict[str, int]] = {}  # the round in which a drafter wakes up
         self._nap_lens: dict[str, int] = {}  # of the next one, whoever's
         self._stays: dict[int, tuple[Choice, int]] = {}  # the round in which it is weighed again
+        self._rests: dict[int, dict[str, int]] = {}  # the round in which a drafter comes back
 
     def is_due(self, request: int) -> bool:
         """Whether to look this round; a round that is not due counts as skipped."""
@@ -81,13 +83,30 @@ class Looks:
         choice, end = self._stays.get(request.id, (None, 0))
         return choice if request.round_idx < end else None
 
+    def rest(self, request: RequestView, name: str) -> None:
+        """It is not to hear of the request for some rounds."""
+        self._rests.setdefault(request.id, {})[name] = request.round_idx + _REST
+
+    def rested(self, request: RequestView) -> Sequence[str]:
+        """Those whose rest is over. They have seen nothing of the text yet, so they sleep through
+        this round."""
+        rests = self._rests.get(request.id)
+        if not rests:
+            return ()
+        over = [name for name, end in rests.items() if request.round_idx >= end]
+        for name in over:
+            del rests[name]
+            self._naps.setdefault(request.id, {})[name] = request.round_idx + 1
+        return over
+
     @property
     def requests(self) -> set[int]:
         """Whom it remembers."""
-        return self._wasted.keys() | self._naps.keys()
+        return self._wasted.keys() | self._naps.keys() | self._rests.keys()
 
     def end(self, request: int) -> None:
         self._wasted.pop(request, None)
         self._num_skips.pop(request, None)
         self._naps.pop(request, None)
         self._stays.pop(request, None)
+        self._rests.pop(request, None)

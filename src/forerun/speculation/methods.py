@@ -6,7 +6,6 @@ A new one is a file in `drafters/` and an entry here.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -19,26 +18,16 @@ from forerun.drafters import (
     PromptLookup,
     RandomTokens,
     SuffixLookup,
+    Target,
 )
 from forerun.drafters.heads import HEAD_KINDS, Card, HeadFolder, build_head
 from forerun.errors import InvalidOption
 from forerun.models.llama import LlamaModel
 from forerun.models.opening import load_tokenizer, open_checkpoint
 from forerun.models.text.compatibility import check_compatible, tokenizer_hash
-from forerun.models.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from forerun.speculation.config import SpeculativeConfig
-
-
-@dataclass(frozen=True)
-class Target:
-    """The model that is served, and that drafters guess for."""
-
-    model: LlamaModel
-    tokenizer: Tokenizer
-    cache_dir: Path | None  # where pulled models are
-    heads: tuple[Path, ...] = ()  # those of the package that were trained for it
 
 
 class Method(NamedTuple):
@@ -56,10 +45,17 @@ def build_drafters(config: SpeculativeConfig, target: Target) -> dict[str, Draft
 
 
 def cards_of(config: SpeculativeConfig, target: Target) -> dict[str, Card]:
-    """What its trained heads promise, where they say so."""
+    """What its trained heads promise, where they say so; those of other engines promise nothing."""
     kinds = [name for name in config.parts if METHODS[name].takes_model]
-    cards = {kind: Card.of(_head_path(config, target, kind)) for kind in kinds}
-    return {kind: card for kind, card in cards.items() if card is not None}
+    found = dict[str, Card]()
+    for kind in kinds:
+        path = _head_path(config, target, kind)
+        card = Card.of(path)
+        if card is not None:
+            found[kind] = card
+        elif not HeadFolder(path).is_ours:
+            found[kind] = Card(())
+    return found
 
 
 def combined(config: SpeculativeConfig, parts: dict[str, Drafter]) -> dict[str, Drafter]:
@@ -104,8 +100,7 @@ def _head(kind: str) -> Callable[[SpeculativeConfig, Target], Drafter]:
 def _head_folder(config: SpeculativeConfig, target: Target, kind: str) -> HeadFolder:
     """A trained head that was made for this target: the one that is named, or the package's."""
     folder, model = HeadFolder(_head_path(config, target, kind), kind), target.model.config
-    folder.config.check_target(
-        folder.path,
+    folder.fit(
         target_hidden_size=model.hidden_size,
         target_vocab_size=model.vocab_size,
         target_num_layers=target.model.num_layers,

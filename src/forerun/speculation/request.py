@@ -16,7 +16,8 @@ from forerun.option_checks import require, require_fields, require_whole
 class RequestSpeculation:
     """What may guess for one request, within what the engine was started with.
 
-    `drafter` names one of the engine's drafters; without a name they all may guess.
+    `drafter` names one of the engine's drafters; without a name they all may guess. A prediction
+    that a request brings is followed in any case.
     `num_speculative_tokens` and `num_branches` are ceilings below the engine's own; a depth of 0
     turns guessing off.
     """
@@ -36,7 +37,7 @@ class RequestSpeculation:
         return self.num_speculative_tokens == 0
 
     def allows(self, drafter: str) -> bool:
-        return not self.is_off and self.drafter in (None, drafter)
+        return not self.is_off and (self.drafter in (None, drafter) or drafter == PREDICTION)
 
     def without_prediction(self) -> RequestSpeculation:
         """Of a request that brings none: nobody follows one for it."""

@@ -9,6 +9,7 @@ from itertools import chain
 from typing import Final, TypeAlias
 
 from forerun.drafters import Budget
+from forerun.drafters.prediction import PREDICTION
 from forerun.speculation.choice import NO_ROOM, NOT_LOOKED, SILENT, Choice, Reason, Way
 from forerun.speculation.controller import Controller
 from forerun.speculation.guarded_drafters import GuardedDrafters
@@ -27,7 +28,7 @@ class Speculation:
     """Each request guesses with what it allows: its own drafter, depth and branches, or none.
 
     `ceiling` is what a request may spend at most; without a controller, what it always spends, on
-    the drafter it names or else on the first that may guess for it.
+    its prediction, or the drafter it names, or else on the first that may guess for it.
     """
 
     def __init__(
@@ -43,29 +44,35 @@ class Speculation:
         self.is_steady = False  # rounds begin early, if they are like those before
         self._has_weighed = False  # anything, this round
 
+    @property
+    def methods(self) -> list[str]:
+        """Drafters that a request may name; a prediction is its own."""
+        return [name for name in self.drafters.drafters if name != PREDICTION]
+
     def choose(
         self, requests: Sequence[SpeculativeRequest], num_prompt_tokens: int, times: StepTimes
-    ) -> list[Choice | None]:
-        """What each request spends; None where nobody may guess. Prompts beside them are read by
-        the same pass.
+    ) -> dict[int, Choice]:
+        """What each request spends, by its id, where somebody may guess for it. Prompts beside
+        them are read by the same pass.
 
         Drafters that pick are asked first: their answers may be used in part or not at all.
         """
+        for request in requests:
+            for name in self.looks.rested(request):
+                self.drafters.bring_back(name, request)
         able = [request for request in requests if self.drafters.names_for(request)]
         try:
             if self.controller is None:
-                chosen = {request.id: self._fixed(request) for request in able}
-            else:
-                batch = len(requests), num_prompt_tokens
-                lengths = [len(request.tokens) for request in requests]
-                self.controller.costs.context_len = sum(lengths) / max(1, len(lengths))
-                self.controller.costs.is_alone = batch == (1, 0)
-                chosen = self._weighed(self.controller, able, batch, times)
+                return {request.id: self._fixed(request) for request in able}
+            batch = len(requests), num_prompt_tokens
+            lengths = [len(request.tokens) for request in requests]
+            self.controller.costs.context_len = sum(lengths) / max(1, len(lengths))
+            self.controller.costs.is_alone = batch == (1, 0)
+            return self._weighed(self.controller, able, batch, times)
         except Exception as error:
-            chosen = {}
             for request in able:
                 self.drafters.give_up(_CONTROLLER, request, error)
-        return [chosen.get(request.id) for request in requests]
+            return {}
 
     def _fixed(self, request: SpeculativeRequest) -> Choice:
         """Nobody expects anything here, so the choice says who, how deep and why."""
@@ -93,9 +100,13 @@ class Speculation:
         seconds = times.clock() - began
         times.look_seconds = seconds - sum([answer[-1] for answer in times.drafts])
         cost = seconds / len(due) * batch[0] / controller.costs.plain_seconds(batch[0])
-        for request_id, choice in looked.items():
-            if choice.reason is not Reason.BASELINE:
-                self.looks.looked(request_id, choice.gain, cost)
+        for request in due:
+            choice, names = looked[request.id], self.drafters.names_for(request)
+            # Those whose rounds begin early are looked at in all of them: a plain one in between
+            # would wait for what was begun, and so would the next of theirs.
+            is_early = any(map(controller.costs.is_whole, names))
+            if choice.reason is not Reason.BASELINE and not is_early:
+                self.looks.looked(request.id, choice.gain, cost)
         return chosen | looked
 
     def _look(
@@ -141,9 +152,25 @@ class Speculation:
             for choice, own in zip(choices, ways, strict=True)
         ]
         for request, own, choice in zip(able, ways, choices, strict=True):
-            asked = {way.drafter for way in own if way.is_costly}
-            self.looks.weighed(request, asked, choice)
+            self._weighed_up(controller, request, own, choice)
         return found | {r.id: choice for r, choice in zip(able, choices, strict=True)}
+
+    def _weighed_up(
+        self,
+        controller: Controller,
+        request: SpeculativeRequest,
+        ways: Sequence[Way],
+        choice: Choice,
+    ) -> None:
+        """One whose rounds begin early goes on beside a guess of another; if plain rounds are
+        better it rests, and they are as if it were not there."""
+        asked = {way.drafter for way in ways if way.is_costly}
+        for name in [n for n in asked if n != choice.drafter and controller.costs.is_whole(n)]:
+            asked.remove(name)
+            if choice.drafter is None:
+                self.looks.rest(request, name)
+                self.drafters.leave_out(name, request)
+        self.looks.weighed(request, asked, choice)
 
     def _leave_out_readers(self, controller: Controller, request: SpeculativeRequest) -> None:
         """Drafters that would have to read more of the text first than they could make up for. It
@@ -187,27 +214,22 @@ class Speculation:
     def draft(
         self,
         requests: Sequence[SpeculativeRequest],
-        choices: Sequence[Choice | None],
+        choices: Sequence[Choice],
         times: StepTimes,
     ) -> list[Proposal]:
         """One proposal per request: what was picked, or what the chosen drafter says now. Drafters
         are asked once for all who chose them."""
-        found: dict[int, Proposal] = {}
-        chosen: dict[str, list[int]] = {}
+        proposals = [choice.pick or Proposal.empty() for choice in choices]
+        asked: dict[str, list[int]] = {}
         for idx, choice in enumerate(choices):
-            if choice is not None and choice.pick is not None:
-                found[idx] = choice.pick
-            elif choice is not None and choice.drafter is not None:
-                chosen.setdefault(choice.drafter, []).append(idx)
-        for name, mine in chosen.items():
-            budgets = [
-                Budget(c.depth, c.num_branches, least_chance=c.least_chance)
-                for i in mine
-                if (c := choices[i])
-            ]
-            answers = self._propose(name, [requests[i] for i in mine], budgets, times)
-            found |= dict(zip(mine, answers, strict=True))
-        return [found.get(idx, Proposal.empty()) for idx in range(len(requests))]
+            if choice.pick is None and choice.drafter is not None:
+                asked.setdefault(choice.drafter, []).append(idx)
+        for name, mine in asked.items():
+            budgets = [choices[idx].budget for idx in mine]
+            answers = self._propose(name, [requests[idx] for idx in mine], budgets, times)
+            for idx, answer in zip(mine, answers, strict=True):
+                proposals[idx] = answer
+        return proposals
 
     def _propose(
         self,
@@ -253,7 +275,7 @@ class Speculation:
         """Tell every drafter what was emitted, and the one that guessed what was accepted."""
         drafter = choice.drafter if choice and choice.pick is None else None
         if drafter is not None and self.cards and len(proposal):
-            self._check_card(drafter, proposal.tokens[0] == emitted.tokens[0])
+            self._check_card(request, drafter, proposal.tokens[0] == emitted.tokens[0])
         is_waiting = drafter is not None and self.drafters.is_waiting(drafter, request)
         is_known = self.drafters.commit(request, drafter, emitted)
         is_weighed = choice is not None and choice is not NOT_LOOKED and choice is not SILENT
@@ -261,9 +283,11 @@ class Speculation:
             args = request.id, choice, proposal, emitted.tokens, is_waiting
             self.drafters.attempt(_CONTROLLER, request, self.controller.commit, *args)
 
-    def _check_card(self, drafter: str, is_hit: bool) -> None:
+    def _check_card(self, request: SpeculativeRequest, drafter: str, is_accepted: bool) -> None:
         assert self.cards is not None
-        reason = self.cards.observe(drafter, is_hit=is_hit)
+        if request.params.temperature > 1:  # nobody was trained for such texts
+            return
+        reason = self.cards.observe(drafter, is_accepted=is_accepted)
         if reason is not None:
             self.left_out[drafter] = reason
             self.drafters.put_aside(drafter, reason)

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
 
-from forerun.drafters.heads import HeadConfig
+from forerun.drafters.heads import HEAD_KINDS, HeadConfig
+from forerun.drafters.heads.folder import D2T
 from forerun.errors import InvalidOption
 from forerun.models.config import ModelConfig
 from forerun.training.options import TrainOptions
 from forerun.training.texts import Text
-from forerun.training.torch_heads import Weights
+from forerun.training.torch_heads import EMBEDDING, LOOK_AHEAD, Weights
+from forerun.training.torch_target import TorchTarget
 
 _WHOLE_VOCABULARY: Final = ("distilled", "mtp", "pass")
+# Heads for each place start as the target's next token, a block as its `fc`, without layers or a
+# Markov step.
+_ZERO: Final = ("bias", "linear.weight", "markov.gate.weight", "markov.out.weight")
+_ZERO_IN_LAYERS: Final = ("o_proj.weight", "down_proj.weight")
 
 
 def new_config(options: TrainOptions, c: ModelConfig, **target: Any) -> HeadConfig:
@@ -103,6 +113,45 @@ def kept_config(options: TrainOptions, config: HeadConfig) -> HeadConfig:
         draft_vocab_size=options.draft_vocab_size or config.draft_vocab_size,
         num_guesses=config.num_guesses and (options.num_places or config.num_guesses),
     )
+
+
+def first_weights(config: HeadConfig, target: TorchTarget, tokens: Tensor, seed: int) -> Weights:
+    """Where training starts: the target's own norm and head, look-ahead tokens as the mean of all
+    tokens, small random numbers elsewhere."""
+    rng = np.random.default_rng(seed)
+    head = target.head[tokens].float().cpu().numpy()
+    weights: Weights = {}
+    for name, shape in HEAD_KINDS[config.kind].shapes(config).items():
+        if name == D2T:
+            continue
+        if name == EMBEDDING:
+            weights[name] = _narrowed(target.embedding.float(), shape[1])
+        elif name == LOOK_AHEAD:  # id 0 is often the end of a text, from which nothing is learnt
+            start = target.embedding.float().mean(0) - target.embedding[0].float()
+            weights[name] = np.tile(start.cpu().numpy(), (shape[0], 1))
+        elif shape == head.shape:
+            weights[name] = head
+        elif name in ("norm.weight", "mtp.norm.weight"):
+            weights[name] = target.norm.float().cpu().numpy()
+        elif len(shape) == 1 and not name.endswith("bias"):
+            weights[name] = np.ones(shape, np.float32)
+        elif name.endswith(_ZERO) or (
+            name.startswith(("layers.", "places.", "mtp.layers."))
+            and name.endswith(_ZERO_IN_LAYERS)
+        ):
+            weights[name] = np.zeros(shape, np.float32)
+        else:
+            drawn = rng.standard_normal(shape) / math.sqrt(shape[-1])
+            weights[name] = drawn.astype(np.float32)
+    return weights
+
+
+def _narrowed(table: Tensor, width: int) -> npt.NDArray[np.float32]:
+    """The directions in which embeddings differ most: [V, width]"""
+    _, directions = torch.linalg.eigh(table.T @ table)
+    narrow: npt.NDArray[np.float32] = (table @ directions[:, -width:]).cpu().numpy()
+    missing = np.zeros((len(narrow), width - narrow.shape[1]), np.float32)
+    return np.concatenate((narrow, missing), axis=1)
 
 
 def grown(old: Weights, first: Weights, kept: Sequence[int], tokens: Sequence[int]) -> Weights:

@@ -9,6 +9,7 @@ from typing import Final
 from forerun.errors import InvalidOption
 from forerun.option_checks import require_known, require_real, require_whole
 from forerun.option_fields import option
+from forerun.theory.canvas import check_drawable
 
 KINDS: Final = ("block", "blockwise", "distilled", "eagle3", "medusa", "mtp", "pass")
 LOSSES: Final = ("kl", "tv", "lk")
@@ -53,8 +54,13 @@ class TrainOptions:
     exportable: bool = option(
         False, "EAGLE-3 without the norms of 3.1, which other engines may not know."
     )
+    plot: Path | None = option(
+        None, "Draw α at each place so far, at every measurement, to .png, .pdf or .svg."
+    )
 
     def __post_init__(self) -> None:
+        if self.plot is not None:
+            check_drawable(self.plot)
         require_known("kind of head", KINDS, self.kind)
         require_known("loss", LOSSES, self.loss)
         require_known("device", ("auto", "cuda", "cpu"), self.device)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import os
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,18 +11,29 @@ from pathlib import Path
 import numpy as np
 
 from forerun.errors import InvalidOption
+from forerun.files import write_whole
 from forerun.training.texts import Text
 
 
+def check_place(path: Path) -> None:
+    """Whether texts can be written there, asked before the first is."""
+    folder = next(each for each in path.absolute().parents if each.exists())
+    if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise InvalidOption(f"texts cannot be written to {path}; choose another file.")
+
+
 def save_texts(path: Path, texts: Sequence[Text]) -> None:
+    """Under the very name that was given, all or nothing."""
     tokens = np.concatenate([np.array(text.tokens) for text in texts])
     narrow = np.uint16 if tokens.max() < 1 << 16 else np.uint32
+    whole = io.BytesIO()
     np.savez_compressed(
-        path,
+        whole,
         tokens=tokens.astype(narrow),
         lengths=np.array([len(text.tokens) for text in texts], np.int32),
         answers=np.array([text.answer for text in texts], np.int32),
     )
+    write_whole(path, whole.getvalue())
 
 
 def load_texts(path: Path, vocab_size: int) -> list[Text]:

@@ -7,7 +7,6 @@ r + 1. Place d after root r guesses the token at r + 2 + d. `outputs` gives, for
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,20 +17,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from forerun.drafters.heads import HEAD_KINDS, HeadConfig
-from forerun.drafters.heads.folder import D2T
+from forerun.drafters.heads import HeadConfig
 from forerun.training.attention import Grid, chain_attention, root_attention
 from forerun.training.torch_target import TorchTarget, rms_norm, rotated, rotations
 
 Weights = dict[str, npt.NDArray[np.float32]]
 Rows = list[tuple[Tensor, Tensor]]  # keys and values of each place
 
-# Heads for each place start as the target's next token, a block as its `fc`, without layers or a
-# Markov step.
-_ZERO = ("bias", "linear.weight", "markov.gate.weight", "markov.out.weight")
-_ZERO_IN_LAYERS = ("o_proj.weight", "down_proj.weight")
-_EMBEDDING = "model.embed_tokens.weight"
-_LOOK_AHEAD = "look_ahead.weight"
+EMBEDDING = "model.embed_tokens.weight"
+LOOK_AHEAD = "look_ahead.weight"
 
 
 class TorchHead(ABC):
@@ -290,7 +284,7 @@ class TorchLookAhead(TorchHead):
         last = roots + roots // (num - 1) + 1  # what is known ends here, of B · T
         grids = [Grid(num_seqs, num, last[:count]) for count in counts]
         text = functional.embedding(tokens, target.embedding).float()
-        blank = target.embedding[0].float() + self.weights[_LOOK_AHEAD]
+        blank = target.embedding[0].float() + self.weights[LOOK_AHEAD]
         sizes = list(counts[1:])
         x = torch.cat([one.expand(size, -1) for one, size in zip(blank, sizes, strict=False)])[None]
         positions = grids[0].positions
@@ -327,7 +321,7 @@ class TorchDistilled(TorchHead):
         num_places: int,
     ) -> list[Tensor]:
         # The way back of `embedding` waits for the host, which cannot be recorded.
-        x = self.weights[_EMBEDDING].index_select(0, tokens.flatten()).unflatten(0, tokens.shape)
+        x = self.weights[EMBEDDING].index_select(0, tokens.flatten()).unflatten(0, tokens.shape)
         for layer in (f"model.layers.{idx}" for idx in range(self.config.num_hidden_layers)):
             mixed = self._attended(layer, self.norm(f"{layer}.input_layernorm", x), [])
             x = self._rest(layer, x, mixed)
@@ -335,7 +329,7 @@ class TorchDistilled(TorchHead):
         return [ahead(found, place) for place in range(num_places)]
 
     def logits(self, rows: Tensor, place: int, before: Tensor) -> Tensor:  # noqa: ARG002
-        return functional.linear(rows.to(self._dtype), self._cast[_EMBEDDING])
+        return functional.linear(rows.to(self._dtype), self._cast[EMBEDDING])
 
 
 def _rotations(config: HeadConfig, positions: Tensor) -> tuple[Tensor, Tensor]:
@@ -368,42 +362,3 @@ def torch_head(config: HeadConfig, weights: Weights, target: TorchTarget) -> Tor
         "pass": TorchLookAhead,
     }
     return kinds[config.kind](config, weights, target)
-
-
-def first_weights(config: HeadConfig, target: TorchTarget, tokens: Tensor, seed: int) -> Weights:
-    """Where training starts: the target's own norm and head, look-ahead tokens as the mean of all
-    tokens, small random numbers elsewhere."""
-    rng = np.random.default_rng(seed)
-    head = target.head[tokens].float().cpu().numpy()
-    weights: Weights = {}
-    for name, shape in HEAD_KINDS[config.kind].shapes(config).items():
-        if name == D2T:
-            continue
-        if name == _EMBEDDING:
-            weights[name] = _narrowed(target.embedding.float(), shape[1])
-        elif name == _LOOK_AHEAD:  # id 0 is often the end of a text, from which nothing is learnt
-            start = target.embedding.float().mean(0) - target.embedding[0].float()
-            weights[name] = np.tile(start.cpu().numpy(), (shape[0], 1))
-        elif shape == head.shape:
-            weights[name] = head
-        elif name in ("norm.weight", "mtp.norm.weight"):
-            weights[name] = target.norm.float().cpu().numpy()
-        elif len(shape) == 1 and not name.endswith("bias"):
-            weights[name] = np.ones(shape, np.float32)
-        elif name.endswith(_ZERO) or (
-            name.startswith(("layers.", "places.", "mtp.layers."))
-            and name.endswith(_ZERO_IN_LAYERS)
-        ):
-            weights[name] = np.zeros(shape, np.float32)
-        else:
-            drawn = rng.standard_normal(shape) / math.sqrt(shape[-1])
-            weights[name] = drawn.astype(np.float32)
-    return weights
-
-
-def _narrowed(table: Tensor, width: int) -> npt.NDArray[np.float32]:
-    """The directions in which embeddings differ most: [V, width]"""
-    _, directions = torch.linalg.eigh(table.T @ table)
-    narrow: npt.NDArray[np.float32] = (table @ directions[:, -width:]).cpu().numpy()
-    missing = np.zeros((len(narrow), width - narrow.shape[1]), np.float32)
-    return np.concatenate((narrow, missing), axis=1)

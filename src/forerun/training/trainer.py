@@ -26,13 +26,20 @@ from forerun.models.opening import load_tokenizer
 from forerun.models.text.compatibility import tokenizer_hash
 from forerun.models.text.tokenizer import Tokenizer
 from forerun.models.weights.checkpoint import Checkpoint
+from forerun.theory.curve import Point, save_curve
 from forerun.training.batches import Rows
 from forerun.training.learner import Learner
-from forerun.training.new_head import draft_vocabulary, grown, kept_config, new_config
+from forerun.training.new_head import (
+    draft_vocabulary,
+    first_weights,
+    grown,
+    kept_config,
+    new_config,
+)
 from forerun.training.options import TrainOptions
-from forerun.training.text_file import load_texts, save_texts
+from forerun.training.text_file import check_place, load_texts, save_texts
 from forerun.training.texts import Text, TextWriter
-from forerun.training.torch_heads import Weights, first_weights, torch_head
+from forerun.training.torch_heads import Weights, torch_head
 from forerun.training.torch_target import TorchTarget
 
 Report = Callable[[str], None]
@@ -91,7 +98,10 @@ class Trainer:
         """`texts` are some that the target wrote before; the first of them are held out. `target`
         is the checkpoint on the device, if it is there already."""
         self._options, self._report = options, report
+        self._num_kept = 0  # texts that the file has already
         require_own(options.out)
+        if options.texts is not None:
+            check_place(options.texts)
         device = _device(options.device)
         usual = 16 if device == "cuda" else 8
         self._batch_len = options.batch_len or (2 if options.kind == "pass" else usual)
@@ -112,10 +122,12 @@ class Trainer:
         self._progress = Progress(options)
         if not texts and options.texts is not None and options.texts.exists():
             texts = load_texts(options.texts, checkpoint.config.vocab_size)
+            self._num_kept = len(texts)
         self._held_out = list(texts[:_NUM_HELD_OUT])
         if not texts:
             self._held_out = self._writer.write(_NUM_HELD_OUT, _HELD_OUT_SEED)
         self._texts: list[Text] = []
+        self._points: list[Point] = []  # what was measured so far
         row_len = min(2 * options.max_len, _MAX_ROW)
         self._rows = Rows(self._target, self._config.layers, row_len, _room(device))
         if texts:
@@ -153,11 +165,12 @@ class Trainer:
         if not (options.out / "config.json").exists():
             return new_config(options, c, **own, **mark), None
         folder = HeadFolder(options.out, options.kind)
-        folder.config.check_target(options.out, **own)
+        folder.fit(**own)
+        if folder.config.kind == "medusa" and not folder.is_ours:  # its norm is the target's
+            mark["rms_norm_eps"] = c.rms_norm_eps
         self._kept = folder.draft_tokens().tolist()
         weights = {name: folder.float32(name) for name in folder.names() if name != D2T}
-        config = kept_config(options, folder.config)
-        return replace(config, **own, **mark), weights  # another engine's did not say
+        return replace(kept_config(options, folder.config), **mark), weights
 
     def take_first_steps(self, num: int) -> None:
         """In which all is compiled and recorded: the time that there is starts behind them."""
@@ -179,13 +192,13 @@ class Trainer:
                 loss = self._step(chooser)
                 if time.monotonic() - last > _SECONDS_BETWEEN:
                     measured, last = self.measure(), time.monotonic()
-                    self._say(measured, loss)
                     self.save(measured)
+                    self._say(measured, loss)
         except KeyboardInterrupt:
             self._report("interrupted; saving what was learnt")
         measured = self.measure()
-        self._say(measured, loss)
         self.save(measured)
+        self._say(measured, loss)
         return measured
 
     def _write(self) -> None:
@@ -230,6 +243,9 @@ class Trainer:
 
     def _say(self, measured: dict[str, Any], loss: Tensor) -> None:
         progress = self._progress
+        self._points.append((progress.seconds, measured["alpha"]))
+        if self._options.plot is not None:
+            save_curve(self._options.plot, self._points)
         alphas = " ".join(f"{alpha:.2f}" for alpha in measured["alpha"])
         self._report(
             f"{progress.seconds:6.0f} s  {progress.num_steps} steps  {len(self._texts)} texts  "
@@ -261,11 +277,13 @@ class Trainer:
             "device": _device_name(self._target.device),
             **measured,
         }
-        if self._options.texts is not None:
-            save_texts(self._options.texts, [*self._held_out, *self._texts])
         history = json.dumps({"calls": [*calls, call]}, indent=2).encode()
         extra = self._tokenizer_files if self._config.kind == "distilled" else {}
         save_head(self._options.out, self._config, weights, {HISTORY: history, **extra})
+        texts = [*self._held_out, *self._texts]
+        if self._options.texts is not None and len(texts) > self._num_kept:
+            save_texts(self._options.texts, texts)
+            self._num_kept = len(texts)
 
 
 def _history(options: TrainOptions) -> dict[str, Any]:

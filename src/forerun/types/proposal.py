@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from typing import NamedTuple
 
 from forerun.errors import InvalidProposal
@@ -70,6 +70,8 @@ class Proposal:
             seen.add((parent, token))
 
     def _check_draws(self) -> None:
+        if self.draws is _picked(len(self.tree)):
+            return
         nodes = [draw.node for draw in self.draws if draw.probs_q is None]
         if nodes == list(range(len(self.tree))) and len(nodes) == len(self.draws):
             return  # picked one after the other
@@ -101,10 +103,13 @@ class Proposal:
     def chain(
         cls, tokens: Sequence[int], probs_q: Sequence[FloatArray | None] | None = None
     ) -> Proposal:
-        laws = [None] * len(tokens) if probs_q is None else list(probs_q)
-        if len(laws) != len(tokens):
-            raise InvalidProposal(f"{len(laws)} laws for {len(tokens)} tokens; give one each.")
-        draws = tuple(Draw(node, law) for node, law in enumerate(laws))
+        draws = _picked(len(tokens))
+        if probs_q is not None:
+            if len(probs_q) != len(tokens):
+                raise InvalidProposal(
+                    f"{len(probs_q)} laws for {len(tokens)} tokens; give one each."
+                )
+            draws = tuple(Draw(node, law) for node, law in enumerate(probs_q))
         return cls(Tree.chain(len(tokens)), tuple(tokens), draws)
 
     def __len__(self) -> int:
@@ -143,6 +148,8 @@ class Proposal:
 
     def path_tokens(self, node: int) -> tuple[int, ...]:
         """The guesses from the root down to `node`: what its context adds to the committed."""
+        if self.tree.is_chain:
+            return self.tokens[: node + 1]
         return tuple(self.tokens[n] for n in self.tree.path_to(node))
 
     def draws_below(self, node: int) -> tuple[tuple[int, Draw], ...]:
@@ -157,12 +164,21 @@ class Proposal:
         return {parent: tuple(draws) for parent, draws in grouped.items()}
 
     def child_with_token(self, node: int, token: int) -> int | None:
+        if self.tree.is_chain:
+            child = node + 1
+            return child if self.tokens[child : child + 1] == (token,) else None
         return self._child_by_token.get((node, token))
 
     @cached_property
     def _child_by_token(self) -> dict[tuple[int, int], int]:
         nodes = enumerate(zip(self.tree.parents, self.tokens, strict=True))
         return {key: node for node, key in nodes}
+
+
+@lru_cache(maxsize=64)
+def _picked(num: int) -> tuple[Draw, ...]:
+    """Of so many guesses, one after the other, without a law or a chance."""
+    return tuple(map(Draw, range(num)))
 
 
 @dataclass

@@ -40,7 +40,7 @@ class SamplingParams:
     """How one request's tokens are chosen; names and defaults as in vLLM.
 
     `temperature=0` is argmax. `top_k=0` and `-1` keep every token. `seed=None` lets the engine
-    draw 64 random bits once and return them. `lenience` belongs to `acceptance="lenient"` alone.
+    draw one below 2^53 once and return it. `lenience` belongs to `acceptance="lenient"` alone.
     """
 
     n: int = option(1, "Answers per prompt.", "-n", "--n")

@@ -72,6 +72,8 @@ class Tree:
 
     def path_to(self, node: int) -> tuple[int, ...]:
         """The nodes from the root's child down to `node`, itself included; () for the root."""
+        if self.is_chain:
+            return tuple(range(node + 1))
         path: list[int] = []
         while node != ROOT:
             path.append(node)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from forerun.types.proposal import Proposal
 
@@ -17,8 +17,7 @@ class Origin(StrEnum):
     PLAIN = "plain"  # nothing was guessed
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(NamedTuple):
     """What one round yields: the accepted path, the final token, and how each came about.
 
     `final` is None when the output ended inside the accepted path, so that no final token was
@@ -34,9 +33,9 @@ class Verdict:
         """The verdict that accepts everything down to `node` and then emits `final_token`."""
         if not len(proposal):
             return cls((), (int(final_token),), Origin.PLAIN)
-        path = proposal.tree.path_to(node)
-        final = Origin.RECOVERED if proposal.tree.children(node) else Origin.BONUS
-        return cls(path, (*(proposal.tokens[n] for n in path), int(final_token)), final)
+        tree = proposal.tree
+        final = Origin.RECOVERED if tree.children(node) else Origin.BONUS
+        return cls(tree.path_to(node), (*proposal.path_tokens(node), int(final_token)), final)
 
     def first(self, num_tokens: int) -> Verdict:
         """The same verdict, ended after `num_tokens` emitted tokens."""

@@ -3,7 +3,7 @@
 from forerun.verify.coupled import coupled
 from forerun.verify.greedy import greedy
 from forerun.verify.lenient import bound, lenient, lenient_greedy
-from forerun.verify.matching import match
+from forerun.verify.matching import match, match_drawn
 from forerun.verify.rejection import rejection, residual
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "lenient",
     "lenient_greedy",
     "match",
+    "match_drawn",
     "rejection",
     "residual",
 ]

@@ -5,7 +5,7 @@ Coupled and greedy acceptance are this one walk; they differ in how the target c
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from forerun.types import ROOT, Proposal, Verdict
 
@@ -34,3 +34,11 @@ def match(
         if child is None:
             return Verdict.reached(proposal, node, token)
         node = child
+
+
+def match_drawn(proposal: Proposal, tokens: Sequence[int]) -> Verdict:
+    """The same, where the token after the root and those after all nodes are drawn already."""
+    node = ROOT
+    while (child := proposal.child_with_token(node, tokens[node + 1])) is not None:
+        node = child
+    return Verdict.reached(proposal, node, tokens[node + 1])

@@ -11,6 +11,9 @@ from typer.testing import CliRunner, Result
 
 from forerun.bench.records.record import read_record
 from forerun.cli import app
+from forerun.engine import LLM
+from forerun.models.text.compatibility import tokenizer_hash
+from tests.drafters.heads.random_heads import CONFIGS, write_head
 
 RECORDS = Path(__file__).parents[3] / "bench" / "records"
 
@@ -205,6 +208,22 @@ def test_alpha_in_the_form_of_the_papers_tables(tiny_path: Path, tiny_draft_path
             assert row["lenient"]["0.1"]["alpha"] >= row["rejection"]["alpha"] - 1e-9
     shown = run("alpha", "--model", tiny_path, "--class", "story", "--num-tokens", "4")
     assert "M_p" in shown.stdout
+
+
+def test_alpha_of_several_heads_in_one_table(tiny_path: Path, llm: LLM, tmp_path: Path) -> None:
+    heads = [
+        write_head(tmp_path / kind, CONFIGS[kind](llm.model.config, tokenizer_hash(llm.tokenizer)))
+        for kind in ("eagle3", "medusa", "mtp")
+    ]
+    named = [part for head in heads for part in ("--head", head)]
+    result = run(
+        *("alpha", "--model", tiny_path, "--drafters=", *named, "--temperatures", "1"),
+        *("--class", "story", "--num-tokens", "12", "--json"),
+    )
+    assert result.exit_code == 0, result.output
+    rows = json.loads(result.stdout)["rows"]
+    assert [row["drafter"] for row in rows] == ["eagle3 (eagle3)", "medusa (medusa)", "mtp (mtp)"]
+    assert all(0 < row["rejection"]["alpha"] < 1 for row in rows)
 
 
 @pytest.mark.parametrize(

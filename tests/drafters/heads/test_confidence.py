@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from forerun.drafters import Budget
+from forerun.drafters import NOBODY, Budget
 from forerun.drafters.heads import HEAD_KINDS
 from forerun.drafters.heads.confidence import Confidence
 from forerun.types import Origin, Proposal, SamplingParams, Verdict
@@ -88,3 +90,15 @@ def test_it_knows_how_much_text_its_next_answer_reads_first(kind: str) -> None:
     assert drafter.num_behind(view) == 20
     drafter.tapped(view, 0, {layer: found[:2] for layer, found in rows.items()})  # it came again
     assert drafter.num_behind(view) == 2
+
+
+def test_texts_that_are_run_for_their_time_teach_nothing() -> None:
+    """The same guesses were wrong in a request's text, and in nobody's."""
+    confidence, wrong = Confidence(), Verdict((), (3,), Origin.RECOVERED)
+    before = confidence.chance(0.95, 0, is_drawn=False)
+    view = View((1, 2), params=SamplingParams(temperature=0))
+    for _ in range(20):
+        confidence.judge(replace(view, id=NOBODY), [(1, 0.95)], wrong)
+    assert confidence.chance(0.95, 0, is_drawn=False) == before
+    confidence.judge(view, [(1, 0.95)], wrong)
+    assert confidence.chance(0.95, 0, is_drawn=False) < before

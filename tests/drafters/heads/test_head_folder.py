@@ -103,7 +103,7 @@ def test_another_tokenizer_is_refused(tmp_path: Path, plain: LLM) -> None:
 def test_another_kind_is_refused(tmp_path: Path, plain: LLM) -> None:
     ours = tokenizer_hash(plain.tokenizer)
     head = write_medusa(tmp_path / "head", medusa_config(plain.model.config, ours))
-    with pytest.raises(InvalidOption, match='holds a head of kind "medusa"; give method "medusa"'):
+    with pytest.raises(InvalidOption, match='of kind "medusa", and "eagle3" was asked for'):
         plain.with_speculation({"method": "eagle3", "model": str(head)})
 
 
@@ -145,11 +145,25 @@ BROKEN: dict[str, tuple[Callable[[Path], None], type[ForerunError], str]] = {
     "no config": (without_config, InvalidWeights, "is no trained head"),
     "truncated": (truncated, InvalidWeights, "ends at byte"),
     "not ours": (edited(format="x"), UnsupportedModel, "is no head of Forerun's"),
-    "no layers": (edited(layers=None), InvalidWeights, "'layers' is"),
-    "layers off": (edited(layers=[0, 2, 4]), InvalidWeights, "must ascend and be at most 3"),
-    "layers twice": (edited(layers=[1, 1, 2]), InvalidWeights, "must ascend"),
+    "no layers": (edited(layers=None), InvalidWeights, "'layers' is missing"),
+    "layers off": (
+        edited(layers=[0, 2, 4]),
+        InvalidWeights,
+        r"are \[0, 2, 4\], and its target has 3",
+    ),
+    "layers twice": (edited(layers=[1, 1, 2]), InvalidWeights, "do not ascend"),
     "two layers": (edited(layers=[1, 2]), InvalidWeights, "'fc.weight' has shape"),
-    "a word": (edited(num_heads="4"), InvalidWeights, "'num_heads' is '4'"),
+    "layers below": (edited(layers=[-1, 1, 2]), InvalidWeights, "do not ascend from 0"),
+    "a flag": (edited(fc_norm=1), InvalidWeights, "'fc_norm' must be true or false, not 1"),
+    "no number": (edited(rope_theta="x"), InvalidWeights, "'rope_theta' must be a number"),
+    "below 0": (edited(rms_norm_eps=-1), InvalidWeights, "must be a number above 0, not -1"),
+    "a size": (edited(max_len=-1), InvalidWeights, "'max_len' must be a whole number ≥ 0"),
+    "a hash": (edited(tokenizer_hash=5), InvalidWeights, "'tokenizer_hash' must be a string"),
+    "a word": (
+        edited(num_heads="4"),
+        InvalidWeights,
+        "'num_heads' must be a whole number ≥ 0, not '4'",
+    ),
     "no heads": (edited(num_heads=0), InvalidWeights, "fit no head of kind eagle3"),
     "too many words": (edited(draft_vocab_size=98), InvalidWeights, "fit no head"),
     "NaN": (
@@ -284,6 +298,18 @@ def test_only_a_head_is_replaced(tmp_path: Path, name: str) -> None:
     assert (tmp_path / name).exists()
     with pytest.raises(InvalidOption, match="other things than a head"):
         save_head(Path(__file__), CONFIG, WEIGHTS)
+
+
+def test_weights_of_medusa_without_a_config_are_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "medusa_lm_head.safetensors").write_text("years of work")
+    with pytest.raises(InvalidOption, match="other things than a head"):
+        save_head(tmp_path, CONFIG, WEIGHTS)
+
+
+def test_a_map_of_another_length_is_refused_by_itself(tmp_path: Path) -> None:
+    save_head(tmp_path / "head", CONFIG, {**WEIGHTS, D2T: np.zeros(7, np.int64)})
+    with pytest.raises(InvalidWeights, match="'d2t' does not map the draft vocabulary"):
+        HeadFolder(tmp_path / "head").draft_tokens()
 
 
 def test_a_stop_between_two_names_loses_no_head(tmp_path: Path) -> None:

@@ -43,21 +43,21 @@ def test_a_stop_string_counts_from_the_token_after_min_tokens(
 
 def test_a_stop_string_over_two_tokens_ends_at_the_second(plain: LLM) -> None:
     found = ended(plain, (A, B, C, D), stop=("bc",))
-    assert (found.num_tokens, found.text.text, found.text_ends) == (3, "a", (1, 2, 1))
+    assert (found.num_tokens, found.text.text, found.text_ends) == (3, "a", [1, 2, 1])
     kept = ended(plain, (A, B, C, D), stop=("bc",), include_stop_str_in_output=True)
-    assert (kept.num_tokens, kept.text.text, kept.text_ends) == (3, "abc", (1, 2, 3))
+    assert (kept.num_tokens, kept.text.text, kept.text_ends) == (3, "abc", [1, 2, 3])
 
 
 def test_a_stop_token_ends_and_says_which_it_was(plain: LLM) -> None:
     found = ended(plain, (A, C, B), stop_token_ids=(C, 9))
     assert (found.num_tokens, found.finish_reason, found.stop_reason) == (2, "stop", C)
-    assert found.text_ends == (1, len(found.text.text))
+    assert found.text_ends == [1, len(found.text.text)]
 
 
 def test_eos_ends_without_a_reason_unless_it_was_named(plain: LLM) -> None:
     found = ended(plain, (A, EOS, B))
     assert (found.num_tokens, found.finish_reason, found.stop_reason) == (2, "stop", None)
-    assert (found.text.text, found.text_ends) == ("a", (1, 1))
+    assert (found.text.text, found.text_ends) == ("a", [1, 1])
     named = ended(plain, (A, EOS, B), stop_token_ids=(EOS,))
     assert (named.num_tokens, named.stop_reason) == (2, EOS)
     ignored = ended(plain, (A, EOS, B), ignore_eos=True)
@@ -73,7 +73,7 @@ def test_an_answer_is_as_long_as_it_may_be(plain: LLM, num_left: int) -> None:
     assert found.finish_reason == ("length" if num_left <= 3 else None)
     assert found.stop_reason is None
     assert found.text.text == "dabc"[: 1 + num_left]
-    assert found.text_ends == tuple(range(2, 2 + found.num_tokens))
+    assert found.text_ends == list(range(2, 2 + found.num_tokens))
 
 
 def test_what_ends_at_the_last_token_did_stop(plain: LLM) -> None:

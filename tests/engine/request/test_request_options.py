@@ -150,8 +150,7 @@ def test_a_merged_tree_asks_for_what_it_costs(plain: LLM) -> None:
     speculation = llm.engine.core.speculation
     assert speculation is not None
     (request,) = llm.input_processor.requests("abc", PARAMS, _options(0))
-    (choice,) = speculation.choose([request], 0, StepTimes())
-    assert choice is not None
+    choice = speculation.choose([request], 0, StepTimes())[request.id]
     assert choice.num_guesses == 6
     shrunk = choice.within(5)
     assert (shrunk.depth, shrunk.num_branches, shrunk.num_guesses) == (2, 1, 4)

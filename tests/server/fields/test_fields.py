@@ -60,6 +60,26 @@ def test_unknown_fields_point_at_the_nearest_and_may_be_ignored() -> None:
     assert read_fields(Endpoint.CHAT, {"messages": [message]}, lenient=True) == CHAT
 
 
+def test_another_endpoints_word_points_at_this_ones() -> None:
+    for endpoint, body, part in (
+        (Endpoint.RESPONSES, {"input": "a", "max_tokens": 3}, "did you mean 'max_output_tokens'?"),
+        (Endpoint.RESPONSES, {"messages": []}, "valid: input."),
+        (Endpoint.COMPLETIONS, {"messages": []}, "valid: prompt."),
+        (Endpoint.COMPLETIONS, {**PROMPT, "max_output_tokens": 3}, "'max_tokens'?"),
+        (Endpoint.CHAT, {"input": "a"}, "valid: messages."),
+    ):
+        assert part in refused(endpoint, body).message
+
+
+def test_ids_are_read_one_by_one_where_they_are_not_plain() -> None:
+    ids = list(range(100))
+    for given in (ids, [*ids[:-1], 99.0]):
+        assert read_fields(Endpoint.DETOKENIZE, {"tokens": given})["tokens"] == ids
+    for odd in (True, "99", 2**31, -1, 0.5, None):
+        error = refused(Endpoint.DETOKENIZE, {"tokens": [*ids[:-1], odd]})
+        assert error.message.startswith("tokens[99]=")
+
+
 def test_answers_of_other_servers_can_be_sent_back() -> None:
     """With the keys that they have and we have not, as long as there is nothing in them."""
     more: dict[str, Any] = {"reasoning_content": None, "tool_calls": []}

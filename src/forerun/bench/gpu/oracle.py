@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import tokenizers
 
-from forerun.drafters import Budget, Drafter, DraftModel, RequestView
+from forerun.drafters import Budget, Drafter, DraftModel, RequestView, Target
 from forerun.engine.api.input_processor import InputProcessor
 from forerun.engine.engine import Engine
 from forerun.engine.request.options import RequestOptions
@@ -25,7 +25,6 @@ from forerun.models.llama import LlamaModel
 from forerun.models.text.token_bytes import Spelling
 from forerun.models.text.tokenizer import Tokenizer, TokenizerTraits
 from forerun.speculation.guarded_drafters import GuardedDrafters
-from forerun.speculation.methods import Target
 from forerun.speculation.speculation import Speculation
 from forerun.types import Proposal, SamplingParams, Verdict
 
@@ -78,15 +77,17 @@ class Oracle:
         return int(self._is_open)
 
     def begin(self, request: RequestView) -> None:
-        self._is_open, self._answer = True, self.answers[tuple(request.prompt)]
+        """Which guesses are wrong is settled here, so that to make them takes no time: whatever
+        comes behind a wrong one is not looked at, and guessed again."""
+        answer = self.answers[tuple(request.prompt)]
+        is_bad = self._rng.random(len(answer)) >= ALPHA
+        pairs = zip(answer, is_bad.tolist(), strict=True)
+        self._is_open, self._guesses = True, [abs(t - 1) if bad else t for t, bad in pairs]
 
     def propose(self, requests: Sequence[RequestView], budgets: Sequence[Budget]) -> list[Proposal]:
         (request,), (budget,) = requests, budgets
         num_known = len(request.output)
-        guesses = self._answer[num_known : num_known + budget.depth]
-        spoiled = self._rng.random(len(guesses)) >= ALPHA
-        pairs = zip(guesses, spoiled, strict=True)
-        return [Proposal.chain([abs(t - 1) if bad else t for t, bad in pairs])]
+        return [Proposal.chain(self._guesses[num_known : num_known + budget.depth])]
 
     def commit(self, request: RequestView, verdict: Verdict) -> None:
         """The answer was known before."""

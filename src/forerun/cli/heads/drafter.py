@@ -45,5 +45,5 @@ def export(
     if layout == _PACKED:
         pack_head(HeadFolder(head), out)
     else:
-        export_head(HeadFolder(head, "eagle3"), out, layout, target)
+        export_head(HeadFolder(head), out, layout, target)
     say(f"wrote {out}")

@@ -13,7 +13,7 @@ from forerun.cli.options.cache_dir import cache_dir
 from forerun.cli.options.engine import DEFAULT_MODEL
 from forerun.cli.options.shared import bundle, takes
 from forerun.cli.terminal.output import say
-from forerun.errors import InvalidOption, MissingExtra
+from forerun.errors import InvalidOption, MissingExtra, is_lack_of_memory
 from forerun.files import MIB, read_text
 from forerun.training.options import TrainOptions
 
@@ -39,7 +39,15 @@ def train(
     from forerun.models.opening import open_checkpoint
     from forerun.training.trainer import Trainer
 
-    Trainer(open_checkpoint(model, cache_dir()), asked, options, say).run()
+    try:
+        Trainer(open_checkpoint(model, cache_dir()), asked, options, say).run()
+    except (MemoryError, RuntimeError) as error:
+        if not is_lack_of_memory(error):
+            raise
+        raise InvalidOption(
+            "there is too little memory to train so; lower --batch-len, --num-written or "
+            f"--max-len, or free some. {options.out} is as it was saved last."
+        ) from None
     say(
         f"wrote {options.out}; try it: forerun generate --model {model} --device cpu "
         "--speculative-config "

@@ -24,7 +24,7 @@ class Repeatable:
 
     served_model_name: tuple[str, ...] = option((), "What clients call the model; repeatable.")
     api_key: tuple[str, ...] = option((), "Who has it may ask; repeatable.")
-    api_key_file: Path | None = option(None, "More of them, one a line.")
+    api_key_file: Path | None = option(None, "More of them, one a line; # begins a comment.")
     allowed_origin: tuple[str, ...] = option((), "A web page that may ask (CORS); repeatable.")
 
 
@@ -59,7 +59,7 @@ def _keys_in(path: Path | None) -> tuple[str, ...]:
     if path is None:
         return ()
     lines = read_option(path, "--api-key-file", "a text file").splitlines()
-    keys = tuple(line.strip() for line in lines if line.strip())
+    keys = tuple(key for line in lines if (key := line.strip()) and not key.startswith("#"))
     if not keys:
         raise InvalidOption(f"--api-key-file {path} holds no key; write one a line.")
     return keys

@@ -13,7 +13,8 @@ from forerun.models.hf.json_file import read_json
 
 @dataclass(frozen=True)
 class Card:
-    """The chance of each guess, given that all before it are accepted, on held-out texts."""
+    """The chance of each guess, given that all before it are accepted, on held-out texts; none
+    where nobody measured."""
 
     chances: tuple[float, ...]  # of the best tokens, or of drawn ones where that is more
 

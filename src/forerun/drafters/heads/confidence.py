@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from forerun.drafters.base import RequestView
+from forerun.drafters.base import NOBODY, RequestView
 from forerun.types import Draw, Proposal, Tree, Verdict
 
 Guess = tuple[int, float]  # a token, and its probability by the head
@@ -58,6 +58,8 @@ class Confidence:
 
     def judge(self, request: RequestView, guesses: Sequence[Guess], verdict: Verdict) -> None:
         """What became of the latest guesses, handed out or not."""
+        if request.id == NOBODY:
+            return
         is_drawn = request.params.temperature > 0
         for place, (guess, token) in enumerate(zip(guesses, verdict.tokens, strict=False)):
             is_hit = guess[0] == token

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
 from forerun.errors import InvalidOption, InvalidWeights, UnsupportedModel
+from forerun.models.fields import Fields
 
 FORMAT: Final = "forerun-head-1"
+ADVICE: Final = "train the head again, or get it anew"
 
 
 @dataclass(frozen=True)
@@ -85,39 +87,37 @@ def read_config(values: Mapping[str, Any], path: Path) -> HeadConfig:
     """Each value checked; `path` is where they stand."""
     if values.get("format") != FORMAT:
         raise UnsupportedModel(f"{path}: format is not {FORMAT!r}; this is no head of Forerun's.")
-    found: dict[str, Any] = {}
-    for field in fields(HeadConfig):
-        value = values.get(field.name, field.default)
-        if not _KINDS[str(field.type)](value):
-            raise InvalidWeights(f"{path}: {field.name!r} is {str(value)[:40]!r}; train again.")
-        found[field.name] = tuple(value) if field.name == "layers" else value
+    given = Fields(values, path, advice=ADVICE)
+    readers: dict[str, Callable[[str, Any], Any]] = {
+        "str": given.text,
+        "int": lambda name, default: given.size(name, default, least=0),
+        "float": given.positive,
+        "bool": given.flag,
+        "tuple[int, ...]": lambda name, _: given.integers(name),
+    }
+    found = {
+        field.name: readers[str(field.type)](
+            field.name, None if field.default is MISSING else field.default
+        )
+        for field in fields(HeadConfig)
+    }
     config = HeadConfig(**found)
-    _check_layers(config, path)
+    check_layers(config.layers, f"{path}: 'layers'")
+    if config.layers[-1] > config.target_num_layers:
+        raise InvalidWeights(
+            f"{path}: 'layers' are {list(config.layers)}, and its target has "
+            f"{config.target_num_layers}; {ADVICE}."
+        )
     sizes = (config.target_hidden_size, config.target_vocab_size, config.draft_vocab_size)
     if min(sizes) < 1 or config.draft_vocab_size > config.target_vocab_size:
-        raise InvalidWeights(f"{path}: its sizes {list(sizes)} fit no head; train again.")
+        raise InvalidWeights(f"{path}: its sizes {list(sizes)} fit no head; {ADVICE}.")
     return config
 
 
-def _is_size(value: Any) -> bool:
-    return type(value) is int and 0 <= value < 1 << 31
-
-
-_KINDS: Final[Mapping[str, Callable[[Any], bool]]] = {
-    "str": lambda value: isinstance(value, str),
-    "int": _is_size,
-    "float": lambda value: type(value) in (int, float) and 0 < value < 1e30,
-    "bool": lambda value: isinstance(value, bool),
-    "tuple[int, ...]": lambda value: (
-        isinstance(value, list | tuple) and len(value) > 0 and all(map(_is_size, value))
-    ),
-}
-
-
-def _check_layers(config: HeadConfig, path: Path) -> None:
-    layers = config.layers
-    if list(layers) != sorted(set(layers)) or layers[-1] > config.target_num_layers:
+def check_layers(layers: Sequence[int], what: str) -> None:
+    """Engines hand hidden states out in the order of the layers, whatever a config says."""
+    if list(layers) != sorted(set(layers)) or min(layers) < 0:
         raise InvalidWeights(
-            f"{path}: layers {list(layers)} must ascend and be at most "
-            f"{config.target_num_layers}, the target's; train again."
+            f"{what} are {list(layers)}, which do not ascend from 0 or more; write in those that "
+            "the head was trained on, or train again."
         )

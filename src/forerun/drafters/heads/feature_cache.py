@@ -180,7 +180,7 @@ class FeatureCache(OwnCache[FeatureRow], Generic[HeadT]):
         span = Span(row.num_committed, tokens, Tree.chain(len(tokens)), wanted)
         row.table.reserve(len(tokens))
         following = next_slots([(row.table, depth + 1)]) if self._begins_early else None
-        plan = Plan.build([(span, row.table)], following)
+        plan = Plan.build([(span, row.table)], following, is_draft=True)
         noise = ChainNoise(request.params.temperature, request.noise.key, len(request.tokens))
         picked = self._head.chain(plan, self._cache, features, depth, noise)
         row.fed(num_known)

@@ -8,11 +8,13 @@ Q8_0 blocks, with that word behind their names: 8 bits a weight.
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,13 +24,15 @@ from safetensors.numpy import save
 
 from forerun.drafters.heads.config import HeadConfig, read_config
 from forerun.drafters.heads.layouts import (
+    LAYOUTS,
     T2D,
-    config_text,
+    TOKEN_MAP,
+    check_usual,
+    eagle3_names,
     layout_of,
-    our_name,
-    read_layout,
-    their_name,
-    written_layout,
+    read_eagle3,
+    read_medusa,
+    written_config,
     written_weights,
 )
 from forerun.errors import InvalidOption, InvalidWeights, UnsupportedModel
@@ -49,7 +53,9 @@ _PACKED: Final = ".q8_0"
 _BLOCK_BYTES: Final = FORMATS["Q8_0"].block_bytes
 _SLICE_BYTES: Final = 1 << 20
 _CONFIG, _WEIGHTS = "config.json", "model.safetensors"
-_OWN_FILES: Final = frozenset({_CONFIG, _WEIGHTS, HISTORY, *TOKENIZER_FILES})
+_MEDUSA, _PICKLE = "medusa_lm_head.safetensors", "medusa_lm_head.pt"  # as Medusa calls them
+_KEPT: Final = ("README.md", "LICENSE", ".gitattributes")  # beside a head, whoever writes it anew
+_OWN_FILES: Final = frozenset({_CONFIG, _WEIGHTS, HISTORY, *TOKENIZER_FILES, *_KEPT})
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -60,28 +66,49 @@ class HeadFolder:
     def __init__(self, folder: Path, kind: str | None = None) -> None:
         """`kind` is what it must be, if anything."""
         self.path = folder
-        if not (folder / _CONFIG).is_file() or not (folder / _WEIGHTS).is_file():
-            raise InvalidWeights(
-                f"{folder} is no trained head: it must hold {_CONFIG} and {_WEIGHTS}."
-            )
+        self._file = SafetensorsFile(_weights_path(folder))
         values = read_json(folder / _CONFIG)
         self._layout = layout_of(values)
-        self.config = (
-            read_config(values, folder / _CONFIG)
-            if self._layout is None
-            else read_layout(self._layout, values, folder / _CONFIG)
-        )
+        stored = list(self._file.names())
+        self._names = {name.removesuffix(_PACKED): name for name in stored}  # ours, and the file's
+        if self._layout is None:
+            self.config = read_config(values, folder / _CONFIG)
+        elif self._layout in LAYOUTS:
+            self.config = read_eagle3(self._layout, values, folder / _CONFIG)
+            self._names = eagle3_names(stored)
+        else:
+            self.config, self._names = read_medusa(values, folder / _CONFIG, self._file)
+        twice = set(stored) - {T2D} - set(self._names.values())
+        if twice:
+            raise InvalidWeights(
+                f"{folder}: tensor {min(twice)!r} is there under another name, too; get the head "
+                "anew, or leave one of them out."
+            )
         if kind not in (None, self.config.kind):
             raise InvalidOption(
-                f'{folder} holds a head of kind "{self.config.kind}"; '
-                f'give method "{self.config.kind}" for it.'
+                f'{folder} holds a head of kind "{self.config.kind}", and "{kind}" was asked for; '
+                f'ask for "{self.config.kind}", or name another folder.'
             )
-        self._file = SafetensorsFile(folder / _WEIGHTS)
+
+    @property
+    def is_ours(self) -> bool:
+        """Written by `save_head`; others name no target, and have no card."""
+        return self._layout is None
+
+    def fit(self, **target: Any) -> None:
+        """Refuse another target than the head's own; `target` are the fields that name it. What
+        other engines do not say of theirs is taken from there."""
+        config, num_layers = self.config, target["target_num_layers"]
+        config.check_target(self.path, **target)
+        if self._layout in LAYOUTS:
+            check_usual(self._layout, config.layers, num_layers, self.path / _CONFIG)
+        layers = config.layers or (num_layers,)
+        size = config.draft_vocab_size or target["target_vocab_size"]
+        self.config = replace(config, layers=layers, draft_vocab_size=size, **target)
 
     def names(self) -> Iterator[str]:
         """In our words; what follows from the rest is left out."""
-        names = (our_name(self._layout, name.removesuffix(_PACKED)) for name in self._file.names())
-        return (name for name in names if self._layout is None or name != T2D)
+        return iter(self._names)
 
     @property
     def num_weights(self) -> int:
@@ -89,21 +116,21 @@ class HeadFolder:
         return sum(math.prod(self._shape(name)) for name in self.names() if name != EMBEDDING)
 
     def has(self, name: str) -> bool:
-        return self._file.has(their_name(self._layout, name)) or self._file.has(name + _PACKED)
+        return name in self._names
 
     def tensor(self, name: str) -> Tensor:
         """As products take it: matrices in 8 bits a weight, half the bytes to read."""
         return packed(self._stored(name))
 
     def _stored(self, name: str) -> Tensor:
-        if self._file.has(name + _PACKED):
-            return self._file.blocks(name + _PACKED, "Q8_0")
-        return self._file.tensor(their_name(self._layout, name))
+        stored = self._names[name]
+        if stored.endswith(_PACKED):
+            return self._file.blocks(stored, "Q8_0")
+        return self._file.tensor(stored)
 
     def _shape(self, name: str) -> tuple[int, ...]:
-        if self._file.has(name + _PACKED):
-            return self._stored(name).shape
-        return self._file.shape(their_name(self._layout, name))
+        stored = self._names[name]
+        return self._stored(name).shape if stored.endswith(_PACKED) else self._file.shape(stored)
 
     def float32(self, name: str) -> npt.NDArray[np.float32]:
         tensor = self._stored(name)
@@ -138,12 +165,15 @@ class HeadFolder:
         num = self.config.draft_vocab_size
         if not self.has(D2T):  # all ids
             return np.arange(num)
-        tokens = self._file.integers(D2T) + np.arange(num)
-        is_sound = tokens[0] >= 0 and tokens[-1] < self.config.target_vocab_size
-        if not is_sound or not (np.diff(tokens) > 0).all():
+        stored = self._names[D2T]
+        tokens = self._file.integers(stored)
+        if TOKEN_MAP not in stored:
+            tokens = tokens + np.arange(len(tokens))
+        is_inside = tokens[0] >= 0 and tokens[-1] < self.config.target_vocab_size
+        if len(tokens) != num or not is_inside or not (np.diff(tokens) > 0).all():
             raise InvalidWeights(
-                f"{self.path}: {D2T!r} does not map the draft vocabulary to ascending ids of the "
-                "target; train or copy again."
+                f"{self.path}: {stored!r} does not map the draft vocabulary to ascending ids of "
+                "the target; sort it, and the rows of matrices with it, or get the head anew."
             )
         return tokens
 
@@ -169,23 +199,32 @@ def save_head(
 
     `extra` are further files by name, such as what a training needs to go on.
     """
-    _write(folder, weights, {**(extra or {}), _CONFIG: config_text(config.written())})
+    _write(folder, weights, {**(extra or {}), _CONFIG: _config_text(config.written())})
 
 
 def export_head(folder: HeadFolder, out: Path, layout: str, target: str) -> None:
     """The same head as others load it; `target` is what they call the model it is for."""
-    values = written_layout(layout, folder.config, target)
-    weights: dict[str, Any] = {
-        name: folder.float32(name).astype(np.float16) for name in folder.names() if name != D2T
-    }
+    values = written_config(layout, folder.config, target)
+    weights = {name: _halved(folder.float32(name)) for name in folder.names() if name != D2T}
     tokens = folder.draft_tokens()
     weights[D2T] = tokens - np.arange(len(tokens))
     whole = written_weights(layout, weights, tokens, folder.config.target_vocab_size)
-    _write(out, whole, {_CONFIG: config_text(values)})
+    _write(out, whole, {_CONFIG: _config_text(values)})
+
+
+def _halved(array: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
+    """In half precision where nothing is lost, as of every matrix that was trained here."""
+    half = array.astype(np.float16)
+    return half if (half == array).all() else array
 
 
 def pack_head(folder: HeadFolder, out: Path) -> None:
     """The same head with matrices as they are served, in half the bytes."""
+    if not folder.is_ours:
+        raise InvalidOption(
+            f"{folder.path} is another engine's head, which does not name its target; train on it "
+            "once, and pack what comes of it."
+        )
     weights: dict[str, Any] = {}
     for name in folder.names():
         if name == D2T:
@@ -197,6 +236,22 @@ def pack_head(folder: HeadFolder, out: Path) -> None:
     history = folder.path / HISTORY
     extra = {HISTORY: history.read_bytes()} if history.is_file() else {}
     save_head(out, folder.config, weights, extra)
+
+
+def _weights_path(folder: Path) -> Path:
+    found = [folder / name for name in (_WEIGHTS, _MEDUSA) if (folder / name).is_file()]
+    if (folder / _CONFIG).is_file() and found:
+        return found[0]
+    if (folder / _PICKLE).is_file():
+        raise UnsupportedModel(
+            f"{folder} has its weights in {_PICKLE}, and reading that runs what is written in it; "
+            f"convert it to {_MEDUSA} where you trust it."
+        )
+    raise InvalidWeights(f"{folder} is no trained head: it must hold {_CONFIG} and {_WEIGHTS}.")
+
+
+def _config_text(values: Mapping[str, Any]) -> bytes:
+    return f"{json.dumps(values, indent=2)}\n".encode()
 
 
 def _write(folder: Path, weights: Mapping[str, Any], others: Mapping[str, bytes]) -> None:
@@ -212,6 +267,8 @@ def _write(folder: Path, weights: Mapping[str, Any], others: Mapping[str, bytes]
         part.mkdir(parents=True)
         for name, data in files.items():
             (part / name).write_bytes(data)
+        for kept in (folder / name for name in _KEPT if (folder / name).is_file()):
+            shutil.copyfile(kept, part / kept.name)
         if folder.exists():
             folder.rename(old)
         part.rename(folder)
@@ -231,7 +288,10 @@ def require_own(folder: Path) -> None:
     """Whether a head may be written there: what is replaced is a head, or nothing."""
     if not folder.exists():
         return
-    if not folder.is_dir() or {path.name for path in folder.iterdir()} - _OWN_FILES:
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else set[str]()
+    if (folder / _CONFIG).exists():
+        names -= {_MEDUSA}  # a head of Medusa's own, which is trained on
+    if not folder.is_dir() or names - _OWN_FILES:
         raise InvalidOption(f"{folder} has other things than a head in it; choose another place.")
 
 

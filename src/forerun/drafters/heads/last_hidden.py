@@ -16,6 +16,7 @@ from forerun.errors import InvalidWeights
 from forerun.interrupts import Uninterrupted
 from forerun.kernels import AttentionShape, Norm, Plan, PlanRow, TappedKernels
 from forerun.kernels.base import Array, Batch, Store, Weight
+from forerun.models.llama import LlamaModel
 from forerun.types import FloatArray, IntArray, Proposal, Span, Verdict
 
 F32 = npt.NDArray[np.float32]
@@ -26,7 +27,14 @@ _NO_ATTENTION: Final = AttentionShape(1, 1, 2)
 class LastHiddenHeads(ABC):
     """Weights on a kernel set, and the pass over them."""
 
-    def __init__(self, folder: HeadFolder, kernels: TappedKernels, shapes: Shapes) -> None:
+    def __init__(
+        self,
+        folder: HeadFolder,
+        kernels: TappedKernels,
+        shapes: Shapes,
+        target: LlamaModel | None = None,
+    ) -> None:
+        """Where the folder has no norm, it is the `target`'s."""
         config = self.config = folder.config
         if config.num_guesses < 1 or config.layers != (config.target_num_layers,):
             raise InvalidWeights(
@@ -37,7 +45,11 @@ class LastHiddenHeads(ABC):
         folder.check(shapes)
         self.tokens: IntArray = folder.draft_tokens()
         self.kernels = kernels
-        self.norm = Norm(kernels.load_vector(folder, "norm.weight"), config.rms_norm_eps)
+        if folder.has("norm.weight"):
+            self.norm = Norm(kernels.load_vector(folder, "norm.weight"), config.rms_norm_eps)
+        else:
+            assert target is not None, folder.path
+            self.norm = target.norm
         self._store = kernels.new_store(_NO_ATTENTION, 1, 1)  # nothing is ever written to it
 
     @abstractmethod

@@ -82,11 +82,11 @@ class InputProcessor:
             raise InvalidOption(f"the prompt holds ids outside 0 … {self._vocab_size - 1}.")
 
     def _check_params(self, params: SamplingParams) -> None:
-        for name in ("logit_bias", "allowed_token_ids"):
-            for token in getattr(params, name) or ():
-                if token >= self._vocab_size:
-                    last = self._vocab_size - 1
-                    raise InvalidOption(f"{name} names token {token}; ids end at {last}.")
+        for name in ("logit_bias", "allowed_token_ids", "stop_token_ids"):
+            tokens = getattr(params, name) or ()
+            if (token := max(tokens, default=0)) >= self._vocab_size:
+                last = self._vocab_size - 1
+                raise InvalidOption(f"{name} names token {token}; ids end at {last}.")
 
     def _predicted(self, text: str | None) -> tuple[int, ...]:
         """A prediction's ids; what lies beyond the context can never come, and is not encoded.

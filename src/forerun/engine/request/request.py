@@ -96,10 +96,6 @@ class Request:
         return self.max_num_tokens - len(self.tokens)
 
     @property
-    def is_finished(self) -> bool:
-        return self.finish_reason is not None
-
-    @property
     def is_forsaken(self) -> bool:
         """Nobody reads on: who asked is gone, or a generator that came to its end. Both are seen
         from here, so an asker that was interrupted while it cleaned up has left all the same."""

@@ -36,8 +36,8 @@ class NextPass:
 
     def share_guesses(self, running: Sequence[Schedulable], wanted: Mapping[int, int]) -> None:
         """Evenly, and only behind the last known token."""
-        asking = [r for r in running if wanted.get(r.id) and r.id in self.grants]
-        guessing = [r for r in asking if num_behind(r) == 1]
+        able = (r for r in running if r.id in wanted and r.id in self.grants)
+        guessing = [r for r in able if num_behind(r) == 1]
         shares = share_evenly(self.num_tokens, [wanted[r.id] for r in guessing])
         for request, share in zip(guessing, shares, strict=True):
             num_guesses = self._target.promise(request.id, request.num_rows + 1, share)
@@ -48,6 +48,8 @@ class NextPass:
 
 def share_evenly(total: int, wanted: Sequence[int]) -> list[int]:
     """At most what each wants, and no one less than another who wants no more."""
+    if sum(wanted) <= total:
+        return list(wanted)
     shares, num_open = [0] * len(wanted), len(wanted)
     for idx in sorted(range(len(wanted)), key=lambda idx: wanted[idx]):
         shares[idx] = min(wanted[idx], total // num_open)

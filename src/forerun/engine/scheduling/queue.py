@@ -63,6 +63,10 @@ class RankedQueue:
         return iter([ticket.request for ticket in self._tickets])
 
     @property
+    def ids(self) -> tuple[int, ...]:
+        return tuple([ticket.request.id for ticket in self._tickets])
+
+    @property
     def first(self) -> Schedulable:
         return self._tickets[0].request
 

@@ -18,8 +18,8 @@ each request that runs ends, each that waits comes first some day, and nobody wa
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import count
+from typing import NamedTuple
 
 from forerun.engine.scheduling.limits import SchedulerLimits
 from forerun.engine.scheduling.next_pass import Grant, NextPass
@@ -27,8 +27,7 @@ from forerun.engine.scheduling.pool import Pool
 from forerun.engine.scheduling.queue import RankedQueue, Schedulable, Ticket, num_behind
 
 
-@dataclass(frozen=True)
-class Schedule:
+class Schedule(NamedTuple):
     """The next pass, and who came and went for it."""
 
     grants: tuple[Grant, ...]
@@ -59,7 +58,7 @@ class Scheduler:
     @property
     def running(self) -> tuple[int, ...]:
         """The ids of those who hold pages, first in rank first."""
-        return tuple(request.id for request in self._running)
+        return self._running.ids
 
     @property
     def is_idle(self) -> bool:

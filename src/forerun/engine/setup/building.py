@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Final
 
 from forerun.cache.cache_size import CacheSize
-from forerun.drafters import Budget, CachedDrafter, GivenPrediction
+from forerun.drafters import Budget, CachedDrafter, GivenPrediction, Target
 from forerun.drafters.prediction import PREDICTION
 from forerun.engine.metrics import Metrics
 from forerun.engine.request.request import Request
@@ -21,15 +21,19 @@ from forerun.engine.setup.memory import CacheMemory
 from forerun.engine.setup.trial import Trial
 from forerun.engine.step import Core
 from forerun.errors import InvalidOption
+from forerun.speculation.acceptance import START_WEIGHT
 from forerun.speculation.config import SpeculativeConfig
 from forerun.speculation.controller import Controller
 from forerun.speculation.costs import Costs
 from forerun.speculation.guarded_drafters import GuardedDrafters
 from forerun.speculation.heads.card_check import CardCheck
-from forerun.speculation.methods import Target, combined
+from forerun.speculation.methods import combined
 from forerun.speculation.speculation import Speculation
 
 _PASS_TOKENS: Final = 256  # in one pass: prompts are read in chunks beside running answers
+# Trials that a head's card counts for where its rounds begin early: whoever leaves them does so for
+# many rounds, and a few misses in a row are no reason.
+_CARD_TRIALS: Final = 12.0
 
 
 def build_core(
@@ -91,8 +95,11 @@ def _build_speculation(
     ceiling = Budget(config.depth, config.num_branches)
     if controller is not None:
         for name, card in drafting.cards.items():
+            if not card.chances:
+                continue
             first, *then = card.chances
-            controller.expect(name, (first, fmean(then or (first,))))
+            weight = _CARD_TRIALS if model.kernels.begins_early else START_WEIGHT
+            controller.expect(name, (first, fmean(then or (first,)), weight))
     speculation = Speculation(drafters, controller, ceiling)
     speculation.depths, speculation.left_out = drafting.depths, drafting.left_out
     speculation.cards = CardCheck(drafting.cards) if drafting.cards else None

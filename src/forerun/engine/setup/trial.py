@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Final
 
-from forerun.drafters import Budget, Drafter
+from forerun.drafters import NOBODY, Budget, Drafter
 from forerun.engine.engine import Engine
 from forerun.engine.metrics import Metrics
 from forerun.engine.request.output_text import OutputText
@@ -22,7 +22,6 @@ from forerun.speculation.guarded_drafters import GuardedDrafters
 from forerun.speculation.speculation import Speculation
 from forerun.types import SamplingParams
 
-_ID: Final = -1  # no request has it
 _PROMPT_LEN: Final = 8
 # Sizes that prompts are filled up to are recorded when one of them comes first: not in an answer.
 _PROMPT_LENS: Final = (16, 24, 32, 48, 64, 96, 128, 192, 256)
@@ -60,7 +59,7 @@ class Trial:
         params = SamplingParams(temperature=0, max_tokens=num_tokens, ignore_eos=True)
         text = OutputText.start(self.tokenizer, (), include_stop=False, skip_special=True)
         request = Request(
-            _ID, (0,) * prompt_len, params, 0, 0, (), core.max_len, core.cache.new_table(), text
+            NOBODY, (0,) * prompt_len, params, 0, 0, (), core.max_len, core.cache.new_table(), text
         )
         requests: dict[int, Request] = {}
         limits = SchedulerLimits(core.max_len, 1, prompt_len + num_tokens)

@@ -28,8 +28,7 @@ from forerun.kernels.cpu.codegen.code_cache import CodeCache
 from forerun.kernels.cpu.codegen.compiled import check_processor, code_key
 from forerun.kernels.cpu.codegen.lanes import padded
 from forerun.kernels.cpu.codegen.machine import Machine
-from forerun.kernels.cpu.draws.coupled_draw import CoupledDraw
-from forerun.kernels.cpu.draws.weight_sum import WeightSum
+from forerun.kernels.cpu.draws.drawing import Drawing
 from forerun.kernels.cpu.library import Library, Operations
 from forerun.kernels.cpu.products.digits import BLOCK_LEN, GROUP_ROWS, RecordShape
 from forerun.kernels.cpu.products.formats import PACKED
@@ -45,7 +44,7 @@ from forerun.kernels.cpu.weights.loader import QUANTIZATIONS, Loader, Matrix, Pa
 from forerun.kernels.plan import Plan
 from forerun.kernels.scores import Scores
 from forerun.option_checks import require_known
-from forerun.sampling import CoupledDraws, Logits, Noise
+from forerun.sampling import CoupledDraws
 from forerun.types import FloatArray, IntArray
 
 F32 = npt.NDArray[np.float32]
@@ -53,7 +52,7 @@ F32 = npt.NDArray[np.float32]
 _BLOCKS_PER_CHUNK: Final = 12
 
 
-class CpuKernels(ChainSteps):
+class CpuKernels(ChainSteps, Drawing):
     """`activations="int16"` asks for 16 bits of them where they meet packed weights, not 8.
 
     `instruction_set` is one of `machine.X86` or `machine.ARM`, by default the best there is.
@@ -62,6 +61,7 @@ class CpuKernels(ChainSteps):
 
     name: Final = "cpu"
     begins_early: Final = False
+    begins_rounds: Final = False
 
     def __init__(
         self,
@@ -368,22 +368,6 @@ class CpuKernels(ChainSteps):
         """The steps of the last pass over so many tokens of `store`, by kind, for benchmarks."""
         recording, scratch_bytes = self._replays.kept(store, num_tokens)
         return kinds_of(recording.steps, self._library.name_of, self._workers, scratch_bytes)
-
-    def gumbel_argmax(self, logits: Logits, noise: Noise, position: int) -> int:
-        """What `sampling.gumbel_argmax` returns, bit for bit, in a fraction of its time."""
-        return self._coupled_draw.gumbel_argmax(logits, noise, position)
-
-    def weight_sum(self, logits: FloatArray, top: float, temperature: float) -> tuple[float, float]:
-        """Bounds as those of `sampling.weight_sum`, not as close."""
-        return self._weight_sum(logits, top, temperature)
-
-    @cached_property
-    def _weight_sum(self) -> WeightSum:
-        return WeightSum(self._library)
-
-    @cached_property
-    def _coupled_draw(self) -> CoupledDraw:
-        return CoupledDraw(self._library)
 
 
 def _host(instruction_set: str | None) -> Machine:

@@ -17,7 +17,7 @@ from forerun.kernels.cuda.passes.columns import Columns
 from forerun.kernels.cuda.passes.inputs import F32, Inputs
 from forerun.kernels.cuda.passes.recording import Recording
 from forerun.kernels.plan import Plan
-from forerun.types import FloatArray, IntArray
+from forerun.types import FloatArray
 
 _CHUNK_LEN: Final = 512  # positions computed together, always the same ones
 
@@ -29,14 +29,14 @@ class RopeTable:
         self._inv_freq = inv_freq
         self._turns: F32 = np.empty((0, 2 * len(inv_freq)), np.float32)
 
-    def rotations(self, positions: IntArray) -> F32:
+    def rotations(self, positions: Sequence[int]) -> F32:
         """[T, head_dim]: cos, then sin."""
-        while len(self._turns) <= max(positions.tolist()):
+        while len(self._turns) <= max(positions):
             at = len(self._turns) + np.arange(_CHUNK_LEN)
             angles = at[:, None] * self._inv_freq[None, :]
             chunk = np.concatenate((np.cos(angles), np.sin(angles)), axis=1, dtype=np.float32)
             self._turns = np.concatenate((self._turns, chunk))
-        return self._turns[positions]
+        return self._turns.take(positions, axis=0)
 
 
 @dataclass(eq=False)
@@ -55,7 +55,7 @@ class CudaBatch:
     num_fill: int = 0  # rows behind the known ones of a chain, which are for nobody
     tapped: list[torch.Tensor] = field(default_factory=list)  # so far
     handed_out: HandedOut | None = None  # on the device, once it has run
-    sent_out: HiddenStates | None = None  # the same, if the host may read it later
+    sent_out: HiddenStates | None = None  # the same, for the host to read later or never
 
     @cached_property
     def columns(self) -> Columns:
@@ -94,9 +94,14 @@ class CudaBatch:
         if self.given is not None:
             inputs.give(self.given)
 
+    def send_out(self) -> None:
+        """What it handed out, before another pass is begun."""
+        self.sent_out = None if self.handed_out is None else self.handed_out.send()
+
     def check(self, num_embeddings: int) -> None:
-        tokens = self.plan.tokens.tolist()
-        assert 0 <= min(tokens) <= max(tokens) < num_embeddings, tokens
+        for row in self.plan.rows:
+            tokens = row.span.tokens
+            assert 0 <= min(tokens) <= max(tokens) < num_embeddings, tokens
 
 
 def bucket(num: int, sizes: Sequence[int]) -> int | None:

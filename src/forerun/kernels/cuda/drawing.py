@@ -137,6 +137,9 @@ class Drawing:
     def scores(self, started: Started, tokens: Sequence[int], logits: Tensor) -> Scores:
         asked = started.asked
         rows: list[F32 | None] = [None] * asked.num
+        if not asked.as_logits and -1 not in tokens:
+            self.num_asked += asked.num
+            return Scores(rows, tokens)
         found: list[int | None] = [*tokens]
         for part in asked.as_logits:
             rows[part] = list(self._room(logits).logits[part].numpy().copy())
@@ -196,10 +199,11 @@ class Drawing:
 
     def _room(self, logits: Tensor) -> _Room:
         num, width = logits.shape
-        size = triton.next_power_of_2(max(1, num)), width
-        if size not in self._rooms:
-            self._rooms[size] = _Room(*size, logits.device)
-        return self._rooms[size]
+        size = 1 << max(0, num - 1).bit_length(), width
+        room = self._rooms.get(size)
+        if room is None:
+            room = self._rooms[size] = _Room(*size, logits.device)
+        return room
 
 
 class _Room:

@@ -115,6 +115,10 @@ class Graphs:
             self._rounds.note(one, scores)
             return scores
 
+    @property
+    def has_guessed(self) -> bool:
+        return self._rounds.has_guessed
+
     def forget(self) -> None:
         """What was begun, and with it the caches that it is for."""
         with self._lock:
@@ -161,12 +165,11 @@ class Graphs:
         batch.send(batch.columns, entry.inputs, one.store.dump_slot)
         entry.recording.replay()
         batch.handed_out = entry.handed_out
+        batch.send_out()
         if self.stopwatch is not None:
             self.stopwatch.time(entry.recording)
         if not any(one.draws):
             return self._drawing.all_logits(entry.logits, len(batch.columns.wanted))
-        if batch.handed_out is not None and batch.plan.next_slots is not None:
-            batch.sent_out = batch.handed_out.send()
         asked = self._drawing.asked(entry.logits, batch.num_wanted, one.draws)
         started = self._drawing.start(entry.logits, entry.best, asked)
         return self._take(one, started, entry.logits, None)

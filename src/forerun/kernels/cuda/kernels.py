@@ -98,6 +98,10 @@ class CudaKernels(HeadOperations):
     def begins_early(self) -> bool:
         return self._graphs is not None
 
+    @property
+    def begins_rounds(self) -> bool:
+        return self._graphs is not None and self._graphs.has_guessed
+
     @contextmanager
     def loading(self, num_tensors: int) -> Iterator[None]:
         self._num_loaded, self._num_tensors = 0, num_tensors

@@ -206,10 +206,7 @@ class Launches:
 
     def num_splits(self, num_keys: int) -> int:
         """A power of two that covers them, so that a few graphs do for all lengths."""
-        splits = 1
-        while splits * self.split_len < num_keys:
-            splits *= 2
-        return splits
+        return 1 << (-(-num_keys // self.split_len) - 1).bit_length()
 
     def read(self, data: Tensor) -> None:
         """All of it once: int32, a multiple of `READ_LEN`."""

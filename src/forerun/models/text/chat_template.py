@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from threading import Lock
 from typing import Any, NoReturn, TypeVar
 
 from jinja2.exceptions import SecurityError, TemplateError, TemplateSyntaxError
@@ -28,9 +29,10 @@ class ChatTemplate:
         self._sandbox = TemplateSandbox()
         self._sandbox.filters["tojson"] = _to_json
         self._sandbox.globals.update(raise_exception=_refuse, strftime_now=_strftime_now)
+        self._lock = Lock()  # the sandbox counts the turns of one rendering
         self._program = _guarded(lambda: self._sandbox.from_string(source))
 
-    def render(self, messages: Messages, add_generation_prompt: bool, **variables: Any) -> str:
+    def render(self, /, messages: Messages, add_generation_prompt: bool, **variables: Any) -> str:
         """The prompt text for `messages`; `variables` are what else the template may read."""
         given = {
             "messages": [dict(message) for message in messages],
@@ -39,7 +41,8 @@ class ChatTemplate:
             "documents": None,
             **variables,
         }
-        return _guarded(lambda: self._render(given))
+        with self._lock:
+            return _guarded(lambda: self._render(given))
 
     def _render(self, variables: dict[str, Any]) -> str:
         self._sandbox.start()

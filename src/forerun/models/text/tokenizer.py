@@ -113,7 +113,7 @@ class Tokenizer:
         return self._bytes[token_id]
 
     def apply_chat_template(
-        self, messages: Messages, add_generation_prompt: bool = True, **variables: Any
+        self, /, messages: Messages, add_generation_prompt: bool = True, **variables: Any
     ) -> str:
         """The prompt text for a conversation, by the model's own template.
 
@@ -123,7 +123,7 @@ class Tokenizer:
         return self._template.render(messages, add_generation_prompt, **given)
 
     def encode_chat(
-        self, messages: Messages, add_generation_prompt: bool = True, **variables: Any
+        self, /, messages: Messages, add_generation_prompt: bool = True, **variables: Any
     ) -> list[int]:
         """Ids of the prompt for a conversation."""
         text = self.apply_chat_template(messages, add_generation_prompt, **variables)

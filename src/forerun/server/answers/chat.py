@@ -23,8 +23,17 @@ class ChatForm(ChunkForm):
             choices.append({"index": delta.index, "message": message, **self._rest(delta)})
         answer = {**self._head("chat.completion"), "choices": choices, "usage": self.group.usage}
         if self.shows_token_ids:
-            answer["prompt_token_ids"] = list(self.group.requests[0].prompt)
+            answer["prompt_token_ids"] = self._prompt
         return answer
+
+    def _first(self, delta: Delta) -> bytes:
+        if self.shows_token_ids and delta.num_before == 0:
+            return self._opened(prompt_token_ids=self._prompt)
+        return self._before
+
+    @property
+    def _prompt(self) -> list[int]:
+        return list(self.group.requests[0].prompt)
 
     def choices(self, delta: Delta) -> Iterator[dict[str, Any]]:
         if delta.num_before == 0:

@@ -8,17 +8,16 @@ from typing import Any
 
 from forerun.server.answers.delta import Delta
 from forerun.server.answers.form import ChunkForm
-from forerun.server.answers.logprobs import completion_logprobs, prompt_logprobs, spelled
+from forerun.server.answers.logprobs import completion_logprobs, prompt_logprobs
 from forerun.server.answers.trace import trace
 
 
 @dataclass
 class CompletionForm(ChunkForm):
-    """`echoes` puts the prompt before its answer; `hides_output` where no token was wanted."""
+    """`echoes` puts the prompt before its answer."""
 
     echoes: bool = False
-    hides_output: bool = False
-    _offsets: dict[int, int] = field(default_factory=dict)  # where each answer's next text begins
+    _echoed: dict[int, int] = field(default_factory=dict)  # characters before each answer
 
     chunk_kind = "text_completion"
 
@@ -34,20 +33,23 @@ class CompletionForm(ChunkForm):
 
     def _begun(self, delta: Delta) -> Delta:
         """The first delta of an answer, after the prompt that is to stand before it."""
-        if self.hides_output:
-            delta = delta.without_output()
         if not self.echoes:
             return delta
         request = self.group.requests[delta.index - delta.index % self.group.num_choices]
         skips = request.params.skip_special_tokens
         text = self.tokenizer.decode(request.prompt, skip_special=skips)
-        return delta.preceded_by(text, prompt_logprobs(request))
+        self._echoed[delta.index] = len(text)
+        return delta.preceded_by(text, prompt_logprobs(request, self.tokenizer, text))
 
     def _choice(self, delta: Delta) -> dict[str, Any]:
         choice: dict[str, Any] = {
             "index": delta.index,
             "text": delta.text,
-            "logprobs": self._logprobs(delta) if self.shows_logprobs else None,
+            "logprobs": completion_logprobs(
+                self.tokenizer, delta.logprobs, self._echoed.get(delta.index, 0)
+            )
+            if self.shows_logprobs
+            else None,
             "finish_reason": delta.finish_reason,
             "stop_reason": delta.stop_reason,
         }
@@ -58,10 +60,3 @@ class CompletionForm(ChunkForm):
         if self.shows_trace:
             choice["forerun"] = {"trace": [trace(done, self.tokenizer) for done in delta.rounds]}
         return choice
-
-    def _logprobs(self, delta: Delta) -> dict[str, Any]:
-        offset = self._offsets.get(delta.index, 0)
-        shown = completion_logprobs(self.tokenizer, delta.logprobs, offset)
-        length = sum(len(spelled(self.tokenizer, one.token)) for one in delta.logprobs)
-        self._offsets[delta.index] = offset + length
-        return shown

@@ -41,7 +41,8 @@ class Delta:
 
     def without_output(self) -> Delta:
         """Of an answer that had to have a token, although none was asked for."""
-        return replace(self, text="", tokens=(), logprobs=(), rounds=())
+        ended = self.output and replace(self.output, finish_reason="length", stop_reason=None)
+        return replace(self, text="", tokens=(), logprobs=(), rounds=(), output=ended)
 
     @property
     def finish_reason(self) -> str | None:
@@ -81,10 +82,10 @@ class Telling:
 
     def _logprobs(self, start: int, tokens: Sequence[int]) -> tuple[TokenLogprob, ...]:
         """The engine's thread only appends to them, and is ahead of us if anything."""
-        num_top = self.answer.request.params.logprobs
+        request = self.answer.request
+        num_top, end = request.params.logprobs, start + len(tokens)
         if num_top is None:
             return ()
-        rows = self.answer.request.logprobs[start : start + len(tokens)]
-        return tuple(
-            TokenLogprob.of(token, row, num_top) for token, row in zip(tokens, rows, strict=True)
-        )
+        starts = [request.text_ends[idx - 1] if idx else 0 for idx in range(start, end)]
+        rows = zip(tokens, request.logprobs[start:end], starts, strict=True)
+        return tuple(TokenLogprob.of(token, row, num_top, at) for token, row, at in rows)

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain, repeat
 from typing import Any, ClassVar, Final, Protocol
 
 from forerun.models.text.tokenizer import Tokenizer
@@ -88,7 +89,15 @@ class ChunkForm(Form, ABC):
                 return []
             start, end = self._frames.get(delta.index) or self._framed(delta)
             return [start, to_json(delta.text), end, after]
-        return [self._before + to_json(choice) + after for choice in self.choices(delta)]
+        starts = chain([self._first(delta)], repeat(self._before))
+        return [
+            start + to_json(choice) + after
+            for start, choice in zip(starts, self.choices(delta), strict=False)
+        ]
+
+    def _first(self, _delta: Delta) -> bytes:
+        """What is before the first choice of a delta."""
+        return self._before
 
     def _framed(self, delta: Delta) -> tuple[bytes, bytes]:
         """What is before the text of a delta that says nothing else, and what is behind it."""
@@ -99,7 +108,10 @@ class ChunkForm(Form, ABC):
 
     @cached_property
     def _before(self) -> bytes:
-        head = to_json(self._head(self.chunk_kind))
+        return self._opened()
+
+    def _opened(self, **more: Any) -> bytes:
+        head = to_json({**self._head(self.chunk_kind), **more})
         return b"data: " + head[:-1] + b',"choices":['
 
     @cached_property

@@ -18,11 +18,20 @@ class Group:
     """`num_choices` answers to each prompt, numbered through.
 
     A reader that is slow gets fewer and larger deltas: what comes meanwhile waits in the answer's
-    own mailbox, joined. `close` ends what still runs.
+    own mailbox, joined. `close` ends what still runs. With `hides_answers` only that they ended is
+    told: what was wanted is their prompts.
     """
 
-    def __init__(self, answers: Sequence[Answer], num_choices: int, timeout_s: float) -> None:
+    def __init__(
+        self,
+        answers: Sequence[Answer],
+        num_choices: int,
+        timeout_s: float,
+        *,
+        hides_answers: bool = False,
+    ) -> None:
         self._tellings = [Telling(index, answer) for index, answer in enumerate(answers)]
+        self._hides_answers = hides_answers
         self.num_choices = num_choices
         self._timeout_s = timeout_s
         self._is_late = False
@@ -39,6 +48,11 @@ class Group:
     def usage(self) -> dict[str, Any]:
         return usage(self.requests, self.num_choices, self._num_told)
 
+    @property
+    def num_generated(self) -> int:
+        """Tokens of all answers so far, whether they were told or not."""
+        return 0 if self._hides_answers else sum(len(request.output) for request in self.requests)
+
     async def news(self) -> AsyncIterator[list[Delta]]:
         """What came to any of the answers since the last time, until all have ended or one failed.
         A step of the engine brings news once, however many answers it served."""
@@ -47,6 +61,8 @@ class Group:
             while running:
                 deltas, error = _read(running)
                 running = [one for one in running if not one.answer.is_over]
+                if self._hides_answers:
+                    deltas = [delta.without_output() for delta in deltas]
                 for delta in deltas:
                     self._num_told += len(delta.tokens)
                     if self.on_delta is not None:
@@ -55,7 +71,7 @@ class Group:
                     yield deltas
                 if error is not None:
                     raise error
-                if running and not deltas:
+                if running and not any(one.answer.has_news for one in running):
                     await running[0].answer.news()
             if not all(one.has_ended for one in self._tellings):
                 raise self._too_late() if self._is_late else _left()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from forerun.engine.request.request import Request
+from forerun.models.text.token_bytes import whole_characters
 from forerun.models.text.tokenizer import Tokenizer
 
 _LEAST: Final = -9999.0  # JSON has no infinity
@@ -14,29 +15,49 @@ _LEAST: Final = -9999.0  # JSON has no infinity
 
 @dataclass(frozen=True)
 class TokenLogprob:
-    """A token, how likely it was, and the likeliest in its place; None before the first token."""
+    """A token, how likely it was, and the likeliest in its place; None before the first token.
+
+    `start` is where its text begins, counted from the answer's: below 0 in the prompt. A token that
+    goes on with a character begins where that does.
+    """
 
     token: int
     logprob: float | None
     top: tuple[tuple[int, float], ...]
+    start: int
 
     @classmethod
-    def of(cls, token: int, found: Mapping[int, float], num_top: int) -> TokenLogprob:
+    def of(cls, token: int, found: Mapping[int, float], num_top: int, start: int) -> TokenLogprob:
         best = sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))[:num_top]
         top = tuple((other, max(_LEAST, value)) for other, value in best)
-        return cls(token, max(_LEAST, found[token]), top)
+        return cls(token, max(_LEAST, found[token]), top, start)
 
 
-def prompt_logprobs(request: Request) -> tuple[TokenLogprob, ...]:
-    """For each token of the prompt, if the request asked for them."""
+def prompt_logprobs(request: Request, tokenizer: Tokenizer, text: str) -> tuple[TokenLogprob, ...]:
+    """For each token of the prompt, if the request asked for them; `text` is all of it."""
     num_top = request.params.prompt_logprobs
     if num_top is None:
         return ()
-    pairs = zip(request.prompt, request.prompt_logprobs, strict=True)
+    starts = _starts(request, tokenizer, len(text))
+    rows = zip(request.prompt, request.prompt_logprobs, starts, strict=True)
     return tuple(
-        TokenLogprob(token, None, ()) if found is None else TokenLogprob.of(token, found, num_top)
-        for token, found in pairs
+        TokenLogprob(token, None, (), start)
+        if found is None
+        else TokenLogprob.of(token, found, num_top, start)
+        for token, found, start in rows
     )
+
+
+def _starts(request: Request, tokenizer: Tokenizer, text_len: int) -> list[int]:
+    """Counted from the prompt's end: its text may leave out a space at its beginning."""
+    skips, num_chars, rest = request.params.skip_special_tokens, 0, b""
+    ends = [0]
+    for token in request.prompt:
+        new, rest = whole_characters(rest + tokenizer.token_bytes(token, skips))
+        num_chars += len(new)
+        ends.append(num_chars)
+    num_chars += len(whole_characters(rest, final=True)[0])
+    return [max(end - num_chars, -text_len) for end in ends[:-1]]
 
 
 def spelled(tokenizer: Tokenizer, token: int) -> str:
@@ -66,19 +87,28 @@ def _chat_token(tokenizer: Tokenizer, token: int, logprob: float | None) -> dict
 def completion_logprobs(
     tokenizer: Tokenizer, found: Sequence[TokenLogprob], offset: int
 ) -> dict[str, Any]:
-    """The older form: columns. `offset` is where the first token's text begins."""
-    offsets = []
-    for one in found:
-        offsets.append(offset)
-        offset += len(spelled(tokenizer, one.token))
+    """The older form: columns. `offset` is where the answer's text begins."""
     return {
-        "tokens": [spelled(tokenizer, one.token) for one in found],
+        "tokens": [_name(tokenizer, one.token) for one in found],
         "token_logprobs": [one.logprob for one in found],
-        "top_logprobs": [
-            {spelled(tokenizer, token): value for token, value in one.top}
-            if one.logprob is not None
-            else None
-            for one in found
-        ],
-        "text_offset": offsets,
+        "top_logprobs": [_top(tokenizer, one) for one in found],
+        "text_offset": [offset + one.start for one in found],
     }
+
+
+def _top(tokenizer: Tokenizer, one: TokenLogprob) -> dict[str, float] | None:
+    """With the token itself, as OpenAI does; of two that are spelled alike, it or the likelier."""
+    if one.logprob is None:
+        return None
+    return {_name(tokenizer, token): value for token, value in reversed(one.top)} | {
+        _name(tokenizer, one.token): one.logprob
+    }
+
+
+def _name(tokenizer: Tokenizer, token: int) -> str:
+    """A token as a key: its text, or as OpenAI writes bytes that are none."""
+    found = tokenizer.token_bytes(token, skip_special=False)
+    try:
+        return found.decode()
+    except UnicodeDecodeError:
+        return "bytes:" + "".join(f"\\x{byte:02x}" for byte in found)

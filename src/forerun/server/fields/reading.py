@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from forerun.server.errors import ApiError, bad_request
 from forerun.server.fields.field import Endpoint, Field, Treatment
 from forerun.server.fields.kinds import LENIENT, unknown_key
 from forerun.server.fields.table import by_name
+
+# What endpoints call the same thing.
+_ALIKE: Final = (
+    ("prompt", "messages", "input"),
+    ("max_tokens", "max_completion_tokens", "max_output_tokens"),
+)
 
 
 def read_fields(endpoint: Endpoint, body: Any, *, lenient: bool = False) -> dict[str, Any]:
@@ -30,7 +36,7 @@ def _read_all(known: dict[str, Field], body: Any, *, lenient: bool) -> dict[str,
         field = known.get(name)
         if field is None:
             if not lenient:
-                raise unknown_key(name, "", known)
+                raise unknown_key(name, "", _meant(name, known))
         elif value is not None:
             read = _read(field, value)
             if field.treatment is Treatment.HONOURED:
@@ -39,6 +45,13 @@ def _read_all(known: dict[str, Field], body: Any, *, lenient: bool) -> dict[str,
         if field.is_required and field.name not in given:
             raise bad_request(f"{field.name} is missing; give {field.kind.words}.", field.name)
     return given
+
+
+def _meant(name: str, known: dict[str, Field]) -> dict[str, Field]:
+    """What a name may stand for here: its own word for the same, if it has one."""
+    alike = next((names for names in _ALIKE if name in names), ())
+    honoured = [one for one in alike if one in known and known[one].treatment is Treatment.HONOURED]
+    return {one: known[one] for one in honoured} or known
 
 
 def _read(field: Field, value: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import Final
 from forerun.server.fields.kinds import (
     FLAG,
     TEXT,
+    Anything,
     Either,
     ListOf,
     MapOf,
@@ -84,7 +85,7 @@ _INPUT_PART: Final = Tagged(
                 "type": OneOf((kind,)),
                 "text": TEXT,
                 "annotations": ListOf(NOTHING, 0, 0),
-                "logprobs": ListOf(NOTHING, 0, 0),
+                "logprobs": ListOf(Anything()),  # of an answer that is sent back
             },
             ("type", "text"),
         )

@@ -135,7 +135,6 @@ FIELDS: Final[tuple[Field, ...]] = (
     _idle("personality", TEXT, Endpoint.INPUT_TOKENS),
     _idle("include_reasoning", FLAG, _CHAT),
     _idle("spaces_between_special_tokens", FLAG, *_BOTH),
-    _idle("return_tokens_as_token_ids", _NO_FLAG, *_BOTH),
     # What does not work here, and what means that nobody asks for it.
     _refused("suffix", _COMPLETIONS, unused=OneOf(("",)), note="no infilling"),
     _refused("best_of", _COMPLETIONS, unused=OneOf((1,)), note="use `n`"),
@@ -169,6 +168,7 @@ FIELDS: Final[tuple[Field, ...]] = (
     _refused("length_penalty", *_BOTH, unused=OneOf((1, 1.0)), note="belongs to beam search"),
     _refused("bad_words", *_BOTH, unused=_NO_LIST, note="use `logit_bias`"),
     _refused("prompt_logprobs", *_BOTH, note="completions with `echo` and `logprobs` have them"),
+    _refused("return_tokens_as_token_ids", *_BOTH, unused=_NO_FLAG, note="use `return_token_ids`"),
     _refused("prompt_embeds", _COMPLETIONS),
     _refused("chat_template", _CHAT, note="a template is a program: set it with --chat-template"),
     _refused("documents", _CHAT, unused=_NO_LIST),

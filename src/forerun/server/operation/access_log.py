@@ -8,6 +8,8 @@ from typing import IO, Any
 
 from starlette.requests import Request
 
+from forerun.engine.request.request import Request as Answered
+
 
 class AccessLog:
     def __init__(self, out: IO[str] | None) -> None:
@@ -38,9 +40,14 @@ def _figures(request: Request) -> dict[str, Any]:
     usage = group.usage
     return {
         "prompt_tokens": usage["prompt_tokens"],
-        "completion_tokens": usage["completion_tokens"],
+        "completion_tokens": group.num_generated,
         "cached_tokens": usage["prompt_tokens_details"]["cached_tokens"],
         "accepted_tokens": usage["forerun"]["accepted_tokens"],
         "draft_tokens": usage["forerun"]["draft_tokens"],
-        "finish_reasons": [one.finish_reason for one in group.requests],
+        "finish_reasons": [_finish_reason(one) for one in group.requests],
     }
+
+
+def _finish_reason(request: Answered) -> str:
+    """As the metrics call it; what has not ended, its client left."""
+    return request.finish_reason or ("error" if request.error is not None else "abort")

@@ -71,9 +71,14 @@ class ServerConfig:
             ("--request-timeout", self.limits.request_timeout_s),
             ("--body-timeout", self.limits.body_timeout_s),
             ("--drain-timeout", self.drain_timeout_s),
+            ("--step-timeout", self.step_timeout_s),
         ):
             if not 0 < seconds < float("inf"):
                 raise InvalidOption(f"{name} {seconds} is not allowed; give seconds above 0.")
+        if self.max_num_waiting < 0:
+            raise InvalidOption(
+                f"--max-num-waiting {self.max_num_waiting} is not allowed; give 0 or more."
+            )
         ceiling = self.limits.max_answer_tokens
         if ceiling is not None and ceiling < 1:
             raise InvalidOption(f"--max-answer-tokens {ceiling} is not allowed; give 1 or more.")

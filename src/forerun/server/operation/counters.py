@@ -72,9 +72,9 @@ class Counters:
             registry=self._registry,
         )
 
-    def watch(self, group: Group) -> None:
-        """Observe what its reader gets."""
-        group.on_delta = Watch(self, time.perf_counter()).saw
+    def watch(self, group: Group, began: float) -> None:
+        """Observe what its reader gets, who has asked since then."""
+        group.on_delta = Watch(self, began).saw
 
     def responded(self, path: str, status: int) -> None:
         self._answers.labels(path, str(status)).inc()
@@ -137,7 +137,7 @@ def _counted(found: Snapshot) -> Iterator[Metric]:
             family.add_metric([str(value)], num)
         yield family
     for name, key, text in (
-        ("prompt_tokens", "prompt_tokens", "Tokens of prompts."),
+        ("prompt_tokens", "prompt_tokens", "Tokens of prompts, for each of n answers."),
         ("generation_tokens", "emitted_tokens", "Tokens of answers."),
         ("prefix_cache_queries", "prompt_tokens", "Prompt tokens looked up in the cache."),
         ("prefix_cache_hits", "cached_prompt_tokens", "Prompt tokens found in the cache."),

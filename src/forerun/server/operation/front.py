@@ -17,8 +17,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from forerun.server.errors import ApiError
 from forerun.server.operation.access_log import AccessLog
 from forerun.server.operation.auth import Keys
+from forerun.server.operation.protocol import direct
 from forerun.server.service import Service
-from forerun.server.streaming import DIRECT, REQUEST_ID, JsonAnswer, explained
+from forerun.server.streaming import DIRECT, REQUEST_ID, JsonAnswer, LastWords, explained
 
 _ANSWERS: Final = ("/v1/responses/", "/v1/chat/completions/")  # where OpenAI keeps them
 _REQUEST_ID: Final = re.compile(r"[!-~]{1,128}")
@@ -38,10 +39,11 @@ class Front:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        method, scope = scope["method"], {**self._routed(scope), DIRECT: send}
+        method, scope = scope["method"], {**self._routed(scope), DIRECT: direct(scope, send)}
         request = Request(scope)
         visit = Visit(_request_id(request), send)
         REQUEST_ID.set(visit.request_id)
+        request.state.began = visit.began
         self._service.num_open += 1
         try:
             await self._answer(scope, receive, visit, request)
@@ -93,6 +95,8 @@ class Visit:
 
 
 def _error_response(error: ApiError) -> JsonAnswer:
+    if error.num_dropped_bytes:
+        return LastWords(error.body, error.status, dict(error.headers), error.num_dropped_bytes)
     return JsonAnswer(error.body, error.status, dict(error.headers))
 
 

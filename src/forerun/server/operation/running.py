@@ -102,8 +102,12 @@ class Life:
             self._service.close()
 
     def _load_in(self, loop: asyncio.AbstractEventLoop) -> None:
+        config = self._config
         try:
             llm = self._load()
+            engine = AsyncEngine(
+                llm, max_num_waiting=config.max_num_waiting, step_timeout_s=config.step_timeout_s
+            )
         except Exception as error:
             self.error = error
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
@@ -113,15 +117,12 @@ class Life:
         gc.collect()
         gc.freeze()
         with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(self._loaded, llm)
+            loop.call_soon_threadsafe(self._loaded, llm, engine)
 
-    def _loaded(self, llm: LLM) -> None:
-        config = self._config
-        self._engine = AsyncEngine(
-            llm, max_num_waiting=config.max_num_waiting, step_timeout_s=config.step_timeout_s
-        )
+    def _loaded(self, llm: LLM, engine: AsyncEngine) -> None:
+        self._engine = engine
         kernels = type(llm.model.kernels).__name__
-        self._service.start(self._engine, f"{llm.model.config} {kernels}")
+        self._service.start(engine, f"{llm.model.config} {kernels}")
         self._on_ready(llm)
 
     def _snapshot(self) -> dict[str, object] | None:

@@ -1,21 +1,28 @@
-"""What every generating route does with a body before its own part."""
+"""What every route does with a body before and after its own part."""
 
 from __future__ import annotations
 
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from forerun.engine.api.async_engine import AsyncEngine
 from forerun.server.answers.form import Whole
-from forerun.server.body import read_json
+from forerun.server.answers.group import Group
+from forerun.server.body import read_body
 from forerun.server.fields import Endpoint, read_fields
+from forerun.server.json_text import parse_json
+from forerun.server.question import Question
 from forerun.server.service import Service
 from forerun.server.streaming import EventStream, JsonAnswer, left_by
 
+Result = TypeVar("Result")
+Given = Mapping[str, Any]  # the fields of a body, checked
+Read = Callable[[Given, Service, AsyncEngine], tuple[Question, Callable[[Group], Whole]]]
 Events = Callable[[Any], AsyncIterator[bytes]]
 
 
@@ -24,16 +31,25 @@ def service_of(request: Request) -> Service:
     return service
 
 
-async def read_given(request: Request, endpoint: Endpoint) -> dict[str, Any]:
-    """The fields of the body, checked."""
-    limits = service_of(request).limits
-    body = await read_json(request, limits.max_body_bytes, limits.body_timeout_s)
-    return read_fields(endpoint, body, lenient=limits.lenient_fields)
+async def made_of(
+    request: Request, endpoint: Endpoint, make: Callable[[Given, Service, AsyncEngine], Result]
+) -> Result:
+    """What `make` does with the body's fields. All of that is beside the event loop: a body of some
+    megabytes takes seconds, in which no stream would go on."""
+    service = service_of(request)
+    engine, limits = service.engine, service.limits
+    body = await read_body(request, limits.max_body_bytes, limits.body_timeout_s)
+
+    def work() -> Result:
+        given = read_fields(endpoint, parse_json(body), lenient=limits.lenient_fields)
+        service.model_named(given.get("model"))
+        return make(given, service, engine)
+
+    return await service.read(work, len(body))
 
 
-def identity(given: Mapping[str, Any], prefix: str, service: Service) -> dict[str, Any]:
+def identity(given: Given, prefix: str, service: Service, engine: AsyncEngine) -> dict[str, Any]:
     """Of an answer: its id, when, and who."""
-    engine = service.engine
     return {
         "id": f"{prefix}{given.get('request_id') or uuid.uuid4().hex}",
         "created": int(time.time()),
@@ -43,12 +59,16 @@ def identity(given: Mapping[str, Any], prefix: str, service: Service) -> dict[st
     }
 
 
-async def answered(request: Request, form: Whole, *, streams: bool, events: Events) -> Response:
+async def answered(request: Request, endpoint: Endpoint, read: Read, events: Events) -> Response:
     """Bit by bit, or whole."""
-    service, group = service_of(request), form.group
-    service.counters.watch(group)
+    service = service_of(request)
+    engine = service.engine
+    question, form_of = await made_of(request, endpoint, read)
+    group = question.ask(engine, service.limits.request_timeout_s)
+    form = form_of(group)
+    service.counters.watch(group, request.state.began)
     request.state.group = group  # for the access log
-    if streams:
+    if question.streams:
         return EventStream(events(form), group.close, service.limits.reader_timeout_s)
     with left_by(request.receive, group.close):
         return JsonAnswer(form.whole(await group.whole()))

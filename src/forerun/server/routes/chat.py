@@ -2,39 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable
+from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from forerun.engine.api.async_engine import AsyncEngine
 from forerun.server.answers.chat import ChatForm
+from forerun.server.answers.group import Group
 from forerun.server.errors import bad_request
 from forerun.server.fields import Endpoint
 from forerun.server.prompts import chat_prompt, truncated
 from forerun.server.question import Question, answer_len
-from forerun.server.routes.asked import answered, identity, read_given, service_of
+from forerun.server.routes.asked import Given, answered, identity
 from forerun.server.routes.completions import shown
+from forerun.server.service import Service
 from forerun.server.streaming import data_events
 
 
 async def chat_completions(request: Request) -> Response:
-    service = service_of(request)
-    engine = service.engine
-    given = await read_given(request, Endpoint.CHAT)
-    who = identity(given, "chatcmpl-", service)
-    prompt = await service.read(lambda: chat_prompt(given, engine))
-    prompt = truncated(prompt, given.get("truncate_prompt_tokens"), engine.max_model_len)
+    return await answered(request, Endpoint.CHAT, _read, data_events)
+
+
+def _read(
+    given: Given, service: Service, engine: AsyncEngine
+) -> tuple[Question, Callable[[Group], ChatForm]]:
+    max_len = engine.max_model_len
+    prompt = truncated(chat_prompt(given, engine), given.get("truncate_prompt_tokens"), max_len)
     name = "max_completion_tokens" if "max_completion_tokens" in given else "max_tokens"
-    length = answer_len(given.get(name), name, [prompt], engine.max_model_len, service.limits)
-    question = Question.of(given, [prompt], length, _num_logprobs(given))
-    group = await question.ask(service)
-    form = ChatForm(group, **who, **shown(given))
-    streams = given.get("stream", False)
-    return await answered(request, form, streams=streams, events=data_events)
+    length = answer_len(given.get(name), name, [prompt], max_len, service.limits)
+    question = Question.of(given, [prompt], engine, length, _num_logprobs(given))
+    who = identity(given, "chatcmpl-", service, engine)
+    return question, partial(ChatForm, **who, **shown(given))
 
 
-def _num_logprobs(given: Mapping[str, Any]) -> int | None:
+def _num_logprobs(given: Given) -> int | None:
     wanted = given.get("logprobs", False)
     if "top_logprobs" in given and not wanted:
         raise bad_request("top_logprobs needs logprobs=true; add it.", "top_logprobs")

@@ -2,48 +2,50 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from forerun.engine.api.async_engine import AsyncEngine
 from forerun.server.answers.completions import CompletionForm
+from forerun.server.answers.group import Group
 from forerun.server.errors import bad_request
 from forerun.server.fields import Endpoint
 from forerun.server.prompts import completion_prompts, truncated
 from forerun.server.question import Question, answer_len
-from forerun.server.routes.asked import answered, identity, read_given, service_of
+from forerun.server.routes.asked import Given, answered, identity
+from forerun.server.service import Service
 from forerun.server.streaming import data_events
 
-_USUAL_LEN = 16  # OpenAI's, where a client does not say
+_USUAL_LEN: Final = 16  # OpenAI's, where a client does not say
 
 
 async def completions(request: Request) -> Response:
-    service = service_of(request)
-    engine = service.engine
-    given = await read_given(request, Endpoint.COMPLETIONS)
-    who = identity(given, "cmpl-", service)
+    return await answered(request, Endpoint.COMPLETIONS, _read, data_events)
+
+
+def _read(
+    given: Given, service: Service, engine: AsyncEngine
+) -> tuple[Question, Callable[[Group], CompletionForm]]:
+    max_len, kept = engine.max_model_len, given.get("truncate_prompt_tokens")
     add_special = given.get("add_special_tokens", True)
-    prompts = await service.read(
-        lambda: completion_prompts(given["prompt"], engine, add_special=add_special)
-    )
-    kept = given.get("truncate_prompt_tokens")
-    prompts = [truncated(prompt, kept, engine.max_model_len) for prompt in prompts]
+    prompts = completion_prompts(given["prompt"], engine, add_special=add_special)
+    prompts = [truncated(prompt, kept, max_len) for prompt in prompts]
     wanted = given.get("max_tokens", _USUAL_LEN)
-    length = answer_len(wanted, "max_tokens", prompts, engine.max_model_len, service.limits)
+    length = answer_len(wanted, "max_tokens", prompts, max_len, service.limits)
     echo, num_logprobs = given.get("echo", False), given.get("logprobs")
     if length == 0 and not echo:
         raise bad_request("max_tokens=0 asks for nothing; give 1 or more, or echo.", "max_tokens")
-    question = Question.of(
-        given, prompts, max(1, length), num_logprobs, num_logprobs if echo else None
-    )
-    group = await question.ask(service)
-    form = CompletionForm(group, **who, **shown(given), echoes=echo, hides_output=length == 0)
-    streams = given.get("stream", False)
-    return await answered(request, form, streams=streams, events=data_events)
+    num_before = num_logprobs if echo else None
+    question = Question.of(given, prompts, engine, length, num_logprobs, num_before)
+    who = identity(given, "cmpl-", service, engine)
+    return question, partial(CompletionForm, **who, **shown(given), echoes=echo)
 
 
-def shown(given: dict[str, Any]) -> dict[str, Any]:
+def shown(given: Given) -> dict[str, Any]:
     """What the client wants to see beside the text."""
     options = given.get("stream_options", {})
     return {

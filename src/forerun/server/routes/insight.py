@@ -9,7 +9,6 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from forerun.drafters.prediction import PREDICTION
 from forerun.server.errors import bad_request
 from forerun.server.fields.kinds import or_null
 from forerun.server.routes.asked import service_of
@@ -46,7 +45,7 @@ async def settings(request: Request) -> Response:
 def _told(speculation: Speculation) -> dict[str, Any]:
     controller = speculation.controller
     return {
-        "methods": [name for name in speculation.drafters.drafters if name != PREDICTION],
+        "methods": speculation.methods,
         "num_speculative_tokens": speculation.ceiling.depth,
         "num_branches": speculation.ceiling.num_branches,
         "adaptive": controller is not None,

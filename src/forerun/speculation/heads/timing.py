@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from forerun.drafters import Budget, TappedDrafter
+from forerun.drafters import NOBODY, Budget, TappedDrafter
 from forerun.interrupts import safe_point
 from forerun.models.llama import LlamaModel
 from forerun.sampling import Noise
@@ -19,7 +19,6 @@ from forerun.types import SamplingParams
 
 _NUM_TIMED: Final = 8
 _NUM_READ: Final = 64  # rows
-_ID: Final = -1  # no request has it
 
 
 @dataclass
@@ -27,7 +26,7 @@ class _Text:
     """A request that says nothing."""
 
     tokens: list[int] = field(default_factory=lambda: [0, 0])
-    id: int = _ID
+    id: int = NOBODY
     output: Sequence[int] = ()
     params: SamplingParams = field(default_factory=lambda: SamplingParams(temperature=0))
     noise: Noise = field(default_factory=lambda: Noise(0))

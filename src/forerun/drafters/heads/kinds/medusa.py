@@ -20,6 +20,7 @@ from forerun.drafters.heads.folder import D2T, HeadFolder
 from forerun.drafters.heads.last_hidden import LastHiddenHeads
 from forerun.kernels import TappedKernels
 from forerun.kernels.base import Array, Weight
+from forerun.models.llama import LlamaModel
 from forerun.models.weights.checkpoint import Tensor
 
 F32 = npt.NDArray[np.float32]
@@ -35,6 +36,16 @@ def medusa_shapes(config: HeadConfig) -> dict[str, tuple[int, ...]]:
     return {**shapes, D2T: (config.draft_vocab_size,)}
 
 
+def _their_shapes(folder: HeadFolder) -> dict[str, tuple[int, ...]]:
+    """Without a norm, and without biases, matrices or a map of ids where the first head has none:
+    the target's norm, no biases, the target's matrix, all ids."""
+    config = folder.config
+    lent = [part for part in (".0.linear.bias", ".1.weight") if not folder.has(f"0{part}")]
+    lent += [D2T] if config.draft_vocab_size == config.target_vocab_size else []
+    shapes = medusa_shapes(config).items()
+    return {name: shape for name, shape in shapes if not name.endswith(("norm.weight", *lent))}
+
+
 @dataclass(frozen=True)
 class _Head:
     gate_up: Weight  # [2E, E]: its linear, and rows that give 1
@@ -42,10 +53,14 @@ class _Head:
 
 
 class MedusaHeads(LastHiddenHeads):
-    def __init__(self, folder: HeadFolder, kernels: TappedKernels) -> None:
-        super().__init__(folder, kernels, medusa_shapes(folder.config))
-        source = _WithOnes(folder)
-        self._heads = [_head(source, kernels, idx) for idx in range(self.config.num_guesses)]
+    def __init__(
+        self, folder: HeadFolder, kernels: TappedKernels, target: LlamaModel | None = None
+    ) -> None:
+        """`target` lends the heads of other engines what they do without."""
+        shapes = medusa_shapes(folder.config) if folder.is_ours else _their_shapes(folder)
+        super().__init__(folder, kernels, shapes, target)
+        source, places = _WithOnes(folder), range(self.config.num_guesses)
+        self._heads = [_head(source, kernels, idx, target) for idx in places]
 
     def places(self, h: Array) -> Iterator[tuple[Array, Weight]]:
         k = self.kernels
@@ -55,26 +70,29 @@ class MedusaHeads(LastHiddenHeads):
 
 @dataclass(frozen=True)
 class _WithOnes:
-    """A folder that also has a matrix of zeros and a bias of ones: silu(x) · 1 is silu(x)."""
+    """A folder that also has a matrix of zeros and a bias of ones: silu(x) · 1 is silu(x). Biases
+    that it lacks are 0."""
 
     folder: HeadFolder
 
     def tensor(self, name: str) -> Tensor:
-        if name not in ("zeros", "ones"):
+        if self.folder.has(name):
             return self.folder.tensor(name)
         array = self.float32(name)
         return Tensor(name, array.shape, "F32", array.reshape(len(array), -1).view(np.uint8))
 
     def float32(self, name: str) -> F32:
+        if self.folder.has(name):
+            return self.folder.float32(name)
         size = self.folder.config.target_hidden_size
-        if name == "zeros":
-            return np.zeros((size, size), np.float32)
-        return np.ones(size, np.float32) if name == "ones" else self.folder.float32(name)
+        shape = (size, size) if name == "zeros" else (size,)
+        return np.full(shape, name == "ones", np.float32)
 
 
-def _head(source: _WithOnes, kernels: TappedKernels, idx: int) -> _Head:
-    linear = f"{idx}.0.linear"
-    return _Head(
-        kernels.load_matrix(source, [f"{linear}.weight", "zeros"], [f"{linear}.bias", "ones"]),
-        kernels.load_matrix(source, [f"{idx}.1.weight"]),
-    )
+def _head(source: _WithOnes, k: TappedKernels, idx: int, target: LlamaModel | None) -> _Head:
+    linear, out = f"{idx}.0.linear", f"{idx}.1.weight"
+    gate_up = k.load_matrix(source, [f"{linear}.weight", "zeros"], [f"{linear}.bias", "ones"])
+    if source.folder.has(out):
+        return _Head(gate_up, k.load_matrix(source, [out]))
+    assert target is not None, source.folder.path
+    return _Head(gate_up, target.head)

@@ -52,7 +52,7 @@ HEAD_KINDS: Final[Mapping[str, HeadKind]] = {
     "medusa": HeadKind(
         "heads trained for this target by Medusa's recipe",
         medusa_shapes,
-        lambda folder, k, _: LastHidden(MedusaHeads(folder, k)),
+        lambda folder, k, target: LastHidden(MedusaHeads(folder, k, target)),
     ),
     "blockwise": HeadKind(
         "feed-forward layers trained for this target, one for each place, under one matrix",

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import llvmlite
 import numba
+import numpy.typing as npt
 from llvmlite import binding
 from numba import types
 from numba.core import compiler
@@ -35,6 +36,12 @@ from forerun.sampling.philox import philox
 
 _OPTIONS: Final = {"nopython": True, "boundscheck": False, "error_model": "numpy"}
 _ENTRY: Final = "forerun_entry"
+
+
+def address_of(array: npt.NDArray[Any]) -> int:
+    """Where its numbers lie, for `Compiled.call`; `array.ctypes` makes an object for it."""
+    found: int = array.__array_interface__["data"][0]
+    return found
 
 
 def check_processor() -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 from numba import int64, njit, uint64
 
+from forerun.kernels.cpu.codegen.compiled import address_of
 from forerun.kernels.cpu.codegen.native import doubles, ints, leading_zeros
 from forerun.kernels.cpu.draws.gumbel import LEAST, MOST, SLACK, gumbel_noise
 from forerun.kernels.cpu.draws.noise_words import RUN_LEN, first_word, word_at, write_words
@@ -95,8 +96,8 @@ class CoupledDraw:
         values = np.ascontiguousarray(logits, np.float64)
         words, out = np.empty(RUN_LEN, np.uint32), np.empty(len(values) + 1, np.int64)
         key = noise.key - (noise.key >> 63 << 64)  # the same 64 bits, signed
-        addresses = (words.ctypes.data, out.ctypes.data)
-        self._candidates.call(values.ctypes.data, len(values), key, position, *addresses)
+        addresses = (address_of(words), address_of(out))
+        self._candidates.call(address_of(values), len(values), key, position, *addresses)
         tokens = out[1 : 1 + out[0]]
         if len(tokens) == 1:
             return int(tokens[0])

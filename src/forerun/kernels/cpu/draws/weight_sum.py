@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numba import float32, float64, int64
 
+from forerun.kernels.cpu.codegen.compiled import address_of
 from forerun.kernels.cpu.codegen.emitted import emitted
 from forerun.kernels.cpu.codegen.lanes import F32, GROUP_LEN, I32, Emitter, Value, constant, i64
 from forerun.kernels.cpu.codegen.loops import loop
@@ -84,6 +85,7 @@ class WeightSum:
         values = np.ascontiguousarray(logits)
         options = np.array([top, 1 / temperature], np.float32)
         out = np.empty(1)
-        self._sum.call(values.ctypes.data, len(values), options.ctypes.data, out.ctypes.data)
+        addresses = (address_of(options), address_of(out))
+        self._sum.call(address_of(values), len(values), *addresses)
         total = float(out[0])
         return total * (1 - _SLACK), total * (1 + _SLACK)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from forerun.kernels.base import AttentionShape, ChainNoise
 from forerun.kernels.cpu.attention.head_group import MAX_HEADS, MAX_TOKENS
+from forerun.kernels.cpu.codegen.compiled import address_of
 from forerun.kernels.cpu.codegen.lanes import padded
 from forerun.kernels.cpu.runtime.program import Program, aligned_zeros
 from forerun.kernels.plan import Plan, PlanRow
@@ -41,8 +42,7 @@ class RopeTable:
                 angles = position * self._inv_freq
                 self._rotations[position] = np.cos(angles), np.sin(angles)
                 self._is_known[position] = True
-        found: F32 = self._rotations[list(positions)]
-        return found
+        return self._rotations.take(positions, axis=0)
 
 
 class CpuBatch:
@@ -63,7 +63,7 @@ class CpuBatch:
         self._slots = np.ascontiguousarray(slots[0]) if len(slots) == 1 else np.concatenate(slots)
         longest = max([run.lengths[-1] for run in runs])
         self.max_keys = min(longest, shape.window or longest)
-        keys = _keys(runs, _address(self._slots), shape.window)
+        keys = _keys(runs, address_of(self._slots), shape.window)
         tokens, write_slots, wanted, self._positions = plan.integers()
         self.size = len(tokens), len(wanted)  # what a recording depends on
         drawn = _NO_NOISE if noise is None else _as_ints(noise)
@@ -186,12 +186,6 @@ class _Arrays(NamedTuple):
         ends = np.cumsum((num_tokens, num_tokens, num_wanted, 2 * num_tokens))
         tokens, write_slots, wanted, keys, noise = np.split(integers, ends)
         return cls(integers, tokens, write_slots, wanted, keys.reshape(-1, 2), noise)
-
-
-def _address(array: IntArray) -> int:
-    """`array.ctypes` makes an object for it."""
-    found: int = array.__array_interface__["data"][0]
-    return found
 
 
 def _as_ints(noise: ChainNoise) -> tuple[int, int, int]:

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from forerun.kernels.cpu.codegen.compiled import address_of
 from forerun.kernels.cpu.codegen.lanes import padded, power_of_two
 from forerun.kernels.cpu.runtime.interpreter import STEP_FIELDS
 from forerun.kernels.cpu.runtime.workers import Workers
@@ -172,7 +173,7 @@ class Recording:
         num_rows, _, width = self.result.shape
         values = np.empty((num_rows, width), np.float32)
         try:
-            self._direct(values.ctypes.data)
+            self._direct(address_of(values))
             workers.run(self.steps, scratch_bytes)
         finally:
             self._direct(self.address)

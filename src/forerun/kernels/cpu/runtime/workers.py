@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from forerun.errors import InvalidOption
-from forerun.kernels.cpu.codegen.compiled import Compiled
+from forerun.kernels.cpu.codegen.compiled import Compiled, address_of
 from forerun.kernels.cpu.runtime.interpreter import (
     CLOSED,
     COUNTER_BYTES,
@@ -114,9 +114,9 @@ class Workers:
         if self._scratch.num_bytes < scratch_bytes:
             self._scratch = _Scratch(self.num_threads, 2 * scratch_bytes)
         # All addresses, every time: after an exception in here, old ones may be of freed memory.
-        self._control[COUNTERS] = self._counters.ctypes.data
+        self._control[COUNTERS] = address_of(self._counters)
         self._control[SCRATCHES:] = self._scratch.addresses
-        self._control[STEPS] = steps.ctypes.data
+        self._control[STEPS] = address_of(steps)
         self._control[NUM_STEPS] = len(steps)
 
 

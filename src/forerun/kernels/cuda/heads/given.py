@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, Protocol, overload
 
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from forerun.kernels.base import ChainNoise
-from forerun.kernels.cuda.host_copies import HostCopies, HostCopy
+from forerun.kernels.cuda.host_copies import HostCopy
 
 F32 = npt.NDArray[np.float32]
 
@@ -143,7 +143,6 @@ class HandedOut:
 
     data: Tensor
     shapes: tuple[tuple[int, ...], ...]
-    copies: HostCopies = field(default_factory=HostCopies)
 
     @classmethod
     def of(cls, tapped: Sequence[Tensor]) -> HandedOut:
@@ -157,5 +156,8 @@ class HandedOut:
         return self.data.view(len(self.shapes), *self.shapes[0])[:, :num]
 
     def send(self) -> SentOut:
-        """Before another pass writes over it; nobody waits."""
-        return SentOut(self.copies.start(self.data), self.shapes)
+        """Before another pass writes over it; nobody waits. To memory of its own: a head may read
+        it when any number of other passes have been."""
+        copy = HostCopy(self.data)
+        copy.start(self.data)
+        return SentOut(copy, self.shapes)

@@ -20,6 +20,7 @@ def launched(
     body: Body, batch: CudaBatch, store: KVStore, drawing: Drawing, draws: Draws
 ) -> Scores:
     logits = logits_of(body, batch, store)
+    batch.send_out()
     return drawing.finish(logits, drawing.best(logits), batch.num_wanted, draws)
 
 

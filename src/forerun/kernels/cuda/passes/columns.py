@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,68 +16,49 @@ I32 = npt.NDArray[np.int32]
 PER_TOKEN: Final = ("tokens", "slots", "starts", "firsts", "lengths", "own_firsts", "num_keys")
 
 
-@dataclass(frozen=True)
-class Columns:
+class Columns(NamedTuple):
     per_token: I32  # [7, T], in the order of `PER_TOKEN`; `Inputs` says what they mean
     keys: IntArray  # slots of keys, in logical order, request after request
-    positions: IntArray  # [T]
-    wanted: IntArray  # [R] whose logits are asked for
+    positions: Sequence[int]  # [T]
+    wanted: Sequence[int]  # [R] whose logits are asked for
+    most_keys: int  # of a token
 
     @classmethod
     def of(cls, plan: Plan) -> Columns:
-        if all(len(row) == 1 and row.span.tree.is_chain for row in plan.rows):
-            slots = [row.slots for row in plan.rows]
-            return cls._single(plan.tokens, plan.write_slots, slots, plan.wanted)
-        per_token = np.empty((len(PER_TOKEN), len(plan)), np.int32)
-        keys = _Keys(per_token[2:])
+        tokens, write_slots, wanted, positions = plan.integers()
+        if len(plan.rows) == 1 and plan.rows[0].span.tree.is_chain:
+            starts, zeros = [positions[0]] * len(tokens), [0] * len(tokens)
+            num_keys = [position + 1 for position in positions]
+            per_token = (tokens, write_slots, starts, zeros, num_keys, zeros, num_keys)
+            slots = plan.rows[0].slots
+            return cls(np.array(per_token, np.int32), slots, positions, wanted, num_keys[-1])
+        keys = _Keys()
         for row in plan.rows:
             keys.add(row)
-        per_token[0], per_token[1] = plan.tokens, plan.write_slots
-        return cls(per_token, np.concatenate(keys.slots), plan.positions, plan.wanted)
+        return keys.columns(tokens, write_slots, positions, wanted)
 
     @classmethod
     def after(cls, rows: Sequence[PlanRow], drawn: Sequence[int], slots: Sequence[int]) -> Columns:
         """One more token for each of `rows`: what the pass under way draws in its rows `drawn`."""
-        write_slots = np.array(slots, np.int64)
-        parts = [
-            part
-            for row, slot in zip(rows, write_slots[:, None], strict=True)
-            for part in (row.slots, slot)
-        ]
-        tokens = -1 - np.array(drawn, np.int64)
-        return cls._single(tokens, write_slots, parts, np.arange(len(rows)), 2)
-
-    @classmethod
-    def _single(
-        cls,
-        tokens: IntArray,
-        write_slots: IntArray,
-        slots: Sequence[IntArray],
-        wanted: IntArray,
-        num_parts: int = 1,
-    ) -> Columns:
-        """One token of each request; its keys are in `num_parts` of `slots`, itself last."""
-        lengths = np.array([len(part) for part in slots]).reshape(-1, num_parts).sum(axis=1)
-        ends = np.cumsum(lengths)
-        zeros = np.zeros_like(lengths)
-        columns = (tokens, write_slots, lengths - 1, ends - lengths, lengths, zeros, lengths)
-        return cls(np.array(columns, np.int32), np.concatenate(slots), lengths - 1, wanted)
+        keys = _Keys()
+        for row, slot in zip(rows, slots, strict=True):
+            num_before = len(row.slots)
+            keys.add_chain(num_before, num_before + 1, row.slots, [slot])
+        positions = [len(row.slots) for row in rows]
+        return keys.columns([-1 - idx for idx in drawn], slots, positions, range(len(rows)))
 
     def filled(self, at: int, num: int, dump_slot: int) -> Columns:
         """With `num` tokens for nobody before number `at`."""
         fill = np.array([[0], [dump_slot], [0], [len(self.keys)], [1], [0], [1]], np.int32)
         parts = self.per_token[:, :at], np.repeat(fill, num, axis=1), self.per_token[:, at:]
-        positions = np.insert(self.positions, at, [0] * num)
-        wanted = self.wanted + num * (self.wanted >= at)
-        return Columns(np.concatenate(parts, axis=1), self.keys, positions, wanted)
+        positions = (*self.positions[:at], *[0] * num, *self.positions[at:])
+        wanted = [idx + num if idx >= at else idx for idx in self.wanted]
+        per_token = np.concatenate(parts, axis=1)
+        return Columns(per_token, self.keys, positions, wanted, self.most_keys)
 
     @property
     def num_tokens(self) -> int:
         return int(self.per_token.shape[1])
-
-    @property
-    def most_keys(self) -> int:
-        return int(max(self.per_token[6].tolist()))
 
     @property
     def num_key_slots(self) -> int:
@@ -86,30 +66,53 @@ class Columns:
 
 
 class _Keys:
-    """Fills starts, firsts, lengths, own_firsts and num_keys [5, T], a request at a time."""
+    """The slots of keys, a request at a time, and which of them are those of each token."""
 
-    def __init__(self, per_token: I32) -> None:
-        self._per_token = per_token
-        self._num_tokens = self._num_slots = 0
-        self.slots: list[IntArray] = []
+    def __init__(self) -> None:
+        self._slots: list[IntArray | Sequence[int]] = []
+        self._num_slots = 0
+        self._starts, self._firsts, self._lengths = list[int](), list[int](), list[int]()
+        self._own_firsts, self._num_keys = list[int](), list[int]()
 
     def add(self, row: PlanRow) -> None:
-        first, at = self._num_slots, self._num_tokens
+        start = row.span.start
+        if row.span.tree.is_chain:
+            self.add_chain(start + row.num_written, start + len(row.span), row.slots)
+            return
+        num, first = len(row), self._num_slots
         self._take(row.slots)
-        mine = self._per_token[:, at : at + len(row)]
-        mine[0], mine[1] = row.span.start, first
-        if row.span.tree.is_chain:  # all its keys lie in a row
-            mine[2] = mine[4] = row.span.start + 1 + np.arange(row.num_written, len(row.span))
-            mine[3] = 0
-        else:
-            mine[2] = row.span.start
-            for column, idx in enumerate(range(row.num_written, len(row.span))):
-                path = row.ancestors(idx)
-                mine[3, column] = self._num_slots
-                mine[4, column] = row.span.start + len(path)
-                self._take(path)
-        self._num_tokens += len(row)
+        self._starts += [start] * num
+        self._firsts += [first] * num
+        self._lengths += [start] * num
+        for idx in range(row.num_written, len(row.span)):
+            path = row.ancestors(idx)
+            self._own_firsts.append(self._num_slots)
+            self._num_keys.append(start + len(path))
+            self._take(path)
 
-    def _take(self, slots: IntArray) -> None:
-        self.slots.append(slots)
+    def add_chain(self, start: int, end: int, *slots: IntArray | Sequence[int]) -> None:
+        """Tokens `start` … `end` - 1 of a request: all their keys lie in a row."""
+        num, num_keys = end - start, range(start + 1, end + 1)
+        self._starts += [start] * num
+        self._firsts += [self._num_slots] * num
+        self._lengths += num_keys
+        self._own_firsts += [0] * num
+        self._num_keys += num_keys
+        for part in slots:
+            self._take(part)
+
+    def _take(self, slots: IntArray | Sequence[int]) -> None:
+        self._slots.append(slots)
         self._num_slots += len(slots)
+
+    def columns(
+        self,
+        tokens: Sequence[int],
+        write_slots: Sequence[int],
+        positions: Sequence[int],
+        wanted: Sequence[int],
+    ) -> Columns:
+        keys = self._starts, self._firsts, self._lengths, self._own_firsts, self._num_keys
+        per_token = np.array((tokens, write_slots, *keys), np.int32)
+        slots = np.concatenate(self._slots)
+        return Columns(per_token, slots, positions, wanted, max(self._num_keys))

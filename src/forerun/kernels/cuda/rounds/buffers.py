@@ -149,5 +149,5 @@ class Sent:
 
 def _turns(room: Room, device: torch.device) -> Tensor:
     """[rows, head_dim]: cos and sin of every row that there is room for."""
-    turns = room.one.batch.rope.rotations(np.arange(room.num_keys))
+    turns = room.one.batch.rope.rotations(range(room.num_keys))
     return torch.from_numpy(np.ascontiguousarray(turns)).to(device)

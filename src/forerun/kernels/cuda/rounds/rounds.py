@@ -40,14 +40,24 @@ class Rounds:
         default_factory=WeakKeyDictionary
     )
 
+    @property
+    def has_guessed(self) -> bool:
+        """Whether the last pass may have been a drafter's."""
+        return self._draft is not None
+
     def forget(self) -> None:
         """All that holds a cache."""
         self.begun = self._draft = None
 
     def note(self, one: Asked, scores: Scores) -> None:
-        """This was asked for, and that came out; it may have been a drafter's pass."""
+        """This was asked for, and that came out. A draft is good for the pass behind it alone: by
+        then its requests may have ended, and its slots may be others'."""
+        plan = one.batch.plan
+        if not plan.is_draft:
+            self._draft = None
+            return
         if one.batch.given is not None:
-            is_chain = one.batch.plan.next_slots is not None
+            is_chain = plan.next_slots is not None
             self._draft = HeadDraft(one, scores.all_rows()) if is_chain else None
             return
         token = scores.token(0) if len(scores) == 1 and is_greedy(one.draws) else None
@@ -63,8 +73,6 @@ class Rounds:
         """Guesses and their verification, behind one that is under way."""
         draft, row, draws = self._draft, one.row, one.draws
         if not self.is_on or draft is None or row is None or len(row.span) < 2 or draws[0] is None:
-            return None
-        if draft.one.store is one.store:  # plain passes of the target: a drafter has its own cache
             return None
         is_whole = row.span.tokens[1:] == draft.tokens and len(row.span.wanted) == len(row.span)
         if not is_whole or not row.span.tree.is_chain or draws[0].changes_logits:
