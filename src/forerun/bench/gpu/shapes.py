@@ -32,7 +32,7 @@ def measure_shape(
 ) -> tuple[ShapeBench, dict[str, Any]]:
     """For a record: seconds of each of `PASSES`, on the device alone and as a caller sees them. The
     model's text is spoiled as `SyntheticCheckpoint` says. Its kernels are to be timed at the end of
-    everything: launches take longer from then on, as torch's profiler stays with them."""
+    everything: torch's profiler may stay with all launches from then on."""
     checkpoint = SyntheticCheckpoint(SHAPES[name], spoiled)
     began = time.perf_counter()
     model = LlamaModel.load(checkpoint, kernels)
