@@ -1,9 +1,12 @@
 """What `import forerun` offers, and what it must not drag in."""
 
+import importlib
 import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 import forerun
 
@@ -73,3 +76,14 @@ def test_the_cpu_path_never_imports_torch(tmp_path: Path) -> None:
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_names_of_0_1_work_once_more() -> None:
+    with pytest.warns(DeprecationWarning, match=r"forerun\.theory now"):
+        old = importlib.import_module("forerun.planning.closed_forms")
+    assert (
+        old.expected_tokens
+        is importlib.import_module("forerun.theory.closed_forms").expected_tokens
+    )
+    with pytest.warns(DeprecationWarning, match=r"forerun\.speculation\.methods now"):
+        assert "suffix" in importlib.import_module("forerun.engine").METHODS

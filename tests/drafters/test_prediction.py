@@ -75,13 +75,29 @@ def test_a_repetitive_prediction_is_followed_where_the_output_is() -> None:
 
 
 def test_what_never_held_is_no_longer_guessed() -> None:
-    """All wrong: after a few rounds there are no guesses left to pay for."""
-    alignment = Alignment(PREDICTED)
-    alignment.read([900 + idx for idx in range(12)])
-    assert alignment.chance(alignment.score) < 0.25
+    """All wrong: two misses at the start are enough; after many tokens that came, they are not."""
+
+    def guesses_after(output: list[int]) -> int:
+        answer, drafter = Answer(0, [1], [], 99, prediction=(*PREDICTED,)), GivenPrediction()
+        answer.output += output
+        drafter.begin(answer)
+        budget = Budget(4)
+        (proposal,) = drafter.propose([answer], [budget])
+        assert drafter.may_guess(answer, budget) == (len(proposal) > 0)
+        return len(proposal)
+
+    assert guesses_after([]) == 4
+    assert guesses_after(NEW[:2]) == 0
+    assert guesses_after([*PREDICTED[:12], *NEW[:2]]) > 0
+    assert guesses_after([*PREDICTED[:12], *NEW, *range(900, 920)]) == 0
+    assert guesses_after([*range(900, 930), *PREDICTED[20:24]]) > 0
+    assert guesses_after([*range(900, 980), PREDICTED[20]]) == 0  # also behind its end
+
+
+def test_what_always_held_is_trusted() -> None:
     alignment = Alignment(PREDICTED)
     alignment.read(PREDICTED[:40])
-    assert alignment.chance(alignment.score) > 0.95
+    assert alignment.chance(alignment.odds) > 0.94
 
 
 def test_common_tokens_cost_a_bounded_look() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from forerun.kernels.cuda import CudaKernels
 from forerun.kernels.cuda.batch import CudaBatch
 from forerun.models.llama import LlamaModel, Taps
 from forerun.models.text.compatibility import tokenizer_hash
-from forerun.sampling import Noise
+from forerun.sampling import CoupledDraws, Noise
 from forerun.types import Proposal, SamplingParams, Span
 from tests.contracts.test_drafters import View
 from tests.drafters.heads.random_heads import CONFIGS, eagle3_config, medusa_config, write_head
@@ -42,6 +43,7 @@ def main() -> None:
     assert isinstance(cuda, ChainKernels)
     target = LlamaModel.load(CHECKPOINT, cuda)
     hidden_states_come_out(target)
+    hidden_states_are_those_of_their_pass()
     reference = LlamaModel.load(CHECKPOINT, ReferenceKernels())
     for flags in FLAGS:
         folder = write_head(FOLDER / "eagle3", eagle3_config(CONFIG, **flags))
@@ -108,6 +110,34 @@ def hidden_states_come_out(target: LlamaModel) -> None:
     assert found.tobytes() == plain.tobytes()
     for layer in layers:
         np.testing.assert_allclose(taps.rows[layer], expected[layer], rtol=2e-4, atol=2e-4)
+
+
+def hidden_states_are_those_of_their_pass() -> None:
+    """Whoever comes first when a pass is over, and before its hidden states are asked for."""
+    kernels = CudaKernels("float32", device="cpu", recorder=HandingOut())
+    target, asked = LlamaModel.load(CHECKPOINT, kernels), kernels.taps
+    cache = target.new_cache(8, 5)
+
+    def first_row() -> Any:
+        taps, table = Taps((1,)), cache.new_table()
+        target.draw(plan(table), cache, [CoupledDraws.greedy(len(PROMPT))], taps)
+        table.free()
+        return taps.rows[1]
+
+    def taps_of(batch: CudaBatch) -> Any:
+        with patch.object(kernels, "taps", asked):
+            table = cache.new_table()
+            span = Span.all_wanted(table.reserve(len(PROMPT)), PROMPT[::-1])
+            greedy = [CoupledDraws.greedy(len(PROMPT))]
+            target.draw(Plan.build([(span, table)]), cache, greedy, Taps((1,)))
+            table.free()
+        return asked(batch)
+
+    expected = [first_row() for _ in range(2)]  # recorded, then replayed
+    with patch.object(kernels, "taps", taps_of):
+        found = first_row()
+    for rows in (*expected, found):
+        np.testing.assert_array_equal(rows, expected[0])
 
 
 def plan(table: object) -> Plan:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
+import socket
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -66,6 +69,38 @@ def test_a_stream_joins_to_the_whole_answer(server: Running) -> None:
         assert texts == expected
         assert texts[0] != texts[1]
         assert reasons == [["length"], ["length"]]
+
+
+def test_a_stream_is_framed_as_its_version_of_http_wants(server: Running) -> None:
+    """Parts of 1.1 have lengths, and the connection goes on behind them; 1.0 has neither."""
+    body = json.dumps({"prompt": "abcabc", "max_tokens": 30, "seed": 5, "stream": True}).encode()
+    head = f"Host: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    host, port = server.url.removeprefix("http://").split(":")
+
+    def told(version: str, num_times: int) -> list[str]:
+        with socket.create_connection((host, int(port)), timeout=60) as client:
+            heard = client.makefile("rb")
+            found = []
+            for _ in range(num_times):
+                client.sendall(f"POST /v1/completions HTTP/{version}\r\n{head}".encode() + body)
+                while heard.readline().strip():
+                    pass
+                raw = b"".join(_parts(heard)) if version == "1.1" else heard.read()
+                texts = re.findall(r'"text":("[^"]*")', raw.decode())
+                assert raw.endswith(b"data: [DONE]\n\n")
+                found.append("".join(map(json.loads, texts)))
+            return found
+
+    first, second = told("1.1", 2)
+    assert first == second
+    assert told("1.0", 1) == [first]
+
+
+def _parts(heard: BinaryIO) -> Iterator[bytes]:
+    while length := int(heard.readline(), 16):
+        yield heard.read(length)
+        assert heard.readline() == b"\r\n"
+    assert heard.readline() == b"\r\n"
 
 
 def test_head_is_get_without_words(server: Running) -> None:

@@ -103,10 +103,12 @@ def _head_configs(heads: Sequence[Path]) -> dict[str, SpeculativeConfig]:
     from forerun.bench.measure.contenders import fixed_depth
     from forerun.drafters.heads import HeadFolder
 
-    kinds = {path: HeadFolder(path).config.kind for path in heads}
+    last = [path.name for path in heads]
+    names = [path.name if last.count(path.name) == 1 else str(path) for path in heads]
+    kinds = [HeadFolder(path).config.kind for path in heads]
     return {
-        f"{kind} ({path})": fixed_depth(kind, 1, {"model": str(path)})
-        for path, kind in kinds.items()
+        f"{kind} ({name})": fixed_depth(kind, 1, {"model": str(path)})
+        for path, name, kind in zip(heads, names, kinds, strict=True)
     }
 
 
@@ -175,7 +177,9 @@ def _sheet(rows: list[Row], factors: list[float], workload: str) -> Sheet:
     for row in rows:
         found = row["rejection"]
         spread = "" if found is None else f" [{found['low']:.2f}, {found['high']:.2f}]"
-        names = [row["target"], row["drafter"].upper(), f"T={row['temperature']:g}"]
+        method, bracket, folder = row["drafter"].partition(" (")
+        drafter = f"{method.upper()}{bracket}{folder}"
+        names = [row["target"], drafter, f"T={row['temperature']:g}"]
         figures = [two(found) + spread, two(row["coupled"]), f"{row['guessed']:.0%}"]
         cells.append([*names, *figures, *map(two, row["lenient"].values())])
     groups = [["α [95 %]", "coupled α", "guessed"], [f"l = {factor:g}" for factor in factors]]

@@ -8,6 +8,7 @@ from forerun.drafters.base import (
     HintingDrafter,
     RequestView,
     TappedDrafter,
+    Target,
 )
 from forerun.drafters.combined import Hybrid, Merge
 from forerun.drafters.draft_model import DraftModel
@@ -33,4 +34,5 @@ __all__ = [
     "RequestView",
     "SuffixLookup",
     "TappedDrafter",
+    "Target",
 ]

@@ -5,8 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Generic, Protocol, TypeVar, runtime_checkable
 
+from forerun.models.llama import LlamaModel
+from forerun.models.text.tokenizer import Tokenizer
 from forerun.sampling import Noise
 from forerun.types import FloatArray, Proposal, SamplingParams, Verdict
 
@@ -64,6 +67,16 @@ class Budget:
     num_branches: int = 1
     first_draw: int = 0
     least_chance: float = 0.0
+
+
+@dataclass(frozen=True)
+class Target:
+    """The model that is served, and that drafters guess for."""
+
+    model: LlamaModel
+    tokenizer: Tokenizer
+    cache_dir: Path | None  # where pulled models are
+    heads: tuple[Path, ...] = ()  # those of the package that were trained for it
 
 
 class Drafter(Protocol):

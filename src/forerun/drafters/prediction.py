@@ -6,7 +6,7 @@ again: after a changed, an inserted or a left-out stretch, or after a move to an
 
 from __future__ import annotations
 
-from bisect import bisect, bisect_left
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from heapq import nlargest
 from operator import itemgetter
@@ -20,17 +20,23 @@ PREDICTION: Final = "prediction"  # the drafter's name
 
 _KEPT: Final = 0.8  # of a score, with every token
 _FIRST_SCORE: Final = 3.0  # a caller's word counts for about four tokens that were right
-_STAYING: Final = 0.3  # what a score elsewhere must be higher by
+_STAYING: Final = 0.2  # what a score elsewhere must be higher by
 _LASTING: Final = 2.0  # a place with less is forgotten where it does not go on
 _MAX_PLACES: Final = 32  # places of one token that are looked at, the nearest; and that are kept
 _LOOK_AHEAD: Final = 8  # tokens that may have been left out, for further branches
 
-# How often the next token of the prediction comes, by the score so far, before this output says
-# otherwise; a place that was always right approaches a score of 5.
-_PRIOR: Final = ((0.8, 0.3), (1.6, 0.5), (2.4, 0.7), (3.4, 0.85), (4.2, 0.92), (5.0, 0.96))
-_BOUNDS: Final = tuple(bound for bound, _ in _PRIOR[:-1])
-_PRIOR_WEIGHT: Final = 4.0  # observations that the prior counts for
-_DECAY: Final = 0.05  # of older observations with each new one
+# The odds that the output follows the prediction at all: at first, by what a token that stands
+# there or does not multiplies them, and their bounds.
+_FIRST_ODDS: Final = 4.0
+_HIT, _MISS = 4.0, 0.3
+_LEAST_ODDS, _MOST_ODDS = 0.004, 25.0
+_ODDS_ELSEWHERE: Final = 0.5  # at most, of places other than the likeliest
+
+# How often the next token comes if so, by how many before it did not stand there: 0, 1, or more;
+# before this output says otherwise.
+_FIRST_RATES: Final = (0.9, 0.5, 0.25)
+_FIRST_TRIALS: Final = (10.0, 2.0, 2.0)  # tokens that these count for
+_DECAY: Final = 0.02  # of older tokens with each new one
 
 
 class GivenPrediction(OneByOne["Alignment"]):
@@ -42,7 +48,7 @@ class GivenPrediction(OneByOne["Alignment"]):
 
     picks = True
 
-    def __init__(self, min_chance: float = 0.25) -> None:
+    def __init__(self, min_chance: float = 0.1) -> None:
         super().__init__()
         if not 0 <= min_chance < 1:
             raise InvalidOption(f"min_chance={min_chance} is not allowed; give 0 ≤ x < 1.")
@@ -58,7 +64,8 @@ class GivenPrediction(OneByOne["Alignment"]):
         place = next(alignment.places(), None)
         if place is None or budget.num_branches > 1:
             return place is not None
-        return alignment.chance(place[1]) >= max(self._min_chance, budget.least_chance)
+        chance = alignment.chance(alignment.odds_at(place), alignment.num_missed)
+        return chance >= max(self._min_chance, budget.least_chance)
 
     def _guess(self, request: RequestView, alignment: Alignment, budget: Budget) -> Proposal:
         alignment.read(request.output)
@@ -66,37 +73,37 @@ class GivenPrediction(OneByOne["Alignment"]):
         least_chance = max(self._min_chance, budget.least_chance)
         branches: set[int] = set()
         left = 1.0  # the chance that none of the branches so far is right
-        for place, score in alignment.places() if budget.depth else ():
+        for place in alignment.places() if budget.depth else ():
             token = request.prediction[place]
             if token in branches:
                 continue
             branches.add(token)
-            first = left * alignment.chance(score)
-            left -= first
-            self._add_branch(builder, alignment, place, score, first, least_chance, budget.depth)
+            odds = alignment.odds_at(place)
+            chance = left * alignment.chance(odds, alignment.num_missed)
+            _add_branch(builder, alignment, place, chance, odds, least_chance, budget.depth)
+            left -= chance
             if len(branches) == budget.num_branches:
                 break
         return builder.build()
 
-    @staticmethod
-    def _add_branch(
-        builder: ProposalBuilder,
-        alignment: Alignment,
-        place: int,
-        score: float,
-        chance: float,
-        least_chance: float,
-        depth: int,
-    ) -> None:
-        node, chance_of_all = ROOT, 1.0
-        for idx, token in enumerate(alignment.prediction[place : place + depth]):
-            if idx:
-                score = _KEPT * score + 1
-                chance = alignment.chance(score)
-            chance_of_all *= chance
-            if chance_of_all < least_chance:
-                return
-            node = builder.add(node, token, chance=chance)
+
+def _add_branch(
+    builder: ProposalBuilder,
+    alignment: Alignment,
+    place: int,
+    chance: float,
+    odds: float,
+    least_chance: float,
+    depth: int,
+) -> None:
+    node, chance_of_all = ROOT, 1.0
+    for token in alignment.prediction[place : place + depth]:
+        chance_of_all *= chance
+        if chance_of_all < least_chance:
+            return
+        node = builder.add(node, token, chance=chance)
+        odds = min(_MOST_ODDS, _HIT * odds)
+        chance = alignment.chance(odds)
 
 
 class Alignment:
@@ -109,6 +116,9 @@ class Alignment:
     0.8 of it, and adds 1 if it is the one that stands there. So a changed token takes little from a
     place that was right for long, and another place must earn more than it did.
 
+    Whether it follows the prediction at all is another question: `odds` rise with each token that
+    stands before the place, and fall with each that does not, wherever the place has moved.
+
     `place` is where the output is expected to go on. Since the last token that was expected, it
     may have gone on anywhere from `_earliest` (what came is inserted) to `place` (what came
     replaces as much): a place there or near inherits most of the score.
@@ -118,37 +128,39 @@ class Alignment:
         self.prediction = prediction
         self.place = 0
         self.score = _FIRST_SCORE
+        self.odds = _FIRST_ODDS
+        self.num_missed = 0  # of the latest tokens, in a row
         self._earliest = 0
         self._num_read = 0
         self._others: dict[int, float] = {}  # place -> score, where the output may stand as well
         self._found: dict[int, list[int]] = {}  # token -> where it stands, ascending
         for idx, token in enumerate(prediction):
             self._found.setdefault(token, []).append(idx)
-        self._hits = [chance * _PRIOR_WEIGHT for _, chance in _PRIOR]
-        self._trials = [_PRIOR_WEIGHT] * len(_PRIOR)
+        self._hits = [r * n for r, n in zip(_FIRST_RATES, _FIRST_TRIALS, strict=True)]
+        self._trials = list(_FIRST_TRIALS)
 
     def read(self, output: Sequence[int]) -> None:
         for idx in range(self._num_read, len(output)):
             self._read(output[idx])
         self._num_read = len(output)
 
-    def chance(self, score: float) -> float:
-        """That the token at a place with this score comes next."""
-        kind = bisect(_BOUNDS, score)
-        return self._hits[kind] / self._trials[kind]
+    def odds_at(self, place: int) -> float:
+        return self.odds if place == self.place else min(self.odds, _ODDS_ELSEWHERE)
 
-    def places(self) -> Iterator[tuple[int, float]]:
-        """(place, score): where the output may go on, the likeliest first."""
-        yield from self._within((self.place, self.score))
-        for place in sorted(self._others, key=lambda place: (-self._others[place], place)):
-            yield from self._within((place, self._others[place]))
-        yield from self._within((self._earliest, 0.0))
-        for place in range(self.place + 1, self.place + _LOOK_AHEAD):
-            yield from self._within((place, 0.0))
+    def chance(self, odds: float, num_missed: int = 0) -> float:
+        """That the next token of a place comes, which the output follows with these odds."""
+        kind = min(num_missed, len(self._trials) - 1)
+        return self._hits[kind] / self._trials[kind] * odds / (1 + odds)
 
-    def _within(self, found: tuple[int, float]) -> Iterator[tuple[int, float]]:
-        if found[0] < len(self.prediction):
-            yield found
+    def places(self) -> Iterator[int]:
+        """Where the output may go on, the likeliest first."""
+        num, others = len(self.prediction), self._others
+        if self.place < num:
+            yield self.place
+        yield from (p for p in sorted(others, key=lambda p: (-others[p], p)) if p < num)
+        if self._earliest < num:
+            yield self._earliest
+        yield from range(self.place + 1, min(num, self.place + _LOOK_AHEAD))
 
     def _read(self, token: int) -> None:
         is_hit, left = self._observe(token), _KEPT * self.score
@@ -169,6 +181,10 @@ class Alignment:
             self._move()
         if len(others) > _MAX_PLACES:
             self._others = dict(nlargest(_MAX_PLACES, others.items(), key=itemgetter(1)))
+        if self.place > 0 and self.prediction[self.place - 1] == token:
+            self.odds, self.num_missed = min(_MOST_ODDS, _HIT * self.odds), 0
+        else:
+            self.odds, self.num_missed = max(_LEAST_ODDS, _MISS * self.odds), self.num_missed + 1
 
     def _move(self) -> None:
         """To the place with the highest score; of equal ones to the nearest."""
@@ -190,9 +206,10 @@ class Alignment:
         if self.place >= len(self.prediction):
             return False
         is_hit = self.prediction[self.place] == token
-        kind = bisect(_BOUNDS, self.score)
-        self._hits[kind] += is_hit - _DECAY * self._hits[kind]
-        self._trials[kind] += 1 - _DECAY * self._trials[kind]
+        weight = self.odds / (1 + self.odds)  # where nothing is followed, nothing is to be learnt
+        kind = min(self.num_missed, len(self._trials) - 1)
+        self._hits[kind] += weight * (is_hit - _DECAY * self._hits[kind])
+        self._trials[kind] += weight * (1 - _DECAY * self._trials[kind])
         return is_hit
 
     def _behind(self, token: int) -> Iterator[int]:
@@ -204,7 +221,8 @@ class Alignment:
         return (idx + 1 for idx in found[first : first + _MAX_PLACES])
 
     def _distance(self, place: int) -> int:
-        return max(0, self._earliest - place, place - self.place)
+        """From where the output may have gone on with the token before `place`."""
+        return max(0, self._earliest + 1 - place, place - self.place)
 
 
 def _step_cost(distance: int) -> float:
@@ -212,4 +230,4 @@ def _step_cost(distance: int) -> float:
     further off by chance; two are believed at some dozens."""
     if distance <= 2:
         return 0.4 if distance else 0.0
-    return 0.8 + distance / 128
+    return 1.0 + distance / 128

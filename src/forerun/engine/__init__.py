@@ -1,5 +1,8 @@
 """Requests, the step, and `LLM` and `AsyncEngine`, which run them."""
 
+import warnings
+from typing import Any
+
 from forerun.engine.api.async_engine import AsyncEngine
 from forerun.engine.api.events import StreamEvent
 from forerun.engine.api.llm import LLM
@@ -18,3 +21,14 @@ __all__ = [
     "SpeculativeConfig",
     "StreamEvent",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """A name of 0.1, once more."""
+    if name != "METHODS":
+        raise AttributeError(f"module 'forerun.engine' has no attribute {name!r}")
+    from forerun.speculation.methods import METHODS
+
+    place = "forerun.speculation.methods"
+    warnings.warn(f"forerun.engine.METHODS is in {place} now.", DeprecationWarning, stacklevel=2)
+    return METHODS

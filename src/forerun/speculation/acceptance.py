@@ -21,29 +21,29 @@ _START: Final = (0.5, 0.7, START_WEIGHT)
 class Rate:
     """How often something happens: recent trials, over a prior that counts for some more."""
 
-    __slots__ = ("_keep", "_num_hits", "_num_trials", "_prior", "_weight")
+    __slots__ = ("_keep", "_num_accepted", "_num_trials", "_prior", "_weight")
 
     def __init__(self, prior: float | Rate, weight: float = START_WEIGHT) -> None:
         self._prior, self._weight = prior, weight
         self._keep = 1 - 1 / (_SHARED_MEMORY if isinstance(prior, float) else _MEMORY)
-        self._num_hits = self._num_trials = 0.0
+        self._num_accepted = self._num_trials = 0.0
 
     @property
     def value(self) -> float:
         prior = self._prior if isinstance(self._prior, float) else self._prior.value
-        return (self._weight * prior + self._num_hits) / (self._weight + self._num_trials)
+        return (self._weight * prior + self._num_accepted) / (self._weight + self._num_trials)
 
-    def observe(self, is_hit: bool) -> None:
+    def observe(self, is_accepted: bool) -> None:
         """What is learnt for one request is learnt for all."""
         self.fade()
-        self._num_hits += is_hit
+        self._num_accepted += is_accepted
         self._num_trials += 1
         if isinstance(self._prior, Rate):
-            self._prior.observe(is_hit)
+            self._prior.observe(is_accepted)
 
     def fade(self) -> None:
         """A round without a trial: the prior says a little more."""
-        self._num_hits *= self._keep
+        self._num_accepted *= self._keep
         self._num_trials *= self._keep
 
 

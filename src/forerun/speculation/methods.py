@@ -6,7 +6,6 @@ A new one is a file in `drafters/` and an entry here.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -19,26 +18,16 @@ from forerun.drafters import (
     PromptLookup,
     RandomTokens,
     SuffixLookup,
+    Target,
 )
 from forerun.drafters.heads import HEAD_KINDS, Card, HeadFolder, build_head
 from forerun.errors import InvalidOption
 from forerun.models.llama import LlamaModel
 from forerun.models.opening import load_tokenizer, open_checkpoint
 from forerun.models.text.compatibility import check_compatible, tokenizer_hash
-from forerun.models.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from forerun.speculation.config import SpeculativeConfig
-
-
-@dataclass(frozen=True)
-class Target:
-    """The model that is served, and that drafters guess for."""
-
-    model: LlamaModel
-    tokenizer: Tokenizer
-    cache_dir: Path | None  # where pulled models are
-    heads: tuple[Path, ...] = ()  # those of the package that were trained for it
 
 
 class Method(NamedTuple):

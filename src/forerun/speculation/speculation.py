@@ -283,11 +283,11 @@ class Speculation:
             args = request.id, choice, proposal, emitted.tokens, is_waiting
             self.drafters.attempt(_CONTROLLER, request, self.controller.commit, *args)
 
-    def _check_card(self, request: SpeculativeRequest, drafter: str, is_hit: bool) -> None:
+    def _check_card(self, request: SpeculativeRequest, drafter: str, is_accepted: bool) -> None:
         assert self.cards is not None
         if request.params.temperature > 1:  # nobody was trained for such texts
             return
-        reason = self.cards.observe(drafter, is_hit=is_hit)
+        reason = self.cards.observe(drafter, is_accepted=is_accepted)
         if reason is not None:
             self.left_out[drafter] = reason
             self.drafters.put_aside(drafter, reason)

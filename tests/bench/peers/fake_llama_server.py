@@ -21,7 +21,8 @@ class Server(BaseHTTPRequestHandler):
         is_guessing = "--spec-type" in sys.argv
         for token in asked["prompt"][: asked["n_predict"]]:
             self._send({"tokens": [token]})
-        counts = {"draft_n": 8, "draft_n_accepted": 6} if is_guessing else {}
+        num = 4 if "--flash-attn" in sys.argv else 8  # so that one can tell
+        counts = {"draft_n": num, "draft_n_accepted": num - 2} if is_guessing else {}
         self._send({"tokens": [], "timings": counts})
 
     def _send(self, event: object) -> None:
@@ -35,6 +36,7 @@ def main() -> None:
     arguments = sys.argv[1:]
     if "--help" in arguments:
         print(f"--spec-type {SPEC_TYPES}\n       comma-separated list")
+        print("-fa,   --flash-attn [on|off|auto]       set Flash Attention use")
     elif "--version" in arguments:
         print("version: 7 (c0ffee)\nbuilt with beads", file=sys.stderr)
     elif "-lv" in arguments:

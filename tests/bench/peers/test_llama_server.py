@@ -45,7 +45,8 @@ def opened(server: Path, content: bytes = b"GGUF", name: str = "toy.gguf") -> Pe
 def test_a_build_tells_of_itself_and_answers_in_each_mode(server: Path) -> None:
     peer = opened(server)
     try:
-        assert peer.modes == ["plain", "ngram_simple", "ngram_mod"]
+        modes = ["plain", "ngram_simple", "ngram_mod"]
+        assert peer.modes == [*modes, *(f"{mode}_fa_off" for mode in modes)]
         assert peer.about["build"] == "native build"
         assert peer.about["system_info"] == "n_threads = 2 | CPU : ABACUS = 1 |"
         assert peer.about["versions"] == {"llama.cpp": "7 (c0ffee)", "llama-cpp-python": "1.2"}
@@ -54,6 +55,8 @@ def test_a_build_tells_of_itself_and_answers_in_each_mode(server: Path) -> None:
         assert (run.tokens, len(run.arrivals), run.num_guesses) == ((5, 6, 7), 3, 0)
         run = guessing.answer([5, 6], 2)
         assert (run.num_guesses, run.num_accepted) == (8, 6)
+        run = PeerContender(peer, "ngram_mod_fa_off").answer([5, 6], 2)
+        assert (run.num_guesses, run.num_accepted) == (4, 2)
         seconds, tokens = plain.answer_all([[1, 2], [3, 4]], [1, 2])
         assert (seconds > 0, tokens) == (True, [[1], [3, 4]])
     finally:

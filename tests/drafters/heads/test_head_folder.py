@@ -300,6 +300,18 @@ def test_only_a_head_is_replaced(tmp_path: Path, name: str) -> None:
         save_head(Path(__file__), CONFIG, WEIGHTS)
 
 
+def test_weights_of_medusa_without_a_config_are_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "medusa_lm_head.safetensors").write_text("years of work")
+    with pytest.raises(InvalidOption, match="other things than a head"):
+        save_head(tmp_path, CONFIG, WEIGHTS)
+
+
+def test_a_map_of_another_length_is_refused_by_itself(tmp_path: Path) -> None:
+    save_head(tmp_path / "head", CONFIG, {**WEIGHTS, D2T: np.zeros(7, np.int64)})
+    with pytest.raises(InvalidWeights, match="'d2t' does not map the draft vocabulary"):
+        HeadFolder(tmp_path / "head").draft_tokens()
+
+
 def test_a_stop_between_two_names_loses_no_head(tmp_path: Path) -> None:
     folder = tmp_path / "head"
     save_head(folder, CONFIG, WEIGHTS)

@@ -127,7 +127,7 @@ def test_others_read_the_same_from_what_was_exported(
     table = TinyCheckpoint(TARGET).float32("model.embed_tokens.weight").astype(np.float64)
     width = TARGET.hidden_size
     expected = NaiveEagle3(out).logits(FEATURES[:, : 3 * width], table[:9])
-    found = logits(out, TARGET)
+    found = logits(tmp_path / "head", TARGET)
     assert (np.isfinite(expected).sum(1) == found.shape[1]).all()
     np.testing.assert_allclose(found, expected[np.isfinite(expected)].reshape(9, -1), atol=1e-4)
 
@@ -286,9 +286,6 @@ def test_a_head_that_looks_at_other_layers_is_found_out(
     asked = SamplingParams(temperature=0, max_tokens=100, ignore_eos=True)
     llm = plain.with_speculation(options)
     with caplog.at_level(logging.WARNING, "forerun"):
-        wild = SamplingParams(temperature=1.5, max_tokens=100, ignore_eos=True, seed=1)
-        llm.generate(["abc", "xyz", "hello"], wild)  # says nothing about it
-        assert not caplog.messages
         llm.generate(["abc", "xyz", "hello"], asked)
     (message,) = [m for m in caplog.messages if "put aside" in m]
     assert "eagle3 is put aside: of its first" in message
@@ -301,7 +298,7 @@ def test_a_head_that_looks_at_other_layers_is_found_out(
 def test_how_often_any_head_is_right(every: int, is_found_out: bool) -> None:
     """A fourth is what our kinds have after seconds; a tenth and a 25th were seen one layer off."""
     check = CardCheck({"eagle3": Card(())})
-    said = [check.observe("eagle3", is_hit=idx % every == 0) for idx in range(2000)]
+    said = [check.observe("eagle3", is_accepted=idx % every == 0) for idx in range(2000)]
     assert any(said) == is_found_out
 
 

@@ -135,16 +135,19 @@ def test_version_2_ends_in_the_targets_own_matrix(tmp_path: Path) -> None:
     np.testing.assert_allclose(found, naive_medusa(whole, normed), atol=1e-5)
 
 
-@pytest.mark.parametrize("layout", ["medusa", "vllm"])
+@pytest.mark.parametrize("layout", ["medusa", "vllm", "version 2"])
 @pytest.mark.parametrize("num_branches", [1, 3])
 def test_their_heads_are_served(tmp_path: Path, plain: LLM, layout: str, num_branches: int) -> None:
     config = plain.model.config
     weights = drawn(config.hidden_size, config.vocab_size)
     if layout == "medusa":
         as_medusa(tmp_path, weights)
-    else:
+    elif layout == "vllm":
         sizes = {"hidden_size": config.hidden_size, "vocab_size": config.vocab_size}
         written(tmp_path, {**VLLM_CONFIG, **sizes}, in_vllm(weights))
+    else:
+        bare = {name: w for name, w in weights.items() if "linear" in name}
+        written(tmp_path, {**OWN_CONFIG, "version": "2"}, bare)
     options = {"method": "medusa", "model": str(tmp_path), "adaptive": False}
     llm = plain.with_speculation({**options, "num_branches": num_branches})
     output = llm.generate("abcabc", params("top_p"))[0].outputs[0]
@@ -178,6 +181,21 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {"truncated_vocab_size": 3},
         drawn(vocab_size=3) | {"token_map": np.array([5, 3, 9])},
         "'token_map' does not map the draft vocabulary to ascending ids",
+    ),
+    "under two names": (
+        {},
+        drawn() | {"lm_heads.0.weight": drawn()["0.1.weight"]},
+        "is there under another name, too",
+    ),
+    "a map without matrices": (
+        {"version": "2"},
+        without(*(f"{i}.1.weight" for i in range(3))) | {"token_map": np.arange(3)},
+        "'d2t' has no place",
+    ),
+    "a number": (
+        {},
+        drawn() | {"0.0.linear.weight": np.array(1, np.float32)},
+        "its hidden size is 1,",
     ),
     "no map": ({"truncated_vocab_size": 3}, drawn(vocab_size=3), "'d2t' is missing"),
 }

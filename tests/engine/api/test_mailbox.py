@@ -28,11 +28,19 @@ def test_what_came_is_joined_and_an_error_comes_last() -> None:
     async def body(bell: Bell) -> None:
         box = Mailbox(bell)
         assert box.read() is None
+        assert not box.has_news
+        for token in (1, 2, 3):
+            box.put(event_of(token))
+            assert box.has_news
+        event = box.read()
+        assert event is not None
+        assert not box.has_news
         for token in (1, 2, 3):
             box.put(event_of(token))
         box.fail(ValueError("late"))
         box.fail(KeyError("later"))
         event = box.read()
+        assert box.has_news
         assert event is not None
         assert event.tokens == (1, 2, 3)
         with pytest.raises(ValueError, match="late"):

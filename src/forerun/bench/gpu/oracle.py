@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import tokenizers
 
-from forerun.drafters import Budget, Drafter, DraftModel, RequestView
+from forerun.drafters import Budget, Drafter, DraftModel, RequestView, Target
 from forerun.engine.api.input_processor import InputProcessor
 from forerun.engine.engine import Engine
 from forerun.engine.request.options import RequestOptions
@@ -25,7 +25,6 @@ from forerun.models.llama import LlamaModel
 from forerun.models.text.token_bytes import Spelling
 from forerun.models.text.tokenizer import Tokenizer, TokenizerTraits
 from forerun.speculation.guarded_drafters import GuardedDrafters
-from forerun.speculation.methods import Target
 from forerun.speculation.speculation import Speculation
 from forerun.types import Proposal, SamplingParams, Verdict
 

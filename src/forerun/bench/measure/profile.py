@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from statistics import median
 from typing import Any, Final
 
 import numpy as np
@@ -51,7 +50,8 @@ def measure_profile(
 ) -> dict[str, Any]:
     """Seconds of a token of `llm.stream`, of its parts, and what each part reads of memory.
 
-    Python is what the parts leave of a token's time.
+    Of every work the fastest round counts: one may be slow for reasons of its own, never fast.
+    Python is what the compiled steps of a token and its draw leave of the same token.
     """
     kernels = llm.model.kernels
     if not isinstance(kernels, CpuKernels):
@@ -64,43 +64,51 @@ def measure_profile(
     stream = llm.stream([_TOKEN] * num_context, params)
     next(stream)  # the prompt
 
+    outside = list[float]()  # of compiled steps, for each token
+
+    def token() -> float:
+        with kinds[0].workers.watched(clock) as inside:
+            whole = timed(lambda: next(stream), clock)
+        outside.append(whole - sum(inside))
+        return sum(inside)
+
     def draw() -> None:
         served = served_logits(logits, params, context, (), weight_sum=kernels.weight_sum)
         kernels.gumbel_argmax(served, noise, num_context)
 
     works: dict[str, Callable[[], object]] = {
-        "token": lambda: next(stream),
         "pass": one_pass.run,
         **{kind.name: kind.run for kind in kinds},  # after a pass: it sets the buffers right
         "draw": draw,
         "read": lambda: kernels.read(memory),
     }
-    times = rounds({name: partial(timed, work, clock) for name, work in works.items()}, num_rounds)
-    whole = times.pop(WHOLE)
+    each = {name: partial(timed, work, clock) for name, work in works.items()}
+    times = rounds({"steps": token, **each}, num_rounds)
+    seconds = {name: min(taken) for name, taken in times.items()}
+    seconds["Python"] = min(outside[1:]) - seconds["draw"]
     for kind in kinds:
         if kind.is_left_out:
-            rest = times[kind.name]
-            times[kind.name] = [a - b for a, b in zip(whole, rest, strict=True)]
-    seconds = {name: median(taken) for name, taken in times.items()}
+            seconds[kind.name] = seconds[WHOLE] - seconds[kind.name]
     num_bytes = {kind.name: kind.weight_bytes for kind in kinds if kind.name != WHOLE}
     row_bytes = kernels.row_bytes(llm.model.shape, llm.model.config.num_layers)
     num_bytes["attention"] = num_context * row_bytes
-    is_complete = len(times["token"]) == num_rounds
+    is_complete = len(times["steps"]) == num_rounds
     return {"is_complete": is_complete, **_report(seconds, num_bytes, num_context)}
 
 
 def _report(
     seconds: dict[str, float], num_bytes: dict[str, int], num_context: int
 ) -> dict[str, Any]:
-    token, whole, read = (seconds.pop(name) for name in ("token", "pass", "read"))
-    draw = seconds.pop("draw")
-    parts = {**seconds, "between steps": whole - sum(seconds.values()), "draw": draw}
-    parts["Python"] = token - whole - draw
+    names = ("steps", "pass", WHOLE, "draw", "Python", "read")
+    steps, forward, _, draw, python, read = (seconds.pop(name) for name in names)
+    apart = sum(seconds.values())  # a little more than together, where they disturb each other
+    parts = {name: taken * min(1, steps / apart) for name, taken in seconds.items()}
+    parts |= {"between steps": max(0, steps - apart), "draw": draw, "Python": python}
     return {
         "num_context": num_context,
         "read_bytes_per_second": _READ_BYTES / read,
-        "token_s": token,
-        "pass_s": whole,
+        "token_s": steps + draw + python,
+        "pass_s": forward,
         "parts": {
             name: {"seconds": taken, "bytes": num_bytes.get(name, 0)}
             for name, taken in parts.items()

@@ -59,11 +59,13 @@ def open_peers(
     stack: ExitStack, engine: EngineConfig, wanted: PeerOptions, max_len: int, slots: int = 1
 ) -> list[PeerContender]:
     """Started before our own model is loaded, so that a missing peer is told at once."""
-    from forerun.bench.peers import PeerContender, open_peer
+    from forerun.bench.peers import PEERS, PeerContender, open_peer
     from forerun.engine.setup.kernel_choice import is_on_gpu
 
-    opened, model = list[Peer](), model_path(engine.model)
-    for name in split(wanted.peers):
+    opened: list[Peer] = []
+    model, names = model_path(engine.model), split(wanted.peers)
+    require_known("peer", PEERS, *names)
+    for name in names:
         # transformers expands a GGUF of 1.5 billion weights for minutes.
         print(f"starting {name} with {model.name} …", file=sys.stderr, flush=True)
         peer = open_peer(

@@ -25,6 +25,7 @@ from safetensors.numpy import save
 from forerun.drafters.heads.config import HeadConfig, read_config
 from forerun.drafters.heads.layouts import (
     LAYOUTS,
+    T2D,
     TOKEN_MAP,
     check_usual,
     eagle3_names,
@@ -54,9 +55,7 @@ _SLICE_BYTES: Final = 1 << 20
 _CONFIG, _WEIGHTS = "config.json", "model.safetensors"
 _MEDUSA, _PICKLE = "medusa_lm_head.safetensors", "medusa_lm_head.pt"  # as Medusa calls them
 _KEPT: Final = ("README.md", "LICENSE", ".gitattributes")  # beside a head, whoever writes it anew
-_OWN_FILES: Final = frozenset(
-    {_CONFIG, _WEIGHTS, _MEDUSA, _PICKLE, HISTORY, *TOKENIZER_FILES, *_KEPT}
-)
+_OWN_FILES: Final = frozenset({_CONFIG, _WEIGHTS, HISTORY, *TOKENIZER_FILES, *_KEPT})
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -79,6 +78,12 @@ class HeadFolder:
             self._names = eagle3_names(stored)
         else:
             self.config, self._names = read_medusa(values, folder / _CONFIG, self._file)
+        twice = set(stored) - {T2D} - set(self._names.values())
+        if twice:
+            raise InvalidWeights(
+                f"{folder}: tensor {min(twice)!r} is there under another name, too; get the head "
+                "anew, or leave one of them out."
+            )
         if kind not in (None, self.config.kind):
             raise InvalidOption(
                 f'{folder} holds a head of kind "{self.config.kind}", and "{kind}" was asked for; '
@@ -161,9 +166,11 @@ class HeadFolder:
         if not self.has(D2T):  # all ids
             return np.arange(num)
         stored = self._names[D2T]
-        tokens = self._file.integers(stored) + (0 if TOKEN_MAP in stored else np.arange(num))
-        is_sound = tokens[0] >= 0 and tokens[-1] < self.config.target_vocab_size
-        if not is_sound or not (np.diff(tokens) > 0).all():
+        tokens = self._file.integers(stored)
+        if TOKEN_MAP not in stored:
+            tokens = tokens + np.arange(len(tokens))
+        is_inside = tokens[0] >= 0 and tokens[-1] < self.config.target_vocab_size
+        if len(tokens) != num or not is_inside or not (np.diff(tokens) > 0).all():
             raise InvalidWeights(
                 f"{self.path}: {stored!r} does not map the draft vocabulary to ascending ids of "
                 "the target; sort it, and the rows of matrices with it, or get the head anew."
@@ -281,7 +288,10 @@ def require_own(folder: Path) -> None:
     """Whether a head may be written there: what is replaced is a head, or nothing."""
     if not folder.exists():
         return
-    if not folder.is_dir() or {path.name for path in folder.iterdir()} - _OWN_FILES:
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else set[str]()
+    if (folder / _CONFIG).exists():
+        names -= {_MEDUSA}  # a head of Medusa's own, which is trained on
+    if not folder.is_dir() or names - _OWN_FILES:
         raise InvalidOption(f"{folder} has other things than a head in it; choose another place.")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import Any, TypeVar, Unpack, cast
 from weakref import ref
 
+from forerun.drafters import Target
 from forerun.drafters.heads import model_fingerprint, shipped_heads
 from forerun.engine.api.events import EventBuilder, StreamEvent
 from forerun.engine.api.input_processor import InputProcessor
@@ -28,7 +29,6 @@ from forerun.models.llama import LlamaModel
 from forerun.models.opening import load_tokenizer, open_checkpoint
 from forerun.models.text.chat_template import Messages
 from forerun.speculation.config import SpeculativeConfig
-from forerun.speculation.methods import Target
 from forerun.types import SamplingParams
 
 Item = TypeVar("Item")

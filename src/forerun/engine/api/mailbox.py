@@ -61,6 +61,10 @@ class Mailbox:
         self._error = self._error or error
         ring([self.bell])
 
+    @property
+    def has_news(self) -> bool:
+        return bool(self._pending) or self._error is not None
+
     def read(self) -> StreamEvent | None:
         """What came since the last time; None if nothing did. Whoever waits has read before."""
         self.bell.is_rung = False  # first: what comes from here on rings again

@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Final
 
 from forerun.cache.cache_size import CacheSize
-from forerun.drafters import Budget, CachedDrafter, GivenPrediction
+from forerun.drafters import Budget, CachedDrafter, GivenPrediction, Target
 from forerun.drafters.prediction import PREDICTION
 from forerun.engine.metrics import Metrics
 from forerun.engine.request.request import Request
@@ -27,7 +27,7 @@ from forerun.speculation.controller import Controller
 from forerun.speculation.costs import Costs
 from forerun.speculation.guarded_drafters import GuardedDrafters
 from forerun.speculation.heads.card_check import CardCheck
-from forerun.speculation.methods import Target, combined
+from forerun.speculation.methods import combined
 from forerun.speculation.speculation import Speculation
 
 _PASS_TOKENS: Final = 256  # in one pass: prompts are read in chunks beside running answers

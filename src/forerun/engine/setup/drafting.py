@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from forerun.drafters import Drafter, TappedDrafter
+from forerun.drafters import Drafter, TappedDrafter, Target
 from forerun.drafters.heads import Card
 from forerun.engine.setup.trial import Trial
 from forerun.errors import InvalidOption
@@ -16,7 +16,7 @@ from forerun.speculation.costs import Costs
 from forerun.speculation.draft_cost import DraftCost
 from forerun.speculation.heads.promises import Promise, best_head, promised
 from forerun.speculation.heads.timing import timed_head
-from forerun.speculation.methods import METHODS, Target, build_drafters, cards_of
+from forerun.speculation.methods import METHODS, build_drafters, cards_of
 from forerun.speculation.pass_cost import PassCost
 
 

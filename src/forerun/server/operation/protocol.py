@@ -5,7 +5,27 @@ from __future__ import annotations
 from asyncio import TimerHandle, Transport
 
 import h11
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from starlette.types import Message, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+
+
+def direct(scope: Scope, send: Send) -> Send:
+    """`send` for the parts of a long body: a part that comes while its reader keeps up is framed
+    here and written at once, for a fraction of what uvicorn and h11 take to look at it again."""
+    cycle = getattr(send, "__self__", None)
+    is_chunked = scope["http_version"] == "1.1" and scope["method"] != "HEAD"
+    if not isinstance(cycle, RequestResponseCycle) or not is_chunked:
+        return send
+
+    async def send_part(message: Message) -> None:
+        part = message.get("body", b"")
+        is_plain = part and message.get("more_body", False)
+        if not is_plain or cycle.flow.write_paused or cycle.disconnected:
+            await send(message)
+        else:
+            cycle.transport.write(b"%x\r\n%b\r\n" % (len(part), part))
+
+    return send_part
 
 
 def timed_protocol(seconds: float) -> type[H11Protocol]:

@@ -28,22 +28,22 @@ class CardCheck:
         self._least = {
             name: _LEAST if first is None else _FAR_BELOW * first for name, first in firsts.items()
         }
-        self._counts = dict.fromkeys(cards, (0, 0))  # hits, guesses
+        self._counts = dict.fromkeys(cards, (0, 0))  # accepted, guesses
 
-    def observe(self, drafter: str, *, is_hit: bool) -> str | None:
+    def observe(self, drafter: str, *, is_accepted: bool) -> str | None:
         """Why it is not what its card says, the moment that it is beyond doubt."""
         if drafter not in self._counts:
             return None
-        hits, num = self._counts[drafter]
-        hits, num = hits + is_hit, num + 1
-        self._counts[drafter] = hits, num
-        if num * _divergence(hits / num, self._least[drafter]) < -math.log(_CHANCE):
+        accepted, num = self._counts[drafter]
+        accepted, num = accepted + is_accepted, num + 1
+        self._counts[drafter] = accepted, num
+        if num * _divergence(accepted / num, self._least[drafter]) < -math.log(_CHANCE):
             return None
         del self._counts[drafter]
         return (
-            f"of its first {num} guesses {hits} were accepted, and {self._said[drafter]}: it may "
-            "have been trained for other weights of this model, for other layers (are its layer "
-            "ids one off?), or on texts unlike these"
+            f"of its first {num} guesses {accepted} were accepted, and {self._said[drafter]}: it "
+            "may have been trained for other weights of this model, for other layers (are its "
+            "layer ids one off?), or on texts unlike these"
         )
 
 

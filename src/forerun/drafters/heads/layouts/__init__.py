@@ -9,6 +9,7 @@ from typing import Any
 
 from forerun.drafters.heads.layouts.eagle3 import (
     LAYOUTS,
+    T2D,
     eagle3_names,
     read_eagle3,
     written_config,
@@ -19,6 +20,7 @@ from forerun.drafters.heads.layouts.medusa import TOKEN_MAP, read_medusa
 
 __all__ = [
     "LAYOUTS",
+    "T2D",
     "TOKEN_MAP",
     "check_usual",
     "eagle3_names",

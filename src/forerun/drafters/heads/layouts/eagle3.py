@@ -18,7 +18,7 @@ from forerun.errors import InvalidOption, InvalidWeights, UnsupportedModel
 from forerun.models.fields import Fields
 
 LAYOUTS: Final = ("speculators", "eagle")
-_T2D: Final = "t2d"
+T2D: Final = "t2d"
 _OURS, _THEIRS = "midlayer.", "layers.0."
 _LAYER: Final = "transformer_layer_config"
 _NORM_FIRST: Final = "norm_before_residual"
@@ -51,7 +51,7 @@ def eagle3_names(stored: Iterable[str]) -> dict[str, str]:
     return {
         _OURS + name.removeprefix(_THEIRS) if name.startswith(_THEIRS) else name: name
         for name in stored
-        if name != _T2D
+        if name != T2D
     }
 
 
@@ -210,4 +210,4 @@ def written_weights(
     known[tokens] = True
     is_theirs = layout == "speculators"
     names = {name: name.replace(_OURS, _THEIRS) if is_theirs else name for name in weights}
-    return {**{names[name]: weight for name, weight in weights.items()}, _T2D: known}
+    return {**{names[name]: weight for name, weight in weights.items()}, T2D: known}

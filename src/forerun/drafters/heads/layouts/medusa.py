@@ -12,6 +12,7 @@ Face's text-generation-inference has no matrices: its heads end in the target's 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -58,19 +59,20 @@ def read_medusa(
             f"{path}: {file.path.name} has no matrix of head 0, and 'version' is not 2, which "
             "does without; get the head anew."
         )
-    if fields.flag("original_lm_head", False):
+    if fields.flag("original_lm_head", False) and _MATRIX in names:
         names |= {f"{idx}.1.weight": names[_MATRIX] for idx in range(num_heads)}
-    size, rows = file.shape(names[_LINEAR])[-1], fields.size("vocab_size", 0, least=0)
-    if _MATRIX in names:
-        rows = file.shape(names[_MATRIX])[0]
+    width = math.prod(file.shape(names[_LINEAR])[-1:])
+    rows = math.prod(file.shape(names[_MATRIX])[:1]) if _MATRIX in names else 0
+    is_known = bool(rows) or fields.get("vocab_size") is not None  # else it is the target's
+    vocab_size = fields.size("vocab_size", rows) if is_known else 0
     return HeadConfig(
         kind="medusa",
         layers=(),  # the target's last one
-        target_hidden_size=fields.size("hidden_size", size),
-        target_vocab_size=fields.size("vocab_size", rows, least=0),
+        target_hidden_size=fields.size("hidden_size", width),
+        target_vocab_size=vocab_size,
         target_num_layers=0,
         tokenizer_hash="",
-        draft_vocab_size=fields.size("truncated_vocab_size", rows, least=0),
+        draft_vocab_size=fields.size("truncated_vocab_size", rows) if rows else vocab_size,
         num_guesses=num_heads,
     ), names
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import Final
 
@@ -64,7 +66,7 @@ class Workers:
 
     def __init__(self, run: Compiled, join: Compiled, num_threads: int) -> None:
         self.num_threads: Final = num_threads
-        self._run = run
+        self._call: Callable[[int, int], None] = run.call
         self._control = np.zeros(SCRATCHES + num_threads, np.int64)
         self._control[CLOSED] = 1
         self._control[NUM_THREADS] = num_threads
@@ -85,7 +87,23 @@ class Workers:
             for calls in self._calls:
                 if calls.empty():  # else its thread joined the last pass without being called
                     calls.put(True)
-            self._run.call(self._address, 0)
+            self._call(self._address, 0)
+
+    @contextmanager
+    def watched(self, clock: Callable[[], float]) -> Iterator[list[float]]:
+        """What each run takes in compiled code, in seconds, for benchmarks."""
+        call, seconds = self._call, list[float]()
+
+        def watched_call(address: int, thread: int) -> None:
+            began = clock()
+            call(address, thread)
+            seconds.append(clock() - began)
+
+        self._call = watched_call
+        try:
+            yield seconds
+        finally:
+            self._call = call
 
     def _prepare(self, steps: npt.NDArray[np.int64], scratch_bytes: int) -> None:
         assert steps.shape[1] == STEP_FIELDS, steps.shape

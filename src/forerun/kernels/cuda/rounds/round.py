@@ -24,6 +24,27 @@ from forerun.kernels.cuda.rounds.kernels import CHAIN
 F32 = npt.NDArray[np.float32]
 
 
+class Features:
+    """Hidden states [layers, rows, E] of three verifications, the latest first; addresses stay."""
+
+    def __init__(self, like: Tensor) -> None:
+        self._kept = [torch.zeros_like(like).contiguous() for _ in range(3)]
+
+    @property
+    def latest(self) -> Tensor:
+        return self._kept[0]
+
+    def push(self, new: Tensor) -> None:
+        first, second, third = self._kept
+        third.copy_(second)
+        second.copy_(first)
+        first.copy_(new)
+
+    def of_age(self, age: int) -> Tensor:
+        assert age < len(self._kept), "hidden states were written over"
+        return self._kept[age]
+
+
 @dataclass
 class RoundGraph:
     """Recorded in two parts, so that the host gets the guesses while they are verified. It holds no
@@ -38,7 +59,7 @@ class RoundGraph:
     guess: Replay
     verify: Replay
     held: Sequence[Any]  # memory that the two read and write
-    before: Tensor | None = None  # what the two verifications before the last one handed out
+    features: Features | None = None  # what `handed_out` is the latest of
     copies: HostCopies = field(default_factory=HostCopies)  # of `found`
     num_verified: int = 0
     is_fed: bool | None = None  # whether a head gets what it would be given; None: not seen yet
@@ -46,14 +67,12 @@ class RoundGraph:
     def send(self, follow: Follow, handed_out: HandedOut | None) -> None:
         """`handed_out`: by the verification under way. Behind one of its own the device knows by
         itself how to go on, as far as there were slots."""
-        mine = self.handed_out
-        if mine is not None and handed_out is mine and self.sent.has_slots(follow):
+        mine, features = self.handed_out, self.features
+        if features is not None and handed_out is mine and self.sent.has_slots(follow):
             return
-        if mine is not None and handed_out is not mine:
+        if features is not None and handed_out is not mine:
             assert handed_out is not None, "a head looks at hidden states"
-            num_rows = mine.shapes[0][0]
-            assert self.before is not None
-            _push(self.before, mine.rows(num_rows), handed_out.rows(num_rows))
+            features.push(handed_out.rows(features.latest.shape[1]))
             self.num_verified += 1  # one that was not its own
         self.sent.send(follow)
 
@@ -75,9 +94,9 @@ class RoundGraph:
         guess, _ = recorder.record(work.guess, whole, 0, is_first=False)
         verify, (logits, best) = recorder.record(work.verify, whole, 0, is_first=False)
         drawing.drawn.copy_(drawn)
-        found, handed_out = work.guessing.found, work.handed_out
+        found, handed_out, features = work.guessing.found, work.handed_out, work.features
         sent, count, held = buffers.sent, buffers.count, buffers.held
-        return cls(sent, count, found, logits, best, handed_out, guess, verify, held, work.before)
+        return cls(sent, count, found, logits, best, handed_out, guess, verify, held, features)
 
 
 class _Work:
@@ -87,15 +106,13 @@ class _Work:
         self._buffers, self._target = buffers, buffers.rooms[TARGET].one
         tapped, num_rows = self._target.batch.handed_out, 1 + draft.depth
         self.handed_out: HandedOut | None = None
-        self._features: Tensor | None = None  # [layers, 1 + depth, E]
-        self.before: Tensor | None = None  # [2, …]: the same of the two verifications before
+        self.features: Features | None = None
         if tapped is not None:
-            self._features = torch.zeros_like(tapped.rows(num_rows)).contiguous()
-            self.before = torch.zeros_like(self._features).repeat(2, 1, 1, 1)
+            self.features = Features(tapped.rows(num_rows))
             shapes = tuple((num_rows, width) for _, width in tapped.shapes)
-            self.handed_out = HandedOut(self._features.view(-1), shapes)
+            self.handed_out = HandedOut(self.features.latest.view(-1), shapes)
         self.batch = buffers.batch(TARGET, num_rows, num_rows)
-        self.guessing = guessing_for(draft, buffers, self._features)
+        self.guessing = guessing_for(draft, buffers, self.features and self.features.latest)
 
     def guess(self) -> tuple[Tensor, None]:
         self._buffers.accept()
@@ -107,18 +124,11 @@ class _Work:
         self._buffers.place(TARGET, batch, CHAIN)
         logits = logits_of(self._target.body, batch, self._target.store)
         best = self._buffers.drawing.best(logits)
-        if self._features is not None:
+        if self.features is not None:
             assert batch.handed_out is not None
-            assert self.before is not None
-            _push(self.before, self._features, batch.handed_out.rows(num_rows))
+            self.features.push(batch.handed_out.rows(num_rows))
         self._buffers.advance()
         return logits, best
-
-
-def _push(before: Tensor, features: Tensor, new: Tensor) -> None:
-    before[1].copy_(before[0])
-    before[0].copy_(features)
-    features.copy_(new)
 
 
 @dataclass(frozen=True)
@@ -136,11 +146,8 @@ class KeptOut:
         return len(self.graph.handed_out.shapes)
 
     def views(self) -> Sequence[F32]:
-        age, latest = self.graph.num_verified - self.number, self.graph.handed_out
-        assert latest is not None
-        assert self.graph.before is not None
-        assert age < 3, "hidden states were written over"
-        rows = self.graph.before[age - 1] if age else latest.rows(latest.shapes[0][0])
+        assert self.graph.features is not None
+        rows = self.graph.features.of_age(self.graph.num_verified - self.number)
         return list(rows.cpu().numpy())
 
     def to_host(self) -> Sequence[F32]:

@@ -1,0 +1,73 @@
+"""A round that was begun is for nobody where its request meets others, goes, or loses its pages."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from forerun.engine import LLM
+from forerun.kernels import AttentionShape
+from forerun.kernels.cuda import CudaKernels
+from forerun.models.text.compatibility import tokenizer_hash
+from forerun.types import SamplingParams
+from tests.drafters.heads.random_heads import block_config, write_block
+from tests.gpu.interpreted_heads import HandingOut
+from tests.gpu.rounds_begun_early import Watched
+from tests.tiny_model import write_tiny_model
+
+PROMPTS = ("abcabcabcabca", "bcabcabcabcab")  # of nearly a page
+PARAMS = SamplingParams(temperature=0.7, seed=3, max_tokens=7, ignore_eos=True)
+NUM_PAGES, PAGE_SIZE = 3, 16
+NUM_ALONE = 2  # rounds of the first request before something happens
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        shape = {"num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "hidden_size": 24}
+        path = write_tiny_model(folder / "target", **shape)
+        kernels = CudaKernels("float32", device="cpu", recorder=HandingOut())
+        # The target has a layer, the head two.
+        num_bytes = NUM_PAGES * PAGE_SIZE * kernels.row_bytes(AttentionShape(2, 1, 12), 1 + 2)
+        llm = LLM(
+            path,
+            kernels=kernels,
+            max_num_seqs=2,
+            max_model_len=40,
+            kv_cache_memory=num_bytes,
+            speculative_config=None,
+        )
+        expected = [tuple(llm.generate(p, PARAMS)[0].outputs[0].token_ids) for p in PROMPTS]
+        config = block_config(llm.model.config, tokenizer_hash(llm.tokenizer), layers=(0, 1))
+        head = write_block(folder / "head", config)
+        method = {"method": "block", "model": str(head)}
+        early = llm.with_speculation({**method, "num_speculative_tokens": 2, "adaptive": False})
+        assert early.engine.core.cache.pool.num_pages == NUM_PAGES
+        early.generate(PROMPTS[0], PARAMS)  # sizes are recorded
+        for what in (another_comes, it_is_aborted):
+            with Watched() as watched:
+                assert what(early) == expected, what
+            assert watched.num_taken > 0, what
+        assert early.metrics()["preemptions"] > 0
+
+
+def another_comes(llm: LLM) -> list[tuple[int, ...]]:
+    """So that both need a second page and there is one."""
+    stream = llm.stream(PROMPTS[0], PARAMS)
+    tokens = [token for _ in range(NUM_ALONE) for token in next(stream).tokens]
+    (other,) = llm.generate(PROMPTS[1], PARAMS)
+    tokens += [token for event in stream for token in event.tokens]
+    return [tuple(tokens), tuple(other.outputs[0].token_ids)]
+
+
+def it_is_aborted(llm: LLM) -> list[tuple[int, ...]]:
+    """Its pages go to whoever comes next."""
+    stream = llm.stream(PROMPTS[1], PARAMS)
+    for _ in range(NUM_ALONE):
+        next(stream)
+    stream.close()
+    return [tuple(llm.generate(p, PARAMS)[0].outputs[0].token_ids) for p in PROMPTS]
+
+
+if __name__ == "__main__":
+    main()
