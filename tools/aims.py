@@ -1,7 +1,7 @@
 """Hold bench/aims.toml against the committed records: python tools/aims.py [--strict]
 
-PASS, FAIL, or OPEN: a pass with fewer pairs than were asked for, or a figure that the record does
-not have yet. With --strict, exit code 1 if one fails.
+PASS, FAIL, or OPEN: a pass with fewer pairs than were asked for, or a figure or a record that is
+not there yet. With --strict, exit code 1 if one fails.
 """
 
 from __future__ import annotations
@@ -49,8 +49,11 @@ def judge(aim: Aim, records: Path) -> Verdict:
     is_floor = "at_least" in aim
     bound = aim["at_least" if is_floor else "at_most"]
     wanted = f"{'≥' if is_floor else '≤'} {bound:g}"
+    path = records / aim["record"]
+    if not path.exists():
+        return Verdict("OPEN", f"{aim['what']} {wanted}: there is no {aim['record']}")
     try:
-        found = _figure(aim, records / aim["record"])
+        found = _figure(aim, path)
     except KeyError:
         return Verdict("OPEN", f"{aim['what']} {wanted}: not in {aim['record']}")
     is_reached = found.value >= bound if is_floor else found.value <= bound

@@ -93,6 +93,8 @@ def test_a_figure_that_a_record_lacks_is_open(tmp_path: Path) -> None:
     write_json(tmp_path / "made.json", record)
     aim = {"what": "start", "record": "made.json", "figure": "starts.cold", "at_most": 20}
     assert TOOL["judge"](aim, tmp_path) == TOOL["Verdict"]("OPEN", "start ≤ 20: not in made.json")
+    found = TOOL["judge"](aim | {"record": "none.json"}, tmp_path)
+    assert found == TOOL["Verdict"]("OPEN", "start ≤ 20: there is no none.json")
 
 
 GPU = {

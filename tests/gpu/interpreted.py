@@ -105,7 +105,7 @@ def a_failure_has_a_name(model: LlamaModel) -> None:
     for failure, said in failures.items():
         body = Mock(side_effect=failure)
         with pytest.raises(DeviceFailed, match=said):
-            model.kernels.draw(body, batch, cache.store, [])  # type: ignore[arg-type]
+            model.kernels.draw(body, batch, cache.store, [])
 
 
 if __name__ == "__main__":

@@ -61,4 +61,5 @@ def _logits(
         chunk = tokens[first : first + _CHUNK_LEN]
         span = Span.all_wanted(table.reserve(len(chunk)), chunk)
         rows.append(model.forward(Plan.build([(span, table)]), cache))
-    return np.concatenate(rows)[np.array(PLACES) - 1]
+    found: npt.NDArray[np.float32] = np.concatenate(rows)[np.array(PLACES) - 1]
+    return found
