@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -172,3 +173,13 @@ def test_a_conversation_that_grows_too_long_says_so(run: Any) -> None:
     result = run("chat", "--max-tokens", "4", stdin="a" * 300 + "\nabc\n")
     assert result.exit_code == 0, result.output
     assert "/reset" in result.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("smollm2_path")
+def test_the_demo_shows_the_same_tokens_in_fewer_passes() -> None:
+    result = CliRunner().invoke(app, ["demo"])
+    assert result.exit_code == 0, result.output
+    found = re.findall(r"identical tokens, (\d+) target passes instead of (\d+)", result.stdout)
+    assert len(found) == 2
+    assert 2 * int(found[0][0]) < int(found[0][1])  # of a letter that is corrected, most is copied
