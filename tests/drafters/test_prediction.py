@@ -78,7 +78,7 @@ def test_what_never_held_is_no_longer_guessed() -> None:
     """All wrong: two misses at the start are enough; after many tokens that came, they are not."""
 
     def guesses_after(output: list[int]) -> int:
-        answer, drafter = Answer(0, [1], [], 99, prediction=(*PREDICTED,)), GivenPrediction()
+        answer, drafter = Answer(0, (1,), [], 99, prediction=(*PREDICTED,)), GivenPrediction()
         answer.output += output
         drafter.begin(answer)
         budget = Budget(4)
