@@ -91,6 +91,17 @@ def test_who_is_not_taken_sleeps_ever_longer_until_it_is() -> None:
     assert _is_weighed(looks, 402, Choice(Reason.NOTHING_PAYS))
 
 
+def test_who_is_outbid_sleeps_seven_rounds_at_most() -> None:
+    """A wrong prediction has no more guesses after two tokens: then a head is wanted again."""
+    looks, other = Looks(), Choice(Reason.PAYS, "prediction", depth=3)
+    weighed = [idx for idx in range(300) if _is_weighed(looks, idx, other)]
+    assert weighed[:6] == [0, 1, 3, 7, 14, 21]
+    assert not _is_weighed(looks, weighed[-1] + 6, other)
+    assert _is_weighed(looks, weighed[-1] + 7, other)
+    assert _is_weighed(looks, 400, Choice(Reason.NOTHING_PAYS))
+    assert not _is_weighed(looks, 463, Choice(Reason.NOTHING_PAYS))
+
+
 def _is_weighed(looks: Looks, round_idx: int, choice: Choice) -> bool:
     if "head" in looks.asleep(request(round_idx)):
         return False

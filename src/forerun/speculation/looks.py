@@ -72,8 +72,10 @@ class Looks:
         for name in asked:
             if name != choice.drafter:
                 nap = self._nap_lens.get(name, _SHORT_NAP)
-                self._naps.setdefault(request.id, {})[name] = now + nap
                 self._nap_lens[name] = min(_LONG_NAP, 2 * nap)
+                if choice.drafter is not None:  # the guesses of another may end at any time
+                    nap = min(_MAX_SKIPS, nap)
+                self._naps.setdefault(request.id, {})[name] = now + nap
             elif choice.reason is Reason.PAYS:
                 self._stays[request.id] = choice, now + _STAY
                 self._nap_lens.pop(name, None)
