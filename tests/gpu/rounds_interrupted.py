@@ -15,9 +15,9 @@ from tests.gpu.interpreted_heads import HandingOut
 from tests.gpu.rounds_begun_early import Watched
 from tests.tiny_model import write_tiny_model
 
-PROMPTS = ("abcabcabcabca", "bcabcabcabcab")  # of nearly a page
-PARAMS = SamplingParams(temperature=0.7, seed=3, max_tokens=7, ignore_eos=True)
-NUM_PAGES, PAGE_SIZE = 3, 16
+PROMPTS = ("abcabc", "bcabca")
+PARAMS = SamplingParams(temperature=0.7, seed=3, max_tokens=12, ignore_eos=True)
+NUM_PAGES, PAGE_SIZE = 2, 16  # each request needs two in the end
 NUM_ALONE = 2  # rounds of the first request before something happens
 
 
@@ -27,14 +27,14 @@ def main() -> None:
         shape = {"num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "hidden_size": 24}
         path = write_tiny_model(folder / "target", **shape)
         kernels = CudaKernels("float32", device="cpu", recorder=HandingOut())
-        # The target has a layer, the head two.
-        num_bytes = NUM_PAGES * PAGE_SIZE * kernels.row_bytes(AttentionShape(2, 1, 12), 1 + 2)
+        shapes = (AttentionShape(2, 1, 12), 1), (AttentionShape(4, 2, 8), 2)  # target, head
+        row_bytes = sum(kernels.row_bytes(*shape) for shape in shapes)
         llm = LLM(
             path,
             kernels=kernels,
             max_num_seqs=2,
-            max_model_len=40,
-            kv_cache_memory=num_bytes,
+            max_model_len=24,
+            kv_cache_memory=NUM_PAGES * PAGE_SIZE * row_bytes,
             speculative_config=None,
         )
         expected = [tuple(llm.generate(p, PARAMS)[0].outputs[0].token_ids) for p in PROMPTS]
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def another_comes(llm: LLM) -> list[tuple[int, ...]]:
-    """So that both need a second page and there is one."""
+    """Until one of them needs a second page, and the other is preempted."""
     stream = llm.stream(PROMPTS[0], PARAMS)
     tokens = [token for _ in range(NUM_ALONE) for token in next(stream).tokens]
     (other,) = llm.generate(PROMPTS[1], PARAMS)

@@ -230,6 +230,33 @@ def test_a_draft_model_guesses_no_deeper_than_it_did() -> None:
     assert model_repeats(replace(LATER, num_written=0, wanted=(1,))) is None
 
 
+GOING_ON = Pass(4, (1, 2), 0, DRAFT, params=GREEDY, wanted=(1,), num_written=1)
+
+
+def goes_on(one: Pass) -> bool:
+    return ModelDraft(MODEL.asked, (1, 2)).goes_on(one.asked)
+
+
+def test_a_draft_goes_on_with_a_pass_over_its_latest_guess() -> None:
+    assert goes_on(GOING_ON)
+
+
+@pytest.mark.parametrize(
+    "change",
+    {
+        "another cache": to(store=object()),
+        "another request": to(table=Table(500)),
+        "more than the latest": to(num_written=0),
+        "another guess": to(tokens=(1, 3)),
+        "another place": to(start=5),
+        "two requests": to(num_rows=2),
+    }.items(),
+    ids=lambda item: item[0],
+)
+def test_a_draft_does_not_go_on_otherwise(change: tuple[str, Change]) -> None:
+    assert not goes_on(change[1](GOING_ON))
+
+
 @dataclass
 class Plain:
     """Two requests' plain pass, and the one that was begun behind it."""
@@ -267,8 +294,9 @@ def test_a_plain_pass_that_was_begun_is_taken() -> None:
         "another request": to(table=Table(100)),
         "guesses": to(tokens=(8, 1)),
         "another token": to(tokens=(9,)),
-        "another place": to(start=6),
+        "another place": to(start=6, slots_from=99),  # and yet the same slot
         "a page that moved": to(slots_from=200),
+        "a branch": to(start=3, tokens=(7, 7, 8), tree=BRANCHES, num_written=2, wanted=(2,)),
         "other options": to(params=SamplingParams(temperature=0.7, seed=3)),
         "other noise": to(noise=Noise(3)),
         "another position": to(position=7),

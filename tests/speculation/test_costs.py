@@ -165,6 +165,20 @@ def test_whole_rounds_are_learnt_from_and_passes_are_not(is_weighed: bool) -> No
     assert costs.round_seconds(1, 0, 0) == pytest.approx([0.9], rel=0.01)
 
 
+def test_plain_rounds_have_slowed_down_no_more_than_those_with_guesses() -> None:
+    costs = _costs(head=DraftCost(0.5, 0.5))
+    costs.expect_whole("head", 1.0, 0.8)
+    for _ in range(200):
+        costs.note_round(StepTimes(num_requests=1, num_tokens=1, pass_seconds=2.0))
+    assert costs.round_seconds(1, 0, 0) == pytest.approx([0.8])
+    for _ in range(200):
+        costs.note_round(_whole_round(1.5))
+    assert costs.round_seconds(1, 0, 0) == pytest.approx([1.2], rel=0.01)
+    for _ in range(200):
+        costs.note_round(StepTimes(num_requests=1, num_tokens=1, pass_seconds=0.5))
+    assert costs.round_seconds(1, 0, 0) == pytest.approx([0.5], rel=0.01)
+
+
 def test_guesses_wait_for_a_plain_pass_that_was_begun_until_they_are_known_not_to() -> None:
     costs = _costs()
     costs.expect_waste()

@@ -38,6 +38,7 @@ class Costs:
         self._rest = DraftCost(0.0, 0.0)
         self._excess = 0.0  # see `round_seconds`
         self._whole: dict[str, float] = {}  # see `expect_whole`
+        self._tried: dict[str, float] = {}  # the same before any request
         self._last_whole: str | None = None  # whose round was the last, if it was such a one
         self._least_price: tuple[tuple[int, int], float] | None = None  # asked for last
         self._noted: list[tuple[float, float]] = []  # plain rounds: pass, rest
@@ -58,7 +59,7 @@ class Costs:
         rounds = [seconds + plain + guess * num for num, seconds in enumerate(passes)]
         excess = speed * max(0.0, self._excess)
         if self.is_alone and _PLAIN in self._whole:
-            rounds[0] = self._whole[_PLAIN]
+            rounds[0] = self._plain_whole()
         return [rounds[0], *(seconds + excess for seconds in rounds[1:])]
 
     def plain_seconds(self, num_requests: int) -> float:
@@ -97,6 +98,13 @@ class Costs:
         ones so long: the device begins them by itself, and what their parts take one after the
         other says nothing."""
         self._whole |= {drafter: seconds, _PLAIN: plain}
+        self._tried = dict(self._whole)
+
+    def _plain_whole(self) -> float:
+        """It has slowed down by no more than one with guesses: where it seems so, the latest plain
+        ones were slow for reasons of their own, and there may be none for long."""
+        slowdown = max(self._whole[name] / self._tried[name] for name in self._tried if name)
+        return min(self._whole[_PLAIN], self._tried[_PLAIN] * max(1.0, slowdown))
 
     @property
     def knows_whole(self) -> bool:

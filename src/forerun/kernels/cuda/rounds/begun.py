@@ -87,7 +87,6 @@ class Begun:
             and one.body == before.body
             and one.store is before.store
             and row.table is before.batch.plan.rows[0].table
-            and row.num_written == 0
             and row.span.tree.is_chain
             and row.span.start == self.follow.rows[TARGET] + settled.count
             and row.span.tokens == (settled.new[-1], *self.guesses)[: len(row.span)]
