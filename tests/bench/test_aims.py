@@ -47,6 +47,7 @@ def word(llm: LLM, tmp_path: Path) -> Word:
         ("mean_ratio", {"kind": "copy-heavy"}, 3.9, 4.1),
         ("lowest_bound", {"num_classes": 3}, 3.9, 4.1),
         ("over_best_mode", {"classes": COPYING}, 7.9, 8.1),
+        ("class_ratio", {"class": "repeat"}, 3.9, 4.1),
         ("plain_over_peer", {}, 1.9, 2.1),
         ("first_token_over_peer", {}, 0.9, 1.1),
     ],
@@ -85,6 +86,13 @@ def test_the_worst_of_several_places_counts(
     write_json(tmp_path / "made.json", record)
     aim = {"what": "speed", "record": "made.json", "figure": "threads.*.ratio", **bound}
     assert TOOL["judge"](aim, tmp_path).word == verdict
+
+
+def test_a_figure_that_a_record_lacks_is_open(tmp_path: Path) -> None:
+    record = {"measured": "gpu", "machine": {}, "is_complete": True, "starts": {}}
+    write_json(tmp_path / "made.json", record)
+    aim = {"what": "start", "record": "made.json", "figure": "starts.cold", "at_most": 20}
+    assert TOOL["judge"](aim, tmp_path) == TOOL["Verdict"]("OPEN", "start ≤ 20: not in made.json")
 
 
 GPU = {

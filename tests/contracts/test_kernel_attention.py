@@ -11,6 +11,7 @@ import pytest
 
 from forerun.kernels import AttentionShape, Norm, Plan
 from forerun.kernels.base import Store
+from forerun.kernels.plan import SlotTable
 from forerun.types import IntArray, Span, Tree
 from tests.contracts.kernel_sets import KERNEL_SETS, KernelSet
 from tests.kernels.sources import F32, ArraySource, normal
@@ -46,8 +47,18 @@ class Scattered:
         return self._order[:length]
 
 
+class InARow:
+    """A block table whose rows follow each other, from some slot on."""
+
+    def __init__(self, first: int) -> None:
+        self._first = first
+
+    def slots(self, length: int) -> IntArray:
+        return np.arange(self._first, self._first + length)
+
+
 def attend(
-    ks: KernelSet, shape: AttentionShape, qkv: F32, start: int, store: Store, table: Scattered
+    ks: KernelSet, shape: AttentionShape, qkv: F32, start: int, store: Store, table: SlotTable
 ) -> F32:
     """A chain of rows [T, q_len + 2·kv_len] from `start` on, with no rotation: [T, q_len]"""
     span = Span(start, (0,) * len(qkv), Tree.chain(len(qkv)), ())
@@ -100,6 +111,19 @@ def test_attention_is_near_float64_and_blind_to_chunks_and_pages(
         exact = naive(shape, qkv[:num_keys])
         atol = 5e-6 + 4 * ks.rounding
         np.testing.assert_allclose(whole[num_keys - 1], exact, rtol=0, atol=atol)
+
+
+@pytest.mark.parametrize("window", [None, 5, 40])
+def test_where_rows_begin_does_not_show(ks: KernelSet, window: int | None) -> None:
+    """In the middle of a page, at its beginning, or anywhere: the same bits, whatever is beside."""
+    shape, num_rows = AttentionShape(*HEADS[3], window), 100
+    qkv = normal(5, num_rows, shape.q_len + 2 * shape.kv_len)
+    scattered = attend_in_chunks(ks, shape, qkv, [0, 3, 50, 81], seed=1)
+    for first in (0, 5, 16, 31):
+        store, table = ks.kernels.new_store(shape, 2, num_rows + first), InARow(first)
+        for low, high in ((0, 20), (20, 21), (21, 100)):
+            got = attend(ks, shape, qkv[low:high], low, store, table)
+            np.testing.assert_array_equal(got, scattered[low:high])
 
 
 @pytest.mark.parametrize("head_dim", [2, 6, 64, 128])

@@ -5,9 +5,12 @@ Triton's interpreter is slow and knows no bfloat16 products, so this is a small 
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import numpy as np
 import pytest
 import torch
+from triton.runtime.errors import OutOfResources
 
 from forerun.errors import DeviceFailed
 from forerun.kernels import Plan
@@ -88,15 +91,21 @@ def tokens_are_drawn(model: LlamaModel) -> None:
 
 
 def a_failure_has_a_name(model: LlamaModel) -> None:
-    def body(*_: object) -> None:
-        raise torch.OutOfMemoryError("none left")
-
+    failures = {
+        torch.OutOfMemoryError("none left"): "no memory left for this pass",
+        RuntimeError(
+            "Triton Error [CUDA]: an illegal address\nmore"
+        ): r"an illegal address\); start",
+        OutOfResources(2, 1, "shared memory"): "out of resource: shared memory",
+    }
     cache = model.new_cache(8, 5)
     table = cache.new_table()
     plan = Plan.build([(Span.all_wanted(table.reserve(1), PROMPT[:1]), table)])
     batch = model.kernels.begin(plan, model.shape, np.ones(model.shape.head_dim // 2))
-    with pytest.raises(DeviceFailed, match="no memory left for this pass"):
-        model.kernels.draw(body, batch, cache.store, [])  # type: ignore[arg-type]
+    for failure, said in failures.items():
+        body = Mock(side_effect=failure)
+        with pytest.raises(DeviceFailed, match=said):
+            model.kernels.draw(body, batch, cache.store, [])  # type: ignore[arg-type]
 
 
 if __name__ == "__main__":

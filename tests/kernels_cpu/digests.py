@@ -2,8 +2,8 @@
 
     python -m tests.kernels_cpu.digests      write those of this machine's architecture
 
-Logits of packed products are the same bits on every instruction set; attention's scores and
-products with float weights are folded in 16 lanes on x86 and in 4 on ARM (ADR 014).
+Logits are the same bits on every instruction set of an architecture; products with float weights
+are folded in 16 lanes on x86 and in 4 on ARM (ADR 014).
 """
 
 from __future__ import annotations

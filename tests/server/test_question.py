@@ -48,7 +48,7 @@ async def asking(llm: LLM) -> AsyncIterator[httpx.AsyncClient]:
         service = Service(("tiny",), Limits(), Counters(lambda: None))
         service.start(engine, "reference")
         app = build_app(service, Keys(()), AccessLog(None))
-        transport = httpx.ASGITransport(app)  # type: ignore[arg-type]  # of its own types
+        transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
             yield client
         service.close()

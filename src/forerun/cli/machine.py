@@ -19,9 +19,9 @@ PROC: Final = Path("/proc")
 FEATURES: Final = {
     "avx2": {"avx2"},
     "fma": {"fma"},
+    "avxvnni": {"avx_vnni", "avxvnni"},
     "avx512f": {"avx512f"},
     "avx512vnni": {"avx512_vnni", "avx512vnni"},
-    "amx": {"amx_int8", "amx-int8"},
     "neon": {"asimd", "neon"},
     "dotprod": {"asimddp", "dotprod"},
     "i8mm": {"i8mm"},

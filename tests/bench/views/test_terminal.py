@@ -106,6 +106,26 @@ def test_the_reports_of_other_benches_show_their_figures(name: str, columns: str
         assert max(map(len, shown.splitlines())) <= int(columns)
 
 
+@pytest.mark.parametrize(
+    "path",
+    [path for path in sorted(RECORDS.glob("*.json")) if path not in SHOWN],
+    ids=lambda p: p.stem,
+)
+def test_every_committed_record_is_shown(path: Path) -> None:
+    assert len(printed("bench", "show", path).splitlines()) >= 2
+
+
+def test_records_of_tools_show_their_figures() -> None:
+    shown = printed("bench", "show", RECORDS / "kl-divergence-x86.json")
+    assert "0.00283" in shown
+    assert "96.90%" in shown
+    shown = printed("bench", "show", RECORDS / "controller-simulated.json")
+    (line,) = [line for line in shown.splitlines() if line.startswith("16, noisy")]
+    cells = json.loads((RECORDS / "controller-simulated.json").read_text())["cells"]
+    mine = [cell for cell in cells if (cell["num_slots"], cell["is_noisy"]) == (16, True)]
+    assert line.split()[2:4] == [str(len(mine)), f"{min(cell['to_plain'] for cell in mine):.3f}"]
+
+
 @pytest.mark.parametrize("columns", ["80", None])
 def test_the_gate_cuts_nothing(columns: str | None) -> None:
     path = RECORDS / "smollm2-side-by-side.json"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -74,6 +75,24 @@ def test_a_packed_head_is_served_the_same_from_fewer_bytes(tmp_path: Path) -> No
     assert (tmp_path / "packed" / HISTORY).read_text() == '{"calls": []}'
     sizes = [(each.path / "model.safetensors").stat().st_size for each in (folder, packed)]
     assert sizes[1] < 0.45 * sizes[0]
+
+
+def test_a_packed_head_is_checked_without_its_floats(tmp_path: Path) -> None:
+    config = replace(CONFIG, target_hidden_size=256, intermediate_size=2048)
+    write_eagle3(tmp_path / "head", config)
+    pack_head(HeadFolder(tmp_path / "head"), tmp_path / "packed")
+    folder, shapes = HeadFolder(tmp_path / "packed"), eagle3_shapes(config)
+    tracemalloc.start()
+    folder.check(shapes)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 4 * max(np.prod(shape) for shape in shapes.values()) / 4
+    weights = tmp_path / "packed" / "model.safetensors"
+    block = folder.tensor("midlayer.mlp.down_proj.weight").data[5, :34].tobytes()
+    infinite = np.float16(np.inf).tobytes() + block[2:]
+    weights.write_bytes(weights.read_bytes().replace(block, infinite))
+    with pytest.raises(InvalidWeights, match=r"down_proj\.weight' has entries that are not finite"):
+        HeadFolder(tmp_path / "packed").check(shapes)
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 from forerun.bench.gpu.answers import measure_answers
 from forerun.bench.gpu.numerics import measure_numerics
 from forerun.bench.gpu.oracle import ALPHA, measure_oracle
-from forerun.bench.gpu.shapes import measure_shape
+from forerun.bench.gpu.shapes import ShapeBench, measure_shape
 from forerun.bench.gpu.starts import measure_starts
 
 if TYPE_CHECKING:
     from forerun.engine import LLM
     from forerun.kernels.cuda import CudaKernels
-    from forerun.models.llama import LlamaModel
 
 _NUM_READS: Final = 7
 
@@ -28,8 +27,8 @@ def measure_gpu(
     start: Sequence[str],
     progress: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Bandwidth first, then numerics, then each shape, then a real model where there is one, and
-    how long `forerun` with the arguments `start` takes to its first token.
+    """Bandwidth first, then numerics, then each shape, then a real model where there is one, how
+    long `forerun` with the arguments `start` takes to its first token, and kernels one by one.
 
     `packed` kernels hold weights as int8, and the 3b shape is measured with them too. After ^C,
     what there is; without the bandwidth there is nothing to hold it against.
@@ -37,7 +36,7 @@ def measure_gpu(
     progress("reading memory")
     speed = median(kernels.read_speed() for _ in range(_NUM_READS))
     found: list[dict[str, Any]] = []
-    models: dict[str, LlamaModel] = {}
+    benches: list[ShapeBench] = []  # of what is found
     numerics, answers, oracle, starts, is_complete = None, None, None, None, False
     try:
         progress("comparing logits")
@@ -45,19 +44,25 @@ def measure_gpu(
         for name in shapes:
             progress(f"measuring the {name} shape")
             spoiled = 0.0 if name == "3b" else 1 - ALPHA  # the others draft for it
-            models[name], measured = measure_shape(kernels, name, speed, spoiled)
+            bench, measured = measure_shape(kernels, name, speed, spoiled)
+            benches.append(bench)
             found.append(measured)
-        if "3b" in models:
+        if "3b" in shapes:
             progress("drafting with an oracle")
+            models = {name: bench.model for name, bench in zip(shapes, benches, strict=True)}
             oracle = measure_oracle(models, "3b", "1b" if "1b" in models else None)
-        models.clear()
         if packed is not None and "3b" in shapes:
             progress("measuring int8 weights")
-            found.append(measure_shape(packed, "3b", speed)[1] | {"shape": "3b, int8"})
+            bench, measured = measure_shape(packed, "3b", speed)
+            benches.append(bench)
+            found.append(measured | {"shape": "3b, int8"})
         if load is not None:
             answers = measure_answers(load, progress)
             progress("starting without compiled kernels")
             starts = measure_starts(start)
+        progress("timing kernels")
+        for bench, measured in zip(benches, found, strict=True):
+            measured["kernels"] = bench.kernel_times()
         is_complete = True
     except KeyboardInterrupt:
         pass

@@ -1,5 +1,5 @@
 """What other benches wrote: `acceptance`, `heads`, `kernels`, `passes`, `gpu`, `startup`, `batch`,
-`parity`, `serve`; proofs, and the tests of OpenAI's client."""
+`parity`, `serve`; proofs, and what tools wrote."""
 
 from __future__ import annotations
 
@@ -19,7 +19,12 @@ class _Head(TypedDict):
 
 
 # Records that do not say what was measured are known by what they hold.
-_KNOWN_BY: Final = {"products": "kernels", "passes": "passes", "num_different": "proof"}
+_KNOWN_BY: Final = {
+    "products": "kernels",
+    "passes": "passes",
+    "num_different": "proof",
+    "num_missed": "simulation",
+}
 
 
 def read_any(path: Path) -> Record | Report:
@@ -32,6 +37,8 @@ def read_any(path: Path) -> Record | Report:
             values.setdefault("measured", kind)
     if "measured" not in values:
         return parse_record(path, values)
+    if values["measured"] == "simulation":  # of no machine, and written when it is complete
+        values = {"machine": {}, "is_complete": True, **values}
     report: Report = checked(_Head, path, values)
     return report
 

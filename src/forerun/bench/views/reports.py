@@ -214,6 +214,44 @@ def _beside(report: Report) -> Sheet:
     return Sheet(_title(report), ["threads", "who"], [headings], rows)
 
 
+def _kl_divergence(report: Report) -> Sheet:
+    """A row per way to compute the logits."""
+    rows = [
+        [
+            name,
+            f"{found['mean_kl']:.3g}",
+            f"{found['standard_error']:.1g}",
+            f"{found['kl_99th_percentile']:.3g}",
+            f"{found['top1_agreement']:.2%}",
+            f"{found['num_tokens']:,}",
+        ]
+        for name, found in report["laws"].items()
+    ]
+    headings = ["mean KL", "± standard error", "99th percentile", "same top token", "tokens"]
+    where = f"{_title(report)} · from {report['settings']['from']}"
+    return Sheet(where, ["logits"], [headings], rows)
+
+
+def _simulation(report: Report) -> Sheet:
+    """Smallest / median of the cells, by how many requests run at once."""
+    asked, groups = report["asked"], dict[str, list[Report]]()
+    for cell in report["cells"]:
+        name = f"{cell['num_slots']}{', noisy' * cell['is_noisy']}"
+        groups.setdefault(name, []).append(cell)
+    rows = [
+        [
+            name,
+            str(len(cells)),
+            *(f"{min(r):.3f} / {median(r):.3f}" for r in ([c[k] for c in cells] for k in asked)),
+            str(sum(any(cell[key] < asked[key] for key in asked) for cell in cells)),
+        ]
+        for name, cells in groups.items()
+    ]
+    wanted = [f"÷ {key.removeprefix('to_')} ≥ {least:g}" for key, least in asked.items()]
+    where = "the controller on a simulated clock: smallest / median"
+    return Sheet(where, ["requests"], [["cells", *wanted, "missed"]], rows)
+
+
 _BESIDE: Final = ("tokens_per_second", "ratio")
 _SHEETS: Final[Mapping[str, Callable[[Report], Sheet]]] = {
     "acceptance": _acceptance,
@@ -228,6 +266,8 @@ _SHEETS: Final[Mapping[str, Callable[[Report], Sheet]]] = {
     "proof": _proof,
     "beside-llamacpp": _beside,
     "serve": lambda report: serve_sheet(report, _title(report)),
+    "kl-divergence": _kl_divergence,
+    "simulation": _simulation,
     "openai-suite": lambda report: openai_sheet(report, _title(report)),
 }
 

@@ -15,8 +15,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import torch
+from triton.errors import TritonError
 
-from forerun.errors import DeviceFailed, unknown_name
+from forerun.errors import DeviceFailed, ForerunError, unknown_name
 from forerun.kernels.base import AttentionShape, Body, ChainNoise, Norm, WeightSource
 from forerun.kernels.base import Given as GivenRows
 from forerun.kernels.cuda.asked_draws import Draws
@@ -192,9 +193,12 @@ class CudaKernels(HeadOperations):
             raise DeviceFailed(
                 "the GPU has no memory left for this pass; lower kv_cache_memory or max_num_seqs."
             ) from error
-        except torch.AcceleratorError as error:
+        except ForerunError:
+            raise
+        except (RuntimeError, TritonError) as error:  # Triton's launcher raises plain ones
+            reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
             raise DeviceFailed(
-                f"the GPU failed in a pass ({error}); start the process again."
+                f"the GPU failed in a pass ({reason}); start the process again."
             ) from error
 
     @contextmanager

@@ -88,7 +88,12 @@ FIELDS: Final[tuple[Field, ...]] = (
     _honoured("frequency_penalty", Real(-2, 2), *_ALL),
     _honoured("logit_bias", LOGIT_BIAS, *_ALL),
     _honoured("allowed_token_ids", SOME_TOKENS, *_ALL),
-    _honoured("seed", Whole(-(2**63), 2**64 - 1), *_ALL),
+    _honoured(
+        "seed",
+        Whole(-(2**63), 2**64 - 1),
+        *_ALL,
+        note="drawn if not given; prompts of a list have seeds derived from it",
+    ),
     _honoured("n", Whole(1, 128), *_BOTH, note="choice i has a seed derived from `seed`"),
     # Where it ends.
     _honoured("max_tokens", Whole(0, MAX_COUNT), _COMPLETIONS, note="16 if not given"),

@@ -1,96 +1,223 @@
-"""Attention of a few tokens, as one chunk of a step for each key/value head."""
+"""Attention of a few tokens, as one chunk of a step for each key/value head.
+
+Tokens of one request read the keys and values that they share together.
+"""
 
 from __future__ import annotations
 
 import math
+from typing import Any, Final
 
 from numba import float32, int64, njit
 
-from forerun.kernels.cpu.attention.head_group import (
-    KEYS_TOGETHER,
-    MAX_HEADS,
+from forerun.kernels.cpu.attention.key_blocks import BLOCKS_TOGETHER, find_blocks
+from forerun.kernels.cpu.attention.query_tiles import (
+    MAX_MIXED,
+    MAX_QUERIES,
+    MAX_SCORED,
     mix_values,
-    score_keys,
+    score_blocks,
+    turn_queries,
 )
-from forerun.kernels.cpu.attention.softmax import weigh
-from forerun.kernels.cpu.codegen.native import floats, int_at
+from forerun.kernels.cpu.attention.softmax import highest, weigh
+from forerun.kernels.cpu.codegen.emitted import emitted
+from forerun.kernels.cpu.codegen.lanes import GROUP_LEN, I64, Value, i64, padded
+from forerun.kernels.cpu.codegen.native import floats, int_at, ints, prefetch
 from forerun.kernels.cpu.codegen.step import arg, num_groups
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
-_ANY = 1 << 62  # keys
+KEY_FIELDS: Final = 4  # of a token: see `runtime/batch.py`
+_PLACES_BYTES: Final = 8 * BLOCKS_TOGETHER
+_SHARES_AT: Final = 3 * _PLACES_BYTES
+_SPARE_AT: Final = _SHARES_AT + 4 * MAX_QUERIES
+_VALUES_TOGETHER: Final = 64
 
 
-@njit(inline="always")
-def _keys(step, token, start, most):
-    """Of a token's keys from `start` on: where their slots lie, and how many they are."""
-    slots, num_keys = int_at(arg(step, 7), 2 * token), int_at(arg(step, 7), 2 * token + 1)
-    return slots + 8 * start, min(most, num_keys - start)
+def tokens_together(num_heads: int, num_kv_heads: int) -> int:
+    """How many may be in a chunk."""
+    return max(1, MAX_QUERIES // (num_heads // num_kv_heads))
 
 
-@njit(inline="always")
-def _weigh(step, token, scores, row_bytes, count, groups):
-    """Scores to weights; behind them lie their sums, and mixed values, which are none yet."""
-    sums = scores + MAX_HEADS * row_bytes
-    mixed = floats(sums + 4 * MAX_HEADS)
-    weigh(scores, row_bytes, _keys(step, token, 0, _ANY)[1], sums, count)
-    for i in range(count * groups * 16):
-        mixed[i] = float32(0)
-
-
-@njit(inline="always")
-def _write(step, token, head, scores, row_bytes, count, groups):
-    head_dim, sums = arg(step, 2), floats(scores + MAX_HEADS * row_bytes)
-    out = floats(arg(step, 8) + token * arg(step, 9) + 4 * head * head_dim)
-    for h in range(count):
-        for i in range(head_dim):
-            out[h * head_dim + i] = sums[MAX_HEADS + h * groups * 16 + i] / sums[h]
+def scratch_bytes(max_keys: int, max_own: int, head_dim: int) -> int:
+    """Of one thread: places and shares, spare blocks, queries, mixed values, scores."""
+    width = 4 * padded(head_dim)
+    row = 4 * (padded(max_keys + max_own) + padded(max_own) + 4 * GROUP_LEN)
+    return _SPARE_AT + 2 * BLOCKS_TOGETHER * GROUP_LEN * width + MAX_QUERIES * (2 * width + row)
 
 
 def attend(step, chunk, scratch):
-    """The heads of a few tokens that share a key/value head, a few at a time.
-
-    Tokens beside each other see nearly the same keys, so they take turns with some keys.
-    """
-    num_heads, num_kv_heads, head_dim = arg(step, 0), arg(step, 1), arg(step, 2)
-    group_len, groups = num_heads // num_kv_heads, num_groups(head_dim)
-    num_tokens, per_chunk = arg(step, 11), arg(step, 12)
-    chunks_per_head = (num_tokens + per_chunk - 1) // per_chunk
-    kv_head, first_token = chunk // chunks_per_head, chunk % chunks_per_head * per_chunk
-    tokens = range(first_token, min(first_token + per_chunk, num_tokens))
-    keys, values = arg(step, 5) + kv_head * arg(step, 10), arg(step, 6) + kv_head * arg(step, 10)
-    stride, longest = 64 * groups, int64(0)
-    for token in tokens:
-        longest = max(longest, _keys(step, token, 0, _ANY)[1])
-    turn = KEYS_TOGETHER if len(tokens) > 1 else longest
-    row_bytes = 64 * num_groups(longest)
-    token_bytes = MAX_HEADS * (row_bytes + 4 + stride)  # scores, their sums, mixed values
-    mixed_at = MAX_HEADS * (row_bytes + 4)
+    """The heads of a few tokens that share a key/value head."""
+    num_kv_heads, head_dim, fields = arg(step, 1), arg(step, 2), arg(step, 7)
+    group_len, per_chunk = arg(step, 0) // num_kv_heads, arg(step, 12)
+    chunks_per_head = (arg(step, 11) + per_chunk - 1) // per_chunk
+    kv_head, start = chunk // chunks_per_head, chunk % chunks_per_head * per_chunk
+    end = min(start + per_chunk, arg(step, 11))
+    q_stride, head_bytes, per_turn = arg(step, 4), arg(step, 10), min(MAX_QUERIES, group_len)
     scale = float32(1) / math.sqrt(float32(head_dim))
-    for first in range(0, group_len, MAX_HEADS):
-        count = min(MAX_HEADS, group_len - first)
-        head = kv_head * group_len + first
-        for start in range(0, longest, turn):
-            for token in tokens:
-                slots, num_keys = _keys(step, token, start, turn)
-                if num_keys > 0:
-                    q = arg(step, 3) + token * arg(step, 4) + head * stride
-                    out = scratch + (token - first_token) * token_bytes + 4 * start
-                    score_keys(
-                        q, groups, keys, stride, slots, num_keys, scale, out, row_bytes, count
-                    )
-        for token in tokens:
-            mine = scratch + (token - first_token) * token_bytes
-            _weigh(step, token, mine, row_bytes, count, groups)
-        for start in range(0, longest, turn):
-            for token in tokens:
-                slots, num_keys = _keys(step, token, start, turn)
-                if num_keys > 0:
-                    mine = scratch + (token - first_token) * token_bytes
-                    weights, out = mine + 4 * start, mine + mixed_at
-                    mix_values(
-                        weights, row_bytes, slots, num_keys, values, stride, groups, out, count
-                    )
-        for token in tokens:
-            mine = scratch + (token - first_token) * token_bytes
-            _write(step, token, head, mine, row_bytes, count, groups)
+    num_turns = (group_len + per_turn - 1) // per_turn
+    token, stop, turn = start, start, num_turns
+    while True:
+        if turn == num_turns:  # the next tokens that share slots
+            token, turn = stop, 0
+            if token == end:
+                break
+            stop += 1
+            while stop < end and _field(fields, stop, 0) == _field(fields, token, 0):
+                stop += 1
+        first = turn * per_turn
+        head, count = kv_head * group_len + first, min(per_turn, group_len - first)
+        num_tokens, turn = stop - token, turn + 1
+        groups, num_queries = num_groups(head_dim), count * num_tokens
+        keys, values = arg(step, 5) + kv_head * head_bytes, arg(step, 6) + kv_head * head_bytes
+        slots, most, least, most_own = _field(fields, token, 0), 0, 1 << 62, 0
+        for each in range(token, stop):
+            num_shared = _field(fields, each, 1)
+            most, least = max(most, num_shared), min(least, num_shared)
+            most_own = max(most_own, _field(fields, each, 3))
+        stride, own_at = 64 * groups, 64 * (num_groups(most + most_own) + 2)  # until they are moved
+        row_bytes = own_at + 64 * (num_groups(most_own) + 1)
+        turned = scratch + _SPARE_AT + 2 * BLOCKS_TOGETHER * 16 * stride
+        mixed = turned + MAX_QUERIES * stride
+        scores = mixed + MAX_QUERIES * stride + 64  # the first block may begin before them
+        q, shares = arg(step, 3) + token * q_stride + head * stride, floats(scratch + _SHARES_AT)
+
+        for part in range(1 + num_tokens):  # what they share, then each token's own
+            mine, num_keys, num, x, out = slots, most, num_queries, q, scores
+            if part > 0:
+                idx, num = part - 1, count
+                mine, num_keys = _field(fields, token + idx, 2), _field(fields, token + idx, 3)
+                x, out = q + idx * q_stride, scores + idx * count * row_bytes + own_at
+            if num_keys > 0:
+                _turn(x, q_stride, num, count, groups, turned)
+                _score(mine, num_keys, keys, scratch, turned, groups, scale, out, row_bytes, num)
+        for query in range(num_queries):
+            each, row = token + query // count, scores + query * row_bytes
+            num_shared, num_own = _field(fields, each, 1), _field(fields, each, 3)
+            score, own = floats(row + 4 * num_shared), floats(row + own_at)
+            for i in range(num_own):
+                score[i] = own[i]
+            shares[query] = highest(row, num_shared + num_own)
+        num_soon = min(least, _VALUES_TOGETHER)
+        for query in range(num_queries):
+            asked = num_soon * query // num_queries  # a part of them with each query
+            for idx in range(asked, num_soon * (query + 1) // num_queries):
+                for line in range(groups):
+                    prefetch(values + int_at(slots, idx) * stride + 64 * line)
+            each, row = token + query // count, scores + query * row_bytes
+            num_keys = _field(fields, each, 1) + _field(fields, each, 3)
+            shares[query] = float32(1) / weigh(row, num_keys, shares[query])
+        for i in range(num_queries * groups * 16):
+            floats(mixed)[i] = float32(0)
+        next_head = keys + head_bytes if kv_head + 1 < num_kv_heads else values
+        for part in range(1 + 2 * num_tokens):  # what all share, then the rest of each, and its own
+            mine, begin, num_keys, num, idx, ahead = slots, 0, least, num_queries, 0, next_head
+            if part > 0:
+                idx = (part - 1) >> 1
+                num_shared, num, ahead = _field(fields, token + idx, 1), count, values
+                if part & 1:
+                    mine, begin, num_keys = slots + 8 * least, least, num_shared - least
+                else:
+                    mine, begin = _field(fields, token + idx, 2), num_shared
+                    num_keys = _field(fields, token + idx, 3)
+            weights = scores + idx * count * row_bytes + 4 * begin
+            out = mixed + idx * count * stride
+            _mix(weights, row_bytes, mine, num_keys, values, ahead, groups, out, num)
+        for query in range(num_queries):
+            x, share = floats(mixed + query * stride), shares[query]
+            row = arg(step, 8) + (token + query // count) * arg(step, 9)
+            out = floats(row + 4 * (head + query % count) * head_dim)
+            for i in range(head_dim):
+                out[i] = x[i] * share
+
+
+@emitted(int64, int64, int64, int64)
+def _field(b: Any, fields: Value, token: Value, idx: Value) -> Value:
+    """Where slots lie that it may share with others, and how many; its own, and how many."""
+    place = b.add(b.mul(token, i64(KEY_FIELDS)), idx)
+    return b.load(b.gep(b.inttoptr(fields, I64.as_pointer()), [place]))
+
+
+@emitted(int64, int64, int64)
+def _shared(b: Any, num: Value, most: Value) -> Value:
+    """Parts of no more than `most` have so many, but for the last."""
+    return _num_parts(b, num, _num_parts(b, num, most))
+
+
+def _num_parts(b: Any, num: Value, most: Value) -> Value:
+    return b.sdiv(b.add(num, b.sub(most, i64(1))), most)
+
+
+@njit(inline="always")
+def _turn(q, q_stride, num_queries, count, groups, target):
+    """Queries as tiles of them are scored."""
+    width, stride = _shared(num_queries, MAX_SCORED), 64 * groups
+    for query in range(0, num_queries, width):
+        last, places = min(query + width, num_queries) - 1, ints(target)
+        for i in range(MAX_SCORED):
+            mine = min(query + i, last)
+            places[i] = q + mine // count * q_stride + mine % count * stride
+        turn_queries(places[0], places[1], places[2], places[3], groups, target)
+        target += MAX_SCORED * stride
+
+
+@njit(inline="always")
+def _score(slots, num_keys, keys, places, q, groups, scale, out, row_bytes, num_queries):
+    """Scores of the keys of some slots, by all queries; there may be 15 more on either side.
+
+    The next blocks are looked for before some are scored, so that they can be asked for.
+    """
+    block_bytes, together = 1024 * groups, BLOCKS_TOGETHER * 16
+    ahead, spare = places + 2 * _PLACES_BYTES, places + _SPARE_AT
+    width = _shared(num_queries, MAX_SCORED)
+    num_tiles = (num_queries + width - 1) // width
+    start, last, side = -(int_at(slots, 0) & 15) - together, -1, 0
+    while start < num_keys:
+        here, following, next_last = places + (1 - side) * _PLACES_BYTES, start + together, -1
+        later = here
+        if following < num_keys:
+            later, room = (
+                places + side * _PLACES_BYTES,
+                spare + side * BLOCKS_TOGETHER * block_bytes,
+            )
+            next_last = find_blocks(slots, following, num_keys, keys, block_bytes, later, room)
+        for tile in range(num_tiles if last >= 0 else 0):
+            for idx in range(BLOCKS_TOGETHER):
+                asked = later if idx % num_tiles == tile else here  # a part of them by each tile
+                ints(ahead)[idx] = int_at(asked, idx)
+            query, turned = tile * width, q + tile * MAX_SCORED * 64 * groups
+            count, target = min(width, num_queries - query), out + query * row_bytes + 4 * start
+            score_blocks(turned, groups, here, ahead, last, scale, target, row_bytes, count)
+        start, last, side = following, next_last, 1 - side
+
+
+@njit(inline="always")
+def _mix(weights, row_bytes, slots, num_keys, values, ahead, groups, out, num_queries):
+    """Add the values of some slots, by the weights of all queries, who take turns with a few.
+
+    `ahead` is read next, from the first of the slots on.
+    """
+    width, stride = _shared(num_queries, MAX_MIXED), 64 * groups
+    num_tiles = (num_queries + width - 1) // width
+    for start in range(0, num_keys, _VALUES_TOGETHER):
+        mine, count = slots + 8 * start, min(_VALUES_TOGETHER, num_keys - start)
+        num_ahead, first_ahead, later = num_keys - start - count, count, values
+        if num_ahead == 0:
+            num_ahead, first_ahead, later = num_keys, -start, ahead
+        pace = min(_VALUES_TOGETHER, num_ahead) * 256 // (count * num_tiles)
+        for tile in range(num_tiles):
+            query, asked = tile * width, first_ahead + (pace * count * tile >> 8)
+            mix_values(
+                weights + query * row_bytes + 4 * start,
+                row_bytes,
+                mine,
+                count,
+                later,
+                asked,
+                pace,
+                values,
+                stride,
+                groups,
+                out + query * stride,
+                min(width, num_queries - query),
+            )

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from forerun.kernels.base import AttentionShape
-from forerun.kernels.cpu.codegen.lanes import padded
+from forerun.kernels.cpu.codegen.lanes import GROUP_LEN, padded
 from forerun.types import IntArray
 
 F32 = npt.NDArray[np.float32]
@@ -23,15 +23,18 @@ F32_BYTES: Final = 4
 
 @dataclass(frozen=True, eq=False)
 class KVStore:
-    """A head's rows lie together. They are padded to 16 floats, with zeros."""
+    """A head's rows lie together, padded with zeros to 16 floats. A value is a row; 16 keys are a
+    block, in which a dimension of all of them lies together."""
 
-    k: F32  # [L, G, slots, padded head_dim]
+    k: F32  # [L, G, blocks, padded head_dim, 16]
     v: F32  # [L, G, slots, padded head_dim]
 
     @classmethod
     def new(cls, shape: AttentionShape, num_layers: int, num_slots: int) -> KVStore:
-        size = (num_layers, shape.num_kv_heads, num_slots, padded(shape.head_dim))
-        return cls(_zeros(size), _zeros(size))
+        heads, width = (num_layers, shape.num_kv_heads), padded(shape.head_dim)
+        num_slots = padded(num_slots)
+        blocks = (num_slots // GROUP_LEN, width, GROUP_LEN)
+        return cls(_zeros((*heads, *blocks)), _zeros((*heads, num_slots, width)))
 
     @staticmethod
     def row_bytes(shape: AttentionShape, num_layers: int) -> int:
@@ -50,8 +53,10 @@ class KVStore:
         return int(self.k.strides[1])
 
     def move_rows(self, sources: IntArray, targets: IntArray) -> None:
-        for rows in (self.k, self.v):
-            rows[:, :, targets] = rows[:, :, sources]  # the right side is a copy, made first
+        """The right sides are copies, made first."""
+        self.v[:, :, targets] = self.v[:, :, sources]
+        (here, lane), (there, target) = (divmod(slots, GROUP_LEN) for slots in (sources, targets))
+        self.k[:, :, there, :, target] = self.k[:, :, here, :, lane]
 
 
 def _zeros(size: tuple[int, ...]) -> F32:

@@ -13,8 +13,11 @@ from forerun.kernels.cpu.codegen.step import arg, float_arg, num_groups
 
 
 @njit(inline="always")
-def _turn(source, target, cos, sin, half, norm, eps):
-    """Normalise one head where `norm` is given, then rotate it, halves paired."""
+def _turn(source, target, apart, cos, sin, half, norm, eps):
+    """Normalise one head where `norm` is given, then rotate it, halves paired.
+
+    Numbers are written `apart` from each other.
+    """
     x, y = floats(source), floats(target)
     scale = float32(1)
     if norm != 0:
@@ -27,8 +30,8 @@ def _turn(source, target, cos, sin, half, norm, eps):
         left, right = x[i], x[i + half]
         if norm != 0:
             left, right = left * scale * weight[i], right * scale * weight[i + half]
-        y[i] = left * cos[i] - right * sin[i]
-        y[i + half] = right * cos[i] + left * sin[i]
+        y[apart * i] = left * cos[i] - right * sin[i]
+        y[apart * (i + half)] = right * cos[i] + left * sin[i]
 
 
 def rope_write(step, chunk, _scratch):
@@ -37,16 +40,17 @@ def rope_write(step, chunk, _scratch):
     source = arg(step, 3) + chunk * arg(step, 4)
     q_out = arg(step, 5) + chunk * arg(step, 6)
     half, stride = head_dim // 2, 64 * num_groups(head_dim)  # a head's bytes, padded
-    slot, store_stride = int_at(arg(step, 7), chunk) * stride, arg(step, 15)
-    k_out, v_out = arg(step, 8) + slot, arg(step, 9) + slot
+    slot, store_stride = int_at(arg(step, 7), chunk), arg(step, 15)
+    k_out = arg(step, 8) + (slot >> 4) * 16 * stride + 4 * (slot & 15)  # a lane of its block
+    v_out = arg(step, 9) + slot * stride
     turn = arg(step, 10) + 4 * chunk * head_dim
     cos, sin = floats(turn), floats(turn + 4 * half)
     q_eps, k_eps = float_arg(step, 13), float_arg(step, 14)
     for head in range(num_heads):
-        _turn(source, q_out + head * stride, cos, sin, half, arg(step, 11), q_eps)
+        _turn(source, q_out + head * stride, 1, cos, sin, half, arg(step, 11), q_eps)
         source += 4 * head_dim
     for head in range(num_kv_heads):
-        _turn(source, k_out + head * store_stride, cos, sin, half, arg(step, 12), k_eps)
+        _turn(source, k_out + head * store_stride, 16, cos, sin, half, arg(step, 12), k_eps)
         source += 4 * head_dim
     for head in range(num_kv_heads):
         v, target = floats(source), floats(v_out + head * store_stride)

@@ -106,7 +106,8 @@ def _object_code(source: Callable[..., None], num_args: int, machine: Machine) -
     flags.no_cpython_wrapper = flags.no_cfunc_wrapper = flags.no_compile = True
     contexts = cpu_target.typing_context, cpu_target.target_context
     args = (types.int64,) * num_args
-    result: Any = compiler.compile_extra(*contexts, source, args, types.void, flags, {})
+    with machine.as_target():
+        result: Any = compiler.compile_extra(*contexts, source, args, types.void, flags, {})
     result.library.finalize()
     module = binding.parse_assembly(result.library.get_llvm_str())
     module.link_in(binding.parse_assembly(_entry(result.fndesc.llvm_func_name, num_args)))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -71,6 +73,20 @@ class Machine:
         outputs = AVX512_OUTPUTS if chosen.num_outputs == 16 else AVX2_OUTPUTS
         return cls(16, outputs, 1, chosen, name is not None)
 
+    @classmethod
+    def target(cls) -> Machine:
+        """What code is being generated for."""
+        return _targets[-1] if _targets else cls.host()
+
+    @contextmanager
+    def as_target(self) -> Iterator[None]:
+        """Inside, code is generated for it; one thread at a time."""
+        _targets.append(self)
+        try:
+            yield
+        finally:
+            _targets.pop()
+
     def with_activations(self, name: str | None) -> Machine:
         """As they are asked for; None: as they are."""
         if name is None:
@@ -88,6 +104,9 @@ class Machine:
         """What this processor has, the best first."""
         known, features = (ARM, _arm_features()) if _is_arm() else (X86, _x86_features())
         return [each for each in known if features.issuperset(each.needs)]
+
+
+_targets: list[Machine] = []
 
 
 def _is_arm() -> bool:

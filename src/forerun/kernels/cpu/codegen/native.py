@@ -9,7 +9,7 @@ import sys
 from typing import Any, Final
 
 from llvmlite import ir
-from numba import float32, float64, int32, int64, types, uint64, void
+from numba import float32, float64, int64, types, uint64, void
 
 from forerun.kernels.cpu.codegen.emitted import emitted
 from forerun.kernels.cpu.codegen.lanes import F32, GROUP_LEN, I1, I32, I64, Emitter, Value, vector
@@ -41,6 +41,12 @@ def doubles(b: Any, address: Value) -> Value:
 @emitted(_INTS, int64)
 def ints(b: Any, address: Value) -> Value:
     return b.inttoptr(address, I64.as_pointer())
+
+
+@emitted(void, int64)
+def prefetch(b: Any, address: Value) -> None:
+    """Ask for memory that will be read soon."""
+    Emitter(b, Machine.host()).prefetch(address)
 
 
 @emitted(int64, uint64)
@@ -84,11 +90,6 @@ def call_operation(b: Any, function: Value, step: Value, chunk: Value, scratch: 
     """Call an operation by its address."""
     kind = ir.FunctionType(ir.VoidType(), [I64, I64, I64])
     b.call(b.inttoptr(function, kind.as_pointer()), [step, chunk, scratch])
-
-
-@emitted(float32, int32)
-def float_of_bits(b: Any, bits: Value) -> Value:
-    return b.bitcast(bits, F32)
 
 
 @emitted(float32, int64, int64, int64)

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from numba import int32, njit
+from typing import Any
 
-from forerun.kernels.cpu.codegen.native import float_of_bits, int_at
+from numba import float32, int64
 
-# mypy: disable-error-code="no-untyped-def, untyped-decorator"
+from forerun.kernels.cpu.codegen.emitted import emitted
+from forerun.kernels.cpu.codegen.lanes import F32, GROUP_LEN, I32, I64, Value, i64
 
 NUM_HEADER_FIELDS = 3
 
 
-@njit(inline="always")
-def arg(step, idx):
-    return int_at(step, idx + NUM_HEADER_FIELDS)
+@emitted(int64, int64, int64)
+def arg(b: Any, step: Value, idx: Value) -> Value:
+    fields = b.inttoptr(step, I64.as_pointer())
+    return b.load(b.gep(fields, [b.add(idx, i64(NUM_HEADER_FIELDS))]))
 
 
-@njit(inline="always")
-def float_arg(step, idx):
-    return float_of_bits(int32(arg(step, idx)))
+@emitted(float32, int64, int64)
+def float_arg(b: Any, step: Value, idx: Value) -> Value:
+    fields = b.inttoptr(step, I64.as_pointer())
+    bits = b.load(b.gep(fields, [b.add(idx, i64(NUM_HEADER_FIELDS))]))
+    return b.bitcast(b.trunc(bits, I32), F32)
 
 
-@njit(inline="always")
-def num_groups(length):
-    return (length + 15) // 16
+@emitted(int64, int64)
+def num_groups(b: Any, length: Value) -> Value:
+    return b.sdiv(b.add(length, i64(GROUP_LEN - 1)), i64(GROUP_LEN))

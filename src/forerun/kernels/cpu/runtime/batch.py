@@ -6,13 +6,14 @@ import struct
 from collections.abc import Callable, Sequence
 from copy import copy
 from functools import cached_property
+from itertools import repeat
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from forerun.kernels.base import AttentionShape, ChainNoise
-from forerun.kernels.cpu.attention.head_group import MAX_HEADS, MAX_TOKENS
+from forerun.kernels.cpu.attention.attend import KEY_FIELDS, scratch_bytes
 from forerun.kernels.cpu.codegen.compiled import address_of
 from forerun.kernels.cpu.codegen.lanes import padded
 from forerun.kernels.cpu.runtime.program import Program, aligned_zeros
@@ -58,10 +59,11 @@ class CpuBatch:
         given: Sequence[FloatArray] = (),
         noise: ChainNoise | None = None,
     ) -> None:
-        runs = [run for row in plan.rows for run in _runs(row)]
+        runs = [_run(row) for row in plan.rows]
         slots = [run.slots for run in runs]  # `keys` has their addresses in it
         self._slots = np.ascontiguousarray(slots[0]) if len(slots) == 1 else np.concatenate(slots)
-        longest = max([run.lengths[-1] for run in runs])
+        self.max_own = max([max(run.own_lengths, default=0) for run in runs])
+        longest = max([run.lengths[-1] for run in runs]) + self.max_own
         self.max_keys = min(longest, shape.window or longest)
         keys = _keys(runs, address_of(self._slots), shape.window)
         tokens, write_slots, wanted, self._positions = plan.integers()
@@ -131,7 +133,8 @@ class CpuBatch:
         self.check(other._integers[: self.size[0]])
         self._arrays.all[:] = other._integers
         self.rotations[:] = self._rope.rotations(other._positions)
-        self._slots, self.max_keys = other._slots, other.max_keys
+        self._slots = other._slots
+        self.max_keys, self.max_own = other.max_keys, other.max_own
         for mine, width, theirs in zip(self.given, self.given_widths, other._given, strict=True):
             mine[:, :width] = theirs
 
@@ -151,9 +154,8 @@ class CpuBatch:
 
     @property
     def scratch_bytes(self) -> int:
-        """What attention needs: scores, their sums, and mixed values, for the heads together."""
-        row_len = padded(self.max_keys) + 1 + padded(self.shape.head_dim)
-        return 4 * MAX_HEADS * row_len * min(MAX_TOKENS, self.size[0])
+        """What attention needs."""
+        return scratch_bytes(self.max_keys, self.max_own, self.shape.head_dim)
 
     @cached_property
     def keys_address(self) -> int:
@@ -178,14 +180,14 @@ class _Arrays(NamedTuple):
     tokens: IntArray  # [T]
     write_slots: IntArray  # [T]
     wanted: IntArray  # [R]
-    keys: IntArray  # [T, 2]: where each token's slots lie in logical order, and how many they are
+    keys: IntArray  # [T, 4]: see `_keys`
     noise: IntArray  # [3]
 
     @classmethod
     def of(cls, integers: IntArray, num_tokens: int, num_wanted: int) -> _Arrays:
-        ends = np.cumsum((num_tokens, num_tokens, num_wanted, 2 * num_tokens))
+        ends = np.cumsum((num_tokens, num_tokens, num_wanted, KEY_FIELDS * num_tokens))
         tokens, write_slots, wanted, keys, noise = np.split(integers, ends)
-        return cls(integers, tokens, write_slots, wanted, keys.reshape(-1, 2), noise)
+        return cls(integers, tokens, write_slots, wanted, keys.reshape(-1, KEY_FIELDS), noise)
 
 
 def _as_ints(noise: ChainNoise) -> tuple[int, int, int]:
@@ -206,30 +208,41 @@ def _padded(rows: FloatArray) -> F32:
 
 
 class Run(NamedTuple):
-    """Key slots in logical order; each of one or more tokens sees so many of them."""
+    """Key slots in logical order, of one or more tokens: each sees so many of the first, and some
+    of its own, which lie behind those that are shared."""
 
     slots: IntArray
     lengths: Sequence[int]
+    own_lengths: Sequence[int] = ()
 
 
-def _runs(row: PlanRow) -> list[Run]:
-    """Of the tokens that run: one for all in a chain, where each sees one key more than the token
-    before it; one each in a tree."""
+def _run(row: PlanRow) -> Run:
+    """Of the tokens that run: in a chain, each sees one key more than the token before it; in a
+    tree, the path to it."""
     chosen = range(row.num_written, len(row.span))
     if row.span.tree.is_chain:
         first = row.span.start + 1
-        return [Run(row.slots, range(first + chosen.start, first + chosen.stop))]
-    paths = [np.concatenate((row.context, row.ancestors(idx))) for idx in chosen]
-    return [Run(path, (len(path),)) for path in paths]
+        return Run(row.slots, range(first + chosen.start, first + chosen.stop))
+    paths = [row.ancestors(idx) for idx in chosen]
+    slots = np.concatenate((row.context, *paths))
+    return Run(slots, [row.span.start] * len(paths), list(map(len, paths)))
 
 
 def _keys(runs: Sequence[Run], address: int, window: int | None) -> list[int]:
-    """Address and number of each token's key slots, where the runs lie one behind the other,
-    without those that a sliding window hides."""
+    """Of each token: where slots lie that others share, and how many of them are its; where its
+    own lie, and how many they are. A sliding window hides the first of them. The runs lie one
+    behind the other."""
     keys: list[int] = []
     for run in runs:
-        for length in run.lengths:
-            hidden = 0 if window is None or length < window else length - window
-            keys += (address + 8 * hidden, length - hidden)
+        own = address + 8 * run.lengths[0]
+        for length, num_own in zip(run.lengths, run.own_lengths or repeat(0)):  # noqa: B905
+            if window is None or length + num_own <= window:
+                keys += (address, length, own, num_own)
+            else:
+                hidden = length + num_own - window
+                late = max(0, hidden - length)  # so many of its own
+                shared = (address + 8 * (hidden - late), length - hidden + late)
+                keys += (*shared, own + 8 * late, num_own - late)
+            own += 8 * num_own
         address += run.slots.nbytes
     return keys

@@ -1,0 +1,65 @@
+"""Keys by 16: a block of the store has 16 slots, and a dimension of all of them is one vector.
+
+Scores of 16 keys are then sums down the lanes, one multiply-add for each dimension. Keys whose
+slots are not one block, in order, are copied into one first.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from numba import int64, njit
+
+from forerun.kernels.cpu.codegen.emitted import emitted
+from forerun.kernels.cpu.codegen.lanes import GROUP_LEN, I1, I64, Emitter, Value, constant, vector
+from forerun.kernels.cpu.codegen.machine import Machine
+from forerun.kernels.cpu.codegen.native import floats, int_at, ints
+
+# mypy: disable-error-code="no-untyped-def, untyped-decorator"
+
+BLOCKS_TOGETHER: Final = 4  # are scored before the next
+
+
+@emitted(int64, int64)
+def _is_run(b: Any, slots: Value) -> Value:
+    """Whether 16 slots follow each other."""
+    e = Emitter(b, Machine.target())
+    found = e.load(slots, vector(I64, GROUP_LEN))
+    first = e.splat(b.extract_element(found, I64(0)), GROUP_LEN)
+    is_next = b.icmp_signed("==", found, b.add(first, constant(I64, list(range(GROUP_LEN)))))
+    all_next = e.intrinsic(f"vector.reduce.and.v{GROUP_LEN}i1", I1, [is_next])
+    return b.zext(all_next, I64)
+
+
+@njit(inline="always")
+def find_blocks(slots, start, end, keys, block_bytes, places, spare):
+    """Where the next few blocks lie; returns the last one's index, which what is left repeats.
+
+    Block i has slots number `start` + 16·i … + 15, as far as there are such: those below 0 stand
+    for lanes before the first key, and none follows `end` - 1.
+    """
+    last = min(((end - start + 15) >> 4), BLOCKS_TOGETHER) - 1
+    for idx in range(BLOCKS_TOGETHER):
+        place = int_at(places, max(0, idx - 1))
+        if idx <= last:
+            first, stop = max(0, start + 16 * idx), min(end, start + 16 * (idx + 1))
+            mine, count = slots + 8 * first, stop - first
+            slot, lane = int_at(mine, 0), first - start & 15
+            is_block = slot & 15 == lane
+            if count == 16:
+                is_block &= _is_run(mine) == 1
+            else:
+                for i in range(1, count):
+                    is_block &= int_at(mine, i) == slot + i
+            if is_block:
+                place = keys + (slot >> 4) * block_bytes
+            else:
+                place = spare + idx * block_bytes
+                for i in range(count):
+                    slot = int_at(mine, i)
+                    source = floats(keys + (slot >> 4) * block_bytes + 4 * (slot & 15))
+                    target = floats(place + 4 * (lane + i))
+                    for d in range(block_bytes >> 6):
+                        target[16 * d] = source[16 * d]
+        ints(places)[idx] = place
+    return last
