@@ -200,7 +200,7 @@ def test_a_disk_that_is_full_of_texts_loses_neither_head_nor_texts(
 
     monkeypatch.setattr(Path, "write_bytes", full)
     asked = TrainOptions(**SMALL | options | {"out": tmp_path / "two"})
-    trainer = Trainer(open_checkpoint(target), [], asked, str)
+    trainer = Trainer(open_checkpoint(target), [], asked, list[str]().append)
     trainer.add(load_texts(options["texts"], 32)[:4])
     with pytest.raises(DiskFull, match="free some space"):
         trainer.run()

@@ -82,7 +82,7 @@ class NaiveEagle3:
 
 def naive_medusa(weights: dict[str, Any], normed: F64) -> F64:
     """[T, E], what the target's head takes in, to [heads, T, V]: a residual block and a matrix."""
-    found = []
+    found: list[F64] = []
     while f"{len(found)}.1.weight" in weights:
         block, out = f"{len(found)}.0.linear", f"{len(found)}.1.weight"
         inside = normed @ weights[f"{block}.weight"].astype(np.float64).T + weights[f"{block}.bias"]

@@ -125,8 +125,8 @@ def test_others_read_the_same_from_what_was_exported(
         return
     out = exported(tmp_path, layout, norm_before_residual=norms_first, rope_theta=5e4)
     table = TinyCheckpoint(TARGET).float32("model.embed_tokens.weight").astype(np.float64)
-    width = TARGET.hidden_size
-    expected = NaiveEagle3(out).logits(FEATURES[:, : 3 * width], table[:9])
+    features = FEATURES[:, : 3 * TARGET.hidden_size].astype(np.float64)
+    expected = NaiveEagle3(out).logits(features, table[:9])
     found = logits(tmp_path / "head", TARGET)
     assert (np.isfinite(expected).sum(1) == found.shape[1]).all()
     np.testing.assert_allclose(found, expected[np.isfinite(expected)].reshape(9, -1), atol=1e-4)
