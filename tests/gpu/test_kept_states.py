@@ -39,10 +39,10 @@ def round_graph() -> RoundGraph:
     features, nothing = Features(states(0)), None
     shapes = ((NUM_ROWS, WIDTH),) * NUM_LAYERS
     sent = SimpleNamespace(has_slots=lambda _: True, send=lambda _: None)
-    parts: list[Any] = [sent, *[nothing] * 4]
     handed_out = HandedOut(features.latest.view(-1), shapes)
     verify = Verification(features)
-    return RoundGraph(*parts, handed_out, nothing, verify, (), features)  # type: ignore[arg-type]
+    parts: list[Any] = [sent, *[nothing] * 4, handed_out, nothing, verify, (), features]
+    return RoundGraph(*parts)
 
 
 def number_in(rows: Any) -> float:

@@ -28,13 +28,13 @@ def test_what_came_is_joined_and_an_error_comes_last() -> None:
     async def body(bell: Bell) -> None:
         box = Mailbox(bell)
         assert box.read() is None
-        assert not box.has_news
+        news = [box.has_news]
         for token in (1, 2, 3):
             box.put(event_of(token))
-            assert box.has_news
+            news.append(box.has_news)
         event = box.read()
         assert event is not None
-        assert not box.has_news
+        assert [*news, box.has_news] == [False, True, True, True, False]
         for token in (1, 2, 3):
             box.put(event_of(token))
         box.fail(ValueError("late"))
