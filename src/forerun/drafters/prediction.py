@@ -34,7 +34,7 @@ _ODDS_ELSEWHERE: Final = 0.5  # at most, of places other than the likeliest
 
 # How often the next token comes if so, by how many before it did not stand there: 0, 1, or more;
 # before this output says otherwise.
-_FIRST_RATES: Final = (0.9, 0.5, 0.25)
+_FIRST_RATES: Final = (0.9, 0.6, 0.35)
 _FIRST_TRIALS: Final = (10.0, 2.0, 2.0)  # tokens that these count for
 _DECAY: Final = 0.02  # of older tokens with each new one
 
