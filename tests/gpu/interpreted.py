@@ -12,7 +12,7 @@ import pytest
 import torch
 from triton.runtime.errors import OutOfResources
 
-from forerun.errors import DeviceFailed
+from forerun.errors import DeviceFailed, UnsupportedModel
 from forerun.kernels import Plan
 from forerun.kernels.cuda import CudaKernels
 from forerun.models.llama import LlamaModel
@@ -44,7 +44,7 @@ def main() -> None:
         path = [GUESSES[n] for n in TREE.path_to(node)]
         np.testing.assert_array_equal(found[node], chain_logits(model, (*PROMPT, *path))[-1])
     short_operands_are_near(256, ("float32", "int8", 0.03), ("float16", None, 0.003))
-    short_operands_are_near(1056, ("float16", None, 0.003))
+    a_width_without_segments_is_refused(1056)
     tokens_are_drawn(model)
     a_failure_has_a_name(model)
     laws_are_compared()
@@ -67,18 +67,32 @@ def laws_are_compared() -> None:
 
 
 def short_operands_are_near(width: int, *forms: tuple[str, str | None, float]) -> None:
-    """Whole numbers, segments of columns or, of an odd width, none; rows that wait for their norm
-    are small enough."""
-    config = tiny_config(
-        num_layers=1, num_heads=2, num_kv_heads=1, vocab_size=40, hidden_size=width,
-        intermediate_size=width + 32,
-    )  # fmt: skip
-    checkpoint = TinyCheckpoint(config)
+    """Whole numbers, and segments of columns; rows that wait for their norm are small enough."""
+    checkpoint = wide_checkpoint(width)
     exact = naive_logits(checkpoint, PROMPT)
     for dtype, quantization, bound in forms:
         kernels = CudaKernels(dtype, quantization=quantization, device="cpu")
         found = chain_logits(LlamaModel.load(checkpoint, kernels), PROMPT)
         np.testing.assert_allclose(found, exact, rtol=0, atol=bound * np.abs(exact).max())
+
+
+def wide_checkpoint(width: int) -> TinyCheckpoint:
+    config = tiny_config(
+        num_layers=1, num_heads=2, num_kv_heads=1, vocab_size=40, hidden_size=width,
+        intermediate_size=width + 32,
+    )  # fmt: skip
+    return TinyCheckpoint(config)
+
+
+def a_width_without_segments_is_refused(width: int) -> None:
+    checkpoint = wide_checkpoint(width)
+    for dtype, quantization in (("float16", None), ("float16", "int8"), ("float32", "int8")):
+        kernels = CudaKernels(dtype, quantization=quantization, device="cpu")
+        with pytest.raises(UnsupportedModel, match=f"{width} columns, no multiple of 128"):
+            LlamaModel.load(checkpoint, kernels)
+    found = chain_logits(LlamaModel.load(checkpoint, CudaKernels("float32", device="cpu")), PROMPT)
+    exact = naive_logits(checkpoint, PROMPT)
+    np.testing.assert_allclose(found, exact, rtol=0, atol=1e-5 * np.abs(exact).max())
 
 
 def tokens_are_drawn(model: LlamaModel) -> None:

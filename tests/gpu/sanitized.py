@@ -13,22 +13,25 @@ from tests.models_llama.runs import chain_logits
 from tests.models_llama.tiny import TinyCheckpoint, tiny_config
 
 NUM_TOKENS = (1, 13, 40)
-WIDTHS = ((256, 512), (1060, 1092))
+# The widths of a model, and what its kernels hold.
+FORMS = (
+    (256, 512, "bfloat16", None),
+    (256, 512, "bfloat16", "int8"),
+    (1060, 1092, "float32", None),
+)
 
 
 def main() -> None:
-    for hidden, inner in WIDTHS:
+    for hidden, inner, dtype, quantization in FORMS:
         config = tiny_config(
             num_layers=2, num_heads=4, num_kv_heads=2, head_dim=64, hidden_size=hidden,
             intermediate_size=inner,
         )  # fmt: skip
-        checkpoint = TinyCheckpoint(config)
-        for quantization in (None, "int8"):
-            kernels = CudaKernels("bfloat16", quantization=quantization, graphs=False)
-            model = LlamaModel.load(checkpoint, kernels)
-            for num_tokens in NUM_TOKENS:
-                chain_logits(model, tuple(range(num_tokens)))
-            print(f"{hidden} × {inner}, {quantization or 'bfloat16'}: {NUM_TOKENS} tokens")
+        kernels = CudaKernels(dtype, quantization=quantization, graphs=False)
+        model = LlamaModel.load(TinyCheckpoint(config), kernels)
+        for num_tokens in NUM_TOKENS:
+            chain_logits(model, tuple(range(num_tokens)))
+        print(f"{hidden} × {inner}, {quantization or dtype}: {NUM_TOKENS} tokens")
 
 
 if __name__ == "__main__":

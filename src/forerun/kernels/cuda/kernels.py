@@ -17,7 +17,7 @@ import numpy.typing as npt
 import torch
 from triton.errors import TritonError
 
-from forerun.errors import DeviceFailed, ForerunError, unknown_name
+from forerun.errors import DeviceFailed, ForerunError, UnsupportedModel, unknown_name
 from forerun.kernels.base import AttentionShape, Body, ChainNoise, Norm, WeightSource
 from forerun.kernels.base import Given as GivenRows
 from forerun.kernels.cuda.asked_draws import Draws
@@ -29,7 +29,7 @@ from forerun.kernels.cuda.heads.operations import HeadOperations
 from forerun.kernels.cuda.launches import Launches
 from forerun.kernels.cuda.passes.body import launched
 from forerun.kernels.cuda.passes.recording import GraphRecorder, Recorder
-from forerun.kernels.cuda.products.tiles import SHARED_BYTES
+from forerun.kernels.cuda.products.tiles import SHARED_BYTES, keeps_bits
 from forerun.kernels.cuda.store import KVStore
 from forerun.kernels.cuda.values import Normed, Product, Rows
 from forerun.kernels.cuda.weights import Loader, Matrix
@@ -121,7 +121,14 @@ class CudaKernels(HeadOperations):
         self, source: WeightSource, names: Sequence[str], biases: Sequence[str] = ()
     ) -> Matrix:
         self._count(len(names) + len(biases))
-        return self._loader.matrix(source, names, biases)
+        matrix = self._loader.matrix(source, names, biases)
+        if not keeps_bits(matrix.num_in, self.dtype.itemsize, matrix.group):
+            raise UnsupportedModel(
+                f"{names[0]} has {matrix.num_in} columns, no multiple of 128: on a GPU its "
+                "bits would depend on the batch. Give --dtype float32 without quantization, or "
+                "--device cpu."
+            )
+        return matrix
 
     def new_store(self, shape: AttentionShape, num_layers: int, num_slots: int) -> KVStore:
         return KVStore.new(shape, num_layers, num_slots, self.dtype, self.device)

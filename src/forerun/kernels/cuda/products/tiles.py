@@ -135,6 +135,13 @@ def residual_columns(num_out: int, num_in: int, group: int) -> int:
     return next((n for n in sizes if num_out <= NUM_MULTIPROCESSORS * n), RESIDUAL_COLUMNS)
 
 
+def keeps_bits(num_in: int, itemsize: int, group: int) -> bool:
+    """Whether a row's bits were found to be the same among any number of rows: not where many
+    short columns come in no segments (tests/gpu/products/test_fused_products.py)."""
+    is_long = itemsize == 4 and not group  # these have one tile
+    return is_long or num_in < _SEGMENTED_FROM or num_in % 128 == 0
+
+
 def num_segments(kind: Kind, num_in: int, itemsize: int, group: int) -> int:
     """Runs of columns that a product adds up side by side, each of whole groups; 1 where columns do
     not come in them."""
