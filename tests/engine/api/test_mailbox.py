@@ -28,23 +28,42 @@ def test_what_came_is_joined_and_an_error_comes_last() -> None:
     async def body(bell: Bell) -> None:
         box = Mailbox(bell)
         assert box.read() is None
-        news = [box.has_news]
+        news = [box.look()]
         for token in (1, 2, 3):
             box.put(event_of(token))
-            news.append(box.has_news)
+            news.append(box.look())
         event = box.read()
         assert event is not None
-        assert [*news, box.has_news] == [False, True, True, True, False]
+        assert [*news, box.look()] == [False, True, True, True, False]
         for token in (1, 2, 3):
             box.put(event_of(token))
         box.fail(ValueError("late"))
         box.fail(KeyError("later"))
         event = box.read()
-        assert box.has_news
+        assert box.look()
         assert event is not None
         assert event.tokens == (1, 2, 3)
         with pytest.raises(ValueError, match="late"):
             box.read()
+
+    run(body)
+
+
+def test_a_bell_that_rang_for_nobody_rings_again_for_who_looked_since() -> None:
+    """An event may be read between its coming and the bell, while nobody waits."""
+
+    async def body(bell: Bell) -> None:
+        box = Mailbox(bell)
+        box.put(event_of(1))
+        assert box.read() is not None
+        ring([bell])
+        await asyncio.sleep(0)
+        assert not box.look()
+        waiting = asyncio.ensure_future(bell.wait())
+        await asyncio.sleep(0)
+        box.put(event_of(2))
+        ring([bell])
+        await asyncio.wait_for(waiting, 5)
 
     run(body)
 

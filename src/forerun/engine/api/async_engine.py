@@ -206,10 +206,9 @@ class Answer(AsyncIterator[StreamEvent]):
         self.is_over = event is not None and event.output is not None
         return event
 
-    @property
-    def has_news(self) -> bool:
+    def look(self) -> bool:
         """Whether there is something to read: what came, an error, or its end."""
-        return self.is_over or self._mailbox.has_news
+        return self.is_over or self._mailbox.look()
 
     async def news(self) -> None:
         """Wait until something came to this answer, or to another one to the same question."""

@@ -61,13 +61,14 @@ class Mailbox:
         self._error = self._error or error
         ring([self.bell])
 
-    @property
-    def has_news(self) -> bool:
+    def look(self) -> bool:
+        """Whether there is something to read. Whoever waits has looked or read just before."""
+        self.bell.is_rung = False  # first: what comes from here on rings again
         return bool(self._pending) or self._error is not None
 
     def read(self) -> StreamEvent | None:
-        """What came since the last time; None if nothing did. Whoever waits has read before."""
-        self.bell.is_rung = False  # first: what comes from here on rings again
+        """What came since the last time; None if nothing did."""
+        self.bell.is_rung = False
         error = self._error  # before what came before it is looked at
         events = []
         while self._pending:

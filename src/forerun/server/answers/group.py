@@ -71,7 +71,7 @@ class Group:
                     yield deltas
                 if error is not None:
                     raise error
-                if running and not any(one.answer.has_news for one in running):
+                if running and not any(one.answer.look() for one in running):
                     await running[0].answer.news()
             if not all(one.has_ended for one in self._tellings):
                 raise self._too_late() if self._is_late else _left()
