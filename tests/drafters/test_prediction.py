@@ -92,6 +92,7 @@ def test_what_never_held_is_no_longer_guessed() -> None:
     assert guesses_after([*PREDICTED[:12], *NEW, *range(900, 920)]) == 0
     assert guesses_after([*range(900, 930), *PREDICTED[20:24]]) > 0
     assert guesses_after([*range(900, 980), PREDICTED[20]]) == 0  # also behind its end
+    assert guesses_after([*PREDICTED, *PREDICTED[-1:] * 12, PREDICTED[5]]) == 0  # its last token
 
 
 def test_what_always_held_is_trusted() -> None:

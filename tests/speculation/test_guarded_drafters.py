@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from forerun.speculation.controller import Controller
 from forerun.speculation.costs import Costs
 from forerun.speculation.guarded_drafters import GuardedDrafters, checked_proposal
 from forerun.speculation.pass_cost import PassCost
+from forerun.speculation.request import AS_STARTED, SpeculativeRequest
 from forerun.speculation.speculation import Speculation
 from forerun.types import Proposal, SamplingParams, Verdict
 from tests.engine.leaks import assert_nothing_is_held
@@ -177,3 +179,19 @@ def test_a_pick_that_was_drawn_is_refused(plain: LLM, caplog: pytest.LogCaptureF
     (request,) = plain.input_processor.requests("abc", PARAMS, RequestOptions())
     assert drafters.propose("drawn", [request], [Budget(2)]) == [Proposal.empty()]
     assert "must not be drawn" in caplog.text
+
+
+def test_who_is_put_aside_changes_nothing_for_the_others() -> None:
+    drafters = GuardedDrafters({name: Broken("never") for name in "xyz"}, 100)
+    resting, new = (
+        cast(SpeculativeRequest, SimpleNamespace(id=idx, speculation=AS_STARTED, tokens=[1]))
+        for idx in range(2)
+    )
+    drafters.leave_out("y", resting)
+    drafters.put_aside("x", "it guesses too little")
+    assert (*drafters.names_for(resting),) == ("z",)
+    assert (*drafters.names_for(new),) == ("y", "z")
+    drafters.bring_back("y", resting)
+    assert (*drafters.names_for(resting),) == ("z", "y")
+    drafters.bring_back("x", resting)
+    assert "x" not in drafters.names_for(resting)

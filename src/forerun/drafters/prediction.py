@@ -177,11 +177,13 @@ class Alignment:
                 others[place] = max(inherited, others.get(place, inherited))
         others.pop(self.place, None)
         self._others = others
+        came = is_hit
         if others and max(others.values()) > self.score + _STAYING:
             self._move()
+            came = self.prediction[self.place - 1] == token
         if len(others) > _MAX_PLACES:
             self._others = dict(nlargest(_MAX_PLACES, others.items(), key=itemgetter(1)))
-        if self.place > 0 and self.prediction[self.place - 1] == token:
+        if came:
             self.odds, self.num_missed = min(_MOST_ODDS, _HIT * self.odds), 0
         else:
             self.odds, self.num_missed = max(_LEAST_ODDS, _MISS * self.odds), self.num_missed + 1

@@ -47,18 +47,22 @@ class GuardedDrafters:
         self._told = {n for n, d in drafters.items() if _commit_of(d) is not OneByOne.commit}
         self._hinting = {n: d for n, d in drafters.items() if isinstance(d, HintingDrafter)}
         self._all = self._names = tuple(drafters)  # those that were put aside are no more asked
-        self._names_for: dict[int, Sequence[str]] = {}  # by request, while it goes on
+        self._names_for: dict[int, tuple[str, ...]] = {}  # by request, while it goes on
 
     def names_for(self, request: SpeculativeRequest) -> Sequence[str]:
         """Those that may guess for it, and see that far."""
-        names = self._names_for.get(request.id)
-        if names is None:
-            names = _allowed(request.speculation, self._names)
-            self._names_for[request.id] = names
+        names = self._kept_for(request)
         num_tokens, cached = len(request.tokens), self._cached
         if num_tokens <= self._shortest:
             return names
         return [n for n in names if n not in cached or num_tokens <= cached[n].max_len]
+
+    def _kept_for(self, request: SpeculativeRequest) -> tuple[str, ...]:
+        """Those that it allows, and that were not left out."""
+        names = self._names_for.get(request.id)
+        if names is None:
+            names = self._names_for[request.id] = _allowed(request.speculation, self._names)
+        return names
 
     def ready_for(self, request: SpeculativeRequest) -> Sequence[str]:
         """Of these, those that have room for it now."""
@@ -85,8 +89,8 @@ class GuardedDrafters:
 
     def put_aside(self, name: str, reason: str) -> None:
         """It is asked no more, and hears no more."""
-        self._names = tuple(other for other in self._names if other != name)
-        self._names_for = dict.fromkeys(self._failed, ())
+        self._names = _without(name, self._names)
+        self._names_for = {idx: _without(name, kept) for idx, kept in self._names_for.items()}
         _LOG.warning("%s is put aside: %s.", name, reason)
 
     @property
@@ -110,13 +114,12 @@ class GuardedDrafters:
 
     def leave_out(self, name: str, request: SpeculativeRequest) -> None:
         """It is asked no more for this request, and hears no more of it."""
-        names = self._names_for.get(request.id, ())
-        self._names_for[request.id] = tuple(other for other in names if other != name)
+        self._names_for[request.id] = _without(name, self._kept_for(request))
 
     def bring_back(self, name: str, request: SpeculativeRequest) -> None:
         """One that was left out hears of this request again, unless it was put aside or something
         failed the request."""
-        names = self._names_for.get(request.id, ())
+        names = self._kept_for(request)
         if name in self._names and name not in names and not self.num_failures(request):
             self._names_for[request.id] = (*names, name)
 
@@ -239,6 +242,10 @@ class GuardedDrafters:
 @lru_cache(maxsize=64)
 def _allowed(speculation: RequestSpeculation, names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(filter(speculation.allows, names))
+
+
+def _without(name: str, names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(other for other in names if other != name)
 
 
 @lru_cache(maxsize=64)

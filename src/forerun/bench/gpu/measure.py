@@ -11,6 +11,7 @@ from forerun.bench.gpu.numerics import measure_numerics
 from forerun.bench.gpu.oracle import ALPHA, measure_oracle
 from forerun.bench.gpu.shapes import ShapeBench, measure_shape
 from forerun.bench.gpu.starts import measure_starts
+from forerun.bench.measure.startup import StartFailed
 
 if TYPE_CHECKING:
     from forerun.engine import LLM
@@ -59,11 +60,14 @@ def measure_gpu(
         if load is not None:
             answers = measure_answers(load, progress)
             progress("starting without compiled kernels")
-            starts = measure_starts(start)
+            try:
+                starts = measure_starts(start)
+            except StartFailed as error:
+                progress(f"no start was measured: {error}")
         progress("timing kernels")
         for bench, measured in zip(benches, found, strict=True):
             measured["kernels"] = bench.kernel_times()
-        is_complete = True
+        is_complete = load is None or starts is not None
     except KeyboardInterrupt:
         pass
     return {

@@ -30,17 +30,20 @@ _CONFIG: Final = ModelConfig(
     max_len=max(PLACES),
 )
 _CHUNK_LEN: Final = 256
-# ‖found − exact‖ / ‖exact‖ of a row; rounding the weights alone makes a third of it.
+# ‖found − exact‖ / ‖exact‖ of a row. Packing the weights alone makes up to 0.026 of it.
 _BOUNDS: Final = {"bfloat16": 0.03, "float16": 0.004, "float32": 3e-5}
+_FOR_PACKING: Final = 0.04
 
 
 def measure_numerics(kernels: CudaKernels) -> dict[str, Any]:
-    """`is_near` with the float kernels; packed weights are rounded as much as someone asked for."""
+    """Against the reference kernels, which pack nothing."""
     checkpoint = SyntheticCheckpoint(_CONFIG, added=1.0)
     tokens = np.random.default_rng(7).integers(0, _CONFIG.vocab_size, max(PLACES)).tolist()
     exact, found = (_logits(checkpoint, ks, tokens) for ks in (ReferenceKernels(), kernels))
     errors = np.linalg.norm(found - exact, axis=1) / np.linalg.norm(exact, axis=1)
     bound = _BOUNDS[str(kernels.dtype).removeprefix("torch.")]
+    if kernels.weight_size < 2:  # bytes
+        bound += _FOR_PACKING
     return {
         "places": list(PLACES),
         "errors": errors.tolist(),

@@ -30,7 +30,7 @@ class Card:
         alpha, greedy = last.get("alpha", ()), last.get("greedy", ())
         if not _are_chances(alpha) or not _are_chances(greedy) or len(alpha) != len(greedy):
             raise InvalidWeights(f"{path} is damaged; delete it to go on without what it says.")
-        return cls(tuple(map(max, alpha, greedy)))
+        return cls(tuple(float(max(pair)) for pair in zip(alpha, greedy, strict=True)))
 
 
 def _are_chances(values: Any) -> bool:

@@ -61,8 +61,10 @@ class Library:
         return Operations(*addresses)
 
     def operation(self, name: str, source: Callable[..., None] | None = None) -> int:
-        """The address of an operation by its name; `source` brings one along."""
-        return self._named(name, self.function(name, source or _OPERATIONS[name], 3))
+        """The address of an operation by its name; `source` brings one along. Attention's tiles are
+        as wide as vectors are, and shared by all digits."""
+        suffix = f"-{self._machine.instructions.num_outputs}" if name == "attend" else ""
+        return self._named(name, self.function(name, source or _OPERATIONS[name], 3, suffix))
 
     @cached_property
     def write_digits(self) -> int:

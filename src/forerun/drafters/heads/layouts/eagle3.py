@@ -121,8 +121,10 @@ def _theta(shape: Fields) -> float:
                     f"{shape.source}: {name!r} with {key}={str(value)[:40]!r} is not supported; "
                     "use a head with plain rotary frequencies."
                 )
-    usual = shape.positive("rope_theta", 10000.0)
-    return shape.inner("rope_parameters").positive("rope_theta", usual)
+    theta = shape.positive("rope_theta", 10000.0)
+    for name in ("rope_scaling", "rope_parameters"):
+        theta = shape.inner(name).positive("rope_theta", theta)
+    return theta
 
 
 def _norms_first(layout: str, outer: Fields) -> bool:
