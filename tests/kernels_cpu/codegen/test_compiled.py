@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -48,6 +49,23 @@ def test_lanes_tiles_and_digits_share_what_does_not_know_them(tmp_path: Path) ->
     assert heard == [select, embed, embed]
     files = {path.name for path in tmp_path.rglob("*.code")}
     assert files == {"select.code", *(f"embed-F32-{machine.digest}.code" for machine in machines)}
+
+
+def test_attention_is_kept_by_the_tiles_that_it_was_made_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two instruction sets of one processor may have the same key."""
+    kept: list[str] = []
+
+    def function(_: Library, name: str, *args: Any) -> SimpleNamespace:
+        kept.append(name + (args[2] if len(args) > 2 else ""))
+        return SimpleNamespace(address=1)
+
+    monkeypatch.setattr(Library, "function", function)
+    for num_outputs in (4, 16):
+        instructions = InstructionSet("some", num_outputs, (1, 1), ())
+        Library(Machine(16, (1,), instructions=instructions), None, None).operation("attend")
+    assert len({*kept}) == 2
 
 
 @pytest.mark.parametrize("edited", ["__init__.py", "deep/down/below.py"])
