@@ -45,7 +45,7 @@ def test_a_repeated_text_needs_few_passes(smollm2_path: Path) -> None:
     params = SamplingParams(temperature=0, max_tokens=160)
     output = smollm2.chat(messages, params)[0].outputs[0]
     assert output.text.startswith(TEXT[:60])
-    assert output.stats["target_passes"] <= 0.35 * output.stats["emitted_tokens"]
+    assert output.stats["target_passes"] <= 0.4 * output.stats["emitted_tokens"]
 
 
 @pytest.mark.parametrize("activations", [None, pytest.param("int16", marks=pytest.mark.slow)])
