@@ -1,4 +1,4 @@
-"""A round that was begun is for nobody where its request meets others, goes, or loses its pages."""
+"""A round that was begun is for nobody where its request meets others, or goes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.tiny_model import write_tiny_model
 PROMPTS = ("abcabc", "bcabca")
 PARAMS = SamplingParams(temperature=0.7, seed=3, max_tokens=12, ignore_eos=True)
 NUM_PAGES, PAGE_SIZE = 2, 16  # each request needs two in the end
-NUM_ALONE = 2  # rounds of the first request before something happens
+NUM_ALONE = 3  # rounds of a request before it goes
 
 
 def main() -> None:
@@ -48,13 +48,12 @@ def main() -> None:
             with Watched() as watched:
                 assert what(early) == expected, what
             assert watched.num_taken > 0, what
-        assert early.metrics()["preemptions"] > 0
 
 
 def another_comes(llm: LLM) -> list[tuple[int, ...]]:
-    """Until one of them needs a second page, and the other is preempted."""
+    """While pages are so few that one has to wait for the other."""
     stream = llm.stream(PROMPTS[0], PARAMS)
-    tokens = [token for _ in range(NUM_ALONE) for token in next(stream).tokens]
+    tokens = [*next(stream).tokens]  # more, and it would hold both pages
     (other,) = llm.generate(PROMPTS[1], PARAMS)
     tokens += [token for event in stream for token in event.tokens]
     return [tuple(tokens), tuple(other.outputs[0].token_ids)]
