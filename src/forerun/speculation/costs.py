@@ -202,8 +202,8 @@ class Costs:
         self.observe_rest(times.num_requests, times.num_guesses, times.rest_seconds)
 
     def _observe_excess(self, times: StepTimes) -> None:
-        """A costly drafter's rounds have one of their own: its answer leaves less of all else in the
-        processor's caches than a lookup does."""
+        """A costly drafter's rounds have one of their own: its answer leaves less of all else in
+        the processor's caches than a lookup does."""
         num, num_guesses = times.num_requests, times.num_guesses
         *_, known = self.round_seconds(num, times.num_tokens - num - num_guesses, num_guesses)
         name, *_, answer = max(times.drafts, key=itemgetter(-1), default=("", 0.0))
