@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from operator import itemgetter
 from typing import Final
 
 from forerun.speculation.draft_cost import DraftCost
@@ -38,7 +37,6 @@ class Costs:
         self._drafters = drafters or {}
         self._rest = DraftCost(0.0, 0.0)
         self._excess = 0.0  # see `round_seconds`
-        self._own_excess: dict[str, float] = {}  # beyond that, with a costly drafter's guesses
         self._whole: dict[str, float] = {}  # see `expect_whole`
         self._tried: dict[str, float] = {}  # the same before any request
         self._last_whole: str | None = None  # whose round was the last, if it was such a one
@@ -92,8 +90,8 @@ class Costs:
     def expect_excess(self, drafter: str, depth: int, seconds: float) -> None:
         """A round with these guesses takes so much more than a plain one: what its parts leave."""
         parts = self.target.seconds(1 + depth) - self.target.seconds(1)
-        parts += self.target.speed * self._of(drafter).seconds(1, depth)
-        self._own_excess[drafter] = max(0.0, seconds - parts) / self.target.speed
+        parts += self.draft_seconds(drafter, 1, [1] * depth)
+        self._excess = max(0.0, seconds - parts) / self.target.speed
 
     def expect_whole(self, drafter: str, seconds: float, plain: float) -> None:
         """One request's rounds with these guesses take so long, however many there are, and `plain`
@@ -142,10 +140,8 @@ class Costs:
         than 0 where it is a whole round that is known."""
         if self.is_alone and level_sizes and drafter in self._whole:
             return self._whole[drafter] - self.round_seconds(1, 0, sum(level_sizes))[-1]
-        seconds = self._of(drafter).seconds(num_requests, self._levels(level_sizes))
-        if level_sizes:
-            seconds += self._own_excess.get(drafter, 0.0)
-        return self.target.speed * seconds
+        levels = self._levels(level_sizes)
+        return self.target.speed * self._of(drafter).seconds(num_requests, levels)
 
     @property
     def guess_costs(self) -> dict[str, float]:
@@ -202,22 +198,12 @@ class Costs:
         self.observe_rest(times.num_requests, times.num_guesses, times.rest_seconds)
 
     def _observe_excess(self, times: StepTimes) -> None:
-        """A costly drafter's rounds have one of their own: its answer leaves less of all else in
-        the processor's caches than a lookup does."""
         num, num_guesses = times.num_requests, times.num_guesses
         *_, known = self.round_seconds(num, times.num_tokens - num - num_guesses, num_guesses)
-        name, *_, answer = max(times.drafts, key=itemgetter(-1), default=("", 0.0))
-        is_costly = answer > _CHEAP * self.plain_seconds(num)
-        before = self._own_excess.get(name, 0.0) if is_costly else max(0.0, self._excess)
         found = times.pass_seconds + times.rest_seconds - known
-        if is_costly:
-            found -= self.target.speed * before
         most = _EXCESS_SURPRISE * known
-        after = before + _EXCESS_RATE * max(-most, min(most, found)) / self.target.speed
-        if is_costly:
-            self._own_excess[name] = max(0.0, after)
-        else:
-            self._excess = after
+        found = max(-most, min(most, found)) / self.target.speed + max(0.0, self._excess)
+        self._excess += _EXCESS_RATE * (found - self._excess)
 
     def _without_context(
         self, seconds: float, num_requests: int, num_guesses: int, num_tokens: int
