@@ -45,6 +45,10 @@ class Verdict:
     text: str
 
 
+class NotThere(Exception):
+    """The record was made before the figure was measured, or without what it is measured on."""
+
+
 def judge(aim: Aim, records: Path) -> Verdict:
     is_floor = "at_least" in aim
     bound = aim["at_least" if is_floor else "at_most"]
@@ -54,7 +58,7 @@ def judge(aim: Aim, records: Path) -> Verdict:
         return Verdict("OPEN", f"{aim['what']} {wanted}: there is no {aim['record']}")
     try:
         found = _figure(aim, path)
-    except KeyError:
+    except NotThere:
         return Verdict("OPEN", f"{aim['what']} {wanted}: not in {aim['record']}")
     is_reached = found.value >= bound if is_floor else found.value <= bound
     pairs = found.num_pairs
@@ -70,8 +74,11 @@ def _figure(aim: Aim, path: Path) -> Found:
     if isinstance(record, Record):
         found = _FIGURES[aim["figure"]](record.cells, aim)
         return replace(found, note=", ".join(filter(None, [found.note, *_builds(record, found)])))
-    if aim["figure"] in gpu_figures.FIGURES:
-        return Found(gpu_figures.FIGURES[aim["figure"]](record, aim))
+    if (figure := gpu_figures.FIGURES.get(aim["figure"])) is not None:
+        try:
+            return Found(figure(record, aim))
+        except (KeyError, TypeError, StopIteration):  # a part that is null, a shape left out
+            raise NotThere from None
     worst = min if "at_least" in aim else max
     value = worst(_places(record, *aim["figure"].split(".")))
     servers = record.get("offline", {}).get("servers", {}).items()
@@ -83,6 +90,8 @@ def _places(record: Any, *keys: str) -> list[float]:
     """What stands there; * stands for every key."""
     if not keys:
         return [float(record)]
+    if not isinstance(record, Mapping) or (keys[0] != "*" and keys[0] not in record):
+        raise NotThere
     here = list(record) if keys[0] == "*" else [keys[0]]
     return [value for key in here for value in _places(record[key], *keys[1:])]
 

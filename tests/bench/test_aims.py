@@ -95,6 +95,16 @@ def test_a_figure_that_a_record_lacks_is_open(tmp_path: Path) -> None:
     assert TOOL["judge"](aim, tmp_path) == TOOL["Verdict"]("OPEN", "start ≤ 20: not in made.json")
     found = TOOL["judge"](aim | {"record": "none.json"}, tmp_path)
     assert found == TOOL["Verdict"]("OPEN", "start ≤ 20: there is no none.json")
+    write_json(tmp_path / "made.json", record | {"starts": None, "answers": None, "shapes": []})
+    assert TOOL["judge"](aim, tmp_path).word == "OPEN"
+    for figure in ("host_ms", "pass_ms"):
+        more = {"figure": figure, "shape": "3b, int8", "requests": 1, "answer": "plain_s"}
+        assert TOOL["judge"](aim | more, tmp_path).word == "OPEN"
+
+
+def test_a_figure_that_nobody_knows_is_a_mistake(word: Word) -> None:
+    with pytest.raises(KeyError, match="num_difering"):
+        word("num_difering", at_most=0)
 
 
 GPU = {

@@ -40,12 +40,12 @@ def load(path: Path, activations: str | None = None) -> LLM:
 
 def test_a_repeated_text_needs_few_passes(smollm2_path: Path) -> None:
     smollm2 = load(smollm2_path)
-    messages = [{"role": "user", "content": f"Please repeat this text exactly:\n\n{TEXT}"}]
+    messages = [{"role": "user", "content": f"Copy the following text word for word.\n\n{TEXT}"}]
     assert len(smollm2.tokenizer.encode(TEXT)) >= 150
     params = SamplingParams(temperature=0, max_tokens=160)
     output = smollm2.chat(messages, params)[0].outputs[0]
     assert output.text.startswith(TEXT[:60])
-    assert output.stats["target_passes"] <= 0.4 * output.stats["emitted_tokens"]
+    assert output.stats["target_passes"] <= 0.35 * output.stats["emitted_tokens"]
 
 
 @pytest.mark.parametrize("activations", [None, pytest.param("int16", marks=pytest.mark.slow)])

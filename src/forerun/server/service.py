@@ -41,7 +41,7 @@ class Service:
         self.num_open = 0  # HTTP requests
         self.fingerprint = ""
         self._engine: AsyncEngine | None = None
-        # Two, so that nobody waits for a body that is much longer than theirs.
+        # Two, so that nobody with a short body waits for long ones to be read.
         self._reader = ThreadPoolExecutor(1, "forerun-reader")
         self._long_reader = ThreadPoolExecutor(1, "forerun-long-reader")
 

@@ -85,10 +85,11 @@ def measure_profile(
     each = {name: partial(timed, work, clock) for name, work in works.items()}
     times = rounds({"steps": token, **each}, num_rounds)
     seconds = {name: min(taken) for name, taken in times.items()}
-    seconds["Python"] = min(outside[1:]) - seconds["draw"]
+    # Minima of different rounds: their difference may be less than nothing.
+    seconds["Python"] = max(0.0, min(outside[1:]) - seconds["draw"])
     for kind in kinds:
         if kind.is_left_out:
-            seconds[kind.name] = seconds[WHOLE] - seconds[kind.name]
+            seconds[kind.name] = max(0.0, seconds[WHOLE] - seconds[kind.name])
     num_bytes = {kind.name: kind.weight_bytes for kind in kinds if kind.name != WHOLE}
     row_bytes = kernels.row_bytes(llm.model.shape, llm.model.config.num_layers)
     num_bytes["attention"] = num_context * row_bytes

@@ -24,7 +24,7 @@ class Repeatable:
 
     served_model_name: tuple[str, ...] = option((), "What clients call the model; repeatable.")
     api_key: tuple[str, ...] = option((), "Who has it may ask; repeatable.")
-    api_key_file: Path | None = option(None, "More of them, one a line; # begins a comment.")
+    api_key_file: Path | None = option(None, "More of them, one a line; # at its start: a comment.")
     allowed_origin: tuple[str, ...] = option((), "A web page that may ask (CORS); repeatable.")
 
 

@@ -49,5 +49,5 @@ def _figures(request: Request) -> dict[str, Any]:
 
 
 def _finish_reason(request: Answered) -> str:
-    """As the metrics call it; what has not ended, its client left."""
+    """As the metrics call it; what was given up before its end, by whoever, is an `abort`."""
     return request.finish_reason or ("error" if request.error is not None else "abort")

@@ -50,6 +50,6 @@ def check_usual(layout: str, layers: tuple[int, ...], num_layers: int, path: Pat
     ids, due = ([layer - _FIRST[layout] for layer in found] for found in (layers, usual))
     raise InvalidWeights(
         f"{path}: {LAYER_IDS!r} {ids} are one off those that EAGLE-3 usually looks at in a target "
-        f"of {num_layers} layers, which {_READER[layout]} calls {due}; write in {due}, or train it "
-        "on these."
+        f"of {num_layers} layers, which {_READER[layout]} calls {due}; write in {due} if "
+        "it looks at these."
     )
