@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 from typer.testing import CliRunner
 
 from forerun.cli import app
@@ -17,7 +17,7 @@ from forerun.cli.heads.train import read_prompts
 from forerun.drafters.heads import HEAD_KINDS, HeadFolder, export_head
 from forerun.drafters.heads.folder import D2T, HISTORY
 from forerun.engine import LLM
-from forerun.errors import DiskFull, InvalidOption, InvalidWeights
+from forerun.errors import DiskFull, InvalidOption, InvalidWeights, UnsupportedModel
 from forerun.models.opening import load_tokenizer, open_checkpoint
 from forerun.models.text.compatibility import check_compatible
 from forerun.training.options import KINDS, TrainOptions
@@ -216,6 +216,29 @@ def test_what_stands_beside_a_head_stays_when_it_is_trained_on(
     (tmp_path / "head" / "README.md").write_text("its card")
     trained(target, kind="medusa", out=tmp_path / "head", tokens=500)
     assert (tmp_path / "head" / "README.md").read_text() == "its card"
+
+
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        (lambda w: w.pop("fc.weight"), "'fc.weight' is missing"),
+        (lambda w: w.update(stranger=w["fc.weight"]), "'stranger' has no place"),
+        (lambda w: w.update({"fc.weight": w["fc.weight"][:, :5].copy()}), "has shape"),
+        (lambda w: w.update({"fc.weight": w["fc.weight"] * np.nan}), "not finite"),
+    ],
+)
+def test_weights_that_are_not_the_kinds_are_not_trained_on(
+    target: Path, tmp_path: Path, edit: Any, said: str
+) -> None:
+    options: dict[str, Any] = {"kind": "eagle3", "exportable": True, "tokens": 300}
+    trained(target, out=tmp_path / "head", **options)
+    export_head(HeadFolder(tmp_path / "head"), tmp_path / "other", "speculators", "x")
+    path = tmp_path / "other" / "model.safetensors"
+    weights = load_file(path)
+    edit(weights)
+    save_file(weights, path)
+    with pytest.raises((InvalidWeights, UnsupportedModel), match=said):
+        trained(target, out=tmp_path / "other", **options | {"draft_vocab_size": None})
 
 
 def test_medusa_heads_of_others_are_trained_on_and_become_ours(

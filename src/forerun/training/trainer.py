@@ -166,8 +166,12 @@ class Trainer:
             return new_config(options, c, **own, **mark), None
         folder = HeadFolder(options.out, options.kind)
         folder.fit(**own)
+        may_lack = {D2T}
         if folder.config.kind == "medusa" and not folder.is_ours:  # its norm is the target's
             mark["rms_norm_eps"] = c.rms_norm_eps
+            may_lack.add("norm.weight")
+        shapes = HEAD_KINDS[folder.config.kind].shapes(folder.config)
+        folder.check({n: s for n, s in shapes.items() if n not in may_lack or folder.has(n)})
         self._kept = folder.draft_tokens().tolist()
         weights = {name: folder.float32(name) for name in folder.names() if name != D2T}
         return replace(kept_config(options, folder.config), **mark), weights
