@@ -6,7 +6,7 @@ A pass is filled up to the next size in `SIZES`; the rows that fill it read and 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Final
@@ -14,9 +14,10 @@ from weakref import WeakKeyDictionary
 
 import torch
 
-from forerun.kernels.base import Body
+from forerun.kernels.base import AttentionShape, Body
 from forerun.kernels.cuda.asked_draws import AskedDraws, Draws
 from forerun.kernels.cuda.batch import CudaBatch, bucket
+from forerun.kernels.cuda.compiling import is_compiling
 from forerun.kernels.cuda.drawing import Best, Drawing, Started
 from forerun.kernels.cuda.heads.given import HandedOut
 from forerun.kernels.cuda.passes.ahead import Ahead, parts_after
@@ -30,6 +31,10 @@ from forerun.kernels.cuda.store import KVStore
 from forerun.kernels.scores import Scores
 
 SIZES: Final = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256)
+# Of a head's chain, whose known tokens are filled up: they are other ones in every round.
+_CHAIN_SIZES: Final = (16, 32, 64, 128, 256)
+_SMALL: Final = 8  # tokens; passes over fewer take hardly less
+_MOST_FILLED: Final = 32  # passes
 _KEY_SLOTS: Final = (1 << 14, 1 << 17, 1 << 20)
 _MAX_KEPT: Final = 96
 
@@ -69,6 +74,29 @@ class _OfStore:
 
     graphs: OrderedDict[Key, _Kept] = field(default_factory=OrderedDict)  # the last used last
     ahead: Ahead | None = None  # a pass that was begun before it was asked for
+    num_filled: dict[Key, int] = field(default_factory=dict)  # passes that others had room for
+
+    def room_for(self, key: Key) -> Key:
+        """One that is recorded and has room for such a pass; itself where there is none, and where
+        such passes come often: to record one takes as long as many that are filled up."""
+        if key in self.graphs:
+            return key
+        body, num_tokens, num_wanted, num_splits, num_key_slots = key
+        most_tokens, most_wanted = (max(_SMALL, 2 * num) for num in (num_tokens, num_wanted))
+        others = (
+            other
+            for other in self.graphs
+            if other[0] == body
+            and 1 < num_tokens <= other[1] <= most_tokens
+            and num_wanted <= other[2] <= most_wanted
+            and other[3] == num_splits
+            and num_key_slots <= other[4]
+        )
+        found = min(others, key=lambda other: other[1:], default=None)
+        if found is None:
+            return key
+        self.num_filled[key] = num = self.num_filled.get(key, 0) + 1
+        return found if num <= _MOST_FILLED else key
 
 
 @dataclass
@@ -90,6 +118,7 @@ class Graphs:
     def __init__(
         self,
         num_splits: Callable[[int], int],
+        kernels_of: Callable[[int, int, int, AttentionShape], Hashable],
         drawing: Drawing,
         recorder: Recorder,
         *,
@@ -98,6 +127,8 @@ class Graphs:
         self._drawing, self._recorder = drawing, recorder
         self._rounds = Rounds(drawing, recorder, num_splits, early_rounds)
         self._num_splits = num_splits  # of so many keys
+        self._kernels_of = kernels_of  # passes of which it says the same launch the same kernels
+        self._launched = set[Hashable]()
         self.stopwatch: Stopwatch | None = None
         self._lock = Lock()  # graphs share memory: one at a time, until its result is copied
         self._kept: WeakKeyDictionary[KVStore, _OfStore] = WeakKeyDictionary()
@@ -151,14 +182,17 @@ class Graphs:
 
     def _run(self, one: _Pass) -> Scores:
         batch, graphs = one.batch, one.kept.graphs
-        if batch.given is not None and batch.given.is_chain:
-            num = batch.num_known
-            batch.fill((bucket(num, SIZES) or num) - num, one.store.dump_slot)
+        is_chain = batch.given is not None and batch.given.is_chain
+        if is_chain:
+            num = len(batch.plan)
+            batch.fill((bucket(num, _CHAIN_SIZES) or num) - num, one.store.dump_slot)
         key = self._key(one.body, batch.columns)
         if key is None:
             return one.launched(self._drawing)
+        if not is_chain:  # which is filled up already
+            key = one.kept.room_for(key)
         if key not in graphs:
-            return self._record(one, key)
+            self._record(one, key)
         entry = graphs[key]
         graphs.move_to_end(key)
         batch.check(entry.num_embeddings)
@@ -204,6 +238,7 @@ class Graphs:
         plan_rows, draws, drawn, slots = zip(*parts, strict=True)
         columns = Columns.after(plan_rows, drawn, slots)
         key = self._key(one.body, columns)
+        key = None if key is None else one.kept.room_for(key)
         entry = None if key is None else one.kept.graphs.get(key)
         if key is None or entry is None:
             return None
@@ -223,29 +258,29 @@ class Graphs:
             return None
         return body, num_tokens, num_wanted, self._num_splits(columns.most_keys), num_key_slots
 
-    def _record(self, one: _Pass, key: Key) -> Scores:
-        """Run it once as it is, which compiles what is new, then keep it as a graph."""
+    def _record(self, one: _Pass, key: Key) -> None:
+        """Keep it as a graph. What kernels it has is compiled and loaded before: where no pass like
+        it was, by running it once."""
         batch, store = one.batch, one.store
         body, num_tokens, num_wanted, num_splits, num_key_slots = key
         head_dim = batch.shape.head_dim
         inputs = Inputs(num_tokens, num_wanted, head_dim, num_key_slots, batch.device)
-        batch.send(batch.columns, inputs, store.dump_slot)
         batch.placed, batch.num_splits = inputs, num_splits
-        found = one.launched(self._drawing)
-        handed_out = batch.handed_out
-        batch.send(batch.columns, inputs, store.dump_slot)  # a pass writes to what it was given
 
         def work() -> tuple[torch.Tensor, Best]:
             logits = logits_of(body, batch, store)
             return logits, self._drawing.best(logits)
 
+        like = body, self._kernels_of(num_tokens, num_wanted, num_splits, batch.shape)
+        batch.send(batch.columns, inputs, store.dump_slot)
+        if like not in self._launched and not is_compiling():
+            work()
+            self._launched.add(like)
         is_first = not any(of_store.graphs for of_store in self._kept.values())
         recording, (logits, best) = self._recorder.record(
             work, batch, store.num_layers, is_first=is_first
         )
         graphs = one.kept.graphs
         graphs[key] = _Kept(recording, inputs, logits, best, batch.handed_out, batch.num_embeddings)
-        batch.handed_out = handed_out
         if len(graphs) > _MAX_KEPT:
             graphs.popitem(last=False)
-        return found

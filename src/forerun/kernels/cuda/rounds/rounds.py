@@ -36,6 +36,7 @@ class Rounds:
     is_on: bool = True  # else nothing is begun
     begun: Begun | None = None
     _draft: Draft | None = None
+    _launched: set[Any] = field(default_factory=set)  # of rounds like these, kernels were launched
     _graphs: WeakKeyDictionary[KVStore, OrderedDict[Any, RoundGraph | None]] = field(
         default_factory=WeakKeyDictionary
     )
@@ -92,16 +93,16 @@ class Rounds:
     def _graph(self, draft: Draft, one: Asked, follow: Follow) -> RoundGraph | None:
         most = max(map(len, follow.slots))
         size = bucket(most + 1, _NUM_KEYS)
-        splits = [self.num_splits(len(slots)) for slots in follow.slots]
+        splits = self.num_splits(most)
         if size is None:
             return None
         graphs = self._graphs.get(one.store)
         if graphs is None:
             graphs = self._graphs[one.store] = OrderedDict()
-        key = draft.one.body, one.body, ref(draft.one.store), size, *splits, draft.depth
+        key = draft.one.body, one.body, ref(draft.one.store), size, splits, draft.depth
         graph = graphs.get(key)
         if graph is None and key not in graphs:
-            rooms = Room(draft.one, splits[0], size), Room(one, splits[1], size)
+            rooms = Room(draft.one, splits, size), Room(one, splits, size)
             graph = graphs[key] = self._record(draft, rooms)
             if len(graphs) > _MAX_KEPT:
                 graphs.popitem(last=False)
@@ -112,7 +113,10 @@ class Rounds:
         if isinstance(draft, HeadDraft) and not draft.takes(rooms[TARGET].one.batch.handed_out):
             return None
         buffers = RoundBuffers(rooms, draft.depth, self.drawing)
-        return RoundGraph.record(draft, buffers, self.recorder)
+        like = draft.one.body, rooms[TARGET].one.body, rooms[TARGET].num_splits == 1, draft.depth
+        is_new = like not in self._launched
+        self._launched.add(like)
+        return RoundGraph.record(draft, buffers, self.recorder, is_new=is_new)
 
 
 def _follow(draft: Draft, one: Asked) -> Follow | None:

@@ -1,0 +1,83 @@
+"""Kernels that are compiled before the first pass, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Final
+
+from forerun.cache import KVCache
+from forerun.cache.cache_size import CacheSize
+from forerun.engine.step import Core
+from forerun.interrupts import safe_point
+from forerun.kernels import CompiledKernels, Kernels, Plan
+from forerun.models.llama import LlamaModel, Taps
+from forerun.sampling import CoupledDraws
+from forerun.types import SamplingParams, Span, Tree
+
+# Tokens of a pass and how many of them are asked for: kernels have tiles for so many rows. A plain
+# one, a verification, chunks of prompts.
+_PASSES: Final = ((1, 1), (8, 8), (16, 16), (20, 20), (16, 1), (32, 1), (64, 1), (128, 1))
+_RECORDED: Final = (1, 8, 16, 20)  # tokens
+_RECORDED_CONTEXTS: Final = (0, 256)
+_CONTEXTS: Final = (0, 512)  # attention has other kernels behind many tokens
+
+
+def compile_target(model: LlamaModel) -> None:
+    """What passes need, greedy and drawn, of the usual sizes."""
+    with compiling(model.kernels) as is_useful:
+        if not is_useful:
+            return
+        size = CacheSize.for_requests(1, max(_CONTEXTS) + _PASSES[-1][0])
+        cache = model.new_cache(size.num_pages, size.page_size)
+        for context_len in _CONTEXTS:
+            for sizes in _PASSES:
+                _run(model, cache, *sizes, context_len)
+        _run(model, cache, 1, 1, 0, SamplingParams())
+
+
+def record_passes(core: Core, layers: tuple[int, ...]) -> None:
+    """Plain passes and verifications that a lookup's guesses may need, with hidden states of
+    `layers` and without, so that they are not recorded inside an answer."""
+    if not core.model.kernels.begins_early:
+        return
+    for tapped in {(), layers}:
+        for context_len in _RECORDED_CONTEXTS:
+            for num in _RECORDED:
+                if context_len + num <= core.max_len:
+                    taps = Taps(tapped) if tapped else None
+                    _run(core.model, core.cache, num, num, context_len, taps=taps)
+
+
+def _run(
+    model: LlamaModel,
+    cache: KVCache,
+    num_tokens: int,
+    num_wanted: int,
+    context_len: int,
+    params: SamplingParams | None = None,
+    taps: Taps | None = None,
+) -> None:
+    """One pass over nothing in particular."""
+    safe_point()
+    table = cache.new_table()
+    table.reserve(context_len)
+    wanted = tuple(range(num_tokens - num_wanted, num_tokens))
+    tree, start = Tree.chain(num_tokens), table.reserve(num_tokens)
+    plan = Plan.build([(Span(start, (0,) * num_tokens, tree, wanted), table)])
+    draws = CoupledDraws.greedy(num_wanted)
+    if params is not None:
+        draws = replace(draws, params=params)
+    model.draw(plan, cache, [draws], taps)
+    table.free()
+
+
+@contextmanager
+def compiling(kernels: Kernels) -> Iterator[bool]:
+    """Whether passes inside are for nothing but what has to be compiled for them."""
+    if isinstance(kernels, CompiledKernels) and kernels.compiles:
+        with kernels.compiling():
+            yield True
+    else:
+        yield False
