@@ -74,6 +74,7 @@ class _OfStore:
 
     graphs: OrderedDict[Key, _Kept] = field(default_factory=OrderedDict)  # the last used last
     ahead: Ahead | None = None  # a pass that was begun before it was asked for
+    launched: set[Hashable] = field(default_factory=set)  # whose kernels were
     num_filled: dict[Key, int] = field(default_factory=dict)  # passes that others had room for
 
     def room_for(self, key: Key) -> Key:
@@ -128,7 +129,6 @@ class Graphs:
         self._rounds = Rounds(drawing, recorder, num_splits, early_rounds)
         self._num_splits = num_splits  # of so many keys
         self._kernels_of = kernels_of  # passes of which it says the same launch the same kernels
-        self._launched = set[Hashable]()
         self.stopwatch: Stopwatch | None = None
         self._lock = Lock()  # graphs share memory: one at a time, until its result is copied
         self._kept: WeakKeyDictionary[KVStore, _OfStore] = WeakKeyDictionary()
@@ -273,9 +273,9 @@ class Graphs:
 
         like = body, self._kernels_of(num_tokens, num_wanted, num_splits, batch.shape)
         batch.send(batch.columns, inputs, store.dump_slot)
-        if like not in self._launched and not is_compiling():
+        if like not in one.kept.launched and not is_compiling():
             work()
-            self._launched.add(like)
+            one.kept.launched.add(like)
         is_first = not any(of_store.graphs for of_store in self._kept.values())
         recording, (logits, best) = self._recorder.record(
             work, batch, store.num_layers, is_first=is_first

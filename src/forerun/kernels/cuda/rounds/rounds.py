@@ -36,7 +36,6 @@ class Rounds:
     is_on: bool = True  # else nothing is begun
     begun: Begun | None = None
     _draft: Draft | None = None
-    _launched: set[Any] = field(default_factory=set)  # of rounds like these, kernels were launched
     _graphs: WeakKeyDictionary[KVStore, OrderedDict[Any, RoundGraph | None]] = field(
         default_factory=WeakKeyDictionary
     )
@@ -103,19 +102,18 @@ class Rounds:
         graph = graphs.get(key)
         if graph is None and key not in graphs:
             rooms = Room(draft.one, splits, size), Room(one, splits, size)
-            graph = graphs[key] = self._record(draft, rooms)
+            like = *key[:3], draft.depth, splits == 1  # these have the same kernels
+            is_new = all(like != (*other[:3], other[5], other[4] == 1) for other in graphs)
+            graph = graphs[key] = self._record(draft, rooms, is_new)
             if len(graphs) > _MAX_KEPT:
                 graphs.popitem(last=False)
         return graph
 
-    def _record(self, draft: Draft, rooms: tuple[Room, Room]) -> RoundGraph | None:
+    def _record(self, draft: Draft, rooms: tuple[Room, Room], is_new: bool) -> RoundGraph | None:
         """None: the head is not given what the target's pass hands out."""
         if isinstance(draft, HeadDraft) and not draft.takes(rooms[TARGET].one.batch.handed_out):
             return None
         buffers = RoundBuffers(rooms, draft.depth, self.drawing)
-        like = draft.one.body, rooms[TARGET].one.body, rooms[TARGET].num_splits == 1, draft.depth
-        is_new = like not in self._launched
-        self._launched.add(like)
         return RoundGraph.record(draft, buffers, self.recorder, is_new=is_new)
 
 
