@@ -109,6 +109,17 @@ def test_a_text_that_ends_inside_the_guesses_says_nothing_about_the_rest() -> No
     assert one.gains(8) == other.gains(8)
 
 
+def test_a_guess_that_was_asked_for_and_not_made_brings_no_more_than_a_miss() -> None:
+    guessed = {depth: _own() for depth in (0, 3)}
+    for depth, acceptance in guessed.items():
+        for _ in range(40):
+            acceptance.begin_round()
+            acceptance.observe(Proposal.chain([1]), [1, 2], depth=depth)
+    silent, asked = guessed[0].gains(3), guessed[3].gains(3)
+    assert silent[0] > 0.9
+    assert asked[2] < 0.5 * silent[2]
+
+
 def test_a_new_request_starts_from_what_others_taught() -> None:
     shared = Acceptance()
     other = Acceptance(shared)

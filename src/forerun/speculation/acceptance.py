@@ -82,8 +82,6 @@ class Acceptance:
 
     def _first(self) -> float:
         accepting = self._is_accepting
-        if not accepting:
-            return self._after_miss.value
         return accepting * self._after_accept.value + (1 - accepting) * self._after_miss.value
 
     def begin_round(self) -> None:
@@ -94,14 +92,17 @@ class Acceptance:
         self.num_unseen += 1
 
     def observe(
-        self, proposal: Proposal, tokens: Sequence[int], *, is_merged: bool = False
+        self, proposal: Proposal, tokens: Sequence[int], *, depth: int = 0, is_merged: bool = False
     ) -> None:
         """The text went on with `tokens`, so all guesses up to the first miss are judged, whether
-        the target scored them or not. A merged guess is right if one of its siblings is."""
+        the target scored them or not; of `depth` that were asked for, the first that was not made
+        brings no more than a miss. A merged guess is right if one of its siblings is."""
         node = ROOT
-        for token in tokens:
+        for level, token in enumerate(tokens):
             guesses = proposal.tree.children(node)
             if not guesses:
+                if 0 < level < depth:
+                    self._after_accept.observe(False)
                 return
             found = proposal.child_with_token(node, token)
             is_first = found is not None and (is_merged or found == guesses[0])

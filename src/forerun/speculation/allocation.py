@@ -21,7 +21,6 @@ from forerun.speculation.costs import Costs
 _PRICE_SPANS: Final = (4, 1, 16)
 _BETTER: Final = 1 + 1e-12  # beyond what rounding can pretend
 
-
 Chosen: TypeAlias = tuple[Way, int] | None  # a way and how deep; None is plain
 
 # One more level for one request: (minus the gain per guess, level, index, gain, width), so that
