@@ -1,11 +1,11 @@
 """Whole passes as recorded CUDA graphs, one recording for each size that came along.
 
-A pass is filled up to the next size in `SIZES`; the rows that fill it read and write the dump slot.
+A pass is filled up to the next size in `SIZES`, or to one that is recorded already; the rows that
+fill it read and write the dump slot.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock
@@ -19,12 +19,12 @@ from forerun.kernels.cuda.asked_draws import AskedDraws, Draws
 from forerun.kernels.cuda.batch import CudaBatch, bucket
 from forerun.kernels.cuda.compiling import is_compiling
 from forerun.kernels.cuda.drawing import Best, Drawing, Started
-from forerun.kernels.cuda.heads.given import HandedOut
 from forerun.kernels.cuda.passes.ahead import Ahead, parts_after
 from forerun.kernels.cuda.passes.asked import Asked
 from forerun.kernels.cuda.passes.body import launched, logits_of
 from forerun.kernels.cuda.passes.columns import Columns
 from forerun.kernels.cuda.passes.inputs import Inputs
+from forerun.kernels.cuda.passes.kept import KeptPass, KeptPasses, Key
 from forerun.kernels.cuda.passes.recording import Recorder, Replay
 from forerun.kernels.cuda.rounds.rounds import Rounds
 from forerun.kernels.cuda.store import KVStore
@@ -33,22 +33,8 @@ from forerun.kernels.scores import Scores
 SIZES: Final = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256)
 # Of a head's chain, whose known tokens are filled up: they are other ones in every round.
 _CHAIN_SIZES: Final = (16, 32, 64, 128, 256)
-_SMALL: Final = 8  # tokens; passes over fewer take hardly less
-_MOST_FILLED: Final = 32  # passes
 _KEY_SLOTS: Final = (1 << 14, 1 << 17, 1 << 20)
 _MAX_KEPT: Final = 96
-
-Key = tuple[Body, int, int, int, int]
-
-
-@dataclass(frozen=True)
-class _Kept:
-    recording: Replay
-    inputs: Inputs
-    logits: torch.Tensor
-    best: Best
-    handed_out: HandedOut | None
-    num_embeddings: int
 
 
 @dataclass
@@ -69,40 +55,8 @@ class Stopwatch:
 
 
 @dataclass
-class _OfStore:
-    """What is kept for a store, and goes when it goes."""
-
-    graphs: OrderedDict[Key, _Kept] = field(default_factory=OrderedDict)  # the last used last
-    ahead: Ahead | None = None  # a pass that was begun before it was asked for
-    launched: set[Hashable] = field(default_factory=set)  # whose kernels were
-    num_filled: dict[Key, int] = field(default_factory=dict)  # passes that others had room for
-
-    def room_for(self, key: Key) -> Key:
-        """One that is recorded and has room for such a pass; itself where there is none, and where
-        such passes come often: to record one takes as long as many that are filled up."""
-        if key in self.graphs:
-            return key
-        body, num_tokens, num_wanted, num_splits, num_key_slots = key
-        most_tokens, most_wanted = (max(_SMALL, 2 * num) for num in (num_tokens, num_wanted))
-        others = (
-            other
-            for other in self.graphs
-            if other[0] == body
-            and 1 < num_tokens <= other[1] <= most_tokens
-            and num_wanted <= other[2] <= most_wanted
-            and other[3] == num_splits
-            and num_key_slots <= other[4]
-        )
-        found = min(others, key=lambda other: other[1:], default=None)
-        if found is None:
-            return key
-        self.num_filled[key] = num = self.num_filled.get(key, 0) + 1
-        return found if num <= _MOST_FILLED else key
-
-
-@dataclass
 class _Pass(Asked):
-    kept: _OfStore
+    kept: KeptPasses
 
     def launched(self, drawing: Drawing) -> Scores:
         """Kernel by kernel."""
@@ -131,14 +85,14 @@ class Graphs:
         self._kernels_of = kernels_of  # passes of which it says the same launch the same kernels
         self.stopwatch: Stopwatch | None = None
         self._lock = Lock()  # graphs share memory: one at a time, until its result is copied
-        self._kept: WeakKeyDictionary[KVStore, _OfStore] = WeakKeyDictionary()
+        self._kept: WeakKeyDictionary[KVStore, KeptPasses] = WeakKeyDictionary()
 
     def run(self, body: Body, batch: CudaBatch, store: KVStore, draws: Draws) -> Scores:
         """The tokens of this pass that `draws` describe, and the logits of all other rows."""
         with self._lock:
             kept = self._kept.get(store)
             if kept is None:
-                kept = self._kept[store] = _OfStore()
+                kept = self._kept[store] = KeptPasses()
             one = _Pass(body, batch, store, draws, kept)
             scores = self._early(one)
             if scores is None:
@@ -281,6 +235,8 @@ class Graphs:
             work, batch, store.num_layers, is_first=is_first
         )
         graphs = one.kept.graphs
-        graphs[key] = _Kept(recording, inputs, logits, best, batch.handed_out, batch.num_embeddings)
+        graphs[key] = KeptPass(
+            recording, inputs, logits, best, batch.handed_out, batch.num_embeddings
+        )
         if len(graphs) > _MAX_KEPT:
             graphs.popitem(last=False)
