@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("triton")
 
-from forerun.kernels.cuda.passes.kept import Key, KeptPasses
+from forerun.kernels.cuda.passes.kept import KeptPasses, Key
 
 BODY = Mock()
 SLOTS = 1 << 14

@@ -88,7 +88,6 @@ class Drafting:
         for name, drafter in self.drafters.items():
             if isinstance(drafter, TappedDrafter):
                 trial.walk({name: drafter}, self.depths.get(name, depth))
-                trial.walk({name: drafter}, 1, 1)
 
     def timed_heads(self, target: LlamaModel) -> dict[str, DraftCost]:
         """What those that look at hidden states cost, once they have their caches. The package's

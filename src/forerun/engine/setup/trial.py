@@ -49,9 +49,12 @@ class Trial:
         seconds = self._rounds(core, _PROMPT_LEN, num_tokens)
         return median(seconds[_NUM_WARM:]) if seconds else None
 
-    def walk(self, drafters: Mapping[str, Drafter], depth: int, num_lens: int = 8) -> None:
-        """The first rounds behind prompts of several lengths, or of the first so many of them."""
-        self._prompts(self._core(drafters, depth), _WALKED_LENS[:num_lens], 3 * depth + 3)
+    def walk(self, drafters: Mapping[str, Drafter], depth: int) -> None:
+        """The first rounds behind prompts of several lengths, some drawn and some less deep."""
+        core, num_tokens = self._core(drafters, depth), 3 * depth + 3
+        self._prompts(core, _WALKED_LENS, num_tokens)
+        self._prompts(core, _WALKED_LENS[:1], num_tokens, temperature=1.0)
+        self._prompts(self._core(drafters, 1), _WALKED_LENS[:1], num_tokens)
 
     def _core(self, drafters: Mapping[str, Drafter], depth: int) -> Core:
         if not drafters:
@@ -61,14 +64,18 @@ class Trial:
         speculation.is_steady = self.core.model.kernels.begins_early
         return replace(self.core, speculation=speculation)
 
-    def _prompts(self, core: Core, prompt_lens: Sequence[int], num_tokens: int) -> None:
+    def _prompts(
+        self, core: Core, prompt_lens: Sequence[int], num_tokens: int, temperature: float = 0.0
+    ) -> None:
         for prompt_len in prompt_lens:
             if prompt_len + num_tokens <= core.max_len:
-                self._rounds(core, prompt_len, num_tokens)
+                self._rounds(core, prompt_len, num_tokens, temperature)
 
-    def _rounds(self, core: Core, prompt_len: int, num_tokens: int) -> list[float]:
+    def _rounds(
+        self, core: Core, prompt_len: int, num_tokens: int, temperature: float = 0.0
+    ) -> list[float]:
         """Seconds of the first rounds of an answer to nothing; none where the drafter failed."""
-        params = SamplingParams(temperature=0, max_tokens=num_tokens, ignore_eos=True)
+        params = SamplingParams(temperature=temperature, max_tokens=num_tokens, ignore_eos=True)
         text = OutputText.start(self.tokenizer, (), include_stop=False, skip_special=True)
         request = Request(
             NOBODY, (0,) * prompt_len, params, 0, 0, (), core.max_len, core.cache.new_table(), text
