@@ -30,7 +30,7 @@ def test_no_kernel_is_compiled_inside_an_answer(
     path = write_tiny_model(tmp_path / "model", num_layers=2, num_heads=2, hidden_size=72)
     llm = LLM(path, device="cuda", max_model_len=64)
     assert {"attend_split", "rotary_product", "noisy_rows"} <= set(ahead)
-    for sampling in ({"temperature": 0.0}, {"temperature": 1.0, "seed": 1}):
-        params = SamplingParams(max_tokens=20, ignore_eos=True, **sampling)
+    for temperature in (0.0, 1.0):
+        params = SamplingParams(temperature=temperature, seed=1, max_tokens=20, ignore_eos=True)
         llm.generate(["ab", "b"], params)
     assert late == []

@@ -88,7 +88,8 @@ class _Collected(Executor):
         """Those that are `missing` on the disk are compiled by processes: in threads, what is
         Python of it would take turns. All are then loaded by threads, since Triton has a program
         compiled for the host that launches a kernel."""
-        num = min(_MOST_WORKERS, len(os.sched_getaffinity(0)))
+        cores = getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count() or 1))(0)
+        num = min(_MOST_WORKERS, len(cores))
         if len(missing) > _FEW:
             _compile([self._all[idx][0] for idx in missing], num)
         begin = partial(torch.cuda.set_device, device_idx)

@@ -98,7 +98,7 @@ class CudaKernels(HeadOperations):
 
     @property
     def compiles(self) -> bool:
-        return self.device.type == "cuda"
+        return bool(self.device.type == "cuda")
 
     @contextmanager
     def compiling(self) -> Iterator[None]:
