@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
+from weakref import WeakSet
 
 from forerun.cache import KVCache
 from forerun.cache.cache_size import CacheSize
@@ -24,8 +25,14 @@ _RECORDED_CONTEXTS: Final = (0, 256)
 _CONTEXTS: Final = (0, 512)  # attention has other kernels behind many tokens
 
 
+_compiled: WeakSet[LlamaModel] = WeakSet()
+
+
 def compile_target(model: LlamaModel) -> None:
-    """What passes need, greedy and drawn, of the usual sizes."""
+    """What passes need, greedy and drawn, of the usual sizes; once for a model."""
+    if model in _compiled:
+        return
+    _compiled.add(model)
     with compiling(model.kernels) as is_useful:
         if not is_useful:
             return
