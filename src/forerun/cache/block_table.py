@@ -19,9 +19,10 @@ def next_slots(
     short."""
     slots = list[IntArray | None]()
     for one in tables:
-        slots.append(None if one is None else one[0].next_slots(one[1]))
-        if one is not None and slots[-1] is None:
+        found = None if one is None else one[0].next_slots(one[1])
+        if found is None and one is not None:
             return None
+        slots.append(found)
     return tuple(slots)
 
 
@@ -101,15 +102,15 @@ class BlockTable:
     def next_slots(self, num: int) -> IntArray | None:
         """Where the next `num` rows go, with pages taken for them, and all that these pages have
         room for; None where pages are short."""
-        end = self.length + num
-        num_pages = self._pool.pages_for(end) - len(self._pages)
+        page_size = self._pool.page_size
+        num_pages = -(-(self.length + num) // page_size) - len(self._pages)
         if self._is_tail_shared:
             return None
         if num_pages > 0:
             if num_pages > self._pool.num_free:
                 return None
             self._append(self._pool.take(num_pages))
-        return self._all_slots()[self.length : len(self._pages) * self._pool.page_size]
+        return self._all_slots()[self.length : len(self._pages) * page_size]
 
     def truncate_to(self, length: int) -> None:
         """Forget the rows from `length` on: frees whole pages past the new end, nothing else."""
