@@ -20,11 +20,10 @@ from forerun.types import SamplingParams, Span, Tree
 # Tokens of a pass and how many of them are asked for: kernels have tiles for so many rows. A plain
 # one, a verification, chunks of prompts.
 _PASSES: Final = ((1, 1), (8, 8), (16, 16), (20, 20), (16, 1), (32, 1), (64, 1), (128, 1))
+_NUM_LAYERS: Final = 2  # the kernels of a layer are those of any other
 _RECORDED: Final = (1, 8, 16, 20)  # tokens
 _RECORDED_CONTEXTS: Final = (0, 256)
 _CONTEXTS: Final = (0, 512)  # attention has other kernels behind many tokens
-
-
 _compiled: WeakSet[LlamaModel] = WeakSet()
 
 
@@ -36,12 +35,13 @@ def compile_target(model: LlamaModel) -> None:
     with compiling(model.kernels) as is_useful:
         if not is_useful:
             return
+        few = model.first_layers(min(_NUM_LAYERS, model.num_layers))
         size = CacheSize.for_requests(1, max(_CONTEXTS) + _PASSES[-1][0])
-        cache = model.new_cache(size.num_pages, size.page_size)
+        cache = few.new_cache(size.num_pages, size.page_size)
         for context_len in _CONTEXTS:
             for sizes in _PASSES:
-                _run(model, cache, *sizes, context_len)
-        _run(model, cache, 1, 1, 0, SamplingParams())
+                _run(few, cache, *sizes, context_len)
+        _run(few, cache, 1, 1, 0, SamplingParams())
 
 
 def record_passes(core: Core, layers: tuple[int, ...]) -> None:
