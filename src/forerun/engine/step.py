@@ -172,7 +172,7 @@ def _next_slots(
     """Where the next pass puts its tokens, if it is like this one and may be begun early."""
     kernels = core.model.kernels
     is_early = kernels.begins_rounds if num_guesses else kernels.begins_early
-    if not is_early or not all([r.span.wanted for r in rounds]):
+    if not is_early or not all(r.span.wanted for r in rounds):
         return None
     return next_slots(
         [(r.request.table, len(r.span.wanted)) if r.request.num_left > 1 else None for r in rounds]
