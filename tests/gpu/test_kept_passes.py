@@ -26,13 +26,16 @@ def kept(*keys: Key) -> KeptPasses:
 
 
 def test_the_smallest_with_room_is_taken() -> None:
-    passes = kept(key(8, 8), key(16, 16), key(96, 1), key(128, 1))
+    long = key(8, 8, 8), key(1, 1, 8)
+    passes = kept(key(8, 8), key(16, 16), key(96, 1), key(128, 1), *long)
     for asked, due in (
         (key(3, 3), key(8, 8)),
         (key(8, 8), key(8, 8)),
         (key(10, 10), key(16, 16)),
         (key(70, 1), key(96, 1)),
         (key(64, 0), key(96, 1)),
+        (key(5, 5, 2), key(8, 8, 8)),  # splits that are empty take no time
+        (key(1, 1, 4), key(1, 1, 8)),
     ):
         assert passes.room_for(asked) == due
 

@@ -22,7 +22,7 @@ from forerun.types import SamplingParams, Span, Tree
 _PASSES: Final = ((1, 1), (8, 8), (16, 16), (20, 20), (16, 1), (32, 1), (64, 1), (128, 1))
 _NUM_LAYERS: Final = 2  # the kernels of a layer are those of any other
 _RECORDED: Final = (1, 8, 16, 20)  # tokens
-_RECORDED_CONTEXTS: Final = (0, 256)
+_LONG_CONTEXT: Final = 2000  # tokens; behind fewer the same recordings do
 _CONTEXTS: Final = (0, 512)  # attention has other kernels behind many tokens
 _compiled: WeakSet[LlamaModel] = WeakSet()
 
@@ -45,16 +45,17 @@ def compile_target(model: LlamaModel) -> None:
 
 
 def record_passes(core: Core, layers: tuple[int, ...]) -> None:
-    """Plain passes and verifications that a lookup's guesses may need, with hidden states of
-    `layers` and without, so that they are not recorded inside an answer."""
+    """Plain passes and verifications that a lookup's guesses may need, behind short and long texts,
+    with hidden states of `layers` and without, so that they are not recorded inside an answer."""
     if not core.model.kernels.begins_early:
         return
+    room = core.max_len - max(_RECORDED)
+    contexts = [0, min(_LONG_CONTEXT, room)] if room > 0 else []
     for tapped in {(), layers}:
-        for context_len in _RECORDED_CONTEXTS:
+        for context_len in contexts:
             for num in _RECORDED:
-                if context_len + num <= core.max_len:
-                    taps = Taps(tapped) if tapped else None
-                    _run(core.model, core.cache, num, num, context_len, taps=taps)
+                taps = Taps(tapped) if tapped else None
+                _run(core.model, core.cache, num, num, context_len, taps=taps)
 
 
 def _run(

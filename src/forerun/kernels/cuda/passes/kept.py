@@ -48,14 +48,16 @@ class KeptPasses:
         if key in self.graphs:
             return key
         body, num_tokens, num_wanted, num_splits, num_key_slots = key
-        most_tokens, most_wanted = (max(_SMALL, 2 * num) for num in (num_tokens, num_wanted))
+        most_tokens = 1 if num_tokens == 1 else max(_SMALL, 2 * num_tokens)
+        most_wanted = max(_SMALL, 2 * num_wanted)
         others = (
             other
             for other in self.graphs
             if other[0] == body
-            and 1 < num_tokens <= other[1] <= most_tokens
+            and num_tokens <= other[1] <= most_tokens
             and num_wanted <= other[2] <= most_wanted
-            and other[3] == num_splits
+            and num_splits <= other[3]
+            and (num_splits > 1 or other[3] == 1)  # one split needs a kernel less
             and num_key_slots <= other[4]
         )
         found = min(others, key=lambda other: other[1:], default=None)

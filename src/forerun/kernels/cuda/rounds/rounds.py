@@ -92,9 +92,11 @@ class Rounds:
     def _graph(self, draft: Draft, one: Asked, follow: Follow) -> RoundGraph | None:
         most = max(map(len, follow.slots))
         size = bucket(most + 1, _NUM_KEYS)
-        splits = self.num_splits(most)
         if size is None:
             return None
+        splits = self.num_splits(most)
+        if splits > 1:  # those behind the last key are over at once: cheaper than another graph
+            splits = max(splits, self.num_splits(_NUM_KEYS[0]))
         graphs = self._graphs.get(one.store)
         if graphs is None:
             graphs = self._graphs[one.store] = OrderedDict()
