@@ -250,6 +250,7 @@ def test_doctor_sees_a_gpu_without_asking_torch(tmp_path: Path) -> None:
     found = _gpu_finding(names, "torch that knows CUDA")
     assert found.found.endswith("but no torch that knows CUDA")
     assert found.remedy == 'pip install --force-reinstall "forerun[gpu]"'
+    assert (_gpu_finding(names, "C compiler").remedy or "").startswith("install gcc")
     assert _gpu_finding(names, None).remedy is None
 
 

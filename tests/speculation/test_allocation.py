@@ -126,3 +126,12 @@ def test_who_speaks_more_often_is_asked() -> None:
     rare, steady = _way([0.95, 0.9], is_costly=True, silent=50), _way([0.8, 0.6])
     (one,) = Allocator(_costs(CURVES[0], 0.0), 1).best([[rare, steady]])
     assert one == (steady, 2)
+
+
+def test_guesses_of_a_whole_round_are_not_priced_one_by_one() -> None:
+    costs = _costs(CURVES[2], 0.1)
+    costs.expect_whole("draft", 1.2, 1.0)
+    way = _way([0.3, 0.1, 0.05], is_costly=True)
+    assert Allocator(costs, 1).best([[way]]) == [(way, 3)]
+    costs.is_alone = False
+    assert Allocator(costs, 2).best([[way], [way]]) == [None, None]

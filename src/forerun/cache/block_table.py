@@ -19,9 +19,10 @@ def next_slots(
     short."""
     slots = list[IntArray | None]()
     for one in tables:
-        slots.append(None if one is None else one[0].next_slots(one[1]))
-        if one is not None and slots[-1] is None:
+        found = None if one is None else one[0].next_slots(one[1])
+        if found is None and one is not None:
             return None
+        slots.append(found)
     return tuple(slots)
 
 
@@ -56,18 +57,9 @@ class BlockTable:
         # Of all rows of `_pages`, once they are asked for; behind those, of pages that it had.
         self._slots: IntArray | None = None
         self._slot_pages: list[int] = []  # whose slots those are
-        self._length = 0
-        self._num_sealed = 0
-
-    @property
-    def length(self) -> int:
-        """Rows in use: committed, and reserved for the pass under way."""
-        return self._length
-
-    @property
-    def num_sealed(self) -> int:
-        """Rows that `seal` declared committed: only these may enter the prefix tree."""
-        return self._num_sealed
+        # Both are read in every round, and written here alone.
+        self.length = 0  # rows in use: committed, and reserved for the pass under way
+        self.num_sealed = 0  # that `seal` declared committed: these may enter the prefix tree
 
     @property
     def pages(self) -> tuple[int, ...]:
@@ -78,18 +70,18 @@ class BlockTable:
 
     def num_missing(self, length: int) -> int:
         """Pages that it would take to reach `length` rows, a copy of a shared one included."""
-        if length <= self._length:
+        if length <= self.length:
             return 0
-        num = self._pool.pages_for(length) - len(self._pages)
+        num = -(-length // self._pool.page_size) - len(self._pages)
         return (num if num > 0 else 0) + self._is_tail_shared
 
     @property
     def _is_tail_shared(self) -> bool:
         """Whether the next row falls into a page that is not this table's alone."""
         page_size = self._pool.page_size
-        if self._length % page_size == 0:
+        if self.length % page_size == 0:
             return False
-        return not self._pool.is_private(self._pages[self._length // page_size])
+        return not self._pool.is_private(self._pages[self.length // page_size])
 
     def reserve(self, num_tokens: int) -> int:
         """Make room for `num_tokens` more rows; returns the first of them.
@@ -97,38 +89,38 @@ class BlockTable:
         Raises `CacheFull` and changes nothing when the pool has too few pages.
         """
         assert num_tokens >= 0, num_tokens
-        start = self._length
+        start = self.length
         if num_missing := self.num_missing(start + num_tokens):
             fresh = self._pool.take(num_missing)
             if self._is_tail_shared:
                 self._copy_page(start // self._pool.page_size, fresh.pop())
             if fresh:
                 self._append(fresh)
-        self._length = start + num_tokens
+        self.length = start + num_tokens
         return start
 
     def next_slots(self, num: int) -> IntArray | None:
         """Where the next `num` rows go, with pages taken for them, and all that these pages have
         room for; None where pages are short."""
-        end = self._length + num
-        num_pages = self._pool.pages_for(end) - len(self._pages)
+        page_size = self._pool.page_size
+        num_pages = -(-(self.length + num) // page_size) - len(self._pages)
         if self._is_tail_shared:
             return None
         if num_pages > 0:
             if num_pages > self._pool.num_free:
                 return None
             self._append(self._pool.take(num_pages))
-        return self._all_slots()[self._length : len(self._pages) * self._pool.page_size]
+        return self._all_slots()[self.length : len(self._pages) * page_size]
 
     def truncate_to(self, length: int) -> None:
         """Forget the rows from `length` on: frees whole pages past the new end, nothing else."""
-        assert 0 <= length <= self._length, (length, self._length)
+        assert 0 <= length <= self.length, (length, self.length)
         num_pages = self._pool.pages_for(length)
         if num_pages < len(self._pages):
             self._pool.release(self._pages[num_pages:][::-1])
             del self._pages[num_pages:]
-        self._length = length
-        self._num_sealed = min(self._num_sealed, length)
+        self.length = length
+        self.num_sealed = min(self.num_sealed, length)
 
     def keep(self, start: int, path: Sequence[int]) -> None:
         """Of the rows from `start` on keep those at offsets `path`, in that order; drop the rest.
@@ -139,25 +131,25 @@ class BlockTable:
         if path and path[-1] != len(path) - 1:  # they do not lie where they are to stay
             moves = [(offset, to) for to, offset in enumerate(path) if offset != to]
             assert all(a < b for a, b in pairwise((-1, *path))), path
-            assert start + path[-1] < self._length, (start, path)
+            assert start + path[-1] < self.length, (start, path)
             first, end = start + moves[0][1], start + len(path)
             self._make_private(first, end)
             sources, targets = np.array(moves, dtype=np.int64).T + start
-            slots = self.slots(self._length)
+            slots = self.slots(self.length)
             self._mover.move_rows(slots[sources], slots[targets])
-            self._num_sealed = min(self._num_sealed, first)
-        if start + len(path) != self._length:  # else nothing goes, nor does the next row's page
+            self.num_sealed = min(self.num_sealed, first)
+        if start + len(path) != self.length:  # else nothing goes, nor does the next row's page
             self.truncate_to(start + len(path))
 
     def seal(self) -> None:
         """All rows held now are committed."""
-        self._num_sealed = self._length
+        self.num_sealed = self.length
 
     def fork(self) -> BlockTable:
         """Another request with the same rows: pages are shared until one of the two writes."""
         twin = BlockTable(self._pool, self._mover)
-        twin.adopt(self._pages[: self._pool.pages_for(self._length)], self._length)
-        twin._num_sealed = self._num_sealed
+        twin.adopt(self._pages[: self._pool.pages_for(self.length)], self.length)
+        twin.num_sealed = self.num_sealed
         return twin
 
     def adopt(self, pages: Sequence[int], length: int) -> None:
@@ -167,11 +159,11 @@ class BlockTable:
         self._pool.share(pages)
         self._pages = list(pages)
         self._slots = None
-        self._length = self._num_sealed = length
+        self.length = self.num_sealed = length
 
     def unshare_tail(self) -> None:
         """Get a copy of the last page if others may read it; the next row can then be written."""
-        self._make_private(max(0, self._length - 1), self._length)
+        self._make_private(max(0, self.length - 1), self.length)
 
     def swap_page(self, idx: int, page: int) -> None:
         """Hold another page with the same rows instead, and give up the own one."""
@@ -186,7 +178,7 @@ class BlockTable:
 
     def slots(self, length: int) -> IntArray:
         """The slots of rows 0 … length-1: not to be written to."""
-        assert length <= self._length, (length, self._length)
+        assert length <= self.length, (length, self.length)
         return self._all_slots()[:length]
 
     def _append(self, pages: list[int]) -> None:
@@ -216,7 +208,7 @@ class BlockTable:
     def _copy_page(self, idx: int, fresh: int) -> None:
         """Put `fresh` in the place of page `idx`, with its rows."""
         page_size = self._pool.page_size
-        num_rows = min(page_size, self._length - idx * page_size)
+        num_rows = min(page_size, self.length - idx * page_size)
         lanes = self._lanes[:num_rows]
         old, self._pages[idx] = self._pages[idx], fresh
         self._slots = None

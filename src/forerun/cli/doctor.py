@@ -95,6 +95,8 @@ def _gpu_finding(names: tuple[str, ...], missing: str | None) -> Finding:
     remedy = 'pip install --force-reinstall "forerun[gpu]"'
     if missing == "torch":
         remedy = 'pip install "forerun[gpu]"'
+    if missing == "C compiler":
+        remedy = "install gcc and Python's headers: Triton compiles what launches its kernels"
     return Finding("gpu", f"{', '.join(names)}, but no {missing}", remedy)
 
 

@@ -127,7 +127,10 @@ def gpu_missing() -> str | None:
         return "torch"
     if importlib.metadata.version("torch").endswith("+cpu"):
         return "torch that knows CUDA"
-    return None if is_importable("triton") else "triton"
+    if not is_importable("triton"):
+        return "triton"
+    has_compiler = "CC" in os.environ or any(map(shutil.which, ("gcc", "clang")))
+    return None if has_compiler else "C compiler"
 
 
 def is_importable(module: str) -> bool:

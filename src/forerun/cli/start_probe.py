@@ -1,4 +1,5 @@
-"""The command line as it is, with a note left behind: what it took, and torch or not.
+"""The command line as it is, with a note left behind: what it took, when the weights were in
+memory, and torch or not.
 
 python -m forerun.cli.start_probe NOTE generate "Once upon a time"
 """
@@ -10,8 +11,10 @@ import re
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from forerun.cli import main
+from forerun.models.llama import LlamaModel
 
 
 def peak_bytes(status: Path = Path("/proc/self/status")) -> int | None:
@@ -26,8 +29,23 @@ def peak_bytes(status: Path = Path("/proc/self/status")) -> int | None:
     return None if found is None else int(found[1]) * 1024
 
 
+class NotedModel(LlamaModel):
+    """When the first one was loaded, by `time.perf_counter`."""
+
+    loaded_at: float | None = None
+
+    @classmethod
+    def load(cls, *args: Any, **keywords: Any) -> LlamaModel:
+        model = LlamaModel.load(*args, **keywords)
+        NotedModel.loaded_at = NotedModel.loaded_at or time.perf_counter()
+        return model
+
+
 if __name__ == "__main__":
     note = Path(sys.argv.pop(1))
+    import forerun.engine.api.llm as llm
+
+    vars(llm)["LlamaModel"] = NotedModel  # it looks on, and nothing else
     try:
         main()
     finally:
@@ -35,5 +53,6 @@ if __name__ == "__main__":
             "peak_bytes": peak_bytes(),
             "cpu_s": time.process_time(),
             "torch": "torch" in sys.modules,
+            "loaded_at": NotedModel.loaded_at,
         }
         note.write_text(json.dumps(found))

@@ -145,15 +145,15 @@ def forward(core: Core, rounds: Sequence[Round], times: StepTimes) -> None:
     """What each span wanted: tokens where they can be drawn with the pass, else logits."""
     spans, tables = [r.span for r in rounds], [r.request.table for r in rounds]
     for span, table in zip(spans, tables, strict=True):
-        table.reserve(len(span))
+        table.reserve(len(span.tokens))
     draws = [draws_of(r.request, r.span, r.proposal) for r in rounds]
     layers = core.speculation.layers_for([r.request for r in rounds]) if core.speculation else ()
     if layers:
         for round_ in rounds:
             round_.taps = Taps(layers)
     taps = [r.taps for r in rounds if r.taps]
-    times.num_requests, times.num_tokens = len(rounds), sum(map(len, spans))
-    times.num_guesses = sum([len(r.proposal) for r in rounds])
+    times.num_requests, times.num_tokens = len(rounds), sum([len(s.tokens) for s in spans])
+    times.num_guesses = sum([len(r.proposal.tokens) for r in rounds])
     began = core.clock()
     following = _next_slots(core, rounds, times.num_guesses)
     scores = score(core.model, core.cache, spans, tables, draws, taps, following)
@@ -172,10 +172,10 @@ def _next_slots(
     """Where the next pass puts its tokens, if it is like this one and may be begun early."""
     kernels = core.model.kernels
     is_early = kernels.begins_rounds if num_guesses else kernels.begins_early
-    if not is_early or any(not r.span.wanted for r in rounds):
+    if not is_early or not all(r.span.wanted for r in rounds):
         return None
     return next_slots(
-        (r.request.table, len(r.span.wanted)) if r.request.num_left > 1 else None for r in rounds
+        [(r.request.table, len(r.span.wanted)) if r.request.num_left > 1 else None for r in rounds]
     )
 
 
@@ -229,13 +229,14 @@ def _commit_one(core: Core, round_: Round) -> bool:
     assert scores is not None
     assert round_.all_scores is not None
     keep_prompt_logprobs(request, round_.span, round_.all_scores)
-    if len(scores):
+    is_emitting = len(scores) > 0
+    if is_emitting:
         if request.params.logprobs is not None:
             request.logprobs += shown_log_probs(round_.verdict, scores, request.params.logprobs)
         _commit_tokens(request, round_)
     _commit_taps(core, request, round_)
     core.cache.prefixes.publish(request.table, request.tokens, request.cache_salt)
-    if not len(scores):
+    if not is_emitting:
         return False
     _commit_speculation(core, request, round_)
     return True
@@ -267,7 +268,8 @@ def _commit_taps(core: Core, request: Request, round_: Round) -> None:
 def _commit_speculation(core: Core, request: Request, round_: Round) -> None:
     choice, proposal, emitted = round_.choice, round_.proposal, round_.verdict
     core.metrics.emitted(choice, proposal, emitted)
-    request.stats.observe(len(proposal), emitted.num_accepted, len(emitted.tokens), choice)
+    num_guesses = len(proposal.tokens)
+    request.stats.observe(num_guesses, len(emitted.path), len(emitted.tokens), choice)
     if core.speculation is not None:
         core.speculation.commit(request, choice, proposal, emitted)
         request.stats.drafter_failures = core.speculation.num_failures(request)

@@ -192,6 +192,19 @@ class Kernels(Protocol):
         """x · headᵀ, back on the host: [R, E] -> [R, V]"""
 
 
+@runtime_checkable
+class CompiledKernels(Protocol):
+    """Those that are compiled when they are first used, which takes long."""
+
+    @property
+    def compiles(self) -> bool:
+        """Not where they are interpreted."""
+
+    def compiling(self) -> AbstractContextManager[None]:
+        """Passes inside run nothing, and what comes out of them means nothing; but what they need
+        is compiled when it is over, side by side."""
+
+
 @dataclass(frozen=True)
 class ChainNoise:
     """How a pass guesses: argmax(logits / temperature + noise), or argmax(logits) at 0.

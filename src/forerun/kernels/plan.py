@@ -98,7 +98,7 @@ class Plan:
         *,
         is_draft: bool = False,
     ) -> Plan:
-        return cls(tuple(PlanRow.of(span, table) for span, table in pairs), next_slots, is_draft)
+        return cls(tuple([PlanRow.of(span, table) for span, table in pairs]), next_slots, is_draft)
 
     def __len__(self) -> int:
         return sum(map(len, self.rows))

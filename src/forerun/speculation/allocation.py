@@ -89,7 +89,10 @@ class Allocator:
 
     def _fill(self, team: Sequence[Way | None]) -> list[Chosen]:
         """The best depths for one way each. A costly drafter's levels cost the same for one
-        request as for all, so every number of levels is tried."""
+        request as for all, so every number of levels is tried. In a round that is known as a whole
+        all guesses cost as much as one, whatever they would add to a pass elsewhere."""
+        if len(team) == 1 and team[0] is not None and self._costs.is_whole(team[0].drafter):
+            return [(team[0], len(team[0].gains))]
         steps = [
             (-gain / way.width, level, idx, gain, way.width)
             for idx, way in enumerate(team)

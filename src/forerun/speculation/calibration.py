@@ -17,6 +17,7 @@ from forerun.speculation.pass_cost import PassCost
 from forerun.types import Span
 
 _SIZES: Final = (1, 2, 4, 8)
+_LARGEST_RECORDED: Final = 16  # where sizes are recorded at first use, which takes its time
 _SECONDS: Final = 0.15  # for one pass of every size
 _NUM_REPEATS: Final = 2
 _MAX_REPEATS: Final = 8  # on a restless machine
@@ -28,6 +29,8 @@ _IN_A_ROW: Final = 6  # plain passes, where each may begin the next
 def calibrate(model: LlamaModel, largest: int) -> PassCost:
     """A few sizes always, and larger ones up to `largest` where that is quick: other sizes are
     learnt from the passes that have them. What a context adds is timed at two sizes."""
+    if model.kernels.begins_early:
+        largest = min(largest, _LARGEST_RECORDED)
     measure = pass_timer(model, max(*_SIZES, largest))
     sizes = list(_SIZES)
     seconds = sum(map(measure, sizes))

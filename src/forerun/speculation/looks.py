@@ -15,7 +15,7 @@ _FORGIVEN: Final = 0.002  # of that, with every round
 _MAX_SKIPS: Final = 7  # rounds
 _SHORT_NAP, _LONG_NAP = 1, 64  # rounds; each is twice as long as the one before
 _DEEP_SLEEP: Final = 16  # rounds: one that sleeps so long need not hear of the text
-_STAY: Final = 8  # rounds
+_STAY, _EARLY_STAY = 8, 16  # rounds
 _REST: Final = 64  # rounds
 
 
@@ -67,10 +67,11 @@ class Looks:
         return [name for name, end in naps.items() if request.round_idx < end] if naps else ()
 
     def weighed(
-        self, request: RequestView, asked: Iterable[str], choice: Choice
+        self, request: RequestView, asked: Iterable[str], choice: Choice, *, is_early: bool = False
     ) -> list[tuple[str, int]]:
         """`asked` are drafters that have to be asked, and that could have been chosen. Returns
-        those that sleep deeply, and for how many rounds."""
+        those that sleep deeply, and for how many rounds. What is chosen stays for longer where
+        rounds with it begin early (`is_early`): to weigh takes as long as much of one."""
         self._stays.pop(request.id, None)
         now, deeply = request.round_idx, []
         for name in asked:
@@ -83,7 +84,7 @@ class Looks:
                 if nap >= _DEEP_SLEEP:
                     deeply.append((name, nap))
             elif choice.reason is Reason.PAYS:
-                self._stays[request.id] = choice, now + _STAY
+                self._stays[request.id] = choice, now + (_EARLY_STAY if is_early else _STAY)
                 self._nap_lens.pop(name, None)
         return deeply
 

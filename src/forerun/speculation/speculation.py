@@ -168,7 +168,9 @@ class Speculation:
         asked = {way.drafter for way in ways if way.is_costly}
         early = {n for n in asked if n != choice.drafter and controller.costs.is_whole(n)}
         tapped = self.drafters.tapped_for(request)
-        for name, num_rounds in self.looks.weighed(request, asked - early, choice):
+        is_early = controller.costs.is_whole(choice.drafter)
+        slept = self.looks.weighed(request, asked - early, choice, is_early=is_early)
+        for name, num_rounds in slept:
             if name in tapped:
                 self._rest(request, name, num_rounds)
         for name in early if choice.drafter is None else ():

@@ -31,7 +31,7 @@ class Verdict(NamedTuple):
     @classmethod
     def reached(cls, proposal: Proposal, node: int, final_token: int) -> Verdict:
         """The verdict that accepts everything down to `node` and then emits `final_token`."""
-        if not len(proposal):
+        if not proposal.tokens:
             return cls((), (int(final_token),), Origin.PLAIN)
         tree = proposal.tree
         final = Origin.RECOVERED if tree.children(node) else Origin.BONUS

@@ -39,6 +39,8 @@ def match(
 def match_drawn(proposal: Proposal, tokens: Sequence[int]) -> Verdict:
     """The same, where the token after the root and those after all nodes are drawn already."""
     node = ROOT
+    if not proposal.tokens:
+        return Verdict.reached(proposal, node, tokens[0])
     while (child := proposal.child_with_token(node, tokens[node + 1])) is not None:
         node = child
     return Verdict.reached(proposal, node, tokens[node + 1])

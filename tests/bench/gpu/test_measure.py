@@ -141,7 +141,7 @@ def test_answers_are_timed_and_compared(
 
     def start_once(*asked: Any) -> Start:
         folders.append(asked[-1]["TRITON_CACHE_DIR"])
-        return Start(9.0 / len(folders), 10.0, None, torch=True)
+        return Start(9.0 / len(folders), 10.0, None, torch=True, loaded_s=2.0 / len(folders))
 
     monkeypatch.setattr(starts, "start_once", start_once)
     report = measured(StandIn(), tiny_shape, lambda: plain)
@@ -149,6 +149,7 @@ def test_answers_are_timed_and_compared(
     assert len(set(folders)) == 1
     assert not Path(folders[0]).exists()
     assert "9.0 s from the command to the first token without compiled kernels, 4.5 s" in shown
+    assert "with the weights in memory: 7.0 and 3.5 s" in shown
     assert "answers: 0 different of 40 with speculation" in shown
     assert (found["num_runs"], found["num_different"]) == (40, 0)
     assert found["first_token_s"] >= found["load_s"]

@@ -20,6 +20,8 @@ def test_a_start_is_timed_and_leaves_its_note(tiny_path: Path) -> None:
     start = start_once(sys.executable, [*arguments, "--kernels", "reference"], ticks.__next__)
     assert (start.first_token_s, start.whole_s) == (1, 2)
     assert start.torch is False
+    assert start.loaded_s is not None
+    assert 0 < start.loaded_s < 100
     assert start.peak_bytes is None or start.peak_bytes > 1 << 20
 
 

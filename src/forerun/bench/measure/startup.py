@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,13 +23,14 @@ class StartFailed(ForerunError, RuntimeError):
 @dataclass(frozen=True)
 class Start:
     """`peak_bytes` counts the mapped weight file, too; None where the system does not tell.
-    `cpu_s`: of all threads, the whole answer long."""
+    `cpu_s`: of all threads, the whole answer long. `loaded_s`: until the weights were in memory."""
 
     first_token_s: float
     whole_s: float
     peak_bytes: int | None
     torch: bool
     cpu_s: float = 0.0
+    loaded_s: float | None = None
 
 
 def startup_report(starts: Sequence[Start], weight_bytes: int, seed: int) -> dict[str, Any]:
@@ -54,7 +56,7 @@ def start_once(
         note, complaints = Path(folder, "note.json"), Path(folder, "stderr")
         command = [python, "-m", "forerun.cli.start_probe", str(note), *arguments]
         with complaints.open("wb") as stderr:
-            began = clock()
+            began, began_at = clock(), time.perf_counter()
             process = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=stderr, bufsize=0, env=environment
             )
@@ -67,6 +69,6 @@ def start_once(
         if process.returncode != 0 or not first:
             raise StartFailed(f"the command failed: {complaints.read_text().strip()[-500:]}")
         found = json.loads(note.read_text())
-        return Start(
-            first_token_s, clock() - began, found["peak_bytes"], found["torch"], found["cpu_s"]
-        )
+        loaded_s = None if found["loaded_at"] is None else found["loaded_at"] - began_at
+        whole_s, cpu_s = clock() - began, found["cpu_s"]
+        return Start(first_token_s, whole_s, found["peak_bytes"], found["torch"], cpu_s, loaded_s)

@@ -56,11 +56,17 @@ def _checks(report: Report) -> Iterator[str]:
     if oracle := report["oracle"]:
         yield from _oracle(oracle)
     if starts := report.get("starts"):
-        cold, warm = (starts[name]["first_token_s"] for name in ("cold", "warm"))
-        yield (
-            f"start: {cold:.1f} s from the command to the first token without compiled kernels, "
-            f"{warm:.1f} s with them"
-        )
+        yield from _starts(starts["cold"], starts["warm"])
+
+
+def _starts(cold: Report, warm: Report) -> Iterator[str]:
+    yield (
+        f"start: {cold['first_token_s']:.1f} s from the command to the first token without "
+        f"compiled kernels, {warm['first_token_s']:.1f} s with them"
+    )
+    if cold.get("loaded_s") and warm.get("loaded_s"):
+        behind = (one["first_token_s"] - one["loaded_s"] for one in (cold, warm))
+        yield "of it, with the weights in memory: {:.1f} and {:.1f} s".format(*behind)
 
 
 def _answers(answers: Report) -> Iterator[str]:

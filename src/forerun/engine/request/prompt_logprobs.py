@@ -27,6 +27,8 @@ def is_inside(request: Request, span: Span, proposal: Proposal) -> bool:
 
 def rows_to_judge(request: Request, span: Span, proposal: Proposal, scores: Scores) -> Scores:
     """Of all rows, those that say what comes next: none inside a prompt."""
+    if request.params.prompt_logprobs is None:  # no others are wanted
+        return scores
     if is_inside(request, span, proposal):
         return scores[:0]
     num_before = len(scores) - 1 - len(proposal)

@@ -102,7 +102,7 @@ class Scheduler:
         """Returns who was preempted for it: always the last in rank."""
         preempted: list[int] = []
         running = [(request, num_behind(request)) for request in self._running]
-        num_decodes = sum(num == 1 for _, num in running)
+        num_decodes = sum([num == 1 for _, num in running])
         num_prompt_tokens = batch.num_tokens - num_decodes
         for request, num in running:
             if request.id in preempted:

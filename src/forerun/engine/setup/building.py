@@ -16,6 +16,7 @@ from forerun.engine.request.request import Request
 from forerun.engine.scheduling.limits import SchedulerLimits
 from forerun.engine.scheduling.scheduler import Scheduler
 from forerun.engine.scheduling.target_pool import TargetPool
+from forerun.engine.setup.ahead import compile_target, compiling, record_passes
 from forerun.engine.setup.drafting import Drafting
 from forerun.engine.setup.memory import CacheMemory
 from forerun.engine.setup.trial import Trial
@@ -41,6 +42,7 @@ def build_core(
 ) -> Core:
     """Without a wanted length, as long as the model's context and the memory allow. Drafters are
     built first: the caches that they have come out of the same memory."""
+    compile_target(target.model)
     drafting = Drafting.of(config, target, _PASS_TOKENS, memory.max_num_seqs)
     drafters = drafting.drafters
     cached = {name: d for name, d in drafters.items() if isinstance(d, CachedDrafter)}
@@ -84,10 +86,15 @@ def _build_speculation(
 ) -> Speculation:
     controller, model = None, core.model
     if drafting.passes is not None:
+        trial = Trial(core, target.tokenizer)
+        with compiling(model.kernels) as is_useful:
+            if is_useful:
+                drafting.compile_heads(trial, config.depth)
         costs = Costs(drafting.passes, drafting.timed_heads(model))
         if model.kernels.begins_early:
             costs.expect_waste()
-        drafting.try_heads(costs, Trial(core, target.tokenizer), config.depth)
+        drafting.try_heads(costs, trial, config.depth)
+        record_passes(core, drafting.layers)
         controller = Controller(costs)
     # First, so that without a controller it guesses for those who bring one.
     named = {PREDICTION: GivenPrediction(), **combined(config, drafting.drafters)}

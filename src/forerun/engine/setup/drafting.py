@@ -77,6 +77,18 @@ class Drafting:
             except InvalidOption as error:  # the same weights under another tokenizer
                 self.left_out[path.name] = str(error)
 
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """Whose hidden states are asked for, ascending."""
+        heads = [d for d in self.drafters.values() if isinstance(d, TappedDrafter)]
+        return tuple(sorted({layer for head in heads for layer in head.layers}))
+
+    def compile_heads(self, trial: Trial, depth: int) -> None:
+        """All that their rounds need, by rounds in which nothing runs."""
+        for name, drafter in self.drafters.items():
+            if isinstance(drafter, TappedDrafter):
+                trial.walk({name: drafter}, self.depths.get(name, depth))
+
     def timed_heads(self, target: LlamaModel) -> dict[str, DraftCost]:
         """What those that look at hidden states cost, once they have their caches. The package's
         head goes again if it costs more than it promises."""

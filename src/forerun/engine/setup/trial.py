@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Final
@@ -24,7 +24,8 @@ from forerun.types import SamplingParams
 
 _PROMPT_LEN: Final = 8
 # Sizes that prompts are filled up to are recorded when one of them comes first: not in an answer.
-_PROMPT_LENS: Final = (16, 24, 32, 48, 64, 96, 128, 192, 256)
+_PROMPT_LENS: Final = (16, 32, 64, 128, 256)
+_WALKED_LENS: Final = (8, 16, 32, 64, 256)  # of these, kernels differ
 _NUM_ROUNDS: Final = 12
 _NUM_WARM: Final = 4  # in which all that is compiled or recorded at first use is so
 
@@ -39,24 +40,42 @@ class Trial:
     def seconds(self, drafters: Mapping[str, Drafter] = {}, depth: int = 0) -> float | None:
         """What a round takes with everything around it, with guesses to `depth`. None where a
         context has no room for a trial, or the drafter fails."""
-        core, speculation = self.core, None
+        core = self._core(drafters, depth)
         num_tokens = (_NUM_WARM + _NUM_ROUNDS) * (1 + depth)
         if core.max_len < _PROMPT_LEN + num_tokens:
             return None
-        if drafters:
-            guarded = GuardedDrafters(drafters, core.model.config.vocab_size)
-            speculation = Speculation(guarded, None, Budget(depth))
-            speculation.is_steady = core.model.kernels.begins_early
-        core = replace(core, speculation=speculation)
-        for prompt_len in _PROMPT_LENS if depth and core.model.kernels.begins_early else ():
-            if prompt_len + 2 * depth + 2 <= core.max_len:
-                self._rounds(core, prompt_len, 2 * depth + 2)
+        if depth and core.model.kernels.begins_early:
+            self._prompts(core, _PROMPT_LENS, 2 * depth + 2)
         seconds = self._rounds(core, _PROMPT_LEN, num_tokens)
         return median(seconds[_NUM_WARM:]) if seconds else None
 
-    def _rounds(self, core: Core, prompt_len: int, num_tokens: int) -> list[float]:
+    def walk(self, drafters: Mapping[str, Drafter], depth: int) -> None:
+        """The first rounds behind prompts of several lengths, some drawn and some less deep."""
+        core, num_tokens = self._core(drafters, depth), 3 * depth + 3
+        self._prompts(core, _WALKED_LENS, num_tokens)
+        self._prompts(core, _WALKED_LENS[:1], num_tokens, temperature=1.0)
+        self._prompts(self._core(drafters, 1), _WALKED_LENS[:1], num_tokens)
+
+    def _core(self, drafters: Mapping[str, Drafter], depth: int) -> Core:
+        if not drafters:
+            return replace(self.core, speculation=None)
+        guarded = GuardedDrafters(drafters, self.core.model.config.vocab_size)
+        speculation = Speculation(guarded, None, Budget(depth))
+        speculation.is_steady = self.core.model.kernels.begins_early
+        return replace(self.core, speculation=speculation)
+
+    def _prompts(
+        self, core: Core, prompt_lens: Sequence[int], num_tokens: int, temperature: float = 0.0
+    ) -> None:
+        for prompt_len in prompt_lens:
+            if prompt_len + num_tokens <= core.max_len:
+                self._rounds(core, prompt_len, num_tokens, temperature)
+
+    def _rounds(
+        self, core: Core, prompt_len: int, num_tokens: int, temperature: float = 0.0
+    ) -> list[float]:
         """Seconds of the first rounds of an answer to nothing; none where the drafter failed."""
-        params = SamplingParams(temperature=0, max_tokens=num_tokens, ignore_eos=True)
+        params = SamplingParams(temperature=temperature, max_tokens=num_tokens, ignore_eos=True)
         text = OutputText.start(self.tokenizer, (), include_stop=False, skip_special=True)
         request = Request(
             NOBODY, (0,) * prompt_len, params, 0, 0, (), core.max_len, core.cache.new_table(), text

@@ -12,14 +12,24 @@ from __future__ import annotations
 
 from typing import Final
 
-import triton
 import triton.language as tl
+
+from forerun.kernels.cuda.compiling import kernel
 
 # Lanes of a split. A float32 product is written out for each of them, so it has fewer.
 SPLIT_LENS: Final = {2: 256, 4: 64}
 
 
-@triton.jit
+@kernel(
+    do_not_specialize_on_alignment=[
+        "STARTS",
+        "FIRSTS",
+        "LENGTHS",
+        "OWN_FIRSTS",
+        "NUM_KEYS",
+        "KEY_SLOTS",
+    ]
+)
 def attend_split(
     Q, KEYS, VALUES, STARTS, FIRSTS, LENGTHS, OWN_FIRSTS, NUM_KEYS, KEY_SLOTS,
     OUT, MIXED, SUMS, TOPS, scale,
@@ -83,7 +93,7 @@ def attend_split(
             tl.store(TOPS + part, top, mask=r < GROUP)
 
 
-@triton.jit
+@kernel(do_not_specialize=["num_splits"], do_not_specialize_on_alignment=["NUM_KEYS"])
 def fold_splits(
     MIXED, SUMS, TOPS, NUM_KEYS, OUT, num_splits,
     H: tl.constexpr, D: tl.constexpr, WINDOW: tl.constexpr, BD: tl.constexpr,

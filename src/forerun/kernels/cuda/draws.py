@@ -14,6 +14,8 @@ from typing import Final
 import triton
 import triton.language as tl
 
+from forerun.kernels.cuda.compiling import kernel
+
 BLOCK: Final = 1024  # tokens of a program
 NUM_WORDS: Final = 16  # int32 of a row's options
 # Nats under the best token, down to which a truncated row's tokens are gathered, and how many.
@@ -26,7 +28,7 @@ def is_changed(WORDS, r, NUM_WORDS: tl.constexpr):
     return tl.load(WORDS + r * NUM_WORDS + 6) > 0
 
 
-@triton.jit
+@kernel()
 def best_of_blocks(
     LOGITS, WORDS, TOPS, IDS, V: tl.constexpr, BLOCK: tl.constexpr, CHANGED: tl.constexpr,
     NUM_WORDS: tl.constexpr, PDL: tl.constexpr,
@@ -53,7 +55,7 @@ def best_of_blocks(
         tl.store(IDS + at, token)
 
 
-@triton.jit
+@kernel()
 def best_of_rows(
     BLOCK_TOPS, IDS, WORDS, TOKENS, TOPS, COUNTS, V: tl.constexpr, NUM_BLOCKS: tl.constexpr,
     LANES: tl.constexpr, CHANGED: tl.constexpr, NUM_WORDS: tl.constexpr, PDL: tl.constexpr,
@@ -81,7 +83,7 @@ def best_of_rows(
         tl.store(COUNTS + r, 0)
 
 
-@triton.jit
+@kernel()
 def widen_rows(LOGITS, WORDS, WIDE, V: tl.constexpr, BLOCK: tl.constexpr, NUM_WORDS: tl.constexpr):
     """Rows whose logits are changed, as float64."""
     block, r = tl.program_id(0), tl.program_id(1)
@@ -92,7 +94,7 @@ def widen_rows(LOGITS, WORDS, WIDE, V: tl.constexpr, BLOCK: tl.constexpr, NUM_WO
         tl.store(WIDE + at, x.to(tl.float64), mask=inside)
 
 
-@triton.jit
+@kernel()
 def change_rows(
     WIDE, WORDS, IDS, CHANGES, V: tl.constexpr, BLOCK: tl.constexpr, NUM_WORDS: tl.constexpr
 ):
@@ -131,7 +133,7 @@ def gumbel(key, position, tokens):
     return -tl.log(exponential)
 
 
-@triton.jit
+@kernel()
 def noisy_blocks(
     LOGITS, TOPS, WIDE, WIDE_TOPS, WORDS, DOUBLES, BESTS, SECONDS, IDS, WEIGHTS, COUNTS, KEPT,
     NOISY, KEPT_IDS, HAS_WIDE: tl.constexpr, V: tl.constexpr, BLOCK: tl.constexpr,
@@ -178,7 +180,7 @@ def noisy_blocks(
         tl.store(WEIGHTS + at, tl.sum(tl.exp(served), axis=0))
 
 
-@triton.jit
+@kernel()
 def noisy_rows(
     WORDS, DOUBLES, BESTS, SECONDS, IDS, WEIGHTS, COUNTS, KEPT, NOISY, KEPT_IDS, TOKENS, margin,
     V: tl.constexpr, NUM_BLOCKS: tl.constexpr, LANES: tl.constexpr, DEPTH: tl.constexpr,

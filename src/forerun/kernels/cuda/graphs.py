@@ -1,12 +1,12 @@
 """Whole passes as recorded CUDA graphs, one recording for each size that came along.
 
-A pass is filled up to the next size in `SIZES`; the rows that fill it read and write the dump slot.
+A pass is filled up to the next size in `SIZES`, or to one that is recorded already; the rows that
+fill it read and write the dump slot.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Final
@@ -14,36 +14,27 @@ from weakref import WeakKeyDictionary
 
 import torch
 
-from forerun.kernels.base import Body
+from forerun.kernels.base import AttentionShape, Body
 from forerun.kernels.cuda.asked_draws import AskedDraws, Draws
 from forerun.kernels.cuda.batch import CudaBatch, bucket
+from forerun.kernels.cuda.compiling import is_compiling
 from forerun.kernels.cuda.drawing import Best, Drawing, Started
-from forerun.kernels.cuda.heads.given import HandedOut
 from forerun.kernels.cuda.passes.ahead import Ahead, parts_after
 from forerun.kernels.cuda.passes.asked import Asked
 from forerun.kernels.cuda.passes.body import launched, logits_of
 from forerun.kernels.cuda.passes.columns import Columns
 from forerun.kernels.cuda.passes.inputs import Inputs
+from forerun.kernels.cuda.passes.kept import KeptPass, KeptPasses, Key
 from forerun.kernels.cuda.passes.recording import Recorder, Replay
 from forerun.kernels.cuda.rounds.rounds import Rounds
 from forerun.kernels.cuda.store import KVStore
 from forerun.kernels.scores import Scores
 
 SIZES: Final = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256)
+# Of a head's chain, whose known tokens are filled up: they are other ones in every round.
+_CHAIN_SIZES: Final = (16, 32, 64, 128, 256)
 _KEY_SLOTS: Final = (1 << 14, 1 << 17, 1 << 20)
 _MAX_KEPT: Final = 96
-
-Key = tuple[Body, int, int, int, int]
-
-
-@dataclass(frozen=True)
-class _Kept:
-    recording: Replay
-    inputs: Inputs
-    logits: torch.Tensor
-    best: Best
-    handed_out: HandedOut | None
-    num_embeddings: int
 
 
 @dataclass
@@ -64,16 +55,8 @@ class Stopwatch:
 
 
 @dataclass
-class _OfStore:
-    """What is kept for a store, and goes when it goes."""
-
-    graphs: OrderedDict[Key, _Kept] = field(default_factory=OrderedDict)  # the last used last
-    ahead: Ahead | None = None  # a pass that was begun before it was asked for
-
-
-@dataclass
 class _Pass(Asked):
-    kept: _OfStore
+    kept: KeptPasses
 
     def launched(self, drawing: Drawing) -> Scores:
         """Kernel by kernel."""
@@ -90,6 +73,7 @@ class Graphs:
     def __init__(
         self,
         num_splits: Callable[[int], int],
+        kernels_of: Callable[[int, int, int, AttentionShape], Hashable],
         drawing: Drawing,
         recorder: Recorder,
         *,
@@ -98,16 +82,17 @@ class Graphs:
         self._drawing, self._recorder = drawing, recorder
         self._rounds = Rounds(drawing, recorder, num_splits, early_rounds)
         self._num_splits = num_splits  # of so many keys
+        self._kernels_of = kernels_of  # passes of which it says the same launch the same kernels
         self.stopwatch: Stopwatch | None = None
         self._lock = Lock()  # graphs share memory: one at a time, until its result is copied
-        self._kept: WeakKeyDictionary[KVStore, _OfStore] = WeakKeyDictionary()
+        self._kept: WeakKeyDictionary[KVStore, KeptPasses] = WeakKeyDictionary()
 
     def run(self, body: Body, batch: CudaBatch, store: KVStore, draws: Draws) -> Scores:
         """The tokens of this pass that `draws` describe, and the logits of all other rows."""
         with self._lock:
             kept = self._kept.get(store)
             if kept is None:
-                kept = self._kept[store] = _OfStore()
+                kept = self._kept[store] = KeptPasses()
             one = _Pass(body, batch, store, draws, kept)
             scores = self._early(one)
             if scores is None:
@@ -151,14 +136,17 @@ class Graphs:
 
     def _run(self, one: _Pass) -> Scores:
         batch, graphs = one.batch, one.kept.graphs
-        if batch.given is not None and batch.given.is_chain:
-            num = batch.num_known
-            batch.fill((bucket(num, SIZES) or num) - num, one.store.dump_slot)
+        is_chain = batch.given is not None and batch.given.is_chain
+        if is_chain:
+            num = len(batch.plan)
+            batch.fill((bucket(num, _CHAIN_SIZES) or num) - num, one.store.dump_slot)
         key = self._key(one.body, batch.columns)
         if key is None:
             return one.launched(self._drawing)
+        if not is_chain:  # which is filled up already
+            key = one.kept.room_for(key)
         if key not in graphs:
-            return self._record(one, key)
+            self._record(one, key)
         entry = graphs[key]
         graphs.move_to_end(key)
         batch.check(entry.num_embeddings)
@@ -204,6 +192,7 @@ class Graphs:
         plan_rows, draws, drawn, slots = zip(*parts, strict=True)
         columns = Columns.after(plan_rows, drawn, slots)
         key = self._key(one.body, columns)
+        key = None if key is None else one.kept.room_for(key)
         entry = None if key is None else one.kept.graphs.get(key)
         if key is None or entry is None:
             return None
@@ -223,29 +212,31 @@ class Graphs:
             return None
         return body, num_tokens, num_wanted, self._num_splits(columns.most_keys), num_key_slots
 
-    def _record(self, one: _Pass, key: Key) -> Scores:
-        """Run it once as it is, which compiles what is new, then keep it as a graph."""
+    def _record(self, one: _Pass, key: Key) -> None:
+        """Keep it as a graph. What kernels it has is compiled and loaded before: where no pass like
+        it was, by running it once."""
         batch, store = one.batch, one.store
         body, num_tokens, num_wanted, num_splits, num_key_slots = key
         head_dim = batch.shape.head_dim
         inputs = Inputs(num_tokens, num_wanted, head_dim, num_key_slots, batch.device)
-        batch.send(batch.columns, inputs, store.dump_slot)
         batch.placed, batch.num_splits = inputs, num_splits
-        found = one.launched(self._drawing)
-        handed_out = batch.handed_out
-        batch.send(batch.columns, inputs, store.dump_slot)  # a pass writes to what it was given
 
         def work() -> tuple[torch.Tensor, Best]:
             logits = logits_of(body, batch, store)
             return logits, self._drawing.best(logits)
 
+        like = body, self._kernels_of(num_tokens, num_wanted, num_splits, batch.shape)
+        batch.send(batch.columns, inputs, store.dump_slot)
+        if like not in one.kept.launched and not is_compiling():
+            work()
+            one.kept.launched.add(like)
         is_first = not any(of_store.graphs for of_store in self._kept.values())
         recording, (logits, best) = self._recorder.record(
             work, batch, store.num_layers, is_first=is_first
         )
         graphs = one.kept.graphs
-        graphs[key] = _Kept(recording, inputs, logits, best, batch.handed_out, batch.num_embeddings)
-        batch.handed_out = handed_out
+        graphs[key] = KeptPass(
+            recording, inputs, logits, best, batch.handed_out, batch.num_embeddings
+        )
         if len(graphs) > _MAX_KEPT:
             graphs.popitem(last=False)
-        return found

@@ -22,13 +22,14 @@ from forerun.kernels.base import AttentionShape, Body, ChainNoise, Norm, WeightS
 from forerun.kernels.base import Given as GivenRows
 from forerun.kernels.cuda.asked_draws import Draws
 from forerun.kernels.cuda.batch import CudaBatch, RopeTable
+from forerun.kernels.cuda.compiling import compiled_ahead
 from forerun.kernels.cuda.drawing import Drawing
 from forerun.kernels.cuda.graphs import Graphs, Stopwatch
 from forerun.kernels.cuda.heads.given import Given
 from forerun.kernels.cuda.heads.operations import HeadOperations
 from forerun.kernels.cuda.launches import Launches
 from forerun.kernels.cuda.passes.body import launched
-from forerun.kernels.cuda.passes.recording import GraphRecorder, Recorder
+from forerun.kernels.cuda.passes.recording import GraphRecorder, NothingRecorded, Recorder
 from forerun.kernels.cuda.products.tiles import SHARED_BYTES, keeps_bits
 from forerun.kernels.cuda.store import KVStore
 from forerun.kernels.cuda.values import Normed, Product, Rows
@@ -84,15 +85,31 @@ class CudaKernels(HeadOperations):
         self.drawing: Final = Drawing(self._launches.options, self.device)
         if recorder is None and graphs and is_gpu:
             recorder = GraphRecorder()
-        splits = self._launches.num_splits
-        self._graphs = (
-            None
-            if recorder is None
-            else Graphs(splits, self.drawing, recorder, early_rounds=early_rounds)
-        )
+        self._early_rounds = early_rounds
+        self._graphs = None if recorder is None else self._new_graphs(recorder)
         self._progress = progress
         self._num_loaded = self._num_tensors = 0
         self._ropes: dict[bytes, RopeTable] = {}
+
+    def _new_graphs(self, recorder: Recorder) -> Graphs:
+        launches, is_early = self._launches, self._early_rounds
+        splits, kernels_of = launches.num_splits, launches.kernels_of
+        return Graphs(splits, kernels_of, self.drawing, recorder, early_rounds=is_early)
+
+    @property
+    def compiles(self) -> bool:
+        return bool(self.device.type == "cuda")
+
+    @contextmanager
+    def compiling(self) -> Iterator[None]:
+        graphs = self._graphs
+        try:
+            if graphs is not None:
+                self._graphs = self._new_graphs(NothingRecorded())
+            with compiled_ahead(self.device):
+                yield
+        finally:
+            self._graphs, self.drawing.last = graphs, None
 
     @property
     def begins_early(self) -> bool:

@@ -25,6 +25,7 @@ from forerun.kernels.cuda.products.tiles import (
     SHARED_BYTES,
     Kind,
     Tile,
+    block_m,
     residual_columns,
     tile_for,
 )
@@ -175,7 +176,7 @@ class Launches:
         )  # fmt: skip
         block_d = max(16, triton.next_power_of_2(D))
         window = shape.window or 0
-        early = num * G <= NUM_MULTIPROCESSORS  # otherwise two programs should share one
+        early = _is_early(num, shape)
         attend_split[(num, G, num_splits)](
             q, *layer, inputs.starts, inputs.firsts, inputs.lengths, inputs.own_firsts,
             inputs.num_keys, inputs.key_slots, out, mixed, sums, tops,
@@ -207,6 +208,15 @@ class Launches:
     def num_splits(self, num_keys: int) -> int:
         """A power of two that covers them, so that a few graphs do for all lengths."""
         return 1 << (-(-num_keys // self.split_len) - 1).bit_length()
+
+    def kernels_of(
+        self, num_tokens: int, num_wanted: int, num_splits: int, shape: AttentionShape
+    ) -> tuple[int, int, bool, bool]:
+        """Passes of a model for which this is the same launch the same compiled kernels."""
+        itemsize = self.dtype.itemsize
+        wanted = block_m(num_wanted, itemsize) if num_wanted else 0
+        is_early = _is_early(num_tokens, shape)
+        return block_m(num_tokens, itemsize), wanted, num_splits == 1, is_early
 
     def read(self, data: Tensor) -> None:
         """All of it once: int32, a multiple of `READ_LEN`."""
@@ -263,6 +273,11 @@ class Launches:
         }
         late = {"PDL": 2} if self.overlap and not tile.early else {}
         return self.options | options | late
+
+
+def _is_early(num_tokens: int, shape: AttentionShape) -> bool:
+    """Whether attention has a multiprocessor for each program; otherwise two should share one."""
+    return num_tokens * shape.num_kv_heads <= NUM_MULTIPROCESSORS
 
 
 def _empty(like: Tensor, size: tuple[int, ...], dtype: torch.dtype) -> Tensor:

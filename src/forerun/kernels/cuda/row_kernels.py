@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from typing import Final
 
-import triton
 import triton.language as tl
+
+from forerun.kernels.cuda.compiling import kernel
 
 READ_LEN: Final = 8192
 
 
-@triton.jit
+@kernel(do_not_specialize_on_alignment=["TOKENS"])
 def embed_rows(
     TABLE, SCALES, TOKENS, DRAWN, STREAM, V: tl.constexpr, E: tl.constexpr, BE: tl.constexpr,
     GROUP: tl.constexpr, PDL: tl.constexpr,
@@ -34,7 +35,7 @@ def embed_rows(
     tl.store(STREAM + t * E + e, x, mask=e < E)
 
 
-@triton.jit
+@kernel(do_not_specialize_on_alignment=["ROWS"])
 def norm_rows(
     STREAM_IN, DELTA, ROWS, STREAM, NORM, NORMED, SQUARES,
     E: tl.constexpr, BE: tl.constexpr, NUM_SQUARES: tl.constexpr, SQUARE_LANES: tl.constexpr,
@@ -63,7 +64,7 @@ def norm_rows(
     tl.store(SQUARES + t * NUM_SQUARES + group, squares, mask=group < NUM_SQUARES)
 
 
-@triton.jit
+@kernel(do_not_specialize_on_alignment=["SLOTS"])
 def rope_rows(
     QKV, Q_NORM, K_NORM, ROTATIONS, SLOTS, Q, KEYS, VALUES, q_eps, k_eps,
     H: tl.constexpr, G: tl.constexpr, D: tl.constexpr, BHALF: tl.constexpr,
@@ -112,7 +113,7 @@ def rope_rows(
             tl.store(VALUES + place + HALF, right.to(VALUES.dtype.element_ty), mask=mask)
 
 
-@triton.jit
+@kernel()
 def silu_rows(GATE_UP, Y, F: tl.constexpr, BF: tl.constexpr, PDL: tl.constexpr):
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
@@ -124,7 +125,7 @@ def silu_rows(GATE_UP, Y, F: tl.constexpr, BF: tl.constexpr, PDL: tl.constexpr):
     tl.store(Y + t * F + f, y.to(Y.dtype.element_ty), mask=f < F)
 
 
-@triton.jit
+@kernel()
 def read_words(DATA, SUMS, LEN: tl.constexpr, PDL: tl.constexpr):
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()

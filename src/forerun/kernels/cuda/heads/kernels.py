@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-import triton
 import triton.language as tl
 
+from forerun.kernels.cuda.compiling import kernel
 from forerun.kernels.cuda.draws import gumbel
 
 
-@triton.jit(do_not_specialize=["first", "out_width"])
+@kernel(do_not_specialize=["first", "out_width"])
 def place_rows(
     X, SQUARES, OUT, first, out_width, eps, E: tl.constexpr, BE: tl.constexpr,
     NUM_SQUARES: tl.constexpr, SQUARE_LANES: tl.constexpr,
@@ -26,7 +26,7 @@ def place_rows(
     tl.store(OUT + t * out_width + first + e, x, mask=e < E)
 
 
-@triton.jit(do_not_specialize=["row", "place", "token_at"])
+@kernel(do_not_specialize=["row", "place", "token_at"], do_not_specialize_on_alignment=["TOKENS"])
 def pick_token(
     LOGITS, DELTA, IDS, NOISE, DOUBLES, PICKED, TOKENS, row, place, token_at,
     V: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr, HAS_DELTA: tl.constexpr,
@@ -75,7 +75,7 @@ def pick_token(
         tl.store(TOKENS + token_at, token)
 
 
-@triton.jit(do_not_specialize=["row", "place"])
+@kernel(do_not_specialize=["row", "place"])
 def gate_row(TABLE, GATES, PICKED, OUT, row, place, E: tl.constexpr, BE: tl.constexpr):
     """(1 + gate) · the row of a table that a guess names."""
     e = tl.arange(0, BE)

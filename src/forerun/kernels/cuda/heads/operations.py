@@ -14,6 +14,7 @@ import triton
 from torch import Tensor
 
 from forerun.kernels.cuda.batch import CudaBatch
+from forerun.kernels.cuda.compiling import is_compiling
 from forerun.kernels.cuda.heads.given import LateRows
 from forerun.kernels.cuda.heads.kernels import gate_row, pick_token, place_rows
 from forerun.kernels.cuda.launches import Launches
@@ -76,7 +77,9 @@ class HeadOperations:
 
     def new_picks(self, batch: CudaBatch, num: int) -> Rows:
         del batch
-        return Rows(torch.empty((num, 3), device=self.device))
+        # Whoever only compiles reads what nobody wrote.
+        make = torch.zeros if is_compiling() else torch.empty
+        return Rows(make((num, 3), device=self.device))
 
     def pick(
         self,

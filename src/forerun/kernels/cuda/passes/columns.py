@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -40,12 +41,17 @@ class Columns(NamedTuple):
     @classmethod
     def after(cls, rows: Sequence[PlanRow], drawn: Sequence[int], slots: Sequence[int]) -> Columns:
         """One more token for each of `rows`: what the pass under way draws in its rows `drawn`."""
-        keys = _Keys()
-        for row, slot in zip(rows, slots, strict=True):
-            num_before = len(row.slots)
-            keys.add_chain(num_before, num_before + 1, row.slots, [slot])
-        positions = [len(row.slots) for row in rows]
-        return keys.columns([-1 - idx for idx in drawn], slots, positions, range(len(rows)))
+        before = [len(row.slots) for row in rows]
+        num_keys = [num + 1 for num in before]
+        firsts, zeros = [0, *accumulate(num_keys[:-1])], [0] * len(rows)
+        tokens = [-1 - idx for idx in drawn]
+        per_token = (tokens, slots, before, firsts, num_keys, zeros, num_keys)
+        keys = np.empty(firsts[-1] + num_keys[-1], np.int64)
+        for row, first, num, slot in zip(rows, firsts, before, slots, strict=True):
+            keys[first : first + num] = row.slots
+            keys[first + num] = slot
+        wanted = range(len(rows))
+        return cls(np.array(per_token, np.int32), keys, before, wanted, max(num_keys))
 
     def filled(self, at: int, num: int, dump_slot: int) -> Columns:
         """With `num` tokens for nobody before number `at`."""
@@ -69,7 +75,7 @@ class _Keys:
     """The slots of keys, a request at a time, and which of them are those of each token."""
 
     def __init__(self) -> None:
-        self._slots: list[IntArray | Sequence[int]] = []
+        self._slots: list[IntArray] = []
         self._num_slots = 0
         self._starts, self._firsts, self._lengths = list[int](), list[int](), list[int]()
         self._own_firsts, self._num_keys = list[int](), list[int]()
@@ -90,7 +96,7 @@ class _Keys:
             self._num_keys.append(start + len(path))
             self._take(path)
 
-    def add_chain(self, start: int, end: int, *slots: IntArray | Sequence[int]) -> None:
+    def add_chain(self, start: int, end: int, slots: IntArray) -> None:
         """Tokens `start` … `end` - 1 of a request: all their keys lie in a row."""
         num, num_keys = end - start, range(start + 1, end + 1)
         self._starts += [start] * num
@@ -98,10 +104,9 @@ class _Keys:
         self._lengths += num_keys
         self._own_firsts += [0] * num
         self._num_keys += num_keys
-        for part in slots:
-            self._take(part)
+        self._take(slots)
 
-    def _take(self, slots: IntArray | Sequence[int]) -> None:
+    def _take(self, slots: IntArray) -> None:
         self._slots.append(slots)
         self._num_slots += len(slots)
 

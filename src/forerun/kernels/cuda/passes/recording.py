@@ -50,6 +50,16 @@ class GraphRecorder:
         return recording, recording.record(work, self._stream)
 
 
+class NothingRecorded:
+    """For passes that nobody runs."""
+
+    def record(self, work: Callable[[], Result], *_: object, **__: object) -> tuple[Replay, Result]:
+        return self, work()
+
+    def replay(self) -> None:
+        """There is nothing."""
+
+
 class Recording:
     """Graphs that share memory, in the order of their replay."""
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from forerun.kernels.cuda.compiling import kernel
 from forerun.kernels.cuda.products.asking import ask_for, ask_for_sectors
 from forerun.kernels.cuda.products.walks import hold, walk, walk_pair
 
@@ -62,7 +63,7 @@ def end(PDL: tl.constexpr):
         tl.extra.cuda.gdc_launch_dependents()
 
 
-@triton.jit(do_not_specialize=["num_rows"])
+@kernel(do_not_specialize=["num_rows"])
 def plain_product(
     X, SQUARES, W, SCALES, BIAS, Y, num_rows, eps,
     N: tl.constexpr, K: tl.constexpr, NUM_SQUARES: tl.constexpr, SQUARE_LANES: tl.constexpr,
@@ -129,7 +130,7 @@ def pair(
     return left, right
 
 
-@triton.jit(do_not_specialize=["num_rows"])
+@kernel(do_not_specialize=["num_rows"])
 def gated_product(
     X, SQUARES, W, SCALES, BIAS, Y, num_rows, eps,
     N: tl.constexpr, K: tl.constexpr, NUM_SQUARES: tl.constexpr, SQUARE_LANES: tl.constexpr,
@@ -154,7 +155,7 @@ def gated_product(
     tl.store(Y + at, y.to(Y.dtype.element_ty), mask=live[None, :] & (n < N)[:, None])
 
 
-@triton.jit(do_not_specialize=["num_rows"])
+@kernel(do_not_specialize=["num_rows"], do_not_specialize_on_alignment=["SLOTS"])
 def rotary_product(
     X, SQUARES, W, SCALES, BIAS, Q, KEYS, VALUES, SLOTS, ROTATIONS, num_rows, eps,
     H: tl.constexpr, G: tl.constexpr, D: tl.constexpr, K: tl.constexpr,
@@ -205,7 +206,7 @@ def rotary_product(
             tl.store(VALUES + row_at + HALF, right.to(VALUES.dtype.element_ty), mask=mask)
 
 
-@triton.jit(do_not_specialize=["num_rows"])
+@kernel(do_not_specialize=["num_rows"], do_not_specialize_on_alignment=["ROWS"])
 def residual_product(
     X, W, SCALES, BIAS, ROWS, STREAM_IN, STREAM, NORM, NORMED, SQUARES, num_rows,
     N: tl.constexpr, K: tl.constexpr, HAS_BIAS: tl.constexpr, HAS_ROWS: tl.constexpr,

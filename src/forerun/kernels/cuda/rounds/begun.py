@@ -11,7 +11,7 @@ from forerun.kernels.cuda.drawing import Started
 from forerun.kernels.cuda.heads.given import HiddenStates
 from forerun.kernels.cuda.host_copies import HostCopy
 from forerun.kernels.cuda.passes.asked import Asked
-from forerun.kernels.cuda.rounds.buffers import DRAFT, TARGET, Follow
+from forerun.kernels.cuda.rounds.buffers import DRAFT, TARGET, Follow, are_same
 from forerun.kernels.cuda.rounds.drafts import Draft, ModelDraft, Settled
 from forerun.kernels.cuda.rounds.round import RoundGraph
 from forerun.kernels.scores import Scores
@@ -90,7 +90,7 @@ class Begun:
             and row.span.tree.is_chain
             and row.span.start == self.follow.rows[TARGET] + settled.count
             and row.span.tokens == (settled.new[-1], *self.guesses)[: len(row.span)]
-            and np.array_equal(row.slots, self.follow.slots[TARGET][: len(row.slots)])
+            and are_same(row.slots, self.follow.slots[TARGET][: len(row.slots)])
             and len(row.span.wanted) == len(row.span)
             and draw.params is last.params
             and draw.noise is last.noise

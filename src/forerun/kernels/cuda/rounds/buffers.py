@@ -121,8 +121,7 @@ class Sent:
         """Whether nothing but what the device works out by itself has changed."""
         pairs = zip(self._known, follow.slots, follow.num_rows, strict=False)
         return bool(self._known) and all(
-            num <= len(known) and np.array_equal(known[:num], slots[:num])
-            for known, slots, num in pairs
+            num <= len(known) and are_same(known[:num], slots[:num]) for known, slots, num in pairs
         )
 
     def send(self, follow: Follow) -> None:
@@ -145,6 +144,11 @@ class Sent:
         """Whatever runs now works on dump slots."""
         for idx, dump_slot in enumerate(self._dump_slots):
             self.key_slots(idx).fill_(dump_slot)
+
+
+def are_same(slots: IntArray, others: IntArray) -> bool:
+    """Bytes are compared in a fraction of the time that numpy takes for a few hundred numbers."""
+    return slots.tobytes() == others.tobytes()
 
 
 def _turns(room: Room, device: torch.device) -> Tensor:

@@ -14,6 +14,7 @@ from forerun.kernels.base import ChainNoise
 from forerun.kernels.cuda.asked_draws import Draws
 from forerun.kernels.cuda.heads.given import HandedOut
 from forerun.kernels.cuda.passes.asked import Asked
+from forerun.kernels.cuda.rounds.buffers import are_same
 from forerun.types import IntArray
 
 F32 = npt.NDArray[np.float32]
@@ -81,7 +82,7 @@ class HeadDraft:
             and row.span.start == settled.row
             and len(row) == num + self.depth - 1
             and row.span.tokens[:num] == settled.new
-            and np.array_equal(row.slots, settled.slots[: len(row.slots)])
+            and are_same(row.slots, settled.slots[: len(row.slots)])
             and (noise.temperature, noise.key) == (before.temperature, before.key)
             and noise.position == before.position + num
         )
@@ -135,7 +136,7 @@ class ModelDraft:
             known = tuple(guesses[:idx])
             is_next = row.num_written == idx - 1 and row.span.start == end and idx < self.depth
         is_same = is_next and row.span.tree.is_chain and row.span.tokens == known
-        is_there = is_same and np.array_equal(row.slots, settled.slots[: len(row.slots)])
+        is_there = is_same and are_same(row.slots, settled.slots[: len(row.slots)])
         return idx if is_there else None
 
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
-import triton
 import triton.language as tl
+
+from forerun.kernels.cuda.compiling import kernel
 
 # Words of 64 bits that the host sends: guesses that were verified, how many they are, rows of the
 # two caches if none of them is accepted, and the draft's temperature, key and position.
@@ -28,7 +29,7 @@ CATCH_UP: Final = 1
 CHAIN: Final = 2
 
 
-@triton.jit
+@kernel()
 def accept_guesses(PARAMS, DRAWN, TAKEN, COUNT, NUM: tl.constexpr):
     """How many guesses are what was drawn, one after the other; what was drawn is kept."""
     i = tl.arange(0, NUM)
@@ -39,7 +40,10 @@ def accept_guesses(PARAMS, DRAWN, TAKEN, COUNT, NUM: tl.constexpr):
     tl.store(COUNT, tl.min(tl.where(drawn == guess, NUM, i), axis=0))
 
 
-@triton.jit(do_not_specialize=["dump_slot", "offset"])
+@kernel(
+    do_not_specialize=["dump_slot", "offset"],
+    do_not_specialize_on_alignment=["PER_TOKEN", "WANTED", "KEY_SLOTS"],
+)
 def place_chain(
     PARAMS, TAKEN, COUNT, GUESSES, PER_TOKEN, WANTED, KEY_SLOTS, TURNS, ROTATIONS,
     dump_slot, offset, CACHE: tl.constexpr, KIND: tl.constexpr, DEPTH: tl.constexpr,
@@ -84,7 +88,7 @@ def place_chain(
     tl.store(ROTATIONS + t * D + d, turn, mask=d < D)
 
 
-@triton.jit
+@kernel()
 def give_features(
     PARAMS, COUNT, FEATURES, OUT, NOISE, DEPTH: tl.constexpr, T: tl.constexpr,
     E: tl.constexpr, BE: tl.constexpr,
@@ -101,14 +105,14 @@ def give_features(
     tl.store(NOISE + i, tl.where(i == 2, words + count, words), mask=(i < 3) & is_first)
 
 
-@triton.jit
+@kernel()
 def keep_picks(PICKS, GUESSES, NUM: tl.constexpr, BLOCK: tl.constexpr):
     i = tl.arange(0, BLOCK)
     pick = tl.load(PICKS + i * 3, mask=i < NUM, other=0.0)
     tl.store(GUESSES + i, pick.to(tl.int32), mask=i < NUM)
 
 
-@triton.jit
+@kernel()
 def advance(PARAMS, COUNT, GUESSES, DEPTH: tl.constexpr, BDEPTH: tl.constexpr):
     """What the host would send before the next round: these guesses were verified, and rows and
     position are behind what was accepted of those before."""
@@ -120,12 +124,12 @@ def advance(PARAMS, COUNT, GUESSES, DEPTH: tl.constexpr, BDEPTH: tl.constexpr):
         tl.store(at, tl.load(at) + num_new)
 
 
-@triton.jit(do_not_specialize=["place"])
+@kernel(do_not_specialize=["place"])
 def keep_guess(DRAWN, GUESSES, place):
     tl.store(GUESSES + place, tl.maximum(tl.load(DRAWN), 0))
 
 
-@triton.jit(do_not_specialize=["num"])
+@kernel(do_not_specialize=["num"])
 def move_positions(WORDS, COUNT, num, NUM_WORDS: tl.constexpr, BLOCK: tl.constexpr):
     """Draws of `num` rows are for tokens so many places later."""
     i = tl.arange(0, BLOCK)

@@ -83,13 +83,17 @@ class RoundGraph:
         return None if self.handed_out is None else KeptOut(self, self.num_verified)
 
     @classmethod
-    def record(cls, draft: Draft, buffers: RoundBuffers, recorder: Recorder) -> RoundGraph:
-        """Run once over dump slots, which compiles what is new, then keep it."""
+    def record(
+        cls, draft: Draft, buffers: RoundBuffers, recorder: Recorder, *, is_new: bool
+    ) -> RoundGraph:
+        """Keep it; one that `is_new` is run once over dump slots before, which compiles and loads
+        its kernels."""
         drawing, work = buffers.drawing, _Work(draft, buffers)
         drawn = drawing.drawn.clone()
         buffers.sent.dump_all()
-        work.guess()
-        work.verify()
+        if is_new:
+            work.guess()
+            work.verify()
         whole = buffers.batch(DRAFT, 1, 1)  # of no pass: the device is busy, so nothing is cut
         guess, _ = recorder.record(work.guess, whole, 0, is_first=False)
         verify, (logits, best) = recorder.record(work.verify, whole, 0, is_first=False)

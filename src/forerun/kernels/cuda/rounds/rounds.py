@@ -92,27 +92,31 @@ class Rounds:
     def _graph(self, draft: Draft, one: Asked, follow: Follow) -> RoundGraph | None:
         most = max(map(len, follow.slots))
         size = bucket(most + 1, _NUM_KEYS)
-        splits = [self.num_splits(len(slots)) for slots in follow.slots]
         if size is None:
             return None
+        splits = self.num_splits(most)
+        if splits > 1:  # those behind the last key are over at once: cheaper than another graph
+            splits = max(splits, self.num_splits(_NUM_KEYS[0]))
         graphs = self._graphs.get(one.store)
         if graphs is None:
             graphs = self._graphs[one.store] = OrderedDict()
-        key = draft.one.body, one.body, ref(draft.one.store), size, *splits, draft.depth
+        key = draft.one.body, one.body, ref(draft.one.store), size, splits, draft.depth
         graph = graphs.get(key)
         if graph is None and key not in graphs:
-            rooms = Room(draft.one, splits[0], size), Room(one, splits[1], size)
-            graph = graphs[key] = self._record(draft, rooms)
+            rooms = Room(draft.one, splits, size), Room(one, splits, size)
+            like = *key[:3], draft.depth, splits == 1  # these have the same kernels
+            is_new = all(like != (*other[:3], other[5], other[4] == 1) for other in graphs)
+            graph = graphs[key] = self._record(draft, rooms, is_new)
             if len(graphs) > _MAX_KEPT:
                 graphs.popitem(last=False)
         return graph
 
-    def _record(self, draft: Draft, rooms: tuple[Room, Room]) -> RoundGraph | None:
+    def _record(self, draft: Draft, rooms: tuple[Room, Room], is_new: bool) -> RoundGraph | None:
         """None: the head is not given what the target's pass hands out."""
         if isinstance(draft, HeadDraft) and not draft.takes(rooms[TARGET].one.batch.handed_out):
             return None
         buffers = RoundBuffers(rooms, draft.depth, self.drawing)
-        return RoundGraph.record(draft, buffers, self.recorder)
+        return RoundGraph.record(draft, buffers, self.recorder, is_new=is_new)
 
 
 def _follow(draft: Draft, one: Asked) -> Follow | None:
