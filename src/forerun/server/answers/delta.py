@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from forerun.engine.api.async_engine import Answer
 from forerun.engine.api.outputs import CompletionOutput
@@ -11,8 +12,7 @@ from forerun.engine.step import Round
 from forerun.server.answers.logprobs import TokenLogprob
 
 
-@dataclass(frozen=True)
-class Delta:
+class Delta(NamedTuple):
     """`text` is certain and in whole characters; `output` comes with the last one.
 
     `num_before` tokens came before. `logprobs` are empty where nobody asked for them.
@@ -27,8 +27,7 @@ class Delta:
     output: CompletionOutput | None
 
     def followed_by(self, later: Delta) -> Delta:
-        return replace(
-            self,
+        return self._replace(
             text=self.text + later.text,
             tokens=self.tokens + later.tokens,
             logprobs=self.logprobs + later.logprobs,
@@ -37,12 +36,12 @@ class Delta:
         )
 
     def preceded_by(self, text: str, logprobs: tuple[TokenLogprob, ...]) -> Delta:
-        return replace(self, text=text + self.text, logprobs=logprobs + self.logprobs)
+        return self._replace(text=text + self.text, logprobs=logprobs + self.logprobs)
 
     def without_output(self) -> Delta:
         """Of an answer that had to have a token, although none was asked for."""
         ended = self.output and replace(self.output, finish_reason="length", stop_reason=None)
-        return replace(self, text="", tokens=(), logprobs=(), rounds=(), output=ended)
+        return self._replace(text="", tokens=(), logprobs=(), rounds=(), output=ended)
 
     @property
     def finish_reason(self) -> str | None:

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from forerun.server.errors import ApiError
 from forerun.server.operation.access_log import AccessLog
 from forerun.server.operation.auth import Keys
-from forerun.server.operation.protocol import direct
+from forerun.server.operation.protocol import Direct
 from forerun.server.service import Service
 from forerun.server.streaming import DIRECT, REQUEST_ID, JsonAnswer, LastWords, explained
 
@@ -39,7 +39,7 @@ class Front:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        method, scope = scope["method"], {**self._routed(scope), DIRECT: direct(scope, send)}
+        method, scope = scope["method"], {**self._routed(scope), DIRECT: Direct(scope, send)}
         request = Request(scope)
         visit = Visit(_request_id(request), send)
         REQUEST_ID.set(visit.request_id)
