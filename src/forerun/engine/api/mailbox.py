@@ -14,7 +14,6 @@ from typing import Final
 
 from forerun.engine.api.events import StreamEvent
 
-
 Deal = Callable[[], bool]
 
 

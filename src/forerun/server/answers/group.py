@@ -13,7 +13,6 @@ from forerun.server.answers.delta import Delta, Telling
 from forerun.server.answers.usage import usage
 from forerun.server.errors import ApiError
 
-
 Take = Callable[[list[Delta]], bool]  # whether it took them
 
 
