@@ -28,6 +28,7 @@ from forerun.drafters import (
     TappedDrafter,
 )
 from forerun.drafters.heads import HEAD_KINDS, HeadFolder, build_head
+from forerun.drafters.heads.kinds.block_head import BlockHead
 from forerun.kernels import Plan, ReferenceKernels
 from forerun.models.llama import LlamaModel, Taps
 from forerun.sampling import Noise, Probs
@@ -273,6 +274,31 @@ def test_one_pass_guesses_what_level_by_level_comes_out(
             drafter.end(request)
             twin.end(request)
     assert len(guessed) > 3
+
+
+def test_a_block_is_guessed_by_passes_of_few_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels that keep passes by their size would make a new one behind every other nap."""
+    sizes, chain = list[int](), BlockHead.chain
+
+    def noted(head: BlockHead, plan: Plan, *args: Any) -> Any:
+        sizes.append(len(plan))
+        return chain(head, plan, *args)
+
+    monkeypatch.setattr(BlockHead, "chain", noted)
+    drafter, depth = head("block", V, "cpu-1"), 2
+    lengths = range(2, 34)
+    for length in lengths:
+        view = View(tuple(idx % V for idx in range(length)), length)
+        drafter.begin(view)
+        assert propose(drafter, view, Budget(depth)).depth == depth
+        drafter.end(view)
+    needed = [length - 1 + depth - 1 for length in lengths]
+    assert all(size >= least for size, least in zip(sizes, needed, strict=True))
+    assert len(set(sizes)) <= 10
+    view = View(tuple(idx % V for idx in range(61)), 1)  # no room for more rows than it needs
+    drafter.begin(view)
+    assert propose(drafter, view, Budget(4)).depth == 4
+    assert sizes[-1] == 63
 
 
 @every_drafter

@@ -109,6 +109,17 @@ def test_a_text_that_ends_inside_the_guesses_says_nothing_about_the_rest() -> No
     assert one.gains(8) == other.gains(8)
 
 
+def test_who_makes_fewer_guesses_than_were_asked_for_brings_fewer() -> None:
+    guessed = {depth: _own() for depth in (0, 3)}
+    for depth, acceptance in guessed.items():
+        for _ in range(40):
+            acceptance.begin_round()
+            acceptance.observe(Proposal.chain([1]), [1, 2], depth=depth)
+    whole, short = guessed[0].gains(3), guessed[3].gains(3)
+    assert short[0] == whole[0] > 0.9  # the next first guess is as good as ever
+    assert short[1] < 0.3 < 0.9 < whole[1]
+
+
 def test_a_new_request_starts_from_what_others_taught() -> None:
     shared = Acceptance()
     other = Acceptance(shared)

@@ -109,6 +109,14 @@ def _is_weighed(looks: Looks, round_idx: int, choice: Choice) -> bool:
     return True
 
 
+def test_who_sleeps_long_sleeps_deeply() -> None:
+    looks, plain = Looks(), Choice(Reason.NOTHING_PAYS)
+    deeply = [looks.weighed(request(100 * idx), ["head"], plain) for idx in range(6)]
+    assert deeply == [[], [], [], [], [("head", 16)], [("head", 32)]]
+    other = Choice(Reason.PAYS, "prediction", depth=3)
+    assert looks.weighed(request(600), ["head"], other) == []
+
+
 def test_a_probe_is_no_reason_to_stay() -> None:
     looks = Looks()
     looks.weighed(request(0), ["head"], Choice(Reason.PROBE, "head", depth=1))

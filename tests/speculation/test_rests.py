@@ -1,4 +1,4 @@
-"""A head whose rounds begin early is asked in all of them, or rests."""
+"""A head whose rounds begin early is asked in all of them, or rests; others do after long naps."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from forerun.engine import LLM
 from forerun.engine.api.outputs import CompletionOutput
 from forerun.speculation.controller import Controller
 from forerun.speculation.costs import Costs
+from forerun.speculation.draft_cost import DraftCost
 from forerun.speculation.guarded_drafters import GuardedDrafters
 from forerun.speculation.pass_cost import PassCost
 from forerun.speculation.speculation import Speculation
@@ -61,21 +62,24 @@ class Lookup(KnownAnswer):
 class KnownCosts(Costs):
     """A plain round takes a second, one with the head's guesses two; no clock is believed."""
 
-    def __init__(self) -> None:
-        super().__init__(PassCost(((1, 1.0), (16, 1.0))))
-        self.expect_whole("head", 2.0, 1.0)
+    def __init__(self, *, is_early: bool = True) -> None:
+        super().__init__(PassCost(((1, 1.0), (16, 1.0))), {"head": DraftCost(1.0, 0.0)})
+        if is_early:
+            self.expect_whole("head", 2.0, 1.0)
+
+    def observe_draft(self, *_: object) -> None: ...
 
     def observe_round(self, times: StepTimes) -> None: ...
 
     def note_round(self, times: StepTimes) -> None: ...
 
 
-def answered(plain: LLM, **drafters: Drafter) -> CompletionOutput:
+def answered(plain: LLM, *, is_early: bool = True, **drafters: Drafter) -> CompletionOutput:
     """On a clock by which every look takes longer than a token."""
     llm = plain.with_speculation({"method": "suffix", "adaptive": False})
     core, seconds = llm.engine.core, itertools.count()
     guarded = GuardedDrafters(drafters, core.model.config.vocab_size)
-    speculation = Speculation(guarded, Controller(KnownCosts()), Budget(4))
+    speculation = Speculation(guarded, Controller(KnownCosts(is_early=is_early)), Budget(4))
     llm.engine.core = replace(core, speculation=speculation, clock=lambda: float(next(seconds)))
     output = llm.generate("abc", PARAMS)[0].outputs[0]
     assert not any(speculation.in_use().values())
@@ -120,3 +124,18 @@ def test_a_guess_of_another_is_no_reason_to_rest(plain: LLM) -> None:
     assert behind[0] <= 25
     assert {late - early for early, late in itertools.pairwise(behind)} == {5}
     assert len(head.heard) == output.stats["target_passes"]
+
+
+def test_a_head_that_naps_for_long_hears_nothing_either(plain: LLM) -> None:
+    answer = plain_answer(plain)
+    head = Head([token ^ 1 for token in answer])
+    output = answered(plain, head=head, is_early=False)
+    assert tuple(output.token_ids) == answer
+    gaps = [late - early for early, late in itertools.pairwise(head.heard)]
+    assert max(gaps) >= 32
+    assert len(head.heard) < 0.75 * NUM_TOKENS
+    assert len(head.asked) < 12
+    good = Head(answer)
+    output = answered(plain, head=good, is_early=False)
+    assert tuple(output.token_ids) == answer
+    assert len(good.heard) == output.stats["target_passes"]

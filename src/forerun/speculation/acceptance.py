@@ -63,6 +63,7 @@ class Acceptance:
         self._after_miss: Rate = Rate(shared._after_miss if shared else start[0], self._weight)
         self._after_accept: Rate = Rate(shared._after_accept if shared else start[1], self._weight)
         self.speaking: Rate = Rate(shared.speaking if shared else 1.0, self._weight)  # when asked
+        self._going_on: Rate = Rate(shared._going_on if shared else 1.0, self._weight)  # and so far
         self._siblings: Rate = shared._siblings if shared else Rate(0.15)  # once all before missed
         self._is_accepting = 0.0  # the chance that the latest guess was accepted, or would have
         self.num_unseen = 0  # rounds since a guess was tried
@@ -77,13 +78,12 @@ class Acceptance:
         first = chances[0] if chances else self._first()
         if num_branches > 1:
             first = 1 - (1 - first) * (1 - self._siblings.value) ** (num_branches - 1)
-        below = chances[1:depth] if chances else repeat(self._after_accept.value, depth - 1)
+        further = self._going_on.value * self._after_accept.value
+        below = chances[1:depth] if chances else repeat(further, depth - 1)
         return list(accumulate(below, mul, initial=first))
 
     def _first(self) -> float:
         accepting = self._is_accepting
-        if not accepting:
-            return self._after_miss.value
         return accepting * self._after_accept.value + (1 - accepting) * self._after_miss.value
 
     def begin_round(self) -> None:
@@ -94,13 +94,16 @@ class Acceptance:
         self.num_unseen += 1
 
     def observe(
-        self, proposal: Proposal, tokens: Sequence[int], *, is_merged: bool = False
+        self, proposal: Proposal, tokens: Sequence[int], *, depth: int = 0, is_merged: bool = False
     ) -> None:
         """The text went on with `tokens`, so all guesses up to the first miss are judged, whether
-        the target scored them or not. A merged guess is right if one of its siblings is."""
+        the target scored them or not. A drafter may make fewer than `depth`, which were asked for.
+        A merged guess is right if one of its siblings is."""
         node = ROOT
-        for token in tokens:
+        for level, token in enumerate(tokens):
             guesses = proposal.tree.children(node)
+            if 0 < level < depth:
+                self._going_on.observe(bool(guesses))
             if not guesses:
                 return
             found = proposal.child_with_token(node, token)

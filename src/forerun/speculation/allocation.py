@@ -21,7 +21,6 @@ from forerun.speculation.costs import Costs
 _PRICE_SPANS: Final = (4, 1, 16)
 _BETTER: Final = 1 + 1e-12  # beyond what rounding can pretend
 
-
 Chosen: TypeAlias = tuple[Way, int] | None  # a way and how deep; None is plain
 
 # One more level for one request: (minus the gain per guess, level, index, gain, width), so that
@@ -44,8 +43,7 @@ class Allocator:
         best: list[Chosen] = [None] * len(ways)
         best_rate = self._num_requests / self._seconds[0]
         for team in self._teams(ways):
-            chosen = self._fill(team)
-            rate = self.rate(chosen)
+            rate = self.rate(chosen := self._fill(team))
             if rate > best_rate * _BETTER:
                 best, best_rate = chosen, rate
         return best
@@ -73,8 +71,7 @@ class Allocator:
 
     def price(self, num_guesses: int, seconds: float) -> float:
         """What each guess takes in a round of so many, in tokens that a plain round brings."""
-        plain = self._seconds[0]
-        return (seconds - plain) / max(1, num_guesses) * self._num_requests / plain
+        return (seconds / self._seconds[0] - 1) * self._num_requests / max(1, num_guesses)
 
     def _teams(self, ways: Sequence[Sequence[Way]]) -> Iterator[Sequence[Way | None]]:
         """A way for each request, with one costly drafter among them at most: every way there is

@@ -163,7 +163,7 @@ class Controller:
             return
         acceptance = self.acceptance(request, choice.drafter)
         acceptance.speaking.observe(len(proposal) > 0)
-        acceptance.observe(proposal, tokens, is_merged=choice.num_trees > 1)
+        acceptance.observe(proposal, tokens, depth=choice.depth, is_merged=choice.num_trees > 1)
 
     def observe(self, times: StepTimes) -> None:
         """A step is over. What cannot change a decision costs next to nothing: of rounds that

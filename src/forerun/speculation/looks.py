@@ -14,6 +14,7 @@ _PATIENCE: Final = 0.03
 _FORGIVEN: Final = 0.002  # of that, with every round
 _MAX_SKIPS: Final = 7  # rounds
 _SHORT_NAP, _LONG_NAP = 1, 64  # rounds; each is twice as long as the one before
+_DEEP_SLEEP: Final = 16  # rounds: one that sleeps so long need not hear of the text
 _STAY: Final = 8  # rounds
 _REST: Final = 64  # rounds
 
@@ -65,10 +66,13 @@ class Looks:
         naps = self._naps.get(request.id)
         return [name for name, end in naps.items() if request.round_idx < end] if naps else ()
 
-    def weighed(self, request: RequestView, asked: Iterable[str], choice: Choice) -> None:
-        """`asked` are drafters that have to be asked, and that could have been chosen."""
+    def weighed(
+        self, request: RequestView, asked: Iterable[str], choice: Choice
+    ) -> list[tuple[str, int]]:
+        """`asked` are drafters that have to be asked, and that could have been chosen. Returns
+        those that sleep deeply, and for how many rounds."""
         self._stays.pop(request.id, None)
-        now = request.round_idx
+        now, deeply = request.round_idx, []
         for name in asked:
             if name != choice.drafter:
                 nap = self._nap_lens.get(name, _SHORT_NAP)
@@ -76,18 +80,21 @@ class Looks:
                 if choice.drafter is not None:  # the guesses of another may end at any time
                     nap = min(_MAX_SKIPS, nap)
                 self._naps.setdefault(request.id, {})[name] = now + nap
+                if nap >= _DEEP_SLEEP:
+                    deeply.append((name, nap))
             elif choice.reason is Reason.PAYS:
                 self._stays[request.id] = choice, now + _STAY
                 self._nap_lens.pop(name, None)
+        return deeply
 
     def stay(self, request: RequestView) -> Choice | None:
         """What was chosen lately, if that is still good."""
         choice, end = self._stays.get(request.id, (None, 0))
         return choice if request.round_idx < end else None
 
-    def rest(self, request: RequestView, name: str) -> None:
+    def rest(self, request: RequestView, name: str, num_rounds: int = _REST) -> None:
         """It is not to hear of the request for some rounds."""
-        self._rests.setdefault(request.id, {})[name] = request.round_idx + _REST
+        self._rests.setdefault(request.id, {})[name] = request.round_idx + num_rounds
 
     def rested(self, request: RequestView) -> Sequence[str]:
         """Those whose rest is over. They have seen nothing of the text yet, so they sleep through

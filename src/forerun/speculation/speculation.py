@@ -163,14 +163,20 @@ class Speculation:
         choice: Choice,
     ) -> None:
         """One whose rounds begin early goes on beside a guess of another; if plain rounds are
-        better it rests, and they are as if it were not there."""
+        better it rests, and they are as if it were not there. So does one that would keep hidden
+        states for a long time for nothing."""
         asked = {way.drafter for way in ways if way.is_costly}
-        for name in [n for n in asked if n != choice.drafter and controller.costs.is_whole(n)]:
-            asked.remove(name)
-            if choice.drafter is None:
-                self.looks.rest(request, name)
-                self.drafters.leave_out(name, request)
-        self.looks.weighed(request, asked, choice)
+        early = {n for n in asked if n != choice.drafter and controller.costs.is_whole(n)}
+        tapped = self.drafters.tapped_for(request)
+        for name, num_rounds in self.looks.weighed(request, asked - early, choice):
+            if name in tapped:
+                self._rest(request, name, num_rounds)
+        for name in early if choice.drafter is None else ():
+            self._rest(request, name)
+
+    def _rest(self, request: SpeculativeRequest, name: str, *num_rounds: int) -> None:
+        self.looks.rest(request, name, *num_rounds)
+        self.drafters.leave_out(name, request)
 
     def _leave_out_readers(self, controller: Controller, request: SpeculativeRequest) -> None:
         """Drafters that would have to read more of the text first than they could make up for. It

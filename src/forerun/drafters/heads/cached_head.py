@@ -41,8 +41,8 @@ class CachedHead(ABC):
     ) -> npt.NDArray[np.float32]:
         """All guesses of one request in one pass behind the rows of `features`, on `ChainKernels`:
         `new_picks`. They are asked for where the pass was not begun early. Behind the tokens that
-        are known the plan has room for all guesses but the last, and wants all rows from the last
-        known one on."""
+        are known the plan has room for all guesses but the last, if not for more, and wants
+        `depth` rows from the last known one on."""
 
     @abstractmethod
     def prepare(self) -> None:

@@ -175,8 +175,8 @@ class FeatureCache(OwnCache[FeatureRow], Generic[HeadT]):
         row = self._rows[request.id]
         num_known, depth = row.num_pending, self._chain_depth(request, budget)
         features, known = row.waiting(num_known), row.tokens(request, num_known)
-        tokens = known + known[-1:] * (depth - 1)
-        wanted = tuple(range(num_known - 1, len(tokens)))
+        tokens = known + known[-1:] * (self._num_rows(request, num_known + depth - 1) - num_known)
+        wanted = tuple(range(num_known - 1, num_known - 1 + depth))
         span = Span(row.num_committed, tokens, Tree.chain(len(tokens)), wanted)
         row.table.reserve(len(tokens))
         following = next_slots([(row.table, depth + 1)]) if self._begins_early else None
@@ -190,6 +190,15 @@ class FeatureCache(OwnCache[FeatureRow], Generic[HeadT]):
         least = 0.0 if self._begins_early else budget.least_chance
         return self._confidence.worth_it(guesses, least, is_drawn=noise.temperature > 0)
 
+    def _num_rows(self, request: RequestView, least: int) -> int:  # noqa: ARG002
+        """That a chain's pass runs."""
+        return least
+
+    def _has_room(self, request: RequestView, num_rows: int) -> bool:
+        """Whether its cache has, for a text of so many."""
+        num_missing = self._rows[request.id].table.num_missing(num_rows)
+        return num_rows <= self.max_len and num_missing <= self._cache.pool.num_free
+
     @cached_property
     def _begins_early(self) -> bool:
         kernels = self._head.chain_kernels
@@ -201,9 +210,8 @@ class FeatureCache(OwnCache[FeatureRow], Generic[HeadT]):
         if not self._begins_early:
             return budget.depth
         self._deepest = max(self._deepest, budget.depth)
-        row, num_rows = self._rows[request.id], len(request.tokens) + self._deepest - 1
-        has_pages = row.table.num_missing(num_rows) <= self._cache.pool.num_free
-        return self._deepest if has_pages and num_rows <= self.max_len else budget.depth
+        has_room = self._has_room(request, len(request.tokens) + self._deepest - 1)
+        return self._deepest if has_room else budget.depth
 
     def _shares(self, requests: Sequence[RequestView]) -> Iterator[tuple[RequestView, int]]:
         """How many hidden states of whom are fed now: at most `MAX_KNOWN` in all, or one of each,

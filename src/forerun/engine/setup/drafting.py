@@ -109,7 +109,7 @@ class Drafting:
                 if promise is not None:
                     self._leave_out(promise, "it failed, or had no room to be tried")
                 continue
-            promise = promise and promise.timed(plain, guessing, deep)
+            promise = promise and promise.timed(plain, guessing, deep, is_early=is_early)
             if promise is not None and not promise.pays:
                 self._leave_out(promise, promise.reason)
             elif is_early:

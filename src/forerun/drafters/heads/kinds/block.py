@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,10 @@ from forerun.kernels import Plan
 from forerun.types import Proposal, Span, Tree
 
 F32 = npt.NDArray[np.float32]
+
+# Rows of a pass. Kernels that keep passes by their size make each new one anew, which takes longer
+# than to run it, and behind a nap there may be any number of rows.
+_SIZES: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 
 
 class Block(FeatureCache[BlockHead]):
@@ -76,6 +81,13 @@ class Block(FeatureCache[BlockHead]):
             row.is_waiting = not span.wanted
         owner = np.array(read)
         return {idx: (logits[owner == idx], gates[owner == idx]) for idx in dict.fromkeys(read)}
+
+    def _num_rows(self, request: RequestView, least: int) -> int:
+        """Filled up with places that nobody reads, where rounds are not alike anyway."""
+        size = next((size for size in _SIZES if size >= least), least)
+        row = self._rows[request.id]
+        is_filled = not self._begins_early and self._has_room(request, row.num_committed + size)
+        return size if is_filled else least
 
     def _grown(self, request: RequestView, budget: Budget, logits: F32, gates: F32) -> Proposal:
         head = self._head

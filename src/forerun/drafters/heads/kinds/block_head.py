@@ -142,9 +142,10 @@ class BlockHead(CachedHead):
 
         def given() -> list[FloatArray]:
             known = features()
-            num, more = len(known), depth - 1
+            num, more = len(known), len(plan) - len(known)
             whole = known[[*range(num), *[num - 1] * more]] if more else known
-            return self._given(whole, [*[0] * num, *range(1, depth)])
+            unread = more - (depth - 1)
+            return self._given(whole, [*[0] * num, *range(1, depth), *[0] * unread])
 
         with Uninterrupted():
             batch = k.begin(plan, self.shape, self.inv_freq, given, noise)
