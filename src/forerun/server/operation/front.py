@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from forerun.server.errors import ApiError
+from forerun.server.errors import ApiError, as_api_error
 from forerun.server.operation.access_log import AccessLog
 from forerun.server.operation.auth import Keys
 from forerun.server.operation.protocol import Direct
@@ -103,6 +103,11 @@ def _error_response(error: ApiError) -> JsonAnswer:
 async def api_error(_request: Request, error: Any) -> JsonAnswer:
     """For the framework, which asks for a handler by the error's class."""
     return _error_response(explained(error))
+
+
+async def unforeseen(_request: Request, error: Any) -> JsonAnswer:
+    """The same for all others: the framework raises them once more, and so they are logged."""
+    return _error_response(as_api_error(error))
 
 
 async def http_error(request: Request, error: Any) -> JsonAnswer:
