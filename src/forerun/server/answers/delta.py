@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 from forerun.engine.api.async_engine import Answer
 from forerun.engine.api.outputs import CompletionOutput
@@ -12,7 +11,8 @@ from forerun.engine.step import Round
 from forerun.server.answers.logprobs import TokenLogprob
 
 
-class Delta(NamedTuple):
+@dataclass(frozen=True)
+class Delta:
     """`text` is certain and in whole characters; `output` comes with the last one.
 
     `num_before` tokens came before. `logprobs` are empty where nobody asked for them.
@@ -27,7 +27,8 @@ class Delta(NamedTuple):
     output: CompletionOutput | None
 
     def followed_by(self, later: Delta) -> Delta:
-        return self._replace(
+        return replace(
+            self,
             text=self.text + later.text,
             tokens=self.tokens + later.tokens,
             logprobs=self.logprobs + later.logprobs,
@@ -36,12 +37,12 @@ class Delta(NamedTuple):
         )
 
     def preceded_by(self, text: str, logprobs: tuple[TokenLogprob, ...]) -> Delta:
-        return self._replace(text=text + self.text, logprobs=logprobs + self.logprobs)
+        return replace(self, text=text + self.text, logprobs=logprobs + self.logprobs)
 
     def without_output(self) -> Delta:
         """Of an answer that had to have a token, although none was asked for."""
         ended = self.output and replace(self.output, finish_reason="length", stop_reason=None)
-        return self._replace(text="", tokens=(), logprobs=(), rounds=(), output=ended)
+        return replace(self, text="", tokens=(), logprobs=(), rounds=(), output=ended)
 
     @property
     def finish_reason(self) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, repeat
 from typing import Any, ClassVar, Final, Protocol
@@ -101,7 +101,7 @@ class ChunkForm(Form, ABC):
 
     def _framed(self, delta: Delta) -> tuple[bytes, bytes]:
         """What is before the text of a delta that says nothing else, and what is behind it."""
-        (choice,) = self.choices(delta._replace(text=_MARK))
+        (choice,) = self.choices(replace(delta, text=_MARK))
         start, end = to_json(choice).split(to_json(_MARK))
         frame = self._frames[delta.index] = self._before + start, end
         return frame
