@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -21,8 +22,8 @@ from forerun.version import VERSION
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
 
-def run(*args: str) -> Result:
-    return CliRunner().invoke(app, list(args), prog_name="forerun")
+def run(*args: str, **more: Any) -> Result:
+    return CliRunner().invoke(app, list(args), prog_name="forerun", **more)
 
 
 def run_json(*args: str) -> Any:
@@ -55,6 +56,12 @@ def test_plan_marks_the_best_depth_and_says_so() -> None:
     assert marked[0].split()[:4] == ["6", "3.95", "2.95", "2.47×"]
     assert "Depth 6 is best" in result.stdout
     assert "3.57× at the very most" in result.stdout
+
+
+def test_the_help_of_serve_has_the_rule_of_its_variables_and_cuts_no_name() -> None:
+    shown = run("serve", "--help", env={"COLUMNS": "80"}).stdout
+    assert "FORERUN_SERVE_MAX_NUM_SEQS." in shown
+    assert not re.findall("[A-Z_]+…", shown)
 
 
 def test_plan_says_when_no_depth_helps() -> None:

@@ -68,6 +68,14 @@ def test_a_changed_token_is_no_move_to_where_the_same_words_stand_with_it() -> N
     assert place_after([*PREDICTED[:12], 1, 2, 3, 4, 5], prediction) == 17
 
 
+def test_two_changed_tokens_are_no_move_either_while_the_same_words_are_far_away() -> None:
+    here, there = [1, 2, 3, 4, 30, 6, 31, 8, 9], [2, 3, 4, 5, 6, 7, 40, 41]
+    prediction = [*PREDICTED[:12], *here, *PREDICTED[20:], *there]
+    output = [*PREDICTED[:12], 1, 2, 3, 4, 5, 6, 7]
+    assert place_after(output, prediction) == 19
+    assert place_after([*output, 40, 41], prediction) == len(prediction)  # it did move
+
+
 def test_a_repetitive_prediction_is_followed_where_the_output_is() -> None:
     """The same line again and again: the place is the line's number, not the first like it."""
     prediction = [1, 2, 3, 4, 5] * 8

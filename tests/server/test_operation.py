@@ -34,6 +34,7 @@ from forerun.server.operation.config import Limits, ServerConfig
 from forerun.server.operation.counters import Counters
 from forerun.server.operation.front import Front
 from forerun.server.operation.listening import listening
+from forerun.server.operation.protocol import Direct
 from forerun.server.operation.running import Life
 from forerun.server.service import Service
 from forerun.server.streaming import DIRECT, EventStream
@@ -509,7 +510,8 @@ def test_a_reader_that_takes_far_too_long_is_cut_off(caplog: pytest.LogCaptureFi
             await asyncio.Event().wait()  # the socket takes no more
 
     stream = EventStream(events(), left.set, timeout_s=0.05)
-    asyncio.run(stream({DIRECT: send}, receive, send))
+    scope = {"http_version": "1.1", "method": "POST"}
+    asyncio.run(stream({DIRECT: Direct(scope, send)}, receive, send))
     assert sent == ["http.response.start", "http.response.body"]
     assert left.is_set()
     assert "too slow" in caplog.text

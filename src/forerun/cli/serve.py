@@ -32,10 +32,18 @@ def serve(
         str | None, typer.Argument(metavar="MODEL", help="The same as --model.")
     ] = None,
     show_fields: Annotated[
-        bool, typer.Option("--show-fields", help="Print what becomes of each field, and exit.")
+        bool,
+        typer.Option(
+            "--show-fields",
+            help="Print what becomes of each field, and exit.",
+            show_envvar=False,
+        ),
     ] = False,
 ) -> None:
-    """Answer OpenAI's clients over HTTP."""
+    """Answer OpenAI's clients over HTTP.
+
+    Each option may be set in the environment as well: --max-num-seqs as FORERUN_SERVE_MAX_NUM_SEQS.
+    """
     try:
         from forerun.server.fields import markdown
         from forerun.server.operation.running import run_server

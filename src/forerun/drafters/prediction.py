@@ -20,7 +20,10 @@ PREDICTION: Final = "prediction"  # the drafter's name
 
 _KEPT: Final = 0.8  # of a score, with every token
 _FIRST_SCORE: Final = 3.0  # a caller's word counts for about four tokens that were right
-_STAYING: Final = 0.2  # what a score elsewhere must be higher by
+# What a score elsewhere must be higher by, near and far: a text that repeats itself has gone on
+# elsewhere in the same words, and one changed token must not lead there.
+_STAYING, _STAYING_FAR = 0.6, 1.5
+_NEAR: Final = 16  # tokens
 _LASTING: Final = 2.0  # a place with less is forgotten where it does not go on
 _MAX_PLACES: Final = 32  # places of one token that are looked at, the nearest; and that are kept
 _LOOK_AHEAD: Final = 8  # tokens that may have been left out, for further branches
@@ -178,8 +181,7 @@ class Alignment:
         others.pop(self.place, None)
         self._others = others
         came = is_hit
-        if others and max(others.values()) > self.score + _STAYING:
-            self._move()
+        if others and max(others.values()) > self.score + _STAYING and self._move():
             came = self.prediction[self.place - 1] == token
         if len(others) > _MAX_PLACES:
             self._others = dict(nlargest(_MAX_PLACES, others.items(), key=itemgetter(1)))
@@ -188,13 +190,21 @@ class Alignment:
         else:
             self.odds, self.num_missed = max(_LEAST_ODDS, _MISS * self.odds), self.num_missed + 1
 
-    def _move(self) -> None:
-        """To the place with the highest score; of equal ones to the nearest."""
+    def _move(self) -> bool:
+        """To the place with the highest score, of equal ones to the nearest, if that is enough."""
         others = self._others
-        best = min(others, key=lambda place: (-others[place], self._distance(place), place))
+
+        def lead(place: int) -> float:
+            is_near = abs(place - self.place) <= _NEAR
+            return others[place] - (_STAYING if is_near else _STAYING_FAR)
+
+        best = min(others, key=lambda place: (-lead(place), self._distance(place), place))
+        if lead(best) <= self.score:
+            return False
         others[self.place] = self.score
         self.place = self._earliest = best
         self.score = others.pop(best)
+        return True
 
     def _gone_on(self, token: int) -> Iterator[tuple[int, float]]:
         """The other places, behind this token; of those where it does not stand only good ones."""

@@ -19,7 +19,7 @@ from forerun.server.errors import ApiError
 from forerun.server.fields import Endpoint
 from forerun.server.operation.access_log import AccessLog
 from forerun.server.operation.auth import Keys
-from forerun.server.operation.front import Front, api_error, http_error
+from forerun.server.operation.front import Front, api_error, http_error, unforeseen
 from forerun.server.routes import (
     chat,
     completions,
@@ -93,7 +93,8 @@ def build_app(
             *(Route(path, handler, methods=["GET"]) for path, handler in gets),
         ],
         exception_handlers={
-            **dict.fromkeys((ApiError, ForerunError, Exception), api_error),
+            **dict.fromkeys((ApiError, ForerunError), api_error),
+            Exception: unforeseen,
             HTTPException: http_error,
         },
     )

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Final, TypeVar
 
 from forerun.engine.api.async_engine import AsyncEngine
-from forerun.server.errors import ApiError, unavailable
+from forerun.server.errors import ApiError, too_many, unavailable
 from forerun.server.operation.config import Limits
 from forerun.server.operation.counters import Counters
 from forerun.version import VERSION
@@ -39,6 +39,7 @@ class Service:
         self.created = int(time.time())
         self.state = State.LOADING
         self.num_open = 0  # HTTP requests
+        self._num_unread = 0  # bodies that are there
         self.fingerprint = ""
         self._engine: AsyncEngine | None = None
         # Two, so that nobody with a short body waits for long ones to be read.
@@ -84,9 +85,16 @@ class Service:
         return name
 
     async def read(self, work: Callable[[], Result], num_bytes: int) -> Result:
-        """What a body of so many bytes takes, beside the event loop."""
+        """What a body of so many bytes takes, beside the event loop. Bodies wait in memory, so of
+        more than may be answered at once the next one is refused."""
+        if self._num_unread >= self.engine.max_num_open:
+            raise too_many(f"{self._num_unread} bodies wait to be read; try again later.")
         reader = self._long_reader if num_bytes > _LONG_BODY else self._reader
-        return await asyncio.get_running_loop().run_in_executor(reader, work)
+        self._num_unread += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(reader, work)
+        finally:
+            self._num_unread -= 1
 
     def close(self) -> None:
         for reader in (self._reader, self._long_reader):

@@ -12,15 +12,17 @@ from typing import Any, Final
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from forerun.server.answers.delta import Delta
 from forerun.server.answers.form import ChunkForm
 from forerun.server.errors import ApiError, as_api_error
 from forerun.server.json_text import to_json
+from forerun.server.operation.protocol import Direct
 
 _LOG: Final = logging.getLogger("forerun.server")
 DONE: Final = b"data: [DONE]\n\n"
 REQUEST_ID: Final = ContextVar("request id", default="-")  # of the request that is being answered
 _HEARD_OUT: Final = 10.0  # seconds
-DIRECT: Final = "forerun.send"  # in a scope: how the rest of an answer is sent
+DIRECT: Final = "forerun.direct"  # in a scope: how the rest of an answer is sent
 
 
 class JsonAnswer(Response):
@@ -76,7 +78,7 @@ class EventStream(Response):
                 async with asyncio.timeout(self._timeout_s):
                     await send({"type": "http.response.start", **head})
                     # In a task of its own: an event wakes no frame of those that led here.
-                    await asyncio.create_task(self._send_all(scope[DIRECT]))
+                    await asyncio.create_task(self._send_all(scope[DIRECT].send))
         except TimeoutError:  # the rest is not sent, so the connection is closed
             _LOG.warning("request %s: its reader was too slow and is cut off", REQUEST_ID.get())
 
@@ -86,10 +88,18 @@ class EventStream(Response):
         await send({"type": "http.response.body"})
 
 
-async def data_events(form: ChunkForm) -> AsyncIterator[bytes]:
-    """`data:` lines of a form's chunks. An error on the way is one too: the head is sent."""
+async def data_events(form: ChunkForm, direct: Direct) -> AsyncIterator[bytes]:
+    """`data:` lines of a form's chunks. An error on the way is one too: the head is sent. Those of
+    a reader who keeps up are written as soon as they are there, and are not among these."""
+
+    def take(deltas: list[Delta]) -> bool:
+        if not direct.keeps_up:
+            return False
+        direct.write(form.chunks(deltas))
+        return True
+
     try:
-        async for deltas in form.group.news():
+        async for deltas in form.group.news(take):
             if part := form.chunks(deltas):
                 yield part
         last = form.closing()

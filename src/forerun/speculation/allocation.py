@@ -64,9 +64,7 @@ class Allocator:
             sizes = [sum(width for width, depth in mine if depth > level) for level in levels]
             spoken += self._costs.draft_seconds(drafter, len(mine), sizes)
             silent += self._costs.draft_seconds(drafter, len(mine), ())
-        if all(way.speaking == 1 for way, _ in taken):
-            return spoken
-        speaking = sum(way.speaking * way.width * depth for way, depth in taken) / num_guesses
+        speaking = sum([w.speaking * w.width * depth for w, depth in taken]) / max(1, num_guesses)
         return speaking * spoken + (1 - speaking) * silent
 
     def price(self, num_guesses: int, seconds: float) -> float:
@@ -88,9 +86,8 @@ class Allocator:
                 yield [max(own, key=lambda w: w.surplus(price), default=None) for own in able]
 
     def _fill(self, team: Sequence[Way | None]) -> list[Chosen]:
-        """The best depths for one way each. A costly drafter's levels cost the same for one
-        request as for all, so every number of levels is tried. In a round that is known as a whole
-        all guesses cost as much as one, whatever they would add to a pass elsewhere."""
+        """The best depths for one way each: a costly drafter's levels cost the same for one request
+        as for all, so every number is tried, and all guesses of a whole round as much as one."""
         if len(team) == 1 and team[0] is not None and self._costs.is_whole(team[0].drafter):
             return [(team[0], len(team[0].gains))]
         steps = [

@@ -109,3 +109,24 @@ def test_all_who_wait_at_one_bell_look_again() -> None:
             task.cancel()
 
     run(body)
+
+
+def test_who_waits_is_woken_only_for_what_was_not_dealt_with() -> None:
+    async def body(bell: Bell) -> None:
+        dealt = [True, True, False]
+        waiting = asyncio.create_task(bell.wait(lambda: dealt.pop(0)))
+        await asyncio.sleep(0)
+        for num_left in (2, 1, 0):
+            assert not waiting.done()
+            bell.wake()
+            bell.wake() if num_left == 0 else None  # once it is on its way, nothing is called
+            await asyncio.sleep(0)
+            assert len(dealt) == num_left
+        await waiting
+        failing = asyncio.create_task(bell.wait(lambda: bool(dealt.pop())))
+        await asyncio.sleep(0)
+        bell.wake()
+        with pytest.raises(IndexError):
+            await failing
+
+    run(body)

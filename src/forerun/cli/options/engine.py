@@ -66,6 +66,7 @@ def serving_options(
             "-m",
             help="A pulled name, a GGUF file, a Hugging Face folder.",
             rich_help_panel=PANEL,
+            show_envvar=False,
         ),
     ] = DEFAULT_MODEL,
     **given: Any,

@@ -37,6 +37,7 @@ def serve_options(
             help="A TOML file with any of these options; flags win over the environment "
             "(FORERUN_SERVE_PORT …), and that over the file.",
             rich_help_panel=PANEL,
+            show_envvar=False,
             is_eager=True,
             callback=read_defaults,
         ),

@@ -100,7 +100,11 @@ def _parameter(field: Field[Any], config: Any, panel: str | None) -> inspect.Par
         hint, default = list[items] | None, None  # type: ignore[valid-type]
     about = field.metadata
     option = typer.Option(
-        *flags_of(field), help=about["help"], metavar=about["metavar"], rich_help_panel=panel
+        *flags_of(field),
+        help=about["help"],
+        metavar=about["metavar"],
+        rich_help_panel=panel,
+        show_envvar=False,  # a narrow terminal would cut its name; the help says the rule
     )
     return inspect.Parameter(
         _name(field),

@@ -11,7 +11,7 @@ from weakref import finalize, ref
 from forerun.engine.api.engine_thread import EngineThread, Post
 from forerun.engine.api.events import EventBuilder, StreamEvent
 from forerun.engine.api.llm import LLM
-from forerun.engine.api.mailbox import Bell, Mailbox, ring
+from forerun.engine.api.mailbox import Bell, Deal, Mailbox, ring
 from forerun.engine.api.outputs import RequestOutput
 from forerun.engine.api.prompt import Prompt, as_prompt, params_for
 from forerun.engine.request.options import RequestKeywords, RequestOptions
@@ -210,9 +210,10 @@ class Answer(AsyncIterator[StreamEvent]):
         """Whether there is something to read: what came, an error, or its end."""
         return self.is_over or self._mailbox.look()
 
-    async def news(self) -> None:
-        """Wait until something came to this answer, or to another one to the same question."""
-        await self._mailbox.bell.wait()
+    async def news(self, deal: Deal | None = None) -> None:
+        """Wait until something came to this answer, or to another one to the same question, that
+        `deal` has not dealt with: see `Bell.wait`."""
+        await self._mailbox.bell.wait(deal)
 
     def cancel(self) -> None:
         """Nothing more is wanted: whoever reads it comes to its end, and what the request held is

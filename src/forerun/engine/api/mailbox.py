@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Final
 
 from forerun.engine.api.events import StreamEvent
+
+Deal = Callable[[], bool]
 
 
 class Bell:
@@ -21,23 +23,28 @@ class Bell:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop: Final = loop
         self.is_rung = False  # and nobody has looked since
-        self._waiters: list[asyncio.Future[None]] = []
+        self._waiters: dict[asyncio.Future[None], Deal | None] = {}
 
-    async def wait(self) -> None:
+    async def wait(self, deal: Deal | None = None) -> None:
+        """Until it rings; `deal` is called then, and where that says that it was enough, the wait
+        goes on: no task is woken for what is soon done. What it raises is raised here."""
         waiter = self.loop.create_future()
-        self._waiters.append(waiter)
+        self._waiters[waiter] = deal
         try:
             await waiter
         finally:
-            if waiter in self._waiters:
-                self._waiters.remove(waiter)
+            del self._waiters[waiter]
 
     def wake(self) -> None:
         """In the loop's thread."""
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+        for waiter, deal in tuple(self._waiters.items()):
+            if waiter.done():  # its task is on its way
+                continue
+            try:
+                if deal is None or not deal():
+                    waiter.set_result(None)
+            except Exception as error:
+                waiter.set_exception(error)
 
 
 class Mailbox:

@@ -13,6 +13,8 @@ from forerun.server.answers.delta import Delta, Telling
 from forerun.server.answers.usage import usage
 from forerun.server.errors import ApiError
 
+Take = Callable[[list[Delta]], bool]  # whether it took them
+
 
 class Group:
     """`num_choices` answers to each prompt, numbered through.
@@ -31,6 +33,8 @@ class Group:
         hides_answers: bool = False,
     ) -> None:
         self._tellings = [Telling(index, answer) for index, answer in enumerate(answers)]
+        self._running = self._tellings  # those of which more may be read
+        self._error: Exception | None = None  # of the first that failed
         self._hides_answers = hides_answers
         self.num_choices = num_choices
         self._timeout_s = timeout_s
@@ -53,30 +57,55 @@ class Group:
         """Tokens of all answers so far, whether they were told or not."""
         return 0 if self._hides_answers else sum(len(request.output) for request in self.requests)
 
-    async def news(self) -> AsyncIterator[list[Delta]]:
+    async def news(self, take: Take | None = None) -> AsyncIterator[list[Delta]]:
         """What came to any of the answers since the last time, until all have ended or one failed.
-        A step of the engine brings news once, however many answers it served."""
-        running = self._tellings
+        A step of the engine brings news once, however many answers it served.
+
+        News that come while whoever reads waits for them are offered to `take` first; those that
+        it takes are not told here.
+        """
+        untaken = list[Delta]()
+
+        def deal() -> bool:
+            nonlocal untaken
+            untaken = self._read()
+            if take is None or self._error is not None or not self._running:
+                return False
+            return not untaken or take(untaken)
+
         try:
-            while running:
-                deltas, error = _read(running)
-                running = [one for one in running if not one.answer.is_over]
-                if self._hides_answers:
-                    deltas = [delta.without_output() for delta in deltas]
-                for delta in deltas:
-                    self._num_told += len(delta.tokens)
-                    if self.on_delta is not None:
-                        self.on_delta(delta)
-                if deltas:
+            while untaken or self._running:
+                if deltas := untaken or self._read():
+                    untaken = []
                     yield deltas
-                if error is not None:
-                    raise error
-                if running and not any(one.answer.look() for one in running):
-                    await running[0].answer.news()
+                if self._error is not None:
+                    raise self._error
+                if self._running and not any(one.answer.look() for one in self._running):
+                    await self._running[0].answer.news(deal)
             if not all(one.has_ended for one in self._tellings):
                 raise self._too_late() if self._is_late else _left()
         finally:
             self.close()
+
+    def _read(self) -> list[Delta]:
+        """What came to each; the first that failed takes nothing from the others."""
+        deltas = list[Delta]()
+        for one in self._running:
+            try:
+                delta = one.read()
+            except Exception as failed:
+                self._error = self._error or failed
+                continue
+            if delta is None:
+                continue
+            if self._hides_answers:
+                delta = delta.without_output()
+            self._num_told += len(delta.tokens)
+            if self.on_delta is not None:
+                self.on_delta(delta)
+            deltas.append(delta)
+        self._running = [one for one in self._running if not one.answer.is_over]
+        return deltas
 
     async def whole(self) -> list[Delta]:
         """Each answer as one delta."""
@@ -107,20 +136,6 @@ class Group:
             f"or raise --request-timeout.",
             "request_timeout",
         )
-
-
-def _read(tellings: Sequence[Telling]) -> tuple[list[Delta], Exception | None]:
-    """What came to each, and the first that failed: it takes nothing from those before it."""
-    deltas, error = list[Delta](), None
-    for one in tellings:
-        try:
-            delta = one.read()
-        except Exception as failed:
-            error = error or failed
-        else:
-            if delta is not None:
-                deltas.append(delta)
-    return deltas, error
 
 
 def _left() -> ApiError:

@@ -13,6 +13,7 @@ from forerun.server.answers.logprobs import chat_entry
 from forerun.server.answers.trace import trace
 from forerun.server.answers.usage import responses_usage
 from forerun.server.json_text import to_json
+from forerun.server.operation.protocol import Direct
 from forerun.server.streaming import explained
 
 
@@ -128,7 +129,7 @@ class ResponseForm(Form):
         return {"type": "response.failed", "response": response}
 
 
-async def named_events(form: ResponseForm) -> AsyncIterator[bytes]:
+async def named_events(form: ResponseForm, _direct: Direct) -> AsyncIterator[bytes]:
     """The form's events with their names and numbers."""
     numbers = itertools.count()
 

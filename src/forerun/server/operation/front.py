@@ -14,10 +14,10 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from forerun.server.errors import ApiError
+from forerun.server.errors import ApiError, as_api_error
 from forerun.server.operation.access_log import AccessLog
 from forerun.server.operation.auth import Keys
-from forerun.server.operation.protocol import direct
+from forerun.server.operation.protocol import Direct
 from forerun.server.service import Service
 from forerun.server.streaming import DIRECT, REQUEST_ID, JsonAnswer, LastWords, explained
 
@@ -39,7 +39,7 @@ class Front:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        method, scope = scope["method"], {**self._routed(scope), DIRECT: direct(scope, send)}
+        method, scope = scope["method"], {**self._routed(scope), DIRECT: Direct(scope, send)}
         request = Request(scope)
         visit = Visit(_request_id(request), send)
         REQUEST_ID.set(visit.request_id)
@@ -103,6 +103,11 @@ def _error_response(error: ApiError) -> JsonAnswer:
 async def api_error(_request: Request, error: Any) -> JsonAnswer:
     """For the framework, which asks for a handler by the error's class."""
     return _error_response(explained(error))
+
+
+async def unforeseen(_request: Request, error: Any) -> JsonAnswer:
+    """The same for all others: the framework raises them once more, and so they are logged."""
+    return _error_response(as_api_error(error))
 
 
 async def http_error(request: Request, error: Any) -> JsonAnswer:

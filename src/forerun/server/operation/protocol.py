@@ -9,23 +9,32 @@ from starlette.types import Message, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 
-def direct(scope: Scope, send: Send) -> Send:
-    """`send` for the parts of a long body: a part that comes while its reader keeps up is framed
-    here and written at once, for a fraction of what uvicorn and h11 take to look at it again."""
-    cycle = getattr(send, "__self__", None)
-    is_chunked = scope["http_version"] == "1.1" and scope["method"] != "HEAD"
-    if not isinstance(cycle, RequestResponseCycle) or not is_chunked:
-        return send
+class Direct:
+    """The way of a long body's parts: one that comes while its reader keeps up is framed here and
+    written at once, for a fraction of what uvicorn and h11 take to look at it again."""
 
-    async def send_part(message: Message) -> None:
-        part = message.get("body", b"")
-        is_plain = part and message.get("more_body", False)
-        if not is_plain or cycle.flow.write_paused or cycle.disconnected:
-            await send(message)
+    def __init__(self, scope: Scope, send: Send) -> None:
+        cycle = getattr(send, "__self__", None)
+        is_chunked = scope["http_version"] == "1.1" and scope["method"] != "HEAD"
+        self._cycle = cycle if isinstance(cycle, RequestResponseCycle) and is_chunked else None
+        self._send = send
+
+    @property
+    def keeps_up(self) -> bool:
+        """The reader, so that parts may be written."""
+        cycle = self._cycle
+        return cycle is not None and not (cycle.flow.write_paused or cycle.disconnected)
+
+    def write(self, part: bytes) -> None:
+        assert self._cycle is not None
+        if part:  # an empty one would be the last
+            self._cycle.transport.write(b"%x\r\n%b\r\n" % (len(part), part))
+
+    async def send(self, message: Message) -> None:
+        if message.get("more_body", False) and self.keeps_up:
+            self.write(message["body"])
         else:
-            cycle.transport.write(b"%x\r\n%b\r\n" % (len(part), part))
-
-    return send_part
+            await self._send(message)
 
 
 def timed_protocol(seconds: float) -> type[H11Protocol]:

@@ -16,14 +16,15 @@ from forerun.server.answers.group import Group
 from forerun.server.body import read_body
 from forerun.server.fields import Endpoint, read_fields
 from forerun.server.json_text import parse_json
+from forerun.server.operation.protocol import Direct
 from forerun.server.question import Question
 from forerun.server.service import Service
-from forerun.server.streaming import EventStream, JsonAnswer, left_by
+from forerun.server.streaming import DIRECT, EventStream, JsonAnswer, left_by
 
 Result = TypeVar("Result")
 Given = Mapping[str, Any]  # the fields of a body, checked
 Read = Callable[[Given, Service, AsyncEngine], tuple[Question, Callable[[Group], Whole]]]
-Events = Callable[[Any], AsyncIterator[bytes]]
+Events = Callable[[Any, Direct], AsyncIterator[bytes]]
 
 
 def service_of(request: Request) -> Service:
@@ -69,6 +70,7 @@ async def answered(request: Request, endpoint: Endpoint, read: Read, events: Eve
     service.counters.watch(group, request.state.began)
     request.state.group = group  # for the access log
     if question.streams:
-        return EventStream(events(form), group.close, service.limits.reader_timeout_s)
+        told = events(form, request.scope[DIRECT])
+        return EventStream(told, group.close, service.limits.reader_timeout_s)
     with left_by(request.receive, group.close):
         return JsonAnswer(form.whole(await group.whole()))

@@ -15,8 +15,9 @@ from forerun.speculation.draft_cost import DraftCost
 from forerun.speculation.pass_cost import PassCost
 
 # Times plain decoding, if guesses are accepted as the card says of held-out texts. Those of users
-# bring three quarters of it and stories two thirds, and plain rounds beside a head's are slower.
-_LEAST_GAIN: Final = 1.5
+# bring three quarters of it and stories two thirds; plain rounds beside a head's are slower, and
+# a busy moment makes a trial promise more than quiet cores keep.
+_LEAST_GAIN: Final = 1.8
 _LEAST_EARLY: Final = 1.15  # where rounds begin early: it is asked in all of them, or rests
 
 
