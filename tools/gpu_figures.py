@@ -35,6 +35,12 @@ def host_ms(report: Report, aim: Mapping[str, Any]) -> float:
     return 1e3 * (float(report["answers"][aim["answer"]]) - on_device)
 
 
+def start_s(report: Report, aim: Mapping[str, Any]) -> float:
+    """From the weights in memory to the first token, in a process of its own."""
+    start = report["starts"][aim["start"]]
+    return float(start["first_token_s"]) - float(start["loaded_s"])
+
+
 def num_rows_different(report: Report, _aim: Mapping[str, Any]) -> float:
     return float(sum(shape["num_rows_different"] for shape in report["shapes"]))
 
@@ -55,6 +61,7 @@ FIGURES: Final[Mapping[str, Callable[[Report, Mapping[str, Any]], float]]] = {
         verify_ratio,
         batch_share,
         host_ms,
+        start_s,
         num_rows_different,
         drafted_share,
     )
