@@ -56,6 +56,44 @@ def test_a_changed_token_that_stands_nearby_as_well_is_no_move() -> None:
     assert place_after([1, 2, 3, 900, 5], [*prediction[:6], 30, 900, 5, 40]) == 5
 
 
+SPELLED = {1: b" An", 2: b"a", 3: b" Ana", 4: b" Anabel", 5: b"bel"}
+
+
+def spell(token: int) -> bytes:
+    return SPELLED.get(token, b" %d" % token)
+
+
+@pytest.mark.parametrize(
+    "ways", [([3], [1, 2]), ([1, 2], [3]), ([4], [1, 2, 5]), ([1, 2, 5], [3, 5])]
+)
+def test_the_same_text_in_other_tokens_is_no_deviation(ways: tuple[list[int], list[int]]) -> None:
+    """And it is expected to be spelled so where it comes again."""
+    there, here = ways
+    prediction = [*PREDICTED[:9], *there, *PREDICTED[20:25], *there, *PREDICTED[30:]]
+    answer = Answer(0, (1,), [*PREDICTED[:9], *here], 99, prediction=(*prediction,))
+    drafter = GivenPrediction(spell=spell)
+    drafter.begin(answer)
+    (proposal,) = drafter.propose([answer], [Budget(12)])
+    expected = (*PREDICTED[20:25], *here, *PREDICTED[30:])
+    assert proposal.tokens == expected[: len(proposal.tokens)]
+    assert len(proposal) > 5 + len(here)
+    untouched = Answer(1, (1,), PREDICTED[:9], 99, prediction=(*prediction,))
+    drafter.begin(untouched)
+    (proposal,) = drafter.propose([untouched], [Budget(12)])
+    assert proposal.tokens == tuple(prediction[9:21])[: len(proposal)]
+
+
+def test_what_only_begins_with_the_same_letters_is_a_deviation() -> None:
+    for there, came in ((3, [1, 900]), (4, [1, 2, 900]), (3, [4]), (3, [5])):
+        prediction = [*PREDICTED[:9], there, *PREDICTED[10:40], there, *PREDICTED[41:]]
+        found = []
+        for known in (spell, None):
+            alignment = Alignment(prediction, known)
+            alignment.read([*PREDICTED[:9], *came, *PREDICTED[12:14]])
+            found.append((alignment.place, alignment.score, alignment.odds, alignment.prediction))
+        assert found[0] == found[1]
+
+
 def test_a_moved_stretch_is_followed_once_it_is_long_enough() -> None:
     assert place_after([*PREDICTED[:5], PREDICTED[45]]) == 6  # one token so far away: chance?
     assert place_after([*PREDICTED[:5], *PREDICTED[45:49]]) == 49

@@ -10,9 +10,10 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from heapq import nlargest
 from operator import itemgetter
-from typing import Final
+from typing import Final, NamedTuple
 
 from forerun.drafters.base import Budget, OneByOne, RequestView
+from forerun.drafters.spelling import Spell, Spelled, compare, respelled
 from forerun.errors import InvalidOption
 from forerun.types import ROOT, Proposal, ProposalBuilder
 
@@ -51,14 +52,17 @@ class GivenPrediction(OneByOne["Alignment"]):
 
     picks = True
 
-    def __init__(self, min_chance: float = 0.1) -> None:
+    def __init__(self, min_chance: float = 0.1, spell: Spell | None = None) -> None:
+        """`spell` gives a token's bytes: with it, what the model spells in other tokens than the
+        prediction has is no deviation, and is expected so from then on."""
         super().__init__()
+        self._spell = spell
         if not 0 <= min_chance < 1:
             raise InvalidOption(f"min_chance={min_chance} is not allowed; give 0 ≤ x < 1.")
         self._min_chance = min_chance
 
     def _remember(self, request: RequestView) -> Alignment:
-        return Alignment(request.prediction)
+        return Alignment(request.prediction, self._spell)
 
     def may_guess(self, request: RequestView, budget: Budget) -> bool:
         """Not where the output left the prediction, and the likeliest place is none to trust."""
@@ -77,7 +81,7 @@ class GivenPrediction(OneByOne["Alignment"]):
         branches: set[int] = set()
         left = 1.0  # the chance that none of the branches so far is right
         for place in alignment.places() if budget.depth else ():
-            token = request.prediction[place]
+            token = alignment.prediction[place]
             if token in branches:
                 continue
             branches.add(token)
@@ -127,8 +131,10 @@ class Alignment:
     replaces as much): a place there or near inherits most of the score.
     """
 
-    def __init__(self, prediction: Sequence[int]) -> None:
+    def __init__(self, prediction: Sequence[int], spell: Spell | None = None) -> None:
         self.prediction = prediction
+        self._spell = spell
+        self._deviation: _Deviation | None = None  # while it may be but another spelling
         self.place = 0
         self.score = _FIRST_SCORE
         self.odds = _FIRST_ODDS
@@ -136,16 +142,41 @@ class Alignment:
         self._earliest = 0
         self._num_read = 0
         self._others: dict[int, float] = {}  # place -> score, where the output may stand as well
-        self._found: dict[int, list[int]] = {}  # token -> where it stands, ascending
-        for idx, token in enumerate(prediction):
-            self._found.setdefault(token, []).append(idx)
+        self._found = _places_of(prediction)
         self._hits = [r * n for r, n in zip(_FIRST_RATES, _FIRST_TRIALS, strict=True)]
         self._trials = list(_FIRST_TRIALS)
 
     def read(self, output: Sequence[int]) -> None:
         for idx in range(self._num_read, len(output)):
+            if self._spell is not None and self.num_missed == 0 and self._deviation is None:
+                self._begin_deviation(output[idx])
             self._read(output[idx])
+            if self._spell is not None and self._deviation is not None:
+                self._compare(self._deviation, output[idx], self._spell)
         self._num_read = len(output)
+
+    def _begin_deviation(self, token: int) -> None:
+        if self.place < len(self.prediction) and self.prediction[self.place] != token:
+            rates = self._hits.copy(), self._trials.copy()
+            self._deviation = _Deviation(self.place, [], self.score, self.odds, rates)
+
+    def _compare(self, deviation: _Deviation, token: int, spell: Spell) -> None:
+        """Where it was none, all is as if it had not been, but for the place."""
+        deviation.tokens.append(token)
+        spelled, end = compare(self.prediction, deviation.start, deviation.tokens, spell)
+        if spelled is Spelled.PART:
+            return
+        self._deviation = None
+        if spelled is Spelled.OTHER:
+            return
+        self.place = self._earliest = end
+        self.score, self.odds, self.num_missed = deviation.score, deviation.odds, 0
+        self._hits, self._trials = deviation.rates
+        word = self.prediction[deviation.start : end]
+        starts = [start for start in self._found[word[0]] if start >= end]
+        found = respelled(self.prediction, word, deviation.tokens, starts)
+        if found is not None:
+            self.prediction, self._found, self._others = found, _places_of(found), {}
 
     def odds_at(self, place: int) -> float:
         return self.odds if place == self.place else min(self.odds, _ODDS_ELSEWHERE)
@@ -235,6 +266,24 @@ class Alignment:
     def _distance(self, place: int) -> int:
         """From where the output may have gone on with the token before `place`."""
         return max(0, self._earliest + 1 - place, place - self.place)
+
+
+class _Deviation(NamedTuple):
+    """Where it began, what came since, and what was known before it."""
+
+    start: int
+    tokens: list[int]
+    score: float
+    odds: float
+    rates: tuple[list[float], list[float]]
+
+
+def _places_of(prediction: Sequence[int]) -> dict[int, list[int]]:
+    """Token -> where it stands, ascending."""
+    found: dict[int, list[int]] = {}
+    for idx, token in enumerate(prediction):
+        found.setdefault(token, []).append(idx)
+    return found
 
 
 def _step_cost(distance: int) -> float:
