@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from forerun.errors import InvalidOption
 from forerun.kernels.base import AttentionShape, Body, ChainNoise, Given, Norm, WeightSource
-from forerun.kernels.cpu.attention.attend import tokens_together
+from forerun.kernels.cpu.attention.attend import tokens_per_chunk
 from forerun.kernels.cpu.attention.kv_store import KVStore
 from forerun.kernels.cpu.chain_steps import ChainSteps
 from forerun.kernels.cpu.codegen.code_cache import CodeCache
@@ -293,11 +293,10 @@ class CpuKernels(ChainSteps, Drawing):
         out = Rows(program, q.num_rows, shape.q_len)
         program.need_scratch(batch.scratch_bytes)
         program.hold(store, batch)
-        share = q.num_rows * shape.num_kv_heads // (2 * self.num_threads)
-        most = max(1, min(tokens_together(shape.num_heads, shape.num_kv_heads), share))
-        per_head = -(-q.num_rows // most)
-        per_chunk = -(-q.num_rows // per_head)
-        num_chunks = per_head * shape.num_kv_heads
+        heads = shape.num_heads, shape.num_kv_heads, self.num_threads
+        is_shared = batch.is_alone and shape.window is None
+        per_chunk = tokens_per_chunk(q.num_rows, *heads, is_shared=is_shared)
+        num_chunks = -(-q.num_rows // per_chunk) * shape.num_kv_heads
         kv, sizes = (*store.addresses[layer], batch.keys_address), (q.num_rows, per_chunk)
         places = (*q.place, *kv, *out.place, store.head_bytes)
         program.add(self._operations.attend, num_chunks, *batch.heads, *places, *sizes)
