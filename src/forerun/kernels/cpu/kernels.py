@@ -23,6 +23,7 @@ from forerun.errors import InvalidOption
 from forerun.kernels.base import AttentionShape, Body, ChainNoise, Given, Norm, WeightSource
 from forerun.kernels.cpu.attention.attend import tokens_per_chunk
 from forerun.kernels.cpu.attention.kv_store import KVStore
+from forerun.kernels.cpu.attention.rope import TOKENS_TOGETHER
 from forerun.kernels.cpu.chain_steps import ChainSteps
 from forerun.kernels.cpu.codegen.code_cache import CodeCache
 from forerun.kernels.cpu.codegen.compiled import check_processor, code_key
@@ -283,9 +284,10 @@ class CpuKernels(ChainSteps, Drawing):
         weights = [0 if norm is None else norm.weight.address for norm in norms]
         eps = [0 if norm is None else _float_bits(norm.eps) for norm in norms]
         kv = (batch.write_slots_address, *store.addresses[layer], batch.rotations_address)
-        rest = (*kv, *weights, *eps, store.head_bytes)
+        rest = (*kv, *weights, *eps, store.head_bytes, qkv.num_rows)
         operation, places = self._operations.rope_write, (*qkv.place, *q.place)
-        program.add(operation, qkv.num_rows, *batch.heads, *places, *rest)
+        num_chunks = -(-qkv.num_rows // TOKENS_TOGETHER) * shape.num_kv_heads
+        program.add(operation, num_chunks, *batch.heads, *places, *rest)
         return q
 
     def attend(self, q: Rows, batch: CpuBatch, store: KVStore, layer: int) -> Rows:
