@@ -207,6 +207,7 @@ class CpuKernels(ChainSteps, Drawing):
         addresses = (x.address, added, h.address, norm.weight.address)
         operation, eps = self._operations.add_norm, _float_bits(norm.eps)
         x.program.add(operation, x.num_rows, x.width, x.stride, *addresses, eps)
+        x.program.last_made = h.address, "norm"
         x.digits = None
         return x, h
 
@@ -255,11 +256,14 @@ class CpuKernels(ChainSteps, Drawing):
             record_bytes = RecordShape(self._machine.num_digits).num_bytes
             width = padded(num_blocks * record_bytes // 4)  # records write what pads a row, too
             x.digits = digits = Rows(x.program, x.num_rows, width)
-            operation, sizes = self._library.write_digits, (num_blocks, _BLOCKS_PER_CHUNK)
             num_chunks = x.num_rows * -(-num_blocks // _BLOCKS_PER_CHUNK)
-            x.program.add(
-                operation, num_chunks, *sizes, *x.place, digits.address, self._record_strides(x)[0]
-            )
+            sizes = num_blocks, _BLOCKS_PER_CHUNK, digits.address, self._record_strides(x)[0]
+            address, maker = x.program.last_made or (0, "")
+            if address != x.address:
+                x.program.add(self._library.digits("write"), num_chunks, *x.place, *sizes)
+            else:  # as they are made, which saves a step
+                num_chunks = x.num_rows if maker == "norm" else num_chunks
+                x.program.make_last(self._library.digits(maker), num_chunks, *sizes)
         return x.digits
 
     def _record_strides(self, x: Rows) -> tuple[int, int, int]:
@@ -309,6 +313,7 @@ class CpuKernels(ChainSteps, Drawing):
         out = Rows(program, gate_up.num_rows, width)
         operation, places = self._operations.silu_mul, (*gate_up.place, *out.place)
         program.add(operation, gate_up.num_rows, width, *places)
+        program.last_made = out.address, "silu"
         return out
 
     def select(self, x: Rows, batch: CpuBatch) -> Rows:
