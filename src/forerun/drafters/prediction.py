@@ -6,6 +6,7 @@ again: after a changed, an inserted or a left-out stretch, or after a move to an
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from heapq import nlargest
@@ -197,39 +198,52 @@ class Alignment:
         yield from range(self.place + 1, min(num, self.place + _LOOK_AHEAD))
 
     def _read(self, token: int) -> None:
-        is_hit, left = self._observe(token), _KEPT * self.score
-        self.place = min(self.place + 1, len(self.prediction))
-        self.score = left + is_hit
-        others = dict(self._gone_on(token))
-        if is_hit:
+        came = self._observe(token)
+        if self.place < len(self.prediction):
+            self.place += 1
+        self.score = _KEPT * self.score + came
+        if came:
             self._earliest = self.place
-            for place in self._behind(token):
-                others.setdefault(place, 1.0)
-        else:
-            for place in self._behind(token):
-                inherited = left + 1 - _step_cost(self._distance(place))
-                others[place] = max(inherited, others.get(place, inherited))
-        others.pop(self.place, None)
-        self._others = others
-        came = is_hit
-        if others and max(others.values()) > self.score + _STAYING and self._move():
-            came = self.prediction[self.place - 1] == token
-        if len(others) > _MAX_PLACES:
-            self._others = dict(nlargest(_MAX_PLACES, others.items(), key=itemgetter(1)))
+        if self._others or token in self._found:  # what is all wrong has few of them
+            self._others = self._elsewhere(token, is_hit=came)
+            enough = self.score + _STAYING
+            better = [place for place, score in self._others.items() if score > enough]
+            if better and self._move(better):
+                came = self.prediction[self.place - 1] == token
+            if len(self._others) > _MAX_PLACES:
+                best = nlargest(_MAX_PLACES, self._others.items(), key=itemgetter(1))
+                self._others = dict(best)
         if came:
             self.odds, self.num_missed = min(_MOST_ODDS, _HIT * self.odds), 0
         else:
             self.odds, self.num_missed = max(_LEAST_ODDS, _MISS * self.odds), self.num_missed + 1
 
-    def _move(self) -> bool:
-        """To the place with the highest score, of equal ones to the nearest, if that is enough."""
+    def _elsewhere(self, token: int, *, is_hit: bool) -> dict[int, float]:
+        """The other places behind this token, with their scores."""
+        others = self._gone_on(token)
+        if is_hit:
+            for idx in self._nearest(token):
+                others.setdefault(idx + 1, 1.0)
+        else:
+            first, last = self._earliest + 1, self.place  # from one to the other it costs nothing
+            for idx in self._nearest(token):
+                place = idx + 1
+                distance = place - last if place > last else first - place
+                inherited = self.score + 1 - (_step_cost(distance) if distance > 0 else 0.0)
+                if others.get(place, -math.inf) < inherited:
+                    others[place] = inherited
+        others.pop(self.place, None)
+        return others
+
+    def _move(self, places: Sequence[int]) -> bool:
+        """To the one with the highest score, of equal ones to the nearest, if that is enough."""
         others = self._others
 
         def lead(place: int) -> float:
             is_near = abs(place - self.place) <= _NEAR
             return others[place] - (_STAYING if is_near else _STAYING_FAR)
 
-        best = min(others, key=lambda place: (-lead(place), self._distance(place), place))
+        best = min(places, key=lambda place: (-lead(place), self._distance(place), place))
         if lead(best) <= self.score:
             return False
         others[self.place] = self.score
@@ -237,13 +251,15 @@ class Alignment:
         self.score = others.pop(best)
         return True
 
-    def _gone_on(self, token: int) -> Iterator[tuple[int, float]]:
+    def _gone_on(self, token: int) -> dict[int, float]:
         """The other places, behind this token; of those where it does not stand only good ones."""
+        found, prediction, num = dict[int, float](), self.prediction, len(self.prediction)
         for place, score in self._others.items():
-            if place < len(self.prediction):
-                is_hit = self.prediction[place] == token
+            if place < num:
+                is_hit = prediction[place] == token
                 if is_hit or score >= _LASTING:
-                    yield place + 1, _KEPT * score + is_hit
+                    found[place + 1] = _KEPT * score + is_hit
+        return found
 
     def _observe(self, token: int) -> bool:
         if self.place >= len(self.prediction):
@@ -255,13 +271,13 @@ class Alignment:
         self._trials[kind] += weight * (1 - _DECAY * self._trials[kind])
         return is_hit
 
-    def _behind(self, token: int) -> Iterator[int]:
-        """Places behind this token, the nearest where there are many."""
+    def _nearest(self, token: int) -> Sequence[int]:
+        """Where this token stands, the nearest where it does so often."""
         found = self._found.get(token, ())
-        first = 0
-        if len(found) > _MAX_PLACES:
-            first = max(0, bisect_left(found, self.place) - _MAX_PLACES // 2)
-        return (idx + 1 for idx in found[first : first + _MAX_PLACES])
+        if len(found) <= _MAX_PLACES:
+            return found
+        first = max(0, bisect_left(found, self.place) - _MAX_PLACES // 2)
+        return found[first : first + _MAX_PLACES]
 
     def _distance(self, place: int) -> int:
         """From where the output may have gone on with the token before `place`."""
