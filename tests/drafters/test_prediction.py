@@ -141,6 +141,26 @@ def test_what_never_held_is_no_longer_guessed() -> None:
     assert guesses_after([*PREDICTED, *PREDICTED[-1:] * 12, PREDICTED[5]]) == 0  # its last token
 
 
+def test_how_often_it_was_asked_changes_no_guess() -> None:
+    """Where it is lost it does not read on at once, and misses nothing by that."""
+    random = Random(2)
+    changed = [t if random.random() < 0.8 else 900 for t in PREDICTED]
+    output = [*PREDICTED[:9], *range(900, 940), *changed[20:50], *range(930, 940), *changed[9:20]]
+    asked, num_guesses = GivenPrediction(), 0
+    answer = Answer(0, (1,), [], 999, prediction=(*PREDICTED,))
+    asked.begin(answer)
+    for token in output:
+        answer.output.append(token)
+        (proposal,) = asked.propose([answer], [Budget(4)])
+        new = GivenPrediction()
+        new.begin(answer)
+        assert (proposal,) == tuple(new.propose([answer], [Budget(4)]))
+        num_guesses += len(proposal) > 0
+    assert 20 < num_guesses < len(output) - 40
+    answer.output += [7] * 9_999  # while nobody asked
+    assert len(asked.propose([answer], [Budget(4)])[0]) == 0
+
+
 def test_what_always_held_is_trusted() -> None:
     alignment = Alignment(PREDICTED)
     alignment.read(PREDICTED[:40])

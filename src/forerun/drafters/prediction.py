@@ -35,6 +35,7 @@ _LOOK_AHEAD: Final = 8  # tokens that may have been left out, for further branch
 _FIRST_ODDS: Final = 4.0
 _HIT, _MISS = 4.0, 0.3
 _LEAST_ODDS, _MOST_ODDS = 0.004, 25.0
+_MANY_UNREAD: Final = 8  # tokens, after which any odds may be high
 _ODDS_ELSEWHERE: Final = 0.5  # at most, of places other than the likeliest
 
 # How often the next token comes if so, by how many before it did not stand there: 0, 1, or more;
@@ -68,17 +69,21 @@ class GivenPrediction(OneByOne["Alignment"]):
     def may_guess(self, request: RequestView, budget: Budget) -> bool:
         """Not where the output left the prediction, and the likeliest place is none to trust."""
         alignment = self._memories[request.id]
+        least_chance = max(self._min_chance, budget.least_chance)
+        if not alignment.may_reach(least_chance, len(request.output)):
+            return False
         alignment.read(request.output)
         place = next(alignment.places(), None)
         if place is None or budget.num_branches > 1:
             return place is not None
-        chance = alignment.chance(alignment.odds_at(place), alignment.num_missed)
-        return chance >= max(self._min_chance, budget.least_chance)
+        return alignment.chance(alignment.odds_at(place), alignment.num_missed) >= least_chance
 
     def _guess(self, request: RequestView, alignment: Alignment, budget: Budget) -> Proposal:
+        least_chance = max(self._min_chance, budget.least_chance)
+        if not alignment.may_reach(least_chance, len(request.output)):
+            return Proposal.empty()
         alignment.read(request.output)
         builder = ProposalBuilder()
-        least_chance = max(self._min_chance, budget.least_chance)
         branches: set[int] = set()
         left = 1.0  # the chance that none of the branches so far is right
         for place in alignment.places() if budget.depth else ():
@@ -178,6 +183,15 @@ class Alignment:
         found = respelled(self.prediction, word, deviation.tokens, starts)
         if found is not None:
             self.prediction, self._found, self._others = found, _places_of(found), {}
+
+    def may_reach(self, least_chance: float, output_len: int) -> bool:
+        """Whether a guess may have such a chance once the whole output is read: not where it would
+        have none even if all that is unread stood there. So a wrong prediction is seldom read."""
+        num_unread = output_len - self._num_read
+        if num_unread >= _MANY_UNREAD or self._deviation is not None:
+            return True
+        odds = self.odds * _HIT**num_unread
+        return odds >= least_chance * (1 + odds)
 
     def odds_at(self, place: int) -> float:
         return self.odds if place == self.place else min(self.odds, _ODDS_ELSEWHERE)
