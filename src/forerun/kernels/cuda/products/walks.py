@@ -25,7 +25,7 @@ def load_tile(W_AT, X_AT, at, k, last, live, EVEN: tl.constexpr):
 @triton.jit
 def hold(
     W, SCALES, rows, used, N: tl.constexpr, K: tl.constexpr, BK: tl.constexpr,
-    SEGMENTS: tl.constexpr, HELD: tl.constexpr, GROUP: tl.constexpr,
+    SEGMENTS: tl.constexpr, HELD: tl.constexpr, GROUP: tl.constexpr, TO: tl.constexpr,
 ):  # fmt: skip
     """The last HELD tiles of every segment and, behind them, their scales, asked for before the
     kernel may read its rows."""
@@ -38,7 +38,7 @@ def hold(
             tiles = tiles + (tile,)  # noqa: RUF005  # Triton knows no other way
             if GROUP > 0:
                 scale_at = scale_rows(SCALES, rows, N, RUN, SEGMENTS, GROUP)
-                scale = tl.load(scale_at + (RUN - (HELD - i) * BK) // GROUP * N)
+                scale = load_scale(scale_at + (RUN - (HELD - i) * BK) // GROUP * N, TO)
                 scales = scales + (scale,)  # noqa: RUF005
     return tiles + scales
 
@@ -61,35 +61,86 @@ def load_weights(AT, used):
 
 
 @triton.jit
-def expand(w, TO: tl.constexpr):
-    """Whole numbers of int8 as TO: float16 by putting bytes below the exponent of 1024."""
-    if TO == tl.float16:  # noqa: SIM300  # a constant of the kernel
-        x = tl.inline_asm_elementwise(
-            """{
-            .reg .b32 t, c;
-            mov.b32 c, 0x64806480;
-            xor.b32 t, $2, 0x80808080;
-            prmt.b32 $0, t, 0x64646464, 0x4140;
-            prmt.b32 $1, t, 0x64646464, 0x4342;
-            sub.f16x2 $0, $0, c;
-            sub.f16x2 $1, $1, c;
-            }""",
-            "=r,=r,r",
-            [w],
-            dtype=tl.float16,
-            is_pure=True,
-            pack=4,
-        )
+def load_scale(AT, TO: tl.constexpr):
+    """Each thread has those of its own sums: what Triton knows as a load would go through shared
+    memory, and all threads would wait for it."""
+    if TO == tl.float32:  # noqa: SIM300  # also what Triton's interpreter runs
+        scale = tl.load(AT)
     else:
-        x = w.to(TO)
-    return x
+        scale = tl.inline_asm_elementwise(
+            "ld.global.f32 $0, [$1];", "=f,l", [AT], dtype=tl.float32, is_pure=True, pack=1
+        )
+    return scale
 
 
 @triton.jit
-def add_group(acc, w, x, scale, PRECISION: tl.constexpr):
-    """acc + scale · w · x, for whole numbers of one group of columns."""
-    part = tl.dot(expand(w, x.dtype), x, input_precision=PRECISION)
+def expand(w):
+    """Bytes w as 1024 + w in float16: they are put below the exponent of 1024."""
+    return tl.inline_asm_elementwise(
+        "prmt.b32 $0, $2, 0x64646464, 0x4140; prmt.b32 $1, $2, 0x64646464, 0x4342;",
+        "=&r,=r,r",
+        [w],
+        dtype=tl.float16,
+        is_pure=True,
+        pack=4,
+    )
+
+
+@triton.jit
+def expand_centred(w):
+    """Bytes w as w - 128 in float16."""
+    return tl.inline_asm_elementwise(
+        """{
+        .reg .b32 c;
+        mov.b32 c, 0x64806480;
+        prmt.b32 $0, $2, 0x64646464, 0x4140;
+        prmt.b32 $1, $2, 0x64646464, 0x4342;
+        sub.f16x2 $0, $0, c;
+        sub.f16x2 $1, $1, c;
+        }""",
+        "=&r,=r,r",
+        [w],
+        dtype=tl.float16,
+        is_pure=True,
+        pack=4,
+    )
+
+
+@triton.jit
+def expanded_zero(W):
+    """1024 in float16 [1, 1, 1]. For Triton it comes from bytes, as what `expand` gives does, so
+    that rows are laid out alike for products with both."""
+    byte = tl.load(W + tl.zeros((1, 1, 1), tl.int32)).to(tl.int32)
+    return tl.inline_asm_elementwise(
+        "mov.b16 $0, 0x6400;", "=h,r", [byte], dtype=tl.float16, is_pure=True, pack=1
+    )
+
+
+@triton.jit
+def add_group(acc, w, x, scale, zero, PRECISION: tl.constexpr):
+    """acc + scale · (w - 128) · x, for bytes w of one group of columns. With a `zero` the 1152 that
+    each expanded byte has too many are taken off the sum."""
+    if zero is not None:
+        part = tl.dot(expand(w), x, input_precision=PRECISION)
+        total = tl.dot(tl.broadcast_to(zero, w.shape), x, input_precision=PRECISION)
+        part = tl.fma(total, tl.full(acc.shape, -1152 / 1024, tl.float32), part)
+    elif x.dtype == tl.float16:
+        part = tl.dot(expand_centred(w), x, input_precision=PRECISION)
+    else:
+        part = tl.dot(w.to(x.dtype) - 128, x, input_precision=PRECISION)
     return tl.fma(part, tl.broadcast_to(scale[:, :, None], part.shape), acc)
+
+
+@triton.jit
+def after_wait(at, PDL: tl.constexpr):
+    """A column, when the kernel before has ended. The walk loads rows from there on: so weights of
+    its first step, which Triton asks for before, are on their way while it waits."""
+    if PDL:
+        none = tl.inline_asm_elementwise(
+            "griddepcontrol.wait; mov.u32 $0, 0;", "=r,r", [at], tl.int32, is_pure=True, pack=1
+        )
+        at += tl.multiple_of(none, 128)
+    return at
 
 
 @triton.jit
@@ -120,11 +171,12 @@ def walk_segments(
     W, w_rows, used, SCALES, X, x_rows, live, held,
     N: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr, K: tl.constexpr,
     BK: tl.constexpr, SEGMENTS: tl.constexpr, PRECISION: tl.constexpr, HELD: tl.constexpr,
-    GROUP: tl.constexpr,
+    GROUP: tl.constexpr, BY_SUM: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """As `walk_run`, with K in SEGMENTS runs, one for each warp, added up at the end.
 
-    With GROUP, weights are whole numbers, and SCALES [K / GROUP, N] says in which unit.
+    With GROUP, weights are bytes, and SCALES [K / GROUP, N] says in which unit; the walk itself
+    waits for the kernel before.
     """
     RUN: tl.constexpr = K // SEGMENTS
     columns = segment_columns(BK, K, SEGMENTS)
@@ -134,16 +186,25 @@ def walk_segments(
     acc = tl.zeros((SEGMENTS, BN, BM), tl.float32)
     if GROUP > 0:
         scale_at = scale_rows(SCALES, w_rows, N, RUN, SEGMENTS, GROUP)
-        scale = tl.load(scale_at)
+        zero = None
+        if BY_SUM and X.dtype.element_ty == tl.float16:
+            zero = expanded_zero(W)
+        scale = load_scale(scale_at, X.dtype.element_ty)
         for at in range(0, RUN - HELD * BK, BK):
-            next_scale = tl.load(scale_at + tl.minimum(at + BK, RUN - BK) // GROUP * N)
+            next_at = scale_at + tl.minimum(at + BK, RUN - BK) // GROUP * N
+            next_scale = load_scale(next_at, X.dtype.element_ty)
             w = load_weights(w_at + at, used)
-            x = tl.load(x_at + at, mask=mask, other=0.0)
-            acc = add_group(acc, w, x, scale, PRECISION)
+            x = tl.load(x_at + after_wait(at, PDL), mask=mask, other=0.0)
+            acc = add_group(acc, w, x, scale, zero, PRECISION)
             scale = next_scale
+        if PDL:
+            tl.extra.cuda.gdc_wait()
+        xs = ()
         for i in tl.static_range(HELD):
             x = tl.load(x_at + (RUN - (HELD - i) * BK), mask=mask, other=0.0)
-            acc = add_group(acc, held[i], x, held[HELD + i], PRECISION)
+            xs = xs + (x,)  # noqa: RUF005
+        for i in tl.static_range(HELD):
+            acc = add_group(acc, held[i], xs[i], held[HELD + i], zero, PRECISION)
     else:
         for at in range(0, RUN - HELD * BK, BK):
             w = load_weights(w_at + at, used)
@@ -160,14 +221,14 @@ def walk(
     W, w_rows, used, SCALES, X, x_rows, live, held,
     N: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr, K: tl.constexpr,
     BK: tl.constexpr, SEGMENTS: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr,
-    HELD: tl.constexpr, GROUP: tl.constexpr,
+    HELD: tl.constexpr, GROUP: tl.constexpr, BY_SUM: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     if SEGMENTS == 1 and GROUP == 0:
         acc = walk_run(W, w_rows, X, x_rows, live, BN, BM, K, BK, EVEN, PRECISION)
     else:
         acc = walk_segments(
             W, w_rows, used, SCALES, X, x_rows, live, held, N, BN, BM, K, BK, SEGMENTS, PRECISION,
-            HELD, GROUP,
+            HELD, GROUP, BY_SUM, PDL,
         )  # fmt: skip
     return acc
 
