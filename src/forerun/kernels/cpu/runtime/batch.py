@@ -67,7 +67,8 @@ class CpuBatch:
         self.max_keys = min(longest, shape.window or longest)
         keys = _keys(runs, address_of(self._slots), shape.window)
         tokens, write_slots, wanted, self._positions = plan.integers()
-        self.size = len(tokens), len(wanted)  # what a recording depends on
+        self.size = len(tokens), len(wanted)  # what a recording depends on, and
+        self.is_alone = len(runs) == 1  # one request's tokens, who share what they read
         drawn = _NO_NOISE if noise is None else _as_ints(noise)
         self._integers = [*tokens, *write_slots, *wanted, *keys, *drawn]
         self.shape = shape

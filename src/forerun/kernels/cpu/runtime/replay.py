@@ -19,7 +19,7 @@ from forerun.kernels.cpu.runtime.workers import Workers
 MAX_TOKENS: Final = 32  # a longer pass takes so long that recording does not show
 _MAX_KEPT: Final = 48
 
-Key = tuple[Body, int, int]
+Key = tuple[Body, int, int, bool]
 Kept = OrderedDict[Key, tuple[Recording, CpuBatch]]
 
 
@@ -37,7 +37,7 @@ class Replays:
     def run(self, body: Body, batch: CpuBatch, store: KVStore) -> npt.NDArray[np.float32]:
         with self._lock:
             kept = self._kept.setdefault(store, OrderedDict())
-            key = (body, *batch.size)
+            key = (body, *batch.size, batch.is_alone)
             if key not in kept:
                 return self._record(kept, key, batch, store)
             kept.move_to_end(key)
