@@ -190,8 +190,7 @@ class Alignment:
         num_unread = output_len - self._num_read
         if num_unread >= _MANY_UNREAD or self._deviation is not None:
             return True
-        odds = self.odds * _HIT**num_unread
-        return odds >= least_chance * (1 + odds)
+        return _trust(min(_MOST_ODDS, self.odds * _HIT**num_unread)) >= least_chance
 
     def odds_at(self, place: int) -> float:
         return self.odds if place == self.place else min(self.odds, _ODDS_ELSEWHERE)
@@ -199,7 +198,7 @@ class Alignment:
     def chance(self, odds: float, num_missed: int = 0) -> float:
         """That the next token of a place comes, which the output follows with these odds."""
         kind = min(num_missed, len(self._trials) - 1)
-        return self._hits[kind] / self._trials[kind] * odds / (1 + odds)
+        return self._hits[kind] / self._trials[kind] * _trust(odds)
 
     def places(self) -> Iterator[int]:
         """Where the output may go on, the likeliest first."""
@@ -314,6 +313,11 @@ def _places_of(prediction: Sequence[int]) -> dict[int, list[int]]:
     for idx, token in enumerate(prediction):
         found.setdefault(token, []).append(idx)
     return found
+
+
+def _trust(odds: float) -> float:
+    """1 where the odds are as high as can be: the rates were counted there."""
+    return odds / (1 + odds) * (1 + _MOST_ODDS) / _MOST_ODDS
 
 
 def _step_cost(distance: int) -> float:
