@@ -106,7 +106,7 @@ class CpuKernels(ChainSteps, Drawing):
     @contextmanager
     def loading(self, num_tensors: int) -> Iterator[None]:
         with self._report.of(num_tensors):
-            _ = self._operations  # compile now, while someone watches
+            _ = self._operations, self._row_draws  # compile now, while someone watches
             yield
         if self._activations is not None and not self._has_packed:
             raise InvalidOption(
@@ -179,10 +179,17 @@ class CpuKernels(ChainSteps, Drawing):
         return self._replays.run(body, batch, store)
 
     def draw(
-        self, body: Body, batch: CpuBatch, store: KVStore, _: Sequence[CoupledDraws | None]
+        self, body: Body, batch: CpuBatch, store: KVStore, draws: Sequence[CoupledDraws | None]
     ) -> Scores:
-        """Logits: the host draws them with `gumbel_argmax`, and only along the accepted path."""
-        return Scores(self.run(body, batch, store))
+        """Where one row needs more than noise, logits of all: the host draws from them, and only
+        along the accepted path."""
+        if not batch.draw(draws):
+            return Scores(self.run(body, batch, store))
+        if batch.size[0] > MAX_TOKENS:
+            logits, drawn = self.run(body, batch, store), batch.program.drawn
+            assert drawn is not None
+            return drawn.scores(logits)
+        return self._replays.draw(body, batch, store)
 
     def embed(self, table: Matrix, batch: CpuBatch) -> Rows:
         (part,) = table.parts
@@ -353,6 +360,7 @@ class CpuKernels(ChainSteps, Drawing):
 
     def logits(self, x: Rows, head: Matrix) -> F32:
         y = self.linear(x, head)
+        self._draw_rows(y)
         is_whole = head.num_written == head.num_out  # else products are not the last steps
         return x.program.finish(y, len(head.parts) if is_whole else 0)
 

@@ -87,15 +87,22 @@ class _Wide:
 @emitted(void, int64, int64, int64, int64)
 def write_words(b: Any, key: Value, position: Value, first: Value, out: Value) -> None:
     """The first words of RUN_LEN tokens from `first` on, as uint32."""
-    e, lanes = Emitter(b, Machine.host()), constant(I32, list(range(_NUM_LANES)))
+    e = Emitter(b, Machine.host())
 
     def body(idx: Value, _carried: list[Value]) -> list[Value]:
         start = b.mul(idx, i64(_NUM_LANES))
-        tokens = b.add(e.splat(b.trunc(b.add(first, start), I32), _NUM_LANES), lanes)
-        e.store(_words(b, key, position, tokens)[0].value, b.add(out, b.mul(start, i64(4))))
+        words = group_words(b, key, position, b.add(first, start))
+        e.store(words, b.add(out, b.mul(start, i64(4))))
         return []
 
     loop(b, i64(RUN_LEN // _NUM_LANES), [], body)
+
+
+def group_words(b: Any, key: Value, position: Value, first: Value) -> Value:
+    """The first words of 16 tokens from `first` on, in lanes."""
+    start = Emitter(b, Machine.host()).splat(b.trunc(first, I32), _NUM_LANES)
+    tokens = b.add(start, constant(I32, list(range(_NUM_LANES))))
+    return _words(b, key, position, tokens)[0].value
 
 
 @emitted(uint32, int64, int64, int64)

@@ -16,8 +16,10 @@ from forerun.kernels.base import AttentionShape, ChainNoise
 from forerun.kernels.cpu.attention.attend import KEY_FIELDS, scratch_bytes
 from forerun.kernels.cpu.codegen.compiled import address_of
 from forerun.kernels.cpu.codegen.lanes import padded
+from forerun.kernels.cpu.runtime.drawn import DrawnRows, Result, noise_ints
 from forerun.kernels.cpu.runtime.program import Program, aligned_zeros
 from forerun.kernels.plan import Plan, PlanRow
+from forerun.sampling import CoupledDraws, is_truncating
 from forerun.types import FloatArray, IntArray
 
 F32 = npt.NDArray[np.float32]
@@ -67,9 +69,10 @@ class CpuBatch:
         self.max_keys = min(longest, shape.window or longest)
         keys = _keys(runs, address_of(self._slots), shape.window)
         tokens, write_slots, wanted, self._positions = plan.integers()
-        self.size = len(tokens), len(wanted)  # what a recording depends on
-        drawn = _NO_NOISE if noise is None else _as_ints(noise)
-        self._integers = [*tokens, *write_slots, *wanted, *keys, *drawn]
+        self.size = len(tokens), len(wanted)  # what a recording depends on, and
+        self.result = Result.LOGITS
+        self._integers = [*tokens, *write_slots, *wanted, *keys]
+        self._noise: Sequence[int] = _NO_NOISE if noise is None else _chain_ints(noise)
         self.shape = shape
         self.num_embeddings = 0  # rows of the table that tokens are looked up in, once they were
         self.taps: tuple[F32, ...] = ()  # once it has run
@@ -85,11 +88,28 @@ class CpuBatch:
     def program(self) -> Program:
         assert self._new_program is not None
         program, self._new_program = self._new_program(), None  # it leads to the kernel set
+        if self.result is not Result.LOGITS:
+            program.drawn = DrawnRows(np.zeros(self.size[1], np.int64), self.noise)
         return program
+
+    def draw(self, draws: Sequence[CoupledDraws | None]) -> bool:
+        """Have the tokens of all wanted rows drawn; False: some of them need more than noise."""
+        drawn = [one for one in draws if one is not None]
+        if sum([len(one) for one in drawn]) < self.size[1] or any(map(_needs_logits, drawn)):
+            return False
+        if not any(one.params.temperature for one in drawn):
+            self.result, self._noise = Result.BEST, ()
+            return True
+        self.result, self._noise, first = Result.NOISY, [], 0
+        for one in drawn:
+            self._noise += noise_ints(one, first)
+            first += len(one)
+        return True
 
     @cached_property
     def _arrays(self) -> _Arrays:
-        return _Arrays.of(np.array(self._integers, np.int64), *self.size)
+        integers = np.array([*self._integers, *self._noise], np.int64)
+        return _Arrays.of(integers, *self.size)
 
     @cached_property
     def tokens(self) -> IntArray:
@@ -131,7 +151,7 @@ class CpuBatch:
     def take_in(self, other: CpuBatch) -> None:
         """Become `other`, which has as many tokens."""
         self.check(other._integers[: self.size[0]])
-        self._arrays.all[:] = other._integers
+        self._arrays.all[:] = [*other._integers, *other._noise]
         self.rotations[:] = self._rope.rotations(other._positions)
         self._slots = other._slots
         self.max_keys, self.max_own = other.max_keys, other.max_own
@@ -181,7 +201,7 @@ class _Arrays(NamedTuple):
     write_slots: IntArray  # [T]
     wanted: IntArray  # [R]
     keys: IntArray  # [T, 4]: see `_keys`
-    noise: IntArray  # [3]
+    noise: IntArray  # [3] of a chain, or what tokens are drawn by
 
     @classmethod
     def of(cls, integers: IntArray, num_tokens: int, num_wanted: int) -> _Arrays:
@@ -190,14 +210,19 @@ class _Arrays(NamedTuple):
         return cls(integers, tokens, write_slots, wanted, keys.reshape(-1, KEY_FIELDS), noise)
 
 
-def _as_ints(noise: ChainNoise) -> tuple[int, int, int]:
+def _needs_logits(draws: CoupledDraws) -> bool:
+    params = draws.params
+    return draws.changes_logits or (params.temperature > 0 and is_truncating(params))
+
+
+def _chain_ints(noise: ChainNoise) -> tuple[int, int, int]:
     """Temperature (the bits of a double), key and position."""
     (temperature,) = struct.unpack("<q", struct.pack("<d", noise.temperature))
     key = noise.key - (noise.key >> 63 << 64)  # the same 64 bits, signed
     return temperature, key, noise.position
 
 
-_NO_NOISE: Final = _as_ints(ChainNoise())
+_NO_NOISE: Final = _chain_ints(ChainNoise())
 
 
 def _padded(rows: FloatArray) -> F32:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from forerun.kernels.cpu.codegen.compiled import address_of
 from forerun.kernels.cpu.codegen.lanes import padded, power_of_two
+from forerun.kernels.cpu.runtime.drawn import DrawnRows
 from forerun.kernels.cpu.runtime.interpreter import STEP_FIELDS
 from forerun.kernels.cpu.runtime.workers import Workers
 
@@ -76,6 +77,7 @@ class Program:
     """
 
     def __init__(self, workers: Workers, buffers: Buffers) -> None:
+        self.drawn: DrawnRows | None = None  # then logits are not its result, and are not copied
         self._buffers = buffers
         self._given_up: dict[Size, list[Buffer]] = {}  # by steps that have not run
         self._workers = workers
@@ -160,6 +162,7 @@ class Recording:
     taps: tuple[F32, ...]  # views
     held: tuple[Any, ...]  # what the steps need alive
     num_products: int = 0  # at the end, which write the whole result
+    drawn: DrawnRows | None = None  # from a result that is not copied
 
     def run(self, workers: Workers, scratch_bytes: int) -> tuple[F32, tuple[F32, ...]]:
         """The result, and what is handed out besides."""
@@ -167,6 +170,9 @@ class Recording:
         return values, tuple(map(_flat_copy, self.taps))
 
     def _values(self, workers: Workers, scratch_bytes: int) -> F32:
+        if self.drawn is not None:
+            workers.run(self.steps, scratch_bytes)
+            return self.result[:, 0]
         if not self.num_products:
             workers.run(self.steps, scratch_bytes)
             return _flat_copy(self.result)
@@ -204,7 +210,7 @@ class KeptProgram(Program):
         tapped, self._tapped = self._tapped, []
         views = tuple(rows.view() for rows in tapped)
         place = (result.view(), result.address)
-        self._recording = Recording(self._taken(), *place, views, held, num_products)
+        self._recording = Recording(self._taken(), *place, views, held, num_products, self.drawn)
         values, self.taps = self._recording.run(self._workers, self._scratch_bytes)
         self._release()
         return values

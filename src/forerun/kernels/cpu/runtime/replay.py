@@ -13,13 +13,15 @@ import numpy.typing as npt
 from forerun.kernels.base import Body
 from forerun.kernels.cpu.attention.kv_store import KVStore
 from forerun.kernels.cpu.runtime.batch import CpuBatch
+from forerun.kernels.cpu.runtime.drawn import DrawnRows, Result
 from forerun.kernels.cpu.runtime.program import KeptProgram, Recording
 from forerun.kernels.cpu.runtime.workers import Workers
+from forerun.kernels.scores import Scores
 
 MAX_TOKENS: Final = 32  # a longer pass takes so long that recording does not show
 _MAX_KEPT: Final = 48
 
-Key = tuple[Body, int, int]
+Key = tuple[Body, int, int, Result]
 Kept = OrderedDict[Key, tuple[Recording, CpuBatch]]
 
 
@@ -36,15 +38,27 @@ class Replays:
 
     def run(self, body: Body, batch: CpuBatch, store: KVStore) -> npt.NDArray[np.float32]:
         with self._lock:
-            kept = self._kept.setdefault(store, OrderedDict())
-            key = (body, *batch.size)
-            if key not in kept:
-                return self._record(kept, key, batch, store)
-            kept.move_to_end(key)
-            recording, first_batch = kept[key]
-            first_batch.take_in(batch)
-            result, batch.taps = recording.run(self._workers, batch.scratch_bytes)
-            return result
+            return self._run(body, batch, store)[0]
+
+    def draw(self, body: Body, batch: CpuBatch, store: KVStore) -> Scores:
+        """What `batch` draws; the logits go with the next pass."""
+        with self._lock:
+            logits, drawn = self._run(body, batch, store)
+            assert drawn is not None
+            return drawn.scores(logits)
+
+    def _run(
+        self, body: Body, batch: CpuBatch, store: KVStore
+    ) -> tuple[npt.NDArray[np.float32], DrawnRows | None]:
+        kept = self._kept.setdefault(store, OrderedDict())
+        key = (body, *batch.size, batch.result)
+        if key not in kept:
+            return self._record(kept, key, batch, store), batch.program.drawn
+        kept.move_to_end(key)
+        recording, first_batch = kept[key]
+        first_batch.take_in(batch)
+        result, batch.taps = recording.run(self._workers, batch.scratch_bytes)
+        return result, recording.drawn
 
     def kept(self, store: KVStore, num_tokens: int) -> tuple[Recording, int]:
         """The pass over so many tokens of `store` that ran last, and the scratch it needs."""
