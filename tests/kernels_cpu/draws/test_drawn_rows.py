@@ -30,7 +30,7 @@ class Pass:
         self, vocab_size: int, scale: float, num_threads: int = 2, broken_ids: Sequence[int] = ()
     ) -> None:
         self.kernels: CpuKernels = kernels(num_threads)
-        table = scale * normal(1, NUM_TOKENS, WIDTH)
+        table: F32 = np.float32(scale) * normal(1, NUM_TOKENS, WIDTH)
         table[1] = 0  # all logits are equal
         table[2] = np.round(table[2])
         table[BROKEN, 3] = np.nan

@@ -93,6 +93,7 @@ class CpuKernels(ChainSteps, Drawing):
         self._loader = Loader(quantization, self._report)
         self._tiles = Tiles(self._machine.instructions.num_outputs)
         self._ropes: dict[bytes, RopeTable] = {}
+        self._records = RecordShape(self._machine.num_digits)
 
     @cached_property
     def _operations(self) -> Operations:
@@ -223,24 +224,24 @@ class CpuKernels(ChainSteps, Drawing):
         first, last = 0, matrix.parts[-1]
         for part in matrix.parts:
             if part.weight_format in PACKED:
-                source, strides = self._digits(x), self._record_strides(x)
+                source, (block, group, row) = self._digits(x)
             else:
-                source, strides = x, (x.stride, GROUP_ROWS * x.stride, x.stride)
+                source, (block, group, row) = x, (x.stride, GROUP_ROWS * x.stride, x.stride)
             program.add(
                 self._library.linear(part.weight_format),
                 part.num_chunks,
-                len(part.data),
-                part.chunk_len,
+                *part.sizes,
                 x.num_rows,
                 part.product_address,
                 part.row_bytes,
                 source.address,
-                strides[0],
+                block,
                 part.num_blocks,
                 y.address + first,
                 y.stride,
                 0 if matrix.bias is None else matrix.bias.address + first,
-                *strides[1:],
+                group,
+                row,
                 waits=part is last,
             )
             first += 4 * part.num_out
@@ -254,25 +255,18 @@ class CpuKernels(ChainSteps, Drawing):
         self._add_select(x, all_rows, out)
         return out
 
-    def _digits(self, x: Rows) -> Rows:
-        """x as records of digits: made once for all products of x."""
+    def _digits(self, x: Rows) -> tuple[Rows, tuple[int, int, int]]:
+        """x as records of digits, made once for all products of x; from a record to that of the
+        next block, of the next group of rows, of the next row."""
         if x.digits is None:
-            num_blocks = x.width // BLOCK_LEN
-            record_bytes = RecordShape(self._machine.num_digits).num_bytes
+            num_blocks, record_bytes = x.width // BLOCK_LEN, self._records.num_bytes
             width = padded(num_blocks * record_bytes // 4)  # records write what pads a row, too
-            x.digits = digits = Rows(x.program, x.num_rows, width)
+            digits, block = Rows(x.program, x.num_rows, width), self._records.block_stride(x.num_rows)
+            x.digits = digits, (block, num_blocks * block, record_bytes)
             operation, sizes = self._library.write_digits, (num_blocks, _BLOCKS_PER_CHUNK)
             num_chunks = x.num_rows * -(-num_blocks // _BLOCKS_PER_CHUNK)
-            x.program.add(
-                operation, num_chunks, *sizes, *x.place, digits.address, self._record_strides(x)[0]
-            )
+            x.program.add(operation, num_chunks, *sizes, *x.place, digits.address, block)
         return x.digits
-
-    def _record_strides(self, x: Rows) -> tuple[int, int, int]:
-        """Of x as records: to the next block, to the next group of rows, to the next row."""
-        shape = RecordShape(self._machine.num_digits)
-        block = shape.block_stride(x.num_rows)
-        return block, x.width // BLOCK_LEN * block, shape.num_bytes
 
     def rope_write(
         self,

@@ -81,7 +81,7 @@ class Program:
         self._buffers = buffers
         self._given_up: dict[Size, list[Buffer]] = {}  # by steps that have not run
         self._workers = workers
-        self._steps = array("q")
+        self._steps: list[int] = []
         self._held: list[Any] = []
         self._used: dict[int, Buffer] = {}  # by address: all that its steps ever had
         self._scratch_bytes = 0
@@ -93,7 +93,7 @@ class Program:
         self._release()  # recordings may have the addresses of what it gave up without running
 
     def add(self, operation: int, num_chunks: int, *args: int, waits: bool = True) -> None:
-        self._steps.extend((operation, num_chunks, waits, *args, *_PADDING[_NUM_ARGS - len(args)]))
+        self._steps += (operation, num_chunks, waits, *args, *_PADDING[_NUM_ARGS - len(args)])
 
     def hold(self, *things: Any) -> None:
         self._held += things
@@ -144,7 +144,7 @@ class Program:
         self._given_up.clear()
 
     def _taken(self) -> npt.NDArray[np.int64]:
-        steps, self._steps = self._steps, array("q")
+        steps, self._steps = array("q", self._steps), []
         return np.frombuffer(steps, np.int64).reshape(-1, STEP_FIELDS)
 
 
@@ -248,7 +248,7 @@ class Rows:
         self.address = self._buffer.address
         self.stride = self._buffer.stride
         self.place = (self.address, self.stride)
-        self.digits: Rows | None = None  # once a product has needed them
+        self.digits: tuple[Rows, tuple[int, int, int]] | None = None  # once a product needed them
 
     def __del__(self) -> None:
         if hasattr(self, "_buffer"):  # or there was no memory for one
