@@ -34,9 +34,8 @@ class Pass:
         table[1] = 0  # all logits are equal
         table[2] = np.round(table[2])
         table[BROKEN, 3] = np.nan
-        head = (
-            np.round(4 * normal(vocab_size, vocab_size, WIDTH)).astype(np.float32) / 16
-        )  # of few values, with ties
+        few = np.round(4 * normal(vocab_size, vocab_size, WIDTH))  # values: there are ties
+        head: F32 = few / np.float32(16)
         head[list(broken_ids), 0] = np.nan
         source = ArraySource({"table": table, "head": head})
         self._table = self.kernels.load_matrix(source, ["table"])

@@ -162,14 +162,12 @@ class CpuKernels(ChainSteps, Drawing):
         rope = self._ropes.get(known := inv_freq.tobytes())
         if rope is None:
             rope = self._ropes[known] = RopeTable(inv_freq)
-        program = self._long_program if len(plan) > MAX_TOKENS else self._kept_program
         rows = given() if callable(given) else given
-        return CpuBatch(plan, shape, rope, program, rows, noise)
+        return CpuBatch(plan, shape, rope, self._new_program, rows, noise)
 
-    def _long_program(self) -> Program:
-        return Program(self._workers, self._buffers)
-
-    def _kept_program(self) -> Program:
+    def _new_program(self, num_tokens: int) -> Program:
+        if num_tokens > MAX_TOKENS:
+            return Program(self._workers, self._buffers)
         return KeptProgram(self._workers, self._kept_buffers)
 
     def run(self, body: Body, batch: CpuBatch, store: KVStore) -> F32:
@@ -261,7 +259,8 @@ class CpuKernels(ChainSteps, Drawing):
         if x.digits is None:
             num_blocks, record_bytes = x.width // BLOCK_LEN, self._records.num_bytes
             width = padded(num_blocks * record_bytes // 4)  # records write what pads a row, too
-            digits, block = Rows(x.program, x.num_rows, width), self._records.block_stride(x.num_rows)
+            digits = Rows(x.program, x.num_rows, width)
+            block = self._records.block_stride(x.num_rows)
             x.digits = digits, (block, num_blocks * block, record_bytes)
             operation, sizes = self._library.write_digits, (num_blocks, _BLOCKS_PER_CHUNK)
             num_chunks = x.num_rows * -(-num_blocks // _BLOCKS_PER_CHUNK)
@@ -283,8 +282,8 @@ class CpuKernels(ChainSteps, Drawing):
         norms = (q_norm, k_norm)
         weights = [0 if norm is None else norm.weight.address for norm in norms]
         eps = [0 if norm is None else _float_bits(norm.eps) for norm in norms]
-        kv = (batch.write_slots_address, *store.addresses[layer], batch.rotations_address)
-        rest = (*kv, *weights, *eps, store.head_bytes)
+        kv = (batch.write_slots_address, *store.addresses[layer], batch.positions_address)
+        rest = (*kv, *weights, *eps, store.head_bytes, batch.rotations_address)
         operation, places = self._operations.rope_write, (*qkv.place, *q.place)
         program.add(operation, qkv.num_rows, *batch.heads, *places, *rest)
         return q

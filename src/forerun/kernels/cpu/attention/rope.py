@@ -43,7 +43,7 @@ def rope_write(step, chunk, _scratch):
     slot, store_stride = int_at(arg(step, 7), chunk), arg(step, 15)
     k_out = arg(step, 8) + (slot >> 4) * 16 * stride + 4 * (slot & 15)  # a lane of its block
     v_out = arg(step, 9) + slot * stride
-    turn = arg(step, 10) + 4 * chunk * head_dim
+    turn = int_at(arg(step, 16), 0) + 4 * head_dim * int_at(arg(step, 10), chunk)
     cos, sin = floats(turn), floats(turn + 4 * half)
     q_eps, k_eps = float_arg(step, 13), float_arg(step, 14)
     for head in range(num_heads):

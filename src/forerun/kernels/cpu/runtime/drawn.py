@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -35,25 +36,27 @@ class DrawnRows(NamedTuple):
     noise: IntArray  # [R, NOISE_FIELDS], or none at all
 
     def scores(self, logits: npt.NDArray[np.float32]) -> Scores:
-        """Tokens, and copies of the logits [R, V] of those rows that are left."""
+        """Tokens, and copies of the logits [R, …, V] of those rows that are left."""
         tokens: list[int] = self.tokens.tolist()
-        if min(tokens, default=0) >= 0:
+        if not tokens or min(tokens) >= 0:
             return Scores([None] * len(tokens), tokens)
         pairs = list(zip(tokens, logits, strict=True))
-        rows = [row.copy() if token == LEFT else None for token, row in pairs]
+        rows = [row.flatten() if token == LEFT else None for token, row in pairs]
         return Scores(rows, [None if token < 0 else token for token in tokens])
 
 
-def noise_ints(draws: CoupledDraws, first_row: int) -> list[int]:
-    """As the kernels read them, of rows from `first_row` of a pass on. A row behind a guess is
-    asked for once that guess is drawn."""
-    params, proposal, key = draws.params, draws.proposal, draws.noise.key
-    (bits,) = struct.unpack("<q", struct.pack("<d", params.temperature))
-    key -= key >> 63 << 64  # the same 64 bits, signed
+def noise_ints(draws: Sequence[CoupledDraws]) -> list[int]:
+    """Of all their rows, as the kernels read them. A row behind a guess is asked for once that
+    guess is drawn."""
     found: list[int] = []
-    for node, position in zip(draws.nodes, draws.positions, strict=True):
-        before, guess = -1, 0
-        if node != ROOT and draws.some_nodes is None:
-            before, guess = first_row + 1 + proposal.tree.parents[node], proposal.tokens[node]
-        found += (bits, key, position, before, guess)
+    for one in draws:
+        first_row = len(found) // NOISE_FIELDS
+        (bits,) = struct.unpack("<q", struct.pack("<d", one.params.temperature))
+        key = one.noise.key - (one.noise.key >> 63 << 64)  # the same 64 bits, signed
+        for node, position in zip(one.nodes, one.positions, strict=True):
+            before, guess = -1, 0
+            if node != ROOT and one.some_nodes is None:
+                before = first_row + 1 + one.proposal.tree.parents[node]
+                guess = one.proposal.tokens[node]
+            found += (bits, key, position, before, guess)
     return found

@@ -165,14 +165,14 @@ class Recording:
     drawn: DrawnRows | None = None  # from a result that is not copied
 
     def run(self, workers: Workers, scratch_bytes: int) -> tuple[F32, tuple[F32, ...]]:
-        """The result, and what is handed out besides."""
+        """The result, and what is handed out besides; where tokens are drawn, a view."""
         values = self._values(workers, scratch_bytes)
-        return values, tuple(map(_flat_copy, self.taps))
+        return values, tuple(map(_flat_copy, self.taps)) if self.taps else ()
 
     def _values(self, workers: Workers, scratch_bytes: int) -> F32:
         if self.drawn is not None:
             workers.run(self.steps, scratch_bytes)
-            return self.result[:, 0]
+            return self.result
         if not self.num_products:
             workers.run(self.steps, scratch_bytes)
             return _flat_copy(self.result)

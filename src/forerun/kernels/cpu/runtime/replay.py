@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from threading import Lock
 from typing import Final
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -28,13 +27,12 @@ Kept = OrderedDict[Key, tuple[Recording, CpuBatch]]
 class Replays:
     """The passes over a store used most recently, each with the batch whose addresses it has.
 
-    They go when the store goes, so they must not hold it.
+    The store keeps them, so they must not hold it.
     """
 
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
         self._lock = Lock()  # recordings share buffers: one at a time, until its result is copied
-        self._kept: WeakKeyDictionary[KVStore, Kept] = WeakKeyDictionary()
 
     def run(self, body: Body, batch: CpuBatch, store: KVStore) -> npt.NDArray[np.float32]:
         with self._lock:
@@ -50,19 +48,20 @@ class Replays:
     def _run(
         self, body: Body, batch: CpuBatch, store: KVStore
     ) -> tuple[npt.NDArray[np.float32], DrawnRows | None]:
-        kept = self._kept.setdefault(store, OrderedDict())
+        kept: Kept = store.passes
         key = (body, *batch.size, batch.result)
-        if key not in kept:
+        found = kept.get(key)
+        if found is None:
             return self._record(kept, key, batch, store), batch.program.drawn
         kept.move_to_end(key)
-        recording, first_batch = kept[key]
+        recording, first_batch = found
         first_batch.take_in(batch)
         result, batch.taps = recording.run(self._workers, batch.scratch_bytes)
         return result, recording.drawn
 
     def kept(self, store: KVStore, num_tokens: int) -> tuple[Recording, int]:
         """The pass over so many tokens of `store` that ran last, and the scratch it needs."""
-        found = [one for key, one in self._kept[store].items() if key[1] == num_tokens]
+        found = [one for key, one in store.passes.items() if key[1] == num_tokens]
         recording, batch = found[-1]
         return recording, batch.scratch_bytes
 
