@@ -221,3 +221,21 @@ def test_slow_moments_say_little_of_rounds_with_guesses() -> None:
         costs.observe_round(StepTimes(lambda: 0.0, 1, 1, 0, before[0]))
     after = costs.round_seconds(1, 0, 3)
     assert after[3] / after[0] < 1.1 * before[3] / before[0]
+
+
+def test_of_rounds_that_were_met_often_a_part_is_learnt_from() -> None:
+    """One in four moves the curve; a size that is new does at once."""
+    costs, before = _costs(), _costs().target
+    for num in range(32 + 3):
+        costs.observe_round(_slow_round(3, slowdown=1.0 if num < 32 else 1.1))
+    assert costs.target.seconds(4) == pytest.approx(before.seconds(4))
+    costs.observe_round(_slow_round(3))
+    assert costs.target.seconds(4) > 1.01 * before.seconds(4)
+    learnt = costs.target.seconds(6)
+    costs.observe_round(_slow_round(5))
+    assert costs.target.seconds(6) != learnt
+
+
+def _slow_round(num_guesses: int, slowdown: float = 1.1) -> StepTimes:
+    seconds = slowdown * _costs().target.seconds(1 + num_guesses)
+    return StepTimes(lambda: 0.0, 1, 1 + num_guesses, num_guesses, seconds)

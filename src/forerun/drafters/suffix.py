@@ -97,7 +97,8 @@ class SuffixLookup(OneByOne["_OwnText"]):
                 continue
             # The first guess has its context's chance; its siblings share what that leaves.
             if not branches:
-                chance = found.chance(text.trust, 0)
+                source, match = found
+                chance = text.trust.chance(match.length, source.is_unanimous(match))
             elif len(branches) == 1:
                 chance = 1 - chance
             branches.add(token)
@@ -139,23 +140,24 @@ class SuffixLookup(OneByOne["_OwnText"]):
         chance: float,
     ) -> None:
         """Guess `token`, which comes with `chance`, and then the best of each longer context."""
-        node, chance_of_all = ROOT, chance
+        source, match = found
+        node, chance_of_all, trust = ROOT, chance, text.trust
         least_chance = max(self._min_chance, budget.least_chance)
-        is_others = len(builder) == 0 and found.source is not text.automaton
+        is_others = len(builder) == 0 and source is not text.automaton
         for num_guesses in range(1, budget.depth + 1):
             if token == END:
                 return
             if is_others:
-                text.predicted.append((found, token))
+                text.predicted.append((_Found(source, match), token))
             if chance_of_all < least_chance:
                 return
             node = builder.add(node, token, chance=chance)
-            found = found.after(token)
-            if found.match.length < self._min_match:
+            match = source.continued(source.after(match, token))
+            if match.length < self._min_match:
                 return
-            chance = found.chance(text.trust, num_guesses)
+            chance = trust.chance(match.length, source.is_unanimous(match), num_guesses)
             chance_of_all *= chance
-            token = found.source.best(found.match)
+            token = source.best(match)
 
 
 class _Found(NamedTuple):
@@ -163,13 +165,6 @@ class _Found(NamedTuple):
 
     source: SuffixAutomaton
     match: Match
-
-    def after(self, token: int) -> _Found:
-        return _Found(self.source, self.source.continued(self.source.after(self.match, token)))
-
-    def chance(self, trust: Trust, num_right: int) -> float:
-        """That the best follower comes next, once `num_right` guesses were."""
-        return trust.chance(self.match.length, self.source.is_unanimous(self.match), num_right)
 
 
 class _OwnText:
@@ -184,10 +179,10 @@ class _OwnText:
         self.predicted: deque[tuple[_Found, int]] = deque()  # others' contexts, and what they say
 
     def extend(self, tokens: Sequence[int]) -> None:
-        for idx in range(len(self.automaton), len(tokens)):
-            if idx >= self._prompt_len:
-                self._observe(tokens[idx])
-            self.automaton.append(tokens[idx])
+        self.automaton.extend(tokens[len(self.automaton) : self._prompt_len])
+        for token in tokens[len(self.automaton) :]:
+            self._observe(token)
+            self.automaton.append(token)
 
     def _observe(self, token: int) -> None:
         if self.predicted:

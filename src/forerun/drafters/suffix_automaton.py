@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
@@ -33,13 +32,13 @@ class SuffixAutomaton:
 
     def __init__(self, max_match: int) -> None:
         self._max_match = max_match
-        self._lengths = array("i", [0])  # of the longest string, by state
-        self._links = array("i", [_NONE])  # to the longest suffix with other ends, by state
-        self._best = array("i", [_NONE])  # the token most often seen next, by state
+        self._lengths = [0]  # of the longest string, by state
+        self._links = [_NONE]  # to the longest suffix with other ends, by state
+        self._best = [_NONE]  # the token most often seen next, by state
         self._edges: list[dict[int, int]] = [{}]  # token -> edge, by state
-        self._targets = array("i")  # by edge
-        self._counts = array("i")
-        self._recency = array("i")  # the text's length when the edge was last taken
+        self._targets = list[int]()  # by edge
+        self._counts = list[int]()
+        self._recency = list[int]()  # the text's length when the edge was last taken
         self._last = _ROOT  # holds the whole text
         # The text's last `max_match` tokens. A split may move them one link up while a token is
         # appended; both states have the same edge for it, and the longer one is never asked.
@@ -53,15 +52,36 @@ class SuffixAutomaton:
         return len(self._targets)
 
     def append(self, token: int) -> None:
-        state, edges, links = self._last, self._edges, self._links
-        end = self._new_state(self._lengths[state] + 1, {})
-        while state != _NONE and token not in edges[state]:
-            edges[state][token] = self._new_edge(end)
-            state = links[state]
-        links[end] = _ROOT if state == _NONE else self._suffix_after(state, token)
-        self._last = end
-        self._count(token)
-        self._tail = self.after(self._tail, token)
+        self.extend((token,))
+
+    def extend(self, tokens: Iterable[int]) -> None:
+        """All in one loop: a prompt has many, and a token takes long in Python as it is."""
+        lengths, links, best_of, edges_of = self._lengths, self._links, self._best, self._edges
+        targets, counts, recency = self._targets, self._counts, self._recency
+        for token in tokens:
+            state, end = self._last, len(lengths)
+            now = lengths[state] + 1
+            lengths.append(now)
+            links.append(_NONE)
+            best_of.append(_NONE)
+            edges_of.append({})
+            while state != _NONE and token not in (edges := edges_of[state]):
+                edges[token] = len(targets)
+                targets.append(end)
+                counts.append(0)
+                recency.append(0)
+                state = links[state]
+            links[end] = _ROOT if state == _NONE else self._suffix_after(state, token)
+            self._last, state = end, self._tail.state
+            while state != _ROOT:  # `token` followed every suffix of the text before it
+                edges, best = edges_of[state], best_of[state]
+                edge = edges[token]
+                counts[edge] = count = counts[edge] + 1
+                recency[edge] = now
+                if best != token and (best == _NONE or count >= counts[edges[best]]):
+                    best_of[state] = token
+                state = links[state]
+            self._tail = self.after(self._tail, token)
 
     def repeated_tail(self) -> Match:
         """The longest end of the text, up to `max_match` tokens, that stood in it before."""
@@ -121,19 +141,6 @@ class SuffixAutomaton:
 
     def _rank(self, edge: int) -> tuple[int, int]:
         return self._counts[edge], self._recency[edge]
-
-    def _count(self, token: int) -> None:
-        """`token` followed every suffix of the text before it."""
-        links, edges_of, best_of, counts = self._links, self._edges, self._best, self._counts
-        now, state = self._lengths[self._last], self._tail.state
-        while state != _ROOT:
-            edges, best = edges_of[state], best_of[state]
-            edge = edges[token]
-            counts[edge] += 1
-            self._recency[edge] = now
-            if best == _NONE or counts[edge] >= counts[edges[best]]:
-                best_of[state] = token
-            state = links[state]
 
     def _suffix_after(self, state: int, token: int) -> int:
         """The state whose longest string is that of `state` with `token` behind it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
@@ -15,6 +16,10 @@ _UNMEASURED: Final = 0.1
 _CHEAP: Final = 0.05  # of a plain pass: what asking may cost and still be done at every look
 _READING: Final = 0.05  # of the time that an answer may take
 _NUM_NOTED: Final = 8  # plain rounds that are learnt from together, at most
+_OFTEN: Final = 32  # rounds of a size, or answers of a drafter
+_ONE_IN: Final = 4  # of what was met often is learnt from
+_LIKE: Final = 32  # tokens of context that make no difference to speak of
+_FORESEEN: Final = 16  # guesses, at least, whose rounds are reckoned at once
 _EXCESS_RATE: Final = 1 / 16  # how much the latest round with guesses says of the next
 _EXCESS_SURPRISE: Final = 0.1  # of a round: slow moments are to say little, and are all on one side
 _WHOLE_RATE: Final = 1 / 16
@@ -40,18 +45,28 @@ class Costs:
         self._whole: dict[str, float] = {}  # see `expect_whole`
         self._tried: dict[str, float] = {}  # the same before any request
         self._last_whole: str | None = None  # whose round was the last, if it was such a one
-        self._least_price: tuple[tuple[int, int], float] | None = None  # asked for last
+        # What was asked for last, while nothing new is learnt.
+        self._least_price: tuple[tuple[int, int], float] | None = None
+        self._rounds: tuple[tuple[int, ...], list[float]] | None = None
+        self._met: Counter[int | str] = Counter()  # sizes of rounds with guesses, and drafters
         self._noted: list[tuple[float, float]] = []  # plain rounds: pass, rest
         self._num_noted = 0  # requests of each
 
     def round_seconds(
         self, num_requests: int, num_prompt_tokens: int, max_guesses: int
     ) -> list[float]:
-        """Of rounds with 0 … `max_guesses` guesses, drafting aside.
+        """Of rounds with 0 … `max_guesses` guesses, drafting aside."""
+        like = num_requests, num_prompt_tokens, self.is_alone, int(self.context_len) // _LIKE
+        if self._rounds is None or self._rounds[0] != like or len(self._rounds[1]) <= max_guesses:
+            most = max(_FORESEEN, max_guesses)
+            self._rounds = like, self._round_seconds(num_requests, num_prompt_tokens, most)
+        return self._rounds[1][: max_guesses + 1]
 
-        Guesses cost a round more than their pass says: on a GPU a plain pass begins while the host
-        still works, and code that runs seldom is cold. That excess is learnt from such rounds.
-        """
+    def _round_seconds(
+        self, num_requests: int, num_prompt_tokens: int, max_guesses: int
+    ) -> list[float]:
+        """Guesses cost a round more than their pass says: on a GPU a plain pass begins while the
+        host still works, and code that runs seldom is cold. That excess is learnt from them."""
         passes = self.target.seconds_from(num_requests + num_prompt_tokens, max_guesses + 1)
         speed = self.target.speed
         plain = speed * self._rest.seconds(num_requests, 0) + self._context_seconds(num_requests, 0)
@@ -85,20 +100,20 @@ class Costs:
 
     def expect_waste(self) -> None:
         """Where a plain pass begins early, guesses come when one is under way for nobody."""
-        self._excess = self.target.seconds(1)
+        self._excess, self._rounds = self.target.seconds(1), None
 
     def expect_excess(self, drafter: str, depth: int, seconds: float) -> None:
         """A round with these guesses takes so much more than a plain one: what its parts leave."""
         parts = self.target.seconds(1 + depth) - self.target.seconds(1)
         parts += self.draft_seconds(drafter, 1, [1] * depth)
-        self._excess = max(0.0, seconds - parts) / self.target.speed
+        self._excess, self._rounds = max(0.0, seconds - parts) / self.target.speed, None
 
     def expect_whole(self, drafter: str, seconds: float, plain: float) -> None:
         """One request's rounds with these guesses take so long, however many there are, and `plain`
         ones so long: the device begins them by itself, and what their parts take one after the
         other says nothing."""
         self._whole |= {drafter: seconds, _PLAIN: plain}
-        self._tried = dict(self._whole)
+        self._tried, self._rounds = dict(self._whole), None
 
     def _plain_whole(self) -> float:
         """It has slowed down by no more than one with guesses: where it seems so, the latest plain
@@ -133,6 +148,7 @@ class Costs:
             seconds = sum((answer[-1] for answer in times.drafts), times.pass_seconds)
             surprise = clipped(math.log((seconds + times.rest_seconds) / self._whole[name]))
             self._whole[name] *= math.exp(_WHOLE_RATE * surprise)
+            self._rounds = None
         return times.num_guesses > 0
 
     def draft_seconds(self, drafter: str, num_requests: int, level_sizes: Sequence[int]) -> float:
@@ -168,6 +184,8 @@ class Costs:
     ) -> None:
         if num_requests == 1 and self.is_whole(drafter):
             return  # begun early: this is what was still waited for
+        if not self._is_news(drafter):
+            return
         levels, seconds = self._levels(level_sizes), seconds / self.target.speed
         cost = self._drafters.get(drafter)
         if cost is None:
@@ -193,9 +211,16 @@ class Costs:
             return
         if times.num_guesses:
             self._observe_excess(times)
+            if not self._is_news(times.num_tokens):
+                return
         args = times.num_requests, times.num_guesses, times.num_tokens
         self.observe_pass(times.num_tokens, self._without_context(times.pass_seconds, *args))
         self.observe_rest(times.num_requests, times.num_guesses, times.rest_seconds)
+
+    def _is_news(self, met: int | str) -> bool:
+        """To learn takes time, too: of what was met often, a part will do."""
+        self._met[met] += 1
+        return self._met[met] <= _OFTEN or self._met[met] % _ONE_IN == 0
 
     def _observe_excess(self, times: StepTimes) -> None:
         num, num_guesses = times.num_requests, times.num_guesses
@@ -221,12 +246,12 @@ class Costs:
 
     def observe_pass(self, num_tokens: int, seconds: float, num_passes: int = 1) -> None:
         self.target.observe(num_tokens, seconds, num_passes)
-        self._least_price = None
+        self._least_price = self._rounds = None
 
     def observe_rest(self, num_requests: int, num_guesses: int, seconds: float) -> None:
         """What a round took besides its pass, its drafters and the choice."""
         self._rest.observe(num_requests, num_guesses, max(0.0, seconds) / self.target.speed)
-        self._least_price = None
+        self._least_price = self._rounds = None
 
     def _levels(self, level_sizes: Sequence[int]) -> float:
         """Levels of one guess that would cost as much as these."""

@@ -21,8 +21,9 @@ import numpy.typing as npt
 
 from forerun.errors import InvalidOption
 from forerun.kernels.base import AttentionShape, Body, ChainNoise, Given, Norm, WeightSource
-from forerun.kernels.cpu.attention.attend import tokens_together
+from forerun.kernels.cpu.attention.attend import tokens_per_chunk
 from forerun.kernels.cpu.attention.kv_store import KVStore
+from forerun.kernels.cpu.attention.rope import TOKENS_TOGETHER
 from forerun.kernels.cpu.chain_steps import ChainSteps
 from forerun.kernels.cpu.codegen.code_cache import CodeCache
 from forerun.kernels.cpu.codegen.compiled import check_processor, code_key
@@ -212,6 +213,7 @@ class CpuKernels(ChainSteps, Drawing):
         addresses = (x.address, added, h.address, norm.weight.address)
         operation, eps = self._operations.add_norm, _float_bits(norm.eps)
         x.program.add(operation, x.num_rows, x.width, x.stride, *addresses, eps)
+        x.program.last_made = h.address, "norm"
         x.digits = None
         return x, h
 
@@ -262,9 +264,14 @@ class CpuKernels(ChainSteps, Drawing):
             digits = Rows(x.program, x.num_rows, width)
             block = self._records.block_stride(x.num_rows)
             x.digits = digits, (block, num_blocks * block, record_bytes)
-            operation, sizes = self._library.write_digits, (num_blocks, _BLOCKS_PER_CHUNK)
             num_chunks = x.num_rows * -(-num_blocks // _BLOCKS_PER_CHUNK)
-            x.program.add(operation, num_chunks, *sizes, *x.place, digits.address, block)
+            sizes = num_blocks, _BLOCKS_PER_CHUNK, digits.address, block
+            address, maker = x.program.last_made or (0, "")
+            if address != x.address:
+                x.program.add(self._library.digits("write"), num_chunks, *x.place, *sizes)
+            else:  # as they are made, which saves a step
+                num_chunks = x.num_rows if maker == "norm" else num_chunks
+                x.program.make_last(self._library.digits(maker), num_chunks, *sizes)
         return x.digits
 
     def rope_write(
@@ -282,10 +289,11 @@ class CpuKernels(ChainSteps, Drawing):
         norms = (q_norm, k_norm)
         weights = [0 if norm is None else norm.weight.address for norm in norms]
         eps = [0 if norm is None else _float_bits(norm.eps) for norm in norms]
-        kv = (batch.write_slots_address, *store.addresses[layer], batch.positions_address)
-        rest = (*kv, *weights, *eps, store.head_bytes, batch.rotations_address)
+        kv = (batch.write_slots_address, *store.addresses[layer], batch.turns_address)
+        rest = (*kv, *weights, *eps, store.head_bytes, qkv.num_rows)
         operation, places = self._operations.rope_write, (*qkv.place, *q.place)
-        program.add(operation, qkv.num_rows, *batch.heads, *places, *rest)
+        num_chunks = -(-qkv.num_rows // TOKENS_TOGETHER) * shape.num_kv_heads
+        program.add(operation, num_chunks, *batch.heads, *places, *rest)
         return q
 
     def attend(self, q: Rows, batch: CpuBatch, store: KVStore, layer: int) -> Rows:
@@ -293,11 +301,10 @@ class CpuKernels(ChainSteps, Drawing):
         out = Rows(program, q.num_rows, shape.q_len)
         program.need_scratch(batch.scratch_bytes)
         program.hold(store, batch)
-        share = q.num_rows * shape.num_kv_heads // (2 * self.num_threads)
-        most = max(1, min(tokens_together(shape.num_heads, shape.num_kv_heads), share))
-        per_head = -(-q.num_rows // most)
-        per_chunk = -(-q.num_rows // per_head)
-        num_chunks = per_head * shape.num_kv_heads
+        heads = shape.num_heads, shape.num_kv_heads, self.num_threads
+        is_shared = batch.is_alone and shape.window is None
+        per_chunk = tokens_per_chunk(q.num_rows, *heads, is_shared=is_shared)
+        num_chunks = -(-q.num_rows // per_chunk) * shape.num_kv_heads
         kv, sizes = (*store.addresses[layer], batch.keys_address), (q.num_rows, per_chunk)
         places = (*q.place, *kv, *out.place, store.head_bytes)
         program.add(self._operations.attend, num_chunks, *batch.heads, *places, *sizes)
@@ -308,6 +315,7 @@ class CpuKernels(ChainSteps, Drawing):
         out = Rows(program, gate_up.num_rows, width)
         operation, places = self._operations.silu_mul, (*gate_up.place, *out.place)
         program.add(operation, gate_up.num_rows, width, *places)
+        program.last_made = out.address, "silu"
         return out
 
     def select(self, x: Rows, batch: CpuBatch) -> Rows:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, cached_property
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 from forerun.interrupts import Uninterrupted, safe_point
@@ -28,6 +28,11 @@ _OPERATIONS: Final = {
     "rope_write": rope_write,
     "attend": attend,
 }
+_MAKERS: Final = {  # of activations that are written as digits
+    "write": operations.make_write_digits,
+    "norm": operations.make_norm_digits,
+    "silu": operations.make_silu_digits,
+}
 
 
 class Operations(NamedTuple):
@@ -50,7 +55,7 @@ class Library:
         self._machine = machine
         self._cache = cache
         self._progress = progress
-        self._formats: dict[tuple[str, str], int] = {}
+        self._kinds: dict[tuple[str, str], int] = {}  # of an operation, like ("linear", "Q4_1")
         self._names: dict[int, str] = {}
 
     def operations(self) -> Operations:
@@ -66,20 +71,20 @@ class Library:
         suffix = f"-{self._machine.instructions.num_outputs}" if name == "attend" else ""
         return self._named(name, self.function(name, source or _OPERATIONS[name], 3, suffix))
 
-    @cached_property
-    def write_digits(self) -> int:
-        """The address of the operation that writes activations as digits."""
-        return self._of_machine("write_digits", _write_digits_source(self._machine))
+    def digits(self, maker: str) -> int:
+        """The address of the operation that writes activations as digits: those that are there
+        (`write`), or as they are made (`norm`, `silu`)."""
+        return self._kinds.get(("digits", maker)) or self._add("digits", maker, _digits_source)
 
     def linear(self, weight_format: str) -> int:
         """The address of the product with weights of a format."""
-        return self._formats.get(("linear", weight_format)) or self._add(
+        return self._kinds.get(("linear", weight_format)) or self._add(
             "linear", weight_format, _linear_source
         )
 
     def embed(self, weight_format: str) -> int:
         """The address of the expansion of rows of a format."""
-        return self._formats.get(("embed", weight_format)) or self._add(
+        return self._kinds.get(("embed", weight_format)) or self._add(
             "embed", weight_format, _embed_source
         )
 
@@ -97,9 +102,9 @@ class Library:
         with Uninterrupted():  # Numba and LLVM keep books of their own
             return _compiled(name + suffix, source, num_args, self._cache, self._machine)
 
-    def _add(self, kind: str, weight_format: str, make: Callable[[str, Machine], Any]) -> int:
-        address = self._of_machine(f"{kind}-{weight_format}", make(weight_format, self._machine))
-        self._formats[kind, weight_format] = address
+    def _add(self, kind: str, which: str, make: Callable[[str, Machine], Any]) -> int:
+        address = self._of_machine(f"{kind}-{which}", make(which, self._machine))
+        self._kinds[kind, which] = address
         return address
 
     def _of_machine(self, name: str, source: Any) -> int:
@@ -123,9 +128,9 @@ def _linear_source(weight_format: str, machine: Machine) -> Any:
 
 
 @cache
-def _write_digits_source(machine: Machine) -> Any:
+def _digits_source(maker: str, machine: Machine) -> Any:
     record_bytes = RecordShape(machine.num_digits).num_bytes
-    return operations.make_write_digits(make_write_record(machine), record_bytes)
+    return _MAKERS[maker](make_write_record(machine), record_bytes)
 
 
 @cache

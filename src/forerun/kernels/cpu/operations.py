@@ -11,9 +11,9 @@ with zeros.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Final
 
-from numba import float32, int64
+from numba import float32, int64, njit
 
 from forerun.kernels.cpu.codegen.native import dot, floats, int_at, ints
 from forerun.kernels.cpu.codegen.scalar import exp32
@@ -39,13 +39,20 @@ def add_norm(step, chunk, _scratch):
         h[i] = x[i] * scale * weight[i]
 
 
+_add_norm: Final = njit(inline="always")(add_norm)
+
+
 def silu_mul(step, chunk, _scratch):
     """silu(gate) · up, for one row."""
-    width = arg(step, 0)
-    gate = floats(arg(step, 1) + chunk * arg(step, 2))
-    up = floats(arg(step, 1) + chunk * arg(step, 2) + 4 * width)
-    out = floats(arg(step, 3) + chunk * arg(step, 4))
-    for i in range(width):
+    _silu_mul(step, chunk, 0, arg(step, 0))
+
+
+@njit(inline="always")
+def _silu_mul(step, row, first, last):
+    gate = floats(arg(step, 1) + row * arg(step, 2))
+    up = floats(arg(step, 1) + row * arg(step, 2) + 4 * arg(step, 0))
+    out = floats(arg(step, 3) + row * arg(step, 4))
+    for i in range(first, last):
         out[i] = gate[i] / (float32(1) + exp32(-gate[i])) * up[i]
 
 
@@ -108,18 +115,56 @@ def make_linear(product: Any, max_width: int, widest: int) -> Any:
 
 def make_write_digits(write_record: Any, record_bytes: int) -> Any:
     """A few blocks of one row as records of digits."""
+    write_blocks = _make_write_blocks(write_record, record_bytes)
 
     def write_digits(step, chunk, _scratch):
-        num_blocks, per_chunk = arg(step, 0), arg(step, 1)
+        num_blocks, per_chunk = arg(step, 2), arg(step, 3)
         chunks_per_row = (num_blocks + per_chunk - 1) // per_chunk
         row, first = chunk // chunks_per_row, chunk % chunks_per_row * per_chunk
-        x, stride = arg(step, 2) + row * arg(step, 3), arg(step, 5)
-        records = arg(step, 4) + row // GROUP_ROWS * num_blocks * stride
-        records += row % GROUP_ROWS * record_bytes
-        for block in range(first, min(first + per_chunk, num_blocks)):
-            write_record(x + 4 * BLOCK_LEN * block, records + stride * block)
+        x, last = arg(step, 0) + row * arg(step, 1), min(first + per_chunk, num_blocks)
+        write_blocks(x, row, first, last, num_blocks, arg(step, 4), arg(step, 5))
 
     return write_digits
+
+
+def make_norm_digits(write_record: Any, record_bytes: int) -> Any:
+    """`add_norm`, and h as records of digits."""
+    write_blocks = _make_write_blocks(write_record, record_bytes)
+
+    def norm_digits(step, chunk, scratch):
+        _add_norm(step, chunk, scratch)
+        h, num_blocks = arg(step, 4) + chunk * arg(step, 1), arg(step, 7)
+        write_blocks(h, chunk, 0, num_blocks, num_blocks, arg(step, 9), arg(step, 10))
+
+    return norm_digits
+
+
+def make_silu_digits(write_record: Any, record_bytes: int) -> Any:
+    """A few blocks of one row of `silu_mul`, and these as records of digits."""
+    write_blocks = _make_write_blocks(write_record, record_bytes)
+
+    def silu_digits(step, chunk, _scratch):
+        num_blocks, per_chunk = arg(step, 5), arg(step, 6)
+        chunks_per_row = (num_blocks + per_chunk - 1) // per_chunk
+        row, first = chunk // chunks_per_row, chunk % chunks_per_row * per_chunk
+        last = min(first + per_chunk, num_blocks)
+        _silu_mul(step, row, first * BLOCK_LEN, last * BLOCK_LEN)
+        out = arg(step, 3) + row * arg(step, 4)
+        write_blocks(out, row, first, last, num_blocks, arg(step, 7), arg(step, 8))
+
+    return silu_digits
+
+
+def _make_write_blocks(write_record: Any, record_bytes: int) -> Any:
+    """Blocks `first` … of a row at `x`, whose group's records lie `stride` apart by block."""
+
+    @njit(inline="always")
+    def write_blocks(x, row, first, last, num_blocks, records, stride):
+        here = records + row // GROUP_ROWS * num_blocks * stride + row % GROUP_ROWS * record_bytes
+        for block in range(first, last):
+            write_record(x + 4 * BLOCK_LEN * block, here + stride * block)
+
+    return write_blocks
 
 
 def make_embed(expand: Any) -> Any:

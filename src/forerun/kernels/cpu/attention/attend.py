@@ -32,11 +32,31 @@ _PLACES_BYTES: Final = 8 * BLOCKS_TOGETHER
 _SHARES_AT: Final = 3 * _PLACES_BYTES
 _SPARE_AT: Final = _SHARES_AT + 4 * MAX_QUERIES
 _VALUES_TOGETHER: Final = 64
+_READING: Final = 12  # queries whose work takes as long as reading keys and values does
 
 
-def tokens_together(num_heads: int, num_kv_heads: int) -> int:
-    """How many may be in a chunk."""
-    return max(1, MAX_QUERIES // (num_heads // num_kv_heads))
+def tokens_per_chunk(
+    num_tokens: int, num_heads: int, num_kv_heads: int, num_threads: int, *, is_shared: bool
+) -> int:
+    """So that the last thread ends soonest, and all work least. Where tokens share what they read
+    (`is_shared`), every further chunk reads it once more; else it has a part of the work."""
+    group_len = num_heads // num_kv_heads
+    most = min(num_tokens, max(1, MAX_QUERIES // group_len))
+    if not is_shared:
+        share = max(1, num_tokens * num_kv_heads // (2 * num_threads))
+        return _even(num_tokens, min(most, share))
+
+    def taken(per_chunk: int) -> tuple[int, int]:
+        num_chunks = num_kv_heads * -(-num_tokens // per_chunk)
+        of_each = _READING + per_chunk * group_len
+        return -(-num_chunks // num_threads) * of_each, num_chunks * of_each
+
+    return min(range(1, most + 1), key=taken)
+
+
+def _even(num: int, most: int) -> int:
+    """Parts of no more than `most` have so many, but for the last."""
+    return -(-num // -(-num // most))
 
 
 def scratch_bytes(max_keys: int, max_own: int, head_dim: int) -> int:

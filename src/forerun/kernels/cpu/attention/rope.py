@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Final
 
 from numba import float32, njit
 
@@ -10,6 +11,8 @@ from forerun.kernels.cpu.codegen.native import floats, int_at
 from forerun.kernels.cpu.codegen.step import arg, float_arg, num_groups
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
+
+TOKENS_TOGETHER: Final = 16  # in a chunk
 
 
 @njit(inline="always")
@@ -35,25 +38,28 @@ def _turn(source, target, apart, cos, sin, half, norm, eps):
 
 
 def rope_write(step, chunk, _scratch):
-    """One token: rotate q into q_out, rotate k and copy v into the store's slot."""
-    num_heads, num_kv_heads, head_dim = arg(step, 0), arg(step, 1), arg(step, 2)
-    source = arg(step, 3) + chunk * arg(step, 4)
-    q_out = arg(step, 5) + chunk * arg(step, 6)
-    half, stride = head_dim // 2, 64 * num_groups(head_dim)  # a head's bytes, padded
-    slot, store_stride = int_at(arg(step, 7), chunk), arg(step, 15)
-    k_out = arg(step, 8) + (slot >> 4) * 16 * stride + 4 * (slot & 15)  # a lane of its block
-    v_out = arg(step, 9) + slot * stride
-    turn = int_at(arg(step, 16), 0) + 4 * head_dim * int_at(arg(step, 10), chunk)
-    cos, sin = floats(turn), floats(turn + 4 * half)
+    """A key/value head of a few tokens, and the heads that ask it: rotate q into q_out, rotate k
+    and copy v into the store's slots.
+
+    Keys of a block lie in the same cache lines, so one thread writes those of tokens side by side.
+    """
+    num_kv_heads, head_dim, num_tokens = arg(step, 1), arg(step, 2), arg(step, 16)
+    group_len, kv_head = arg(step, 0) // num_kv_heads, chunk % num_kv_heads
+    head_bytes, half, stride = 4 * head_dim, head_dim // 2, 64 * num_groups(head_dim)
     q_eps, k_eps = float_arg(step, 13), float_arg(step, 14)
-    for head in range(num_heads):
-        _turn(source, q_out + head * stride, 1, cos, sin, half, arg(step, 11), q_eps)
-        source += 4 * head_dim
-    for head in range(num_kv_heads):
-        _turn(source, k_out + head * store_stride, 16, cos, sin, half, arg(step, 12), k_eps)
-        source += 4 * head_dim
-    for head in range(num_kv_heads):
-        v, target = floats(source), floats(v_out + head * store_stride)
+    first = chunk // num_kv_heads * TOKENS_TOGETHER
+    for token in range(first, min(first + TOKENS_TOGETHER, num_tokens)):
+        source = arg(step, 3) + token * arg(step, 4)
+        slot, store_head = int_at(arg(step, 7), token), kv_head * arg(step, 15)
+        turn = int_at(arg(step, 10), token)
+        cos, sin = floats(turn), floats(turn + 4 * half)
+        for head in range(kv_head * group_len, (kv_head + 1) * group_len):
+            target = arg(step, 5) + token * arg(step, 6) + head * stride
+            _turn(source + head * head_bytes, target, 1, cos, sin, half, arg(step, 11), q_eps)
+        source += (arg(step, 0) + kv_head) * head_bytes
+        k_out = arg(step, 8) + store_head + (slot >> 4) * 16 * stride + 4 * (slot & 15)  # a lane
+        _turn(source, k_out, 16, cos, sin, half, arg(step, 12), k_eps)
+        v = floats(source + num_kv_heads * head_bytes)
+        v_out = floats(arg(step, 9) + store_head + slot * stride)
         for i in range(head_dim):
-            target[i] = v[i]
-        source += 4 * head_dim
+            v_out[i] = v[i]

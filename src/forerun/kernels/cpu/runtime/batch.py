@@ -25,41 +25,32 @@ from forerun.types import FloatArray, IntArray
 F32 = npt.NDArray[np.float32]
 
 
-class Rotations(NamedTuple):
-    """cos, then sin, of all positions that are known: [positions, 2, head_dim / 2]"""
-
-    table: F32
-    address: int
-
-
 class RopeTable:
     """cos and sin of position × frequency, each position computed once and alone."""
 
     def __init__(self, inv_freq: FloatArray) -> None:
         self._inv_freq = inv_freq
-        self._rotations = _rotations(np.empty((0, 2, len(inv_freq)), np.float32))
+        self._table = np.empty((0, 2, len(inv_freq)), np.float32)  # cos, then sin
+        self._address = 0
         self._is_known = bytearray()
 
-    def rotations(self, positions: Sequence[int]) -> Rotations:
-        """With those of `positions` among them. A larger table takes the place of this one."""
+    def rotations(self, positions: Sequence[int]) -> tuple[F32, list[int]]:
+        """The table, until a larger one takes its place, and where rows of it lie."""
         if max(positions) >= len(self._is_known):
-            self._grow(2 * max(positions))
+            self._grow(max(256, 2 * max(positions)) - len(self._is_known))
         for position in positions:
             if not self._is_known[position]:
                 angles = position * self._inv_freq
-                self._rotations.table[position] = np.cos(angles), np.sin(angles)
+                self._table[position] = np.cos(angles), np.sin(angles)
                 self._is_known[position] = True
-        return self._rotations
+        first, row_bytes = self._address, self._table.strides[0]
+        return self._table, [first + row_bytes * position for position in positions]
 
     def _grow(self, num: int) -> None:
-        table = self._rotations.table
-        more = np.empty((max(256, num) - len(table), *table.shape[1:]), np.float32)
-        self._rotations = _rotations(np.concatenate((table, more)))
-        self._is_known += bytes(len(more))
-
-
-def _rotations(table: F32) -> Rotations:
-    return Rotations(table, address_of(table))
+        more = np.empty((num, *self._table.shape[1:]), np.float32)
+        table = np.concatenate((self._table, more))
+        self._table, self._address = table, address_of(table)
+        self._is_known += bytes(num)
 
 
 class CpuBatch:
@@ -85,11 +76,11 @@ class CpuBatch:
         self.max_keys = min(longest, shape.window or longest)
         keys = _keys(runs, address_of(self._slots), shape.window)
         tokens, write_slots, wanted, positions = plan.integers()
-        self.size = len(tokens), len(wanted)
-        self.result = Result.LOGITS  # a recording depends on both
-        self._rotations = rope.rotations(positions)
-        address = self._rotations.address
-        self._integers = [*tokens, *write_slots, *positions, *wanted, address, *keys]
+        self.size = len(tokens), len(wanted)  # what a recording depends on, and
+        self.is_alone = len(runs) == 1  # one request's tokens, who share what they read
+        self.result = Result.LOGITS
+        self._rotations, turns = rope.rotations(positions)
+        self._integers = [*tokens, *write_slots, *turns, *wanted, *keys]
         self._noise: Sequence[int] = _NO_NOISE if noise is None else _chain_ints(noise)
         self.shape = shape
         self.num_embeddings = 0  # rows of the table that tokens are looked up in, once they were
@@ -151,8 +142,8 @@ class CpuBatch:
         return self._arrays.noise
 
     @cached_property
-    def positions(self) -> IntArray:
-        return self._arrays.positions
+    def turns(self) -> IntArray:
+        return self._arrays.turns
 
     @cached_property
     def given_widths(self) -> list[int]:
@@ -183,7 +174,7 @@ class CpuBatch:
         for name in _ADDRESSES:
             part.__dict__.pop(name, None)
         part.tokens, part.write_slots = self.tokens[chosen], self.write_slots[chosen]
-        part.positions, part.keys = self.positions[chosen], self.keys[chosen]
+        part.turns, part.keys = self.turns[chosen], self.keys[chosen]
         part.wanted = self.wanted[(first <= self.wanted) & (self.wanted < last)] - first
         part.given, part.given_widths = [each[chosen] for each in self.given], self.given_widths
         part.noise = self.noise
@@ -200,20 +191,15 @@ class CpuBatch:
         return int(self.keys.ctypes.data)
 
     @cached_property
-    def positions_address(self) -> int:
-        return int(self.positions.ctypes.data)
-
-    @cached_property
-    def rotations_address(self) -> int:
-        """Where the table's address stands: another one may take its place."""
-        return int(self._arrays.rotations.ctypes.data)
+    def turns_address(self) -> int:
+        return int(self.turns.ctypes.data)
 
     @cached_property
     def write_slots_address(self) -> int:
         return int(self.write_slots.ctypes.data)
 
 
-_ADDRESSES: Final = ("keys_address", "positions_address", "write_slots_address")
+_ADDRESSES: Final = ("keys_address", "turns_address", "write_slots_address")
 
 
 class _Arrays(NamedTuple):
@@ -222,19 +208,18 @@ class _Arrays(NamedTuple):
     write: Callable[..., None]  # all of them, in this order; numpy takes several times as long
     tokens: IntArray  # [T]
     write_slots: IntArray  # [T]
-    positions: IntArray  # [T]
+    turns: IntArray  # [T]: where cos and sin of its position lie
     wanted: IntArray  # [R]
-    rotations: IntArray  # [1]: where their table lies
     keys: IntArray  # [T, 4]: see `_keys`
     noise: IntArray  # [3] of a chain, or what tokens are drawn by
 
     @classmethod
     def of(cls, integers: IntArray, num_tokens: int, num_wanted: int) -> _Arrays:
-        each = (num_tokens, num_tokens, num_tokens, num_wanted, 1, KEY_FIELDS * num_tokens)
-        tokens, slots, positions, wanted, at, keys, noise = np.split(integers, np.cumsum(each))
+        each = (num_tokens, num_tokens, num_tokens, num_wanted, KEY_FIELDS * num_tokens)
+        tokens, slots, turns, wanted, keys, noise = np.split(integers, np.cumsum(each))
         write = partial(struct.Struct(f"{len(integers)}q").pack_into, integers.data, 0)
         keys = keys.reshape(-1, KEY_FIELDS)
-        return cls(write, tokens, slots, positions, wanted, at, keys, noise)
+        return cls(write, tokens, slots, turns, wanted, keys, noise)
 
 
 def _chain_ints(noise: ChainNoise) -> tuple[int, int, int]:

@@ -15,11 +15,11 @@ from forerun.kernels.cpu.runtime.workers import Workers
 # By the operation's name, as far as its dash.
 KINDS: Final = {
     "linear": "product",
-    "write_digits": "product",
     "attend": "attention",
     "rope_write": "attention",
     "add_norm": "norm",
     "silu_mul": "norm",
+    "digits": "norm",
     "embed": "rows",
     "select": "rows",
     "place": "rows",

@@ -20,7 +20,7 @@ from forerun.kernels.scores import Scores
 MAX_TOKENS: Final = 32  # a longer pass takes so long that recording does not show
 _MAX_KEPT: Final = 48
 
-Key = tuple[Body, int, int, Result]
+Key = tuple[Body, int, int, bool, Result]
 Kept = OrderedDict[Key, tuple[Recording, CpuBatch]]
 
 
@@ -49,7 +49,7 @@ class Replays:
         self, body: Body, batch: CpuBatch, store: KVStore
     ) -> tuple[npt.NDArray[np.float32], DrawnRows | None]:
         kept: Kept = store.passes
-        key = (body, *batch.size, batch.result)
+        key = (body, *batch.size, batch.is_alone, batch.result)
         found = kept.get(key)
         if found is None:
             return self._record(kept, key, batch, store), batch.program.drawn
