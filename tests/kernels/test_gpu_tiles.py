@@ -82,3 +82,15 @@ def test_smaller_shared_memories_get_fewer_stages(
         assert within.block_k == tile.block_k  # which decides the order of sums
         changed += within != tile
     assert changed or form != FORMATS["bfloat16"]
+
+
+@pytest.mark.parametrize("form", ALL_FORMATS.values(), ids=ALL_FORMATS)
+def test_what_decides_bits_does_not_see_the_rows(form: tuple[int, int, int]) -> None:
+    _, row_bytes, group = form
+    for kind, num_in in product(TILES["Kind"], (576, 1536, 2048, 3072, 8192)):
+        of_rows = {
+            (tile.segments, tile.by_sum)
+            for num_rows in NUM_ROWS
+            for tile in (TILES["tile_for"](kind, 3072, num_in, num_rows, row_bytes, group),)
+        }
+        assert len(of_rows) == 1, (kind, num_in, of_rows)

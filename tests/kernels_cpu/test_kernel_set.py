@@ -236,6 +236,21 @@ def test_a_residual_of_another_program_is_run_and_held() -> None:
     np.testing.assert_allclose(np.asarray(total), x + delta @ weight.T, atol=1e-4)
 
 
+def test_no_step_is_given_the_same_memory_twice() -> None:
+    """Where a row of digits is as long as the row itself, a residual that is read may be what is
+    free for digits: then the norm must not write them."""
+    config = tiny_config(hidden_size=32, intermediate_size=64)
+    k = CpuKernels(num_threads=1, activations="int16", quantization="int8", cache_dir=CACHE_DIR)
+    model = LlamaModel.load(TinyCheckpoint(config), k)
+    cache = model.new_cache(4, 16)
+    table = cache.new_table()
+    model.forward(Plan.build([(Span.all_wanted(table.reserve(3), (3, 1, 4)), table)]), cache)
+    (whole,) = [kind for kind in k.kinds_of_pass(cache.store, 3) if kind.name == "whole"]
+    for step in whole.steps.tolist():
+        addresses = [field for field in step[3:] if field > 1 << 32]
+        assert len(addresses) == len(set(addresses)), step
+
+
 def test_recordings_go_with_the_cache() -> None:
     model = LlamaModel.load(TinyCheckpoint(FAMILIES["smollm2"]), kernels())
     cache = model.new_cache(4, 16)

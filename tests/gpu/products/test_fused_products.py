@@ -32,8 +32,8 @@ CASES = (
     *(("cuda-float32", shape) for shape in SHAPES if shape[0] < 1024),
     *(("cuda-float32", shape) for shape in WITHOUT_SEGMENTS),
     *(("cuda-float16", shape) for shape in SHAPES[:1]),
-    *(("cuda-int8", shape) for shape in SHAPES if shape[0] % 32 == 0),
-    *(("cuda-float16-int8", shape) for shape in SHAPES[:1]),
+    *(("cuda-float16-int8", shape) for shape in SHAPES if shape[0] % 32 == 0),
+    *(("cuda-int8", shape) for shape in SHAPES[:1]),
 )
 
 

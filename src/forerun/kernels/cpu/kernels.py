@@ -267,11 +267,11 @@ class CpuKernels(ChainSteps, Drawing):
             num_chunks = x.num_rows * -(-num_blocks // _BLOCKS_PER_CHUNK)
             sizes = num_blocks, _BLOCKS_PER_CHUNK, digits.address, block
             address, maker = x.program.last_made or (0, "")
-            if address != x.address:
+            if address != x.address or digits.address in x.program.last_args:
                 x.program.add(self._library.digits("write"), num_chunks, *x.place, *sizes)
             else:  # as they are made, which saves a step
                 num_chunks = x.num_rows if maker == "norm" else num_chunks
-                x.program.make_last(self._library.digits(maker), num_chunks, *sizes)
+                x.program.amend_last(self._library.digits(maker), num_chunks, *sizes)
         return x.digits
 
     def rope_write(

@@ -261,6 +261,7 @@ class Launches:
         segments = tile.segments
         options = {
             "GROUP": matrix.group,
+            "BY_SUM": tile.by_sum,
             "HELD": tile.held,
             "BK": tile.block_k // segments,
             "SEGMENTS": segments,

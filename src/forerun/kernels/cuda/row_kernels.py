@@ -31,7 +31,8 @@ def embed_rows(
     token = token.to(tl.int64)
     x = tl.load(TABLE + token * E + e, mask=e < E, other=0.0).to(tl.float32)
     if GROUP > 0:
-        x *= tl.load(SCALES + (e // GROUP).to(tl.int64) * V + token, mask=e < E, other=0.0)
+        scale_at = SCALES + (e // GROUP).to(tl.int64) * V + token
+        x = (x - 128) * tl.load(scale_at, mask=e < E, other=0.0)
     tl.store(STREAM + t * E + e, x, mask=e < E)
 
 

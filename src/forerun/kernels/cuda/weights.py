@@ -14,8 +14,8 @@ from forerun.kernels.base import WeightSource
 
 @dataclass(frozen=True, eq=False)
 class Matrix:
-    """[out, in] in the operands' dtype, or as int8 with a scale for each group of columns; with a
-    bias in float32 or none."""
+    """[out, in] in the operands' dtype, or as bytes with a scale for each group of columns (see
+    `packed`); with a bias in float32 or none."""
 
     weight: torch.Tensor
     bias: torch.Tensor | None
@@ -40,7 +40,8 @@ _ROWS_AT_ONCE: Final = 1 << 14  # so that a head does not stand in memory as flo
 
 
 def packed(weight: torch.Tensor, bias: torch.Tensor | None) -> Matrix:
-    """Whole numbers of −127 … 127, in units of the largest of each group ÷ 127."""
+    """Whole numbers of −127 … 127, in units of the largest of each group ÷ 127, as bytes: 128 more
+    than they are."""
     num_in = weight.shape[1]
     group = next((size for size in _GROUPS if num_in % size == 0), 0)
     if not group:
@@ -50,7 +51,7 @@ def packed(weight: torch.Tensor, bias: torch.Tensor | None) -> Matrix:
         groups = part.float().view(len(part), -1, group)
         scale = groups.abs().amax(dim=2) / 127
         units = groups / torch.where(scale > 0, scale, 1.0)[:, :, None]
-        rows.append(units.round().to(torch.int8).view(len(part), num_in))
+        rows.append((units.round() + 128).to(torch.uint8).view(len(part), num_in))
         scales.append(scale)
     return Matrix(torch.cat(rows), bias, torch.cat(scales).T.contiguous())
 

@@ -86,7 +86,7 @@ class Program:
         self._used: dict[int, Buffer] = {}  # by address: all that its steps ever had
         self._scratch_bytes = 0
         self._was_run = False
-        self._last_args: tuple[int, ...] = ()
+        self.last_args: tuple[int, ...] = ()
         self.last_made: tuple[int, str] | None = None  # where the last step writes, and its name
         self._tapped: list[Rows] = []
         self.taps: tuple[F32, ...] = ()  # copies, once it has finished
@@ -95,13 +95,13 @@ class Program:
         self._release()  # recordings may have the addresses of what it gave up without running
 
     def add(self, operation: int, num_chunks: int, *args: int, waits: bool = True) -> None:
-        self._last_args, self.last_made = args, None
+        self.last_args, self.last_made = args, None
         self._steps += (operation, num_chunks, waits, *args, *_PADDING[_NUM_ARGS - len(args)])
 
-    def make_last(self, operation: int, num_chunks: int, *more: int) -> None:
-        """Let the last step do more than it was to, with further arguments. What it writes now must
-        not be what it reads."""
-        args = self._last_args
+    def amend_last(self, operation: int, num_chunks: int, *more: int) -> None:
+        """Let the last step do more, with further arguments; what it writes besides must not be
+        memory that it had already."""
+        args = self.last_args
         del self._steps[-STEP_FIELDS:]
         self.add(operation, num_chunks, *args, *more)
 

@@ -24,7 +24,8 @@ def begin(
     PIECES: tl.constexpr, PIECE_LEN: tl.constexpr, GROUP: tl.constexpr,
 ):  # fmt: skip
     """Let the next kernel start (PDL = 1), ask for scales and for the first weights, wait for the
-    kernel before. They come to L2, weights in PIECES pieces of each row; nothing waits for them."""
+    kernel before, unless the walk does (GROUP). They come to L2, weights in PIECES pieces of each
+    row; nothing waits for them."""
     if PDL:
         if PDL == 1:
             tl.extra.cuda.gdc_launch_dependents()
@@ -39,7 +40,8 @@ def begin(
             columns = piece % SEGMENTS * (K // SEGMENTS) + piece // SEGMENTS * PIECE_LEN
             ITEM_LEN: tl.constexpr = W.dtype.element_ty.primitive_bitwidth // 8
             ask_for(W + rows[:, None] * K + columns[None, :], PIECE_LEN * ITEM_LEN)
-        tl.extra.cuda.gdc_wait()
+        if GROUP == 0:
+            tl.extra.cuda.gdc_wait()
 
 
 @triton.jit
@@ -70,20 +72,23 @@ def plain_product(
     HAS_BIAS: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr,
     SEGMENTS: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr, PDL: tl.constexpr,
     PIECES: tl.constexpr, PIECE_LEN: tl.constexpr, HELD: tl.constexpr, GROUP: tl.constexpr,
+    BY_SUM: tl.constexpr,
 ):  # fmt: skip
     """Y = norm(X) · Wᵀ + bias, in float32; NUM_SQUARES = 0: X is taken as it is."""
     n = tl.program_id(0) * BN + tl.arange(0, BN)
     m = tl.program_id(1) * BM + tl.arange(0, BM)
     live, w_rows = m < num_rows, tl.minimum(n, N - 1)
-    held = hold(W, SCALES, w_rows, None, N, K, BK, SEGMENTS, HELD, GROUP)
+    held = hold(W, SCALES, w_rows, None, N, K, BK, SEGMENTS, HELD, GROUP, X.dtype.element_ty)
     begin(W, SCALES, w_rows, N, K, SEGMENTS, PDL, PIECES, PIECE_LEN, GROUP)
-    if NUM_SQUARES > 0:
+    if NUM_SQUARES > 0 and GROUP == 0:
         squares = load_squares(SQUARES, m, live, NUM_SQUARES, SQUARE_LANES)
     acc = walk(
         W, w_rows, None, SCALES, X, m, live, held, N, BN, BM, K, BK, SEGMENTS, EVEN, PRECISION,
-        HELD, GROUP,
+        HELD, GROUP, BY_SUM, PDL,
     )  # fmt: skip
     end(PDL)
+    if NUM_SQUARES > 0 and GROUP > 0:
+        squares = load_squares(SQUARES, m, live, NUM_SQUARES, SQUARE_LANES)
     if NUM_SQUARES > 0:
         acc *= rms_factor(squares, K, eps)[None, :]
     if HAS_BIAS:
@@ -99,15 +104,16 @@ def pair(
     HAS_BIAS: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr,
     SEGMENTS: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr, PDL: tl.constexpr,
     PIECES: tl.constexpr, PIECE_LEN: tl.constexpr, HELD: tl.constexpr, GROUP: tl.constexpr,
+    BY_SUM: tl.constexpr,
 ):  # fmt: skip
     """norm(X) · Wᵀ + bias for two runs of weight rows, from the beginning to the end of a walk.
 
     `rows` are both in turn, and not by `tl.interleave`: where Triton sees a join it gives operands
     a layout that takes twice the instructions to load.
     """
-    held = hold(W, SCALES, rows, None, N, K, BK, SEGMENTS, HELD, GROUP)
+    held = hold(W, SCALES, rows, None, N, K, BK, SEGMENTS, HELD, GROUP, X.dtype.element_ty)
     begin(W, SCALES, rows, N, K, SEGMENTS, PDL, PIECES, PIECE_LEN, GROUP)
-    if NUM_SQUARES > 0:
+    if NUM_SQUARES > 0 and GROUP == 0:
         squares = load_squares(SQUARES, m, live, NUM_SQUARES, SQUARE_LANES)
     if SEGMENTS == 1 and GROUP == 0:
         left, right = walk_pair(
@@ -116,10 +122,12 @@ def pair(
     else:
         both = walk(
             W, rows, None, SCALES, X, m, live, held, N, 2 * BN, BM, K, BK, SEGMENTS, EVEN,
-            PRECISION, HELD, GROUP,
+            PRECISION, HELD, GROUP, BY_SUM, PDL,
         )  # fmt: skip
         left, right = tl.split(tl.permute(tl.reshape(both, (BN, 2, BM)), (0, 2, 1)))
     end(PDL)
+    if NUM_SQUARES > 0 and GROUP > 0:
+        squares = load_squares(SQUARES, m, live, NUM_SQUARES, SQUARE_LANES)
     if NUM_SQUARES > 0:
         factor = rms_factor(squares, K, eps)[None, :]
         left *= factor
@@ -137,6 +145,7 @@ def gated_product(
     HAS_BIAS: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr,
     SEGMENTS: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr, PDL: tl.constexpr,
     PIECES: tl.constexpr, PIECE_LEN: tl.constexpr, HELD: tl.constexpr, GROUP: tl.constexpr,
+    BY_SUM: tl.constexpr,
 ):  # fmt: skip
     """Y = silu(gate) · up, where W [2N, K] is gate, then up."""
     n = tl.program_id(0) * BN + tl.arange(0, BN)
@@ -148,7 +157,7 @@ def gated_product(
     gate, up = pair(
         X, SQUARES, W, SCALES, BIAS, gate_rows, up_rows, rows, m, live, eps, 2 * N, K,
         NUM_SQUARES, SQUARE_LANES, HAS_BIAS, BN, BM, BK, SEGMENTS, EVEN, PRECISION, PDL, PIECES,
-        PIECE_LEN, HELD, GROUP,
+        PIECE_LEN, HELD, GROUP, BY_SUM,
     )  # fmt: skip
     y = gate / (1 + tl.exp(-gate)) * up
     at = m[None, :] * N + n[:, None]
@@ -163,6 +172,7 @@ def rotary_product(
     BN: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr,
     SEGMENTS: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr, PDL: tl.constexpr,
     PIECES: tl.constexpr, PIECE_LEN: tl.constexpr, HELD: tl.constexpr, GROUP: tl.constexpr,
+    BY_SUM: tl.constexpr,
 ):  # fmt: skip
     """q, k, v of each row; q and k are rotated, k and v go to their slots in the cache.
 
@@ -186,7 +196,7 @@ def rotary_product(
     left, right = pair(
         X, SQUARES, W, SCALES, BIAS, left_rows, right_rows, rows, m, live, eps, (H + 2 * G) * D,
         K, NUM_SQUARES, SQUARE_LANES, HAS_BIAS, BN, BM, BK, SEGMENTS, EVEN, PRECISION, PDL, PIECES,
-        PIECE_LEN, HELD, GROUP,
+        PIECE_LEN, HELD, GROUP, BY_SUM,
     )  # fmt: skip
     if head < H + G:
         turned = left * cos - right * sin
@@ -213,7 +223,7 @@ def residual_product(
     BN: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr,
     SEGMENTS: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr, PDL: tl.constexpr,
     PIECES: tl.constexpr, PIECE_LEN: tl.constexpr, HELD: tl.constexpr, GROUP: tl.constexpr,
-    USED: tl.constexpr, GROUPS: tl.constexpr, SHRINK: tl.constexpr,
+    BY_SUM: tl.constexpr, USED: tl.constexpr, GROUPS: tl.constexpr, SHRINK: tl.constexpr,
 ):  # fmt: skip
     """STREAM = STREAM_IN + X · Wᵀ + bias, and of the norm that follows: NORMED = STREAM · weight,
     SQUARES = Σ STREAM² over USED columns each, of which a tile has GROUPS times as many; both of
@@ -235,16 +245,22 @@ def residual_product(
     sources = m
     if HAS_ROWS:
         sources = tl.load(ROWS + m, mask=live, other=0)
-    held = hold(W, SCALES, w_rows, used, N, K, BK, SEGMENTS, HELD, GROUP)
+    held = hold(W, SCALES, w_rows, used, N, K, BK, SEGMENTS, HELD, GROUP, X.dtype.element_ty)
     begin(W, SCALES, w_rows, N, K, SEGMENTS, PDL, PIECES, PIECE_LEN, GROUP)
-    added = tl.load(STREAM_IN + sources[None, :] * N + n[:, None], mask=mask, other=0.0)
+    stream_at = STREAM_IN + sources[None, :] * N + n[:, None]
+    if GROUP == 0:
+        added = tl.load(stream_at, mask=mask, other=0.0)
     if HAS_BIAS:
-        added += tl.load(BIAS + w_rows)[:, None]
+        bias = tl.load(BIAS + w_rows)[:, None]
     acc = walk(
         W, w_rows, used, SCALES, X, sources, live, held, N, BN, BM, K, BK, SEGMENTS, EVEN,
-        PRECISION, HELD, GROUP,
+        PRECISION, HELD, GROUP, BY_SUM, PDL,
     )  # fmt: skip
     end(PDL)
+    if GROUP > 0:
+        added = tl.load(stream_at, mask=mask, other=0.0)
+    if HAS_BIAS:
+        added += bias
     acc += added
     at = m[None, :] * N + n[:, None]
     tl.store(STREAM + at, acc, mask=mask)

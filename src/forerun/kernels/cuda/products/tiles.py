@@ -1,7 +1,8 @@
 """Which tile a product is cut into.
 
-Only `residual_columns` and `num_segments` decide bits, and neither sees the number of rows. The
-rest is a matter of speed: K is walked in the same order by every tile (docs/gpu.md).
+Only `residual_columns`, `num_segments` and `Tile.by_sum` decide bits, and none of them sees the
+number of rows. The rest is a matter of speed: K is walked in the same order by every tile
+(docs/gpu.md).
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ class Tile:
     held: int = 0  # steps whose weights are in registers before the kernel may read its rows
     segments: int = 1  # runs of columns that are added up side by side, by a warp each
     groups: int = 1  # of the columns whose squares are added up together
+    by_sum: bool = False  # bytes are centred in their sums, and not each of them
 
     def pieces(self, kind: Kind, num_in: int, itemsize: int) -> int:
         """How many pieces of each weight row are asked for early, one by each thread; both pieces
@@ -118,13 +120,14 @@ SEGMENTED: Final[dict[tuple[Kind, bool, int], Run]] = {
     (Kind.ROTARY, True, 16): Run(64, 3, True),
     (Kind.ROTARY, True, 32): Run(128, 3, True, wide=2),
 }
-# Whole numbers. By kind and whether its columns are many: segments, and tiles for 8 and 16 rows.
-PACKED: Final[dict[tuple[Kind, bool], tuple[int, Packed, Packed]]] = {
-    (Kind.ROTARY, False): (4, Packed(8, 3, True), Packed(8, 3, True)),
-    (Kind.GATED, False): (4, Packed(16, 3, False), Packed(16, 3, False)),
-    (Kind.RESIDUAL, False): (4, Packed(16, 3, True, held=6), Packed(16, 3, False)),
-    (Kind.RESIDUAL, True): (8, Packed(16, 3, False), Packed(16, 3, False)),
-    (Kind.PLAIN, False): (4, Packed(32, 3, True), Packed(32, 2, True)),
+# Whole numbers. By kind and whether its columns are many: segments, whether bytes are centred in
+# their sums, and tiles for 8 and 16 rows. The first two decide bits.
+PACKED: Final[dict[tuple[Kind, bool], tuple[int, bool, Packed, Packed]]] = {
+    (Kind.ROTARY, False): (4, False, Packed(8, 3, True), Packed(8, 3, True)),
+    (Kind.GATED, False): (4, False, Packed(16, 3, True), Packed(16, 3, True)),
+    (Kind.RESIDUAL, False): (8, False, Packed(16, 3, True, held=3), Packed(16, 3, True)),
+    (Kind.RESIDUAL, True): (8, True, Packed(16, 3, False), Packed(16, 3, False)),
+    (Kind.PLAIN, False): (4, False, Packed(32, 3, True), Packed(32, 2, True)),
 }
 
 
@@ -172,10 +175,11 @@ def tile_for(
     segments = num_segments(kind, num_in, itemsize, group)
     if group:
         rows = min(rows, 16)
-        _, few, more = PACKED[kind, _is_long(kind, num_in)]
+        _, by_sum, few, more = PACKED[kind, _is_long(kind, num_in)]
         columns, stages, early, most_held = few if rows == 8 else more
         held = min(most_held, num_in // (group * segments))
         tile = Tile(columns, rows, group * segments, segments, stages, 0, early, held, segments)
+        tile = replace(tile, by_sum=by_sum)
     elif segments > 1:
         tile = _segmented(kind, num_out, num_in, min(rows, 64 // kind.num_runs), segments)
     elif itemsize == 4:

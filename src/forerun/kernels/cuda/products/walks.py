@@ -8,6 +8,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from forerun.kernels.cuda.products.groups import add_group, expanded_zero, load_scale
+
 
 @triton.jit
 def load_tile(W_AT, X_AT, at, k, last, live, EVEN: tl.constexpr):
@@ -25,7 +27,7 @@ def load_tile(W_AT, X_AT, at, k, last, live, EVEN: tl.constexpr):
 @triton.jit
 def hold(
     W, SCALES, rows, used, N: tl.constexpr, K: tl.constexpr, BK: tl.constexpr,
-    SEGMENTS: tl.constexpr, HELD: tl.constexpr, GROUP: tl.constexpr,
+    SEGMENTS: tl.constexpr, HELD: tl.constexpr, GROUP: tl.constexpr, TO: tl.constexpr,
 ):  # fmt: skip
     """The last HELD tiles of every segment and, behind them, their scales, asked for before the
     kernel may read its rows."""
@@ -38,7 +40,7 @@ def hold(
             tiles = tiles + (tile,)  # noqa: RUF005  # Triton knows no other way
             if GROUP > 0:
                 scale_at = scale_rows(SCALES, rows, N, RUN, SEGMENTS, GROUP)
-                scale = tl.load(scale_at + (RUN - (HELD - i) * BK) // GROUP * N)
+                scale = load_scale(scale_at + (RUN - (HELD - i) * BK) // GROUP * N, TO)
                 scales = scales + (scale,)  # noqa: RUF005
     return tiles + scales
 
@@ -61,35 +63,15 @@ def load_weights(AT, used):
 
 
 @triton.jit
-def expand(w, TO: tl.constexpr):
-    """Whole numbers of int8 as TO: float16 by putting bytes below the exponent of 1024."""
-    if TO == tl.float16:  # noqa: SIM300  # a constant of the kernel
-        x = tl.inline_asm_elementwise(
-            """{
-            .reg .b32 t, c;
-            mov.b32 c, 0x64806480;
-            xor.b32 t, $2, 0x80808080;
-            prmt.b32 $0, t, 0x64646464, 0x4140;
-            prmt.b32 $1, t, 0x64646464, 0x4342;
-            sub.f16x2 $0, $0, c;
-            sub.f16x2 $1, $1, c;
-            }""",
-            "=r,=r,r",
-            [w],
-            dtype=tl.float16,
-            is_pure=True,
-            pack=4,
+def after_wait(at, PDL: tl.constexpr):
+    """A column, when the kernel before has ended. The walk loads rows from there on: so weights of
+    its first step, which Triton asks for before, are on their way while it waits."""
+    if PDL:
+        none = tl.inline_asm_elementwise(
+            "griddepcontrol.wait; mov.u32 $0, 0;", "=r,r", [at], tl.int32, is_pure=True, pack=1
         )
-    else:
-        x = w.to(TO)
-    return x
-
-
-@triton.jit
-def add_group(acc, w, x, scale, PRECISION: tl.constexpr):
-    """acc + scale · w · x, for whole numbers of one group of columns."""
-    part = tl.dot(expand(w, x.dtype), x, input_precision=PRECISION)
-    return tl.fma(part, tl.broadcast_to(scale[:, :, None], part.shape), acc)
+        at += tl.multiple_of(none, 128)
+    return at
 
 
 @triton.jit
@@ -120,11 +102,12 @@ def walk_segments(
     W, w_rows, used, SCALES, X, x_rows, live, held,
     N: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr, K: tl.constexpr,
     BK: tl.constexpr, SEGMENTS: tl.constexpr, PRECISION: tl.constexpr, HELD: tl.constexpr,
-    GROUP: tl.constexpr,
+    GROUP: tl.constexpr, BY_SUM: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """As `walk_run`, with K in SEGMENTS runs, one for each warp, added up at the end.
 
-    With GROUP, weights are whole numbers, and SCALES [K / GROUP, N] says in which unit.
+    With GROUP, weights are bytes, and SCALES [K / GROUP, N] says in which unit; the walk itself
+    waits for the kernel before.
     """
     RUN: tl.constexpr = K // SEGMENTS
     columns = segment_columns(BK, K, SEGMENTS)
@@ -134,16 +117,25 @@ def walk_segments(
     acc = tl.zeros((SEGMENTS, BN, BM), tl.float32)
     if GROUP > 0:
         scale_at = scale_rows(SCALES, w_rows, N, RUN, SEGMENTS, GROUP)
-        scale = tl.load(scale_at)
+        zero = None
+        if BY_SUM and X.dtype.element_ty == tl.float16:
+            zero = expanded_zero(W)
+        scale = load_scale(scale_at, X.dtype.element_ty)
         for at in range(0, RUN - HELD * BK, BK):
-            next_scale = tl.load(scale_at + tl.minimum(at + BK, RUN - BK) // GROUP * N)
+            next_at = scale_at + tl.minimum(at + BK, RUN - BK) // GROUP * N
+            next_scale = load_scale(next_at, X.dtype.element_ty)
             w = load_weights(w_at + at, used)
-            x = tl.load(x_at + at, mask=mask, other=0.0)
-            acc = add_group(acc, w, x, scale, PRECISION)
+            x = tl.load(x_at + after_wait(at, PDL), mask=mask, other=0.0)
+            acc = add_group(acc, w, x, scale, zero, PRECISION)
             scale = next_scale
+        if PDL:
+            tl.extra.cuda.gdc_wait()
+        xs = ()
         for i in tl.static_range(HELD):
             x = tl.load(x_at + (RUN - (HELD - i) * BK), mask=mask, other=0.0)
-            acc = add_group(acc, held[i], x, held[HELD + i], PRECISION)
+            xs = xs + (x,)  # noqa: RUF005
+        for i in tl.static_range(HELD):
+            acc = add_group(acc, held[i], xs[i], held[HELD + i], zero, PRECISION)
     else:
         for at in range(0, RUN - HELD * BK, BK):
             w = load_weights(w_at + at, used)
@@ -160,14 +152,14 @@ def walk(
     W, w_rows, used, SCALES, X, x_rows, live, held,
     N: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr, K: tl.constexpr,
     BK: tl.constexpr, SEGMENTS: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr,
-    HELD: tl.constexpr, GROUP: tl.constexpr,
+    HELD: tl.constexpr, GROUP: tl.constexpr, BY_SUM: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     if SEGMENTS == 1 and GROUP == 0:
         acc = walk_run(W, w_rows, X, x_rows, live, BN, BM, K, BK, EVEN, PRECISION)
     else:
         acc = walk_segments(
             W, w_rows, used, SCALES, X, x_rows, live, held, N, BN, BM, K, BK, SEGMENTS, PRECISION,
-            HELD, GROUP,
+            HELD, GROUP, BY_SUM, PDL,
         )  # fmt: skip
     return acc
 
