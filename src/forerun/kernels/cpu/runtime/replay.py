@@ -18,7 +18,7 @@ from forerun.kernels.cpu.runtime.workers import Workers
 from forerun.kernels.scores import Scores
 
 MAX_TOKENS: Final = 32  # a longer pass takes so long that recording does not show
-_MAX_KEPT: Final = 48
+_MAX_KEPT: Final = 96
 
 Key = tuple[Body, int, int, bool, Result]
 Kept = OrderedDict[Key, tuple[Recording, CpuBatch]]
