@@ -2,7 +2,7 @@
 
     best_piece   the largest logit of each piece of a row
     best_row     the largest of all pieces                      temperature 0: this is all
-    noisy_piece  the best of logit + noise in each piece        row by row, where guesses hold
+    noisy_piece  the best of logit + noise in each piece        row by row, while guesses are right
     noisy_row    the best of all pieces
 
 Noise is evaluated where it can win. That of a token is −log(−log(1 − u)) ≤ −log(u), so it reaches
