@@ -283,7 +283,7 @@ def test_a_pass_that_fails_loses_no_buffer_that_others_recorded() -> None:
     first = k.run(whole, batch(), store)
     with pytest.raises(RuntimeError, match="half-way"):
         k.run(failing, batch(), store)
-    (recording, _), *_ = k._replays._kept[store].values()
+    (recording, _), *_ = store.passes.values()
     gc.collect()
     free = [b.data for buffers in k._kept_buffers._free.values() for b in buffers]
     assert any(np.shares_memory(recording.result, data) for data in free)
@@ -299,7 +299,7 @@ def test_recordings_share_the_memory_of_their_results() -> None:
         span = Span.all_wanted(table.reserve(num), (3,) * num)
         model.forward(Plan.build([(span, table)]), cache)
         table.free()
-    (kept,) = model.kernels._replays._kept.values()  # type: ignore[attr-defined]
+    kept = cache.store.passes
     addresses = {recording.result.ctypes.data for recording, _ in kept.values()}
     assert (len(kept), len(addresses)) == (4, 1)
 

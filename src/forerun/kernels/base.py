@@ -153,7 +153,8 @@ class Kernels(Protocol):
         """`run`, and the tokens that `draws` (one for each row of the plan) describe.
 
         A kernel set may draw them where the logits are, exactly as `sampling` would, and leave
-        the logits there; or return logits and no tokens. Rows without draws come as logits.
+        the logits there; or return logits and no tokens. Rows without draws come as logits. Rows
+        that no accepted guess leads to may be left out.
         """
 
     def embed(self, table: Weight, batch: Batch) -> Array:

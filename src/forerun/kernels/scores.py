@@ -15,7 +15,8 @@ from forerun.types import FloatArray
 class Scores:
     """Logits [V] of each wanted row, and the tokens that were drawn from them already.
 
-    Where a token was drawn its logits may have stayed on the device: then their row is None.
+    Where a token was drawn its logits may have stayed where they were: then their row is None. A
+    row behind a guess that is not what was drawn before it may have neither: nobody asks for it.
     """
 
     logits: FloatArray | Sequence[FloatArray | None]  # [R, V]
@@ -37,12 +38,12 @@ class Scores:
 
     def row(self, idx: int) -> FloatArray:
         logits = self.logits[idx]
-        assert logits is not None, f"the logits of row {idx} stayed on the device"
+        assert logits is not None, f"the logits of row {idx} stayed where they were"
         return logits
 
     def all_rows(self) -> FloatArray:
         """[R, V], where all of them are here."""
-        assert isinstance(self.logits, np.ndarray), "some logits stayed on the device"
+        assert isinstance(self.logits, np.ndarray), "some logits stayed where they were"
         return self.logits
 
     @property

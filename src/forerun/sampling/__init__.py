@@ -20,6 +20,7 @@ from forerun.sampling.transforms import (
     served_logits,
     served_probs,
 )
+from forerun.sampling.truncation import is_truncating
 
 __all__ = [
     "Context",
@@ -38,6 +39,7 @@ __all__ = [
     "fresh_seed",
     "gumbel_argmax",
     "gumbel_top",
+    "is_truncating",
     "largest",
     "log_probs",
     "ranked_logits",

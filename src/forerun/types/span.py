@@ -57,5 +57,7 @@ class Span:
 
     @property
     def positions(self) -> tuple[int, ...]:
+        if self.tree.is_chain:
+            return tuple(range(self.start, self.start + len(self.tokens)))
         before = self.start - 1
         return tuple([before + depth for depth in self.tree.depths])

@@ -94,6 +94,7 @@ class CpuKernels(ChainSteps, Drawing):
         self._loader = Loader(quantization, self._report)
         self._tiles = Tiles(self._machine.instructions.num_outputs)
         self._ropes: dict[bytes, RopeTable] = {}
+        self._records = RecordShape(self._machine.num_digits)
 
     @cached_property
     def _operations(self) -> Operations:
@@ -107,7 +108,7 @@ class CpuKernels(ChainSteps, Drawing):
     @contextmanager
     def loading(self, num_tensors: int) -> Iterator[None]:
         with self._report.of(num_tensors):
-            _ = self._operations  # compile now, while someone watches
+            _ = self._operations, self._row_draws  # compile now, while someone watches
             yield
         if self._activations is not None and not self._has_packed:
             raise InvalidOption(
@@ -162,14 +163,12 @@ class CpuKernels(ChainSteps, Drawing):
         rope = self._ropes.get(known := inv_freq.tobytes())
         if rope is None:
             rope = self._ropes[known] = RopeTable(inv_freq)
-        program = self._long_program if len(plan) > MAX_TOKENS else self._kept_program
         rows = given() if callable(given) else given
-        return CpuBatch(plan, shape, rope, program, rows, noise)
+        return CpuBatch(plan, shape, rope, self._new_program, rows, noise)
 
-    def _long_program(self) -> Program:
-        return Program(self._workers, self._buffers)
-
-    def _kept_program(self) -> Program:
+    def _new_program(self, num_tokens: int) -> Program:
+        if num_tokens > MAX_TOKENS:
+            return Program(self._workers, self._buffers)
         return KeptProgram(self._workers, self._kept_buffers)
 
     def run(self, body: Body, batch: CpuBatch, store: KVStore) -> F32:
@@ -180,10 +179,17 @@ class CpuKernels(ChainSteps, Drawing):
         return self._replays.run(body, batch, store)
 
     def draw(
-        self, body: Body, batch: CpuBatch, store: KVStore, _: Sequence[CoupledDraws | None]
+        self, body: Body, batch: CpuBatch, store: KVStore, draws: Sequence[CoupledDraws | None]
     ) -> Scores:
-        """Logits: the host draws them with `gumbel_argmax`, and only along the accepted path."""
-        return Scores(self.run(body, batch, store))
+        """Where one row needs more than noise, logits of all: the host draws from them, and only
+        along the accepted path."""
+        if not batch.draw(draws):
+            return Scores(self.run(body, batch, store))
+        if batch.size[0] > MAX_TOKENS:
+            logits, drawn = self.run(body, batch, store), batch.program.drawn
+            assert drawn is not None
+            return drawn.scores(logits)
+        return self._replays.draw(body, batch, store)
 
     def embed(self, table: Matrix, batch: CpuBatch) -> Rows:
         (part,) = table.parts
@@ -218,24 +224,24 @@ class CpuKernels(ChainSteps, Drawing):
         first, last = 0, matrix.parts[-1]
         for part in matrix.parts:
             if part.weight_format in PACKED:
-                source, strides = self._digits(x), self._record_strides(x)
+                source, (block, group, row) = self._digits(x)
             else:
-                source, strides = x, (x.stride, GROUP_ROWS * x.stride, x.stride)
+                source, (block, group, row) = x, (x.stride, GROUP_ROWS * x.stride, x.stride)
             program.add(
                 self._library.linear(part.weight_format),
                 part.num_chunks,
-                len(part.data),
-                part.chunk_len,
+                *part.sizes,
                 x.num_rows,
                 part.product_address,
                 part.row_bytes,
                 source.address,
-                strides[0],
+                block,
                 part.num_blocks,
                 y.address + first,
                 y.stride,
                 0 if matrix.bias is None else matrix.bias.address + first,
-                *strides[1:],
+                group,
+                row,
                 waits=part is last,
             )
             first += 4 * part.num_out
@@ -249,15 +255,17 @@ class CpuKernels(ChainSteps, Drawing):
         self._add_select(x, all_rows, out)
         return out
 
-    def _digits(self, x: Rows) -> Rows:
-        """x as records of digits: made once for all products of x."""
+    def _digits(self, x: Rows) -> tuple[Rows, tuple[int, int, int]]:
+        """x as records of digits, made once for all products of x; from a record to that of the
+        next block, of the next group of rows, of the next row."""
         if x.digits is None:
-            num_blocks = x.width // BLOCK_LEN
-            record_bytes = RecordShape(self._machine.num_digits).num_bytes
+            num_blocks, record_bytes = x.width // BLOCK_LEN, self._records.num_bytes
             width = padded(num_blocks * record_bytes // 4)  # records write what pads a row, too
-            x.digits = digits = Rows(x.program, x.num_rows, width)
+            digits = Rows(x.program, x.num_rows, width)
+            block = self._records.block_stride(x.num_rows)
+            x.digits = digits, (block, num_blocks * block, record_bytes)
             num_chunks = x.num_rows * -(-num_blocks // _BLOCKS_PER_CHUNK)
-            sizes = num_blocks, _BLOCKS_PER_CHUNK, digits.address, self._record_strides(x)[0]
+            sizes = num_blocks, _BLOCKS_PER_CHUNK, digits.address, block
             address, maker = x.program.last_made or (0, "")
             if address != x.address or digits.address in x.program.last_args:
                 x.program.add(self._library.digits("write"), num_chunks, *x.place, *sizes)
@@ -265,12 +273,6 @@ class CpuKernels(ChainSteps, Drawing):
                 num_chunks = x.num_rows if maker == "norm" else num_chunks
                 x.program.amend_last(self._library.digits(maker), num_chunks, *sizes)
         return x.digits
-
-    def _record_strides(self, x: Rows) -> tuple[int, int, int]:
-        """Of x as records: to the next block, to the next group of rows, to the next row."""
-        shape = RecordShape(self._machine.num_digits)
-        block = shape.block_stride(x.num_rows)
-        return block, x.width // BLOCK_LEN * block, shape.num_bytes
 
     def rope_write(
         self,
@@ -287,7 +289,7 @@ class CpuKernels(ChainSteps, Drawing):
         norms = (q_norm, k_norm)
         weights = [0 if norm is None else norm.weight.address for norm in norms]
         eps = [0 if norm is None else _float_bits(norm.eps) for norm in norms]
-        kv = (batch.write_slots_address, *store.addresses[layer], batch.rotations_address)
+        kv = (batch.write_slots_address, *store.addresses[layer], batch.turns_address)
         rest = (*kv, *weights, *eps, store.head_bytes, qkv.num_rows)
         operation, places = self._operations.rope_write, (*qkv.place, *q.place)
         num_chunks = -(-qkv.num_rows // TOKENS_TOGETHER) * shape.num_kv_heads
@@ -359,6 +361,7 @@ class CpuKernels(ChainSteps, Drawing):
 
     def logits(self, x: Rows, head: Matrix) -> F32:
         y = self.linear(x, head)
+        self._draw_rows(y)
         is_whole = head.num_written == head.num_out  # else products are not the last steps
         return x.program.finish(y, len(head.parts) if is_whole else 0)
 

@@ -6,9 +6,10 @@ import math
 import mmap
 import os
 import sys
-from dataclasses import dataclass
+from collections import OrderedDict
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,7 @@ class KVStore:
 
     k: F32  # [L, G, blocks, padded head_dim, 16]
     v: F32  # [L, G, slots, padded head_dim]
+    passes: OrderedDict[Any, Any] = field(default_factory=OrderedDict)  # kept: `runtime/replay.py`
 
     @classmethod
     def new(cls, shape: AttentionShape, num_layers: int, num_slots: int) -> KVStore:

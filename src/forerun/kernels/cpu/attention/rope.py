@@ -51,7 +51,7 @@ def rope_write(step, chunk, _scratch):
     for token in range(first, min(first + TOKENS_TOGETHER, num_tokens)):
         source = arg(step, 3) + token * arg(step, 4)
         slot, store_head = int_at(arg(step, 7), token), kv_head * arg(step, 15)
-        turn = arg(step, 10) + token * head_bytes
+        turn = int_at(arg(step, 10), token)
         cos, sin = floats(turn), floats(turn + 4 * half)
         for head in range(kv_head * group_len, (kv_head + 1) * group_len):
             target = arg(step, 5) + token * arg(step, 6) + head * stride

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
 from llvmlite import ir
@@ -28,6 +29,7 @@ def padded(length: int) -> int:
     return -(-length // GROUP_LEN) * GROUP_LEN
 
 
+@cache
 def power_of_two(num: int) -> int:
     """The next that is not less."""
     return 1 << max(num - 1, 0).bit_length()

@@ -1,12 +1,23 @@
-"""What a kernel set draws with, compiled at first use."""
+"""What a kernel set draws with: all rows of a pass together, or one row on the host."""
 
 from __future__ import annotations
 
 from functools import cached_property
 
+import numpy as np
+
 from forerun.kernels.cpu.draws.coupled_draw import CoupledDraw
+from forerun.kernels.cpu.draws.drawn_rows import (
+    PIECE_FIELDS,
+    best_piece,
+    best_row,
+    noisy_piece,
+    noisy_row,
+    num_pieces,
+)
 from forerun.kernels.cpu.draws.weight_sum import WeightSum
 from forerun.kernels.cpu.library import Library
+from forerun.kernels.cpu.runtime.program import Rows
 from forerun.sampling import Logits, Noise
 from forerun.types import FloatArray
 
@@ -21,6 +32,29 @@ class Drawing:
     def weight_sum(self, logits: FloatArray, top: float, temperature: float) -> tuple[float, float]:
         """Bounds as those of `sampling.weight_sum`, not as close."""
         return self._weight_sum(logits, top, temperature)
+
+    def _draw_rows(self, logits: Rows) -> None:
+        """The tokens of all rows, as the last steps of a pass that draws."""
+        program, num, drawn = logits.program, num_pieces(logits.width), logits.program.drawn
+        if drawn is None:
+            return
+        best, best_of_row, noisy, noisy_of_row = self._row_draws
+        num_rows = logits.num_rows
+        pieces = np.zeros((num_rows, num, PIECE_FIELDS))
+        program.hold(pieces, *drawn)
+        args = (*logits.place, logits.width, pieces.ctypes.data, num, drawn.tokens.ctypes.data)
+        program.add(best, num_rows * num, *args)
+        if not len(drawn.noise):
+            program.add(best_of_row, num_rows, *args)
+            return
+        for row in range(num_rows):
+            program.add(noisy, num, *args, drawn.noise.ctypes.data, row)
+            program.add(noisy_of_row, 1, *args, drawn.noise.ctypes.data, row)
+
+    @cached_property
+    def _row_draws(self) -> list[int]:
+        operations = (best_piece, best_row, noisy_piece, noisy_row)
+        return [self._library.operation(each.__name__, each) for each in operations]
 
     @cached_property
     def _weight_sum(self) -> WeightSum:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from llvmlite import ir
 from numba import int64, uint32, void
 
 from forerun.kernels.cpu.codegen.emitted import emitted
@@ -26,37 +25,32 @@ _MASK: Final = 0xFFFFFFFF
 
 @dataclass(frozen=True)
 class _Word:
-    """32 bits, alone or in lanes."""
+    """32 bits: alone, or in lanes of 64, as they are multiplied; their upper half is anything."""
 
     builder: Any
     value: Value
 
     def __mul__(self, factor: int) -> _Wide:
-        wide = _like(I64, self.value)
-        product = self.builder.mul(self.builder.zext(self.value, wide), _splat(wide, factor))
-        return _Wide(self.builder, product)
+        b, value = self.builder, self.value
+        if value.type == I32:
+            return _Wide(b, b.mul(b.zext(value, I64), i64(factor)))
+        return _Wide(b, b.mul(b.and_(value, _splat(_MASK)), _splat(factor)))
 
     def __xor__(self, other: _Word | int) -> _Word:
-        left, right = self.value, self._lane_value(other)
+        b, left = self.builder, self.value
+        right = other.value if isinstance(other, _Word) else I32(other)
         if left.type != right.type:
-            lanes = Emitter(self.builder, Machine.host())
-            left, right = (
-                lanes.splat(value, _NUM_LANES) if value.type == I32 else value
-                for value in (left, right)
-            )
-        return _Word(self.builder, self.builder.xor(left, right))
+            left, right = (_in_lanes(b, value) for value in (left, right))
+        return _Word(b, b.xor(left, right))
 
     __rxor__ = __xor__
 
     def __add__(self, addend: int) -> _Word:
-        return _Word(self.builder, self.builder.add(self.value, self._lane_value(addend)))
+        return _Word(self.builder, self.builder.add(self.value, I32(addend)))
 
     def __and__(self, mask: int) -> _Word:
         assert mask == _MASK, mask
         return self
-
-    def _lane_value(self, other: _Word | int) -> Value:
-        return other.value if isinstance(other, _Word) else _splat(self.value.type, other)
 
 
 @dataclass(frozen=True)
@@ -68,34 +62,38 @@ class _Wide:
 
     def __rshift__(self, num_bits: int) -> _Word:
         assert num_bits == 32, num_bits
-        return self._half(1)
+        if self.value.type == I64:
+            return self._half(1)
+        return _Word(self.builder, self.builder.lshr(self.value, _splat(32)))
 
     def __and__(self, mask: int) -> _Word:
         assert mask == _MASK, mask
-        return self._half(0)
+        return self._half(0) if self.value.type == I64 else _Word(self.builder, self.value)
 
     def _half(self, which: int) -> _Word:
-        """Halves are picked as lanes: after a shift and a cut, LLVM multiplies twice."""
-        b, count = self.builder, getattr(self.value.type, "count", 1)
-        halves = b.bitcast(self.value, vector(I32, 2 * count))
-        if count == 1:
-            return _Word(b, b.extract_element(halves, I32(which)))
-        lanes = Emitter(b, Machine.host())
-        return _Word(b, lanes.shuffle(halves, halves, list(range(which, 2 * count, 2))))
+        b = self.builder
+        return _Word(b, b.extract_element(b.bitcast(self.value, vector(I32, 2)), I32(which)))
 
 
 @emitted(void, int64, int64, int64, int64)
 def write_words(b: Any, key: Value, position: Value, first: Value, out: Value) -> None:
     """The first words of RUN_LEN tokens from `first` on, as uint32."""
-    e, lanes = Emitter(b, Machine.host()), constant(I32, list(range(_NUM_LANES)))
+    e = Emitter(b, Machine.host())
 
     def body(idx: Value, _carried: list[Value]) -> list[Value]:
         start = b.mul(idx, i64(_NUM_LANES))
-        tokens = b.add(e.splat(b.trunc(b.add(first, start), I32), _NUM_LANES), lanes)
-        e.store(_words(b, key, position, tokens)[0].value, b.add(out, b.mul(start, i64(4))))
+        words = group_words(b, key, position, b.add(first, start))
+        e.store(words, b.add(out, b.mul(start, i64(4))))
         return []
 
     loop(b, i64(RUN_LEN // _NUM_LANES), [], body)
+
+
+def group_words(b: Any, key: Value, position: Value, first: Value) -> Value:
+    """The first words of 16 tokens from `first` on, in lanes."""
+    start = Emitter(b, Machine.host()).splat(first, _NUM_LANES)
+    tokens = b.add(start, constant(I64, list(range(_NUM_LANES))))
+    return b.trunc(_words(b, key, position, tokens)[0].value, vector(I32, _NUM_LANES))
 
 
 @emitted(uint32, int64, int64, int64)
@@ -120,11 +118,11 @@ def _words(b: Any, key: Value, position: Value, tokens: Value) -> tuple[_Word, .
     return philox(_Wide(b, key), counter)  # type: ignore[arg-type]
 
 
-def _like(element: Any, value: Value) -> Any:
-    """The type of `element` in as many lanes as a value."""
-    kind = value.type
-    return vector(element, kind.count) if isinstance(kind, ir.VectorType) else element
+def _in_lanes(b: Any, value: Value) -> Value:
+    if value.type != I32:
+        return value
+    return Emitter(b, Machine.host()).splat(b.zext(value, I64), _NUM_LANES)
 
 
-def _splat(kind: Any, number: int) -> Value:
-    return ir.Constant(kind, [number] * kind.count if isinstance(kind, ir.VectorType) else number)
+def _splat(number: int) -> Value:
+    return constant(I64, [number] * _NUM_LANES)

@@ -15,6 +15,7 @@ Rows come in groups of up to 16, padded to a power of two; records of one block 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 from numba import int64, void
@@ -50,7 +51,7 @@ class RecordShape:
     def scale_at(self) -> int:
         return BLOCK_LEN * self.num_digits
 
-    @property
+    @cached_property
     def num_bytes(self) -> int:
         return self.scale_at + 32
 

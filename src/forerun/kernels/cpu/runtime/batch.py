@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from copy import copy
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import repeat
 from typing import Final, NamedTuple
 
@@ -16,8 +16,10 @@ from forerun.kernels.base import AttentionShape, ChainNoise
 from forerun.kernels.cpu.attention.attend import KEY_FIELDS, scratch_bytes
 from forerun.kernels.cpu.codegen.compiled import address_of
 from forerun.kernels.cpu.codegen.lanes import padded
+from forerun.kernels.cpu.runtime.drawn import DrawnRows, Result, noise_ints
 from forerun.kernels.cpu.runtime.program import Program, aligned_zeros
 from forerun.kernels.plan import Plan, PlanRow
+from forerun.sampling import CoupledDraws, is_truncating
 from forerun.types import FloatArray, IntArray
 
 F32 = npt.NDArray[np.float32]
@@ -28,22 +30,27 @@ class RopeTable:
 
     def __init__(self, inv_freq: FloatArray) -> None:
         self._inv_freq = inv_freq
-        self._rotations = np.empty((0, 2, len(inv_freq)), np.float32)
+        self._table = np.empty((0, 2, len(inv_freq)), np.float32)  # cos, then sin
+        self._address = 0
         self._is_known = bytearray()
 
-    def rotations(self, positions: Sequence[int]) -> F32:
-        """[T, 2, head_dim / 2]: cos, then sin."""
+    def rotations(self, positions: Sequence[int]) -> tuple[F32, list[int]]:
+        """The table, until a larger one takes its place, and where rows of it lie."""
         if max(positions) >= len(self._is_known):
-            more = max(256, 2 * max(positions)) - len(self._is_known)
-            rows = np.empty((more, *self._rotations.shape[1:]), np.float32)
-            self._rotations = np.concatenate((self._rotations, rows))
-            self._is_known += bytes(more)
+            self._grow(max(256, 2 * max(positions)) - len(self._is_known))
         for position in positions:
             if not self._is_known[position]:
                 angles = position * self._inv_freq
-                self._rotations[position] = np.cos(angles), np.sin(angles)
+                self._table[position] = np.cos(angles), np.sin(angles)
                 self._is_known[position] = True
-        return self._rotations.take(positions, axis=0)
+        first, row_bytes = self._address, self._table.strides[0]
+        return self._table, [first + row_bytes * position for position in positions]
+
+    def _grow(self, num: int) -> None:
+        more = np.empty((num, *self._table.shape[1:]), np.float32)
+        table = np.concatenate((self._table, more))
+        self._table, self._address = table, address_of(table)
+        self._is_known += bytes(num)
 
 
 class CpuBatch:
@@ -55,27 +62,30 @@ class CpuBatch:
         plan: Plan,
         shape: AttentionShape,
         rope: RopeTable,
-        new_program: Callable[[], Program],
+        new_program: Callable[[int], Program],
         given: Sequence[FloatArray] = (),
         noise: ChainNoise | None = None,
     ) -> None:
         runs = [_run(row) for row in plan.rows]
         slots = [run.slots for run in runs]  # `keys` has their addresses in it
-        self._slots = np.ascontiguousarray(slots[0]) if len(slots) == 1 else np.concatenate(slots)
-        self.max_own = max([max(run.own_lengths, default=0) for run in runs])
+        self._slots = slots[0] if len(slots) == 1 else np.concatenate(slots)
+        if not self._slots.flags.c_contiguous:
+            self._slots = self._slots.copy()
+        self.max_own = max([max(run.own_lengths) for run in runs if run.own_lengths], default=0)
         longest = max([run.lengths[-1] for run in runs]) + self.max_own
         self.max_keys = min(longest, shape.window or longest)
         keys = _keys(runs, address_of(self._slots), shape.window)
-        tokens, write_slots, wanted, self._positions = plan.integers()
+        tokens, write_slots, wanted, positions = plan.integers()
         self.size = len(tokens), len(wanted)  # what a recording depends on, and
         self.is_alone = len(runs) == 1  # one request's tokens, who share what they read
-        drawn = _NO_NOISE if noise is None else _as_ints(noise)
-        self._integers = [*tokens, *write_slots, *wanted, *keys, *drawn]
+        self.result = Result.LOGITS
+        self._rotations, turns = rope.rotations(positions)
+        self._integers = [*tokens, *write_slots, *turns, *wanted, *keys]
+        self._noise: Sequence[int] = _NO_NOISE if noise is None else _chain_ints(noise)
         self.shape = shape
         self.num_embeddings = 0  # rows of the table that tokens are looked up in, once they were
         self.taps: tuple[F32, ...] = ()  # once it has run
-        self._rope = rope
-        self._new_program: Callable[[], Program] | None = new_program
+        self._new_program: Callable[[int], Program] | None = new_program
         self._given = given
 
     @cached_property
@@ -85,12 +95,31 @@ class CpuBatch:
     @cached_property
     def program(self) -> Program:
         assert self._new_program is not None
-        program, self._new_program = self._new_program(), None  # it leads to the kernel set
+        program = self._new_program(self.size[0])
+        self._new_program = None  # it leads to the kernel set
+        if self.result is not Result.LOGITS:
+            program.drawn = DrawnRows(np.zeros(self.size[1], np.int64), self.noise)
         return program
+
+    def draw(self, draws: Sequence[CoupledDraws | None]) -> bool:
+        """Have the tokens of all wanted rows drawn; False: some of them need more than noise."""
+        asked, num_rows, is_noisy = [one for one in draws if one is not None], 0, False
+        for one in asked:
+            num_rows += len(one)
+            if one.params.temperature:
+                is_noisy = True
+            if one.changes_logits or (one.params.temperature and is_truncating(one.params)):
+                return False
+        if num_rows < self.size[1]:
+            return False
+        self.result = Result.NOISY if is_noisy else Result.BEST
+        self._noise = noise_ints(asked) if is_noisy else ()
+        return True
 
     @cached_property
     def _arrays(self) -> _Arrays:
-        return _Arrays.of(np.array(self._integers, np.int64), *self.size)
+        integers = np.array([*self._integers, *self._noise], np.int64)
+        return _Arrays.of(integers, *self.size)
 
     @cached_property
     def tokens(self) -> IntArray:
@@ -113,8 +142,8 @@ class CpuBatch:
         return self._arrays.noise
 
     @cached_property
-    def rotations(self) -> F32:
-        return self._rope.rotations(self._positions)  # [T, 2, head_dim / 2]
+    def turns(self) -> IntArray:
+        return self._arrays.turns
 
     @cached_property
     def given_widths(self) -> list[int]:
@@ -132,9 +161,8 @@ class CpuBatch:
     def take_in(self, other: CpuBatch) -> None:
         """Become `other`, which has as many tokens."""
         self.check(other._integers[: self.size[0]])
-        self._arrays.all[:] = other._integers
-        self.rotations[:] = self._rope.rotations(other._positions)
-        self._slots = other._slots
+        self._arrays.write(*other._integers, *other._noise)
+        self._slots, self._rotations = other._slots, other._rotations
         self.max_keys, self.max_own = other.max_keys, other.max_own
         for mine, width, theirs in zip(self.given, self.given_widths, other._given, strict=True):
             mine[:, :width] = theirs
@@ -146,7 +174,7 @@ class CpuBatch:
         for name in _ADDRESSES:
             part.__dict__.pop(name, None)
         part.tokens, part.write_slots = self.tokens[chosen], self.write_slots[chosen]
-        part.rotations, part.keys = self.rotations[chosen], self.keys[chosen]
+        part.turns, part.keys = self.turns[chosen], self.keys[chosen]
         part.wanted = self.wanted[(first <= self.wanted) & (self.wanted < last)] - first
         part.given, part.given_widths = [each[chosen] for each in self.given], self.given_widths
         part.noise = self.noise
@@ -163,42 +191,45 @@ class CpuBatch:
         return int(self.keys.ctypes.data)
 
     @cached_property
-    def rotations_address(self) -> int:
-        return int(self.rotations.ctypes.data)
+    def turns_address(self) -> int:
+        return int(self.turns.ctypes.data)
 
     @cached_property
     def write_slots_address(self) -> int:
         return int(self.write_slots.ctypes.data)
 
 
-_ADDRESSES: Final = ("keys_address", "rotations_address", "write_slots_address")
+_ADDRESSES: Final = ("keys_address", "turns_address", "write_slots_address")
 
 
 class _Arrays(NamedTuple):
     """Views of one array, so that all of them are written at once."""
 
-    all: IntArray
+    write: Callable[..., None]  # all of them, in this order; numpy takes several times as long
     tokens: IntArray  # [T]
     write_slots: IntArray  # [T]
+    turns: IntArray  # [T]: where cos and sin of its position lie
     wanted: IntArray  # [R]
     keys: IntArray  # [T, 4]: see `_keys`
-    noise: IntArray  # [3]
+    noise: IntArray  # [3] of a chain, or what tokens are drawn by
 
     @classmethod
     def of(cls, integers: IntArray, num_tokens: int, num_wanted: int) -> _Arrays:
-        ends = np.cumsum((num_tokens, num_tokens, num_wanted, KEY_FIELDS * num_tokens))
-        tokens, write_slots, wanted, keys, noise = np.split(integers, ends)
-        return cls(integers, tokens, write_slots, wanted, keys.reshape(-1, KEY_FIELDS), noise)
+        each = (num_tokens, num_tokens, num_tokens, num_wanted, KEY_FIELDS * num_tokens)
+        tokens, slots, turns, wanted, keys, noise = np.split(integers, np.cumsum(each))
+        write = partial(struct.Struct(f"{len(integers)}q").pack_into, integers.data, 0)
+        keys = keys.reshape(-1, KEY_FIELDS)
+        return cls(write, tokens, slots, turns, wanted, keys, noise)
 
 
-def _as_ints(noise: ChainNoise) -> tuple[int, int, int]:
+def _chain_ints(noise: ChainNoise) -> tuple[int, int, int]:
     """Temperature (the bits of a double), key and position."""
     (temperature,) = struct.unpack("<q", struct.pack("<d", noise.temperature))
     key = noise.key - (noise.key >> 63 << 64)  # the same 64 bits, signed
     return temperature, key, noise.position
 
 
-_NO_NOISE: Final = _as_ints(ChainNoise())
+_NO_NOISE: Final = _chain_ints(ChainNoise())
 
 
 def _padded(rows: FloatArray) -> F32:

@@ -22,6 +22,7 @@ from forerun.kernels.cpu.codegen.native import (
     exchange,
     fetch_add,
     int_at,
+    ints,
     peek,
     yield_processor,
 )
@@ -95,7 +96,10 @@ def join_pass(control, thread):
 
 
 def run_pass(control, thread):
-    """What the thread that owns the pass runs: open it, join it, and close it behind all others."""
+    """What the thread that owns the pass runs: open it, join it, and close it behind all others.
+
+    Counters are zero when it begins, and so they are left.
+    """
     fetch_add(control + 8 * CLOSED, -1)
     _run_steps(control, thread)
     fetch_add(control + 8 * CLOSED, 1)
@@ -104,3 +108,6 @@ def run_pass(control, thread):
         spins += 1
         if spins > _NUM_SPINS:
             yield_processor()
+    counters = ints(int_at(control, COUNTERS))
+    for idx in range(int_at(control, NUM_STEPS)):
+        counters[idx * COUNTER_BYTES // 8] = counters[(idx * COUNTER_BYTES + 64) // 8] = 0

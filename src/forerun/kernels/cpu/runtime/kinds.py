@@ -25,6 +25,10 @@ KINDS: Final = {
     "place": "rows",
     "pick": "rows",
     "gated_row": "rows",
+    "best_piece": "rows",
+    "best_row": "rows",
+    "noisy_piece": "rows",
+    "noisy_row": "rows",
 }
 WHOLE: Final = "whole"  # a kind of all steps
 _ATTENTION: Final = "attention"

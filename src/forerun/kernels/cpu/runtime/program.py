@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from forerun.kernels.cpu.codegen.compiled import address_of
 from forerun.kernels.cpu.codegen.lanes import padded, power_of_two
+from forerun.kernels.cpu.runtime.drawn import DrawnRows
 from forerun.kernels.cpu.runtime.interpreter import STEP_FIELDS
 from forerun.kernels.cpu.runtime.workers import Workers
 
@@ -76,10 +77,11 @@ class Program:
     """
 
     def __init__(self, workers: Workers, buffers: Buffers) -> None:
+        self.drawn: DrawnRows | None = None  # then logits are not its result, and are not copied
         self._buffers = buffers
         self._given_up: dict[Size, list[Buffer]] = {}  # by steps that have not run
         self._workers = workers
-        self._steps = array("q")
+        self._steps: list[int] = []
         self._held: list[Any] = []
         self._used: dict[int, Buffer] = {}  # by address: all that its steps ever had
         self._scratch_bytes = 0
@@ -94,7 +96,7 @@ class Program:
 
     def add(self, operation: int, num_chunks: int, *args: int, waits: bool = True) -> None:
         self.last_args, self.last_made = args, None
-        self._steps.extend((operation, num_chunks, waits, *args, *_PADDING[_NUM_ARGS - len(args)]))
+        self._steps += (operation, num_chunks, waits, *args, *_PADDING[_NUM_ARGS - len(args)])
 
     def amend_last(self, operation: int, num_chunks: int, *more: int) -> None:
         """Let the last step do more, with further arguments; what it writes besides must not be
@@ -152,7 +154,7 @@ class Program:
         self._given_up.clear()
 
     def _taken(self) -> npt.NDArray[np.int64]:
-        steps, self._steps, self.last_made = self._steps, array("q"), None
+        steps, self._steps, self.last_made = array("q", self._steps), [], None
         return np.frombuffer(steps, np.int64).reshape(-1, STEP_FIELDS)
 
 
@@ -170,13 +172,17 @@ class Recording:
     taps: tuple[F32, ...]  # views
     held: tuple[Any, ...]  # what the steps need alive
     num_products: int = 0  # at the end, which write the whole result
+    drawn: DrawnRows | None = None  # from a result that is not copied
 
     def run(self, workers: Workers, scratch_bytes: int) -> tuple[F32, tuple[F32, ...]]:
-        """The result, and what is handed out besides."""
+        """The result, and what is handed out besides; where tokens are drawn, a view."""
         values = self._values(workers, scratch_bytes)
-        return values, tuple(map(_flat_copy, self.taps))
+        return values, tuple(map(_flat_copy, self.taps)) if self.taps else ()
 
     def _values(self, workers: Workers, scratch_bytes: int) -> F32:
+        if self.drawn is not None:
+            workers.run(self.steps, scratch_bytes)
+            return self.result
         if not self.num_products:
             workers.run(self.steps, scratch_bytes)
             return _flat_copy(self.result)
@@ -214,7 +220,7 @@ class KeptProgram(Program):
         tapped, self._tapped = self._tapped, []
         views = tuple(rows.view() for rows in tapped)
         place = (result.view(), result.address)
-        self._recording = Recording(self._taken(), *place, views, held, num_products)
+        self._recording = Recording(self._taken(), *place, views, held, num_products, self.drawn)
         values, self.taps = self._recording.run(self._workers, self._scratch_bytes)
         self._release()
         return values
@@ -252,7 +258,7 @@ class Rows:
         self.address = self._buffer.address
         self.stride = self._buffer.stride
         self.place = (self.address, self.stride)
-        self.digits: Rows | None = None  # once a product has needed them
+        self.digits: tuple[Rows, tuple[int, int, int]] | None = None  # once a product needed them
 
     def __del__(self) -> None:
         if hasattr(self, "_buffer"):  # or there was no memory for one

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from threading import Lock
 from typing import Final
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -13,42 +12,56 @@ import numpy.typing as npt
 from forerun.kernels.base import Body
 from forerun.kernels.cpu.attention.kv_store import KVStore
 from forerun.kernels.cpu.runtime.batch import CpuBatch
+from forerun.kernels.cpu.runtime.drawn import DrawnRows, Result
 from forerun.kernels.cpu.runtime.program import KeptProgram, Recording
 from forerun.kernels.cpu.runtime.workers import Workers
+from forerun.kernels.scores import Scores
 
 MAX_TOKENS: Final = 32  # a longer pass takes so long that recording does not show
-_MAX_KEPT: Final = 48
+_MAX_KEPT: Final = 96
 
-Key = tuple[Body, int, int, bool]
+Key = tuple[Body, int, int, bool, Result]
 Kept = OrderedDict[Key, tuple[Recording, CpuBatch]]
 
 
 class Replays:
     """The passes over a store used most recently, each with the batch whose addresses it has.
 
-    They go when the store goes, so they must not hold it.
+    The store keeps them, so they must not hold it.
     """
 
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
         self._lock = Lock()  # recordings share buffers: one at a time, until its result is copied
-        self._kept: WeakKeyDictionary[KVStore, Kept] = WeakKeyDictionary()
 
     def run(self, body: Body, batch: CpuBatch, store: KVStore) -> npt.NDArray[np.float32]:
         with self._lock:
-            kept = self._kept.setdefault(store, OrderedDict())
-            key = (body, *batch.size, batch.is_alone)
-            if key not in kept:
-                return self._record(kept, key, batch, store)
-            kept.move_to_end(key)
-            recording, first_batch = kept[key]
-            first_batch.take_in(batch)
-            result, batch.taps = recording.run(self._workers, batch.scratch_bytes)
-            return result
+            return self._run(body, batch, store)[0]
+
+    def draw(self, body: Body, batch: CpuBatch, store: KVStore) -> Scores:
+        """What `batch` draws; the logits go with the next pass."""
+        with self._lock:
+            logits, drawn = self._run(body, batch, store)
+            assert drawn is not None
+            return drawn.scores(logits)
+
+    def _run(
+        self, body: Body, batch: CpuBatch, store: KVStore
+    ) -> tuple[npt.NDArray[np.float32], DrawnRows | None]:
+        kept: Kept = store.passes
+        key = (body, *batch.size, batch.is_alone, batch.result)
+        found = kept.get(key)
+        if found is None:
+            return self._record(kept, key, batch, store), batch.program.drawn
+        kept.move_to_end(key)
+        recording, first_batch = found
+        first_batch.take_in(batch)
+        result, batch.taps = recording.run(self._workers, batch.scratch_bytes)
+        return result, recording.drawn
 
     def kept(self, store: KVStore, num_tokens: int) -> tuple[Recording, int]:
         """The pass over so many tokens of `store` that ran last, and the scratch it needs."""
-        found = [one for key, one in self._kept[store].items() if key[1] == num_tokens]
+        found = [one for key, one in store.passes.items() if key[1] == num_tokens]
         recording, batch = found[-1]
         return recording, batch.scratch_bytes
 

@@ -7,10 +7,12 @@ not wait for threads that have not come, waking them costs it nothing.
 from __future__ import annotations
 
 import os
+import struct
 import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from queue import SimpleQueue
 from typing import Final
 
@@ -22,9 +24,6 @@ from forerun.kernels.cpu.codegen.compiled import Compiled, address_of
 from forerun.kernels.cpu.runtime.interpreter import (
     CLOSED,
     COUNTER_BYTES,
-    COUNTERS,
-    NUM_STEPS,
-    NUM_THREADS,
     SCRATCHES,
     STEP_FIELDS,
     STEPS,
@@ -52,6 +51,15 @@ def resolved_num_threads(num_threads: int | None) -> int:
     return num_threads
 
 
+class _Counters:
+    """Those of so many steps, and where they lie; zero between passes."""
+
+    def __init__(self, num_steps: int) -> None:
+        self._memory = np.zeros(num_steps * COUNTER_BYTES // 8, np.int64)
+        self.num_steps = num_steps
+        self.address = address_of(self._memory)
+
+
 class _Scratch:
     """Memory of each thread's own, and where it lies."""
 
@@ -69,9 +77,11 @@ class Workers:
         self._call: Callable[[int, int], None] = run.call
         self._control = np.zeros(SCRATCHES + num_threads, np.int64)
         self._control[CLOSED] = 1
-        self._control[NUM_THREADS] = num_threads
+        # Steps, their number, counters and threads, then each thread's scratch.
+        fields = struct.Struct(f"4q{8 * (SCRATCHES - STEPS - 4)}x{num_threads}q")
+        self._write = partial(fields.pack_into, self._control.data, 8 * STEPS)
         self._address: int = self._control.ctypes.data
-        self._counters = np.zeros(0, np.int64)
+        self._counters = _Counters(0)
         self._scratch = _Scratch(num_threads, 0)
         self._lock = threading.Lock()
         self._calls: list[Calls] = [SimpleQueue() for _ in range(1, num_threads)]
@@ -106,18 +116,15 @@ class Workers:
             self._call = call
 
     def _prepare(self, steps: npt.NDArray[np.int64], scratch_bytes: int) -> None:
-        assert steps.shape[1] == STEP_FIELDS, steps.shape
-        num_counters = len(steps) * COUNTER_BYTES // 8
-        if len(self._counters) < num_counters:
-            self._counters = np.zeros(num_counters, np.int64)
-        self._counters[:num_counters] = 0
+        num_steps, num_fields = steps.shape
+        assert num_fields == STEP_FIELDS, steps.shape
+        if self._counters.num_steps < num_steps:
+            self._counters = _Counters(num_steps)
         if self._scratch.num_bytes < scratch_bytes:
             self._scratch = _Scratch(self.num_threads, 2 * scratch_bytes)
         # All addresses, every time: after an exception in here, old ones may be of freed memory.
-        self._control[COUNTERS] = address_of(self._counters)
-        self._control[SCRATCHES:] = self._scratch.addresses
-        self._control[STEPS] = address_of(steps)
-        self._control[NUM_STEPS] = len(steps)
+        fields = (address_of(steps), num_steps, self._counters.address, self.num_threads)
+        self._write(*fields, *self._scratch.addresses)
 
 
 def _serve(join: Compiled, control: npt.NDArray[np.int64], thread: int, calls: Calls) -> None:

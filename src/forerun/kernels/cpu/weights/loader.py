@@ -66,6 +66,11 @@ class Part:
         return max(_MIN_OUTPUTS, _CHUNK_BYTES // self.row_bytes // _MIN_OUTPUTS * _MIN_OUTPUTS)
 
     @cached_property
+    def sizes(self) -> tuple[int, int]:
+        """Rows in all, and of a chunk."""
+        return len(self.data), self.chunk_len
+
+    @cached_property
     def num_chunks(self) -> int:
         """The last chunk is the longest: it takes what is left over."""
         return max(1, len(self.data) // self.chunk_len)

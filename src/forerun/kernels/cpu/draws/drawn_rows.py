@@ -1,0 +1,213 @@
+"""The token of every wanted row, drawn where its logits are: the last steps of a pass.
+
+    best_piece   the largest logit of each piece of a row
+    best_row     the largest of all pieces                      temperature 0: this is all
+    noisy_piece  the best of logit + noise in each piece        row by row, while guesses are right
+    noisy_row    the best of all pieces
+
+Noise is evaluated where it can win. That of a token is −log(−log(1 − u)) ≤ −log(u), so it reaches
+the best sum that is known only where u ≤ e^(value − best), and u ≥ word / 2^32. All others stay
+under it by 5e-4. Where the best two are closer than the libraries' rounding, and where a logit is
+not finite, the row is `LEFT` to `sampling`: so a token is the oracle's, bit for bit.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numba import float32, float64, int64, njit
+
+from forerun.kernels.cpu.codegen.emitted import emitted
+from forerun.kernels.cpu.codegen.lanes import (
+    F32,
+    GROUP_LEN,
+    I16,
+    I32,
+    I64,
+    Emitter,
+    Value,
+    constant,
+    i64,
+)
+from forerun.kernels.cpu.codegen.loops import loop
+from forerun.kernels.cpu.codegen.machine import Machine
+from forerun.kernels.cpu.codegen.native import doubles, floats, int_at, ints
+from forerun.kernels.cpu.codegen.scalar import emit_exp
+from forerun.kernels.cpu.codegen.step import arg
+from forerun.kernels.cpu.draws.gumbel import SLACK, gumbel_noise
+from forerun.kernels.cpu.draws.noise_words import group_words
+from forerun.kernels.cpu.runtime.drawn import (
+    BEFORE,
+    GUESS,
+    KEY,
+    LEFT,
+    NOISE_FIELDS,
+    NOT_ASKED,
+    POSITION,
+)
+
+# mypy: disable-error-code="no-untyped-def, untyped-decorator"
+
+_PIECE_LEN: Final = 8192  # logits
+PIECE_FIELDS: Final = 8  # a cache line
+_PIECE_BYTES: Final = 8 * PIECE_FIELDS
+_TOP, _TOP_ID, _NOISY, _NOISY_ID, _SECOND = range(5)
+_NOISE_BYTES: Final = 8 * NOISE_FIELDS
+_GROUP_BYTES: Final = 4 * GROUP_LEN
+_LARGE = 1e30  # as 1 / temperature: a token that is not the best stays far under it
+_LAST_ID: Final = 2**31 - 1
+
+
+def num_pieces(num_tokens: int) -> int:
+    return -(-num_tokens // _PIECE_LEN)
+
+
+@emitted(int64, int64, int64)
+def _best_of(b: Any, address: Value, num: Value) -> Value:
+    """Which of `num` floats in padded rows is the first of the largest; −1: not all are finite."""
+    e, lanes = Emitter(b, Machine.host()), constant(I32, list(range(GROUP_LEN)))
+    lowest = constant(F32, [-np.inf] * GROUP_LEN)
+    zeros, last = constant(F32, [0.0] * GROUP_LEN), constant(I32, [_LAST_ID] * GROUP_LEN)
+    num_groups = b.sdiv(b.add(num, i64(GROUP_LEN - 1)), i64(GROUP_LEN))
+    end = e.splat(b.trunc(num, I32), GROUP_LEN)
+
+    def compare(idx: Value, carried: list[Value]) -> list[Value]:
+        most, where, total = carried
+        first = e.splat(b.trunc(b.mul(idx, i64(GROUP_LEN)), I32), GROUP_LEN)
+        ids = b.add(first, lanes)
+        found = e.load(b.add(address, b.mul(idx, i64(_GROUP_BYTES))), lowest.type)
+        is_there = b.icmp_signed("<", ids, end)
+        total = e.fma(b.select(is_there, found, zeros), zeros, total)  # NaN once one is not finite
+        is_more = b.and_(is_there, b.fcmp_ordered(">", found, most))
+        return [b.select(is_more, found, most), b.select(is_more, ids, where), total]
+
+    def larger(left: Value, right: Value) -> Value:
+        return b.select(b.fcmp_ordered(">", left, right), left, right)
+
+    def lower(left: Value, right: Value) -> Value:
+        return b.select(b.icmp_signed("<", left, right), left, right)
+
+    most, where, total = loop(b, num_groups, [lowest, last, zeros], compare)
+    top = e.splat(b.extract_element(e.fold_each([most], larger), I32(0)), GROUP_LEN)
+    where = b.select(b.fcmp_ordered("==", most, top), where, last)
+    first = b.extract_element(e.fold_each([where], lower), I32(0))
+    is_finite = b.fcmp_ordered("ord", e.fold(total), F32(0.0))
+    return b.select(is_finite, b.sext(first, I64), i64(LEFT))
+
+
+@emitted(int64, int64, int64, int64, int64, float32, float32, float32)
+def _may_win(
+    b: Any,
+    logits: Value,
+    first: Value,
+    key: Value,
+    position: Value,
+    top: Value,
+    factor: Value,
+    best: Value,
+) -> Value:
+    """Of 16 tokens from `first` on, those whose sum may reach `best`, as bits."""
+    e = Emitter(b, Machine.host())
+    found = e.load(logits, constant(F32, [0.0] * GROUP_LEN).type)
+    tops, factors, bests = (e.splat(each, GROUP_LEN) for each in (top, factor, best))
+    value = b.fmul(b.fsub(found, tops), factors)
+    bound = emit_exp(e, b.fsub(value, bests))
+    more, one = (constant(F32, [each] * GROUP_LEN) for each in (1.001 * 2.0**32, 1.0))
+    words = b.uitofp(group_words(b, key, position, first), found.type)
+    wins = b.fcmp_ordered("<=", words, e.fma(bound, more, one))
+    return b.zext(b.bitcast(wins, I16), I64)
+
+
+@njit(inline="always")
+def _best_of_row(pieces, num):
+    """(id, logit) of the best of all pieces; −1 where one of them is left."""
+    token, top = int_at(pieces, _TOP_ID), doubles(pieces)[_TOP]
+    for idx in range(1, num):
+        piece = pieces + _PIECE_BYTES * idx
+        if token < 0 or int_at(piece, _TOP_ID) < 0:
+            token = int64(LEFT)
+        elif doubles(piece)[_TOP] > top:
+            token, top = int_at(piece, _TOP_ID), doubles(piece)[_TOP]
+    return token, top
+
+
+def best_piece(step, chunk, _scratch):
+    """The largest logit of one piece of a row, and its id."""
+    num_tokens, num = arg(step, 2), arg(step, 4)
+    row, first = chunk // num, chunk % num * _PIECE_LEN
+    logits = arg(step, 0) + row * arg(step, 1) + 4 * first
+    piece = arg(step, 3) + _PIECE_BYTES * chunk
+    best = _best_of(logits, min(_PIECE_LEN, num_tokens - first))
+    ints(piece)[_TOP_ID] = best + first if best >= 0 else LEFT
+    doubles(piece)[_TOP] = float64(floats(logits)[max(best, 0)])
+
+
+def best_row(step, row, _scratch):
+    """The token of a row at temperature 0."""
+    num = arg(step, 4)
+    token, _ = _best_of_row(arg(step, 3) + _PIECE_BYTES * row * num, num)
+    ints(arg(step, 5))[row] = token
+
+
+@njit(inline="always")
+def _is_asked(noise, tokens):
+    """Whether a row's token follows from what was drawn before, as far as that is known."""
+    before = int_at(noise, BEFORE)
+    if before < 0:
+        return True
+    token = int_at(tokens, before)
+    return token == LEFT or token == int_at(noise, GUESS)
+
+
+def noisy_piece(step, chunk, _scratch):
+    """The best of (logit − top) / temperature + noise in one piece of a row, and the second best;
+    the token of the top itself is left out."""
+    num_tokens, num, row = arg(step, 2), arg(step, 4), arg(step, 7)
+    noise, pieces = arg(step, 6) + _NOISE_BYTES * row, arg(step, 3) + _PIECE_BYTES * row * num
+    temperature, key, position = doubles(noise)[0], int_at(noise, KEY), int_at(noise, POSITION)
+    top_id, top = _best_of_row(pieces, num)
+    if temperature == 0 or top_id < 0 or not _is_asked(noise, arg(step, 5)):
+        return
+    first = chunk * _PIECE_LEN
+    count = min(_PIECE_LEN, num_tokens - first)
+    logits = arg(step, 0) + row * arg(step, 1) + 4 * first
+    factor, best = float32(min(1 / temperature, _LARGE)), gumbel_noise(key, position, top_id)
+    token, most, second = int64(LEFT), -np.inf, -np.inf
+    for start in range(0, count, GROUP_LEN):
+        bits = _may_win(
+            logits + 4 * start, first + start, key, position, float32(top), factor, float32(best)
+        )
+        idx = start
+        while bits != 0 and idx < count:
+            if bits & 1 and first + idx != top_id:
+                value = (float64(floats(logits)[idx]) - top) / temperature
+                value += gumbel_noise(key, position, first + idx)
+                best, second = max(best, value), max(second, min(most, value))
+                if value > most:
+                    token, most = first + idx, value
+            bits, idx = bits >> 1, idx + 1
+    piece = pieces + _PIECE_BYTES * chunk
+    ints(piece)[_NOISY_ID] = token
+    doubles(piece)[_NOISY], doubles(piece)[_SECOND] = most, second
+
+
+def noisy_row(step, _chunk, _scratch):
+    """The token of a row, if it is asked for."""
+    num, row = arg(step, 4), arg(step, 7)
+    noise, pieces = arg(step, 6) + _NOISE_BYTES * row, arg(step, 3) + _PIECE_BYTES * row * num
+    temperature, key, position = doubles(noise)[0], int_at(noise, KEY), int_at(noise, POSITION)
+    token, _ = _best_of_row(pieces, num)
+    if not _is_asked(noise, arg(step, 5)):
+        token = int64(NOT_ASKED)
+    elif temperature != 0 and token >= 0:
+        most, second = gumbel_noise(key, position, token), -np.inf
+        for idx in range(num):
+            piece = pieces + _PIECE_BYTES * idx
+            value = doubles(piece)[_NOISY]
+            second = max(second, min(most, value), doubles(piece)[_SECOND])
+            if value > most:
+                token, most = int_at(piece, _NOISY_ID), value
+        if most - second < 4 * SLACK:
+            token = int64(LEFT)
+    ints(arg(step, 5))[row] = token

@@ -1,0 +1,62 @@
+"""Tokens that a pass draws from its logits, and what they are drawn by."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from forerun.kernels.scores import Scores
+from forerun.sampling import CoupledDraws
+from forerun.types import ROOT, IntArray
+
+LEFT, NOT_ASKED = -1, -2  # in the place of a token
+# Of a row: the bits of its temperature, key and position; the row before it, and the guess that
+# must have been drawn there, if any.
+NOISE_FIELDS: Final = 5
+KEY, POSITION, BEFORE, GUESS = range(1, 5)
+
+
+class Result(IntEnum):
+    """What a pass brings: logits, or of each wanted row the best token, or one drawn with noise."""
+
+    LOGITS = 0
+    BEST = 1
+    NOISY = 2
+
+
+class DrawnRows(NamedTuple):
+    """What a pass has drawn, and by what."""
+
+    tokens: IntArray  # [R], once it has run
+    noise: IntArray  # [R, NOISE_FIELDS], or none at all
+
+    def scores(self, logits: npt.NDArray[np.float32]) -> Scores:
+        """Tokens, and copies of the logits [R, …, V] of those rows that are left."""
+        tokens: list[int] = self.tokens.tolist()
+        if not tokens or min(tokens) >= 0:
+            return Scores([None] * len(tokens), tokens)
+        pairs = list(zip(tokens, logits, strict=True))
+        rows = [row.flatten() if token == LEFT else None for token, row in pairs]
+        return Scores(rows, [None if token < 0 else token for token in tokens])
+
+
+def noise_ints(draws: Sequence[CoupledDraws]) -> list[int]:
+    """Of all their rows, as the kernels read them. A row behind a guess is asked for once that
+    guess is drawn."""
+    found: list[int] = []
+    for one in draws:
+        first_row = len(found) // NOISE_FIELDS
+        (bits,) = struct.unpack("<q", struct.pack("<d", one.params.temperature))
+        key = one.noise.key - (one.noise.key >> 63 << 64)  # the same 64 bits, signed
+        for node, position in zip(one.nodes, one.positions, strict=True):
+            before, guess = -1, 0
+            if node != ROOT and one.some_nodes is None:
+                before = first_row + 1 + one.proposal.tree.parents[node]
+                guess = one.proposal.tokens[node]
+            found += (bits, key, position, before, guess)
+    return found
