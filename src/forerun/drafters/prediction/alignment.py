@@ -1,8 +1,4 @@
-"""A given prediction: the caller says what the output will be, roughly.
-
-The output is followed along the prediction. Where it deviates, the place where it goes on is found
-again: after a changed, an inserted or a left-out stretch, or after a move to another part.
-"""
+"""Where an output stands in its prediction."""
 
 from __future__ import annotations
 
@@ -13,12 +9,7 @@ from heapq import nlargest
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-from forerun.drafters.base import Budget, OneByOne, RequestView
-from forerun.drafters.spelling import Spell, Spelled, compare, respelled
-from forerun.errors import InvalidOption
-from forerun.types import ROOT, Proposal, ProposalBuilder
-
-PREDICTION: Final = "prediction"  # the drafter's name
+from forerun.drafters.prediction.spelling import Spell, Spelled, compare, respelled
 
 _KEPT: Final = 0.8  # of a score, with every token
 _FIRST_SCORE: Final = 3.0  # a caller's word counts for about four tokens that were right
@@ -43,80 +34,6 @@ _ODDS_ELSEWHERE: Final = 0.5  # at most, of places other than the likeliest
 _FIRST_RATES: Final = (0.9, 0.6, 0.35)
 _FIRST_TRIALS: Final = (10.0, 2.0, 2.0)  # tokens that these count for
 _DECAY: Final = 0.02  # of older tokens with each new one
-
-
-class GivenPrediction(OneByOne["Alignment"]):
-    """Copies on from the place in the prediction where the output stands.
-
-    A guess is made while it and all before it are right with at least `min_chance` and what
-    the budget asks for. A request without a prediction gets no guesses.
-    """
-
-    picks = True
-
-    def __init__(self, min_chance: float = 0.1, spell: Spell | None = None) -> None:
-        """`spell` gives a token's bytes: with it, what the model spells in other tokens than the
-        prediction has is no deviation, and is expected so from then on."""
-        super().__init__()
-        self._spell = spell
-        if not 0 <= min_chance < 1:
-            raise InvalidOption(f"min_chance={min_chance} is not allowed; give 0 ≤ x < 1.")
-        self._min_chance = min_chance
-
-    def _remember(self, request: RequestView) -> Alignment:
-        return Alignment(request.prediction, self._spell)
-
-    def may_guess(self, request: RequestView, budget: Budget) -> bool:
-        """Not where the output left the prediction, and the likeliest place is none to trust."""
-        alignment = self._memories[request.id]
-        least_chance = max(self._min_chance, budget.least_chance)
-        if not alignment.may_reach(least_chance, len(request.output)):
-            return False
-        alignment.read(request.output)
-        place = next(alignment.places(), None)
-        if place is None or budget.num_branches > 1:
-            return place is not None
-        return alignment.chance(alignment.odds_at(place), alignment.num_missed) >= least_chance
-
-    def _guess(self, request: RequestView, alignment: Alignment, budget: Budget) -> Proposal:
-        least_chance = max(self._min_chance, budget.least_chance)
-        if not alignment.may_reach(least_chance, len(request.output)):
-            return Proposal.empty()
-        alignment.read(request.output)
-        builder = ProposalBuilder()
-        branches: set[int] = set()
-        left = 1.0  # the chance that none of the branches so far is right
-        for place in alignment.places() if budget.depth else ():
-            token = alignment.prediction[place]
-            if token in branches:
-                continue
-            branches.add(token)
-            odds = alignment.odds_at(place)
-            chance = left * alignment.chance(odds, alignment.num_missed)
-            _add_branch(builder, alignment, place, chance, odds, least_chance, budget.depth)
-            left -= chance
-            if len(branches) == budget.num_branches:
-                break
-        return builder.build()
-
-
-def _add_branch(
-    builder: ProposalBuilder,
-    alignment: Alignment,
-    place: int,
-    chance: float,
-    odds: float,
-    least_chance: float,
-    depth: int,
-) -> None:
-    node, chance_of_all = ROOT, 1.0
-    for token in alignment.prediction[place : place + depth]:
-        chance_of_all *= chance
-        if chance_of_all < least_chance:
-            return
-        node = builder.add(node, token, chance=chance)
-        odds = min(_MOST_ODDS, _HIT * odds)
-        chance = alignment.chance(odds)
 
 
 class Alignment:
@@ -227,7 +144,7 @@ class Alignment:
                 best = nlargest(_MAX_PLACES, self._others.items(), key=itemgetter(1))
                 self._others = dict(best)
         if came:
-            self.odds, self.num_missed = min(_MOST_ODDS, _HIT * self.odds), 0
+            self.odds, self.num_missed = risen(self.odds), 0
         else:
             self.odds, self.num_missed = max(_LEAST_ODDS, _MISS * self.odds), self.num_missed + 1
 
@@ -313,6 +230,11 @@ def _places_of(prediction: Sequence[int]) -> dict[int, list[int]]:
     for idx, token in enumerate(prediction):
         found.setdefault(token, []).append(idx)
     return found
+
+
+def risen(odds: float) -> float:
+    """Behind one more token that stands there."""
+    return min(_MOST_ODDS, _HIT * odds)
 
 
 def _trust(odds: float) -> float:
