@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 
@@ -239,3 +240,73 @@ def test_of_rounds_that_were_met_often_a_part_is_learnt_from() -> None:
 def _slow_round(num_guesses: int, slowdown: float = 1.1) -> StepTimes:
     seconds = slowdown * _costs().target.seconds(1 + num_guesses)
     return StepTimes(lambda: 0.0, 1, 1 + num_guesses, num_guesses, seconds)
+
+
+def _not_alone(costs: Costs) -> None:
+    costs.is_alone = False
+
+
+def _far_on(costs: Costs) -> None:
+    costs.context_len = 4000.0
+
+
+def _faster(costs: Costs) -> None:
+    """Two plain rounds, one behind the other: what they take as a whole is learnt."""
+    for _ in range(2):
+        costs.note_round(StepTimes(lambda: 0.0, 1, 1, 0, 0.5))
+
+
+def _noted(costs: Costs) -> None:
+    for _ in range(8):
+        costs.note_round(StepTimes(lambda: 0.0, 1, 1, 0, 1.2))
+
+
+@pytest.mark.parametrize(
+    "happens",
+    [
+        Costs.expect_waste,
+        lambda costs: costs.expect_excess("draft", 2, 3.0),
+        lambda costs: costs.expect_whole("head", 1.5, 0.7),
+        lambda costs: costs.observe_round(_slow_round(3)),
+        lambda costs: costs.observe_rest(1, 2, 0.5),
+        _faster,
+        _noted,
+        _not_alone,
+        _far_on,
+    ],
+)
+def test_what_was_reckoned_before_is_forgotten_when_it_changes(
+    happens: Callable[[Costs], None],
+) -> None:
+    """Costs that were asked before know what those do that were not."""
+    asked, fresh = _costs(), _costs()
+    for costs in (asked, fresh):
+        costs.target.per_key = 0.004, 0.001
+        costs.expect_whole("head", 1.5, 0.8)
+        costs.observe_round(_whole_round(1.5))
+    before = asked.round_seconds(1, 0, 3), asked.least_price(1, 0)
+    for costs in (asked, fresh):
+        happens(costs)
+    after = asked.round_seconds(1, 0, 3), asked.least_price(1, 0)
+    assert after == (fresh.round_seconds(1, 0, 3), fresh.least_price(1, 0))
+    assert after != before
+
+
+def test_more_guesses_than_were_asked_for_before_are_reckoned() -> None:
+    costs = _costs()
+    assert costs.round_seconds(1, 0, 2) == costs.round_seconds(1, 0, 40)[:3]
+    assert len(costs.round_seconds(1, 0, 40)) == 41
+
+
+def test_of_answers_that_were_heard_often_a_part_is_learnt_from() -> None:
+    """One in four; another number of guesses is learnt from at once."""
+    costs = _costs()
+    for num in range(32 + 3):
+        costs.observe_draft("draft", 1, [1] * 4, 0.4 if num < 32 else 0.5)
+    learnt = costs.draft_seconds("draft", 1, [1] * 4)
+    assert learnt == pytest.approx(0.4)
+    costs.observe_draft("draft", 1, [1] * 8, 1.0)
+    deep = costs.draft_seconds("draft", 1, [1] * 8)
+    assert deep > 0.7
+    costs.observe_draft("draft", 1, [1] * 4, 0.5)
+    assert costs.draft_seconds("draft", 1, [1] * 4) > learnt

@@ -18,7 +18,7 @@ _READING: Final = 0.05  # of the time that an answer may take
 _NUM_NOTED: Final = 8  # plain rounds that are learnt from together, at most
 _OFTEN: Final = 32  # rounds of a size, or answers of a drafter
 _ONE_IN: Final = 4  # of what was met often is learnt from
-_LIKE: Final = 32  # tokens of context that make no difference to speak of
+_LIKE: Final = 32  # tokens of context
 _FORESEEN: Final = 16  # guesses, at least, whose rounds are reckoned at once
 _EXCESS_RATE: Final = 1 / 16  # how much the latest round with guesses says of the next
 _EXCESS_SURPRISE: Final = 0.1  # of a round: slow moments are to say little, and are all on one side
@@ -46,9 +46,9 @@ class Costs:
         self._tried: dict[str, float] = {}  # the same before any request
         self._last_whole: str | None = None  # whose round was the last, if it was such a one
         # What was asked for last, while nothing new is learnt.
-        self._least_price: tuple[tuple[int, int], float] | None = None
+        self._least_price: tuple[tuple[int, ...], float] | None = None
         self._rounds: tuple[tuple[int, ...], list[float]] | None = None
-        self._met: Counter[int | str] = Counter()  # sizes of rounds with guesses, and drafters
+        self._met: Counter[object] = Counter()  # sizes of rounds with guesses, and of answers
         self._noted: list[tuple[float, float]] = []  # plain rounds: pass, rest
         self._num_noted = 0  # requests of each
 
@@ -56,7 +56,7 @@ class Costs:
         self, num_requests: int, num_prompt_tokens: int, max_guesses: int
     ) -> list[float]:
         """Of rounds with 0 … `max_guesses` guesses, drafting aside."""
-        like = num_requests, num_prompt_tokens, self.is_alone, int(self.context_len) // _LIKE
+        like = num_requests, num_prompt_tokens, self._context, self.is_alone
         if self._rounds is None or self._rounds[0] != like or len(self._rounds[1]) <= max_guesses:
             most = max(_FORESEEN, max_guesses)
             self._rounds = like, self._round_seconds(num_requests, num_prompt_tokens, most)
@@ -77,6 +77,11 @@ class Costs:
             rounds[0] = self._plain_whole()
         return [rounds[0], *(seconds + excess for seconds in rounds[1:])]
 
+    @property
+    def _context(self) -> int:
+        """Contexts that make no difference to speak of have one number."""
+        return int(self.context_len) // _LIKE
+
     def plain_seconds(self, num_requests: int) -> float:
         """Of a pass without guesses."""
         return self.target.seconds(num_requests) + self._context_seconds(num_requests, 0)
@@ -89,13 +94,14 @@ class Costs:
     def least_price(self, num_requests: int, num_prompt_tokens: int) -> float:
         """What one more guess adds to a round where it adds least, in tokens that a plain round
         brings in that time. A guess that brings less is never worth it."""
-        if self._least_price is None or self._least_price[0] != (num_requests, num_prompt_tokens):
+        like = num_requests, num_prompt_tokens, self._context
+        if self._least_price is None or self._least_price[0] != like:
             speed, rest = self.target.speed, self._rest
             plain = self.target.seconds(num_requests + num_prompt_tokens)
             plain += speed * rest.seconds(num_requests, 0) + self._context_seconds(num_requests, 0)
             guess = self.target.least_slope + speed * rest.per_level + self._context_seconds(0, 1)
             price = num_requests * guess / plain
-            self._least_price = (num_requests, num_prompt_tokens), price
+            self._least_price = like, price
         return self._least_price[1]
 
     def expect_waste(self) -> None:
@@ -184,7 +190,7 @@ class Costs:
     ) -> None:
         if num_requests == 1 and self.is_whole(drafter):
             return  # begun early: this is what was still waited for
-        if not self._is_news(drafter):
+        if not self._num_learnt((drafter, num_requests, len(level_sizes))):
             return
         levels, seconds = self._levels(level_sizes), seconds / self.target.speed
         cost = self._drafters.get(drafter)
@@ -209,26 +215,30 @@ class Costs:
         self._learn_noted()
         if self._observe_whole(times):
             return
+        num = self._num_learnt(times.num_tokens) if times.num_guesses else 1
+        if num == 0:
+            return
         if times.num_guesses:
-            self._observe_excess(times)
-            if not self._is_news(times.num_tokens):
-                return
+            self._observe_excess(times, num)
         args = times.num_requests, times.num_guesses, times.num_tokens
-        self.observe_pass(times.num_tokens, self._without_context(times.pass_seconds, *args))
+        self.observe_pass(times.num_tokens, self._without_context(times.pass_seconds, *args), num)
         self.observe_rest(times.num_requests, times.num_guesses, times.rest_seconds)
 
-    def _is_news(self, met: int | str) -> bool:
-        """To learn takes time, too: of what was met often, a part will do."""
+    def _num_learnt(self, met: object) -> int:
+        """For how many of its like it is learnt from: 0, not at all. To learn takes time, too, so
+        of what was met often one stands for some others."""
         self._met[met] += 1
-        return self._met[met] <= _OFTEN or self._met[met] % _ONE_IN == 0
+        if self._met[met] <= _OFTEN:
+            return 1
+        return 0 if self._met[met] % _ONE_IN else _ONE_IN
 
-    def _observe_excess(self, times: StepTimes) -> None:
+    def _observe_excess(self, times: StepTimes, num_rounds: int) -> None:
         num, num_guesses = times.num_requests, times.num_guesses
         *_, known = self.round_seconds(num, times.num_tokens - num - num_guesses, num_guesses)
         found = times.pass_seconds + times.rest_seconds - known
         most = _EXCESS_SURPRISE * known
         found = max(-most, min(most, found)) / self.target.speed + max(0.0, self._excess)
-        self._excess += _EXCESS_RATE * (found - self._excess)
+        self._excess += (1 - (1 - _EXCESS_RATE) ** num_rounds) * (found - self._excess)
 
     def _without_context(
         self, seconds: float, num_requests: int, num_guesses: int, num_tokens: int

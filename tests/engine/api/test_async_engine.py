@@ -543,7 +543,7 @@ def test_the_prefix_cache_is_reset_between_two_steps(llm: LLM) -> None:
 
     async def body(engine: AsyncEngine) -> None:
         first = await engine.generate(prompt, PARAMS)
-        busy = engine.stream("abc", PARAMS.with_(max_tokens=100))
+        busy = engine.stream("cba", PARAMS.with_(max_tokens=100))
         await engine.reset_prefix_cache()
         again = await engine.generate(prompt, PARAMS)
         assert again.num_cached_tokens == 0
