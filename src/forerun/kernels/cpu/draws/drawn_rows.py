@@ -2,7 +2,7 @@
 
     best_piece   the largest logit of each piece of a row
     best_row     the largest of all pieces                      temperature 0: this is all
-    noisy_piece  the best of logit + noise in each piece        row by row, if it is asked for
+    noisy_piece  the best of logit + noise in each piece        row by row, while guesses are right
     noisy_row    the best of all pieces
 
 Noise is evaluated where it can win. That of a token is −log(−log(1 − u)) ≤ −log(u), so it reaches
@@ -133,12 +133,13 @@ def _best_of_row(pieces, num):
 
 
 def best_piece(step, chunk, _scratch):
-    """The largest logit of one piece of a row, and its id. The same piece of all rows lies side by
-    side: most of it was written by the thread that reads it."""
+    """The largest logit of one piece of a row, and its id. The same piece of all rows comes first:
+    most of it was written by the thread that reads it."""
     num_tokens, num, num_rows = arg(step, 2), arg(step, 4), int_at(step, 1) // arg(step, 4)
-    row, first = chunk % num_rows, chunk // num_rows * _PIECE_LEN
+    row, idx = chunk % num_rows, chunk // num_rows
+    first = idx * _PIECE_LEN
     logits = arg(step, 0) + row * arg(step, 1) + 4 * first
-    piece = arg(step, 3) + _PIECE_BYTES * (row * num + chunk // num_rows)
+    piece = arg(step, 3) + _PIECE_BYTES * (row * num + idx)
     best = _best_of(logits, min(_PIECE_LEN, num_tokens - first))
     ints(piece)[_TOP_ID] = best + first if best >= 0 else LEFT
     doubles(piece)[_TOP] = float64(floats(logits)[max(best, 0)])
