@@ -66,7 +66,8 @@ class Question:
             for idx, prompt in enumerate(prompts)
             for request in engine.requests(
                 prompt,
-                params.with_(seed=prompt_seed(seed, idx)),
+                # Equal prompts of a list get samples of their own, and one number repeats them all.
+                params.with_(seed=derive_key(seed, idx)) if idx else params,
                 priority=given.get("priority", 0),
                 cache_salt=given.get("cache_salt"),
                 speculation=speculation,
@@ -80,12 +81,6 @@ class Question:
         """All answers are under way, or none is."""
         answers = engine.take(self.requests, whole=not (self.streams or self.traces))
         return Group(answers, self.num_choices, timeout_s, hides_answers=self.hides_answers)
-
-
-def prompt_seed(seed: int, prompt_idx: int) -> int:
-    """Equal prompts of a list get samples of their own, and one number repeats them all. The first
-    is answered as if it were alone."""
-    return derive_key(seed, prompt_idx) if prompt_idx else seed
 
 
 def _check_ids(given: Mapping[str, Any], vocab_size: int) -> None:

@@ -13,8 +13,10 @@ import pytest
 
 from forerun.engine import LLM, AsyncEngine, step
 from forerun.engine.api.async_engine import Answer
+from forerun.engine.api.events import EventBuilder, StreamEvent
 from forerun.engine.engine import Stepped
 from forerun.engine.request.request import Request
+from forerun.engine.step import Round
 from forerun.errors import (
     EngineClosed,
     EngineHung,
@@ -138,6 +140,30 @@ def test_whoever_wants_a_whole_answer_is_woken_twice(llm: LLM, plain: LLM) -> No
         assert sum(len(event.origins) for event in events) == 20
         assert events[-1].output is not None
         assert all(len(event.rounds) == 1 for event in events), "rounds between are not kept"
+
+    served(llm, body)
+
+
+def test_whoever_reads_makes_the_events(
+    llm: LLM, plain: LLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine's thread goes on meanwhile, and what goes wrong there is one reader's."""
+    expected, event, threads = texts_alone(plain, PROMPTS), EventBuilder.event, set[int]()
+
+    def failing(builder: EventBuilder, done: Round) -> StreamEvent:
+        threads.add(threading.get_ident())
+        if done.request.prompt == GUILTY_IDS:
+            raise RuntimeError("no idea")
+        return event(builder, done)
+
+    monkeypatch.setattr(EventBuilder, "event", failing)
+
+    async def body(engine: AsyncEngine) -> None:
+        answers = [engine.stream(prompt, PARAMS) for prompt in PROMPTS]
+        with pytest.raises(RuntimeError, match="no idea"):
+            await text_of(engine.stream(GUILTY, PARAMS))
+        assert [await text_of(answer) for answer in answers] == expected
+        assert threads == {threading.get_ident()}
 
     served(llm, body)
 

@@ -1,20 +1,14 @@
-"""Events from one thread to another's loop."""
+"""Rounds from one thread to another's loop."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from forerun.engine.api.events import StreamEvent
 from forerun.engine.api.mailbox import Bell, Mailbox, ring
-from forerun.engine.step import Round
-
-
-def event_of(token: int) -> StreamEvent:
-    return StreamEvent((), (token,), (), cast(Round, token), None)
 
 
 def run(body: Callable[[Bell], Coroutine[Any, Any, None]]) -> None:
@@ -24,25 +18,22 @@ def run(body: Callable[[Bell], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(asyncio.wait_for(main(), 30))
 
 
-def test_what_came_is_joined_and_an_error_comes_last() -> None:
+def test_what_came_is_read_at_once_and_an_error_comes_last() -> None:
     async def body(bell: Bell) -> None:
-        box = Mailbox(bell)
-        assert box.read() is None
+        box = Mailbox[int](bell)
+        assert box.read() == []
         news = [box.look()]
-        for token in (1, 2, 3):
-            box.put(event_of(token))
+        for item in (1, 2, 3):
+            box.put(item)
             news.append(box.look())
-        event = box.read()
-        assert event is not None
+        assert box.read() == [1, 2, 3]
         assert [*news, box.look()] == [False, True, True, True, False]
-        for token in (1, 2, 3):
-            box.put(event_of(token))
+        for item in (4, 5):
+            box.put(item)
         box.fail(ValueError("late"))
         box.fail(KeyError("later"))
-        event = box.read()
+        assert box.read() == [4, 5]
         assert box.look()
-        assert event is not None
-        assert event.tokens == (1, 2, 3)
         with pytest.raises(ValueError, match="late"):
             box.read()
 
@@ -50,18 +41,18 @@ def test_what_came_is_joined_and_an_error_comes_last() -> None:
 
 
 def test_a_bell_that_rang_for_nobody_rings_again_for_who_looked_since() -> None:
-    """An event may be read between its coming and the bell, while nobody waits."""
+    """A round may be read between its coming and the bell, while nobody waits."""
 
     async def body(bell: Bell) -> None:
-        box = Mailbox(bell)
-        box.put(event_of(1))
-        assert box.read() is not None
+        box = Mailbox[int](bell)
+        box.put(1)
+        assert box.read()
         ring([bell])
         await asyncio.sleep(0)
         assert not box.look()
         waiting = asyncio.ensure_future(bell.wait())
         await asyncio.sleep(0)
-        box.put(event_of(2))
+        box.put(2)
         ring([bell])
         await asyncio.wait_for(waiting, 5)
 
@@ -73,7 +64,7 @@ def test_a_loop_is_woken_once_for_all_and_again_only_after_a_look(
 ) -> None:
     async def body(bell: Bell) -> None:
         other, calls = Bell(bell.loop), []
-        box = Mailbox(bell)
+        box = Mailbox[int](bell)
         monkeypatch.setattr(bell.loop, "call_soon_threadsafe", lambda *call: calls.append(call))
         ring([bell, other])
         ring([bell, other, bell])
@@ -86,24 +77,23 @@ def test_a_loop_is_woken_once_for_all_and_again_only_after_a_look(
 
 
 def test_all_who_wait_at_one_bell_look_again() -> None:
-    async def reader(box: Mailbox, found: list[int]) -> None:
+    async def reader(box: Mailbox[int], found: list[int]) -> None:
         while True:
-            event = box.read()
-            if event is None:
+            items = box.read()
+            if not items:
                 await box.bell.wait()
-            else:
-                found += event.tokens
+            found += items
 
     async def body(bell: Bell) -> None:
-        boxes = [Mailbox(bell), Mailbox(bell)]
+        boxes = [Mailbox[int](bell), Mailbox[int](bell)]
         found: list[list[int]] = [[], []]
         tasks = [asyncio.create_task(reader(*pair)) for pair in zip(boxes, found, strict=True)]
-        for token, idx in enumerate((1, 0, 0, 1, 1)):
+        for item, idx in enumerate((1, 0, 0, 1, 1)):
             await asyncio.sleep(0.001)  # both wait
-            boxes[idx].put(event_of(token))
+            boxes[idx].put(item)
             await asyncio.to_thread(ring, [bell])
             await asyncio.sleep(0.001)
-            assert found[idx][-1:] == [token]
+            assert found[idx][-1:] == [item]
         assert found == [[1, 2], [0, 3, 4]]
         for task in tasks:
             task.cancel()

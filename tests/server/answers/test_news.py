@@ -11,7 +11,7 @@ import pytest
 
 from forerun.engine.api.async_engine import Answer
 from forerun.engine.api.engine_thread import Post
-from forerun.engine.api.events import EventBuilder, StreamEvent
+from forerun.engine.api.events import StreamEvent
 from forerun.engine.api.mailbox import Bell, Mailbox, ring
 from forerun.engine.api.outputs import CompletionOutput
 from forerun.server.answers.delta import Delta
@@ -25,10 +25,11 @@ class Source:
 
     def __init__(self) -> None:
         self.bell = Bell(asyncio.get_running_loop())
-        self.boxes = [Mailbox(self.bell), Mailbox(self.bell)]
+        self.boxes = [Mailbox[Any](self.bell), Mailbox[Any](self.bell)]
         thread = cast(Any, SimpleNamespace(leave=lambda _request: None))
         request = cast(Any, SimpleNamespace(params=SimpleNamespace(logprobs=None)))
-        posts = [Post(request, box, EventBuilder()) for box in self.boxes]
+        builder = cast(Any, SimpleNamespace(event=lambda event: event))  # rounds that are events
+        posts = [Post(request, box, builder) for box in self.boxes]
         answers = [Answer(post, thread, cast(Any, None)) for post in posts]
         self.group = Group(answers, 1, timeout_s=60.0)
 

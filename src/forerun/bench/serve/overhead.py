@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from random import Random
 from typing import Any, Final
@@ -17,6 +18,9 @@ from forerun.engine import LLM, AsyncEngine
 from forerun.types import SamplingParams
 
 WAYS: Final = ("generate", "whole", "streamed")
+_PAUSE: Final = 0.002  # seconds between two looks of a client that reads many streams
+
+Pair = Callable[[], AbstractContextManager[tuple[LLM, Server]]]  # makes one, warmed up
 
 
 @dataclass(frozen=True)
@@ -68,34 +72,32 @@ def plain_params(max_tokens: int) -> SamplingParams:
     return SamplingParams(temperature=0.0, seed=0, max_tokens=max_tokens, ignore_eos=True)
 
 
-def warm_up(llm: LLM, server: Server, prompt: NamedPrompt) -> None:
-    """So that nothing is compiled or read from disk for the first time while it is measured."""
-    llm.generate([prompt.encode(llm.tokenizer)], plain_params(16), cache_salt="warm")
-    ask(server.url, chat_body(prompt.text, 16, "warm", stream=True))
+def warm_up(llm: LLM, server: Server, prompts: Sequence[NamedPrompt]) -> None:
+    """So that nothing is compiled, read from disk or given memory for the first time while it is
+    measured."""
+    _generate(llm, prompts, 16, ["warm"] * len(prompts))
+    ask_all(server.url, [chat_body(prompt.text, 16, "warm", stream=True) for prompt in prompts])
 
 
 def measure_together(
-    llm: LLM,
-    server: Server,
-    prompts: Sequence[NamedPrompt],
-    max_tokens: int,
-    repeats: int,
-    random: Random,
+    pair: Pair, prompts: Sequence[NamedPrompt], max_tokens: int, repeats: int, random: Random
 ) -> Iterator[Together]:
-    """Which way comes first is drawn for each repeat."""
-    for repeat in range(repeats):
+    """Each time by another pair: two that are alike differ by some percent while they live. Which
+    way comes first is drawn."""
+    for _ in range(repeats):
         found: dict[str, tuple[float, list[str]]] = {}
-        for way in random.sample(WAYS, len(WAYS)):
-            salts = [f"{way} {repeat} {idx}" for idx in range(len(prompts))]
-            if way == "generate":
-                found[way] = _generate(llm, prompts, max_tokens, salts)
-            else:
-                bodies = [
-                    chat_body(prompt.text, max_tokens, salt, stream=way == "streamed")
-                    for prompt, salt in zip(prompts, salts, strict=True)
-                ]
-                seconds, replies = ask_all(server.url, bodies)
-                found[way] = seconds, [reply.text for reply in replies]
+        with pair() as (llm, server):
+            for way in random.sample(WAYS, len(WAYS)):
+                salts = [f"{way} {idx}" for idx in range(len(prompts))]
+                if way == "generate":
+                    found[way] = _generate(llm, prompts, max_tokens, salts)
+                else:
+                    bodies = [
+                        chat_body(prompt.text, max_tokens, salt, stream=way == "streamed")
+                        for prompt, salt in zip(prompts, salts, strict=True)
+                    ]
+                    seconds, replies = ask_all(server.url, bodies, _PAUSE)
+                    found[way] = seconds, [reply.text for reply in replies]
         seconds_of = {f"{way}_s": seconds for way, (seconds, _) in found.items()}
         same_text = all(texts == found["generate"][1] for _, texts in found.values())
         yield Together(**seconds_of, same_text=same_text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
@@ -27,6 +27,7 @@ from forerun.option_fields import option
 
 PARTS: Final = ("together", "alone", "prediction", "load")
 _MAX_LEN: Final = 2048  # tokens that a slot of a peer has room for
+_PREDICTION_REPEATS: Final = 4  # of each answer
 
 
 @dataclass(frozen=True)
@@ -105,28 +106,31 @@ def _own(options: ServeBench) -> Iterator[tuple[str, dict[str, Any], bool]]:
 
     from forerun.bench.prompts.named_prompts import named_prompts
     from forerun.bench.serve import overhead, predictions
-    from forerun.bench.serve.servers import llama_server, our_server
+    from forerun.bench.serve.servers import Server, llama_server, our_server
     from forerun.engine import LLM
 
     random, seed, parts = Random(options.seed), options.seed, split(options.parts)
     prompts = named_prompts(max(40, options.concurrency))
-    with ExitStack() as stack:
-        ours = stack.enter_context(our_server(options.model, options.threads, options.concurrency))
-        llm = LLM(
-            options.model,
-            max_num_seqs=options.concurrency,
-            num_threads=options.threads,
-            cache_dir=cache_dir(os.environ),
-        )
-        overhead.warm_up(llm, ours, prompts[0])
-        if "together" in parts:
-            crowd = prompts[: options.concurrency]
-            rounds = overhead.measure_together(
-                llm, ours, crowd, options.max_tokens, options.repeats, random
+
+    @contextmanager
+    def pair() -> Iterator[tuple[LLM, Server]]:
+        with our_server(options.model, options.threads, options.concurrency) as server:
+            llm = LLM(
+                options.model,
+                max_num_seqs=options.concurrency,
+                num_threads=options.threads,
+                cache_dir=cache_dir(os.environ),
             )
-            crowds = collect("together", options.repeats, rounds)
-            is_whole = len(crowds) == options.repeats
-            yield "together", overhead.together_record(crowds, seed), is_whole
+            overhead.warm_up(llm, server, prompts[: options.concurrency])
+            yield llm, server
+
+    if "together" in parts:
+        crowd = prompts[: options.concurrency]
+        rounds = overhead.measure_together(pair, crowd, options.max_tokens, options.repeats, random)
+        crowds = collect("together", options.repeats, rounds)
+        is_whole = len(crowds) == options.repeats
+        yield "together", overhead.together_record(crowds, seed), is_whole
+    with pair() as (llm, ours):
         if "alone" in parts:
             few = [prompts[idx % len(prompts)] for idx in range(2 * options.repeats)]
             alone = overhead.measure_alone(llm, ours, few, options.max_tokens, random)
@@ -134,11 +138,13 @@ def _own(options: ServeBench) -> Iterator[tuple[str, dict[str, Any], bool]]:
             yield "alone", overhead.alone_record(streams, seed), len(streams) == len(few)
         if "prediction" in parts:
             num = max(2, options.repeats)
-            pairs = predictions.measure_predictions(
-                ours, prompts, llm.tokenizer, options.prediction_tokens, num, 2, random
+            total = _PREDICTION_REPEATS * num
+            measured = predictions.measure_predictions(
+                *(ours, prompts, llm.tokenizer, options.prediction_tokens),
+                *(num, _PREDICTION_REPEATS, random),
             )
-            answers = collect("predictions", 2 * num, pairs)
-            is_whole = len(answers) == 2 * num
+            answers = collect("predictions", total, measured)
+            is_whole = len(answers) == total
             yield "prediction", predictions.predictions_record(answers, seed), is_whole
         if "load" in parts:
             servers = {"forerun": _load(options, ours.url)}

@@ -183,6 +183,7 @@ class Answer(AsyncIterator[StreamEvent]):
     def __init__(self, post: Post, thread: EngineThread, engine: AsyncEngine) -> None:
         self.request = post.request
         self._mailbox = post.mailbox
+        self._event_builder = post.event_builder
         self._thread = thread
         self._engine = engine  # it closes when nobody has it any more
         self.is_over = False  # nothing more will be read
@@ -202,8 +203,11 @@ class Answer(AsyncIterator[StreamEvent]):
         """What came since the last time, without waiting; None if nothing did."""
         if self.is_over:
             return None
-        event = self._mailbox.read()
-        self.is_over = event is not None and event.output is not None
+        rounds = self._mailbox.read()
+        if not rounds:
+            return None
+        event = StreamEvent.joined([self._event_builder.event(done) for done in rounds])
+        self.is_over = event.output is not None
         return event
 
     def look(self) -> bool:

@@ -31,7 +31,7 @@ class Post:
     """A request, and where its events go."""
 
     request: Request
-    mailbox: Mailbox
+    mailbox: Mailbox[Round]
     event_builder: EventBuilder
 
 
@@ -244,7 +244,8 @@ class EngineThread:
             bell = post.mailbox.bell
             if bell.loop.is_closed():  # nobody can read it any more
                 self.leave(post.request)
-            elif self._tell(post, done):
+            elif post.event_builder.tells(done):
+                post.mailbox.put(done)
                 told.append(bell)
         ring(told)
         for request in stepped.ended:
@@ -255,13 +256,3 @@ class EngineThread:
             for request in stepped.ended:
                 self._open.pop(request.id, None)
             self._changed.notify_all()
-
-    def _tell(self, post: Post, done: Round) -> bool:
-        """Whether there is news."""
-        try:
-            if post.event_builder.tells(done):
-                post.mailbox.put(post.event_builder.event(done))
-                return True
-        except Exception as error:
-            self._fail(post, failure(error))
-        return False

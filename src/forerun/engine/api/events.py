@@ -35,7 +35,7 @@ class StreamEvent:
 
     @property
     def text(self) -> str:
-        return "".join(piece for piece, _ in self.pieces)
+        return "".join([piece for piece, _ in self.pieces])
 
     @classmethod
     def joined(cls, events: Sequence[StreamEvent]) -> StreamEvent:
@@ -59,25 +59,32 @@ class EventBuilder:
 
     With `whole` only the first and the last are told: what came between comes with the last one,
     but for the rounds, which nobody has to keep then.
+
+    The engine's thread asks whether a round is told; whoever reads makes the event, in another
+    thread, while the engine goes on.
     """
 
     def __init__(self, *, whole: bool = False) -> None:
         self._is_whole = whole
+        self._has_begun = False  # to tell
         self._num_chars = self._num_tokens = 0  # told so far
 
     def tells(self, done: Round) -> bool:
         """Whether this round makes an event."""
-        return not (self._is_whole and self._num_tokens and done.cut.finish_reason is None)
+        if self._is_whole and self._has_begun and done.cut.finish_reason is None:
+            return False
+        self._has_begun = True
+        return True
 
     def event(self, done: Round) -> StreamEvent:
-        """Rounds come in order; the request may be ahead of them, unless they come as a `whole`."""
+        """Rounds come in order; the request may be ahead of them."""
         request, ending, verdict = done.request, done.cut, done.verdict
         is_last = ending.finish_reason is not None
         end = len(ending.text.text) if is_last else ending.text.num_certain
         pieces = pieces_between(request, self._num_chars, end)
         self._num_chars = max(self._num_chars, end)
         tokens, origins = verdict.tokens, verdict.origins
-        if self._is_whole:
+        if self._is_whole and is_last:
             start = self._num_tokens
             tokens, origins = tuple(request.output[start:]), tuple(request.origins[start:])
         self._num_tokens += len(tokens)
@@ -94,6 +101,8 @@ def pieces_between(request: Request, start: int, end: int) -> tuple[tuple[str, O
         if stop > start:
             pieces.append((text[start:stop], request.origins[idx]))
             start = stop
+        if stop == end:
+            break
     if end > start:  # an incomplete character at the end belongs to the last token
         pieces.append((text[start:end], request.origins[-1]))
     return tuple(pieces)

@@ -1,4 +1,4 @@
-"""Events on their way from the engine's thread to asyncio consumers.
+"""Rounds on their way from the engine's thread to asyncio consumers.
 
 One thread puts, one loop reads, and neither waits for the other: appending to a deque, emptying it
 and setting a flag are each one step for all threads, so nothing here needs a lock.
@@ -10,10 +10,9 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, Generic, TypeVar
 
-from forerun.engine.api.events import StreamEvent
-
+Item = TypeVar("Item")
 Deal = Callable[[], bool]
 
 
@@ -47,24 +46,24 @@ class Bell:
                 waiter.set_exception(error)
 
 
-class Mailbox:
-    """Gives one event: what comes before it is read joins it.
+class Mailbox(Generic[Item]):
+    """Gives all that came before it is read, at once.
 
-    So a consumer that reads slowly gets fewer and larger events, never blocks the engine, and
-    never holds more than the answer itself.
+    So a consumer that reads slowly reads seldom and much, never blocks the engine, and never holds
+    more than the answer itself.
     """
 
     def __init__(self, bell: Bell) -> None:
         self.bell = bell
-        self._pending: deque[StreamEvent] = deque()  # joined when they are read: in linear time
+        self._pending: deque[Item] = deque()
         self._error: Exception | None = None
 
-    def put(self, event: StreamEvent) -> None:
+    def put(self, item: Item) -> None:
         """From the engine's thread; `ring` says that it is there."""
-        self._pending.append(event)
+        self._pending.append(item)
 
     def fail(self, error: Exception) -> None:
-        """No more events will come; `error` is raised once those that came are read."""
+        """No more will come; `error` is raised once what came is read."""
         self._error = self._error or error
         ring([self.bell])
 
@@ -73,22 +72,20 @@ class Mailbox:
         self.bell.is_rung = False  # first: what comes from here on rings again
         return bool(self._pending) or self._error is not None
 
-    def read(self) -> StreamEvent | None:
-        """What came since the last time; None if nothing did."""
+    def read(self) -> list[Item]:
+        """What came since the last time."""
         self.bell.is_rung = False
         error = self._error  # before what came before it is looked at
-        events = []
+        found = []
         while self._pending:
-            events.append(self._pending.popleft())
-        if events:
-            return StreamEvent.joined(events)
-        if error is not None:
+            found.append(self._pending.popleft())
+        if error is not None and not found:
             raise error
-        return None
+        return found
 
 
 def ring(bells: Iterable[Bell]) -> None:
-    """Wake whoever waits, each loop once: a wake-up costs as much as an event."""
+    """Wake whoever waits, each loop once: a wake-up costs as much as a chunk."""
     by_loop: dict[asyncio.AbstractEventLoop, list[Bell]] = {}
     for bell in bells:
         if not bell.is_rung:

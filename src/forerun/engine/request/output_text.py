@@ -75,7 +75,9 @@ class OutputText(NamedTuple):
         if self.stop is not None:
             return len(self.text)
         stops = self.rules.stops
-        return len(self.text) - max((_overlap(self.text, stop) for stop in stops), default=0)
+        if not stops:
+            return len(self.text)
+        return len(self.text) - max(_overlap(self.text, stop) for stop in stops)
 
 
 def _overlap(text: str, stop: str) -> int:

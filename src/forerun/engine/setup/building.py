@@ -97,7 +97,10 @@ def _build_speculation(
         record_passes(core, drafting.layers)
         controller = Controller(costs)
     # First, so that without a controller it guesses for those who bring one.
-    named = {PREDICTION: GivenPrediction(), **combined(config, drafting.drafters)}
+    named = {
+        PREDICTION: GivenPrediction(spell=target.tokenizer.token_bytes),
+        **combined(config, drafting.drafters),
+    }
     drafters = GuardedDrafters(named, model.config.vocab_size, config.num_trees)
     ceiling = Budget(config.depth, config.num_branches)
     if controller is not None:
