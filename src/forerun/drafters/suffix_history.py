@@ -37,8 +37,7 @@ class OutputHistory:
             self._young, self._old, self._num_young = {}, self._young, 0
         if salt not in self._young:
             self._young[salt] = SuffixAutomaton(self._max_match)
-        for token in (*kept, END):
-            self._young[salt].append(token)
+        self._young[salt].extend((*kept, END))
         self._num_young += len(kept) + 1
 
     def of(self, salt: str) -> Iterator[SuffixAutomaton]:

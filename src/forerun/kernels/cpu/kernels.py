@@ -30,7 +30,7 @@ from forerun.kernels.cpu.codegen.compiled import check_processor, code_key
 from forerun.kernels.cpu.codegen.lanes import padded
 from forerun.kernels.cpu.codegen.machine import Machine
 from forerun.kernels.cpu.draws.drawing import Drawing
-from forerun.kernels.cpu.library import Library, Operations
+from forerun.kernels.cpu.library import DIGIT_MAKERS, Library, Operations
 from forerun.kernels.cpu.products.digits import BLOCK_LEN, GROUP_ROWS, RecordShape
 from forerun.kernels.cpu.products.formats import PACKED
 from forerun.kernels.cpu.products.product import takes_tiles
@@ -125,8 +125,11 @@ class CpuKernels(ChainSteps, Drawing):
         matrix = self._loader.matrix(source, names, biases)
         matrix = replace(matrix, parts=tuple(map(self._tiled, matrix.parts)))
         for part in matrix.parts:
-            self._has_packed |= part.weight_format in PACKED
             self._library.linear(part.weight_format)  # compile now, while someone watches
+            if part.weight_format in PACKED and not self._has_packed:
+                self._has_packed = True
+                for maker in DIGIT_MAKERS:
+                    self._library.digits(maker)
         return matrix
 
     def _tiled(self, part: Part) -> Part:

@@ -28,7 +28,7 @@ _OPERATIONS: Final = {
     "rope_write": rope_write,
     "attend": attend,
 }
-_MAKERS: Final = {  # of activations that are written as digits
+DIGIT_MAKERS: Final = {  # of activations that are written as digits
     "write": operations.make_write_digits,
     "norm": operations.make_norm_digits,
     "silu": operations.make_silu_digits,
@@ -130,7 +130,7 @@ def _linear_source(weight_format: str, machine: Machine) -> Any:
 @cache
 def _digits_source(maker: str, machine: Machine) -> Any:
     record_bytes = RecordShape(machine.num_digits).num_bytes
-    return _MAKERS[maker](make_write_record(machine), record_bytes)
+    return DIGIT_MAKERS[maker](make_write_record(machine), record_bytes)
 
 
 @cache

@@ -133,11 +133,13 @@ def _best_of_row(pieces, num):
 
 
 def best_piece(step, chunk, _scratch):
-    """The largest logit of one piece of a row, and its id."""
-    num_tokens, num = arg(step, 2), arg(step, 4)
-    row, first = chunk // num, chunk % num * _PIECE_LEN
+    """The largest logit of one piece of a row, and its id. The same piece of all rows comes first:
+    most of it was written by the thread that reads it."""
+    num_tokens, num, num_rows = arg(step, 2), arg(step, 4), int_at(step, 1) // arg(step, 4)
+    row, idx = chunk % num_rows, chunk // num_rows
+    first = idx * _PIECE_LEN
     logits = arg(step, 0) + row * arg(step, 1) + 4 * first
-    piece = arg(step, 3) + _PIECE_BYTES * chunk
+    piece = arg(step, 3) + _PIECE_BYTES * (row * num + idx)
     best = _best_of(logits, min(_PIECE_LEN, num_tokens - first))
     ints(piece)[_TOP_ID] = best + first if best >= 0 else LEFT
     doubles(piece)[_TOP] = float64(floats(logits)[max(best, 0)])

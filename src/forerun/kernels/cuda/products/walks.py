@@ -65,7 +65,8 @@ def load_weights(AT, used):
 @triton.jit
 def after_wait(at, PDL: tl.constexpr):
     """A column, when the kernel before has ended. The walk loads rows from there on: so weights of
-    its first step, which Triton asks for before, are on their way while it waits."""
+    its first step, which Triton asks for before, are on their way while it waits. Rows need its
+    result, and ptxas moves no load over the wait."""
     if PDL:
         none = tl.inline_asm_elementwise(
             "griddepcontrol.wait; mov.u32 $0, 0;", "=r,r", [at], tl.int32, is_pure=True, pack=1
