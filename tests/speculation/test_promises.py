@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +131,7 @@ def started(tiny_path: Path, monkeypatch: pytest.MonkeyPatch) -> Started:
     heads."""
 
     def start(passes: PassCost, heads: list[Path]) -> LLM:
-        monkeypatch.setattr("forerun.engine.setup.drafting.calibrate", lambda *_: passes)
+        monkeypatch.setattr("forerun.engine.setup.drafting.calibrate", lambda *_: deepcopy(passes))
         monkeypatch.setattr("forerun.engine.api.llm.shipped_heads", lambda _: heads)
         return LLM(tiny_path, num_threads=1)
 
