@@ -19,9 +19,9 @@ from forerun.engine.setup.trial import Trial
 from forerun.errors import InvalidWeights
 from forerun.kernels.cpu import CpuKernels
 from forerun.models.text.compatibility import tokenizer_hash
+from forerun.speculation.draft_cost import DraftCost
 from forerun.speculation.heads.card_check import CardCheck
 from forerun.speculation.heads.promises import best_head, num_weights, promised
-from forerun.speculation.draft_cost import DraftCost
 from forerun.speculation.pass_cost import PassCost
 from forerun.types import SamplingParams
 from tests.drafters.heads.random_heads import (
@@ -145,6 +145,7 @@ def test_auto_asks_the_trained_head_where_nothing_repeats(
     """A head that takes next to nothing, beside whatever else this machine has to do."""
     timed = "forerun.engine.setup.drafting.timed_head"
     monkeypatch.setattr(timed, lambda *_: DraftCost(0.0, 1e-3))
+    monkeypatch.setattr(Trial, "seconds", lambda _, *guesses: 1.1 if guesses else 1.0)
     llm = started(FLAT, [eagle3])
     (result,) = llm.generate("hello", ASKED)
     assert result.outputs[0].token_ids == plain.generate("hello", ASKED)[0].outputs[0].token_ids
