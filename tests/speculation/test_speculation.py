@@ -57,11 +57,11 @@ class CountingCosts(Costs):
         super().observe_pass(num_tokens, seconds, num_passes)
 
 
-def passes_heard(plain: LLM, drafter: Picking) -> tuple[int, dict[str, int]]:
+def passes_heard(plain: LLM, drafter: Picking, **others: Picking) -> tuple[int, dict[str, int]]:
     """How many passes are learnt from while one answer is written, and the choices."""
     llm = plain.with_speculation({"method": "suffix", "adaptive": False})
     core, costs = llm.engine.core, CountingCosts()
-    drafters = GuardedDrafters({"suffix": drafter}, core.model.config.vocab_size)
+    drafters = GuardedDrafters({**others, "suffix": drafter}, core.model.config.vocab_size)
     speculation = Speculation(drafters, Controller(costs), Budget(3))
     llm.engine.core = replace(core, speculation=speculation)
     stats = llm.generate("abc", PARAMS)[0].outputs[0].stats
@@ -91,6 +91,20 @@ def test_who_has_nothing_to_say_is_not_asked(plain: LLM) -> None:
     assert drafter.num_glances > 10
     assert len(drafter.budgets) == drafter.num_glances // 2
     assert choices["silent"] == drafter.num_glances - len(drafter.budgets)
+
+
+class Mute(Picking):
+    """Has nothing to say, and says so."""
+
+    def may_guess(self, request: RequestView, budget: Budget) -> bool:  # noqa: ARG002
+        return False
+
+
+def test_nor_is_one_beside_whom_another_speaks(plain: LLM) -> None:
+    mute, drafter = Mute((4, 5)), Picking((1, 2, 3))
+    passes_heard(plain, drafter, mute=mute)
+    assert drafter.budgets
+    assert not mute.budgets
 
 
 def test_rounds_that_were_weighed_are_timed(plain: LLM) -> None:

@@ -71,21 +71,22 @@ class GuardedDrafters:
             return names
         return [n for n in names if n not in cached or cached[n].has_room_for(request)]
 
-    def may_guess(
+    def able(
         self, request: SpeculativeRequest, budget: Budget, asleep: Sequence[str] = ()
-    ) -> bool:
-        """Whether any of those awake might have a guess: those that give no hint might."""
+    ) -> list[str]:
+        """Those awake that might have a guess: those that give no hint might."""
+        found = []
         for name in self.names_for(request):
             if name in asleep:
                 continue
             hinting = self._hinting.get(name)
             try:
                 if hinting is None or hinting.may_guess(request, budget):
-                    return True
+                    found.append(name)
             except Exception as error:
                 self.give_up(name, request, error)
-                return False
-        return False
+                return []
+        return found
 
     def put_aside(self, name: str, reason: str) -> None:
         """It is asked no more, and hears no more."""

@@ -119,8 +119,8 @@ class Speculation:
         """Where a glance does not show that nobody has a guess, drafters that pick are asked; then
         all ways to guess are weighed against each other."""
         least_chance = controller.costs.least_price(*batch)
-        budgets, found, able = dict[int, Budget](), dict[int, Choice](), []
-        asleep = dict[int, Sequence[str]]()
+        budgets, found = dict[int, Budget](), dict[int, Choice]()
+        able, names = [], dict[int, Sequence[str]]()
         for request in requests:
             budget = budget_for(request, self.ceiling, least_chance, is_steady=self.is_steady)
             self._leave_out_readers(controller, request)
@@ -128,22 +128,22 @@ class Speculation:
             found[request.id] = SILENT if budget.depth else NO_ROOM
             if batch[0] == 1 and (stay := self._stay(request, budget, naps)):
                 return {request.id: stay}
-            if budget.depth and self.drafters.may_guess(request, budget, naps):
+            if budget.depth and (mine := self.drafters.able(request, budget, naps)):
                 able.append(request)
-                budgets[request.id], asleep[request.id] = budget, naps
+                budgets[request.id], names[request.id] = budget, mine
         if not able:
             return found
-        picks = self._pick(controller, able, budgets, times)
+        picks = self._pick(controller, able, names, budgets, times)
         ways = []
         for request in able:
             budget, own = budgets[request.id], list[Way]()
             for name in self.drafters.ready_for(request):
-                if name in asleep[request.id]:
+                if name not in names[request.id]:
                     continue
-                pick, mine = picks.get((request.id, name)), budget
+                pick, most = picks.get((request.id, name)), budget
                 if self.depths.get(name, budget.depth) < budget.depth:
-                    mine = replace(budget, depth=self.depths[name])
-                own += controller.ways(request.id, name, mine, pick, self.drafters.num_trees)
+                    most = replace(budget, depth=self.depths[name])
+                own += controller.ways(request.id, name, most, pick, self.drafters.num_trees)
             ways.append(own)
         num_idle, self._has_weighed = batch[0] - len(able), True
         choices = controller.choose(ways, num_idle=num_idle, num_prompt_tokens=batch[1])
@@ -196,9 +196,9 @@ class Speculation:
         name = stay.drafter if stay and budget.depth else None
         if stay is None or name is None or name not in self.drafters.names_for(request):
             return None
-        names, may_guess = self.drafters.names_for(request), self.drafters.may_guess
-        others = [other for other in names if other != name]
-        if may_guess(request, budget, (*naps, name)) or not may_guess(request, budget, others):
+        others = [other for other in self.drafters.names_for(request) if other != name]
+        able = self.drafters.able
+        if able(request, budget, (*naps, name)) or not able(request, budget, others):
             return None
         return stay.within(budget.depth * stay.num_branches * stay.num_trees)
 
@@ -206,14 +206,15 @@ class Speculation:
         self,
         controller: Controller,
         requests: Sequence[SpeculativeRequest],
+        names: Mapping[int, Sequence[str]],
         budgets: Mapping[int, Budget],
         times: StepTimes,
     ) -> dict[tuple[int, str], Proposal]:
         """What cheap drafters that pick would guess, by request id and drafter: to be weighed, and
-        scored by the text even if unused."""
+        scored by the text even if unused. `names` are those that might."""
         picks: dict[tuple[int, str], Proposal] = {}
         for name in self.drafters.picking:
-            asked = [r for r in requests if name in self.drafters.names_for(r)]
+            asked = [r for r in requests if name in names[r.id]]
             if asked and controller.costs.is_cheap(name, len(asked)):
                 answers = self._propose(name, asked, [budgets[r.id] for r in asked], times)
                 picks |= {(r.id, name): pick for r, pick in zip(asked, answers, strict=True)}
