@@ -25,8 +25,10 @@ class DrafterCounts:
         self.num_drafts += 1
         self.num_draft_tokens += len(proposal)
         self.num_accepted_tokens += num_accepted
-        self.drafted_per_position.update(depth - 1 for depth in proposal.tree.depths)
-        self.accepted_per_position.update(range(num_accepted))
+        for depth in proposal.tree.depths:
+            self.drafted_per_position[depth - 1] += 1
+        for position in range(num_accepted):
+            self.accepted_per_position[position] += 1
 
     def as_dict(self) -> dict[str, Any]:
         positions = range(len(self.drafted_per_position))
