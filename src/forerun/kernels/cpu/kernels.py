@@ -27,13 +27,13 @@ from forerun.kernels.cpu.attention.rope import TOKENS_TOGETHER
 from forerun.kernels.cpu.chain_steps import ChainSteps
 from forerun.kernels.cpu.codegen.code_cache import CodeCache
 from forerun.kernels.cpu.codegen.compiled import check_processor, code_key
-from forerun.kernels.cpu.codegen.lanes import padded
 from forerun.kernels.cpu.codegen.machine import Machine
 from forerun.kernels.cpu.draws.drawing import Drawing
-from forerun.kernels.cpu.library import DIGIT_MAKERS, Library, Operations
-from forerun.kernels.cpu.products.digits import BLOCK_LEN, GROUP_ROWS, RecordShape
+from forerun.kernels.cpu.library import Library, Operations
+from forerun.kernels.cpu.products.digits import GROUP_ROWS
 from forerun.kernels.cpu.products.formats import PACKED
 from forerun.kernels.cpu.products.product import takes_tiles
+from forerun.kernels.cpu.row_digits import RowDigits
 from forerun.kernels.cpu.runtime.batch import CpuBatch, RopeTable
 from forerun.kernels.cpu.runtime.kinds import Kind, kinds_of
 from forerun.kernels.cpu.runtime.program import Buffers, KeptProgram, Program, Rows
@@ -49,8 +49,6 @@ from forerun.sampling import CoupledDraws
 from forerun.types import FloatArray, IntArray
 
 F32 = npt.NDArray[np.float32]
-
-_BLOCKS_PER_CHUNK: Final = 12
 
 
 class CpuKernels(ChainSteps, Drawing):
@@ -94,7 +92,7 @@ class CpuKernels(ChainSteps, Drawing):
         self._loader = Loader(quantization, self._report)
         self._tiles = Tiles(self._machine.instructions.num_outputs)
         self._ropes: dict[bytes, RopeTable] = {}
-        self._records = RecordShape(self._machine.num_digits)
+        self._digits = RowDigits(self._library, self._machine.num_digits)
 
     @cached_property
     def _operations(self) -> Operations:
@@ -128,8 +126,7 @@ class CpuKernels(ChainSteps, Drawing):
             self._library.linear(part.weight_format)  # compile now, while someone watches
             if part.weight_format in PACKED and not self._has_packed:
                 self._has_packed = True
-                for maker in DIGIT_MAKERS:
-                    self._library.digits(maker)
+                self._digits.compile()
         return matrix
 
     def _tiled(self, part: Part) -> Part:
@@ -227,7 +224,7 @@ class CpuKernels(ChainSteps, Drawing):
         first, last = 0, matrix.parts[-1]
         for part in matrix.parts:
             if part.weight_format in PACKED:
-                source, (block, group, row) = self._digits(x)
+                source, (block, group, row) = self._digits.of(x)
             else:
                 source, (block, group, row) = x, (x.stride, GROUP_ROWS * x.stride, x.stride)
             program.add(
@@ -257,25 +254,6 @@ class CpuKernels(ChainSteps, Drawing):
         x.program.hold(all_rows)
         self._add_select(x, all_rows, out)
         return out
-
-    def _digits(self, x: Rows) -> tuple[Rows, tuple[int, int, int]]:
-        """x as records of digits, made once for all products of x; from a record to that of the
-        next block, of the next group of rows, of the next row."""
-        if x.digits is None:
-            num_blocks, record_bytes = x.width // BLOCK_LEN, self._records.num_bytes
-            width = padded(num_blocks * record_bytes // 4)  # records write what pads a row, too
-            digits = Rows(x.program, x.num_rows, width)
-            block = self._records.block_stride(x.num_rows)
-            x.digits = digits, (block, num_blocks * block, record_bytes)
-            num_chunks = x.num_rows * -(-num_blocks // _BLOCKS_PER_CHUNK)
-            sizes = num_blocks, _BLOCKS_PER_CHUNK, digits.address, block
-            address, maker = x.program.last_made or (0, "")
-            if address != x.address or digits.address in x.program.last_args:
-                x.program.add(self._library.digits("write"), num_chunks, *x.place, *sizes)
-            else:  # as they are made, which saves a step
-                num_chunks = x.num_rows if maker == "norm" else num_chunks
-                x.program.amend_last(self._library.digits(maker), num_chunks, *sizes)
-        return x.digits
 
     def rope_write(
         self,

@@ -118,10 +118,9 @@ def make_write_digits(write_record: Any, record_bytes: int) -> Any:
     write_blocks = _make_write_blocks(write_record, record_bytes)
 
     def write_digits(step, chunk, _scratch):
-        num_blocks, per_chunk = arg(step, 2), arg(step, 3)
-        chunks_per_row = (num_blocks + per_chunk - 1) // per_chunk
-        row, first = chunk // chunks_per_row, chunk % chunks_per_row * per_chunk
-        x, last = arg(step, 0) + row * arg(step, 1), min(first + per_chunk, num_blocks)
+        num_blocks = arg(step, 2)
+        row, first, last = _part_of_row(chunk, num_blocks, arg(step, 3))
+        x = arg(step, 0) + row * arg(step, 1)
         write_blocks(x, row, first, last, num_blocks, arg(step, 4), arg(step, 5))
 
     return write_digits
@@ -144,15 +143,21 @@ def make_silu_digits(write_record: Any, record_bytes: int) -> Any:
     write_blocks = _make_write_blocks(write_record, record_bytes)
 
     def silu_digits(step, chunk, _scratch):
-        num_blocks, per_chunk = arg(step, 5), arg(step, 6)
-        chunks_per_row = (num_blocks + per_chunk - 1) // per_chunk
-        row, first = chunk // chunks_per_row, chunk % chunks_per_row * per_chunk
-        last = min(first + per_chunk, num_blocks)
+        num_blocks = arg(step, 5)
+        row, first, last = _part_of_row(chunk, num_blocks, arg(step, 6))
         _silu_mul(step, row, first * BLOCK_LEN, last * BLOCK_LEN)
         out = arg(step, 3) + row * arg(step, 4)
         write_blocks(out, row, first, last, num_blocks, arg(step, 7), arg(step, 8))
 
     return silu_digits
+
+
+@njit(inline="always")
+def _part_of_row(chunk, num_blocks, per_chunk):
+    """(row, first block, the one behind the last) of a chunk of a few blocks."""
+    chunks_per_row = (num_blocks + per_chunk - 1) // per_chunk
+    first = chunk % chunks_per_row * per_chunk
+    return chunk // chunks_per_row, first, min(first + per_chunk, num_blocks)
 
 
 def _make_write_blocks(write_record: Any, record_bytes: int) -> Any:

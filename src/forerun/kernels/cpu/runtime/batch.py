@@ -16,7 +16,7 @@ from forerun.kernels.base import AttentionShape, ChainNoise
 from forerun.kernels.cpu.attention.attend import KEY_FIELDS, scratch_bytes
 from forerun.kernels.cpu.codegen.compiled import address_of
 from forerun.kernels.cpu.codegen.lanes import padded
-from forerun.kernels.cpu.runtime.drawn import DrawnRows, Result, noise_ints
+from forerun.kernels.cpu.runtime.drawn import DrawnRows, Result, as_bits, noise_ints
 from forerun.kernels.cpu.runtime.program import Program, aligned_zeros
 from forerun.kernels.plan import Plan, PlanRow
 from forerun.sampling import CoupledDraws, is_truncating
@@ -224,9 +224,7 @@ class _Arrays(NamedTuple):
 
 def _chain_ints(noise: ChainNoise) -> tuple[int, int, int]:
     """Temperature (the bits of a double), key and position."""
-    (temperature,) = struct.unpack("<q", struct.pack("<d", noise.temperature))
-    key = noise.key - (noise.key >> 63 << 64)  # the same 64 bits, signed
-    return temperature, key, noise.position
+    return *as_bits(noise.temperature, noise.key), noise.position
 
 
 _NO_NOISE: Final = _chain_ints(ChainNoise())

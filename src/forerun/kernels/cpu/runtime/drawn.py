@@ -45,14 +45,19 @@ class DrawnRows(NamedTuple):
         return Scores(rows, [None if token < 0 else token for token in tokens])
 
 
+def as_bits(temperature: float, key: int) -> tuple[int, int]:
+    """A double and a key as signed integers of the same 64 bits."""
+    (bits,) = struct.unpack("<q", struct.pack("<d", temperature))
+    return bits, key - (key >> 63 << 64)
+
+
 def noise_ints(draws: Sequence[CoupledDraws]) -> list[int]:
     """Of all their rows, as the kernels read them. A row behind a guess is asked for once that
     guess is drawn."""
     found: list[int] = []
     for one in draws:
         first_row = len(found) // NOISE_FIELDS
-        (bits,) = struct.unpack("<q", struct.pack("<d", one.params.temperature))
-        key = one.noise.key - (one.noise.key >> 63 << 64)  # the same 64 bits, signed
+        bits, key = as_bits(one.params.temperature, one.noise.key)
         for node, position in zip(one.nodes, one.positions, strict=True):
             before, guess = -1, 0
             if node != ROOT and one.some_nodes is None:

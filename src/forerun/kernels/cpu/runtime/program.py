@@ -87,7 +87,7 @@ class Program:
         self._scratch_bytes = 0
         self._was_run = False
         self.last_args: tuple[int, ...] = ()
-        self.last_made: tuple[int, str] | None = None  # where the last step writes, and its name
+        self.last_made: tuple[int, str] | None = None  # where the last step writes; its maker
         self._tapped: list[Rows] = []
         self.taps: tuple[F32, ...] = ()  # copies, once it has finished
 

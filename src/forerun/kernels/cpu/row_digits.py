@@ -1,0 +1,43 @@
+"""Rows as records of digits, which products with packed weights read."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from forerun.kernels.cpu.codegen.lanes import padded
+from forerun.kernels.cpu.library import DIGIT_MAKERS, Library
+from forerun.kernels.cpu.products.digits import BLOCK_LEN, RecordShape
+from forerun.kernels.cpu.runtime.program import Rows
+
+_BLOCKS_PER_CHUNK: Final = 12
+
+
+class RowDigits:
+    """Written by the step that makes the rows, where that can, else by one of their own."""
+
+    def __init__(self, library: Library, num_digits: int) -> None:
+        self._library = library
+        self._records = RecordShape(num_digits)
+
+    def compile(self) -> None:
+        for maker in DIGIT_MAKERS:
+            self._library.digits(maker)
+
+    def of(self, x: Rows) -> tuple[Rows, tuple[int, int, int]]:
+        """x as records, made once for all products of x; from a record to that of the next block,
+        of the next group of rows, of the next row."""
+        if x.digits is None:
+            num_blocks, record_bytes = x.width // BLOCK_LEN, self._records.num_bytes
+            width = padded(num_blocks * record_bytes // 4)  # records write what pads a row, too
+            digits = Rows(x.program, x.num_rows, width)
+            block = self._records.block_stride(x.num_rows)
+            x.digits = digits, (block, num_blocks * block, record_bytes)
+            num_chunks = x.num_rows * -(-num_blocks // _BLOCKS_PER_CHUNK)
+            sizes = num_blocks, _BLOCKS_PER_CHUNK, digits.address, block
+            address, maker = x.program.last_made or (0, "")
+            if address != x.address or digits.address in x.program.last_args:
+                x.program.add(self._library.digits("write"), num_chunks, *x.place, *sizes)
+            else:
+                num_chunks = x.num_rows if maker == "norm" else num_chunks
+                x.program.amend_last(self._library.digits(maker), num_chunks, *sizes)
+        return x.digits
