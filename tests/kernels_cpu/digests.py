@@ -1,9 +1,10 @@
-"""SHA-256 of what the CPU kernels compute, pinned for each architecture in golden/digests.json.
+"""SHA-256 of what the CPU kernels compute, pinned in golden/digests.json.
 
-    python -m tests.kernels_cpu.digests      write those of this machine's architecture
+    python -m tests.kernels_cpu.digests      write what this machine computes
 
-Logits are the same bits on every instruction set of an architecture; products with float weights
-are folded in 16 lanes on x86 and in 4 on ARM (ADR 014).
+Logits of packed weights are the same bits on every processor. Products with float weights are
+folded in 16 lanes on x86 and in 4 on ARM: the same bits on every instruction set of an architecture
+(ADR 014).
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ FORMATS: Final = ("F16", "Q8_0", "Q4_0", "Q4_1", "Q4_K", "Q5_K", "Q6_K")
 _NUM_TOKENS: Final = 37
 _TEXT: Final = "Once upon a time there was a small village in the mountains, and"
 
+EVERYWHERE: Final = "every processor"
+
 Digests = dict[str, str]  # of logits and of tokens
 
 
@@ -42,8 +45,14 @@ def architecture() -> str:
 
 
 def pinned() -> dict[str, dict[str, Digests]]:
-    """By architecture, then by name."""
+    """By architecture or for all of them, then by name."""
     return dict(json.loads(TABLE.read_text(encoding="utf-8"))) if TABLE.exists() else {}
+
+
+def where(name: str) -> str:
+    """The part of the table that a model's digests are in."""
+    packed = name.startswith(("SmolLM2", "format Q"))
+    return EVERYWHERE if packed else architecture()
 
 
 def cases() -> Iterator[tuple[str, Callable[[str | None], Digests]]]:
@@ -102,11 +111,13 @@ def _digests(logits: np.ndarray, tokens: list[int]) -> Digests:
 def write() -> None:
     from forerun.models.download.pull import pull
 
-    found = {name: digests(None) for name, digests in cases()}
+    found = {name: compute(None) for name, compute in cases()}
     path = pull("smollm2-135m")
     for activations in ACTIVATIONS:
         found[f"SmolLM2, {activations}"] = of_smollm2(path, activations)
-    table = pinned() | {architecture(): found}
+    table = pinned()
+    for name, digests in found.items():
+        table.setdefault(where(name), {})[name] = digests
     TABLE.write_text(json.dumps(table, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
