@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from forerun.kernels.cpu.codegen.machine import X86
 from forerun.kernels.cpu.weights.interleave import Tiles
 from tests.kernels_cpu.packed import packed
 
@@ -27,10 +28,11 @@ def test_the_file_is_given_back_slice_by_slice(tmp_path: Path) -> None:
     with (tmp_path / "weights").open("rb") as file:
         mapped = Watched(file.fileno(), 0, access=mmap.ACCESS_READ)
     data = np.ndarray(weights.shape, np.uint8, mapped)
-    found = Tiles(16).interleaved(data, "Q4_1")
+    tiles = Tiles(X86[0])
+    found = tiles.interleaved(data, "Q4_1")
     assert max(mapped.given_back) <= SLICE
     assert sum(mapped.given_back) > 0.99 * weights.nbytes
     firsts = [*range(0, NUM_OUT - 16, 16), NUM_OUT - 16]  # the last tile has some rows again
     for tile, first in zip(found, firsts, strict=True):
-        (alone,) = Tiles(16).interleaved(weights[first : first + 16], "Q4_1")
+        (alone,) = tiles.interleaved(weights[first : first + 16], "Q4_1")
         assert np.array_equal(tile, alone)

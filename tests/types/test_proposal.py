@@ -94,14 +94,14 @@ def test_verdict_cut_short() -> None:
 
 def test_spans() -> None:
     chunk = Span.prompt_chunk(5, [1, 2, 3], is_last=True)
-    assert (chunk.positions, chunk.wanted, len(chunk)) == ((5, 6, 7), (2,), 3)
+    assert (chunk.positions, chunk.wanted, len(chunk)) == (range(5, 8), (2,), 3)
     assert Span.prompt_chunk(0, [1], is_last=False).wanted == ()
     proposal = Proposal(Tree((ROOT, ROOT, 0)), (7, 8, 9), (Draw(0), Draw(1), Draw(2)))
     span = Span.verification(10, 6, proposal)
     assert span.tokens == (6, 7, 8, 9)
-    assert span.positions == (10, 11, 11, 12)
+    assert span.positions == [10, 11, 11, 12]
     assert span.tree.path_to(3) == (0, 1, 3)
-    assert Span.verification(10, 6, Proposal.empty()).positions == (10,)
+    assert Span.verification(10, 6, Proposal.empty()).positions == range(10, 11)
 
 
 def test_bad_spans() -> None:

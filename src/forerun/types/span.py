@@ -56,8 +56,9 @@ class Span:
         return len(self.tokens)
 
     @property
-    def positions(self) -> tuple[int, ...]:
+    def positions(self) -> Sequence[int]:
+        """A range, where the span is a chain."""
         if self.tree.is_chain:
-            return tuple(range(self.start, self.start + len(self.tokens)))
+            return range(self.start, self.start + len(self.tokens))
         before = self.start - 1
-        return tuple([before + depth for depth in self.tree.depths])
+        return [before + depth for depth in self.tree.depths]

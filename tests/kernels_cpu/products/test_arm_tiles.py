@@ -20,6 +20,7 @@ from forerun.kernels.cpu.products.digit_tile import DigitTile
 from forerun.kernels.cpu.products.digits import BLOCK_LEN, RecordShape
 from forerun.kernels.cpu.products.formats import PACKED
 from forerun.kernels.cpu.products.operands import Operands
+from forerun.kernels.cpu.weights.interleave import Tiles
 from tests.kernels.sources import F32, normal
 from tests.kernels_cpu.packed import PackedSource, packed
 from tests.kernels_cpu.products.test_formats import product_of_digits
@@ -42,38 +43,28 @@ def _sum(e: Emitter, left: ir.Value, right: ir.Value, firsts: tuple[int, int], c
     return total
 
 
-def _model(module: ir.Module, name: str, operand: ir.Type, lane: Callable[..., ir.Value]) -> None:
+def _model(module: ir.Module, name: str, lane: Callable[..., ir.Value]) -> None:
     """A function by an intrinsic's name, which the tile then calls."""
-    has_sums = operand == BYTES
-    arguments = [INTS, operand, operand] if has_sums else [operand, operand]
-    function = ir.Function(module, ir.FunctionType(INTS, arguments), f"llvm.aarch64.neon.{name}")
+    kind = ir.FunctionType(INTS, [INTS, BYTES, BYTES])
+    function = ir.Function(module, kind, f"llvm.aarch64.neon.{name}")
     b = ir.IRBuilder(function.append_basic_block())
-    e, found = Emitter(b, Machine(4, NEON_OUTPUTS)), INTS([0] * 4)
+    e, (sums, *factors) = Emitter(b, Machine(4, NEON_OUTPUTS)), function.args
     for idx in range(4):
-        value = lane(e, idx, *function.args[-2:])
-        if has_sums:
-            value = b.add(value, b.extract_element(function.args[0], I32(idx)))
-        found = b.insert_element(found, value, I32(idx))
-    b.ret(found)
-
-
-def _pair(e: Emitter, idx: int, left: ir.Value, right: ir.Value) -> ir.Value:
-    half, first = (left, right)[idx // 2], 2 * (idx % 2)
-    return e.builder.add(*(e.builder.extract_element(half, I32(first + at)) for at in (0, 1)))
+        total = b.add(b.extract_element(sums, I32(idx)), lane(e, idx, *factors))
+        sums = b.insert_element(sums, total, I32(idx))
+    b.ret(sums)
 
 
 def tile_of(weight_format: str, machine: Machine, num_rows: int, *, for_host: bool) -> str:
     """The IR of a function of a tile's operands."""
     module = ir.Module()
     if for_host:
-        _model(module, "sdot.v4i32.v16i8", BYTES, lambda e, i, a, b: _sum(e, a, b, (4 * i,) * 2, 4))
+        _model(module, "sdot.v4i32.v16i8", lambda e, i, a, b: _sum(e, a, b, (4 * i,) * 2, 4))
         _model(
             module,
             "smmla.v4i32.v16i8",
-            BYTES,
             lambda e, i, a, b: _sum(e, a, b, (8 * (i // 2), 8 * (i % 2)), 8),
         )
-        _model(module, "addp.v4i32", INTS, _pair)
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), [I64] * 7), "tile")
     builder = ir.IRBuilder(function.append_basic_block())
     operands = Operands(*function.args)
@@ -136,12 +127,13 @@ def test_a_tile_has_the_documented_bits(name: str, weight_format: str, num_digit
     x = normal(8, 8, NUM_IN)
     x[:, ::100] *= 50
     expected = product_of_digits(source, x, num_digits)
+    (tiles,) = Tiles(SETS[name]).interleaved(source.data, weight_format)
     num_blocks = NUM_IN // PACKED[weight_format].block_len
     for num_rows in (1, 2, 3, 8):
         records, stride = records_of(x[:num_rows], num_digits)
         y = np.zeros((num_rows, NUM_OUT), np.float32)
         text = tile_of(weight_format, machine, num_rows, for_host=True)
-        weights = (source.data.ctypes.data, source.data.strides[0])
+        weights = (tiles.ctypes.data, source.data.strides[0])
         places = (records.ctypes.data, stride, num_blocks, y.ctypes.data, y.strides[0])
         run(text, *weights, *places)
         np.testing.assert_array_equal(y, expected[:num_rows])

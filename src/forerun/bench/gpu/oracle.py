@@ -34,6 +34,7 @@ DRAFTED_DEPTHS: Final = (1, 2, 3, 4)
 _CONTEXT_LEN: Final = 128
 _NUM_TOKENS: Final = 200
 _NUM_REPEATS: Final = 4
+_NUM_SPOILED: Final = 4  # runs of an answer with an oracle, each spoiled elsewhere: luck evens out
 _PARAMS: Final = SamplingParams(temperature=0, max_tokens=_NUM_TOKENS, ignore_eos=True)
 _MAX_LEN: Final = 512
 
@@ -49,7 +50,10 @@ def measure_oracle(
         "target": target,
         "alpha": ALPHA,
         "plain_s": plain,
-        "oracle": {"depth": DEPTH, **bench.measure(plain, Oracle(bench.answers), DEPTH)},
+        "oracle": {
+            "depth": DEPTH,
+            **bench.measure(plain, Oracle(bench.answers), DEPTH, _NUM_SPOILED),
+        },
     }
     if draft is not None:
         runs = []
@@ -151,16 +155,20 @@ class _Bench:
         runs = self._runs(None, 0)
         return median(run.seconds / run.num_tokens for run in runs)
 
-    def _runs(self, drafter: Drafter | None, depth: int) -> list[_Run]:
-        """One for each prompt but the first, which warms up."""
+    def _runs(self, drafter: Drafter | None, depth: int, num_each: int = 1) -> list[_Run]:
+        """So many for each prompt but the first, which warms up."""
         engine = self._engine(drafter, depth)
-        return [self._run(engine, prompt) for prompt in self._prompts][1:]
+        warming, *others = self._prompts
+        self._run(engine, warming)
+        return [self._run(engine, prompt) for prompt in others * num_each]
 
-    def measure(self, plain: float, drafter: Drafter, depth: int) -> dict[str, Any]:
-        runs = self._runs(drafter, depth)
+    def measure(
+        self, plain: float, drafter: Drafter, depth: int, num_each: int = 1
+    ) -> dict[str, Any]:
+        runs = self._runs(drafter, depth, num_each)
         num_tokens = sum(run.num_tokens for run in runs)
         seconds = sum(run.seconds for run in runs) / num_tokens
-        expected = [self.answers[prompt] for prompt in self._prompts[1:]]
+        expected = [self.answers[prompt] for prompt in self._prompts[1:] * num_each]
         pairs = zip(runs, expected, strict=True)
         return {
             "token_s": seconds,

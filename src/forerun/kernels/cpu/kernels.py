@@ -32,7 +32,6 @@ from forerun.kernels.cpu.draws.drawing import Drawing
 from forerun.kernels.cpu.library import Library, Operations
 from forerun.kernels.cpu.products.digits import GROUP_ROWS
 from forerun.kernels.cpu.products.formats import PACKED
-from forerun.kernels.cpu.products.product import takes_tiles
 from forerun.kernels.cpu.row_digits import RowDigits
 from forerun.kernels.cpu.runtime.batch import CpuBatch, RopeTable
 from forerun.kernels.cpu.runtime.kinds import Kind, kinds_of
@@ -90,7 +89,7 @@ class CpuKernels(ChainSteps, Drawing):
         self._replays = Replays(self._workers)
         self._report = LoadReport(progress)
         self._loader = Loader(quantization, self._report)
-        self._tiles = Tiles(self._machine.instructions.num_outputs)
+        self._tiles = Tiles(self._machine.instructions)
         self._ropes: dict[bytes, RopeTable] = {}
         self._digits = RowDigits(self._library, self._machine.num_digits)
 
@@ -130,8 +129,7 @@ class CpuKernels(ChainSteps, Drawing):
         return matrix
 
     def _tiled(self, part: Part) -> Part:
-        takes = takes_tiles(part.weight_format, self._machine)
-        return replace(part, tiling=self._tiles) if takes else part
+        return replace(part, tiling=self._tiles) if part.weight_format in PACKED else part
 
     def new_store(self, shape: AttentionShape, num_layers: int, num_slots: int) -> KVStore:
         return KVStore.new(shape, num_layers, num_slots)

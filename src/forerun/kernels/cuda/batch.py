@@ -30,12 +30,16 @@ class RopeTable:
         self._turns: F32 = np.empty((0, 2 * len(inv_freq)), np.float32)
 
     def rotations(self, positions: Sequence[int]) -> F32:
-        """[T, head_dim]: cos, then sin."""
-        while len(self._turns) <= max(positions):
+        """[T, head_dim]: cos, then sin; not to be written to."""
+        is_range = isinstance(positions, range)
+        last = positions[-1] if is_range else max(positions)
+        while len(self._turns) <= last:
             at = len(self._turns) + np.arange(_CHUNK_LEN)
             angles = at[:, None] * self._inv_freq[None, :]
             chunk = np.concatenate((np.cos(angles), np.sin(angles)), axis=1, dtype=np.float32)
             self._turns = np.concatenate((self._turns, chunk))
+        if is_range:
+            return self._turns[positions[0] : last + 1]
         return self._turns.take(positions, axis=0)
 
 

@@ -1,7 +1,4 @@
-"""The same block of several outputs, as interleaved weights or a file have it.
-
-Bytes are either those of each output, or, turned, weights 0–3, 4–7, 8–11 and 12–15 of every output.
-"""
+"""The same block of several outputs, as interleaved weights have it, or of one."""
 
 from __future__ import annotations
 
@@ -12,7 +9,6 @@ from forerun.kernels.cpu.codegen.lanes import (
     F16,
     F32,
     I8,
-    I16,
     I32,
     Emitter,
     Value,
@@ -32,7 +28,7 @@ class Blocks(Protocol):
         """The same with every place further on."""
 
     def bytes16(self, at: int) -> list[Value]:
-        """16 bytes of each output, or, turned, four of every output in each of four vectors."""
+        """Four of every output in each of four vectors, or 16 of one output in one."""
 
     def words(self, at: int) -> Value:
         """An int32 of each output."""
@@ -81,73 +77,13 @@ class TiledBlocks:
 
 
 @dataclass(frozen=True)
-class FileBlocks:
-    """Of weights as the file has them: an address for each output; four, if they are turned."""
+class FileBlock(TiledBlocks):
+    """Of one output: the file has it as a tile of one would."""
 
-    e: Emitter
-    addresses: list[Value]
-    is_turned: bool
-
-    def moved(self, num_bytes: Value) -> FileBlocks:
-        add = self.e.builder.add
-        return replace(self, addresses=[add(address, num_bytes) for address in self.addresses])
+    num_outputs: int = 1
 
     def bytes16(self, at: int) -> list[Value]:
-        loaded = self._loaded(at, BYTES16)
-        return _turned(self.e, loaded) if self.is_turned else loaded
-
-    def words(self, at: int) -> Value:
-        return _gathered(self.e, self._loaded(at, I32))
-
-    def halves(self, at: int) -> Value:
-        halves = _gathered(self.e, self._loaded(at, F16))
-        return self.e.builder.fpext(halves, vector(F32, len(self.addresses)))
-
-    def two_halves(self, at: int) -> tuple[Value, Value]:
-        return _split_halves(self.e, self.words(at))
-
-    def group_scales(self, idx: Value) -> Scales:
-        if self.is_turned:
-            kind = vector(I32, len(self.addresses))
-            halves, *words = (self.e.builder.bitcast(each, kind) for each in self.bytes16(0))
-        else:
-            halves, *words = (self.words(at) for at in (0, 4, 8, 12))
-        return _group_scales(self.e, _split_halves(self.e, halves), words, idx)
-
-    def _loaded(self, at: int, kind: Any) -> list[Value]:
-        return [self.e.load(self.e.offset(address, at), kind) for address in self.addresses]
-
-
-def _turned(e: Emitter, outputs: list[Value]) -> list[Value]:
-    """Vector i has bytes 4i … 4i+3 of each of four outputs, of which 16 bytes are given: int32 by
-    int32, a matrix whose rows become columns."""
-    a, b, c, d = (e.builder.bitcast(output, vector(I32, 4)) for output in outputs)
-    halves = [
-        (e.shuffle(a, b, half), e.shuffle(c, d, half)) for half in ([0, 4, 1, 5], [2, 6, 3, 7])
-    ]
-    return [
-        e.builder.bitcast(e.shuffle(left, right, order), BYTES16)
-        for left, right in halves
-        for order in ([0, 1, 4, 5], [2, 3, 6, 7])
-    ]
-
-
-def _split_halves(e: Emitter, both: Value) -> tuple[Value, Value]:
-    """Two float16 in each int32, as floats."""
-    b, count = e.builder, both.type.count
-    low, high = (
-        b.trunc(value, vector(I16, count))
-        for value in (both, b.lshr(both, constant(I32, [16] * count)))
-    )
-    first, second = (b.bitcast(value, vector(F16, count)) for value in (low, high))
-    return b.fpext(first, vector(F32, count)), b.fpext(second, vector(F32, count))
-
-
-def _gathered(e: Emitter, scalars: list[Value]) -> Value:
-    values = vector(scalars[0].type, len(scalars))(None)
-    for lane, scalar in enumerate(scalars):
-        values = e.builder.insert_element(values, scalar, I32(lane))
-    return values
+        return [self._plane(I8, 16, at)]
 
 
 def _group_scales(

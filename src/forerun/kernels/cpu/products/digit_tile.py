@@ -3,13 +3,12 @@
 The products of a block are summed as integers, exactly, so it does not matter to the bits by which
 instruction, nor which of these ways a tile takes:
 
-    few rows on ARM    one sum per output in four lanes, and the lanes are added up
-    more rows on ARM   weights are turned so that lane o belongs to output o
+    most               lane o belongs to output o: four weights of every output meet four digits
     two rows, i8mm     a vector has the sums of two outputs and two rows
-    x86                the same, of weights that were interleaved when they were loaded
 
-Sums fit 32 bits: 32 products of at most 128 · 127·256. Blocks are added in ascending order, in
-one float per output and row.
+Weights were interleaved when they were loaded, so that a vector over the outputs is one load. Sums
+fit 32 bits: 32 products of at most 128 · 127·256. Blocks are added in ascending order, in one float
+per output and row.
 """
 
 from __future__ import annotations
@@ -30,21 +29,16 @@ from forerun.kernels.cpu.codegen.lanes import (
     i64,
     vector,
 )
-from forerun.kernels.cpu.codegen.loops import loop, when
-from forerun.kernels.cpu.products.blocks import BYTES16, Blocks, FileBlocks, TiledBlocks
+from forerun.kernels.cpu.codegen.loops import loop
+from forerun.kernels.cpu.products.blocks import BYTES16, Blocks, TiledBlocks
 from forerun.kernels.cpu.products.digits import BLOCK_LEN, DIGIT_BITS, RecordShape
 from forerun.kernels.cpu.products.dots import DOTS, DOTS_OF_BYTES, SIGNED, smmla
 from forerun.kernels.cpu.products.formats import PACKED, Format
 from forerun.kernels.cpu.products.integer_weights import CHUNKS, Run
 from forerun.kernels.cpu.products.operands import Operands, row_of
 
-_OUTPUTS_AHEAD: Final = 8
-_BYTES_AHEAD: Final = 4096  # of interleaved weights, which are read in a row
-_TURNED_FROM: Final = 3  # rows: turning costs as much as it saves in one or two of SDOT
-# Rows that the code generator may mix; mixing more of them spills sums to memory.
-_MAX_MIXED: Final = 6
-_MIXED: Final = 4  # of a tile with more rows
-_MAX_PAIRED: Final = 2  # rows of a tile that has registers for two blocks at once
+_BYTES_AHEAD: Final = 4096  # of weights, which are read in a row
+_MIXED: Final = 4  # rows that ARM's code generator may mix: with more of them sums are spilled
 _INT4: Final = vector(I32, 4)
 _LOWER, _UPPER = ([*range(at, at + 8), *range(16 + at, 24 + at)] for at in (0, 8))
 
@@ -75,10 +69,6 @@ class DigitTile:
         return self.e.machine.instructions.name in SIGNED
 
     @property
-    def is_turned(self) -> bool:
-        return not self.is_arm or (self.num_rows >= _TURNED_FROM and not self.has_matrices)
-
-    @property
     def has_matrices(self) -> bool:
         """Whether an instruction multiplies two rows with two outputs."""
         return self.e.machine.instructions.name == "i8mm"
@@ -96,30 +86,13 @@ class DigitTile:
     def emit(self) -> None:
         e = self.e
         zero = vector(F32, self.num_outputs)([0.0] * self.num_outputs)
-        acc = self._blocks([zero] * self.num_rows)
+        acc = loop(e.builder, self.o.num_blocks, [zero] * self.num_rows, self._block)
         for row, total in enumerate(acc):
             e.store(total, row_of(e, self.o.y, self.o.y_stride, row))
 
-    def _blocks(self, acc: list[Value]) -> list[Value]:
-        """All blocks in ascending order; of few rows two in a turn, which wait less."""
-        b, num_blocks = self.e.builder, self.o.num_blocks
-        if not self.is_arm or self.num_rows > _MAX_PAIRED or self.layout.num_chunks > 1:
-            return loop(b, num_blocks, acc, self._block)
-        num_pairs, last = b.sdiv(num_blocks, i64(2)), b.sub(num_blocks, i64(1))
-
-        def pair(idx: Value, acc: list[Value]) -> list[Value]:
-            first = b.mul(idx, i64(2))
-            acc = self._block(first, acc)
-            return self._block(b.add(first, i64(1)), acc, prefetch=False)
-
-        is_long = b.icmp_signed(">", num_blocks, i64(1))
-        is_odd = b.icmp_signed("==", b.and_(num_blocks, i64(1)), i64(1))
-        acc = when(b, is_long, acc, lambda acc: loop(b, num_pairs, acc, pair))
-        return when(b, is_odd, acc, lambda acc: self._block(last, acc))
-
-    def _block(self, block: Value, acc: list[Value], *, prefetch: bool = True) -> list[Value]:
+    def _block(self, block: Value, acc: list[Value]) -> list[Value]:
         b, d = self.e.builder, self.layout
-        blocks = self._file_blocks(block, prefetch) if self.is_arm else self._tiled_blocks(block)
+        blocks = self._tiled_blocks(block)
         records = d.block_len // BLOCK_LEN
         x = b.add(self.o.x, b.mul(block, b.mul(self.o.x_stride, i64(records))))
         step = b.mul(self.o.x_stride, i64(records // d.num_chunks))
@@ -137,7 +110,7 @@ class DigitTile:
             for first in range(0, self.num_rows, self.num_together):
                 rows = range(first, min(first + self.num_together, self.num_rows))
                 records = [e.offset(here, self.shape.num_bytes * row) for row in rows]
-                if self.is_arm and self.num_rows > _MAX_MIXED and first >= _MIXED:
+                if self.is_arm and first >= _MIXED:
                     records = [_after(e, r, acc[first // _MIXED * _MIXED - 1]) for r in records]
                 for row, record, sums in zip(
                     rows, records, self._sums(run, records, at), strict=True
@@ -146,72 +119,56 @@ class DigitTile:
             start += 16 * len(run.quants[0])
         return acc
 
-    def _file_blocks(self, block: Value, prefetch: bool) -> FileBlocks:
-        e, b, d = self.e, self.e.builder, self.layout
-        first = b.add(self.o.w, b.mul(block, i64(d.block_bytes)))
-        outputs = [row_of(e, first, self.o.w_stride, r) for r in range(self.num_outputs)]
-        for output in outputs if prefetch else ():
-            ahead = b.add(output, b.mul(self.o.w_stride, i64(_OUTPUTS_AHEAD)))
-            for line in range(0, d.block_bytes, 64):
-                e.prefetch(e.offset(ahead, line))
-        return FileBlocks(e, outputs, self.is_turned)
-
     def _tiled_blocks(self, block: Value) -> TiledBlocks:
         e, b = self.e, self.e.builder
         num_bytes = self.layout.block_bytes * self.num_outputs
         first = b.add(self.o.w, b.mul(block, i64(num_bytes)))
-        for line in range(0, num_bytes, 64):
+        for line in range(0, num_bytes, 64) if not self.is_arm else ():  # which looks ahead itself
             e.prefetch(e.offset(first, _BYTES_AHEAD + line))
         return TiledBlocks(e, first, self.num_outputs)
 
     def _added(self, run: Run, record: Value, sums: Value, acc: Value) -> Value:
         e, b = self.e, self.e.builder
         total = b.sitofp(sums, vector(F32, self.num_outputs))
-        scale, block_sum = (
-            e.splat(e.load(e.offset(record, self.shape.scale_at + 4 * i), F32), self.num_outputs)
-            for i in (0, 1)
-        )
+        scale, block_sum = self._factors(record)
         acc = e.fma(total, b.fmul(run.d, scale), acc)
         return acc if run.c is None else e.fma(run.c, block_sum, acc)
 
+    def _factors(self, record: Value) -> tuple[Value, Value]:
+        """A row's scale and the sum of its block, once for every output."""
+        e, num, at = self.e, self.num_outputs, self.shape.scale_at
+        if self.is_arm:  # products take one of them from a register
+            both = e.load(e.offset(record, at), vector(F32, 2))
+            return e.shuffle(both, both, [0] * num), e.shuffle(both, both, [1] * num)
+        scale, block_sum = (e.load(e.offset(record, at + 4 * i), F32) for i in (0, 1))
+        return e.splat(scale, num), e.splat(block_sum, num)
+
     def _sums(self, run: Run, records: list[Value], at: int) -> list[Value]:
         """Σ q·x of each output in units of s, for each of some rows."""
-        if self.is_turned:
-            return self._turned_sums(run, records, at)
-        if len(records) == 2:
+        if self.has_matrices and len(records) == 2:
             return self._crossed_sums(run, records, at)
-        return [self._paired_sums(run, record, at) for record in records]
+        return self._turned_sums(run, records, at)
 
     def _crossed_sums(self, run: Run, records: list[Value], at: int) -> list[Value]:
         """Of two rows: eight bytes of each at a time meet eight of two outputs."""
-        e, sums = self.e, [_INT4([0] * 4)] * 2  # of outputs 0 and 1, and of 2 and 3
+        e, b = self.e, self.e.builder
+        sums = [self._zero()] * 2  # of outputs 0 and 1, and of 2 and 3
         for digit in range(self.shape.num_digits):
             sums = [self._shifted(total) for total in sums] if digit else sums
             for piece in range(len(run.quants[0])):
                 start = BLOCK_LEN * digit + at + 16 * piece
                 rows = [e.load(e.offset(record, start), BYTES16) for record in records]
-                outputs = [self._signed(run, quants[piece]) for quants in run.quants]
-                for half in (_LOWER, _UPPER):
-                    x = e.shuffle(rows[0], rows[1], half)
-                    for pair in (0, 1):
-                        q = e.shuffle(outputs[2 * pair], outputs[2 * pair + 1], half)
+                fours = [self._signed(run, quants[piece]) for quants in run.quants]
+                for half, order in enumerate((_LOWER, _UPPER)):
+                    x = e.shuffle(rows[0], rows[1], order)
+                    left, right = (b.bitcast(fours[2 * half + i], _INT4) for i in (0, 1))
+                    for pair, outputs in enumerate(([0, 4, 1, 5], [2, 6, 3, 7])):
+                        q = b.bitcast(e.shuffle(left, right, outputs), BYTES16)
                         sums[pair] = smmla(e, sums[pair], q, x)
         return [e.shuffle(sums[0], sums[1], [row, row + 2, row + 4, row + 6]) for row in (0, 1)]
 
-    def _paired_sums(self, run: Run, record: Value, at: int) -> Value:
-        e, sums = self.e, []
-        for quants in run.quants:
-            total = None
-            for digit in range(self.shape.num_digits):
-                total = _INT4([0] * 4) if total is None else self._shifted(total)
-                for piece, q in enumerate(quants):
-                    start = e.offset(record, BLOCK_LEN * digit + at + 16 * piece)
-                    total = self._dot(run, total, q, e.load(start, BYTES16))
-            sums.append(total)
-        return self._pairwise(self._pairwise(*sums[:2]), self._pairwise(*sums[2:]))
-
     def _turned_sums(self, run: Run, records: list[Value], at: int) -> list[Value]:
-        """From turned weights: four of x at a time meet all outputs."""
+        """Four of x at a time meet all outputs."""
         e, num_digits = self.e, self.shape.num_digits
         totals = [self._zero()] * len(records)
         for digit in range(num_digits):
@@ -245,7 +202,7 @@ class DigitTile:
         return b.bitcast(four, vector(I8, 4 * self.num_outputs))
 
     def _zero(self) -> Value:
-        return vector(I32, self.num_outputs)([0] * self.num_outputs)
+        return constant(I32, [0] * self.num_outputs)
 
     def _corrected(self, run: Run, record: Value, at: int, total: Value) -> Value:
         """With what makes up for an offset of the weights."""
@@ -270,9 +227,6 @@ class DigitTile:
             return weights
         offset = constant(I8, [run.offset] * weights.type.count)
         return self.e.builder.sub(weights, offset)
-
-    def _pairwise(self, left: Value, right: Value) -> Value:
-        return self.e.intrinsic("aarch64.neon.addp.v4i32", _INT4, [left, right])
 
 
 def _after(e: Emitter, address: Value, done: Value) -> Value:

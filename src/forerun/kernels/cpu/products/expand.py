@@ -10,7 +10,7 @@ from forerun.kernels.cpu.codegen.emitted import emitted
 from forerun.kernels.cpu.codegen.lanes import GROUP_LEN, I32, Emitter, Value, i64, vector
 from forerun.kernels.cpu.codegen.loops import loop
 from forerun.kernels.cpu.codegen.machine import Machine
-from forerun.kernels.cpu.products.blocks import FileBlocks
+from forerun.kernels.cpu.products.blocks import FileBlock
 from forerun.kernels.cpu.products.float_tile import load_floats
 from forerun.kernels.cpu.products.formats import FLOATS, FORMATS
 from forerun.kernels.cpu.products.integer_weights import CHUNKS, Run
@@ -49,7 +49,7 @@ def _groups(weight_format: str, e: Emitter, block: Value, idx: Value) -> list[Va
     """Chunk `idx` of the block at an address, 16 floats at a time."""
     if weight_format in FLOATS:
         return [load_floats(weight_format, e, block)]
-    runs = CHUNKS[weight_format](e, FileBlocks(e, [block], is_turned=False), idx)
+    runs = CHUNKS[weight_format](e, FileBlock(e, block), idx)
     return [_floats(e, run, quants) for run in runs for quants in run.quants[0]]
 
 

@@ -13,15 +13,9 @@ from forerun.kernels.cpu.codegen.loops import loop
 from forerun.kernels.cpu.codegen.machine import Machine
 from forerun.kernels.cpu.products.digit_tile import DigitTile
 from forerun.kernels.cpu.products.digits import GROUP_ROWS
-from forerun.kernels.cpu.products.dots import SIGNED
 from forerun.kernels.cpu.products.float_tile import FloatTile
 from forerun.kernels.cpu.products.formats import FORMATS, PACKED
 from forerun.kernels.cpu.products.operands import Operands
-
-
-def takes_tiles(weight_format: str, machine: Machine) -> bool:
-    """Whether products read weights that are interleaved in tiles."""
-    return weight_format in PACKED and machine.instructions.name not in SIGNED
 
 
 def max_rows(weight_format: str, machine: Machine) -> int:
@@ -77,13 +71,12 @@ def _emit_outputs(
 ) -> None:
     b, packed = e.builder, weight_format in PACKED
     step = e.machine.instructions.num_outputs if packed else e.machine.tile_outputs[width - 1]
-    tiled = takes_tiles(weight_format, e.machine)
     last = b.sub(num_outputs, i64(step))
 
     def body(idx: Value, _carried: list[Value]) -> list[Value]:
         w_first = first = b.mul(idx, i64(step))
         first = b.select(b.icmp_signed("<", first, last), first, last)
-        if not tiled:  # a last tile of interleaved weights has its outputs once more
+        if not packed:  # a last tile of interleaved weights has its outputs once more
             w_first = first
         w = b.add(operands.w, b.mul(w_first, operands.w_stride))
         here = replace(operands, w=w, y=b.add(operands.y, b.mul(first, i64(4))))

@@ -6,8 +6,8 @@
 A block is cut into float16 scales and words of four bytes. In a tile the n outputs' scales, or
 words, of one place lie in a row: what is at byte `at` of a block begins at byte n·at of the tile's.
 So a vector over the outputs is one load, and a pass reads its weights from front to back. A last
-tile that would have too few outputs has some of the one before it again. Bytes of Q8_0 are stored
-with 128 added, as unsigned ones.
+tile that would have too few outputs has some of the one before it again. Where the processor
+multiplies unsigned bytes, those of Q8_0 are stored with 128 added.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from forerun.kernels.cpu.codegen.machine import InstructionSet
+from forerun.kernels.cpu.products.dots import SIGNED
 from forerun.kernels.cpu.products.formats import PACKED
 
 Bytes = npt.NDArray[np.uint8]
@@ -29,16 +31,19 @@ _LINE: Final = 64
 
 
 class Tiles:
-    """Tiles of `num_outputs`, in large pieces of memory, for which there may be large pages."""
+    """Of as many outputs as a vector has, in large pieces of memory, for which there may be large
+    pages."""
 
-    def __init__(self, num_outputs: int) -> None:
-        self.num_outputs: Final = num_outputs
+    def __init__(self, instructions: InstructionSet) -> None:
+        self._num_outputs: Final = instructions.num_outputs
+        self._is_signed: Final = instructions.name in SIGNED
         self._free: Bytes = np.empty(0, np.uint8)
         self._lock = Lock()
 
     def interleaved(self, data: Bytes, weight_format: str) -> Bytes:
         """[num_out, row_bytes] as [tiles, blocks, bytes of a block of all outputs]."""
-        count, whole = self.num_outputs, len(data) // self.num_outputs * self.num_outputs
+        count = self._num_outputs
+        whole = len(data) // count * count
         size = PACKED[weight_format].block_bytes * count
         tiles = self._take(-(-len(data) // count) * count * data.shape[1])
         tiles = tiles.reshape(-1, data.shape[1] * count // size, size)
@@ -46,10 +51,10 @@ class Tiles:
         for first in range(0, whole // count, step):
             part = tiles[first : min(first + step, whole // count)]
             rows = data[first * count : (first + len(part)) * count]
-            _interleave(rows, weight_format, part)
+            self._interleave(rows, weight_format, part)
             _forget(rows)
         if whole < len(data):
-            _interleave(data[-count:], weight_format, tiles[-1:])
+            self._interleave(data[-count:], weight_format, tiles[-1:])
             _forget(data[-count:])
         return tiles
 
@@ -62,16 +67,15 @@ class Tiles:
             self._free = self._free[-(-num_bytes // _LINE) * _LINE :]
             return taken
 
-
-def _interleave(data: Bytes, weight_format: str, tiles: Bytes) -> None:
-    layout = PACKED[weight_format]
-    size = layout.block_bytes
-    num_words = (size - 2 * len(layout.scales_at)) // 4
-    for at in layout.scales_at:
-        _move(data, at, 1, np.dtype("<u2"), size, tiles)
-    words = _move(data, layout.words_at, num_words, np.dtype("<u4"), size, tiles)
-    if weight_format == "Q8_0":  # x86 multiplies unsigned bytes
-        words ^= np.uint32(0x80808080)
+    def _interleave(self, data: Bytes, weight_format: str, tiles: Bytes) -> None:
+        layout = PACKED[weight_format]
+        size = layout.block_bytes
+        num_words = (size - 2 * len(layout.scales_at)) // 4
+        for at in layout.scales_at:
+            _move(data, at, 1, np.dtype("<u2"), size, tiles)
+        words = _move(data, layout.words_at, num_words, np.dtype("<u4"), size, tiles)
+        if weight_format == "Q8_0" and not self._is_signed:
+            words ^= np.uint32(0x80808080)
 
 
 def _move(
