@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import torch
 import triton
@@ -40,7 +40,9 @@ from forerun.kernels.cuda.row_kernels import (
 from forerun.kernels.cuda.values import Normed, Rows
 from forerun.kernels.cuda.weights import Matrix
 
-_SILU_LEN = 1024
+_SILU_LEN: Final = 1024
+_LONG_HEAD: Final = 64  # longer ones have twice the warps
+_FEW_LONG: Final = 32  # programs of attention over such heads, measured at Llama-3.2-3B's shape
 
 
 @dataclass(frozen=True)
@@ -183,7 +185,7 @@ class Launches:
             math.log2(math.e) / math.sqrt(D), H, G, D, window,
             max(16, triton.next_power_of_2(H // G)), block_d, self.split_len,
             only, early, self._precision,
-            num_warps=8 if D > 64 else 4,
+            num_warps=8 if D > _LONG_HEAD else 4,
             maxnreg=None if early else 128, **self.options,
         )  # fmt: skip
         if not only:
@@ -277,8 +279,10 @@ class Launches:
 
 
 def _is_early(num_tokens: int, shape: AttentionShape) -> bool:
-    """Whether attention has a multiprocessor for each program; otherwise two should share one."""
-    return num_tokens * shape.num_kv_heads <= NUM_MULTIPROCESSORS
+    """Whether attention has a multiprocessor for each program; otherwise two should share one. With
+    long heads a program has all registers of one, which the product behind it is to share."""
+    most = _FEW_LONG if shape.head_dim > _LONG_HEAD else NUM_MULTIPROCESSORS
+    return num_tokens * shape.num_kv_heads <= most
 
 
 def _empty(like: Tensor, size: tuple[int, ...], dtype: torch.dtype) -> Tensor:
