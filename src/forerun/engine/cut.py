@@ -27,8 +27,11 @@ def cut(request: Request, verdict: Verdict) -> Cut:
     ends = params.stop_token_ids
     if not params.ignore_eos:
         ends = (*ends, *request.end_ids)
+    tokens = verdict.tokens
+    if len(tokens) < num_left and not text.rules.stops and not set(tokens).intersection(ends):
+        return Cut(len(tokens), *text.push_all(tokens))
     text_ends: list[int] = []
-    for num, token in enumerate(verdict.tokens, start=1):
+    for num, token in enumerate(tokens, start=1):
         if token in ends:
             text = text.finish()
             reason = token if token in params.stop_token_ids else None
@@ -39,4 +42,4 @@ def cut(request: Request, verdict: Verdict) -> Cut:
             return Cut(num, text, text_ends, "stop", text.stop)
         if num == num_left:
             return Cut(num, text.finish(), text_ends, "length")
-    return Cut(len(verdict.tokens), text, text_ends)
+    return Cut(len(tokens), text, text_ends)

@@ -18,26 +18,31 @@ class DrafterCounts:
     num_drafts: int = 0  # rounds with guesses
     num_draft_tokens: int = 0
     num_accepted_tokens: int = 0
-    drafted_per_position: Counter[int] = field(default_factory=Counter)
-    accepted_per_position: Counter[int] = field(default_factory=Counter)
+    _chains: Counter[int] = field(default_factory=Counter)  # by length
+    _nodes: Counter[int] = field(default_factory=Counter)  # of other trees, by depth
+    _accepted: Counter[int] = field(default_factory=Counter)  # rounds, by how many were
 
     def observe(self, proposal: Proposal, num_accepted: int) -> None:
         self.num_drafts += 1
         self.num_draft_tokens += len(proposal)
         self.num_accepted_tokens += num_accepted
-        for depth in proposal.tree.depths:
-            self.drafted_per_position[depth - 1] += 1
-        for position in range(num_accepted):
-            self.accepted_per_position[position] += 1
+        self._accepted[num_accepted] += 1
+        if proposal.tree.is_chain:
+            self._chains[len(proposal)] += 1
+        else:
+            self._nodes.update(proposal.tree.depths)
 
     def as_dict(self) -> dict[str, Any]:
-        positions = range(len(self.drafted_per_position))
+        drafted, accepted = self._nodes.copy(), Counter[int]()
+        for counts, lengths in ((drafted, self._chains), (accepted, self._accepted)):
+            for length, num in lengths.items():
+                counts.update(dict.fromkeys(range(1, length + 1), num))
         return {
             "num_drafts": self.num_drafts,
             "num_draft_tokens": self.num_draft_tokens,
             "num_accepted_tokens": self.num_accepted_tokens,
-            "drafted_per_position": [self.drafted_per_position[p] for p in positions],
-            "accepted_per_position": [self.accepted_per_position[p] for p in positions],
+            "drafted_per_position": [drafted[depth] for depth in sorted(drafted)],
+            "accepted_per_position": [accepted[depth] for depth in sorted(drafted)],
         }
 
 

@@ -39,8 +39,13 @@ def match(
 def match_drawn(proposal: Proposal, tokens: Sequence[int]) -> Verdict:
     """The same, where the token after the root and those after all nodes are drawn already."""
     node = ROOT
-    if not proposal.tokens:
-        return Verdict.reached(proposal, node, tokens[0])
+    if proposal.tree.is_chain:
+        num_accepted = 0
+        for guess, token in zip(proposal.tokens, tokens, strict=False):  # one is behind all guesses
+            if guess != token:
+                break
+            num_accepted += 1
+        return Verdict.reached(proposal, num_accepted - 1, tokens[num_accepted])
     while (child := proposal.child_with_token(node, tokens[node + 1])) is not None:
         node = child
     return Verdict.reached(proposal, node, tokens[node + 1])

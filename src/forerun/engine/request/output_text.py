@@ -48,6 +48,17 @@ class OutputText(NamedTuple):
         text = self.text + new
         return OutputText(rules, text, rest, None, len(text))
 
+    def push_all(self, tokens: Sequence[int]) -> tuple[OutputText, list[int]]:
+        """With several tokens, where no string stops it, and the length of the text after each."""
+        rules, text, rest, ends = self.rules, self.text, self.rest, list[int]()
+        assert not rules.stops, rules.stops
+        spelling = rules.tokenizer.token_bytes
+        for token in tokens:
+            new, rest = whole_characters(rest + spelling(token, rules.skip_special))
+            text += new
+            ends.append(len(text))
+        return OutputText(rules, text, rest, None, self.num_exempt), ends
+
     def finish(self) -> OutputText:
         """The end: a character that was never completed shows as U+FFFD."""
         if self.stop is not None:
