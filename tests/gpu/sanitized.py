@@ -13,18 +13,21 @@ from tests.models_llama.runs import chain_logits
 from tests.models_llama.tiny import TinyCheckpoint, tiny_config
 
 NUM_TOKENS = (1, 13, 40)
-# The widths of a model, and what its kernels hold.
+# A model's widths and length of a head, and what its kernels hold. Sums of more than 4,096 columns
+# and heads of 128 have kernels of their own.
 FORMS = (
-    (256, 512, "bfloat16", None),
-    (256, 512, "bfloat16", "int8"),
-    (1060, 1092, "float32", None),
+    (256, 512, 64, "bfloat16", None),
+    (256, 512, 64, "bfloat16", "int8"),
+    (1024, 4608, 128, "bfloat16", None),
+    (1024, 4608, 128, "bfloat16", "int8"),
+    (1060, 1092, 64, "float32", None),
 )
 
 
 def main() -> None:
-    for hidden, inner, dtype, quantization in FORMS:
+    for hidden, inner, head_dim, dtype, quantization in FORMS:
         config = tiny_config(
-            num_layers=2, num_heads=4, num_kv_heads=2, head_dim=64, hidden_size=hidden,
+            num_layers=2, num_heads=4, num_kv_heads=2, head_dim=head_dim, hidden_size=hidden,
             intermediate_size=inner,
         )  # fmt: skip
         kernels = CudaKernels(dtype, quantization=quantization, graphs=False)

@@ -39,6 +39,7 @@ from forerun.kernels.cpu.products.operands import Operands, row_of
 
 _BYTES_AHEAD: Final = 4096  # of weights, which are read in a row
 _MIXED: Final = 4  # rows that ARM's code generator may mix: with more of them sums are spilled
+_FEW: Final = 2  # rows, beside which it shows on ARM what is done to weights
 _INT4: Final = vector(I32, 4)
 _LOWER, _UPPER = ([*range(at, at + 8), *range(16 + at, 24 + at)] for at in (0, 8))
 
@@ -100,7 +101,11 @@ class DigitTile:
         def body(idx: Value, acc: list[Value]) -> list[Value]:
             return self._chunk(blocks, b.add(x, b.mul(idx, step)), idx, acc)
 
-        return body(i64(0), acc) if d.num_chunks == 1 else loop(b, i64(d.num_chunks), acc, body)
+        if d.num_chunks == 1 or (self.is_arm and self.num_rows <= _FEW):
+            for idx in range(d.num_chunks):  # where their scales lie is known beforehand
+                acc = body(i64(idx), acc)
+            return acc
+        return loop(b, i64(d.num_chunks), acc, body)
 
     def _chunk(self, blocks: Blocks, x: Value, idx: Value, acc: list[Value]) -> list[Value]:
         e, start = self.e, 0  # the first weight of the run
