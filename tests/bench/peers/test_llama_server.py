@@ -22,7 +22,7 @@ from forerun.cli.bench.peer_options import peer_options
 from forerun.errors import InvalidOption
 
 FAKE = Path(__file__).with_name("fake_llama_server.py")
-RECORDS = Path(__file__).parents[3] / "bench" / "records"
+BY_WHEEL = Path(__file__).parents[2] / "golden" / "records"
 
 
 @pytest.fixture
@@ -134,17 +134,18 @@ def test_the_built_server_is_taken_where_it_is(
 
 
 def test_a_wheel_is_named_in_every_line_with_its_ratio() -> None:
-    path = RECORDS / "smollm2-copy-llamacpp.json"
+    path = BY_WHEEL / "generic-wheel.json"
     shown = CliRunner().invoke(app, ["bench", "show", str(path)]).stdout
     lines = [line for line in shown.splitlines() if "llamacpp" in line]
     assert len(lines) >= 8
     assert all("llamacpp generic wheel" in line for line in lines)
-    offline = CliRunner().invoke(app, ["bench", "show", str(RECORDS / "batch-offline.json")])
+    path = BY_WHEEL / "batch-generic-wheel.json"
+    offline = CliRunner().invoke(app, ["bench", "show", str(path)])
     assert "llamacpp generic wheel/plain's" in offline.stdout
 
 
 def test_labels_keep_who_is_whose() -> None:
-    record = labelled(read_record(RECORDS / "smollm2-llamacpp.json"))
+    record = labelled(read_record(BY_WHEEL / "generic-wheel.json"))
     assert {cell.contender for cell in record.cells} == set(record.contenders)
     assert peer_label("llamacpp/plain", {"build": "native build"}) == "llamacpp native build/plain"
     assert peer_label("transformers/plain", {"versions": {"torch": "2"}}) == "transformers/plain"

@@ -85,7 +85,6 @@ def test_a_pipe_gets_a_line_for_each_cell(path: Path) -> None:
 
 FIGURES = {
     "batch-load": ["1.029 [0.986, 1.081]", "0.983 [0.979, 0.988]", "the same"],
-    "batch-offline": ["llamacpp generic wheel/plain's", "3.496 [3.085, 4.846]"],
     "batch-together-int8": ["activations int8", "0.510 [0.506, 0.515]"],
     "startup": ["median 2.21 s", "torch was not imported", "2.13"],
     "parity": ["39 of 40 texts the same", "qa-325", "0.00009", "' looking'"],
@@ -139,7 +138,7 @@ def test_a_path_that_looks_like_markup_is_printed(tmp_path: Path) -> None:
     folder = tmp_path / "["
     folder.mkdir()
     path = folder / "b].html"  # [/b] would close what was never opened
-    shown = printed("bench", "show", RECORDS / "qwen-plain.json", "--html", path)
+    shown = printed("bench", "show", RECORDS / "smollm2-side-by-side.json", "--html", path)
     assert f"written: {path}" in shown
 
 

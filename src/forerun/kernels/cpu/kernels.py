@@ -231,7 +231,7 @@ class CpuKernels(ChainSteps, Drawing):
                 *part.sizes,
                 x.num_rows,
                 part.product_address,
-                part.row_bytes,
+                part.product_row_bytes,
                 source.address,
                 block,
                 part.num_blocks,

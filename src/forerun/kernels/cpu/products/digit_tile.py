@@ -33,8 +33,8 @@ from forerun.kernels.cpu.codegen.loops import loop
 from forerun.kernels.cpu.products.blocks import BYTES16, Blocks, TiledBlocks
 from forerun.kernels.cpu.products.digits import BLOCK_LEN, DIGIT_BITS, RecordShape
 from forerun.kernels.cpu.products.dots import DOTS, DOTS_OF_BYTES, SIGNED, smmla
-from forerun.kernels.cpu.products.formats import PACKED, Format
-from forerun.kernels.cpu.products.integer_weights import CHUNKS, Run
+from forerun.kernels.cpu.products.formats import PACKED, SIGNED_TILES, Format
+from forerun.kernels.cpu.products.integer_weights import CHUNKS, SIGNED_CHUNKS, Run
 from forerun.kernels.cpu.products.operands import Operands, row_of
 
 _BYTES_AHEAD: Final = 4096  # of weights, which are read in a row
@@ -55,7 +55,7 @@ class DigitTile:
 
     @property
     def layout(self) -> Format:
-        return PACKED[self.weight_format]
+        return (SIGNED_TILES if self.is_arm else PACKED)[self.weight_format]
 
     @property
     def shape(self) -> RecordShape:
@@ -109,7 +109,8 @@ class DigitTile:
 
     def _chunk(self, blocks: Blocks, x: Value, idx: Value, acc: list[Value]) -> list[Value]:
         e, start = self.e, 0  # the first weight of the run
-        for run in CHUNKS[self.weight_format](e, blocks, idx):
+        chunks = SIGNED_CHUNKS if self.is_arm else CHUNKS
+        for run in chunks[self.weight_format](e, blocks, idx):
             block, at = divmod(start, BLOCK_LEN)
             here = row_of(e, x, self.o.x_stride, block)
             for first in range(0, self.num_rows, self.num_together):

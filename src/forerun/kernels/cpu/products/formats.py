@@ -29,3 +29,6 @@ PACKED: Final = {
     "Q6_K": Format(256, 210, 2, (208,)),
 }
 FORMATS: Final = FLOATS | PACKED
+# Of one output in a tile, where the processor multiplies signed bytes: to put weights of six bits
+# together takes longer than to read them as bytes.
+SIGNED_TILES: Final = PACKED | {"Q6_K": Format(256, 274, 2, (272,))}

@@ -118,6 +118,19 @@ def q6_k(e: Emitter, blocks: Blocks, idx: Value) -> list[Run]:
     return runs
 
 
+def q6_k_bytes(e: Emitter, blocks: Blocks, idx: Value) -> list[Run]:
+    """As tiles for signed bytes have it: 256 of them | 16 int8 scales | d."""
+    b, d = e.builder, blocks.halves(272)
+    here, scale_bytes = (blocks.moved(b.mul(idx, i64(size))) for size in (128, 8))
+    scales = [scale_bytes.words(256 + at) for at in (0, 4)]
+    runs = []
+    for g in range(8):
+        quants = [[four] for four in here.bytes16(16 * g)]
+        scale = _signed_byte(e, scales[g // 4], g % 4)
+        runs.append(Run(quants, b.fmul(d, scale), offset=128))
+    return runs
+
+
 CHUNKS: Final[dict[str, Chunk]] = {
     "Q8_0": q8_0,
     "Q4_0": q4_0,
@@ -126,3 +139,4 @@ CHUNKS: Final[dict[str, Chunk]] = {
     "Q5_K": q5_k,
     "Q6_K": q6_k,
 }
+SIGNED_CHUNKS: Final = CHUNKS | {"Q6_K": q6_k_bytes}

@@ -7,7 +7,8 @@ A block is cut into float16 scales and words of four bytes. In a tile the n outp
 words, of one place lie in a row: what is at byte `at` of a block begins at byte n·at of the tile's.
 So a vector over the outputs is one load, and a pass reads its weights from front to back. A last
 tile that would have too few outputs has some of the one before it again. Where the processor
-multiplies unsigned bytes, those of Q8_0 are stored with 128 added.
+multiplies unsigned bytes, those of Q8_0 are stored with 128 added; where it multiplies signed ones,
+weights of Q6_K are bytes.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import numpy.typing as npt
 
 from forerun.kernels.cpu.codegen.machine import InstructionSet
 from forerun.kernels.cpu.products.dots import SIGNED
-from forerun.kernels.cpu.products.formats import PACKED
+from forerun.kernels.cpu.products.formats import PACKED, SIGNED_TILES
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -35,18 +36,20 @@ class Tiles:
     pages."""
 
     def __init__(self, instructions: InstructionSet) -> None:
-        self._num_outputs: Final = instructions.num_outputs
+        self.num_outputs: Final = instructions.num_outputs
         self._is_signed: Final = instructions.name in SIGNED
+        self._layouts: Final = SIGNED_TILES if self._is_signed else PACKED
         self._free: Bytes = np.empty(0, np.uint8)
         self._lock = Lock()
 
     def interleaved(self, data: Bytes, weight_format: str) -> Bytes:
         """[num_out, row_bytes] as [tiles, blocks, bytes of a block of all outputs]."""
-        count = self._num_outputs
+        count = self.num_outputs
         whole = len(data) // count * count
-        size = PACKED[weight_format].block_bytes * count
-        tiles = self._take(-(-len(data) // count) * count * data.shape[1])
-        tiles = tiles.reshape(-1, data.shape[1] * count // size, size)
+        num_blocks = data.shape[1] // PACKED[weight_format].block_bytes
+        size = self._layouts[weight_format].block_bytes * count
+        tiles = self._take(-(-len(data) // count) * num_blocks * size)
+        tiles = tiles.reshape(-1, num_blocks, size)
         step = max(1, _SLICE_BYTES // (count * data.shape[1]))  # tiles
         for first in range(0, whole // count, step):
             part = tiles[first : min(first + step, whole // count)]
@@ -68,14 +71,29 @@ class Tiles:
             return taken
 
     def _interleave(self, data: Bytes, weight_format: str, tiles: Bytes) -> None:
-        layout = PACKED[weight_format]
+        layout = self._layouts[weight_format]
         size = layout.block_bytes
+        if layout is not PACKED[weight_format]:
+            data = _as_bytes(data)
         num_words = (size - 2 * len(layout.scales_at)) // 4
         for at in layout.scales_at:
             _move(data, at, 1, np.dtype("<u2"), size, tiles)
         words = _move(data, layout.words_at, num_words, np.dtype("<u4"), size, tiles)
         if weight_format == "Q8_0" and not self._is_signed:
             words ^= np.uint32(0x80808080)
+
+
+def _as_bytes(data: Bytes) -> Bytes:
+    """Rows of Q6_K: 256 weights as bytes, then what there is besides."""
+    blocks = data.reshape(-1, PACKED["Q6_K"].block_bytes)
+    lows, highs = blocks[:, :128].reshape(-1, 2, 2, 32), blocks[:, 128:192].reshape(-1, 2, 32)
+    found = np.empty((len(blocks), SIGNED_TILES["Q6_K"].block_bytes), np.uint8)
+    weights = found[:, :256].reshape(-1, 2, 4, 32)
+    for part in range(4):
+        low = lows[:, :, part % 2] >> (4 * (part // 2)) & 15
+        weights[:, :, part] = (low | (highs >> (2 * part) & 3) << 4) - np.uint8(32)
+    found[:, 256:] = blocks[:, 192:]
+    return found.reshape(len(data), -1)
 
 
 def _move(

@@ -53,6 +53,13 @@ class Part:
         return int(self.tiles.ctypes.data)
 
     @cached_property
+    def product_row_bytes(self) -> int:
+        """Of an output in what products read."""
+        if self.tiling is None:
+            return self.row_bytes
+        return int(self.tiles[0].nbytes) // self.tiling.num_outputs
+
+    @cached_property
     def row_bytes(self) -> int:
         return self.data.nbytes // len(self.data)
 
