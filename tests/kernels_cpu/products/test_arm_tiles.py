@@ -55,6 +55,18 @@ def _model(module: ir.Module, name: str, lane: Callable[..., ir.Value]) -> None:
     b.ret(sums)
 
 
+def _model_fixed(module: ir.Module) -> None:
+    """The conversion of integers that are divided by a power of two."""
+    floats = vector(ir.FloatType(), 4)
+    name = "llvm.aarch64.neon.vcvtfxu2fp.v4f32.v4i32"
+    function = ir.Function(module, ir.FunctionType(floats, [INTS, I32]), name)
+    b = ir.IRBuilder(function.append_basic_block())
+    integers, num_bits = function.args
+    power = b.uitofp(b.shl(I64(1), b.zext(num_bits, I64)), ir.FloatType())
+    powers = Emitter(b, Machine(4, NEON_OUTPUTS)).splat(power, 4)
+    b.ret(b.fdiv(b.uitofp(integers, floats), powers))
+
+
 def tile_of(weight_format: str, machine: Machine, num_rows: int, *, for_host: bool) -> str:
     """The IR of a function of a tile's operands."""
     module = ir.Module()
@@ -65,6 +77,7 @@ def tile_of(weight_format: str, machine: Machine, num_rows: int, *, for_host: bo
             "smmla.v4i32.v16i8",
             lambda e, i, a, b: _sum(e, a, b, (8 * (i // 2), 8 * (i % 2)), 8),
         )
+        _model_fixed(module)
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), [I64] * 7), "tile")
     builder = ir.IRBuilder(function.append_basic_block())
     operands = Operands(*function.args)

@@ -151,6 +151,11 @@ class Emitter:
         wide = integers if integers.type.element == I32 else b.zext(integers, vector(I32, length))
         return b.sitofp(wide, vector(F32, length))
 
+    def from_fixed(self, integers: Value, num_bits: int) -> Value:
+        """Integers without a sign, divided by 2 to the power of 1 … 32, on ARM."""
+        name = "aarch64.neon.vcvtfxu2fp.v4f32.v4i32"
+        return self.intrinsic(name, vector(F32, 4), [integers, I32(num_bits)])
+
     def spread(self, value: Value) -> Value:
         """The one element of a vector in all places of a group."""
         return self.shuffle(value, value, [0] * GROUP_LEN)

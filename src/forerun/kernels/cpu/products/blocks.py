@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
+from llvmlite import ir
+
 from forerun.kernels.cpu.codegen.lanes import (
     F16,
     F32,
@@ -109,11 +111,18 @@ def _group_scales(
         words.append(b.select(is_first, lower, b.or_(fours, upper)))
     scales = []
     for part in (0, 1):
-        place = b.add(b.mul(b.and_(idx, i64(1)), i64(16)), i64(8 * part))
-        shift = e.splat(b.trunc(place, I32), kind.count)
-        scale, least = (
-            b.fmul(factor, e.from_integers(b.and_(b.lshr(word, shift), all_lanes(0xFF))))
-            for factor, word in zip(factors, words, strict=True)
-        )
+        bytes_ = [_byte(e, word, idx, part) for word in words]
+        scale, least = (b.fmul(f, byte) for f, byte in zip(factors, bytes_, strict=True))
         scales.append((scale, least))
     return scales
+
+
+def _byte(e: Emitter, words: Value, idx: Value, part: int) -> Value:
+    """Of group 2·idx + part, as floats: byte 2·(idx mod 2) + part of each int32."""
+    b, count = e.builder, words.type.count
+    at = 16 * (idx.constant & 1) + 8 * part if isinstance(idx, ir.Constant) else 0
+    if at and e.machine.instructions.is_signed:  # ARM divides as it converts, and need not shift
+        return e.from_fixed(b.and_(words, constant(I32, [0xFF << at] * count)), at)
+    place = b.add(b.mul(b.and_(idx, i64(1)), i64(16)), i64(8 * part))
+    shift = e.splat(b.trunc(place, I32), count)
+    return e.from_integers(b.and_(b.lshr(words, shift), constant(I32, [0xFF] * count)))

@@ -32,7 +32,7 @@ from forerun.kernels.cpu.codegen.lanes import (
 from forerun.kernels.cpu.codegen.loops import loop
 from forerun.kernels.cpu.products.blocks import BYTES16, Blocks, TiledBlocks
 from forerun.kernels.cpu.products.digits import BLOCK_LEN, DIGIT_BITS, RecordShape
-from forerun.kernels.cpu.products.dots import DOTS, DOTS_OF_BYTES, SIGNED, smmla
+from forerun.kernels.cpu.products.dots import DOTS, DOTS_OF_BYTES, smmla
 from forerun.kernels.cpu.products.formats import PACKED, SIGNED_TILES, Format
 from forerun.kernels.cpu.products.integer_weights import CHUNKS, SIGNED_CHUNKS, Run
 from forerun.kernels.cpu.products.operands import Operands, row_of
@@ -67,7 +67,7 @@ class DigitTile:
 
     @property
     def is_arm(self) -> bool:
-        return self.e.machine.instructions.name in SIGNED
+        return self.e.machine.instructions.is_signed
 
     @property
     def has_matrices(self) -> bool:

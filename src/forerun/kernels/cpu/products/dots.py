@@ -74,5 +74,4 @@ DOTS: Final[dict[str, Dot]] = {
     "neon": portable,
     "sse": portable,
 }
-SIGNED: Final = frozenset({"dotprod", "i8mm"})  # weights, too
 DOTS_OF_BYTES: Final = DOTS | {"avx512": maddubs_of_bytes, "avx2": maddubs_of_bytes}

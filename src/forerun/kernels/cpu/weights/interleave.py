@@ -21,7 +21,6 @@ import numpy as np
 import numpy.typing as npt
 
 from forerun.kernels.cpu.codegen.machine import InstructionSet
-from forerun.kernels.cpu.products.dots import SIGNED
 from forerun.kernels.cpu.products.formats import PACKED, SIGNED_TILES
 
 Bytes = npt.NDArray[np.uint8]
@@ -37,7 +36,7 @@ class Tiles:
 
     def __init__(self, instructions: InstructionSet) -> None:
         self.num_outputs: Final = instructions.num_outputs
-        self._is_signed: Final = instructions.name in SIGNED
+        self._is_signed: Final = instructions.is_signed
         self._layouts: Final = SIGNED_TILES if self._is_signed else PACKED
         self._free: Bytes = np.empty(0, np.uint8)
         self._lock = Lock()
