@@ -137,7 +137,7 @@ def test_a_wheel_is_named_in_every_line_with_its_ratio() -> None:
     path = BY_WHEEL / "generic-wheel.json"
     shown = CliRunner().invoke(app, ["bench", "show", str(path)]).stdout
     lines = [line for line in shown.splitlines() if "llamacpp" in line]
-    assert len(lines) >= 8
+    assert len(lines) >= 4
     assert all("llamacpp generic wheel" in line for line in lines)
     path = BY_WHEEL / "batch-generic-wheel.json"
     offline = CliRunner().invoke(app, ["bench", "show", str(path)])
