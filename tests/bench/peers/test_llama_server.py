@@ -137,11 +137,12 @@ def test_a_wheel_is_named_in_every_line_with_its_ratio() -> None:
     path = BY_WHEEL / "generic-wheel.json"
     shown = CliRunner().invoke(app, ["bench", "show", str(path)]).stdout
     lines = [line for line in shown.splitlines() if "llamacpp" in line]
-    assert len(lines) >= 4
+    assert len(lines) >= 8
     assert all("llamacpp generic wheel" in line for line in lines)
     path = BY_WHEEL / "batch-generic-wheel.json"
     offline = CliRunner().invoke(app, ["bench", "show", str(path)])
     assert "llamacpp generic wheel/plain's" in offline.stdout
+    assert "3.496 [3.085, 4.846]" in offline.stdout
 
 
 def test_labels_keep_who_is_whose() -> None:
