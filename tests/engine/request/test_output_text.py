@@ -39,6 +39,26 @@ def test_any_ids_stream_to_their_text(tokenizer: Any, skip_special: bool) -> Non
         assert "".join(_stream(tokenizer, ids, skip_special)) == whole, ids
 
 
+@BOTH
+@pytest.mark.parametrize("skip_special", [True, False])
+def test_tokens_together_are_the_same_text_as_one_by_one(
+    tokenizer: Any, skip_special: bool
+) -> None:
+    rng = random.Random(5)
+    begun = OutputText.start(tokenizer, (), include_stop=False, skip_special=skip_special)
+    texts = ["Grüße, 世界 🌍!", *(None for _ in range(300))]
+    for text in texts:
+        ids = [rng.randrange(tokenizer.vocab_size) for _ in range(rng.randrange(12))]
+        if text is not None:  # characters that are spelled over several tokens
+            ids = tokenizer.encode(text, add_special=False, parse_special=False)
+        at = rng.randrange(len(ids) + 1)  # a round ends anywhere, inside a character, too
+        one_by_one = [*itertools.accumulate(ids, OutputText.push, initial=begun)]
+        first, ends = begun.push_all(ids[:at])
+        found, more = first.push_all(ids[at:])
+        assert found == one_by_one[-1]
+        assert [*ends, *more] == [len(each.text) for each in one_by_one[1:]]
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.text(max_size=20))
 def test_text_comes_back_without_broken_characters(text: str) -> None:
