@@ -67,6 +67,19 @@ def _model_fixed(module: ir.Module) -> None:
     b.ret(b.fdiv(b.uitofp(integers, floats), powers))
 
 
+def _model_pairs(module: ir.Module) -> None:
+    """The sums of neighbours, which are as wide as both."""
+    name = "llvm.aarch64.neon.saddlp.v4i32.v8i16"
+    function = ir.Function(module, ir.FunctionType(INTS, [vector(ir.IntType(16), 8)]), name)
+    b = ir.IRBuilder(function.append_basic_block())
+    sums = INTS([0] * 4)
+    for idx in range(4):
+        two = (b.extract_element(function.args[0], I32(2 * idx + i)) for i in (0, 1))
+        total = b.add(*(b.sext(each, I32) for each in two))
+        sums = b.insert_element(sums, total, I32(idx))
+    b.ret(sums)
+
+
 def tile_of(weight_format: str, machine: Machine, num_rows: int, *, for_host: bool) -> str:
     """The IR of a function of a tile's operands."""
     module = ir.Module()
@@ -78,6 +91,7 @@ def tile_of(weight_format: str, machine: Machine, num_rows: int, *, for_host: bo
             lambda e, i, a, b: _sum(e, a, b, (8 * (i // 2), 8 * (i % 2)), 8),
         )
         _model_fixed(module)
+        _model_pairs(module)
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), [I64] * 7), "tile")
     builder = ir.IRBuilder(function.append_basic_block())
     operands = Operands(*function.args)
@@ -133,7 +147,7 @@ def run(ir_text: str, *operands: int) -> None:
         for digits in (1, 2)
     ],
 )
-@pytest.mark.parametrize("name", ["i8mm", "dotprod"])
+@pytest.mark.parametrize("name", ["i8mm", "dotprod", "neon"])
 def test_a_tile_has_the_documented_bits(name: str, weight_format: str, num_digits: int) -> None:
     machine = Machine(4, NEON_OUTPUTS, num_digits, SETS[name])
     source = PackedSource(weight_format, packed(weight_format, NUM_OUT, NUM_IN, seed=7))
@@ -152,7 +166,9 @@ def test_a_tile_has_the_documented_bits(name: str, weight_format: str, num_digit
         np.testing.assert_array_equal(y, expected[:num_rows])
 
 
-@pytest.mark.parametrize(("name", "instruction"), [("i8mm", "smmla"), ("dotprod", "sdot")])
+@pytest.mark.parametrize(
+    ("name", "instruction"), [("i8mm", "smmla"), ("dotprod", "sdot"), ("neon", "sadalp")]
+)
 def test_arm_has_the_instruction(name: str, instruction: str) -> None:
     instructions: InstructionSet = SETS[name]
     binding.initialize_all_targets()

@@ -107,22 +107,11 @@ def test_a_product_is_near_float64(weight_format: str, machine: Machine, num_in:
     np.testing.assert_array_equal(product(ours, source, x[:1]), got[:1])
 
 
-@pytest.mark.parametrize("sign", [1, -1])
-@pytest.mark.parametrize("num_rows", [1, 2, 5, 8, 16])
-@pytest.mark.parametrize("quant", [127, -128])
-@pytest.mark.parametrize("machine", MACHINES, ids=named)
-def test_the_largest_sums_fit(quant: int, num_rows: int, sign: int, machine: Machine) -> None:
-    """All weights and activations of a block at their ends, with one sign."""
-    block = np.frombuffer(np.float16(1).tobytes() + np.int8(quant).tobytes() * 32, np.uint8)
-    source = PackedSource("Q8_0", np.tile(block, (17, 8)))
-    x = np.full((num_rows, 256), sign, np.float32)
-    np.testing.assert_array_equal(product(kernels(2, machine), source, x), 256 * quant * sign)
-
-
 OTHERS = [Machine.host(each.name) for each in Machine.offered()[1:]]
 SHORT = [case(name, machine) for machine in MACHINES for name in PACKED]
 OTHERS += [replace(machine, num_digits=INT16.num_digits) for machine in OTHERS]
 SHORT += [case(name, machine) for machine in OTHERS for name in ("Q4_1", "Q8_0")]
+OF_BYTES = [case("Q8_0", machine) for machine in (*MACHINES, *OTHERS)]
 LONG = [(name, machine) for machine in OTHERS for name in PACKED]
 
 
@@ -130,6 +119,24 @@ def of_set(value: object) -> str | None:
     if isinstance(value, Machine):
         return f"{value.instructions.name}-{value.num_digits}"
     return None
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("num_rows", [1, 2, 5, 8, 16])
+@pytest.mark.parametrize("quant", [127, -128])
+@pytest.mark.parametrize(("weight_format", "machine"), OF_BYTES, ids=of_set)
+def test_the_largest_sums_fit(
+    weight_format: str, quant: int, num_rows: int, sign: int, machine: Machine
+) -> None:
+    """All weights of a block, and of its activations the first digits or the second, at their
+    ends with one sign."""
+    block = np.frombuffer(np.float16(1).tobytes() + np.int8(quant).tobytes() * 32, np.uint8)
+    source = PackedSource(weight_format, np.tile(block, (17, 8)))
+    x = np.full((num_rows, 256), sign, np.float32)
+    np.testing.assert_array_equal(product(kernels(2, machine), source, x), 256 * quant * sign)
+    x[:, np.arange(256) % BLOCK_LEN > 0] *= (100 * 256 + 128) / (127 * 256)
+    expected = product_of_digits(source, x, machine.num_digits)
+    np.testing.assert_array_equal(product(kernels(2, machine), source, x), expected)
 
 
 @pytest.mark.soak

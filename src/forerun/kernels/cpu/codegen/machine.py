@@ -50,7 +50,7 @@ X86: Final = (  # the best first
 ARM: Final = (
     InstructionSet("i8mm", 4, (16, 8), ("i8mm", "dotprod"), is_signed=True),
     InstructionSet("dotprod", 4, (16, 8), ("dotprod",), is_signed=True),
-    InstructionSet("neon", 4, (4, 4), ()),
+    InstructionSet("neon", 4, (8, 8), (), is_signed=True),
 )
 
 

@@ -24,6 +24,38 @@ def smmla(e: Emitter, sums: Value, weights: Value, digits: Value) -> Value:
     return e.intrinsic("aarch64.neon.smmla.v4i32.v16i8", sums.type, [sums, weights, digits])
 
 
+def smull(e: Emitter, sums: Value, weights: Value, digits: Value) -> Value:
+    """Two products are added in 16 bits, which wrap: weights must be below 128."""
+    low, high = _products(e, weights, digits)
+    return e.builder.add(sums, _wider_pairs(e, _pairs(e, low, high)))
+
+
+def smull_of_bytes(e: Emitter, sums: Value, weights: Value, digits: Value) -> Value:
+    """Weights of 8 bits, whose products are added in 32."""
+    low, high = (_wider_pairs(e, half) for half in _products(e, weights, digits))
+    return e.builder.add(sums, _pairs(e, low, high))
+
+
+def _products(e: Emitter, weights: Value, digits: Value) -> list[Value]:
+    """Of the first eight bytes and of the others, in 16 bits."""
+    b, products = e.builder, []
+    for at in (0, 8):
+        half = [e.shuffle(x, x, list(range(at, at + 8))) for x in (weights, digits)]
+        products.append(b.mul(*(b.sext(x, vector(I16, 8)) for x in half)))
+    return products
+
+
+def _pairs(e: Emitter, low: Value, high: Value) -> Value:
+    """Neighbours added to each other."""
+    count = 2 * low.type.count
+    evens, odds = (e.shuffle(low, high, list(range(first, count, 2))) for first in (0, 1))
+    return e.builder.add(evens, odds)
+
+
+def _wider_pairs(e: Emitter, shorts: Value) -> Value:
+    return e.intrinsic("aarch64.neon.saddlp.v4i32.v8i16", vector(I32, 4), [shorts])
+
+
 def vpdpbusd(e: Emitter, sums: Value, weights: Value, digits: Value) -> Value:
     b, bits = e.builder, 32 * sums.type.count
     packed = [b.bitcast(value, sums.type) for value in (weights, digits)]
@@ -71,7 +103,11 @@ DOTS: Final[dict[str, Dot]] = {
     "avx2": maddubs,
     "dotprod": sdot,
     "i8mm": sdot,
-    "neon": portable,
+    "neon": smull,
     "sse": portable,
 }
-DOTS_OF_BYTES: Final = DOTS | {"avx512": maddubs_of_bytes, "avx2": maddubs_of_bytes}
+DOTS_OF_BYTES: Final = DOTS | {
+    "avx512": maddubs_of_bytes,
+    "avx2": maddubs_of_bytes,
+    "neon": smull_of_bytes,
+}
