@@ -45,22 +45,19 @@ def measure_oracle(
     """Seconds of a token of the `target` shape: plain, with an oracle that costs nothing, and with
     a model of the `draft` shape, `1 - ALPHA` of whose tokens are spoiled."""
     bench = _Bench(models[target])
-    plain = bench.seconds_per_token()
+    oracle = bench.measure(Oracle(bench.answers), DEPTH, _NUM_SPOILED)
     found: dict[str, Any] = {
         "target": target,
         "alpha": ALPHA,
-        "plain_s": plain,
-        "oracle": {
-            "depth": DEPTH,
-            **bench.measure(plain, Oracle(bench.answers), DEPTH, _NUM_SPOILED),
-        },
+        "plain_s": oracle["plain_s"],
+        "oracle": oracle,
     }
     if draft is not None:
         runs = []
         for depth in DRAFTED_DEPTHS:
             drafter = DraftModel(models[draft], bench.vocab_size)
             drafter.allocate(_MAX_LEN // 16, 16)
-            runs.append({"depth": depth, **bench.measure(plain, drafter, depth)})
+            runs.append(bench.measure(drafter, depth))
         found["draft"] = {"shape": draft, "runs": runs}
     return found
 
@@ -151,29 +148,27 @@ class _Bench:
             raise request.error
         return _Run(tuple(request.output), seconds, num_rounds, num_tokens)
 
-    def seconds_per_token(self) -> float:
-        runs = self._runs(None, 0)
-        return median(run.seconds / run.num_tokens for run in runs)
-
-    def _runs(self, drafter: Drafter | None, depth: int, num_each: int = 1) -> list[_Run]:
-        """So many for each prompt but the first, which warms up."""
-        engine = self._engine(drafter, depth)
+    def measure(self, drafter: Drafter, depth: int, num_each: int = 1) -> dict[str, Any]:
+        """In turns with plain runs, so many times for each prompt but the first, which warms up."""
+        engines = self._engine(None, 0), self._engine(drafter, depth)
         warming, *others = self._prompts
-        self._run(engine, warming)
-        return [self._run(engine, prompt) for prompt in others * num_each]
-
-    def measure(
-        self, plain: float, drafter: Drafter, depth: int, num_each: int = 1
-    ) -> dict[str, Any]:
-        runs = self._runs(drafter, depth, num_each)
-        num_tokens = sum(run.num_tokens for run in runs)
-        seconds = sum(run.seconds for run in runs) / num_tokens
-        expected = [self.answers[prompt] for prompt in self._prompts[1:] * num_each]
-        pairs = zip(runs, expected, strict=True)
+        for engine in engines:
+            self._run(engine, warming)
+        prompts = others * num_each
+        pairs = [tuple(self._run(engine, prompt) for engine in engines) for prompt in prompts]
+        plain, runs = zip(*pairs, strict=True)
+        plain_s = median(run.seconds / run.num_tokens for run in plain)
+        rounds = sorted(run.seconds / run.num_rounds for run in runs)
+        num_tokens, num_rounds = sum(r.num_tokens for r in runs), sum(r.num_rounds for r in runs)
+        token_s = median(rounds) * num_rounds / num_tokens
+        answers = zip(prompts, plain, runs, strict=True)
         return {
-            "token_s": seconds,
-            "speedup": plain / seconds,
-            "tokens_per_round": num_tokens / sum(run.num_rounds for run in runs),
+            "depth": depth,
+            "plain_s": plain_s,
+            "token_s": token_s,
+            "speedup": plain_s / token_s,
+            "round_s": {"median": median(rounds), "low": rounds[0], "high": rounds[-1]},
+            "tokens_per_round": num_tokens / num_rounds,
             "expected_tokens": (1 - ALPHA ** (depth + 1)) / (1 - ALPHA),
-            "num_different": sum(run.answer != answer for run, answer in pairs),
+            "num_different": sum({p.answer, r.answer} != {self.answers[x]} for x, p, r in answers),
         }
