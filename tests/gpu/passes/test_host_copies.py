@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from threading import Event, Thread
+from threading import Thread
 
 import pytest
 
@@ -32,19 +32,17 @@ def copy_with(done: Done) -> HostCopy:
     return copy
 
 
-def test_it_asks_until_the_device_is_done() -> None:
+def test_the_main_thread_asks_until_the_device_is_done() -> None:
     done = Done(5)
     assert copy_with(done).wait().tolist() == [3, 4]
     assert (done.num_left, done.was_waited_for) == (0, False)
 
 
-def test_other_threads_get_the_interpreter_meanwhile() -> None:
-    done, over = Done(5), Event()
-    other = Thread(target=over.wait)
+def test_a_thread_beside_others_leaves_the_interpreter_to_them() -> None:
+    done, found = Done(5), list[float]()
+    copy = copy_with(done)
+    other = Thread(target=lambda: found.extend(copy.wait().tolist()))
     other.start()
-    try:
-        assert copy_with(done).wait().tolist() == [3, 4]
-    finally:
-        over.set()
-        other.join()
+    other.join()
+    assert found == [3, 4]
     assert (done.num_left, done.was_waited_for) == (5, True)

@@ -85,9 +85,11 @@ def _answers(answers: Report) -> Iterator[str]:
 
 def _oracle(found: Report) -> Iterator[str]:
     plain, alpha, oracle = found["plain_s"], found["alpha"], found["oracle"]
+    took = oracle["round_s"]
     yield (
         f"oracle: {oracle['speedup']:.2f} × plain ({_ms(plain)} ms), α = {alpha:g}, depth "
-        f"{oracle['depth']}, {_different(oracle['num_different'])}"
+        f"{oracle['depth']}, a round {_ms(took['median'])} ms [{_ms(took['low'])}, "
+        f"{_ms(took['high'])}], {_different(oracle['num_different'])}"
     )
     if draft := found.get("draft"):
         runs = ", ".join(f"{run['speedup']:.2f} at {run['depth']}" for run in draft["runs"])
