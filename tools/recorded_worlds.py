@@ -18,8 +18,8 @@ from typing import Final
 
 from forerun.speculation.controller import Controller
 from forerun.speculation.costs import Costs
-from forerun.speculation.draft_cost import DraftCost
-from forerun.speculation.pass_cost import PassCost
+from forerun.speculation.costs.draft_cost import DraftCost
+from forerun.speculation.costs.pass_cost import PassCost
 from simulation import Controlled, FixedDepth, Run, SimulatedDrafter, World, simulate
 
 MAX_DEPTH: Final = 8

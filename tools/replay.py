@@ -28,8 +28,8 @@ from forerun.sampling import Noise
 from forerun.speculation.choice import Reason
 from forerun.speculation.controller import Controller
 from forerun.speculation.costs import Costs
+from forerun.speculation.costs.pass_cost import PassCost
 from forerun.speculation.guarded_drafters import GuardedDrafters
-from forerun.speculation.pass_cost import PassCost
 from forerun.speculation.speculation import Speculation
 from forerun.speculation.step_times import StepTimes
 from forerun.types import Proposal, SamplingParams, Verdict

@@ -21,6 +21,7 @@ from forerun.drafters import (
     Hybrid,
     Merge,
     NgramTables,
+    Phrases,
     PromptLookup,
     RandomTokens,
     RequestView,
@@ -36,6 +37,7 @@ from forerun.types import Acceptance, Origin, Proposal, SamplingParams, Span, Ve
 from forerun.verify import coupled, rejection
 from tests.contracts.kernel_sets import KERNEL_SETS
 from tests.drafters.heads.random_heads import CONFIGS, write_head
+from tests.drafters.phrases.books import OWNER, book_of
 from tests.enumeration import LazyNoise, Staged
 from tests.models_llama.tiny import TinyCheckpoint, tiny_config
 from tests.verify.test_law_rejection import worst_error
@@ -129,6 +131,13 @@ def head_folder(kind: str, vocab_size: int) -> HeadFolder:
     return HeadFolder(folder, kind)
 
 
+def phrases(vocab_size: int) -> Phrases:
+    """Of random texts, and of one that comes often."""
+    rng, owner = np.random.default_rng(2), replace(OWNER, vocab_size=vocab_size)
+    texts = [*rng.integers(0, vocab_size, (40, 20)).tolist(), *[CONTEXTS["a text"]] * 40]
+    return Phrases(book_of(*texts, owner=owner))
+
+
 @cache
 def head_target(vocab_size: int, kernel_set: str = "reference") -> LlamaModel:
     config = tiny_config(vocab_size=vocab_size, num_layers=2, max_len=64)
@@ -154,6 +163,7 @@ DRAFTERS: dict[str, Callable[[int], Drafter]] = {
     "suffix": lambda _: SuffixLookup(min_chance=0.0),
     "suffix_short": lambda _: SuffixLookup(max_match=2, min_chance=0.0, max_shared_tokens=0),
     "prediction": lambda _: GivenPrediction(min_chance=0.0),
+    "phrases": phrases,
     "draft_model": draft_model,
     **{kind: partial(head, kind) for kind in HEAD_KINDS},
     **{f"{kind}_in_one_pass": partial(head, kind, kernel_set="cpu-1") for kind in IN_ONE_PASS},
@@ -229,6 +239,8 @@ def test_trees_branch(name: str, params: SamplingParams) -> None:
     if name.startswith("block"):  # the likeliest six, wherever they stand
         assert 1 < num <= 3
         assert len(found) == 6
+    elif name == "phrases":  # knows one token behind a context
+        assert num <= 1
     else:
         assert num == 3 or num_parts(name) > 1
 

@@ -11,8 +11,8 @@ from forerun.speculation.acceptance import Acceptance
 from forerun.speculation.allocation import Allocator, Chosen
 from forerun.speculation.choice import Way
 from forerun.speculation.costs import Costs
-from forerun.speculation.draft_cost import DraftCost
-from forerun.speculation.pass_cost import PassCost
+from forerun.speculation.costs.draft_cost import DraftCost
+from forerun.speculation.costs.pass_cost import PassCost
 from forerun.types import Proposal
 
 CURVES = (

@@ -13,8 +13,8 @@ from forerun.drafters import Budget
 from forerun.speculation.choice import SILENT, Choice, Reason
 from forerun.speculation.controller import Controller
 from forerun.speculation.costs import Costs
-from forerun.speculation.draft_cost import DraftCost
-from forerun.speculation.pass_cost import PassCost
+from forerun.speculation.costs.draft_cost import DraftCost
+from forerun.speculation.costs.pass_cost import PassCost
 from forerun.speculation.step_times import StepTimes
 from forerun.types import Draw, Proposal, Tree
 

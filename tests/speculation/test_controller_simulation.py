@@ -16,7 +16,7 @@ import pytest
 
 from forerun.speculation.controller import Controller
 from forerun.speculation.costs import Costs
-from forerun.speculation.pass_cost import PassCost
+from forerun.speculation.costs.pass_cost import PassCost
 from recorded_worlds import (
     HELD_OUT,
     MIXES,

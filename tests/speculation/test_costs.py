@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from forerun.speculation.costs import Costs
-from forerun.speculation.draft_cost import DraftCost
-from forerun.speculation.pass_cost import PassCost
+from forerun.speculation.costs.draft_cost import DraftCost
+from forerun.speculation.costs.pass_cost import PassCost
 from forerun.speculation.step_times import StepTimes
 
 

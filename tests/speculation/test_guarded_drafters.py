@@ -16,8 +16,8 @@ from forerun.engine.request.options import RequestOptions
 from forerun.errors import InvalidProposal
 from forerun.speculation.controller import Controller
 from forerun.speculation.costs import Costs
+from forerun.speculation.costs.pass_cost import PassCost
 from forerun.speculation.guarded_drafters import GuardedDrafters, checked_proposal
-from forerun.speculation.pass_cost import PassCost
 from forerun.speculation.request import AS_STARTED, SpeculativeRequest
 from forerun.speculation.speculation import Speculation
 from forerun.types import Proposal, SamplingParams, Verdict

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from forerun.speculation.pass_cost import PassCost
+from forerun.speculation.costs.pass_cost import PassCost
 
 POINTS = ((1, 1.0), (4, 1.3), (8, 1.9))
 

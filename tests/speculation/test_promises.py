@@ -19,10 +19,10 @@ from forerun.engine.setup.trial import Trial
 from forerun.errors import InvalidWeights
 from forerun.kernels.cpu import CpuKernels
 from forerun.models.text.compatibility import tokenizer_hash
-from forerun.speculation.draft_cost import DraftCost
+from forerun.speculation.costs.draft_cost import DraftCost
+from forerun.speculation.costs.pass_cost import PassCost
 from forerun.speculation.heads.card_check import CardCheck
 from forerun.speculation.heads.promises import best_head, num_weights, promised
-from forerun.speculation.pass_cost import PassCost
 from forerun.types import SamplingParams
 from tests.drafters.heads.random_heads import (
     CONFIGS,

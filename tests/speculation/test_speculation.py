@@ -13,9 +13,9 @@ from forerun.drafters.base import RequestView
 from forerun.engine import LLM
 from forerun.speculation.controller import Controller
 from forerun.speculation.costs import Costs
-from forerun.speculation.draft_cost import DraftCost
+from forerun.speculation.costs.draft_cost import DraftCost
+from forerun.speculation.costs.pass_cost import PassCost
 from forerun.speculation.guarded_drafters import GuardedDrafters
-from forerun.speculation.pass_cost import PassCost
 from forerun.speculation.speculation import Speculation
 from forerun.speculation.step_times import StepTimes
 from forerun.types import FloatArray, Proposal, SamplingParams, Verdict

@@ -13,6 +13,7 @@ from forerun.drafters.base import (
 from forerun.drafters.combined import Hybrid, Merge
 from forerun.drafters.draft_model import DraftModel
 from forerun.drafters.ngram_tables import NgramTables
+from forerun.drafters.phrases import Phrases
 from forerun.drafters.prediction import GivenPrediction
 from forerun.drafters.prompt_lookup import PromptLookup
 from forerun.drafters.random_tokens import RandomTokens
@@ -29,6 +30,7 @@ __all__ = [
     "Hybrid",
     "Merge",
     "NgramTables",
+    "Phrases",
     "PromptLookup",
     "RandomTokens",
     "RequestView",

@@ -77,6 +77,7 @@ class Target:
     tokenizer: Tokenizer
     cache_dir: Path | None  # where pulled models are
     heads: tuple[Path, ...] = ()  # those of the package that were trained for it
+    phrases: Path | None = None  # the package's book of what it says
 
 
 class Drafter(Protocol):
@@ -111,6 +112,8 @@ class Drafter(Protocol):
 class OneByOne(ABC, Generic[Memory]):
     """Most of a drafter that guesses for each request by itself, from what it remembers of it and
     from the request's own tokens: `_remember` and `_guess` are all that is left to write."""
+
+    says_chances = False  # of all its guesses
 
     def __init__(self) -> None:
         self._memories: dict[int, Memory] = {}

@@ -28,7 +28,7 @@ class SuffixLookup(OneByOne["_OwnText"]):
     off.
     """
 
-    picks = True
+    picks = says_chances = True
 
     def __init__(
         self,

@@ -17,6 +17,7 @@ from typing import Final
 from forerun.drafters import Budget
 from forerun.speculation.acceptance import Acceptance, Start
 from forerun.speculation.allocation import Allocator, Chosen
+from forerun.speculation.alone import best_alone
 from forerun.speculation.choice import SILENT, Choice, Reason, Way
 from forerun.speculation.costs import Costs
 from forerun.speculation.step_times import StepTimes
@@ -63,10 +64,8 @@ class Controller:
         pick: Proposal | None = None,
         num_trees: int = 1,
     ) -> list[Way]:
-        """How a drafter could guess for a request: one way for each number of branches.
-
-        `pick` is what it would guess, if it was asked already; an empty one is no way at all.
-        """
+        """How a drafter could guess for a request: one way for each number of branches. `pick` is
+        what it would guess, if it was asked already; an empty one is no way at all."""
         if pick is not None and not len(pick):
             return []
         acceptance = self.acceptance(request, drafter)
@@ -113,6 +112,11 @@ class Controller:
         found = iter(choices)
         return [next(found) if own else SILENT for own in ways]
 
+    def choose_alone(self, picks: Sequence[tuple[str, Proposal]]) -> Choice:
+        """The same for one request and its drafters' picks, where nothing else is to be weighed."""
+        self._has_weighed = True
+        return best_alone(self.costs, picks, is_plain_due=self.is_plain_due)
+
     @property
     def is_plain_due(self) -> bool:
         """Whether it has been long since a pass without guesses was timed."""
@@ -139,8 +143,8 @@ class Controller:
         cost = allocator.seconds(probing(1, way.gains)) - allocator.seconds(chosen)
         self._most_credit = max(self._most_credit, cost)  # a machine may have become slower
         sure, rate = [1.0] * len(way.gains), allocator.rate(chosen)
-        depths = range(1, len(sure) + 1)
-        if cost > self._credit or all(allocator.rate(probing(d, sure)) <= rate for d in depths):
+        rates = (allocator.rate(probing(1 + idx, sure)) for idx in range(len(sure)))
+        if cost > self._credit or all(found <= rate for found in rates):
             return None
         self._credit -= cost
         self.probe_seconds += cost
@@ -155,8 +159,7 @@ class Controller:
         tokens: Sequence[int],
         is_waiting: bool = False,
     ) -> None:
-        """The request's text went on with `tokens`; `proposal` is what was guessed for it. A
-        drafter that `is_waiting` had no chance to guess."""
+        """The text went on with `tokens`. A drafter that `is_waiting` had no chance to guess."""
         for drafter, pick in self._picks.pop(request, {}).items():
             self.acceptance(request, drafter).observe(pick, tokens)
         if choice.drafter is None or choice.pick is not None or is_waiting:
@@ -171,20 +174,16 @@ class Controller:
         for drafter, num_requests, level_sizes, seconds in times.drafts:
             if num_requests:
                 self.costs.observe_draft(drafter, num_requests, level_sizes, seconds)
-            self.earn(seconds)
-        self._num_since_plain += 1
+            self._earn(seconds)
         if not times.num_requests:
             return
-        if times.num_tokens == times.num_requests:
-            self._num_since_plain = 0
-        if self._has_weighed:
-            self._has_weighed = False
-            self.costs.observe_round(times)
-            self.earn(times.pass_seconds + times.rest_seconds)
-        else:
-            self.costs.note_round(times)
+        is_plain = times.num_tokens == times.num_requests
+        self._num_since_plain = 0 if is_plain else self._num_since_plain + 1
+        self._earn(times.pass_seconds + times.rest_seconds)
+        (self.costs.observe_round if self._has_weighed else self.costs.note_round)(times)
+        self._has_weighed = False
 
-    def earn(self, seconds: float) -> None:
+    def _earn(self, seconds: float) -> None:
         """Time that went by pays for probes."""
         self._credit = min(self._most_credit, self._credit + _PROBE_SHARE * seconds)
 

@@ -12,6 +12,7 @@ from forerun.speculation.choice import Choice, Reason
 # for each further round.
 _PATIENCE: Final = 0.03
 _FORGIVEN: Final = 0.002  # of that, with every round
+_MOST_EARNED: Final = 0.25  # tokens' time that guesses which pay allow for looks that find nothing
 _MAX_SKIPS: Final = 7  # rounds
 _SHORT_NAP, _LONG_NAP = 1, 64  # rounds; each is twice as long as the one before
 _DEEP_SLEEP: Final = 16  # rounds: one that sleeps so long need not hear of the text
@@ -54,12 +55,12 @@ class Looks:
         the time of the look itself, plain decoding would have brought `cost` tokens."""
         wasted = self._wasted.get(request, 0.0)
         if gain > cost:
-            self._wasted[request] = min(_PATIENCE, wasted) - gain
+            self._wasted[request] = max(-_MOST_EARNED, min(_PATIENCE, wasted) - gain)
             self._num_skips[request] = 0
         else:
-            wasted = max(0.0, wasted) + cost
+            wasted += cost
             self._wasted[request] = wasted
-            self._num_skips[request] = min(_MAX_SKIPS, int(wasted / _PATIENCE))
+            self._num_skips[request] = max(0, min(_MAX_SKIPS, int(wasted / _PATIENCE)))
 
     def asleep(self, request: RequestView) -> Sequence[str]:
         """Drafters that are not to be weighed in this round."""

@@ -15,12 +15,14 @@ from forerun.drafters import (
     Hybrid,
     Merge,
     NgramTables,
+    Phrases,
     PromptLookup,
     RandomTokens,
     SuffixLookup,
     Target,
 )
 from forerun.drafters.heads import HEAD_KINDS, Card, HeadFolder, build_head
+from forerun.drafters.phrases import PhraseBook
 from forerun.errors import InvalidOption
 from forerun.models.llama import LlamaModel
 from forerun.models.opening import load_tokenizer, open_checkpoint
@@ -46,7 +48,7 @@ def build_drafters(config: SpeculativeConfig, target: Target) -> dict[str, Draft
 
 def cards_of(config: SpeculativeConfig, target: Target) -> dict[str, Card]:
     """What its trained heads promise, where they say so; those of other engines promise nothing."""
-    kinds = [name for name in config.parts if METHODS[name].takes_model]
+    kinds = [name for name in config.parts if name in HEAD_KINDS]
     found = dict[str, Card]()
     for kind in kinds:
         path = _head_path(config, target, kind)
@@ -122,6 +124,18 @@ def _head_path(config: SpeculativeConfig, target: Target, kind: str) -> Path:
     )
 
 
+def _phrases(config: SpeculativeConfig, target: Target) -> Drafter:
+    path = target.phrases if config.model is None else Path(config.model)
+    if path is None:
+        raise InvalidOption(
+            "no book of phrases comes with the package for this target; name the folder of one in "
+            '"model", or with --draft-model (forerun train --kind phrases writes it).'
+        )
+    book = PhraseBook.load(path)
+    book.fit(path, tokenizer_hash(target.tokenizer), target.model.config.vocab_size)
+    return Phrases(book)
+
+
 def _prompt_lookup(config: SpeculativeConfig, _: Target) -> Drafter:
     return PromptLookup(config.prompt_lookup_min, config.prompt_lookup_max)
 
@@ -141,7 +155,9 @@ def _random(_: SpeculativeConfig, target: Target) -> Drafter:
 
 
 METHODS: Final[Mapping[str, Method]] = {
-    "auto": Method("suffix, and the head that comes with the package for this target, if it pays"),
+    "auto": Method(
+        "suffix, and what comes with the package for this target: its phrases, or a head that pays"
+    ),
     "suffix": Method(
         "copies on from the longest stretch of text that stood here before",
         _suffix,
@@ -157,6 +173,11 @@ METHODS: Final[Mapping[str, Method]] = {
         kind: Method(f"{each.about} (`model`: the folder)", _head(kind), takes_model=True)
         for kind, each in HEAD_KINDS.items()
     },
+    "phrases": Method(
+        "what the target usually says, counted beforehand (`model`: the folder)",
+        _phrases,
+        takes_model=True,
+    ),
     "prompt_lookup": Method("copies what followed the same words before", _prompt_lookup),
     "ngram": Method("vLLM's name for prompt_lookup", _prompt_lookup),
     "ngram_tables": Method("counts of what followed short contexts in this text", _ngram_tables()),

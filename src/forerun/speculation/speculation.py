@@ -42,7 +42,8 @@ class Speculation:
         self.left_out: dict[str, str] = {}  # drafters that are not used, and why
         self.cards: CardCheck | None = None
         self.is_steady = False  # rounds begin early, if they are like those before
-        self._has_weighed = False  # anything, this round
+        says = all(getattr(d, "says_chances", False) for d in drafters.drafters.values())
+        self._is_simple = says and ceiling.num_branches == 1  # see `_alone`
 
     @property
     def methods(self) -> list[str]:
@@ -118,6 +119,8 @@ class Speculation:
     ) -> dict[int, Choice]:
         """Where a glance does not show that nobody has a guess, drafters that pick are asked; then
         all ways to guess are weighed against each other."""
+        if batch == (1, 0) and self._is_simple and (choice := self._alone(requests[0], times)):
+            return {requests[0].id: choice}
         least_chance = controller.costs.least_price(*batch)
         budgets, found = dict[int, Budget](), dict[int, Choice]()
         able, names = [], dict[int, Sequence[str]]()
@@ -145,7 +148,7 @@ class Speculation:
                     most = replace(budget, depth=self.depths[name])
                 own += controller.ways(request.id, name, most, pick, self.drafters.num_trees)
             ways.append(own)
-        num_idle, self._has_weighed = batch[0] - len(able), True
+        num_idle = batch[0] - len(able)
         choices = controller.choose(ways, num_idle=num_idle, num_prompt_tokens=batch[1])
         choices = [
             _deepest(choice, own) if controller.costs.is_whole(choice.drafter) else choice
@@ -154,6 +157,25 @@ class Speculation:
         for request, own, choice in zip(able, ways, choices, strict=True):
             self._weighed_up(controller, request, own, choice)
         return found | {r.id: choice for r, choice in zip(able, choices, strict=True)}
+
+    def _alone(self, request: SpeculativeRequest, times: StepTimes) -> Choice | None:
+        """For one request whose drafters all say what they would guess and how surely; None where
+        one of them takes too long to be asked before it is chosen."""
+        assert self.controller is not None
+        costs = self.controller.costs
+        budget = budget_for(request, self.ceiling, costs.least_price(1, 0))
+        if budget.depth == 0:
+            return NO_ROOM
+        picks = []
+        for name in self.drafters.able(request, budget):
+            if not costs.is_cheap(name, 1):
+                return None
+            (pick,) = self._propose(name, [request], [budget], times)
+            if pick.tokens:
+                picks.append((name, pick))
+        if not picks:
+            return SILENT
+        return self.controller.choose_alone(picks)
 
     def _weighed_up(
         self,
@@ -308,9 +330,6 @@ class Speculation:
             for idx, (name, num, sizes, seconds) in enumerate(times.drafts):
                 if name not in self.drafters.picking:
                     times.drafts[idx] = name, num, sizes, seconds + times.look_seconds
-            if not self._has_weighed:
-                self.controller.earn(times.pass_seconds + times.rest_seconds)
-            self._has_weighed = False
             self.drafters.attempt(_CONTROLLER, None, self.controller.observe, times)
 
     def num_failures(self, request: SpeculativeRequest) -> int:

@@ -112,6 +112,12 @@ class Proposal:
             draws = tuple(Draw(node, law) for node, law in enumerate(probs_q))
         return cls(Tree.chain(len(tokens)), tuple(tokens), draws)
 
+    @classmethod
+    def picked(cls, tokens: Sequence[int], chances: Sequence[float]) -> Proposal:
+        """A chain, and how likely each is accepted once those before it are."""
+        draws = tuple([Draw(node, None, chance) for node, chance in enumerate(chances)])
+        return cls(Tree.chain(len(tokens)), tuple(tokens), draws)
+
     def __len__(self) -> int:
         return len(self.tokens)
 

@@ -3,7 +3,7 @@ import pytest
 from forerun.bench.measure.passes import measure_passes
 from forerun.kernels import ReferenceKernels
 from forerun.models.llama import LlamaModel
-from forerun.speculation.calibration import pass_timer
+from forerun.speculation.costs.calibration import pass_timer
 from tests.models_llama.tiny import FAMILIES, TinyCheckpoint
 
 

@@ -27,7 +27,7 @@ def passes(
     """Time passes of the model over 1 to 16 tokens: v(γ), the cost of verifying γ guesses."""
     from forerun.bench.measure.passes import SIZES, measure_passes
     from forerun.bench.measure.profile import measure_profile
-    from forerun.speculation.calibration import pass_timer
+    from forerun.speculation.costs.calibration import pass_timer
 
     llm = load(engine, speculative_config=None)
     settings = {"kernels": llm.model.kernels.name, "threads": engine.num_threads}

@@ -20,7 +20,7 @@ class GivenPrediction(OneByOne[Alignment]):
     the budget asks for. A request without a prediction gets no guesses.
     """
 
-    picks = True
+    picks = says_chances = True
 
     def __init__(self, min_chance: float = 0.1, spell: Spell | None = None) -> None:
         """`spell` gives a token's bytes: with it, what the model spells in other tokens than the

@@ -9,6 +9,7 @@ from weakref import ref
 
 from forerun.drafters import Target
 from forerun.drafters.heads import model_fingerprint, shipped_heads
+from forerun.drafters.phrases import shipped_book
 from forerun.engine.api.events import EventBuilder, StreamEvent
 from forerun.engine.api.input_processor import InputProcessor
 from forerun.engine.api.outputs import RequestOutput
@@ -51,8 +52,14 @@ class LLM:
                 self.tokenizer = self.tokenizer.with_chat_template(config.chat_template)
             self.model = LlamaModel.load(checkpoint, choose_kernels(config))
             max_len = _checked_len(config.max_model_len, self.model.config.max_len)
-            heads = tuple(shipped_heads(model_fingerprint(checkpoint)))
-            self.target = Target(self.model, self.tokenizer, config.cache_dir, heads)
+            fingerprint = model_fingerprint(checkpoint)
+            self.target = Target(
+                self.model,
+                self.tokenizer,
+                config.cache_dir,
+                tuple(shipped_heads(fingerprint)),
+                shipped_book(fingerprint),
+            )
             self._memory, self._wanted_len = memory, max_len
             self._lock = EngineLock()  # for all that use this kernel set
             self._start(speculation)

@@ -10,14 +10,14 @@ from forerun.engine.setup.trial import Trial
 from forerun.errors import InvalidOption
 from forerun.kernels import TappedKernels
 from forerun.models.llama import LlamaModel
-from forerun.speculation.calibration import calibrate
 from forerun.speculation.config import SpeculativeConfig
 from forerun.speculation.costs import Costs
-from forerun.speculation.draft_cost import DraftCost
+from forerun.speculation.costs.calibration import calibrate
+from forerun.speculation.costs.draft_cost import DraftCost
+from forerun.speculation.costs.pass_cost import PassCost
 from forerun.speculation.heads.promises import Promise, best_head, promised
 from forerun.speculation.heads.timing import timed_head
 from forerun.speculation.methods import METHODS, build_drafters, cards_of
-from forerun.speculation.pass_cost import PassCost
 
 
 @dataclass
@@ -47,12 +47,23 @@ class Drafting:
             drafting.passes = calibrate(target.model, largest)
         drafting._add(config, target)
         if config.method == "auto":
+            drafting._add_phrases(target)
             drafting._add_shipped(target)
         return drafting
 
     def _add(self, config: SpeculativeConfig, target: Target) -> None:
         self.drafters |= build_drafters(config, target)
         self.cards |= cards_of(config, target)
+
+    def _add_phrases(self, target: Target) -> None:
+        """Not where rounds begin early: they would wait for guesses of the host."""
+        path, is_early = target.phrases, target.model.kernels.begins_early
+        if path is None or is_early or self.passes is None:
+            return
+        try:
+            self._add(SpeculativeConfig(method="phrases", model=str(path)), target)
+        except InvalidOption as error:  # the same weights under another tokenizer
+            self.left_out["phrases"] = str(error)
 
     def _add_shipped(self, target: Target) -> None:
         """The best of the package's heads, where a controller can leave it unasked."""

@@ -11,8 +11,8 @@ from typing import Final
 
 from forerun.drafters.heads import Card, HeadFolder
 from forerun.models.config import ModelConfig
-from forerun.speculation.draft_cost import DraftCost
-from forerun.speculation.pass_cost import PassCost
+from forerun.speculation.costs.draft_cost import DraftCost
+from forerun.speculation.costs.pass_cost import PassCost
 
 # Times plain decoding, if guesses are accepted as the card says of held-out texts. Those of users
 # bring three quarters of it and stories two thirds; plain rounds beside a head's are slower, and

@@ -13,8 +13,8 @@ from forerun.drafters import NOBODY, Budget, TappedDrafter
 from forerun.interrupts import safe_point
 from forerun.models.llama import LlamaModel
 from forerun.sampling import Noise
-from forerun.speculation.calibration import pass_timer
-from forerun.speculation.draft_cost import DraftCost
+from forerun.speculation.costs.calibration import pass_timer
+from forerun.speculation.costs.draft_cost import DraftCost
 from forerun.types import SamplingParams
 
 _NUM_TIMED: Final = 8

@@ -13,7 +13,7 @@ from forerun.interrupts import safe_point
 from forerun.kernels import Plan
 from forerun.models.llama import LlamaModel
 from forerun.sampling import CoupledDraws
-from forerun.speculation.pass_cost import PassCost
+from forerun.speculation.costs.pass_cost import PassCost
 from forerun.types import Span
 
 _SIZES: Final = (1, 2, 4, 8)

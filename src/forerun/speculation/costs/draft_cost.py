@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from forerun.speculation.pass_cost import MOST_SURPRISE
+from forerun.speculation.costs.pass_cost import MOST_SURPRISE
 
 _KEPT: Final = 0.97  # of what is known, per observation
 _LEAN: Final = 0.02

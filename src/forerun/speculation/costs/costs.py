@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from forerun.speculation.draft_cost import DraftCost
-from forerun.speculation.pass_cost import PassCost, clipped
+from forerun.speculation.costs.draft_cost import DraftCost
+from forerun.speculation.costs.pass_cost import PassCost, clipped
 from forerun.speculation.step_times import StepTimes
 
 # A drafter nobody measured is taken to cost this share of a plain pass per level.

@@ -1,0 +1,7 @@
+"""What a target usually says, counted beforehand: a drafter that costs a look into a table."""
+
+from forerun.drafters.phrases.book import PhraseBook, shipped_book
+from forerun.drafters.phrases.counting import count_phrases
+from forerun.drafters.phrases.phrases import Phrases
+
+__all__ = ["PhraseBook", "Phrases", "count_phrases", "shipped_book"]

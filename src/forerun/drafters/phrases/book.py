@@ -1,0 +1,160 @@
+"""A table of contexts of one to four tokens: what follows them, and how often.
+
+Contexts are known by a hash alone. Its first bits are a bucket, of which the file has the sizes;
+in a bucket every entry has a mark of twelve more bits, so that one context in a thousand is taken
+for another. A wrong guess costs nothing but itself.
+
+    sizes    uint8  [buckets]   entries of each bucket
+    marks    uint16 [entries]   twelve bits of the hash, four of the chance
+    tokens   uint16 [entries]   what follows; uint32 where the vocabulary is larger
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from forerun.drafters.phrases.hashing import context_hashes, many_marks, mark
+from forerun.errors import InvalidOption, InvalidWeights
+from forerun.files import write_whole
+
+FILE: Final = "phrases.safetensors"
+NUM_CHANCES: Final = 16  # as fine as chances are kept
+_FORMAT: Final = "forerun-phrases-1"
+_SHIPPED: Final = Path(__file__).with_name("weights")
+_USUAL_SIZE: Final = 4  # of a bucket
+_KEYS: Final = ("format", "target_fingerprint", "tokenizer_hash", "vocab_size")
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The target whose phrases they are."""
+
+    target_fingerprint: str
+    tokenizer_hash: str
+    vocab_size: int
+
+
+@dataclass(frozen=True, eq=False)
+class PhraseBook:
+    owner: Owner
+    sizes: npt.NDArray[np.uint8]
+    marks: npt.NDArray[np.uint16]
+    tokens: npt.NDArray[Any]
+
+    @classmethod
+    def of(
+        cls,
+        owner: Owner,
+        hashes: npt.NDArray[np.uint64],
+        tokens: npt.NDArray[np.int64],
+        chances: npt.NDArray[np.float64],
+    ) -> PhraseBook:
+        """Of entries in any order."""
+        num_bits = max(1, (len(hashes) // _USUAL_SIZE).bit_length() - 1)
+        order = np.argsort(hashes, kind="stable")
+        hashes, tokens, chances = hashes[order], tokens[order], chances[order]
+        buckets = (hashes >> np.uint64(64 - num_bits)).astype(np.int64)
+        sizes = np.bincount(buckets, minlength=1 << num_bits)
+        steps = np.clip((chances * NUM_CHANCES).astype(np.uint16), 0, NUM_CHANCES - 1)
+        narrow = np.uint16 if owner.vocab_size <= 1 << 16 else np.uint32
+        marks = many_marks(hashes) * np.uint16(NUM_CHANCES) + steps
+        assert sizes.max() < 1 << 8, sizes.max()
+        return cls(owner, sizes.astype(np.uint8), marks, tokens.astype(narrow))
+
+    @classmethod
+    def load(cls, path: Path) -> PhraseBook:
+        """Of the file, or of the folder that it is in."""
+        path = path / FILE if path.is_dir() else path
+        try:
+            with safe_open(path, "numpy") as file:
+                about = file.metadata() or {}
+                arrays = [file.get_tensor(name) for name in ("sizes", "marks", "tokens")]
+            owner = Owner(about[_KEYS[1]], about[_KEYS[2]], int(about[_KEYS[3]]))
+        except (OSError, SafetensorError, KeyError, ValueError) as error:
+            raise InvalidWeights(
+                f"{path} is no book of phrases ({error}); write one with forerun train --kind "
+                "phrases, or copy it again."
+            ) from None
+        book = cls(owner, *arrays)
+        book._check(path, about.get("format"))
+        return book
+
+    def _check(self, path: Path, written: str | None) -> None:
+        if written != _FORMAT:
+            raise InvalidWeights(f"{path} has format {written}, not {_FORMAT}; write it again.")
+        num, num_buckets = len(self.marks), len(self.sizes)
+        is_whole = (
+            self.sizes.dtype == np.uint8
+            and self.marks.dtype == np.uint16
+            and self.tokens.dtype in (np.uint16, np.uint32)
+            and num_buckets > 1
+            and num_buckets & (num_buckets - 1) == 0
+            and int(self.sizes.sum()) == num == len(self.tokens)
+            and int(self.tokens.max(initial=0)) < self.owner.vocab_size
+        )
+        if not is_whole:
+            raise InvalidWeights(f"{path} is damaged: its arrays do not fit; copy it again.")
+
+    def save(self, folder: Path) -> None:
+        """All or nothing."""
+        values = (_FORMAT, *vars(self.owner).values())
+        about = {key: str(value) for key, value in zip(_KEYS, values, strict=True)}
+        arrays: dict[str, npt.NDArray[Any]] = {
+            "sizes": self.sizes,
+            "marks": self.marks,
+            "tokens": self.tokens,
+        }
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(folder / FILE, save(arrays, about))
+
+    def fit(self, path: Path, tokenizer_hash: str, vocab_size: int) -> None:
+        """Whether its tokens are those of this target."""
+        found = (self.owner.tokenizer_hash, self.owner.vocab_size)
+        if found != (tokenizer_hash, vocab_size):
+            raise InvalidOption(
+                f"{path} was written for a target with another tokenizer; write one for this "
+                "target with forerun train --kind phrases."
+            )
+
+    def __len__(self) -> int:
+        return len(self.marks)
+
+    @cached_property
+    def _lookup(self) -> tuple[int, Any, Any, Any]:
+        """Which take a third of the time of arrays: where a bucket's bits are, where buckets begin,
+        marks, tokens."""
+        num_bits = len(self.sizes).bit_length() - 1
+        starts = np.concatenate(([0], np.cumsum(self.sizes, dtype=np.int64)))
+        return 64 - num_bits, starts.data, self.marks.data, self.tokens.data
+
+    def after(self, context: Sequence[int]) -> tuple[int, float] | None:
+        """What follows the longest context that is known, and its chance."""
+        shift, starts, marks, tokens = self._lookup
+        found = None
+        for hashed in context_hashes(context):
+            bucket, least = hashed >> shift, mark(hashed) * NUM_CHANCES
+            for idx in range(starts[bucket], starts[bucket + 1]):
+                if 0 <= marks[idx] - least < NUM_CHANCES:
+                    found = idx
+                    break
+        if found is None:
+            return None
+        return tokens[found], (marks[found] % NUM_CHANCES + 0.5) / NUM_CHANCES
+
+
+def shipped_book(fingerprint: str, folder: Path = _SHIPPED) -> Path | None:
+    """The folder of the package's book for the model with this fingerprint."""
+    for path in sorted(folder.glob(f"*/{FILE}")):
+        with safe_open(path, "numpy") as file:
+            if (file.metadata() or {}).get("target_fingerprint") == fingerprint:
+                return path.parent
+    return None

@@ -1,0 +1,45 @@
+"""One number for the last tokens of a text, for each of the lengths that a book looks at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+U64 = npt.NDArray[np.uint64]
+
+ORDER: Final = 4  # tokens at most that a book looks back
+NUM_MARK_BITS: Final = 12  # by which contexts in one bucket are told apart
+_MARK_AT: Final = 20
+_ODD: Final = 0x9E3779B97F4A7C15  # 2**64 divided by the golden ratio
+_MASK: Final = (1 << 64) - 1
+_SHIFT: Final = 29
+
+
+def context_hashes(tokens: Sequence[int]) -> Iterator[int]:
+    """Of the last token, of the last two, … up to `ORDER` of them."""
+    found = 0
+    for token in tokens[: -ORDER - 1 : -1]:
+        found = (found + token + 1) * _ODD & _MASK
+        found ^= found >> _SHIFT
+        yield found
+
+
+def many_hashes(tokens: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], order: int) -> U64:
+    """The same of `order` tokens before each of `ends`."""
+    found = np.zeros(len(ends), np.uint64)
+    for back in range(1, order + 1):
+        found = (found + tokens[ends - back].astype(np.uint64) + np.uint64(1)) * np.uint64(_ODD)
+        found ^= found >> np.uint64(_SHIFT)
+    return found
+
+
+def mark(found: int) -> int:
+    return found >> _MARK_AT & (1 << NUM_MARK_BITS) - 1
+
+
+def many_marks(found: U64) -> npt.NDArray[np.uint16]:
+    marks = found >> np.uint64(_MARK_AT) & np.uint64((1 << NUM_MARK_BITS) - 1)
+    return marks.astype(np.uint16)

@@ -1,0 +1,91 @@
+"""The drafter over a book of phrases: guesses what the target usually says here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from forerun.drafters.base import Budget, OneByOne, RequestView
+from forerun.drafters.phrases.book import PhraseBook
+from forerun.drafters.phrases.hashing import ORDER
+from forerun.types import Proposal
+
+_LEAST_CHANCE: Final = 0.1  # of a guess and all before it
+_MOST: Final = 0.97
+_PRIOR: Final = 4.0  # right guesses that the book's own word counts for
+_FIRST_TRUST: Final = 0.8  # in a text that may have another subject than the book's
+_KEEP: Final = 0.98  # of older trials with each new one
+
+
+class Phrases(OneByOne["_Text"]):
+    """One chain: as long as a guess and all before it are right with what the budget asks for.
+
+    How far the book holds for a text is learnt from every guess that the text judged: another
+    subject, or a higher temperature, and the same context is followed by something else.
+    """
+
+    picks = says_chances = True
+
+    def __init__(self, book: PhraseBook) -> None:
+        super().__init__()
+        self._book = book
+
+    def _remember(self, request: RequestView) -> _Text:
+        return _Text(len(request.tokens))
+
+    def may_guess(self, request: RequestView, budget: Budget) -> bool:
+        text = self._memories[request.id]
+        found = self._next(text, request.tokens)
+        least = max(_LEAST_CHANCE, budget.least_chance)
+        return found is not None and text.trusted(found[1]) >= least
+
+    def _next(self, text: _Text, tokens: Sequence[int]) -> tuple[int, float] | None:
+        """What the book says of the next token, looked up once."""
+        if text.num_read != len(tokens) or not text.is_read:
+            text.observe(tokens)
+            found = self._book.after(tokens[-ORDER:])
+            text.said = [] if found is None else [found]
+            text.is_read = True
+        return text.said[0] if text.said else None
+
+    def _guess(self, request: RequestView, text: _Text, budget: Budget) -> Proposal:
+        found, context = self._next(text, request.tokens), list(request.tokens[-ORDER:])
+        tokens, chances, chance_of_all = list[int](), list[float](), 1.0
+        least, said = max(_LEAST_CHANCE, budget.least_chance), text.said
+        while found is not None and len(tokens) < budget.depth:
+            token, chance = found[0], text.trusted(found[1])
+            chance_of_all *= chance
+            if chance_of_all < least:
+                break
+            if tokens:
+                said.append(found)
+            tokens.append(token)
+            chances.append(chance)
+            context.append(token)
+            found = self._book.after(context)
+        return Proposal.picked(tokens, chances) if tokens else Proposal.empty()
+
+
+class _Text:
+    """How far a request's text was read, what the book said would come next, and how often it was
+    right, of how often it should have been."""
+
+    def __init__(self, num_read: int) -> None:
+        self.num_read = num_read
+        self.is_read = False  # whether `said` is of this place
+        self.said: list[tuple[int, float]] = []
+        self._num_right = self._num_expected = 0.0
+
+    def trusted(self, chance: float) -> float:
+        right = _FIRST_TRUST * _PRIOR + self._num_right
+        return min(_MOST, chance * right / (_PRIOR + self._num_expected))
+
+    def observe(self, tokens: Sequence[int]) -> None:
+        """The text went on: what was said is judged up to the first miss."""
+        for (said, chance), token in zip(self.said, tokens[self.num_read :], strict=False):
+            is_right = said == token
+            self._num_right = _KEEP * self._num_right + is_right
+            self._num_expected = _KEEP * self._num_expected + chance
+            if not is_right:
+                break
+        self.num_read, self.said = len(tokens), []

@@ -1,0 +1,39 @@
+"""One request alone, whose drafters have said what they would guess, and how surely.
+
+What `Allocator` finds for any batch, in a fraction of the time: to weigh takes as long as a tenth
+of a small model's token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from forerun.speculation.choice import Choice, Reason
+from forerun.speculation.costs import Costs
+from forerun.types import Proposal
+
+
+def best_alone(
+    costs: Costs, picks: Sequence[tuple[str, Proposal]], *, is_plain_due: bool
+) -> Choice:
+    """`picks` are chains with chances, by drafter."""
+    least = costs.least_price(1, 0)
+    seconds = costs.round_seconds(1, 0, max(len(pick) for _, pick in picks))
+    plain, best, best_rate = seconds[0], None, 1 / seconds[0]
+    for name, pick in picks:
+        tokens = gain = 1.0
+        for depth, chance in enumerate(pick.chances, start=1):
+            gain *= chance
+            if gain <= least:
+                break
+            tokens += gain
+            rate = tokens / seconds[depth]
+            if rate > best_rate:
+                best, best_rate = (name, pick, depth, tokens), rate
+    if best is None or is_plain_due:
+        reason = Reason.NOTHING_PAYS if best is None else Reason.BASELINE
+        return Choice(reason, expected_tokens=1.0, expected_seconds=plain)
+    name, pick, depth, tokens = best
+    gain = tokens - seconds[depth] / plain
+    pick = pick.pruned(depth, 1)
+    return Choice(Reason.PAYS, name, depth, 1, 1, pick, tokens, seconds[depth], gain, least)
