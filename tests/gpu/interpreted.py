@@ -17,8 +17,8 @@ from forerun.kernels import Plan
 from forerun.kernels.cuda import CudaKernels
 from forerun.models.llama import LlamaModel
 from forerun.sampling import CoupledDraws
-from forerun.training.fused_loss import FusedLaws
-from forerun.training.losses import compared
+from forerun.training.learning.fused_loss import FusedLaws
+from forerun.training.learning.losses import compared
 from forerun.types import ROOT, Span, Tree
 from tests.models_llama.naive import naive_logits
 from tests.models_llama.runs import chain_logits, extend

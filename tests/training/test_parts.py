@@ -13,9 +13,9 @@ torch = pytest.importorskip("torch", reason="training needs the extra forerun[tr
 
 from forerun.training.attention import Grid, chain_attention, root_attention  # noqa: E402
 from forerun.training.batches import Rows, text_batch  # noqa: E402
-from forerun.training.losses import compared, entropy  # noqa: E402
+from forerun.training.learning.losses import compared, entropy  # noqa: E402
+from forerun.training.learning.optimizer import Optimizer  # noqa: E402
 from forerun.training.new_head import draft_vocabulary  # noqa: E402
-from forerun.training.optimizer import Optimizer  # noqa: E402
 from forerun.training.texts import Text  # noqa: E402
 from forerun.training.torch_target import TorchTarget  # noqa: E402
 

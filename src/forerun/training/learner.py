@@ -14,8 +14,8 @@ from torch import Tensor
 
 from forerun.training.batches import Batch, text_batch
 from forerun.training.graphs import Graphed
-from forerun.training.losses import compared, entropy
-from forerun.training.optimizer import Optimizer
+from forerun.training.learning.losses import compared, entropy
+from forerun.training.learning.optimizer import Optimizer
 from forerun.training.texts import Text
 from forerun.training.torch_heads import TorchHead, ahead
 from forerun.training.torch_target import TorchTarget

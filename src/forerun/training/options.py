@@ -11,7 +11,8 @@ from forerun.option_checks import require_known, require_real, require_whole
 from forerun.option_fields import option
 from forerun.theory.canvas import check_drawable
 
-KINDS: Final = ("block", "blockwise", "distilled", "eagle3", "medusa", "mtp", "pass")
+PHRASES: Final = "phrases"  # which are counted, and no head
+KINDS: Final = ("block", "blockwise", "distilled", "eagle3", "medusa", "mtp", "pass", PHRASES)
 LOSSES: Final = ("kl", "tv", "lk")
 
 
@@ -61,7 +62,7 @@ class TrainOptions:
     def __post_init__(self) -> None:
         if self.plot is not None:
             check_drawable(self.plot)
-        require_known("kind of head", KINDS, self.kind)
+        require_known("kind of drafter", KINDS, self.kind)
         require_known("loss", LOSSES, self.loss)
         require_known("device", ("auto", "cuda", "cpu"), self.device)
         if self.minutes is not None:

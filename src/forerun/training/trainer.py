@@ -102,7 +102,7 @@ class Trainer:
         require_own(options.out)
         if options.texts is not None:
             check_place(options.texts)
-        device = _device(options.device)
+        device = torch_device(options.device)
         usual = 16 if device == "cuda" else 8
         self._batch_len = options.batch_len or (2 if options.kind == "pass" else usual)
         self._num_at_once = options.num_written or (2048 if device == "cuda" else 256)
@@ -305,7 +305,7 @@ def _room(device: str) -> float:
     return 0.4 * torch.cuda.mem_get_info()[1] if device == "cuda" else 2e9
 
 
-def _device(name: str) -> str:
+def torch_device(name: str) -> str:
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda" and not torch.cuda.is_available():

@@ -15,7 +15,7 @@ from forerun.cli.options.shared import bundle, takes
 from forerun.cli.terminal.output import say
 from forerun.errors import InvalidOption, MissingExtra, is_lack_of_memory
 from forerun.files import MIB, read_text
-from forerun.training.options import TrainOptions
+from forerun.training.options import PHRASES, TrainOptions
 
 _MAX_BYTES: Final = 128 * MIB  # of a file of prompts
 
@@ -37,10 +37,15 @@ def train(
     if find_spec("torch") is None:
         raise MissingExtra("training", "train")
     from forerun.models.opening import open_checkpoint
+    from forerun.training.phrase_writer import write_book
     from forerun.training.trainer import Trainer
 
+    checkpoint = open_checkpoint(model, cache_dir())
     try:
-        Trainer(open_checkpoint(model, cache_dir()), asked, options, say).run()
+        if options.kind == PHRASES:
+            write_book(checkpoint, asked, options, say)
+        else:
+            Trainer(checkpoint, asked, options, say).run()
     except (MemoryError, RuntimeError) as error:
         if not is_lack_of_memory(error):
             raise

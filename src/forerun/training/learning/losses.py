@@ -11,7 +11,7 @@ def compared(logits_q: Tensor, probs_p: Tensor, at: Tensor) -> tuple[Tensor, Ten
     −Σ p log q; α = Σ min(p, q), the chance that a guess is accepted; and the logarithm of the sum,
     which has no gradient."""
     if logits_q.device.type == "cuda":
-        from forerun.training.fused_loss import FusedLaws
+        from forerun.training.learning.fused_loss import FusedLaws
 
         fused: tuple[Tensor, Tensor, Tensor] = FusedLaws.apply(logits_q, probs_p, at)
         return fused

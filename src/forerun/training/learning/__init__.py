@@ -1,0 +1,1 @@
+"""What the losses are, and how weights follow them."""

@@ -1,0 +1,86 @@
+"""A book of phrases, from texts that the target writes: nothing is learnt, all is counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+
+from forerun.drafters.heads import model_fingerprint
+from forerun.drafters.phrases import PhraseBook, count_phrases
+from forerun.drafters.phrases.book import FILE, Owner
+from forerun.errors import InvalidOption
+from forerun.models.opening import load_tokenizer
+from forerun.models.text.compatibility import tokenizer_hash
+from forerun.models.weights.checkpoint import Checkpoint
+from forerun.training.options import TrainOptions
+from forerun.training.text_file import check_place, load_texts, save_texts
+from forerun.training.texts import Text, TextWriter
+from forerun.training.torch_target import TorchTarget
+from forerun.training.trainer import Progress, torch_device
+
+_NUM_HELD_OUT = 128  # texts that are not counted
+
+
+def write_book(
+    checkpoint: Checkpoint,
+    prompts: Sequence[Sequence[str]],
+    options: TrainOptions,
+    report: Callable[[str], None],
+) -> None:
+    """Texts until the time is over, or ^C; then a book in `options.out`, whatever was there."""
+    if options.out.exists() and {path.name for path in options.out.iterdir()} - {FILE, "README.md"}:
+        raise InvalidOption(f"{options.out} has other things than phrases in it; choose another.")
+    if options.texts is not None:
+        check_place(options.texts)
+    device, tokenizer = torch_device(options.device), load_tokenizer(checkpoint)
+    vocab_size = checkpoint.config.vocab_size
+    report(f"loading the target onto {device}")
+    target = TorchTarget(checkpoint, device, torch.bfloat16 if device == "cuda" else torch.float32)
+    writer = TextWriter(target, tokenizer, prompts, options.max_len)
+    texts, num_at_once = list[Text](), options.num_written or (2048 if device == "cuda" else 256)
+    if options.texts is not None and options.texts.exists():
+        texts = load_texts(options.texts, vocab_size)
+    num_kept, progress = len(texts), Progress(options)
+    try:
+        while progress.share < 1 or not texts:
+            seed = options.seed * 1_000_003 + len(texts)
+            new = writer.write(num_at_once, seed)
+            texts += new
+            progress.num_tokens += sum(len(text.tokens) - text.answer for text in new)
+            report(
+                f"{progress.seconds:6.0f} s  {len(texts)} texts  {progress.num_tokens:,} tokens of "
+                "answers in this call"
+            )
+    except KeyboardInterrupt:
+        report("interrupted; counting what there is")
+    if len(texts) <= _NUM_HELD_OUT:
+        raise InvalidOption(
+            f"{len(texts)} texts are too few to count; give it more --minutes or --tokens."
+        )
+    if options.texts is not None and len(texts) > num_kept:
+        save_texts(options.texts, texts)
+    owner = Owner(model_fingerprint(checkpoint), tokenizer_hash(tokenizer), vocab_size)
+    book = book_of(texts[_NUM_HELD_OUT:], owner)
+    book.save(options.out)
+    share = share_right(book, texts[:_NUM_HELD_OUT])
+    report(f"{len(book):,} contexts; of {_NUM_HELD_OUT} other texts {share:.0%} was guessed right")
+
+
+def book_of(texts: Sequence[Text], owner: Owner) -> PhraseBook:
+    tokens = np.concatenate([np.array(text.tokens, np.int64) for text in texts])
+    lengths = np.array([len(text.tokens) for text in texts])
+    answers = np.array([text.answer for text in texts])
+    return count_phrases(tokens, np.cumsum(lengths) - lengths, answers, owner)
+
+
+def share_right(book: PhraseBook, texts: Sequence[Text]) -> float:
+    """Of all tokens of answers."""
+    rights = [
+        (found := book.after(text.tokens[max(0, end - 8) : end])) is not None
+        and found[0] == text.tokens[end]
+        for text in texts
+        for end in range(text.answer, len(text.tokens))
+    ]
+    return sum(rights) / max(1, len(rights))
