@@ -142,13 +142,14 @@ class PhraseBook:
         found = None
         for hashed in context_hashes(context):
             bucket, least = hashed >> shift, mark(hashed) * NUM_CHANCES
-            for idx in range(starts[bucket], starts[bucket + 1]):
-                if 0 <= marks[idx] - least < NUM_CHANCES:
-                    found = idx
+            first, most = starts[bucket], least + NUM_CHANCES
+            for idx, each in enumerate(marks[first : starts[bucket + 1]], first):
+                if least <= each < most:
+                    found = idx, each
                     break
         if found is None:
             return None
-        return tokens[found], (marks[found] % NUM_CHANCES + 0.5) / NUM_CHANCES
+        return tokens[found[0]], (found[1] % NUM_CHANCES + 0.5) / NUM_CHANCES
 
 
 def shipped_book(fingerprint: str, folder: Path = _SHIPPED) -> Path | None:

@@ -61,6 +61,8 @@ class Phrases(OneByOne["_Text"]):
                 said.append(found)
             tokens.append(token)
             chances.append(chance)
+            if chance_of_all * _MOST < least:
+                break
             context.append(token)
             found = self._book.after(context)
         return Proposal.picked(tokens, chances) if tokens else Proposal.empty()

@@ -212,7 +212,6 @@ class Costs:
 
     def observe_round(self, times: StepTimes) -> None:
         """A round that was weighed."""
-        self._learn_noted()
         if self._observe_whole(times):
             return
         num = self._num_learnt(times.num_tokens) if times.num_guesses else 1
