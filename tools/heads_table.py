@@ -31,7 +31,7 @@ from forerun.cli.terminal.screen import screen
 from forerun.drafters.heads import HeadFolder
 from forerun.files import write_whole
 from forerun.models.opening import load_tokenizer, open_checkpoint
-from forerun.training.options import KINDS, TrainOptions
+from forerun.training.options import HEADS, TrainOptions
 from forerun.training.text_file import load_texts, save_texts
 from forerun.training.texts import Text, TextWriter
 from forerun.training.torch_target import TorchTarget
@@ -140,7 +140,7 @@ def _parsed(args: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--num-texts", type=int, default=2048)
     parser.add_argument("--seconds", type=float, default=12)
     parser.add_argument("--max-len", type=int, default=512)
-    parser.add_argument("--kinds", default=",".join(KINDS))
+    parser.add_argument("--kinds", default=",".join(HEADS))
     parser.add_argument("--out", type=Path, help="where the heads stay; else in a new folder")
     parser.add_argument("--side-by-side", action="store_true", help="a process for each kind")
     parser.add_argument("--record", type=Path)

@@ -20,7 +20,7 @@ from forerun.engine import LLM
 from forerun.errors import DiskFull, InvalidOption, InvalidWeights, UnsupportedModel
 from forerun.models.opening import load_tokenizer, open_checkpoint
 from forerun.models.text.compatibility import check_compatible
-from forerun.training.options import KINDS, TrainOptions
+from forerun.training.options import HEADS, TrainOptions
 from forerun.types import SamplingParams
 from tests.tiny_model import write_tiny_model
 
@@ -65,7 +65,7 @@ def trained(target: Path, **options: Any) -> tuple[dict[str, Any], dict[str, Any
     return before, trainer.run(), said
 
 
-@pytest.mark.parametrize(("kind", "loss"), [*((kind, "kl") for kind in KINDS), ("medusa", "tv")])
+@pytest.mark.parametrize(("kind", "loss"), [*((kind, "kl") for kind in HEADS), ("medusa", "tv")])
 def test_it_learns_and_what_it_wrote_is_served(
     target: Path, tmp_path: Path, kind: str, loss: str
 ) -> None:
@@ -398,7 +398,7 @@ def test_too_little_memory_is_one_sentence(
 
 
 def test_every_kind_can_be_trained() -> None:
-    assert sorted(KINDS) == sorted(HEAD_KINDS)
+    assert sorted(HEADS) == sorted(HEAD_KINDS)
 
 
 def test_layers_are_low_middle_and_high() -> None:

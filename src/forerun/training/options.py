@@ -12,7 +12,8 @@ from forerun.option_fields import option
 from forerun.theory.canvas import check_drawable
 
 PHRASES: Final = "phrases"  # which are counted, and no head
-KINDS: Final = ("block", "blockwise", "distilled", "eagle3", "medusa", "mtp", "pass", PHRASES)
+HEADS: Final = ("block", "blockwise", "distilled", "eagle3", "medusa", "mtp", "pass")
+KINDS: Final = (*HEADS, PHRASES)
 LOSSES: Final = ("kl", "tv", "lk")
 
 

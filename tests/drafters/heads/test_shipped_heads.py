@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 import forerun.drafters.heads as heads
+import forerun.drafters.phrases as phrases
 from forerun.drafters.heads import (
     HeadFolder,
     model_fingerprint,
@@ -28,8 +29,9 @@ def test_the_heads_of_the_package_are_whole() -> None:
         assert folder.num_weights > 10_000_000
         assert np.isfinite(folder.float32("fc.weight")).all()
         assert (folder.path / "README.md").is_file()
-    size = sum(path.stat().st_size for path in WEIGHTS.rglob("*") if path.is_file())
-    assert size < 25_000_000
+    folders = (WEIGHTS, Path(phrases.__file__).with_name("weights"))
+    files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) < 25_000_000
 
 
 def test_a_head_is_found_by_the_weights_of_its_target(tmp_path: Path) -> None:
