@@ -87,8 +87,9 @@ def test_too_few_texts_and_other_things_are_refused(target: Path, tmp_path: Path
     assert not (tmp_path / "few").exists()
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("dear")
-    with pytest.raises(InvalidOption, match="has other things than phrases in it"):
-        write(target, out=tmp_path / "mine")
+    for mine in (tmp_path / "mine", tmp_path / "mine" / "thesis.txt"):
+        with pytest.raises(InvalidOption, match="something else than phrases"):
+            write(target, out=mine)
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "dear"
 
 

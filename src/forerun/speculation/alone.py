@@ -1,7 +1,7 @@
 """One request alone, whose drafters have said what they would guess, and how surely.
 
-What `Allocator` finds for any batch, in a fraction of the time: to weigh takes as long as a tenth
-of a small model's token.
+What `Allocator` finds for any batch, in one loop: to weigh takes as long as a tenth of a small
+model's token.
 """
 
 from __future__ import annotations

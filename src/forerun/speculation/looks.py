@@ -58,7 +58,7 @@ class Looks:
             self._wasted[request] = max(-_MOST_EARNED, min(_PATIENCE, wasted) - gain)
             self._num_skips[request] = 0
         else:
-            wasted += cost
+            wasted = max(-_MOST_EARNED, wasted) + cost
             self._wasted[request] = wasted
             self._num_skips[request] = max(0, min(_MAX_SKIPS, int(wasted / _PATIENCE)))
 

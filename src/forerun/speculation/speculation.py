@@ -163,17 +163,19 @@ class Speculation:
         one of them takes too long to be asked before it is chosen."""
         assert self.controller is not None
         costs = self.controller.costs
-        budget = budget_for(request, self.ceiling, costs.least_price(1, 0))
+        least_chance = costs.least_price(1, 0)
+        budget = budget_for(request, self.ceiling, least_chance, is_steady=self.is_steady)
         if budget.depth == 0:
             return NO_ROOM
+        names = self.drafters.able(request, budget)
+        if not all(costs.is_cheap(name, 1) for name in names):
+            return None
         picks = []
-        for name in self.drafters.able(request, budget):
-            if not costs.is_cheap(name, 1):
-                return None
+        for name in names:
             (pick,) = self._propose(name, [request], [budget], times)
             if pick.tokens:
                 picks.append((name, pick))
-        if not picks:
+        if not picks or not self.drafters.names_for(request):  # one of them failed it
             return SILENT
         return self.controller.choose_alone(picks)
 

@@ -23,7 +23,8 @@ class TrainOptions:
 
     kind: str = option("eagle3", f"{', '.join(KINDS[:-1])} or {KINDS[-1]}.")
     out: Path = option(
-        Path("head"), "The folder to write; a head that is there already is trained on."
+        Path("head"),
+        "The folder to write; a head that is there is trained on, phrases are replaced.",
     )
     minutes: float | None = option(None, "How long, data and measurements included; default 10.")
     tokens: int | None = option(None, "Stop once so many tokens were trained on.")

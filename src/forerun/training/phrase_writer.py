@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
 
 import numpy as np
 import torch
@@ -20,7 +22,7 @@ from forerun.training.texts import Text, TextWriter
 from forerun.training.torch_target import TorchTarget
 from forerun.training.trainer import Progress, torch_device
 
-_NUM_HELD_OUT = 128  # texts that are not counted
+_NUM_HELD_OUT: Final = 128  # texts that are not counted
 
 
 def write_book(
@@ -30,8 +32,7 @@ def write_book(
     report: Callable[[str], None],
 ) -> None:
     """Texts until the time is over, or ^C; then a book in `options.out`, whatever was there."""
-    if options.out.exists() and {path.name for path in options.out.iterdir()} - {FILE, "README.md"}:
-        raise InvalidOption(f"{options.out} has other things than phrases in it; choose another.")
+    _require_own(options.out)
     if options.texts is not None:
         check_place(options.texts)
     device, tokenizer = torch_device(options.device), load_tokenizer(checkpoint)
@@ -55,17 +56,24 @@ def write_book(
             )
     except KeyboardInterrupt:
         report("interrupted; counting what there is")
+    if options.texts is not None and len(texts) > num_kept:
+        save_texts(options.texts, texts)
     if len(texts) <= _NUM_HELD_OUT:
         raise InvalidOption(
             f"{len(texts)} texts are too few to count; give it more --minutes or --tokens."
         )
-    if options.texts is not None and len(texts) > num_kept:
-        save_texts(options.texts, texts)
     owner = Owner(model_fingerprint(checkpoint), tokenizer_hash(tokenizer), vocab_size)
     book = book_of(texts[_NUM_HELD_OUT:], owner)
     book.save(options.out)
     share = share_right(book, texts[:_NUM_HELD_OUT])
     report(f"{len(book):,} contexts; of {_NUM_HELD_OUT} other texts {share:.0%} was guessed right")
+
+
+def _require_own(folder: Path) -> None:
+    """Whether a book may be written there."""
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else set[str]()
+    if (folder.exists() and not folder.is_dir()) or names - {FILE, "README.md"}:
+        raise InvalidOption(f"{folder} is, or has, something else than phrases; choose another.")
 
 
 def book_of(texts: Sequence[Text], owner: Owner) -> PhraseBook:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from forerun.drafters.phrases import PhraseBook, count_phrases, shipped_book
+from forerun.drafters.phrases import PhraseBook, count_phrases, counting, shipped_book
 from forerun.drafters.phrases.book import FILE, NUM_CHANCES
 from forerun.drafters.phrases.hashing import ORDER, context_hashes, many_hashes
 from forerun.errors import InvalidOption, InvalidWeights
@@ -43,8 +43,10 @@ def test_chances_are_shares_that_doubt_what_was_met_seldom() -> None:
         assert abs(found[1] - share) <= 0.5 / NUM_CHANCES
 
 
-def test_every_context_is_found_again() -> None:
-    """Against counts in plain Python; hashes are long enough for these few never to be mistaken."""
+def test_every_context_is_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against counts in plain Python, where all are kept; hashes are long enough for these few
+    never to be mistaken."""
+    monkeypatch.setattr(counting, "_worth", lambda counted, _: np.ones(len(counted.hashes)))
     rng = np.random.default_rng(3)
     texts = [rng.integers(0, 12, 40).tolist() for _ in range(60)]
     counts: dict[tuple[int, ...], Counter[int]] = {}
@@ -80,6 +82,11 @@ def test_what_helps_most_is_kept() -> None:
     assert book.after([1]) is not None
     assert book.after([9]) is not None
     assert book.after([3]) is None
+
+
+def test_a_context_that_guesses_worse_than_a_shorter_one_is_left_out() -> None:
+    book = book_of(*[[1, 2]] * 30, [5, 1, 3], [5, 1, 4])
+    assert book.after([5, 1]) == book.after([1])
 
 
 def test_hashes_of_one_text_and_of_many_are_the_same() -> None:
@@ -134,6 +141,8 @@ def test_what_is_no_book_is_refused(tmp_path: Path) -> None:
         {"tokens": too_high},
         {"marks": arrays["marks"].astype(np.int64)},
         {"sizes": arrays["sizes"].astype(np.float32)},
+        {"marks": arrays["marks"][:, None]},
+        {"marks": np.array(3, np.uint16)},
     ):
         save_file({k: np.ascontiguousarray(v) for k, v in (arrays | wrong).items()}, path, about)
         with pytest.raises(InvalidWeights, match="is damaged"):
@@ -144,3 +153,6 @@ def test_the_packages_book_is_found_by_its_target(tmp_path: Path) -> None:
     book_of([1, 2, 1, 2]).save(tmp_path / "some-model")
     assert shipped_book("a fingerprint", tmp_path) == tmp_path / "some-model"
     assert shipped_book("another", tmp_path) is None
+    (tmp_path / "a-damaged-one").mkdir()
+    (tmp_path / "a-damaged-one" / FILE).write_bytes(b"half")
+    assert shipped_book("a fingerprint", tmp_path) == tmp_path / "some-model"

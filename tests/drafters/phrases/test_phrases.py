@@ -85,6 +85,19 @@ def test_several_tokens_at_once_are_judged_up_to_the_first_miss() -> None:
     assert guesses(one, slow, budget).chances == guesses(many, fast, budget).chances
 
 
+def test_to_be_asked_twice_changes_nothing() -> None:
+    once, twice = Phrases(BOOK), Phrases(BOOK)
+    request, found = View(prompt=(1,)), []
+    for drafter, num in ((once, 1), (twice, 3)):
+        drafter.begin(request)
+        request.output = ()
+        for _ in range(num):
+            guesses(drafter, request, Budget(3))
+        request.output = (2, 3, 4, 5)
+        found.append(guesses(drafter, request, Budget(3)))
+    assert found[0].chances == found[1].chances
+
+
 def test_requests_are_trusted_by_themselves() -> None:
     drafter = Phrases(BOOK)
     lost, other = View(id=1, prompt=(1,)), View(id=2, prompt=(1,))

@@ -79,7 +79,7 @@ class PhraseBook:
                 about = file.metadata() or {}
                 arrays = [file.get_tensor(name) for name in ("sizes", "marks", "tokens")]
             owner = Owner(about[_KEYS[1]], about[_KEYS[2]], int(about[_KEYS[3]]))
-        except (OSError, SafetensorError, KeyError, ValueError) as error:
+        except (OSError, SafetensorError, KeyError, ValueError, TypeError, AttributeError) as error:
             raise InvalidWeights(
                 f"{path} is no book of phrases ({error}); write one with forerun train --kind "
                 "phrases, or copy it again."
@@ -91,14 +91,15 @@ class PhraseBook:
     def _check(self, path: Path, written: str | None) -> None:
         if written != _FORMAT:
             raise InvalidWeights(f"{path} has format {written}, not {_FORMAT}; write it again.")
-        num, num_buckets = len(self.marks), len(self.sizes)
+        num, num_buckets = self.marks.size, self.sizes.size
         is_whole = (
-            self.sizes.dtype == np.uint8
+            (self.sizes.ndim, self.marks.ndim, self.tokens.ndim) == (1, 1, 1)
+            and self.sizes.dtype == np.uint8
             and self.marks.dtype == np.uint16
             and self.tokens.dtype in (np.uint16, np.uint32)
             and num_buckets > 1
             and num_buckets & (num_buckets - 1) == 0
-            and int(self.sizes.sum()) == num == len(self.tokens)
+            and int(self.sizes.sum()) == num == self.tokens.size
             and int(self.tokens.max(initial=0)) < self.owner.vocab_size
         )
         if not is_whole:
@@ -155,7 +156,11 @@ class PhraseBook:
 def shipped_book(fingerprint: str, folder: Path = _SHIPPED) -> Path | None:
     """The folder of the package's book for the model with this fingerprint."""
     for path in sorted(folder.glob(f"*/{FILE}")):
-        with safe_open(path, "numpy") as file:
-            if (file.metadata() or {}).get("target_fingerprint") == fingerprint:
-                return path.parent
+        try:
+            with safe_open(path, "numpy") as file:
+                about = file.metadata() or {}
+        except (OSError, SafetensorError):  # a damaged book is nobody's
+            continue
+        if about.get("target_fingerprint") == fingerprint:
+            return path.parent
     return None

@@ -40,7 +40,7 @@ def count_phrases(
         for order in range(1, ORDER + 1)
     ]
     worth = np.concatenate([_worth(*both) for both in zip(counted, [None, *counted], strict=False)])
-    kept = np.argsort(-worth, kind="stable")[:num_kept]
+    kept = np.argsort(-worth, kind="stable")[: min(num_kept, int((worth > 0).sum()))]
     hashes, best, shares = (
         np.concatenate([each[idx] for each in counted])[kept] for idx in range(3)
     )

@@ -52,6 +52,7 @@ class Phrases(OneByOne["_Text"]):
         found, context = self._next(text, request.tokens), list(request.tokens[-ORDER:])
         tokens, chances, chance_of_all = list[int](), list[float](), 1.0
         least, said = max(_LEAST_CHANCE, budget.least_chance), text.said
+        del said[1:]  # of an earlier answer for this place
         while found is not None and len(tokens) < budget.depth:
             token, chance = found[0], text.trusted(found[1])
             chance_of_all *= chance

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from forerun.drafters import Drafter, TappedDrafter, Target
 from forerun.drafters.heads import Card
 from forerun.engine.setup.trial import Trial
-from forerun.errors import InvalidOption
+from forerun.errors import InvalidOption, InvalidWeights
 from forerun.kernels import TappedKernels
 from forerun.models.llama import LlamaModel
 from forerun.speculation.config import SpeculativeConfig
@@ -62,7 +62,7 @@ class Drafting:
             return
         try:
             self._add(SpeculativeConfig(method="phrases", model=str(path)), target)
-        except InvalidOption as error:  # the same weights under another tokenizer
+        except (InvalidOption, InvalidWeights) as error:  # another tokenizer, or a damaged file
             self.left_out["phrases"] = str(error)
 
     def _add_shipped(self, target: Target) -> None:

@@ -49,7 +49,7 @@ class Costs:
         self._least_price: tuple[tuple[int, ...], float] | None = None
         self._rounds: tuple[tuple[int, ...], list[float]] | None = None
         self._met: Counter[object] = Counter()  # sizes of rounds with guesses, and of answers
-        self._noted: list[tuple[float, float]] = []  # plain rounds: pass, rest
+        self._noted: list[tuple[float, float]] = []  # plain rounds: pass without context, rest
         self._num_noted = 0  # requests of each
 
     def round_seconds(
@@ -206,7 +206,10 @@ class Costs:
         if times.num_requests != self._num_noted:
             self._noted.clear()
             self._num_noted = times.num_requests
-        self._noted.append((times.pass_seconds, times.rest_seconds))
+        num = times.num_requests
+        self._noted.append(
+            (self._without_context(times.pass_seconds, num, 0, num), times.rest_seconds)
+        )
         if len(self._noted) == _NUM_NOTED:
             self._learn_noted()
 
@@ -249,7 +252,7 @@ class Costs:
     def _learn_noted(self) -> None:
         if self._noted:
             (seconds, rest), num = sorted(self._noted)[len(self._noted) // 2], self._num_noted
-            self.observe_pass(num, self._without_context(seconds, num, 0, num), len(self._noted))
+            self.observe_pass(num, seconds, len(self._noted))
             self.observe_rest(num, 0, rest)
             self._noted.clear()
 
