@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 
 from forerun.drafters import Budget
+from forerun.drafters.base import RequestView
+from forerun.engine import LLM
 from forerun.speculation.choice import Reason
 from forerun.speculation.controller import Controller
 from forerun.speculation.costs import Costs, PassCost
-from forerun.types import Proposal
+from forerun.speculation.guarded_drafters import GuardedDrafters
+from forerun.speculation.speculation import Speculation
+from forerun.types import Proposal, SamplingParams, Verdict
 
 CURVES = {
     "steep": ((1, 1.0), (2, 1.4), (9, 5.0)),
@@ -47,3 +56,55 @@ def test_a_plain_pass_is_timed_once_in_a_while() -> None:
     controller._num_since_plain = 64
     choice = controller.choose_alone([("drafter", Proposal.picked([1, 2], [0.9, 0.9]))])
     assert (choice.reason, choice.drafter, choice.depth) == (Reason.BASELINE, None, 0)
+
+
+class Sure:
+    """Says what it would guess and how surely; or fails."""
+
+    picks = says_chances = True
+    num_requests = 0
+
+    def __init__(self, chances: tuple[float, ...], *, fails: bool = False) -> None:
+        self.chances, self.fails, self.num_asked = chances, fails, 0
+
+    def begin(self, request: RequestView) -> None: ...
+
+    def propose(self, _: Sequence[RequestView], budgets: Sequence[Budget]) -> list[Proposal]:
+        self.num_asked += 1
+        if self.fails:
+            raise ValueError("nothing to be said")
+        tokens = range(1, 1 + len(self.chances))
+        return [Proposal.picked(tokens[: b.depth], self.chances[: b.depth]) for b in budgets]
+
+    def commit(self, request: RequestView, verdict: Verdict) -> None: ...
+
+    def end(self, request: RequestView) -> None: ...
+
+
+def answered(plain: LLM, *, is_simple: bool, **drafters: Sure) -> dict[str, Any]:
+    """The stats of an answer, with the loop for one request or without."""
+    llm = plain.with_speculation({"method": "suffix", "adaptive": False})
+    core = llm.engine.core
+    guarded = GuardedDrafters(dict(drafters), core.model.config.vocab_size)
+    costs = Costs(PassCost(((1, 1.0), (9, 1.2))))
+    speculation = Speculation(guarded, Controller(costs), Budget(3))
+    assert speculation._is_simple
+    speculation._is_simple = is_simple
+    llm.engine.core = replace(core, speculation=speculation, clock=itertools.count().__next__)
+    params = SamplingParams(temperature=0, max_tokens=40, ignore_eos=True)
+    stats: dict[str, Any] = llm.generate("abc", params)[0].outputs[0].stats
+    return stats
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_an_answer_is_weighed_as_any_other(plain: LLM, fails: bool) -> None:
+    """Who guesses, how deep and how often: also at the end of an answer, and where one fails it."""
+
+    def drafters() -> dict[str, Sure]:
+        return {"first": Sure((0.5, 0.3), fails=fails), "second": Sure((0.9, 0.8, 0.7))}
+
+    one, other = (answered(plain, is_simple=each, **drafters()) for each in (True, False))
+    assert one["choices"] == other["choices"]
+    assert one["drafter_failures"] == other["drafter_failures"] == int(fails)
+    assert one["draft_tokens"] == other["draft_tokens"]
+    assert (one["draft_tokens"] > 0) != fails
