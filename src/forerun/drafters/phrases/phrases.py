@@ -20,8 +20,8 @@ _KEEP: Final = 0.98  # of older trials with each new one
 class Phrases(OneByOne["_Text"]):
     """One chain: as long as a guess and all before it are right with what the budget asks for.
 
-    How far the book holds for a text is learnt from every guess that the text judged: another
-    subject, or a higher temperature, and the same context is followed by something else.
+    How far the book holds for a text is learnt from every token of the output, guessed or not:
+    another subject, or a higher temperature, and a context is followed by something else.
     """
 
     picks = says_chances = True
@@ -31,7 +31,7 @@ class Phrases(OneByOne["_Text"]):
         self._book = book
 
     def _remember(self, request: RequestView) -> _Text:
-        return _Text(len(request.tokens))
+        return _Text(len(request.prompt))
 
     def may_guess(self, request: RequestView, budget: Budget) -> bool:
         text = self._memories[request.id]
@@ -41,12 +41,10 @@ class Phrases(OneByOne["_Text"]):
 
     def _next(self, text: _Text, tokens: Sequence[int]) -> tuple[int, float] | None:
         """What the book says of the next token, looked up once."""
-        if text.num_read != len(tokens) or not text.is_read:
-            text.observe(tokens)
-            found = self._book.after(tokens[-ORDER:])
-            text.said = [] if found is None else [found]
-            text.is_read = True
-        return text.said[0] if text.said else None
+        if text.num_read != len(tokens) or not text.said:
+            text.observe(self._book, tokens)
+            text.said = [self._book.after(tokens[-ORDER:])]
+        return text.said[0]
 
     def _guess(self, request: RequestView, text: _Text, budget: Budget) -> Proposal:
         found, context = self._next(text, request.tokens), list(request.tokens[-ORDER:])
@@ -70,25 +68,27 @@ class Phrases(OneByOne["_Text"]):
 
 
 class _Text:
-    """How far a request's text was read, what the book said would come next, and how often it was
-    right, of how often it should have been."""
+    """How far a request's text was read, what the book says of the next tokens, and how often it
+    was right, of how often it should have been."""
 
     def __init__(self, num_read: int) -> None:
         self.num_read = num_read
-        self.is_read = False  # whether `said` is of this place
-        self.said: list[tuple[int, float]] = []
+        self.said: list[tuple[int, float] | None] = []  # from there on, if what it says comes
         self._num_right = self._num_expected = 0.0
 
     def trusted(self, chance: float) -> float:
         right = _FIRST_TRUST * _PRIOR + self._num_right
         return min(_MOST, chance * right / (_PRIOR + self._num_expected))
 
-    def observe(self, tokens: Sequence[int]) -> None:
-        """The text went on: what was said is judged up to the first miss."""
-        for (said, chance), token in zip(self.said, tokens[self.num_read :], strict=False):
-            is_right = said == token
-            self._num_right = _KEEP * self._num_right + is_right
-            self._num_expected = _KEEP * self._num_expected + chance
+    def observe(self, book: PhraseBook, tokens: Sequence[int]) -> None:
+        """The text went on: each new token is a trial of the book."""
+        said = self.said[::-1]
+        for place in range(self.num_read, len(tokens)):
+            found = said.pop() if said else book.after(tokens[max(0, place - ORDER) : place])
+            is_right = found is not None and found[0] == tokens[place]
+            if found is not None:
+                self._num_right = _KEEP * self._num_right + is_right
+                self._num_expected = _KEEP * self._num_expected + found[1]
             if not is_right:
-                break
+                said = []
         self.num_read, self.said = len(tokens), []
