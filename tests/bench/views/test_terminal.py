@@ -86,7 +86,7 @@ def test_a_pipe_gets_a_line_for_each_cell(path: Path) -> None:
 FIGURES = {
     "batch-load": ["1.029 [0.986, 1.081]", "0.983 [0.979, 0.988]", "the same"],
     "batch-together-int8": ["activations int8", "0.510 [0.506, 0.515]"],
-    "startup": ["median 2.31 s", "torch was not imported", "2.20"],
+    "startup": ["median 2.09 s", "torch was not imported", "2.04"],
     "parity": ["39 of 40 texts the same", "qa-325", "0.00009", "' looking'"],
     "smollm2-passes": ["28.6", "4.18"],
     "kernels": ["memory reads at 31.9 GB/s", "Q6_K", "9.1"],
