@@ -13,7 +13,9 @@ _SMOLLM2 = 9, 3  # heads, key/value heads
 
 
 def _num_chunks(num_tokens: int, num_threads: int, *, is_shared: bool) -> int:
-    per_chunk = tokens_per_chunk(num_tokens, *_SMOLLM2, num_threads, is_shared=is_shared)
+    per_chunk = tokens_per_chunk(
+        num_tokens, *_SMOLLM2, num_threads, is_shared=is_shared, is_narrow=False
+    )
     return 3 * -(-num_tokens // per_chunk)
 
 
@@ -21,6 +23,15 @@ def _num_chunks(num_tokens: int, num_threads: int, *, is_shared: bool) -> int:
 def test_tokens_of_one_request_are_read_for_once_by_each_thread(num_tokens: int) -> None:
     """Eight threads take six chunks at once; a ninth chunk would wait and read all again."""
     assert _num_chunks(num_tokens, 8, is_shared=True) == 6
+
+
+@pytest.mark.parametrize(
+    ("num_tokens", "per_chunk"), [(1, 1), (2, 1), (3, 1), (4, 2), (5, 1), (6, 3), (8, 4), (16, 8)]
+)
+def test_narrow_vectors_leave_no_thread_waiting(num_tokens: int, per_chunk: int) -> None:
+    """Two threads and three key/value heads: what each reads again costs nothing."""
+    found = tokens_per_chunk(num_tokens, *_SMOLLM2, 2, is_shared=True, is_narrow=True)
+    assert found == per_chunk
 
 
 def test_tokens_of_several_requests_are_spread_over_all_threads() -> None:
@@ -31,8 +42,8 @@ def test_tokens_of_several_requests_are_spread_over_all_threads() -> None:
 def test_a_chunk_never_has_more_queries_than_fit() -> None:
     heads = [(9, 3), (12, 2), (32, 8), (64, 1), (4, 4)]
     for (num_heads, num_kv), num_tokens, num_threads in product(heads, (1, 7, 512), (1, 2, 8)):
-        for is_shared in (False, True):
+        for is_shared, is_narrow in product((False, True), repeat=2):
             args = num_tokens, num_heads, num_kv, num_threads
-            per_chunk = tokens_per_chunk(*args, is_shared=is_shared)
+            per_chunk = tokens_per_chunk(*args, is_shared=is_shared, is_narrow=is_narrow)
             assert 1 <= per_chunk <= num_tokens
             assert per_chunk == 1 or per_chunk * (num_heads // num_kv) <= MAX_QUERIES

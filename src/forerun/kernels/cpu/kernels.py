@@ -282,7 +282,8 @@ class CpuKernels(ChainSteps, Drawing):
         program.hold(store, batch)
         heads = shape.num_heads, shape.num_kv_heads, self.num_threads
         is_shared = batch.is_alone and shape.window is None
-        per_chunk = tokens_per_chunk(q.num_rows, *heads, is_shared=is_shared)
+        is_narrow = self._machine.instructions.num_outputs == 4
+        per_chunk = tokens_per_chunk(q.num_rows, *heads, is_shared=is_shared, is_narrow=is_narrow)
         num_chunks = -(-q.num_rows // per_chunk) * shape.num_kv_heads
         kv, sizes = (*store.addresses[layer], batch.keys_address), (q.num_rows, per_chunk)
         places = (*q.place, *kv, *out.place, store.head_bytes)

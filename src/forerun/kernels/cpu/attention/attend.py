@@ -12,9 +12,9 @@ from numba import float32, int64, njit
 
 from forerun.kernels.cpu.attention.key_blocks import BLOCKS_TOGETHER, find_blocks
 from forerun.kernels.cpu.attention.query_tiles import (
-    MAX_MIXED,
     MAX_QUERIES,
     MAX_SCORED,
+    max_mixed,
     mix_values,
     score_blocks,
     turn_queries,
@@ -32,15 +32,24 @@ _PLACES_BYTES: Final = 8 * BLOCKS_TOGETHER
 _SHARES_AT: Final = 3 * _PLACES_BYTES
 _SPARE_AT: Final = _SHARES_AT + 4 * MAX_QUERIES
 _VALUES_TOGETHER: Final = 64
-_READING: Final = 12  # queries whose work takes as long as reading keys and values does
+# Queries whose work takes as long as reading keys and values does; with vectors of four floats,
+# reading is hidden behind any work.
+_READING, _READING_NARROW = 12, 0
 
 
 def tokens_per_chunk(
-    num_tokens: int, num_heads: int, num_kv_heads: int, num_threads: int, *, is_shared: bool
+    num_tokens: int,
+    num_heads: int,
+    num_kv_heads: int,
+    num_threads: int,
+    *,
+    is_shared: bool,
+    is_narrow: bool,
 ) -> int:
-    """So that the last thread ends soonest, and all work least. Where tokens share what they read
-    (`is_shared`), every further chunk reads it once more; else it has a part of the work."""
-    group_len = num_heads // num_kv_heads
+    """So that the last thread ends soonest, in as few chunks as that takes. Where tokens share
+    what they read (`is_shared`), every further chunk reads it once more; else it has a part of the
+    work. `is_narrow`: vectors have four floats."""
+    group_len, reading = num_heads // num_kv_heads, _READING_NARROW if is_narrow else _READING
     most = min(num_tokens, max(1, MAX_QUERIES // group_len))
     if not is_shared:
         share = max(1, num_tokens * num_kv_heads // (2 * num_threads))
@@ -48,8 +57,8 @@ def tokens_per_chunk(
 
     def taken(per_chunk: int) -> tuple[int, int]:
         num_chunks = num_kv_heads * -(-num_tokens // per_chunk)
-        of_each = _READING + per_chunk * group_len
-        return -(-num_chunks // num_threads) * of_each, num_chunks * of_each
+        of_each = reading + per_chunk * group_len
+        return -(-num_chunks // num_threads) * of_each, num_chunks
 
     return min(range(1, most + 1), key=taken)
 
@@ -217,7 +226,7 @@ def _mix(weights, row_bytes, slots, num_keys, values, ahead, groups, out, num_qu
 
     `ahead` is read next, from the first of the slots on.
     """
-    width, stride = _shared(num_queries, MAX_MIXED), 64 * groups
+    width, stride = _shared(num_queries, max_mixed()), 64 * groups
     num_tiles = (num_queries + width - 1) // width
     for start in range(0, num_keys, _VALUES_TOGETHER):
         mine, count = slots + 8 * start, min(_VALUES_TOGETHER, num_keys - start)

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from numba import float32, int64, void
 
-from forerun.kernels.cpu.codegen.emitted import outlined
+from forerun.kernels.cpu.codegen.emitted import emitted, outlined
 from forerun.kernels.cpu.codegen.lanes import (
     F32,
     GROUP_LEN,
@@ -29,7 +29,8 @@ from forerun.kernels.cpu.codegen.machine import Machine
 
 MAX_QUERIES: Final = 24  # of one token or of some, which read keys and values together
 MAX_SCORED: Final = 4  # in one tile
-MAX_MIXED: Final = 6
+_MAX_MIXED: Final = 6
+_MAX_MIXED_ARM: Final = 5  # 20 registers of sums, 4 of a value and 5 of weights; there are 32
 _UNROLLED: Final = 4  # dimensions
 _GROUP: Final = vector(F32, GROUP_LEN)
 # Groups of 16 sums in registers; the second with registers of 512 bits.
@@ -39,6 +40,16 @@ _MAX_SUMS: Final = (6, 24)
 
 def _most(machine: Machine, limits: tuple[int, int]) -> int:
     return limits[machine.instructions.num_outputs == GROUP_LEN]
+
+
+def _most_mixed(machine: Machine) -> int:
+    return _MAX_MIXED_ARM if machine.instructions.is_signed else _MAX_MIXED
+
+
+@emitted(int64)
+def max_mixed(_b: Any) -> Value:
+    """Queries in one tile of `mix_values`."""
+    return i64(_most_mixed(Machine.target()))
 
 
 def for_each_width(b: Any, num_queries: Value, most: int, emit: Callable[[int], None]) -> None:
@@ -230,4 +241,4 @@ def mix_values(
         counts = [count for count in (4, 2, 1) if count == 1 or count * width <= most]
         _choose(b, counts, divides, partial(emit_turns, width))
 
-    for_each_width(b, num_queries, MAX_MIXED, emit)
+    for_each_width(b, num_queries, _most_mixed(e.machine), emit)

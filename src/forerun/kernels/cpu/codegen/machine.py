@@ -31,7 +31,7 @@ class InstructionSet:
     max_rows: tuple[int, int]  # of such a tile, with one digit and with two
     needs: tuple[str, ...]  # features, by LLVM's names
     processor: str | None = None  # that has these and no more, to generate code for
-    has_wide_tile: bool = False  # of 16 rows and one digit, their floats in memory
+    has_wide_tile: bool = False  # of 16 rows and one digit, some of their floats in memory
     is_signed: bool = False  # weights that it multiplies, and not digits alone
 
     @property
@@ -48,8 +48,8 @@ X86: Final = (  # the best first
     InstructionSet("sse", 4, (4, 4), ()),
 )
 ARM: Final = (
-    InstructionSet("i8mm", 4, (16, 8), ("i8mm", "dotprod"), is_signed=True),
-    InstructionSet("dotprod", 4, (16, 8), ("dotprod",), is_signed=True),
+    InstructionSet("i8mm", 4, (8, 8), ("i8mm", "dotprod"), None, True, is_signed=True),
+    InstructionSet("dotprod", 4, (8, 8), ("dotprod",), None, True, is_signed=True),
     InstructionSet("neon", 4, (8, 8), (), is_signed=True),
 )
 

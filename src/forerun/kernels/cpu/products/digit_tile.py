@@ -37,9 +37,9 @@ from forerun.kernels.cpu.products.formats import PACKED, SIGNED_TILES, Format
 from forerun.kernels.cpu.products.integer_weights import CHUNKS, SIGNED_CHUNKS, Run
 from forerun.kernels.cpu.products.operands import Operands, row_of
 
-_BYTES_AHEAD: Final = 4096  # of weights, which are read in a row
+# Of weights, which are read in a row; one row of digits is too little work for ARM to ask.
+_BYTES_AHEAD, _BYTES_AHEAD_ARM = 4096, 1536
 _MIXED: Final = 4  # rows that ARM's code generator may mix: with more of them sums are spilled
-_FEW: Final = 2  # rows, beside which it shows on ARM what is done to weights
 _INT4: Final = vector(I32, 4)
 _LOWER, _UPPER = ([*range(at, at + 8), *range(16 + at, 24 + at)] for at in (0, 8))
 
@@ -101,7 +101,7 @@ class DigitTile:
         def body(idx: Value, acc: list[Value]) -> list[Value]:
             return self._chunk(blocks, b.add(x, b.mul(idx, step)), idx, acc)
 
-        if d.num_chunks == 1 or (self.is_arm and self.num_rows <= _FEW):
+        if d.num_chunks == 1 or self.is_arm:
             for idx in range(d.num_chunks):  # where their scales lie is known beforehand
                 acc = body(i64(idx), acc)
             return acc
@@ -129,8 +129,9 @@ class DigitTile:
         e, b = self.e, self.e.builder
         num_bytes = self.layout.block_bytes * self.num_outputs
         first = b.add(self.o.w, b.mul(block, i64(num_bytes)))
-        for line in range(0, num_bytes, 64) if not self.is_arm else ():  # which looks ahead itself
-            e.prefetch(e.offset(first, _BYTES_AHEAD + line))
+        ahead = _BYTES_AHEAD_ARM if self.is_arm else _BYTES_AHEAD
+        for line in range(0, num_bytes, 64) if not self.is_arm or self.num_rows > 1 else ():
+            e.prefetch(e.offset(first, ahead + line))
         return TiledBlocks(e, first, self.num_outputs)
 
     def _added(self, run: Run, record: Value, sums: Value, acc: Value) -> Value:
