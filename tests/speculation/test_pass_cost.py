@@ -63,6 +63,18 @@ def test_a_wrong_calibration_is_corrected_by_what_is_seen() -> None:
     assert _ratio(curve) == pytest.approx(2.5, rel=0.1)
 
 
+def test_small_sizes_that_are_met_often_are_told_apart() -> None:
+    """Five rows take longer than a line from four to eight says; four and eight do not."""
+    truth = {1: 1.0, 4: 1.3, 5: 1.6, 8: 1.9}
+    curve, rng = PassCost(POINTS), random.Random(4)
+    for _ in range(400):
+        size = rng.choice(list(truth))
+        curve.observe(size, truth[size] * rng.lognormvariate(0, 0.05))
+    found = [curve.seconds(size) / curve.seconds(1) for size in truth]
+    assert found == pytest.approx(list(truth.values()), rel=0.04)
+    assert curve.seconds(6) / curve.seconds(1) == pytest.approx(1.7, rel=0.04)
+
+
 def test_a_prompt_chunk_teaches_nothing_about_small_passes() -> None:
     curve = PassCost(POINTS)
     curve.observe(256, 60.0)

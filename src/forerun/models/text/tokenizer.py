@@ -57,7 +57,8 @@ class Tokenizer:
         spelled out in `text` become those tokens, as Hugging Face does it; with
         `parse_special=False` they are ordinary text.
         """
-        backend = self._backend if parse_special else self._literal_backend
+        is_plain = parse_special or not self._may_spell_special(text)
+        backend = self._backend if is_plain else self._literal_backend
         try:
             # Unlike `encode` it lets other threads run: a text of megabytes takes seconds.
             (found,) = backend.encode_batch_fast([text], add_special_tokens=add_special)
@@ -146,9 +147,18 @@ class Tokenizer:
             )
         return ChatTemplate(self._traits.chat_template)
 
+    def _may_spell_special(self, text: str) -> bool:
+        added = self._added_tokens
+        return any(each.normalized or each.content in text for each in added if each.special)
+
+    @cached_property
+    def _added_tokens(self) -> list[tokenizers.AddedToken]:
+        return list(self._backend.get_added_tokens_decoder().values())
+
     @cached_property
     def _literal_backend(self) -> tokenizers.Tokenizer:
-        """A twin that takes special tokens in text for ordinary characters."""
+        """A twin that takes special tokens in text for ordinary characters. It takes as long to
+        make as the tokenizer itself, so texts without any do without it."""
         twin = tokenizers.Tokenizer.from_str(self._backend.to_str())
         twin.encode_special_tokens = True
         return twin

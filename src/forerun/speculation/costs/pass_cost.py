@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -19,6 +20,8 @@ _LEAST_SHAPE_RATE: Final = 0.03
 _NUM_AGREEING: Final = 3  # large surprises that make a new fact
 _SHARE_RATE: Final = 0.05
 _PRECISION: Final = 0.02  # to which calibration wants to know each size
+_EACH_UP_TO: Final = 8  # tokens: sizes that are told apart once they were met often
+_OFTEN: Final = 16  # passes
 
 
 def clipped(surprise: float) -> float:
@@ -73,6 +76,7 @@ class PassCost:
         assert all(seconds > 0 for _, seconds in ordered), ordered
         self._points = [_Point(math.log(seconds)) for _, seconds in ordered]
         self._num_passes = 0
+        self._met: Counter[int] = Counter()  # small sizes between these
         self._log_speed, self.speed = 0.0, 1.0  # seconds now per second at calibration
         self._shape: list[float] = []  # seconds by size, at calibration's speed
         self._least_slope: float | None = None  # of `_shape`, once it is asked for
@@ -104,9 +108,8 @@ class PassCost:
 
     @property
     def points(self) -> tuple[tuple[int, float], ...]:
-        """Also while another thread observes: a size that it has just added comes later."""
-        shape = zip(self._sizes, self._shape, strict=False)
-        return tuple((size, self.speed * seconds) for size, seconds in shape)
+        """Also while another thread observes."""
+        return tuple((size, self.speed * seconds) for size, seconds in self._curve)
 
     def seconds(self, num_tokens: int) -> float:
         """Beyond the last size the last slope goes on."""
@@ -145,7 +148,11 @@ class PassCost:
     def observe(self, num_tokens: int, seconds: float, num_passes: int = 1) -> None:
         """A pass over `num_tokens` took `seconds`, or several in a row did, usually."""
         while num_tokens > self._sizes[-1]:
-            self._append(2 * self._sizes[-1])
+            self._add(2 * self._sizes[-1], is_measured=False)
+        if num_tokens <= _EACH_UP_TO and num_tokens not in self._sizes:
+            self._met[num_tokens] += num_passes
+            if self._met[num_tokens] >= _OFTEN:
+                self._add(num_tokens)
         surprise = math.log(max(seconds, 1e-9) / self.seconds(num_tokens))
         near = self._neighbours(num_tokens)
         self._count(near, num_passes)
@@ -159,12 +166,13 @@ class PassCost:
             self._log_speed += (1 - (1 - _SPEED_RATE) ** num_passes) * clipped(surprise)
         self._refresh()
 
-    def _append(self, size: int) -> None:
-        """One more size, where the last slope leads until a pass near it is seen."""
-        seconds = self.seconds(size) / self.speed
-        self._sizes.append(size)
-        self._points.append(_Point(math.log(seconds), is_measured=False))
-        self._shape.append(seconds)
+    def _add(self, size: int, *, is_measured: bool = True) -> None:
+        """One more size, where the lines lead until passes near it are seen: tiles of odd and of
+        even numbers of rows, say, are not equally good."""
+        seconds, idx = self.seconds(size) / self.speed, bisect_left(self._sizes, size)
+        self._sizes.insert(idx, size)
+        self._points.insert(idx, _Point(math.log(seconds), is_measured))
+        self._shape.insert(idx, seconds)
 
     def _neighbours(self, num_tokens: int) -> list[tuple[_Point, float]]:
         """The sizes on either side, and how near they are."""
@@ -187,6 +195,7 @@ class PassCost:
         """The curve after its speed or its points have moved."""
         self.speed = math.exp(self._log_speed)
         self._shape = list(accumulate([math.exp(p.log_seconds) for p in self._points], max))
+        self._curve = list(zip(self._sizes, self._shape, strict=True))
         self._least_slope = None
 
 
