@@ -33,8 +33,9 @@ def test_a_suffix_that_would_guess_is_never_passed_over(least_chance: float) -> 
             request.output.append(token)
             hint = drafter.may_guess(request, budget)
             (proposal,) = drafter.propose([request], [budget])
-            # What it was asked for last, it has learnt from: both know the same by now.
-            assert drafter.may_guess(request, budget) or not len(proposal)
+            if not hint:  # what it was asked for last, it has learnt from: it may know more now
+                hint = drafter.may_guess(request, budget)
+            assert hint == (len(proposal) > 0)
             num_guesses += len(proposal) > 0
             num_passed_over += not hint
         drafter.end(request)

@@ -72,17 +72,19 @@ class SuffixLookup(OneByOne["_OwnText"]):
 
     def may_guess(self, request: RequestView, budget: Budget) -> bool:
         """Not where the last two tokens never stood together before and the last one, by itself,
-        is not trusted enough."""
-        if budget.num_branches > 1 or any(self._shared(request)):
-            return True
+        is not trusted enough. Else it reads what is new of the text, and knows: what an answer
+        takes does not depend on how long nobody asked."""
         text = self._memories[request.id]
         text.pairs.extend(request.tokens)
-        if text.pairs.is_repeated:
-            return True
-        if not text.pairs.num_followers or self._min_match > 1:
-            return False
-        chance = text.trust.chance(1, text.pairs.num_followers == 1)
-        return chance >= max(self._min_chance, budget.least_chance)
+        least_chance = max(self._min_chance, budget.least_chance)
+        is_wide = budget.num_branches > 1 or any(self._shared(request))
+        if not is_wide and not text.pairs.is_repeated:
+            if not text.pairs.num_followers or self._min_match > 1:
+                return False
+            if text.trust.chance(1, text.pairs.num_followers == 1) < least_chance:
+                return False
+        text.extend(request.tokens)
+        return is_wide or text.own_chance(self._min_match) >= least_chance
 
     def _guess(self, request: RequestView, text: _OwnText, budget: Budget) -> Proposal:
         text.extend(request.tokens)
@@ -183,6 +185,13 @@ class _OwnText:
         for token in tokens[len(self.automaton) :]:
             self._observe(token)
             self.automaton.append(token)
+
+    def own_chance(self, min_match: int) -> float:
+        """Of the best guess from what was read of this text; 0: none."""
+        match = self.automaton.continued(self.automaton.repeated_tail())
+        if match.length < min_match:
+            return 0.0
+        return self.trust.chance(match.length, self.automaton.is_unanimous(match))
 
     def _observe(self, token: int) -> None:
         if self.predicted:

@@ -140,17 +140,13 @@ class PhraseBook:
     def after(self, context: Sequence[int]) -> tuple[int, float] | None:
         """What follows the longest context that is known, and its chance."""
         shift, starts, marks, tokens = self._lookup
-        found = None
-        for hashed in context_hashes(context):
+        for hashed in reversed(context_hashes(context)):
             bucket, least = hashed >> shift, mark(hashed) * NUM_CHANCES
             first, most = starts[bucket], least + NUM_CHANCES
             for idx, each in enumerate(marks[first : starts[bucket + 1]], first):
                 if least <= each < most:
-                    found = idx, each
-                    break
-        if found is None:
-            return None
-        return tokens[found[0]], (found[1] % NUM_CHANCES + 0.5) / NUM_CHANCES
+                    return tokens[idx], (each % NUM_CHANCES + 0.5) / NUM_CHANCES
+        return None
 
 
 def shipped_book(fingerprint: str, folder: Path = _SHIPPED) -> Path | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -18,13 +18,14 @@ _MASK: Final = (1 << 64) - 1
 _SHIFT: Final = 29
 
 
-def context_hashes(tokens: Sequence[int]) -> Iterator[int]:
+def context_hashes(tokens: Sequence[int]) -> list[int]:
     """Of the last token, of the last two, … up to `ORDER` of them."""
-    found = 0
+    hashes, found = [], 0
     for token in tokens[: -ORDER - 1 : -1]:
         found = (found + token + 1) * _ODD & _MASK
         found ^= found >> _SHIFT
-        yield found
+        hashes.append(found)
+    return hashes
 
 
 def many_hashes(tokens: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], order: int) -> U64:
