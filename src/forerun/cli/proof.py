@@ -67,7 +67,7 @@ class ProofOptions:
         prompts = named_prompts(self.prompts)
         llm, path = self._load(prompts)
         heads = llm.target.heads if self.heads is None else self.heads
-        found = proof_methods(str(path), self.draft_layers, heads)
+        found = proof_methods(str(path), self.draft_layers, heads, llm.target.phrases)
         require_known("drafter", found, *split(self.drafters))
         methods = {name: found[name] for name in split(self.drafters) or found}
         return Proof(llm, prompts, methods, self.max_depth, self.tokens, self.seed, self.min_cells)

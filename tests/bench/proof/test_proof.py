@@ -94,6 +94,12 @@ def cells(tiny_path: Path, head: Path) -> list[Cell]:
     return list(light_proof(tiny_path, head).run())
 
 
+def test_a_book_of_phrases_is_among_them_where_there_is_one(tmp_path: Path) -> None:
+    assert "phrases" not in proof_methods("a model", num_layers=1)
+    found = proof_methods("a model", num_layers=1, phrases=tmp_path)["phrases"]
+    assert found == Method({"method": "phrases", "model": str(tmp_path)})
+
+
 def _short(num: int) -> list[NamedPrompt]:
     """The tiny model knows small letters only."""
     texts = ["one two one two", "a cat and a dog", "sing la la la", "so it goes", "yes", "no no no"]

@@ -52,7 +52,9 @@ class Method:
     drafter: str | None = None
 
 
-def proof_methods(model: str, num_layers: int, heads: Sequence[Path] = ()) -> dict[str, Method]:
+def proof_methods(
+    model: str, num_layers: int, heads: Sequence[Path] = (), phrases: Path | None = None
+) -> dict[str, Method]:
     """Every drafter, for a model that can draft for itself. Single ones share an engine."""
     trained = {path: HeadFolder(path).config.kind for path in heads}
     singles = ("suffix", "prompt_lookup", "ngram_tables", "unigram", "bigram", "random")
@@ -65,9 +67,11 @@ def proof_methods(model: str, num_layers: int, heads: Sequence[Path] = ()) -> di
     two = ["prompt_lookup", "own_layers"]
     hybrid = {"method": "hybrid", "methods": two, "num_layers": num_layers}
     merge = {"method": "merge", "methods": ["bigram", "prompt_lookup"]}
+    books = [] if phrases is None else [phrases]
     return {name: Method(shared, name) for name in shared["methods"]} | {
         "hybrid": Method(hybrid),
         "merge": Method(merge),
+        **{"phrases": Method({"method": "phrases", "model": str(book)}) for book in books},
         **{
             f"{kind} ({path.name})": Method({"method": kind, "model": str(path)})
             for path, kind in trained.items()
