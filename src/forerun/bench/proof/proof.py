@@ -67,11 +67,11 @@ def proof_methods(
     two = ["prompt_lookup", "own_layers"]
     hybrid = {"method": "hybrid", "methods": two, "num_layers": num_layers}
     merge = {"method": "merge", "methods": ["bigram", "prompt_lookup"]}
-    books = [] if phrases is None else [phrases]
+    book = {"phrases": Method({"method": "phrases", "model": str(phrases)})} if phrases else {}
     return {name: Method(shared, name) for name in shared["methods"]} | {
         "hybrid": Method(hybrid),
         "merge": Method(merge),
-        **{"phrases": Method({"method": "phrases", "model": str(book)}) for book in books},
+        **book,
         **{
             f"{kind} ({path.name})": Method({"method": kind, "model": str(path)})
             for path, kind in trained.items()
