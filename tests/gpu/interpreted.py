@@ -88,7 +88,7 @@ def a_width_without_segments_is_refused(width: int) -> None:
     checkpoint = wide_checkpoint(width)
     for dtype, quantization in (("float16", None), ("float16", "int8"), ("float32", "int8")):
         kernels = CudaKernels(dtype, quantization=quantization, device="cpu")
-        with pytest.raises(UnsupportedModel, match=f"{width} columns, no multiple of 128"):
+        with pytest.raises(UnsupportedModel, match=f"{width} columns, no multiple of"):
             LlamaModel.load(checkpoint, kernels)
     found = chain_logits(LlamaModel.load(checkpoint, CudaKernels("float32", device="cpu")), PROMPT)
     exact = naive_logits(checkpoint, PROMPT)

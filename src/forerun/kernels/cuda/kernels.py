@@ -30,7 +30,7 @@ from forerun.kernels.cuda.heads.operations import HeadOperations
 from forerun.kernels.cuda.launches import Launches
 from forerun.kernels.cuda.passes.body import launched
 from forerun.kernels.cuda.passes.recording import GraphRecorder, NothingRecorded, Recorder
-from forerun.kernels.cuda.products.tiles import SHARED_BYTES, keeps_bits
+from forerun.kernels.cuda.products.tiles import SHARED_BYTES, whole_steps
 from forerun.kernels.cuda.store import KVStore
 from forerun.kernels.cuda.values import Normed, Product, Rows
 from forerun.kernels.cuda.weights import Loader, Matrix
@@ -139,9 +139,10 @@ class CudaKernels(HeadOperations):
     ) -> Matrix:
         self._count(len(names) + len(biases))
         matrix = self._loader.matrix(source, names, biases)
-        if not keeps_bits(matrix.num_in, self.dtype.itemsize, matrix.group):
+        multiple = whole_steps(matrix.num_in, self.dtype.itemsize, matrix.group)
+        if matrix.num_in % multiple:
             raise UnsupportedModel(
-                f"{names[0]} has {matrix.num_in} columns, no multiple of 128: on a GPU its "
+                f"{names[0]} has {matrix.num_in} columns, no multiple of {multiple}: on a GPU its "
                 "bits would depend on the batch. Give --dtype float32 without quantization, or "
                 "--device cpu."
             )

@@ -138,11 +138,13 @@ def residual_columns(num_out: int, num_in: int, group: int) -> int:
     return next((n for n in sizes if num_out <= NUM_MULTIPROCESSORS * n), RESIDUAL_COLUMNS)
 
 
-def keeps_bits(num_in: int, itemsize: int, group: int) -> bool:
-    """Whether a row's bits were found to be the same among any number of rows: not where many
-    short columns come in no segments (tests/gpu/products/test_fused_products.py)."""
-    is_long = itemsize == 4 and not group  # these have one tile
-    return is_long or num_in < _SEGMENTED_FROM or num_in % 128 == 0
+def whole_steps(num_in: int, itemsize: int, group: int) -> int:
+    """Columns must be a multiple of this for a row's bits to be the same among any number of rows:
+    where many of them end within a step they were found not to be
+    (tests/gpu/products/test_fused_products.py)."""
+    if num_in < _SEGMENTED_FROM or (itemsize == 4 and not group):  # these have one tile
+        return 1
+    return 128 if group else 64
 
 
 def num_segments(kind: Kind, num_in: int, itemsize: int, group: int) -> int:
