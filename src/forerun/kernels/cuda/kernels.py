@@ -30,7 +30,7 @@ from forerun.kernels.cuda.heads.operations import HeadOperations
 from forerun.kernels.cuda.launches import Launches
 from forerun.kernels.cuda.passes.body import launched
 from forerun.kernels.cuda.passes.recording import GraphRecorder, NothingRecorded, Recorder
-from forerun.kernels.cuda.products.tiles import SHARED_BYTES, whole_steps
+from forerun.kernels.cuda.products.tiles import SHARED_BYTES, whole_norms, whole_steps
 from forerun.kernels.cuda.store import KVStore
 from forerun.kernels.cuda.values import Normed, Product, Rows
 from forerun.kernels.cuda.weights import Loader, Matrix
@@ -132,7 +132,9 @@ class CudaKernels(HeadOperations):
 
     def load_vector(self, source: WeightSource, name: str) -> torch.Tensor:
         self._count(1)
-        return self._loader.vector(source, [name])
+        vector = self._loader.vector(source, [name])
+        _require_whole(name, vector.numel(), whole_norms(vector.numel(), self.dtype.itemsize))
+        return vector
 
     def load_matrix(
         self, source: WeightSource, names: Sequence[str], biases: Sequence[str] = ()
@@ -140,12 +142,7 @@ class CudaKernels(HeadOperations):
         self._count(len(names) + len(biases))
         matrix = self._loader.matrix(source, names, biases)
         multiple = whole_steps(matrix.num_in, self.dtype.itemsize, matrix.group)
-        if matrix.num_in % multiple:
-            raise UnsupportedModel(
-                f"{names[0]} has {matrix.num_in} columns, no multiple of {multiple}: on a GPU its "
-                "bits would depend on the batch. Give --dtype float32 without quantization, or "
-                "--device cpu."
-            )
+        _require_whole(names[0], matrix.num_in, multiple)
         return matrix
 
     def new_store(self, shape: AttentionShape, num_layers: int, num_slots: int) -> KVStore:
@@ -341,3 +338,11 @@ def _shared_bytes(device: torch.device) -> int:
     if device.type != "cuda":
         return SHARED_BYTES
     return int(torch.cuda.get_device_properties(device).shared_memory_per_block_optin)
+
+
+def _require_whole(name: str, num_columns: int, multiple: int) -> None:
+    if num_columns % multiple:
+        raise UnsupportedModel(
+            f"{name} has {num_columns} columns, no multiple of {multiple}: on a GPU its bits would "
+            "depend on the batch. Give --dtype float32 without quantization, or --device cpu."
+        )

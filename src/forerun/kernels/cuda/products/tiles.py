@@ -139,12 +139,16 @@ def residual_columns(num_out: int, num_in: int, group: int) -> int:
 
 
 def whole_steps(num_in: int, itemsize: int, group: int) -> int:
-    """Columns must be a multiple of this for a row's bits to be the same among any number of rows:
-    where many of them end within a step they were found not to be
+    """Columns must be a multiple of this for a row's bits to be the same among any number of rows
     (tests/gpu/products/test_fused_products.py)."""
     if num_in < _SEGMENTED_FROM or (itemsize == 4 and not group):  # these have one tile
         return 1
     return 128 if group else 64
+
+
+def whole_norms(width: int, itemsize: int) -> int:
+    """The same of what a norm goes over: its squares are added up by the tiles of a product."""
+    return 1 if width < _SEGMENTED_FROM or itemsize == 4 else 128
 
 
 def num_segments(kind: Kind, num_in: int, itemsize: int, group: int) -> int:
