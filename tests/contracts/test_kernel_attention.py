@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterable
 
 import numpy as np
@@ -175,3 +176,14 @@ def test_rows_beyond_all_memory(ks: KernelSet, num_slots: int) -> None:
     """Refused by the system, and more than it can be asked for."""
     with pytest.raises(MemoryError):
         ks.kernels.new_store(AttentionShape(1, 1, 128), 1, num_slots)
+
+
+def test_rows_that_the_machine_cannot_hold_are_refused(
+    ks: KernelSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though the system would promise them: it would kill whoever wrote them."""
+    if ks.kernels.name == "cuda":
+        pytest.skip("rows are the GPU's")
+    monkeypatch.setattr(os, "sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 1}.__getitem__)
+    with pytest.raises(MemoryError, match="more than this machine has"):
+        ks.kernels.new_store(AttentionShape(1, 1, 8), 2, 1024)

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from forerun.kernels import one_row
 from forerun.kernels.base import AttentionShape, Body, Norm, WeightSource
+from forerun.kernels.host_memory import require_memory
 from forerun.kernels.key_walk import Query, queries_of
 from forerun.kernels.plan import Plan
 from forerun.kernels.scores import Scores
@@ -110,6 +111,7 @@ class ReferenceKernels:
 
     def new_store(self, shape: AttentionShape, num_layers: int, num_slots: int) -> KVStore:
         size = (num_layers, num_slots, shape.num_kv_heads, shape.head_dim)
+        require_memory(2 * math.prod(size) * self._dtype.itemsize)
         try:
             return KVStore(np.zeros(size, self._dtype), np.zeros(size, self._dtype))
         except ValueError as error:  # more than an address can name

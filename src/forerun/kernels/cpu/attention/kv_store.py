@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import mmap
-import os
 import sys
 from collections import OrderedDict
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ import numpy.typing as npt
 
 from forerun.kernels.base import AttentionShape
 from forerun.kernels.cpu.codegen.lanes import GROUP_LEN, padded
+from forerun.kernels.host_memory import require_memory
 from forerun.types import IntArray
 
 F32 = npt.NDArray[np.float32]
@@ -68,8 +68,7 @@ def _zeros(size: tuple[int, ...]) -> F32:
     huge pages would make all of it resident.
     """
     num_bytes = F32_BYTES * math.prod(size)
-    if num_bytes > _physical_memory():  # some systems would promise it, and kill who takes it
-        raise MemoryError(f"{num_bytes} bytes of rows are more than this machine has")
+    require_memory(num_bytes)
     try:
         memory = _private(num_bytes)
     except (OSError, OverflowError, ValueError) as error:
@@ -84,9 +83,3 @@ def _private(num_bytes: int) -> mmap.mmap:
     if sys.platform == "win32":
         return mmap.mmap(-1, num_bytes)
     return mmap.mmap(-1, num_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-
-
-def _physical_memory() -> float:
-    if not hasattr(os, "sysconf"):  # Windows, which promises no more than it has
-        return math.inf
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
