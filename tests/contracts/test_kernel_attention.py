@@ -184,6 +184,11 @@ def test_rows_that_the_machine_cannot_hold_are_refused(
     """Though the system would promise them: it would kill whoever wrote them."""
     if ks.kernels.name == "cuda":
         pytest.skip("rows are the GPU's")
-    monkeypatch.setattr(os, "sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 1}.__getitem__)
+    shape = AttentionShape(1, 1, 16)
+    num_bytes = 1024 * ks.kernels.row_bytes(shape, num_layers=2)
+    pages = {"SC_PAGE_SIZE": 1, "SC_PHYS_PAGES": num_bytes - 1}  # keys fit, and values do
+    monkeypatch.setattr(os, "sysconf", pages.__getitem__, raising=False)
     with pytest.raises(MemoryError, match="more than this machine has"):
-        ks.kernels.new_store(AttentionShape(1, 1, 8), 2, 1024)
+        ks.kernels.new_store(shape, 2, 1024)
+    pages["SC_PHYS_PAGES"] += 1
+    assert ks.kernels.new_store(shape, 2, 1024)

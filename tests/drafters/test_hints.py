@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -22,9 +23,12 @@ def _texts(num: int) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("least_chance", [0.0, 0.3, 0.6])
-def test_a_suffix_that_would_guess_is_never_passed_over(least_chance: float) -> None:
+@pytest.mark.parametrize("options", [{}, {"min_chance": 0.0}, {"min_match": 2}])
+def test_a_suffix_that_would_guess_is_never_passed_over(
+    least_chance: float, options: dict[str, Any]
+) -> None:
     budget, num_guesses, num_passed_over = Budget(8, least_chance=least_chance), 0, 0
-    drafter = SuffixLookup()
+    drafter = SuffixLookup(**options)
     for number, text in enumerate(_texts(6)):
         request = Answer(number, tuple(text[:10]), [], len(text))
         drafter.begin(request)

@@ -44,7 +44,9 @@ def main() -> None:
         path = [GUESSES[n] for n in TREE.path_to(node)]
         np.testing.assert_array_equal(found[node], chain_logits(model, (*PROMPT, *path))[-1])
     short_operands_are_near(256, ("float32", "int8", 0.03), ("float16", None, 0.003))
+    a_width_without_segments_is_refused(1088)  # its norms are, its products come in steps of 64
     a_width_without_segments_is_refused(1056)
+    it_runs_in_float32(1056)
     tokens_are_drawn(model)
     a_failure_has_a_name(model)
     laws_are_compared()
@@ -90,6 +92,10 @@ def a_width_without_segments_is_refused(width: int) -> None:
         kernels = CudaKernels(dtype, quantization=quantization, device="cpu")
         with pytest.raises(UnsupportedModel, match=f"{width} columns, no multiple of"):
             LlamaModel.load(checkpoint, kernels)
+
+
+def it_runs_in_float32(width: int) -> None:
+    checkpoint = wide_checkpoint(width)
     found = chain_logits(LlamaModel.load(checkpoint, CudaKernels("float32", device="cpu")), PROMPT)
     exact = naive_logits(checkpoint, PROMPT)
     np.testing.assert_allclose(found, exact, rtol=0, atol=1e-5 * np.abs(exact).max())

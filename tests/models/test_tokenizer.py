@@ -36,6 +36,14 @@ def test_ids_are_llama_cpps(smollm2: Tokenizer, cases: list[dict[str, Any]]) -> 
         assert smollm2.encode(case["text"], parse_special=False) == case["literal"], case["text"]
 
 
+def test_a_text_without_special_tokens_makes_no_second_tokenizer(smollm2: Tokenizer) -> None:
+    vars(smollm2).pop("_literal_backend", None)
+    assert smollm2.encode("no <| im_end |> here", parse_special=False)
+    assert "_literal_backend" not in vars(smollm2)
+    smollm2.encode("one <|im_end|> here", parse_special=False)
+    assert "_literal_backend" in vars(smollm2)
+
+
 def test_a_long_text_does_not_stop_other_threads(smollm2: Tokenizer) -> None:
     """It is read without Python's lock; with it the other thread would not move at all."""
     is_over, turns = threading.Event(), itertools.count()

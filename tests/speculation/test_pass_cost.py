@@ -12,6 +12,10 @@ from forerun.speculation.costs.pass_cost import PassCost
 POINTS = ((1, 1.0), (4, 1.3), (8, 1.9))
 
 
+def curve_seconds(num_tokens: int) -> float:
+    return PassCost(POINTS).seconds(num_tokens)
+
+
 def _ratio(curve: PassCost) -> float:
     return curve.seconds(8) / curve.seconds(1)
 
@@ -73,6 +77,26 @@ def test_small_sizes_that_are_met_often_are_told_apart() -> None:
     found = [curve.seconds(size) / curve.seconds(1) for size in truth]
     assert found == pytest.approx(list(truth.values()), rel=0.04)
     assert curve.seconds(6) / curve.seconds(1) == pytest.approx(1.7, rel=0.04)
+
+
+def test_a_slower_machine_is_not_a_dearer_size_that_was_just_told_apart() -> None:
+    curve = PassCost(POINTS)
+    for idx in range(60):
+        curve.observe(5, curve_seconds(5) * (1.25 if idx >= 15 else 1))
+    assert curve.seconds(5) == pytest.approx(1.25 * curve_seconds(5), rel=0.02)
+    assert curve.seconds(5) / curve.seconds(1) == pytest.approx(curve_seconds(5), rel=0.03)
+
+
+def test_a_size_that_takes_less_than_a_smaller_one_does_not_drift() -> None:
+    truth = {1: 1.0, 4: 1.3, 5: 1.6, 6: 1.5, 8: 1.9}
+    curve, rng = PassCost(POINTS), random.Random(5)
+    for _ in range(4000):
+        size = rng.choice(list(truth))
+        curve.observe(size, truth[size] * rng.lognormvariate(0, 0.02))
+    assert curve.speed == pytest.approx(1, rel=0.1)
+    found = [curve.seconds(size) / curve.seconds(1) for size in (4, 5, 6, 8)]
+    assert found == pytest.approx([1.3, 1.6, 1.6, 1.9], rel=0.05)
+    assert curve.seconds(16) / curve.seconds(1) > 2.5
 
 
 def test_a_prompt_chunk_teaches_nothing_about_small_passes() -> None:

@@ -84,7 +84,10 @@ class SuffixLookup(OneByOne["_OwnText"]):
             if text.trust.chance(1, text.pairs.num_followers == 1) < least_chance:
                 return False
         text.extend(request.tokens)
-        return is_wide or text.own_chance(self._min_match) >= least_chance
+        if is_wide:
+            return True
+        chance = text.own_chance(self._min_match)
+        return chance is not None and chance >= least_chance
 
     def _guess(self, request: RequestView, text: _OwnText, budget: Budget) -> Proposal:
         text.extend(request.tokens)
@@ -186,11 +189,11 @@ class _OwnText:
             self._observe(token)
             self.automaton.append(token)
 
-    def own_chance(self, min_match: int) -> float:
-        """Of the best guess from what was read of this text; 0: none."""
+    def own_chance(self, min_match: int) -> float | None:
+        """Of the best guess from what was read of this text, if there is one."""
         match = self.automaton.continued(self.automaton.repeated_tail())
         if match.length < min_match:
-            return 0.0
+            return None
         return self.trust.chance(match.length, self.automaton.is_unanimous(match))
 
     def _observe(self, token: int) -> None:

@@ -90,7 +90,7 @@ FIGURES = {
     "parity": ["39 of 40 texts the same", "qa-325", "0.00009", "' looking'"],
     "smollm2-passes": ["28.6", "4.18"],
     "kernels": ["memory reads at 31.9 GB/s", "Q6_K", "9.1"],
-    "proof": ["2200", "37326", "6674"],
+    "proof": ["2400", "40386", "7614"],
 }
 
 

@@ -22,6 +22,7 @@ _SHARE_RATE: Final = 0.05
 _PRECISION: Final = 0.02  # to which calibration wants to know each size
 _EACH_UP_TO: Final = 8  # tokens: sizes that are told apart once they were met often
 _OFTEN: Final = 16  # passes
+_HIDDEN: Final = 1e-9  # log seconds
 
 
 def clipped(surprise: float) -> float:
@@ -80,6 +81,7 @@ class PassCost:
         self._log_speed, self.speed = 0.0, 1.0  # seconds now per second at calibration
         self._shape: list[float] = []  # seconds by size, at calibration's speed
         self._least_slope: float | None = None  # of `_shape`, once it is asked for
+        self._seen: tuple[float, tuple[tuple[int, float], ...]]  # speed and shape, for others
         self._refresh()
 
     @classmethod
@@ -109,7 +111,8 @@ class PassCost:
     @property
     def points(self) -> tuple[tuple[int, float], ...]:
         """Also while another thread observes."""
-        return tuple((size, self.speed * seconds) for size, seconds in self._curve)
+        speed, curve = self._seen
+        return tuple((size, speed * seconds) for size, seconds in curve)
 
     def seconds(self, num_tokens: int) -> float:
         """Beyond the last size the last slope goes on."""
@@ -156,6 +159,8 @@ class PassCost:
         surprise = math.log(max(seconds, 1e-9) / self.seconds(num_tokens))
         near = self._neighbours(num_tokens)
         self._count(near, num_passes)
+        if surprise < 0 and any(self._is_hidden(point) for point, _ in near):
+            return
         new = [point for point, _ in near if not point.is_measured]
         for point in new:  # all that is known of this size is its first pass
             point.log_seconds += surprise
@@ -170,9 +175,21 @@ class PassCost:
         """One more size, where the lines lead until passes near it are seen: tiles of odd and of
         even numbers of rows, say, are not equally good."""
         seconds, idx = self.seconds(size) / self.speed, bisect_left(self._sizes, size)
+        share = 0.0
+        if is_measured:  # its passes counted for those on either side
+            near = self._neighbours(size)
+            share = min(point.share / weight for point, weight in near)
+            for point, weight in near:
+                point.share -= weight * share
         self._sizes.insert(idx, size)
-        self._points.insert(idx, _Point(math.log(seconds), is_measured))
+        self._points.insert(idx, _Point(math.log(seconds), is_measured, share))
         self._shape.insert(idx, seconds)
+
+    def _is_hidden(self, point: _Point) -> bool:
+        """A size that takes less than a smaller one is taken to cost as much: that its passes are
+        faster than this says nothing new."""
+        shown = self._shape[self._points.index(point)]
+        return point.log_seconds < math.log(shown) - _HIDDEN
 
     def _neighbours(self, num_tokens: int) -> list[tuple[_Point, float]]:
         """The sizes on either side, and how near they are."""
@@ -195,7 +212,7 @@ class PassCost:
         """The curve after its speed or its points have moved."""
         self.speed = math.exp(self._log_speed)
         self._shape = list(accumulate([math.exp(p.log_seconds) for p in self._points], max))
-        self._curve = list(zip(self._sizes, self._shape, strict=True))
+        self._seen = self.speed, tuple(zip(self._sizes, self._shape, strict=True))
         self._least_slope = None
 
 

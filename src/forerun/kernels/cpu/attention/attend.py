@@ -33,8 +33,8 @@ _SHARES_AT: Final = 3 * _PLACES_BYTES
 _SPARE_AT: Final = _SHARES_AT + 4 * MAX_QUERIES
 _VALUES_TOGETHER: Final = 64
 # Queries whose work takes as long as reading keys and values does; with vectors of four floats,
-# reading is hidden behind any work.
-_READING, _READING_NARROW = 12, 0
+# most of it is hidden behind the work.
+_READING, _READING_NARROW = 12.0, 0.5
 
 
 def tokens_per_chunk(
@@ -55,7 +55,7 @@ def tokens_per_chunk(
         share = max(1, num_tokens * num_kv_heads // (2 * num_threads))
         return _even(num_tokens, min(most, share))
 
-    def taken(per_chunk: int) -> tuple[int, int]:
+    def taken(per_chunk: int) -> tuple[float, int]:
         num_chunks = num_kv_heads * -(-num_tokens // per_chunk)
         of_each = reading + per_chunk * group_len
         return -(-num_chunks // num_threads) * of_each, num_chunks

@@ -36,6 +36,7 @@ class KVStore:
         heads, width = (num_layers, shape.num_kv_heads), padded(shape.head_dim)
         num_slots = padded(num_slots)
         blocks = (num_slots // GROUP_LEN, width, GROUP_LEN)
+        require_memory(num_slots * cls.row_bytes(shape, num_layers))
         return cls(_zeros((*heads, *blocks)), _zeros((*heads, num_slots, width)))
 
     @staticmethod
@@ -68,7 +69,6 @@ def _zeros(size: tuple[int, ...]) -> F32:
     huge pages would make all of it resident.
     """
     num_bytes = F32_BYTES * math.prod(size)
-    require_memory(num_bytes)
     try:
         memory = _private(num_bytes)
     except (OSError, OverflowError, ValueError) as error:

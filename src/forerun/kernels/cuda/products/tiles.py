@@ -143,7 +143,7 @@ def whole_steps(num_in: int, itemsize: int, group: int) -> int:
     (tests/gpu/products/test_fused_products.py)."""
     if num_in < _SEGMENTED_FROM or (itemsize == 4 and not group):  # these have one tile
         return 1
-    return 128 if group else 64
+    return 64 if not group and num_in <= _LONG else 128
 
 
 def whole_norms(width: int, itemsize: int) -> int:
