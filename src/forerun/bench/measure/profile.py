@@ -1,4 +1,4 @@
-"""Where the time of a plain token goes: the steps of its pass by kind, the draw, and Python."""
+"""Where the time of a plain token goes: the steps of its pass by kind, and Python."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from forerun.kernels import Plan
 from forerun.kernels.cpu import CpuKernels
 from forerun.kernels.cpu.runtime.kinds import WHOLE
 from forerun.models.llama import LlamaModel
-from forerun.sampling import Context, Noise, served_logits
-from forerun.types import FloatArray, SamplingParams, Span
+from forerun.sampling import Context, CoupledDraws, Noise
+from forerun.types import Proposal, SamplingParams, Span
 
 _READ_BYTES: Final = 64 << 20
 _TOKEN: Final = 7  # any will do
@@ -35,14 +35,16 @@ class _PlainPass:
         self._table = self.cache.new_table()
         self._forward(num_context)
 
-    def run(self) -> FloatArray:
-        logits = self._forward(1)
+    def run(self) -> None:
+        self._forward(1)
         self._table.truncate_to(self._num_context)
-        return logits
 
-    def _forward(self, num_tokens: int) -> FloatArray:
-        span = Span.all_wanted(self._table.reserve(num_tokens), (_TOKEN,) * num_tokens)
-        return self._model.forward(Plan.build([(span, self._table)]), self.cache)
+    def _forward(self, num_tokens: int) -> None:
+        start = self._table.reserve(num_tokens)
+        span = Span.prompt_chunk(start, (_TOKEN,) * num_tokens, is_last=True)
+        plan, end = Plan.build([(span, self._table)]), start + num_tokens
+        draw = CoupledDraws(_PARAMS, Noise(0), end, Context(), (), Proposal.empty())
+        self._model.draw(plan, self.cache, [draw])
 
 
 def measure_profile(
@@ -51,13 +53,13 @@ def measure_profile(
     """Seconds of a token of `llm.stream`, of its parts, and what each part reads of memory.
 
     Of every work the fastest round counts: one may be slow for reasons of its own, never fast.
-    Python is what the compiled steps of a token and its draw leave of the same token.
+    Python is what the compiled steps of a token leave of it.
     """
     kernels = llm.model.kernels
     if not isinstance(kernels, CpuKernels):
         raise InvalidOption("--profile looks into the cpu kernels; drop --kernels reference.")
     one_pass = _PlainPass(llm.model, num_context)
-    logits, noise, context = one_pass.run()[0], Noise(0), Context((_TOKEN,) * num_context, ())
+    one_pass.run()
     kinds = kernels.kinds_of_pass(one_pass.cache.store, num_tokens=1)
     memory = np.ones(_READ_BYTES // 8, np.int64)
     params = _PARAMS.with_(max_tokens=num_rounds + 2)
@@ -72,21 +74,15 @@ def measure_profile(
         outside.append(whole - sum(inside))
         return sum(inside)
 
-    def draw() -> None:
-        served = served_logits(logits, params, context, (), weight_sum=kernels.weight_sum)
-        kernels.gumbel_argmax(served, noise, num_context)
-
     works: dict[str, Callable[[], object]] = {
         "pass": one_pass.run,
         **{kind.name: kind.run for kind in kinds},  # after a pass: it sets the buffers right
-        "draw": draw,
         "read": lambda: kernels.read(memory),
     }
     each = {name: partial(timed, work, clock) for name, work in works.items()}
     times = rounds({"steps": token, **each}, num_rounds)
     seconds = {name: min(taken) for name, taken in times.items()}
-    # Minima of different rounds: their difference may be less than nothing.
-    seconds["Python"] = max(0.0, min(outside[1:]) - seconds["draw"])
+    seconds["Python"] = min(outside[1:])
     for kind in kinds:
         if kind.is_left_out:
             seconds[kind.name] = max(0.0, seconds[WHOLE] - seconds[kind.name])
@@ -100,15 +96,15 @@ def measure_profile(
 def _report(
     seconds: dict[str, float], num_bytes: dict[str, int], num_context: int
 ) -> dict[str, Any]:
-    names = ("steps", "pass", WHOLE, "draw", "Python", "read")
-    steps, forward, _, draw, python, read = (seconds.pop(name) for name in names)
+    names = ("steps", "pass", WHOLE, "Python", "read")
+    steps, forward, _, python, read = (seconds.pop(name) for name in names)
     apart = sum(seconds.values())  # a little more than together, where they disturb each other
     parts = {name: taken * min(1, steps / apart) for name, taken in seconds.items()}
-    parts |= {"between steps": max(0, steps - apart), "draw": draw, "Python": python}
+    parts |= {"between steps": max(0, steps - apart), "Python": python}
     return {
         "num_context": num_context,
         "read_bytes_per_second": _READ_BYTES / read,
-        "token_s": steps + draw + python,
+        "token_s": steps + python,
         "pass_s": forward,
         "parts": {
             name: {"seconds": taken, "bytes": num_bytes.get(name, 0)}

@@ -25,10 +25,10 @@ KINDS: Final = {
     "place": "rows",
     "pick": "rows",
     "gated_row": "rows",
-    "best_piece": "rows",
-    "best_row": "rows",
-    "noisy_piece": "rows",
-    "noisy_row": "rows",
+    "best_piece": "draw",
+    "best_row": "draw",
+    "noisy_piece": "draw",
+    "noisy_row": "draw",
 }
 WHOLE: Final = "whole"  # a kind of all steps
 _ATTENTION: Final = "attention"
