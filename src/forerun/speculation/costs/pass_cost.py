@@ -29,7 +29,7 @@ def clipped(surprise: float) -> float:
     return max(-MOST_SURPRISE, min(MOST_SURPRISE, surprise))
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Point:
     """One size of a pass, and what is known of it."""
 
