@@ -171,7 +171,7 @@ def _next_slots(
 ) -> tuple[IntArray | None, ...] | None:
     """Where the next pass puts its tokens, if it is like this one and may be begun early."""
     kernels = core.model.kernels
-    is_early = kernels.begins_rounds if num_guesses else kernels.begins_early
+    is_early = kernels.begins_rounds if num_guesses else kernels.begins_plain
     if not is_early or not all(r.span.wanted for r in rounds):
         return None
     return next_slots(

@@ -102,8 +102,14 @@ class Kernels(Protocol):
     def name(self) -> str: ...
 
     @property
+    def begins_plain(self) -> bool:
+        """Whether a plain pass whose plan has `next_slots` is followed up before it is asked for,
+        while the host works on what was drawn."""
+
+    @property
     def begins_early(self) -> bool:
-        """Whether a pass whose plan has `next_slots` is followed up before it is over."""
+        """Whether that is so before it is over, and for drafters' passes, too: what the parts of a
+        round take one after the other says nothing."""
 
     @property
     def begins_rounds(self) -> bool:

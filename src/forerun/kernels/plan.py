@@ -64,6 +64,10 @@ class PlanRow:
         """The slots of the tokens that run."""
         return self.slots[self.span.start + self.num_written :]
 
+    def following(self, slot: int) -> PlanRow:
+        """The plain row behind it, which goes to `slot`; nobody knows its token yet."""
+        return PlanRow(Span.all_wanted(len(self.slots), (0,)), np.append(self.slots, slot))
+
     def ancestors(self, idx: int) -> IntArray:
         """The slots of token `idx`'s ancestors in the span, from the root down, itself last."""
         path = np.array(self.span.tree.path_to(idx), dtype=np.int64)
@@ -102,6 +106,10 @@ class Plan:
 
     def __len__(self) -> int:
         return sum(map(len, self.rows))
+
+    @property
+    def num_wanted(self) -> int:
+        return sum([len(row.span.wanted) for row in self.rows])
 
     def integers(self) -> tuple[Sequence[int], list[int], Sequence[int], Sequence[int]]:
         """Tokens, write slots, wanted and positions, as below: for whoever puts them together."""

@@ -76,7 +76,7 @@ class ReferenceKernels:
     """float32 by default; float64 for oracles. Weights are expanded when they are loaded."""
 
     name = "reference"
-    begins_early = begins_rounds = False
+    begins_plain = begins_early = begins_rounds = False
 
     def __init__(self, dtype: npt.DTypeLike = np.float32) -> None:
         self._dtype = np.dtype(dtype)

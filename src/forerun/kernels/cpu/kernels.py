@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 import warnings
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -82,8 +83,7 @@ class CpuKernels(ChainSteps, Drawing):
         key = code_key(self._machine)
         kept = None if cache_dir is None else CodeCache.open(cache_dir, key)
         self._library = Library(self._machine, kept, progress)
-        run, join = self._library.entry("run_pass"), self._library.entry("join_pass")
-        self._workers = Workers(run, join, num_threads)
+        self._workers = Workers(self._library.entry, num_threads)
         self._buffers = Buffers()
         self._kept_buffers = Buffers()  # recordings share them
         self._replays = Replays(self._workers)
@@ -131,8 +131,14 @@ class CpuKernels(ChainSteps, Drawing):
     def _tiled(self, part: Part) -> Part:
         return replace(part, tiling=self._tiles) if part.weight_format in PACKED else part
 
+    @property
+    def begins_plain(self) -> bool:
+        return self.num_threads > 1  # all but one of them work meanwhile
+
     def new_store(self, shape: AttentionShape, num_layers: int, num_slots: int) -> KVStore:
-        return KVStore.new(shape, num_layers, num_slots)
+        store = KVStore.new(shape, num_layers, num_slots)
+        weakref.finalize(store, self._workers.drop)  # before its memory goes
+        return store
 
     def row_bytes(self, shape: AttentionShape, num_layers: int) -> int:
         return KVStore.row_bytes(shape, num_layers)
@@ -141,6 +147,7 @@ class CpuKernels(ChainSteps, Drawing):
         return None
 
     def move_rows(self, store: KVStore, sources: IntArray, targets: IntArray) -> None:
+        self._workers.drop()  # it may write to one of these
         store.move_rows(sources, targets)
 
     def rows(self, array: npt.ArrayLike) -> Rows:

@@ -115,6 +115,8 @@ class CudaKernels(HeadOperations):
     def begins_early(self) -> bool:
         return self._graphs is not None
 
+    begins_plain = begins_early
+
     @property
     def begins_rounds(self) -> bool:
         return self._graphs is not None and self._graphs.has_guessed

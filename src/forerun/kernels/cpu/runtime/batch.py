@@ -12,11 +12,11 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from forerun.kernels.base import AttentionShape, ChainNoise
+from forerun.kernels.base import AttentionShape, Body, ChainNoise
 from forerun.kernels.cpu.attention.attend import KEY_FIELDS, scratch_bytes
 from forerun.kernels.cpu.codegen.compiled import address_of
 from forerun.kernels.cpu.codegen.lanes import padded
-from forerun.kernels.cpu.runtime.drawn import DrawnRows, Result, as_bits, noise_ints
+from forerun.kernels.cpu.runtime.drawn import DrawnRows, Result, as_bits, noise_after, noise_ints
 from forerun.kernels.cpu.runtime.program import Program, aligned_zeros
 from forerun.kernels.plan import Plan, PlanRow
 from forerun.sampling import CoupledDraws, is_truncating
@@ -62,31 +62,24 @@ class CpuBatch:
         plan: Plan,
         shape: AttentionShape,
         rope: RopeTable,
-        new_program: Callable[[int], Program],
+        new_program: Callable[[int], Program] | None,
         given: Sequence[FloatArray] = (),
         noise: ChainNoise | None = None,
     ) -> None:
-        runs = [_run(row) for row in plan.rows]
-        slots = [run.slots for run in runs]  # `keys` has their addresses in it
-        self._slots = slots[0] if len(slots) == 1 else np.concatenate(slots)
-        if not self._slots.flags.c_contiguous:
-            self._slots = self._slots.copy()
-        self.max_own = max([max(run.own_lengths) for run in runs if run.own_lengths], default=0)
-        longest = max([run.lengths[-1] for run in runs]) + self.max_own
-        self.max_keys = min(longest, shape.window or longest)
-        keys = _keys(runs, address_of(self._slots), shape.window)
-        tokens, write_slots, wanted, positions = plan.integers()
-        self.size = len(tokens), len(wanted)  # what a recording depends on, and
-        self.is_alone = len(runs) == 1  # one request's tokens, who share what they read
+        self._plan, self._rope = plan, rope
+        self.size = len(plan), plan.num_wanted  # what a recording depends on, and
+        self.is_alone = len(plan.rows) == 1  # one request's tokens, who share what they read
         self.result = Result.LOGITS
-        self._rotations, turns = rope.rotations(positions)
-        self._integers = [*tokens, *write_slots, *turns, *wanted, *keys]
         self._noise: Sequence[int] = _NO_NOISE if noise is None else _chain_ints(noise)
         self.shape = shape
         self.num_embeddings = 0  # rows of the table that tokens are looked up in, once they were
         self.taps: tuple[F32, ...] = ()  # once it has run
-        self._new_program: Callable[[int], Program] | None = new_program
+        self._new_program = new_program
         self._given = given
+
+    @cached_property
+    def _numbers(self) -> _Numbers:
+        return _Numbers.of(self._plan, self._rope, self.shape.window)
 
     @cached_property
     def heads(self) -> tuple[int, int, int]:
@@ -113,12 +106,44 @@ class CpuBatch:
         if num_rows < self.size[1]:
             return False
         self.result = Result.NOISY if is_noisy else Result.BEST
-        self._noise = noise_ints(asked) if is_noisy else ()
+        self._noise = noise_ints(asked) if is_noisy else []
         return True
+
+    def key(self, body: Body) -> tuple[Body, int, int, bool, Result]:
+        """What a recording of a pass over it depends on."""
+        return body, *self.size, self.is_alone, self.result
+
+    def following(self) -> CpuBatch | None:
+        """The plain pass behind it, which has one row for each of these, over the tokens that are
+        drawn in them; None where that is not known. It has no program of its own."""
+        rows, slots = self._plan.rows, self._plan.next_slots
+        if slots is None or len(rows) != self.size[1]:
+            return None
+        spans = [(row, more) for row, more in zip(rows, slots, strict=True) if more is not None]
+        if len(spans) < len(rows):
+            return None
+        plan = Plan(tuple([row.following(int(more[0])) for row, more in spans]))
+        batch = CpuBatch(plan, self.shape, self._rope, None)
+        batch.result, batch._noise = self.result, noise_after(self._noise)
+        _ = batch._numbers  # now, while others work
+        return batch
+
+    def set_tokens(self, tokens: Sequence[int]) -> None:
+        self._numbers.integers[: self.size[0]] = tokens
+
+    def is_like(self, other: CpuBatch) -> bool:
+        """Whether `other` is what it was made for: a pass with the same key, rows and tokens."""
+        mine, theirs = self._plan.rows, other._plan.rows
+        return (
+            len(mine) == len(theirs)
+            and self._numbers.integers[: len(mine)] == [row.span.tokens[0] for row in theirs]
+            and self._noise == other._noise
+            and all(np.array_equal(a.slots, b.slots) for a, b in zip(mine, theirs, strict=True))
+        )
 
     @cached_property
     def _arrays(self) -> _Arrays:
-        integers = np.array([*self._integers, *self._noise], np.int64)
+        integers = np.array([*self._numbers.integers, *self._noise], np.int64)
         return _Arrays.of(integers, *self.size)
 
     @cached_property
@@ -160,10 +185,10 @@ class CpuBatch:
 
     def take_in(self, other: CpuBatch) -> None:
         """Become `other`, which has as many tokens."""
-        self.check(other._integers[: self.size[0]])
-        self._arrays.write(*other._integers, *other._noise)
-        self._slots, self._rotations = other._slots, other._rotations
-        self.max_keys, self.max_own = other.max_keys, other.max_own
+        numbers = other._numbers
+        self.check(numbers.integers[: self.size[0]])
+        self._arrays.write(*numbers.integers, *other._noise)
+        self._numbers = numbers
         for mine, width, theirs in zip(self.given, self.given_widths, other._given, strict=True):
             mine[:, :width] = theirs
 
@@ -184,7 +209,7 @@ class CpuBatch:
     @property
     def scratch_bytes(self) -> int:
         """What attention needs."""
-        return scratch_bytes(self.max_keys, self.max_own, self.shape.head_dim)
+        return scratch_bytes(self._numbers.max_keys, self._numbers.max_own, self.shape.head_dim)
 
     @cached_property
     def keys_address(self) -> int:
@@ -235,6 +260,29 @@ def _padded(rows: FloatArray) -> F32:
     found = aligned_zeros(num_rows, padded(width))
     found[:, :width] = rows
     return found
+
+
+class _Numbers(NamedTuple):
+    """A plan as integers, and what these have the addresses of."""
+
+    integers: list[int]  # tokens, write slots, turns, wanted, keys
+    slots: IntArray
+    rotations: F32
+    max_keys: int  # of a token
+    max_own: int
+
+    @classmethod
+    def of(cls, plan: Plan, rope: RopeTable, window: int | None) -> _Numbers:
+        runs = [_run(row) for row in plan.rows]
+        each = [run.slots for run in runs]
+        slots = np.ascontiguousarray(each[0] if len(each) == 1 else np.concatenate(each))
+        max_own = max([max(run.own_lengths) for run in runs if run.own_lengths], default=0)
+        longest = max([run.lengths[-1] for run in runs]) + max_own
+        keys = _keys(runs, address_of(slots), window)
+        tokens, write_slots, wanted, positions = plan.integers()
+        rotations, turns = rope.rotations(positions)
+        integers = [*tokens, *write_slots, *turns, *wanted, *keys]
+        return cls(integers, slots, rotations, min(longest, window or longest), max_own)
 
 
 class Run(NamedTuple):

@@ -65,3 +65,12 @@ def noise_ints(draws: Sequence[CoupledDraws]) -> list[int]:
                 guess = one.proposal.tokens[node]
             found += (bits, key, position, before, guess)
     return found
+
+
+def noise_after(noise: Sequence[int]) -> list[int]:
+    """Of the rows behind these, where nobody guesses."""
+    found = list(noise)
+    for row in range(0, len(found), NOISE_FIELDS):
+        found[row + POSITION] += 1
+        found[row + BEFORE], found[row + GUESS] = -1, 0
+    return found

@@ -8,7 +8,8 @@ A thread takes its share of the chunks that are left, in one run, until none is 
 for those that others took. Runs are long at first, as memory is best read in a row, and short at
 the end, so that all end together.
 A thread that comes late finds the early steps done; one that never comes is not missed. Which
-thread runs a chunk changes nothing in what it computes.
+thread runs a chunk changes nothing in what it computes. So the thread that owns a pass may open it
+and see to other things before it comes itself.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ STEP_BYTES: Final = 8 * STEP_FIELDS
 COUNTER_BYTES: Final = 128  # taken and done, each in its own cache line
 
 # The control block, in int64 fields that are a cache line apart where threads contend for them.
-CLOSED, ACTIVE, STEPS, NUM_STEPS, COUNTERS, NUM_THREADS = 0, 8, 16, 17, 18, 19
+CLOSED, ACTIVE, STEPS, NUM_STEPS, COUNTERS, NUM_THREADS, STOPPED = 0, 8, 16, 17, 18, 19, 20
 SCRATCHES: Final = 24  # from here on, the address of each thread's scratch memory
 
 _NUM_SPINS: Final = 200  # looks at a counter before the core is offered to others
@@ -56,6 +57,8 @@ def _run_steps(control, thread):
     scratch, num_threads = int_at(control, SCRATCHES + thread), int_at(control, NUM_THREADS)
     first_open = 0  # the first step that has not been waited for
     for idx in range(int_at(control, NUM_STEPS)):
+        if peek(control + 8 * STOPPED) != 0:
+            return
         step, taken = steps + idx * STEP_BYTES, counters + idx * COUNTER_BYTES
         operation, num_chunks, waits = int_at(step, 0), int_at(step, 1), int_at(step, 2)
         while True:
@@ -95,13 +98,25 @@ def join_pass(control, thread):
                 yield_processor()
 
 
-def run_pass(control, thread):
-    """What the thread that owns the pass runs: open it, join it, and close it behind all others.
-
-    Counters are zero when it begins, and so they are left.
-    """
+def open_pass(control, _thread):
+    """Let others join; counters are zero."""
     fetch_add(control + 8 * CLOSED, -1)
+
+
+def end_pass(control, thread):
+    """What the thread that owns the pass runs: join it, and close it behind all others."""
     _run_steps(control, thread)
+    _close(control)
+
+
+def drop_pass(control, _thread):
+    """Close it half-way: what was taken is done, and no more."""
+    fetch_add(control + 8 * STOPPED, 1)
+    _close(control)
+
+
+@njit
+def _close(control):
     fetch_add(control + 8 * CLOSED, 1)
     spins = 0
     while peek(control + 8 * ACTIVE) > 0:

@@ -70,61 +70,112 @@ class _Scratch:
 
 
 class Workers:
-    """The threads of one kernel set. One pass at a time; callers are queued."""
+    """The threads of one kernel set. One pass at a time; callers are queued.
 
-    def __init__(self, run: Compiled, join: Compiled, num_threads: int) -> None:
+    A pass that was begun early gives way to any other. Whatever it works on must be alive until it
+    is finished or dropped.
+    """
+
+    def __init__(self, entry: Callable[[str], Compiled], num_threads: int) -> None:
         self.num_threads: Final = num_threads
-        self._call: Callable[[int, int], None] = run.call
+        calls = [entry(name).call for name in ("open_pass", "end_pass", "drop_pass")]
+        self._open, self._end, self._drop = calls
+        self._is_begun = False  # a pass, early
+        self._prepared: npt.NDArray[np.int64] | None = None  # the steps of the control block
         self._control = np.zeros(SCRATCHES + num_threads, np.int64)
         self._control[CLOSED] = 1
-        # Steps, their number, counters and threads, then each thread's scratch.
-        fields = struct.Struct(f"4q{8 * (SCRATCHES - STEPS - 4)}x{num_threads}q")
+        # Steps, their number, counters and threads, not stopped, then each thread's scratch.
+        fields = struct.Struct(f"5q{8 * (SCRATCHES - STEPS - 5)}x{num_threads}q")
         self._write = partial(fields.pack_into, self._control.data, 8 * STEPS)
         self._address: int = self._control.ctypes.data
         self._counters = _Counters(0)
         self._scratch = _Scratch(num_threads, 0)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # garbage may be collected in here, and drop a pass
         self._calls: list[Calls] = [SimpleQueue() for _ in range(1, num_threads)]
         for idx, calls in enumerate(self._calls, start=1):
-            args = (join, self._control, idx, calls)
+            args = (entry("join_pass"), self._control, idx, calls)
             threading.Thread(target=_serve, args=args, daemon=True, name="forerun-cpu").start()
         weakref.finalize(self, _dismiss, self._calls)
+        _ALL.add(self)
 
     def run(self, steps: npt.NDArray[np.int64], scratch_bytes: int) -> None:
         """Run the steps [num_steps, STEP_FIELDS] to their end."""
         with self._lock:
+            self._call(steps, scratch_bytes)
+            self._end(self._address, 0)
+
+    def begin(self, steps: npt.NDArray[np.int64], scratch_bytes: int) -> None:
+        """Let all other threads run them, while this one sees to other things."""
+        with self._lock:
+            self._call(steps, scratch_bytes)
+            self._is_begun = True
+
+    def finish(self) -> bool:
+        """Run what was begun to its end; False: it was dropped meanwhile."""
+        with self._lock:
+            if not self._is_begun:
+                return False
+            self._is_begun = False
+            self._end(self._address, 0)
+            return True
+
+    def drop(self) -> None:
+        """Have what was begun given up, if it still is: nothing works on its memory any more."""
+        with self._lock:
+            if self._is_begun:
+                self._is_begun, self._prepared = False, None
+                self._drop(self._address, 0)
+
+    def _call(self, steps: npt.NDArray[np.int64], scratch_bytes: int) -> None:
+        if self._is_begun:
+            self.drop()
+        if steps is not self._prepared or self._scratch.num_bytes < scratch_bytes:
             self._prepare(steps, scratch_bytes)
-            for calls in self._calls:
-                if calls.empty():  # else its thread joined the last pass without being called
-                    calls.put(True)
-            self._call(self._address, 0)
+        for calls in self._calls:
+            if calls.empty():  # else its thread joined the last pass without being called
+                calls.put(True)
+        self._open(self._address, 0)
 
     @contextmanager
     def watched(self, clock: Callable[[], float]) -> Iterator[list[float]]:
         """What each run takes in compiled code, in seconds, for benchmarks."""
-        call, seconds = self._call, list[float]()
+        end, seconds = self._end, list[float]()
 
-        def watched_call(address: int, thread: int) -> None:
+        def watched_end(address: int, thread: int) -> None:
             began = clock()
-            call(address, thread)
+            end(address, thread)
             seconds.append(clock() - began)
 
-        self._call = watched_call
+        self._end = watched_end
         try:
             yield seconds
         finally:
-            self._call = call
+            self._end = end
 
     def _prepare(self, steps: npt.NDArray[np.int64], scratch_bytes: int) -> None:
+        self._prepared = None
         num_steps, num_fields = steps.shape
         assert num_fields == STEP_FIELDS, steps.shape
         if self._counters.num_steps < num_steps:
             self._counters = _Counters(num_steps)
         if self._scratch.num_bytes < scratch_bytes:
             self._scratch = _Scratch(self.num_threads, 2 * scratch_bytes)
-        # All addresses, every time: after an exception in here, old ones may be of freed memory.
-        fields = (address_of(steps), num_steps, self._counters.address, self.num_threads)
+        # All addresses: after an exception in here, old ones may be of freed memory.
+        fields = (address_of(steps), num_steps, self._counters.address, self.num_threads, 0)
         self._write(*fields, *self._scratch.addresses)
+        self._prepared = steps
+
+
+_ALL: Final = weakref.WeakSet[Workers]()
+
+
+def _drop_all() -> None:
+    for workers in list(_ALL):
+        workers.drop()
+
+
+if hasattr(os, "register_at_fork"):  # a process that is forked off has none of the threads
+    os.register_at_fork(before=_drop_all)
 
 
 def _serve(join: Compiled, control: npt.NDArray[np.int64], thread: int, calls: Calls) -> None:
