@@ -64,10 +64,6 @@ class PlanRow:
         """The slots of the tokens that run."""
         return self.slots[self.span.start + self.num_written :]
 
-    def following(self, slot: int) -> PlanRow:
-        """The plain row behind it, which goes to `slot`; nobody knows its token yet."""
-        return PlanRow(Span.all_wanted(len(self.slots), (0,)), np.append(self.slots, slot))
-
     def ancestors(self, idx: int) -> IntArray:
         """The slots of token `idx`'s ancestors in the span, from the root down, itself last."""
         path = np.array(self.span.tree.path_to(idx), dtype=np.int64)

@@ -22,6 +22,7 @@ from forerun.types import Proposal, SamplingParams, Span
 
 _READ_BYTES: Final = 64 << 20
 _TOKEN: Final = 7  # any will do
+_IN_A_ROW: Final = 4
 _PARAMS: Final = SamplingParams(temperature=1.0, seed=0, ignore_eos=True)
 
 
@@ -53,7 +54,8 @@ def measure_profile(
     """Seconds of a token of `llm.stream`, of its parts, and what each part reads of memory.
 
     Of every work the fastest round counts: one may be slow for reasons of its own, never fast.
-    Python is what the compiled steps of a token leave of it.
+    Python is what a token takes longer than the compiled steps of its pass, all in a row: less
+    than Python runs where other threads work meanwhile.
     """
     kernels = llm.model.kernels
     if not isinstance(kernels, CpuKernels):
@@ -62,17 +64,14 @@ def measure_profile(
     one_pass.run()
     kinds = kernels.kinds_of_pass(one_pass.cache.store, num_tokens=1)
     memory = np.ones(_READ_BYTES // 8, np.int64)
-    params = _PARAMS.with_(max_tokens=num_rounds + 2)
-    stream = llm.stream([_TOKEN] * num_context, params)
-    next(stream)  # the prompt
-
-    outside = list[float]()  # of compiled steps, for each token
+    prompt, params = [_TOKEN] * num_context, _PARAMS.with_(max_tokens=_IN_A_ROW + 1)
 
     def token() -> float:
-        with kinds[0].workers.watched(clock) as inside:
-            whole = timed(lambda: next(stream), clock)
-        outside.append(whole - sum(inside))
-        return sum(inside)
+        """One that was begun early, as others in a row are."""
+        stream = llm.stream(prompt, params)
+        for _ in range(1, _IN_A_ROW):
+            next(stream)
+        return timed(lambda: next(stream), clock)
 
     works: dict[str, Callable[[], object]] = {
         "pass": one_pass.run,
@@ -80,31 +79,30 @@ def measure_profile(
         "read": lambda: kernels.read(memory),
     }
     each = {name: partial(timed, work, clock) for name, work in works.items()}
-    times = rounds({"steps": token, **each}, num_rounds)
+    times = rounds({"token": token, **each}, num_rounds)
     seconds = {name: min(taken) for name, taken in times.items()}
-    seconds["Python"] = min(outside[1:])
     for kind in kinds:
         if kind.is_left_out:
             seconds[kind.name] = max(0.0, seconds[WHOLE] - seconds[kind.name])
     num_bytes = {kind.name: kind.weight_bytes for kind in kinds if kind.name != WHOLE}
     row_bytes = kernels.row_bytes(llm.model.shape, llm.model.config.num_layers)
     num_bytes["attention"] = num_context * row_bytes
-    is_complete = len(times["steps"]) == num_rounds
+    is_complete = len(times["token"]) == num_rounds
     return {"is_complete": is_complete, **_report(seconds, num_bytes, num_context)}
 
 
 def _report(
     seconds: dict[str, float], num_bytes: dict[str, int], num_context: int
 ) -> dict[str, Any]:
-    names = ("steps", "pass", WHOLE, "Python", "read")
-    steps, forward, _, python, read = (seconds.pop(name) for name in names)
+    names = ("token", "pass", WHOLE, "read")
+    token, forward, steps, read = (seconds.pop(name) for name in names)
     apart = sum(seconds.values())  # a little more than together, where they disturb each other
     parts = {name: taken * min(1, steps / apart) for name, taken in seconds.items()}
-    parts |= {"between steps": max(0, steps - apart), "Python": python}
+    parts |= {"between steps": max(0, steps - apart), "Python": max(0, token - steps)}
     return {
         "num_context": num_context,
         "read_bytes_per_second": _READ_BYTES / read,
-        "token_s": steps + python,
+        "token_s": token,
         "pass_s": forward,
         "parts": {
             name: {"seconds": taken, "bytes": num_bytes.get(name, 0)}

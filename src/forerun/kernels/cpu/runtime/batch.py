@@ -16,7 +16,7 @@ from forerun.kernels.base import AttentionShape, Body, ChainNoise
 from forerun.kernels.cpu.attention.attend import KEY_FIELDS, scratch_bytes
 from forerun.kernels.cpu.codegen.compiled import address_of
 from forerun.kernels.cpu.codegen.lanes import padded
-from forerun.kernels.cpu.runtime.drawn import DrawnRows, Result, as_bits, noise_after, noise_ints
+from forerun.kernels.cpu.runtime.drawn import LEFT, DrawnRows, Result, as_bits, noise_ints
 from forerun.kernels.cpu.runtime.program import Program, aligned_zeros
 from forerun.kernels.plan import Plan, PlanRow
 from forerun.sampling import CoupledDraws, is_truncating
@@ -62,7 +62,7 @@ class CpuBatch:
         plan: Plan,
         shape: AttentionShape,
         rope: RopeTable,
-        new_program: Callable[[int], Program] | None,
+        new_program: Callable[[int], Program],
         given: Sequence[FloatArray] = (),
         noise: ChainNoise | None = None,
     ) -> None:
@@ -74,12 +74,13 @@ class CpuBatch:
         self.shape = shape
         self.num_embeddings = 0  # rows of the table that tokens are looked up in, once they were
         self.taps: tuple[F32, ...] = ()  # once it has run
-        self._new_program = new_program
+        self._new_program: Callable[[int], Program] | None = new_program
         self._given = given
+        self._held: Numbers | None = None
 
     @cached_property
-    def _numbers(self) -> _Numbers:
-        return _Numbers.of(self._plan, self._rope, self.shape.window)
+    def _numbers(self) -> Numbers:
+        return Numbers.of(self._plan, self._rope, self.shape.window)
 
     @cached_property
     def heads(self) -> tuple[int, int, int]:
@@ -113,32 +114,38 @@ class CpuBatch:
         """What a recording of a pass over it depends on."""
         return body, *self.size, self.is_alone, self.result
 
-    def following(self) -> CpuBatch | None:
-        """The plain pass behind it, which has one row for each of these, over the tokens that are
-        drawn in them; None where that is not known. It has no program of its own."""
-        rows, slots = self._plan.rows, self._plan.next_slots
-        if slots is None or len(rows) != self.size[1]:
-            return None
-        spans = [(row, more) for row, more in zip(rows, slots, strict=True) if more is not None]
-        if len(spans) < len(rows):
-            return None
-        plan = Plan(tuple([row.following(int(more[0])) for row, more in spans]))
-        batch = CpuBatch(plan, self.shape, self._rope, None)
-        batch.result, batch._noise = self.result, noise_after(self._noise)
-        _ = batch._numbers  # now, while others work
-        return batch
+    @cached_property
+    def _next_slots(self) -> list[IntArray]:
+        """Of each of its rows, if it is a plain pass and all of them go on."""
+        slots, num_rows = self._plan.next_slots, len(self._plan.rows)
+        if slots is None or self.size != (num_rows, num_rows):
+            return []
+        known = [more for more in slots if more is not None]
+        return known if len(known) == num_rows else []
 
-    def set_tokens(self, tokens: Sequence[int]) -> None:
-        self._numbers.integers[: self.size[0]] = tokens
+    @property
+    def is_followed(self) -> bool:
+        """Whether the pass behind it is known, but for its tokens."""
+        return bool(self._next_slots)
 
-    def is_like(self, other: CpuBatch) -> bool:
-        """Whether `other` is what it was made for: a pass with the same key, rows and tokens."""
-        mine, theirs = self._plan.rows, other._plan.rows
+    def following(self) -> Numbers:
+        """Of the plain pass behind it, which has one row for each of these."""
+        return Numbers.behind(self._plan.rows, self._next_slots, self._rope, self.shape.window)
+
+    @property
+    def drawn_by(self) -> Sequence[int]:
+        """See `noise_ints`."""
+        return self._noise
+
+    def is_like(self, numbers: Numbers, noise: Sequence[int], tokens: Sequence[int]) -> bool:
+        """Whether it is a plain pass with these, wherever the slots lie."""
+        rows = self._plan.rows
+        slots = rows[0].slots if self.is_alone else np.concatenate([row.slots for row in rows])
         return (
-            len(mine) == len(theirs)
-            and self._numbers.integers[: len(mine)] == [row.span.tokens[0] for row in theirs]
-            and self._noise == other._noise
-            and all(np.array_equal(a.slots, b.slots) for a, b in zip(mine, theirs, strict=True))
+            len(rows) == self.size[0]
+            and [row.span.tokens[0] for row in rows] == tokens
+            and self._noise == noise
+            and np.array_equal(slots, numbers.slots)
         )
 
     @cached_property
@@ -192,6 +199,11 @@ class CpuBatch:
         for mine, width, theirs in zip(self.given, self.given_widths, other._given, strict=True):
             mine[:, :width] = theirs
 
+    def hold(self, numbers: Numbers) -> None:
+        """They may take the place of its own at any moment."""
+        self._held = self._numbers
+        self._numbers = numbers
+
     def part(self, first: int, last: int) -> CpuBatch:
         """Some of its tokens; the arrays are views."""
         assert self.program  # one for both
@@ -209,7 +221,15 @@ class CpuBatch:
     @property
     def scratch_bytes(self) -> int:
         """What attention needs."""
-        return scratch_bytes(self._numbers.max_keys, self._numbers.max_own, self.shape.head_dim)
+        return self.scratch_bytes_for(self._numbers)
+
+    def scratch_bytes_for(self, numbers: Numbers) -> int:
+        return scratch_bytes(numbers.max_keys, numbers.max_own, self.shape.head_dim)
+
+    @cached_property
+    def address(self) -> int:
+        """Of all its integers."""
+        return int(self.tokens.ctypes.data)
 
     @cached_property
     def keys_address(self) -> int:
@@ -262,19 +282,19 @@ def _padded(rows: FloatArray) -> F32:
     return found
 
 
-class _Numbers(NamedTuple):
+class Numbers(NamedTuple):
     """A plan as integers, and what these have the addresses of."""
 
+    num_rows: int  # of it
     integers: list[int]  # tokens, write slots, turns, wanted, keys
     slots: IntArray
     rotations: F32
     max_keys: int  # of a token
-    max_own: int
+    max_own: int = 0
 
     @classmethod
-    def of(cls, plan: Plan, rope: RopeTable, window: int | None) -> _Numbers:
-        runs = [_run(row) for row in plan.rows]
-        each = [run.slots for run in runs]
+    def of(cls, plan: Plan, rope: RopeTable, window: int | None) -> Numbers:
+        each, runs = zip(*[_run(row) for row in plan.rows], strict=True)
         slots = np.ascontiguousarray(each[0] if len(each) == 1 else np.concatenate(each))
         max_own = max([max(run.own_lengths) for run in runs if run.own_lengths], default=0)
         longest = max([run.lengths[-1] for run in runs]) + max_own
@@ -282,28 +302,45 @@ class _Numbers(NamedTuple):
         tokens, write_slots, wanted, positions = plan.integers()
         rotations, turns = rope.rotations(positions)
         integers = [*tokens, *write_slots, *turns, *wanted, *keys]
-        return cls(integers, slots, rotations, min(longest, window or longest), max_own)
+        return cls(len(runs), integers, slots, rotations, min(longest, window or longest), max_own)
+
+    @classmethod
+    def behind(
+        cls, rows: Sequence[PlanRow], more: Sequence[IntArray], rope: RopeTable, window: int | None
+    ) -> Numbers:
+        """Of a plain pass over one token for each row, whatever that is: it goes to the first slot
+        of `more`."""
+        each = [part for row, one in zip(rows, more, strict=True) for part in (row.slots, one[:1])]
+        slots = np.concatenate(each)
+        lengths = [len(row.slots) + 1 for row in rows]
+        keys = _keys([Run(one, (one,)) for one in lengths], address_of(slots), window)
+        rotations, turns = rope.rotations([one - 1 for one in lengths])
+        num, write_slots = len(rows), [int(one[0]) for one in more]
+        integers = [*([LEFT] * num), *write_slots, *turns, *range(num), *keys]
+        longest = max(lengths)
+        return cls(num, integers, slots, rotations, min(longest, window or longest))
 
 
 class Run(NamedTuple):
-    """Key slots in logical order, of one or more tokens: each sees so many of the first, and some
-    of its own, which lie behind those that are shared."""
+    """Of one or more tokens that share slots in logical order: each sees so many of the first, and
+    some of its own, which lie behind those that are shared."""
 
-    slots: IntArray
+    num_slots: int
     lengths: Sequence[int]
     own_lengths: Sequence[int] = ()
 
 
-def _run(row: PlanRow) -> Run:
+def _run(row: PlanRow) -> tuple[IntArray, Run]:
     """Of the tokens that run: in a chain, each sees one key more than the token before it; in a
     tree, the path to it."""
     chosen = range(row.num_written, len(row.span))
     if row.span.tree.is_chain:
         first = row.span.start + 1
-        return Run(row.slots, range(first + chosen.start, first + chosen.stop))
+        lengths = range(first + chosen.start, first + chosen.stop)
+        return row.slots, Run(len(row.slots), lengths)
     paths = [row.ancestors(idx) for idx in chosen]
     slots = np.concatenate((row.context, *paths))
-    return Run(slots, [row.span.start] * len(paths), list(map(len, paths)))
+    return slots, Run(len(slots), [row.span.start] * len(paths), list(map(len, paths)))
 
 
 def _keys(runs: Sequence[Run], address: int, window: int | None) -> list[int]:
@@ -322,5 +359,5 @@ def _keys(runs: Sequence[Run], address: int, window: int | None) -> list[int]:
                 shared = (address + 8 * (hidden - late), length - hidden + late)
                 keys += (*shared, own + 8 * late, num_own - late)
             own += 8 * num_own
-        address += run.slots.nbytes
+        address += 8 * run.num_slots
     return keys

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from forerun.kernels.cpu.codegen.compiled import address_of
 from forerun.kernels.scores import Scores
 from forerun.sampling import CoupledDraws
 from forerun.types import ROOT, IntArray
@@ -34,6 +35,10 @@ class DrawnRows(NamedTuple):
 
     tokens: IntArray  # [R], once it has run
     noise: IntArray  # [R, NOISE_FIELDS], or none at all
+
+    @property
+    def address(self) -> int:
+        return address_of(self.tokens)
 
     def scores(self, logits: npt.NDArray[np.float32]) -> Scores:
         """Tokens, and copies of the logits [R, …, V] of those rows that are left."""

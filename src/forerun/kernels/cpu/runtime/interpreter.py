@@ -35,8 +35,12 @@ STEP_BYTES: Final = 8 * STEP_FIELDS
 COUNTER_BYTES: Final = 128  # taken and done, each in its own cache line
 
 # The control block, in int64 fields that are a cache line apart where threads contend for them.
-CLOSED, ACTIVE, STEPS, NUM_STEPS, COUNTERS, NUM_THREADS, STOPPED = 0, 8, 16, 17, 18, 19, 20
+CLOSED, NUM_OPENED, ACTIVE = 0, 1, 8
+STEPS, NUM_STEPS, COUNTERS, NUM_THREADS, STOPPED, FOLLOWING = range(16, 22)
 SCRATCHES: Final = 24  # from here on, the address of each thread's scratch memory
+
+# What follows a pass, in int64 fields: `runtime/following.py`.
+NUM_ROWS, DRAWN, TARGET, NUM_INTEGERS, INTEGERS = range(5)
 
 _NUM_SPINS: Final = 200  # looks at a counter before the core is offered to others
 _NUM_LOOKS: Final = 6000  # for the next pass: about a millisecond
@@ -81,16 +85,18 @@ def join_pass(control, thread):
     """What every other thread runs; a pass that is over, or not yet begun, is not joined.
 
     What the control block says is looked at only inside, when its owner can no longer change it.
-    Behind a pass a thread looks out for the next one: it begins sooner than one that is woken, and
-    a core that sleeps between two passes would be slow for some more.
+    Behind a pass, or with no chunk of it left to take, a thread looks out for the next one: it
+    begins sooner than one that is woken, and a core that sleeps between two passes would be slow
+    for some more.
     """
     while True:
         fetch_add(control + 8 * ACTIVE, 1)
         if peek(control + 8 * CLOSED) == 0:
             _run_steps(control, thread)
+        number = peek(control + 8 * NUM_OPENED)
         fetch_add(control + 8 * ACTIVE, -1)
         spins = 0
-        while peek(control + 8 * CLOSED) != 0:
+        while peek(control + 8 * CLOSED) != 0 or peek(control + 8 * NUM_OPENED) == number:
             spins += 1
             if spins > _NUM_LOOKS:
                 return
@@ -98,15 +104,56 @@ def join_pass(control, thread):
                 yield_processor()
 
 
+def run_pass(control, thread):
+    """What the thread that owns the pass runs: open it, join it, and close it behind all others.
+
+    Counters are zero when it begins, and so they are left.
+    """
+    _open(control)
+    _run_steps(control, thread)
+    _close(control)
+
+
 def open_pass(control, _thread):
-    """Let others join; counters are zero."""
-    fetch_add(control + 8 * CLOSED, -1)
+    """Let others begin; a pass that is opened is ended or dropped."""
+    _open(control)
 
 
 def end_pass(control, thread):
-    """What the thread that owns the pass runs: join it, and close it behind all others."""
+    """Join it, close it behind all others, and open it again for what follows, if that is known;
+    else the field of that is zero in the end."""
     _run_steps(control, thread)
     _close(control)
+    following = int_at(control, FOLLOWING)
+    if following != 0:
+        if _go_on(following):
+            _open(control)
+        else:
+            ints(control)[FOLLOWING] = 0
+
+
+@njit
+def _open(control):
+    fetch_add(control + 8 * NUM_OPENED, 1)
+    fetch_add(control + 8 * CLOSED, -peek(control + 8 * CLOSED))
+
+
+@njit
+def _go_on(following):
+    """Put the next integers in the place of the last: tokens first, which were just drawn. False:
+    one of them is left to the host."""
+    num_rows, drawn = int_at(following, NUM_ROWS), int_at(following, DRAWN)
+    target, integers = ints(int_at(following, TARGET)), following + 8 * INTEGERS
+    is_left = False
+    for row in range(num_rows):
+        token = int_at(drawn, row)
+        ints(integers)[row] = token
+        is_left = is_left or token < 0
+    if is_left:
+        return False
+    for idx in range(int_at(following, NUM_INTEGERS)):
+        target[idx] = int_at(integers, idx)
+    return True
 
 
 def drop_pass(control, _thread):
@@ -117,7 +164,8 @@ def drop_pass(control, _thread):
 
 @njit
 def _close(control):
-    fetch_add(control + 8 * CLOSED, 1)
+    """Also if it is closed."""
+    fetch_add(control + 8 * CLOSED, 1 - peek(control + 8 * CLOSED))
     spins = 0
     while peek(control + 8 * ACTIVE) > 0:
         spins += 1

@@ -176,15 +176,8 @@ class Recording:
 
     def run(self, workers: Workers, scratch_bytes: int) -> tuple[F32, tuple[F32, ...]]:
         """The result, and what is handed out besides; where tokens are drawn, a view."""
-        return self._values(workers, scratch_bytes), self._tapped()
-
-    def brought(self) -> tuple[F32, tuple[F32, ...]]:
-        """What `run` returns, where it drew tokens and has been run."""
-        assert self.drawn is not None
-        return self.result, self._tapped()
-
-    def _tapped(self) -> tuple[F32, ...]:
-        return tuple(map(_flat_copy, self.taps)) if self.taps else ()
+        values = self._values(workers, scratch_bytes)
+        return values, tuple(map(_flat_copy, self.taps)) if self.taps else ()
 
     def _values(self, workers: Workers, scratch_bytes: int) -> F32:
         if self.drawn is not None:

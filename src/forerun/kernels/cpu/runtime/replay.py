@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
 from threading import Lock
 from typing import Final, NamedTuple
 
@@ -13,7 +12,8 @@ import numpy.typing as npt
 from forerun.kernels.base import Body
 from forerun.kernels.cpu.attention.kv_store import KVStore
 from forerun.kernels.cpu.runtime.batch import CpuBatch
-from forerun.kernels.cpu.runtime.drawn import DrawnRows, Result
+from forerun.kernels.cpu.runtime.drawn import Result
+from forerun.kernels.cpu.runtime.following import Following
 from forerun.kernels.cpu.runtime.program import KeptProgram, Recording
 from forerun.kernels.cpu.runtime.workers import Workers
 from forerun.kernels.scores import Scores
@@ -30,9 +30,14 @@ class Begun(NamedTuple):
 
     passes: Kept  # of its store
     key: Key
-    batch: CpuBatch
     recording: Recording
-    first_batch: CpuBatch  # whose addresses that has
+    following: Following
+
+    def is_for(self, passes: Kept, key: Key, batch: CpuBatch) -> bool:
+        is_same = self.passes is passes and self.key == key
+        following = self.following
+        known = (following.numbers, following.noise, following.tokens)
+        return is_same and batch.is_like(*known)
 
 
 class Replays:
@@ -48,53 +53,53 @@ class Replays:
 
     def run(self, body: Body, batch: CpuBatch, store: KVStore) -> npt.NDArray[np.float32]:
         with self._lock:
-            return self._run(body, batch, store)[0]
+            self._give_up()
+            kept, key = store.passes, batch.key(body)
+            if key not in kept:
+                return self._record(kept, key, batch, store)
+            recording = _taken_in(kept, key, batch)
+            result, batch.taps = recording.run(self._workers, batch.scratch_bytes)
+            return result
 
     def draw(self, body: Body, batch: CpuBatch, store: KVStore) -> Scores:
-        """What `batch` draws; the logits go with the next pass, which is begun if it is known."""
+        """What `batch` draws; the logits go with the next pass. Where that is known it is begun."""
         with self._lock:
-            following = self._following(body, batch, store)
-            logits, drawn = self._run(body, batch, store)
-            assert drawn is not None
-            scores = drawn.scores(logits)
-            if following is not None and (tokens := scores.all_tokens) is not None:
-                self._begin(following, tokens)
-            return scores
+            kept, key = store.passes, batch.key(body)
+            is_begun = self._begun is not None and self._begun.is_for(kept, key, batch)
+            if not is_begun:
+                self._give_up()
+            if key not in kept:
+                logits, drawn = self._record(kept, key, batch, store), batch.program.drawn
+                assert drawn is not None
+                return drawn.scores(logits)
+            if not is_begun:
+                recording = _taken_in(kept, key, batch)
+                if recording.taps or not batch.is_followed:
+                    logits, batch.taps = recording.run(self._workers, batch.scratch_bytes)
+                    assert recording.drawn is not None
+                    return recording.drawn.scores(logits)
+                self._workers.begin(recording.steps, batch.scratch_bytes)
+            return self._end(kept, key, batch)
 
-    def _run(
-        self, body: Body, batch: CpuBatch, store: KVStore
-    ) -> tuple[npt.NDArray[np.float32], DrawnRows | None]:
-        kept: Kept = store.passes
-        key = batch.key(body)
-        begun, self._begun = self._begun, None
-        if begun is not None:
-            is_it = begun.passes is kept and begun.key == key and begun.batch.is_like(batch)
-            if is_it and self._workers.finish():
-                result, batch.taps = begun.recording.brought()
-                return result, begun.recording.drawn
+    def _end(self, kept: Kept, key: Key, batch: CpuBatch) -> Scores:
+        """Of a pass that is under way: this thread sees to the next one before it joins it."""
+        (recording, first_batch), self._begun = kept[key], None
+        drawn = recording.drawn
+        assert drawn is not None
+        following = Following.of(batch, first_batch, drawn) if batch.is_followed else None
+        address, needed = (following.address, following.scratch_bytes) if following else (0, 0)
+        while not self._workers.finish(address, needed):  # another pass came between
+            self._workers.begin(recording.steps, batch.scratch_bytes)
+        if following is None or not following.is_begun:
+            return drawn.scores(recording.result)
+        self._begun = Begun(kept, key, recording, following)
+        return Scores([None] * len(following.tokens), following.tokens)
+
+    def _give_up(self) -> None:
+        """What was begun, if it was."""
+        if self._begun is not None:
             self._workers.drop()
-        found = kept.get(key)
-        if found is None:
-            return self._record(kept, key, batch, store), batch.program.drawn
-        kept.move_to_end(key)
-        recording, first_batch = found
-        first_batch.take_in(batch)
-        result, batch.taps = recording.run(self._workers, batch.scratch_bytes)
-        return result, recording.drawn
-
-    def _following(self, body: Body, batch: CpuBatch, store: KVStore) -> Begun | None:
-        """All of the next pass but its tokens: this may be done while others work."""
-        following = batch.following()
-        if following is None:
-            return None
-        key, kept = following.key(body), store.passes
-        return Begun(kept, key, following, *kept[key]) if key in kept else None
-
-    def _begin(self, following: Begun, tokens: Sequence[int]) -> None:
-        following.batch.set_tokens(tokens)
-        following.first_batch.take_in(following.batch)
-        self._workers.begin(following.recording.steps, following.batch.scratch_bytes)
-        self._begun = following
+            self._begun = None
 
     def kept(self, store: KVStore, num_tokens: int) -> tuple[Recording, int]:
         """The pass over so many tokens of `store` that ran last, and the scratch it needs."""
@@ -114,3 +119,10 @@ class Replays:
             if len(kept) > _MAX_KEPT:
                 kept.popitem(last=False)
         return result
+
+
+def _taken_in(kept: Kept, key: Key, batch: CpuBatch) -> Recording:
+    kept.move_to_end(key)
+    recording, first_batch = kept[key]
+    first_batch.take_in(batch)
+    return recording

@@ -10,8 +10,7 @@ import os
 import struct
 import threading
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from queue import SimpleQueue
 from typing import Final
@@ -24,6 +23,7 @@ from forerun.kernels.cpu.codegen.compiled import Compiled, address_of
 from forerun.kernels.cpu.runtime.interpreter import (
     CLOSED,
     COUNTER_BYTES,
+    FOLLOWING,
     SCRATCHES,
     STEP_FIELDS,
     STEPS,
@@ -72,21 +72,22 @@ class _Scratch:
 class Workers:
     """The threads of one kernel set. One pass at a time; callers are queued.
 
-    A pass that was begun early gives way to any other. Whatever it works on must be alive until it
-    is finished or dropped.
+    A pass that is begun and not finished gives way to any other. Whatever it works on must be
+    alive until it is finished or dropped.
     """
 
     def __init__(self, entry: Callable[[str], Compiled], num_threads: int) -> None:
         self.num_threads: Final = num_threads
-        calls = [entry(name).call for name in ("open_pass", "end_pass", "drop_pass")]
-        self._open, self._end, self._drop = calls
-        self._is_begun = False  # a pass, early
+        names = ("run_pass", "open_pass", "end_pass", "drop_pass")
+        self._run, self._open, self._end, self._drop = (entry(name).call for name in names)
+        self._is_begun = False
         self._prepared: npt.NDArray[np.int64] | None = None  # the steps of the control block
         self._control = np.zeros(SCRATCHES + num_threads, np.int64)
         self._control[CLOSED] = 1
-        # Steps, their number, counters and threads, not stopped, then each thread's scratch.
-        fields = struct.Struct(f"5q{8 * (SCRATCHES - STEPS - 5)}x{num_threads}q")
+        # Steps, their number, counters and threads, nothing else, then each thread's scratch.
+        fields = struct.Struct(f"4q{8 * (SCRATCHES - STEPS - 4)}x{num_threads}q")
         self._write = partial(fields.pack_into, self._control.data, 8 * STEPS)
+        self._fields = self._control.data
         self._address: int = self._control.ctypes.data
         self._counters = _Counters(0)
         self._scratch = _Scratch(num_threads, 0)
@@ -102,55 +103,48 @@ class Workers:
         """Run the steps [num_steps, STEP_FIELDS] to their end."""
         with self._lock:
             self._call(steps, scratch_bytes)
-            self._end(self._address, 0)
+            self._run(self._address, 0)
 
     def begin(self, steps: npt.NDArray[np.int64], scratch_bytes: int) -> None:
         """Let all other threads run them, while this one sees to other things."""
         with self._lock:
             self._call(steps, scratch_bytes)
             self._is_begun = True
+            self._open(self._address, 0)
 
-    def finish(self) -> bool:
-        """Run what was begun to its end; False: it was dropped meanwhile."""
+    def finish(self, following: int, scratch_bytes: int) -> bool:
+        """Run what was begun to its end, and begin what lies at `following` (`Following`), if there
+        is scratch for it. False: it was dropped meanwhile."""
         with self._lock:
             if not self._is_begun:
                 return False
-            self._is_begun = False
+            has_scratch = self._scratch.num_bytes >= scratch_bytes
+            self._fields[FOLLOWING] = following if has_scratch else 0
             self._end(self._address, 0)
+            self._is_begun = self._fields[FOLLOWING] != 0
+            if self._is_begun:
+                self._wake()
             return True
 
     def drop(self) -> None:
         """Have what was begun given up, if it still is: nothing works on its memory any more."""
         with self._lock:
             if self._is_begun:
-                self._is_begun, self._prepared = False, None
+                self._prepared = None
                 self._drop(self._address, 0)
+                self._is_begun = False
 
     def _call(self, steps: npt.NDArray[np.int64], scratch_bytes: int) -> None:
         if self._is_begun:
             self.drop()
         if steps is not self._prepared or self._scratch.num_bytes < scratch_bytes:
             self._prepare(steps, scratch_bytes)
+        self._wake()
+
+    def _wake(self) -> None:
         for calls in self._calls:
             if calls.empty():  # else its thread joined the last pass without being called
                 calls.put(True)
-        self._open(self._address, 0)
-
-    @contextmanager
-    def watched(self, clock: Callable[[], float]) -> Iterator[list[float]]:
-        """What each run takes in compiled code, in seconds, for benchmarks."""
-        end, seconds = self._end, list[float]()
-
-        def watched_end(address: int, thread: int) -> None:
-            began = clock()
-            end(address, thread)
-            seconds.append(clock() - began)
-
-        self._end = watched_end
-        try:
-            yield seconds
-        finally:
-            self._end = end
 
     def _prepare(self, steps: npt.NDArray[np.int64], scratch_bytes: int) -> None:
         self._prepared = None
@@ -161,7 +155,7 @@ class Workers:
         if self._scratch.num_bytes < scratch_bytes:
             self._scratch = _Scratch(self.num_threads, 2 * scratch_bytes)
         # All addresses: after an exception in here, old ones may be of freed memory.
-        fields = (address_of(steps), num_steps, self._counters.address, self.num_threads, 0)
+        fields = (address_of(steps), num_steps, self._counters.address, self.num_threads)
         self._write(*fields, *self._scratch.addresses)
         self._prepared = steps
 
