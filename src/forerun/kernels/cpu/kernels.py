@@ -137,7 +137,7 @@ class CpuKernels(ChainSteps, Drawing):
 
     def new_store(self, shape: AttentionShape, num_layers: int, num_slots: int) -> KVStore:
         store = KVStore.new(shape, num_layers, num_slots)
-        weakref.finalize(store, self._workers.drop)  # before its memory goes
+        weakref.finalize(store, self._workers.drop)  # else its memory stays until another pass
         return store
 
     def row_bytes(self, shape: AttentionShape, num_layers: int) -> int:

@@ -43,6 +43,10 @@ class KVStore:
     def row_bytes(shape: AttentionShape, num_layers: int) -> int:
         return 2 * num_layers * shape.num_kv_heads * padded(shape.head_dim) * F32_BYTES
 
+    @property
+    def rows(self) -> tuple[F32, F32]:
+        return self.k, self.v
+
     @cached_property
     def addresses(self) -> list[tuple[int, int]]:
         """Of each layer's k and v."""

@@ -190,6 +190,10 @@ class CpuBatch:
             assert min(ids) >= 0, ids
             assert max(ids) < self.num_embeddings, (ids, self.num_embeddings)
 
+    def forget_plan(self) -> None:
+        """It is kept for its addresses, and a plan leads to the store."""
+        self._plan = Plan(())
+
     def take_in(self, other: CpuBatch) -> None:
         """Become `other`, which has as many tokens."""
         numbers = other._numbers

@@ -30,7 +30,6 @@ class Begun(NamedTuple):
 
     passes: Kept  # of its store
     key: Key
-    recording: Recording
     following: Following
 
     def is_for(self, passes: Kept, key: Key, batch: CpuBatch) -> bool:
@@ -78,28 +77,28 @@ class Replays:
                     logits, batch.taps = recording.run(self._workers, batch.scratch_bytes)
                     assert recording.drawn is not None
                     return recording.drawn.scores(logits)
-                self._workers.begin(recording.steps, batch.scratch_bytes)
-            return self._end(kept, key, batch)
+                self._workers.begin(recording.steps, batch.scratch_bytes, (*kept[key], *store.rows))
+            return self._end(key, batch, store)
 
-    def _end(self, kept: Kept, key: Key, batch: CpuBatch) -> Scores:
+    def _end(self, key: Key, batch: CpuBatch, store: KVStore) -> Scores:
         """Of a pass that is under way: this thread sees to the next one before it joins it."""
+        kept: Kept = store.passes
         (recording, first_batch), self._begun = kept[key], None
         drawn = recording.drawn
         assert drawn is not None
         following = Following.of(batch, first_batch, drawn) if batch.is_followed else None
         address, needed = (following.address, following.scratch_bytes) if following else (0, 0)
         while not self._workers.finish(address, needed):  # another pass came between
-            self._workers.begin(recording.steps, batch.scratch_bytes)
+            self._workers.begin(recording.steps, batch.scratch_bytes, (*kept[key], *store.rows))
         if following is None or not following.is_begun:
             return drawn.scores(recording.result)
-        self._begun = Begun(kept, key, recording, following)
+        self._begun = Begun(kept, key, following)
         return Scores([None] * len(following.tokens), following.tokens)
 
     def _give_up(self) -> None:
-        """What was begun, if it was."""
-        if self._begun is not None:
-            self._workers.drop()
-            self._begun = None
+        """What was begun, if it was: nobody reads the integers of a batch any more."""
+        self._workers.drop()
+        self._begun = None
 
     def kept(self, store: KVStore, num_tokens: int) -> tuple[Recording, int]:
         """The pass over so many tokens of `store` that ran last, and the scratch it needs."""
@@ -115,6 +114,7 @@ class Replays:
         batch.taps = batch.program.taps
         recording = batch.program.take_recording()
         if recording is not None:
+            batch.forget_plan()
             kept[key] = recording.without(store), batch
             if len(kept) > _MAX_KEPT:
                 kept.popitem(last=False)

@@ -10,10 +10,10 @@ import os
 import struct
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from queue import SimpleQueue
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -72,8 +72,8 @@ class _Scratch:
 class Workers:
     """The threads of one kernel set. One pass at a time; callers are queued.
 
-    A pass that is begun and not finished gives way to any other. Whatever it works on must be
-    alive until it is finished or dropped.
+    A pass that is begun and not finished gives way to any other. What it works on is held until
+    then, by the threads, too: nothing that is raised elsewhere takes memory away from them.
     """
 
     def __init__(self, entry: Callable[[str], Compiled], num_threads: int) -> None:
@@ -81,6 +81,7 @@ class Workers:
         names = ("run_pass", "open_pass", "end_pass", "drop_pass")
         self._run, self._open, self._end, self._drop = (entry(name).call for name in names)
         self._is_begun = False
+        self._held: list[Any] = []  # what is begun works on these
         self._prepared: npt.NDArray[np.int64] | None = None  # the steps of the control block
         self._control = np.zeros(SCRATCHES + num_threads, np.int64)
         self._control[CLOSED] = 1
@@ -94,9 +95,9 @@ class Workers:
         self._lock = threading.RLock()  # garbage may be collected in here, and drop a pass
         self._calls: list[Calls] = [SimpleQueue() for _ in range(1, num_threads)]
         for idx, calls in enumerate(self._calls, start=1):
-            args = (entry("join_pass"), self._control, idx, calls)
+            args = (entry("join_pass"), self._control, idx, calls, self._held)
             threading.Thread(target=_serve, args=args, daemon=True, name="forerun-cpu").start()
-        weakref.finalize(self, _dismiss, self._calls)
+        weakref.finalize(self, _dismiss, self._drop, self._control, self._calls)
         _ALL.add(self)
 
     def run(self, steps: npt.NDArray[np.int64], scratch_bytes: int) -> None:
@@ -105,10 +106,12 @@ class Workers:
             self._call(steps, scratch_bytes)
             self._run(self._address, 0)
 
-    def begin(self, steps: npt.NDArray[np.int64], scratch_bytes: int) -> None:
-        """Let all other threads run them, while this one sees to other things."""
+    def begin(self, steps: npt.NDArray[np.int64], scratch_bytes: int, held: Sequence[Any]) -> None:
+        """Let all other threads run them, while this one sees to other things; they work on what is
+        `held`."""
         with self._lock:
             self._call(steps, scratch_bytes)
+            self._held[:] = (steps, self._counters, self._scratch, *held)
             self._is_begun = True
             self._open(self._address, 0)
 
@@ -124,15 +127,18 @@ class Workers:
             self._is_begun = self._fields[FOLLOWING] != 0
             if self._is_begun:
                 self._wake()
+            else:
+                self._held.clear()
             return True
 
     def drop(self) -> None:
-        """Have what was begun given up, if it still is: nothing works on its memory any more."""
+        """Have what was begun given up, if it still is."""
         with self._lock:
             if self._is_begun:
                 self._prepared = None
                 self._drop(self._address, 0)
                 self._is_begun = False
+                self._held.clear()
 
     def _call(self, steps: npt.NDArray[np.int64], scratch_bytes: int) -> None:
         if self._is_begun:
@@ -172,12 +178,22 @@ if hasattr(os, "register_at_fork"):  # a process that is forked off has none of 
     os.register_at_fork(before=_drop_all)
 
 
-def _serve(join: Compiled, control: npt.NDArray[np.int64], thread: int, calls: Calls) -> None:
+def _serve(
+    join: Compiled,
+    control: npt.NDArray[np.int64],
+    thread: int,
+    calls: Calls,
+    _held: list[Any],
+) -> None:
     address = control.ctypes.data
     while calls.get():
         join.call(address, thread)
 
 
-def _dismiss(calls: list[Calls]) -> None:
+def _dismiss(
+    drop: Callable[[int, int], None], control: npt.NDArray[np.int64], calls: list[Calls]
+) -> None:
+    if not control[CLOSED]:
+        drop(control.ctypes.data, 0)
     for queue in calls:
         queue.put(False)
