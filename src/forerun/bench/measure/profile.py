@@ -95,10 +95,11 @@ def _report(
     seconds: dict[str, float], num_bytes: dict[str, int], num_context: int
 ) -> dict[str, Any]:
     names = ("token", "pass", WHOLE, "read")
-    token, forward, steps, read = (seconds.pop(name) for name in names)
+    token, forward, whole, read = (seconds.pop(name) for name in names)
+    steps = min(token, whole)
     apart = sum(seconds.values())  # a little more than together, where they disturb each other
     parts = {name: taken * min(1, steps / apart) for name, taken in seconds.items()}
-    parts |= {"between steps": max(0, steps - apart), "Python": max(0, token - steps)}
+    parts |= {"between steps": max(0, steps - apart), "Python": token - steps}
     return {
         "num_context": num_context,
         "read_bytes_per_second": _READ_BYTES / read,

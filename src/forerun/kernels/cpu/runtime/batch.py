@@ -192,6 +192,7 @@ class CpuBatch:
 
     def forget_plan(self) -> None:
         """It is kept for its addresses, and a plan leads to the store."""
+        _ = self._numbers  # not every pass has asked for them
         self._plan = Plan(())
 
     def take_in(self, other: CpuBatch) -> None:
