@@ -9,7 +9,7 @@ from forerun.cache import BlockTable, KVCache, next_slots
 from forerun.kernels import Plan, Scores
 from forerun.kernels.cpu import CpuKernels
 from forerun.models.config import ModelConfig
-from forerun.models.llama import LlamaModel
+from forerun.models.llama import LlamaModel, Taps
 from forerun.sampling import Context, CoupledDraws, Noise
 from forerun.types import Proposal, SamplingParams, Span
 from tests.contracts.kernel_sets import CACHE_DIR
@@ -38,6 +38,8 @@ class Decoding:
         self.kernels = CpuKernels(num_threads=2, cache_dir=CACHE_DIR)
         self.model = LlamaModel.load(TinyCheckpoint(config), self.kernels)
         self.cache = self.new_cache()
+        self.tapped: tuple[int, ...] = ()  # layers whose hidden states are asked for
+        self.taps: list[list[float]] = []  # of all passes
 
     def new_cache(self) -> KVCache:
         self.cache = self.model.new_cache(num_pages=64, page_size=4)
@@ -60,7 +62,11 @@ class Decoding:
         ]
         following = next_slots([(t.table, 1) for t in texts]) if self.is_early else None
         plan = Plan.build(zip(spans, (t.table for t in texts), strict=True), following)
-        return self.model.draw(plan, self.cache, draws)
+        taps = Taps(self.tapped) if self.tapped else None
+        scores = self.model.draw(plan, self.cache, draws, taps)
+        if taps is not None:
+            self.taps += [rows.tolist() for rows in taps.found]
+        return scores
 
     def go_on(self, num: int, *texts: Text) -> None:
         for _ in range(num):

@@ -98,6 +98,23 @@ def test_several_go_on_together_until_one_has_ended(counted: Counted) -> None:
     assert counted.finished == 3 * NUM_TOKENS - 2  # the first two of a kind are recorded
 
 
+@pytest.mark.parametrize("family", ["smollm2", "odd"])
+def test_hidden_states_are_those_of_the_pass_that_was_asked_for(
+    family: str, counted: Counted
+) -> None:
+    def work(on: Decoding) -> list[list[float]]:
+        on.tapped = (0, 2)
+        texts = [on.text(PROMPT), on.text(OTHER, DRAWN)]
+        on.go_on(NUM_TOKENS, *texts)
+        on.go_on(NUM_TOKENS, texts[0])
+        return on.taps
+
+    right = work(Decoding(is_early=False, config=FAMILIES[family]))
+    assert len(right) == 4 * NUM_TOKENS
+    assert work(Decoding(is_early=True, config=FAMILIES[family])) == right
+    assert counted.finished == 2 * NUM_TOKENS - 2
+
+
 def test_whoever_comes_between_finds_nobody_at_work(counted: Counted) -> None:
     """A prompt that is kept, one that is too long for that, and rows that move."""
 

@@ -1,9 +1,10 @@
 """The plain pass behind another: all of it but its tokens, which that one draws.
 
-    num_rows | drawn | target | num_integers | integers …            int64
+    num_rows | drawn | target | num_integers | num_copies | integers … | copies …        int64
 
 The integers are those of a batch. When the pass before it is over, the tokens that it has drawn are
-put first among them, and all of them in the place of its own: `interpreter.end_pass`.
+put first among them, and all of them in the place of its own; what was tapped of that pass is
+copied, as the next one writes over it: `interpreter.end_pass`.
 """
 
 from __future__ import annotations
@@ -11,29 +12,31 @@ from __future__ import annotations
 from array import array
 from functools import cached_property
 
+import numpy as np
+
+from forerun.kernels.cpu.codegen.compiled import address_of
 from forerun.kernels.cpu.runtime.batch import CpuBatch, Numbers
-from forerun.kernels.cpu.runtime.drawn import DrawnRows, noise_after
+from forerun.kernels.cpu.runtime.drawn import noise_after
 from forerun.kernels.cpu.runtime.interpreter import INTEGERS
+from forerun.kernels.cpu.runtime.program import Recording
 
 
 class Following:
-    def __init__(
-        self, numbers: Numbers, noise: list[int], drawn: DrawnRows, first_batch: CpuBatch
-    ) -> None:
-        """`drawn` will have the tokens; the integers go to the place of those of `first_batch`."""
-        self.numbers, self.noise = numbers, noise
-        self.scratch_bytes = first_batch.scratch_bytes_for(numbers)
-        integers = (*numbers.integers, *noise)
-        head = (numbers.num_rows, drawn.address, first_batch.address, len(integers))
-        self._block = array("q", (*head, *integers))
+    def __init__(self, batch: CpuBatch, recording: Recording, first_batch: CpuBatch) -> None:
+        """Behind `batch`, whose pass is `recording`, with the addresses of `first_batch`."""
+        assert recording.drawn is not None
+        self.numbers: Numbers = batch.following()
+        self.noise = noise_after(batch.drawn_by)
+        first_batch.hold(self.numbers)
+        self.scratch_bytes = first_batch.scratch_bytes_for(self.numbers)
+        num_rows, integers = self.numbers.num_rows, (*self.numbers.integers, *self.noise)
+        self.taps = tuple([np.empty((num_rows, one.width), np.float32) for one in recording.tapped])
+        copies = list[int]()
+        for tap, one in zip(self.taps, recording.tapped, strict=True):
+            copies += (one.address, one.stride, address_of(tap), one.width)
+        head = (num_rows, recording.drawn.address, first_batch.address, len(integers))
+        self._block = array("q", (*head, len(self.taps), *integers, *copies))
         self.address, _ = self._block.buffer_info()
-
-    @classmethod
-    def of(cls, batch: CpuBatch, first_batch: CpuBatch, drawn: DrawnRows) -> Following:
-        """Behind `batch`, whose pass has the addresses of `first_batch`."""
-        numbers = batch.following()
-        first_batch.hold(numbers)
-        return cls(numbers, noise_after(batch.drawn_by), drawn, first_batch)
 
     @cached_property
     def tokens(self) -> list[int]:

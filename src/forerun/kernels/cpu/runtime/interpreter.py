@@ -22,6 +22,7 @@ from forerun.kernels.cpu.codegen.native import (
     call_operation,
     exchange,
     fetch_add,
+    floats,
     int_at,
     ints,
     peek,
@@ -40,7 +41,8 @@ STEPS, NUM_STEPS, COUNTERS, NUM_THREADS, STOPPED, FOLLOWING = range(16, 22)
 SCRATCHES: Final = 24  # from here on, the address of each thread's scratch memory
 
 # What follows a pass, in int64 fields: `runtime/following.py`.
-NUM_ROWS, DRAWN, TARGET, NUM_INTEGERS, INTEGERS = range(5)
+NUM_ROWS, DRAWN, TARGET, NUM_INTEGERS, NUM_COPIES, INTEGERS = range(6)
+COPY_FIELDS: Final = 4  # from where, bytes from row to row, to where, floats of a row
 
 _NUM_SPINS: Final = 200  # looks at a counter before the core is offered to others
 _NUM_LOOKS: Final = 6000  # for the next pass: about a millisecond
@@ -140,8 +142,8 @@ def _open(control):
 
 @njit
 def _go_on(following):
-    """Put the next integers in the place of the last: tokens first, which were just drawn. False:
-    one of them is left to the host."""
+    """Copy what was tapped, and put the next integers in the place of the last: tokens first, which
+    were just drawn. False: one of them is left to the host."""
     num_rows, drawn = int_at(following, NUM_ROWS), int_at(following, DRAWN)
     target, integers = ints(int_at(following, TARGET)), following + 8 * INTEGERS
     is_left = False
@@ -151,7 +153,15 @@ def _go_on(following):
         is_left = is_left or token < 0
     if is_left:
         return False
-    for idx in range(int_at(following, NUM_INTEGERS)):
+    num_integers = int_at(following, NUM_INTEGERS)
+    for idx in range(int_at(following, NUM_COPIES)):
+        copy = integers + 8 * (num_integers + COPY_FIELDS * idx)
+        width, copied = int_at(copy, 3), floats(int_at(copy, 2))
+        for row in range(num_rows):
+            source = floats(int_at(copy, 0) + row * int_at(copy, 1))
+            for column in range(width):
+                copied[row * width + column] = source[column]
+    for idx in range(num_integers):
         target[idx] = int_at(integers, idx)
     return True
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -158,6 +159,14 @@ class Program:
         return np.frombuffer(steps, np.int64).reshape(-1, STEP_FIELDS)
 
 
+class Tapped(NamedTuple):
+    """Rows of floats in memory."""
+
+    address: int
+    stride: int  # bytes
+    width: int
+
+
 @dataclass(frozen=True)
 class Recording:
     """A whole pass, to be run again and again.
@@ -176,8 +185,20 @@ class Recording:
 
     def run(self, workers: Workers, scratch_bytes: int) -> tuple[F32, tuple[F32, ...]]:
         """The result, and what is handed out besides; where tokens are drawn, a view."""
-        values = self._values(workers, scratch_bytes)
-        return values, tuple(map(_flat_copy, self.taps)) if self.taps else ()
+        return self._values(workers, scratch_bytes), self._tap_copies()
+
+    def brought(self) -> tuple[F32, tuple[F32, ...]]:
+        """What `run` returns, once it has run, where tokens are drawn."""
+        return self.result, self._tap_copies()
+
+    def _tap_copies(self) -> tuple[F32, ...]:
+        return tuple(map(_flat_copy, self.taps)) if self.taps else ()
+
+    @cached_property
+    def tapped(self) -> list[Tapped]:
+        """Where the taps lie."""
+        assert all(tap.shape[1] == 1 for tap in self.taps)
+        return [Tapped(tap.ctypes.data, tap.strides[0], tap.shape[2]) for tap in self.taps]
 
     def _values(self, workers: Workers, scratch_bytes: int) -> F32:
         if self.drawn is not None:

@@ -73,7 +73,7 @@ class Replays:
                 return drawn.scores(logits)
             if not is_begun:
                 recording = _taken_in(kept, key, batch)
-                if recording.taps or not batch.is_followed:
+                if not batch.is_followed:
                     logits, batch.taps = recording.run(self._workers, batch.scratch_bytes)
                     assert recording.drawn is not None
                     return recording.drawn.scores(logits)
@@ -86,12 +86,14 @@ class Replays:
         (recording, first_batch), self._begun = kept[key], None
         drawn = recording.drawn
         assert drawn is not None
-        following = Following.of(batch, first_batch, drawn) if batch.is_followed else None
+        following = Following(batch, recording, first_batch) if batch.is_followed else None
         address, needed = (following.address, following.scratch_bytes) if following else (0, 0)
         while not self._workers.finish(address, needed):  # another pass came between
             self._workers.begin(recording.steps, batch.scratch_bytes, (*kept[key], *store.rows))
         if following is None or not following.is_begun:
-            return drawn.scores(recording.result)
+            logits, batch.taps = recording.brought()
+            return drawn.scores(logits)
+        batch.taps = following.taps
         self._begun = Begun(kept, key, following)
         return Scores([None] * len(following.tokens), following.tokens)
 
