@@ -157,7 +157,8 @@ def forward(core: Core, rounds: Sequence[Round], times: StepTimes) -> None:
     began = core.clock()
     following = _next_slots(core, rounds, times.num_guesses)
     scores = score(core.model, core.cache, spans, tables, draws, taps, following)
-    times.pass_seconds = core.clock() - began
+    times.head_start = core.model.kernels.head_start
+    times.pass_seconds = core.clock() - began + times.head_start
     for round_, rows in zip(rounds, scores, strict=True):
         if isinstance(rows, Exception):
             round_.error = rows
@@ -172,7 +173,7 @@ def _next_slots(
     """Where the next pass puts its tokens, if it is like this one and may be begun early."""
     kernels = core.model.kernels
     is_early = kernels.begins_rounds if num_guesses else kernels.begins_plain
-    if not is_early or not all(r.span.wanted for r in rounds):
+    if not is_early or not all(len(r.span.wanted) == 1 + len(r.proposal) for r in rounds):
         return None
     return next_slots(
         [(r.request.table, len(r.span.wanted)) if r.request.num_left > 1 else None for r in rounds]

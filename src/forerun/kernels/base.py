@@ -103,13 +103,17 @@ class Kernels(Protocol):
 
     @property
     def begins_plain(self) -> bool:
-        """Whether a plain pass whose plan has `next_slots` is followed up before it is asked for,
+        """Whether behind a plain pass whose plan has `next_slots` the next one is begun at once,
         while the host works on what was drawn."""
 
     @property
+    def head_start(self) -> float:
+        """Seconds of its work that were done when the last pass was asked for."""
+
+    @property
     def begins_early(self) -> bool:
-        """Whether that is so before it is over, and for drafters' passes, too: what the parts of a
-        round take one after the other says nothing."""
+        """Whether passes, drafters' too, are begun before the last ones are over: what the parts of
+        a round take one after the other says nothing."""
 
     @property
     def begins_rounds(self) -> bool:

@@ -77,6 +77,7 @@ class ReferenceKernels:
 
     name = "reference"
     begins_plain = begins_early = begins_rounds = False
+    head_start = 0.0
 
     def __init__(self, dtype: npt.DTypeLike = np.float32) -> None:
         self._dtype = np.dtype(dtype)

@@ -18,7 +18,8 @@ class StepTimes:
     num_requests: int = 0
     num_tokens: int = 0  # that the pass ran: prompts, decodes and guesses
     num_guesses: int = 0
-    pass_seconds: float = 0.0
+    pass_seconds: float = 0.0  # with its head start
+    head_start: float = 0.0
     look_seconds: float = 0.0  # spent on the choice, drafters' answers aside
     rest_seconds: float = 0.0
     # Each answer: the drafter, for how many requests, its guesses by depth, seconds.
@@ -29,7 +30,7 @@ class StepTimes:
 
     def finish(self) -> None:
         """What is neither the pass nor a draft nor the choice is the rest."""
-        known = self.pass_seconds + self.look_seconds
+        known = self.pass_seconds - self.head_start + self.look_seconds
         for *_, seconds in self.drafts:
             known += seconds
         self.rest_seconds = self.clock() - self._began - known

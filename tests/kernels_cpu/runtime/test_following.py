@@ -18,9 +18,10 @@ import numpy as np
 import pytest
 
 from forerun.kernels.cpu.runtime.workers import Workers, num_usable_cores
+from forerun.sampling import Noise
 from forerun.types import SamplingParams
 from tests.interrupting import at_every_line, files, lines_of
-from tests.kernels_cpu.runtime.plain_decoding import DRAWN, GREEDY, SLOW, Decoding
+from tests.kernels_cpu.runtime.plain_decoding import DRAWN, GREEDY, SLOW, Decoding, Text
 from tests.kernels_cpu.runtime.test_program import (
     finalizers_may_raise,
     freed_memory_is_overwritten,
@@ -148,6 +149,37 @@ def test_another_token_than_the_one_that_was_drawn_is_another_pass(counted: Coun
     decoding = Decoding(is_early=True)
     assert work(decoding) == right
     assert counted.dropped == 4 - 1  # the last is not asked for again
+
+
+def test_other_noise_is_another_pass(counted: Counted) -> None:
+    def work(on: Decoding) -> list[list[int]]:
+        text = on.text(PROMPT, DRAWN)
+        for seed in range(4):
+            text.noise = Noise(seed)
+            on.go_on(3, text)
+        return [text.tokens]
+
+    right = work(Decoding(is_early=False))
+    decoding = Decoding(is_early=True)
+    assert work(decoding) == right
+    assert counted.dropped == 4 - 1
+
+
+def test_another_store_is_another_pass(counted: Counted) -> None:
+    decoding = Decoding(is_early=True)
+    caches = [decoding.new_cache() for _ in range(2)]
+    texts = list[Text]()
+    for cache in caches:
+        decoding.cache = cache
+        texts.append(decoding.text(PROMPT))
+        decoding.go_on(2, texts[-1])
+    for _ in range(NUM_TOKENS):
+        for decoding.cache, text in zip(caches, texts, strict=True):
+            decoding.go_on(1, text)
+    for decoding.cache, text in zip(caches, texts, strict=True):
+        decoding.go_on(NUM_TOKENS, text)
+    assert texts[0].tokens == texts[1].tokens
+    assert counted.dropped >= 2 * NUM_TOKENS - 1
 
 
 def test_a_twin_with_rows_of_its_own_is_another_pass(counted: Counted) -> None:

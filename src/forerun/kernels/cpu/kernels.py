@@ -135,6 +135,10 @@ class CpuKernels(ChainSteps, Drawing):
     def begins_plain(self) -> bool:
         return self.num_threads > 1  # all but one of them work meanwhile
 
+    @property
+    def head_start(self) -> float:
+        return self._replays.head_start
+
     def new_store(self, shape: AttentionShape, num_layers: int, num_slots: int) -> KVStore:
         store = KVStore.new(shape, num_layers, num_slots)
         weakref.finalize(store, self._workers.drop)  # else its memory stays until another pass
@@ -177,6 +181,7 @@ class CpuKernels(ChainSteps, Drawing):
         return KeptProgram(self._workers, self._kept_buffers)
 
     def run(self, body: Body, batch: CpuBatch, store: KVStore) -> F32:
+        self._replays.head_start = 0.0
         if batch.size[0] > MAX_TOKENS:
             result = body(batch, store)
             batch.taps = batch.program.taps

@@ -23,6 +23,8 @@ _FORESEEN: Final = 16  # guesses, at least, whose rounds are reckoned at once
 _EXCESS_RATE: Final = 1 / 16  # how much the latest round with guesses says of the next
 _EXCESS_SURPRISE: Final = 0.1  # of a round: slow moments are to say little, and are all on one side
 _WHOLE_RATE: Final = 1 / 16
+_AHEAD_RATE: Final = 1 / 16
+_MOST_AHEAD: Final = 2  # times what the host does in a plain round
 _PLAIN: Final = ""  # no drafter has this name
 
 
@@ -42,6 +44,9 @@ class Costs:
         self._drafters = drafters or {}
         self._rest = DraftCost(0.0, 0.0)
         self._excess = 0.0  # see `round_seconds`
+        self._ahead = 0.0  # the usual head start of a plain round behind another
+        self._lapse = 1.0  # how often one behind a round with guesses is plain
+        self._has_guessed = False  # the last round
         self._whole: dict[str, float] = {}  # see `expect_whole`
         self._tried: dict[str, float] = {}  # the same before any request
         self._last_whole: str | None = None  # whose round was the last, if it was such a one
@@ -65,14 +70,16 @@ class Costs:
     def _round_seconds(
         self, num_requests: int, num_prompt_tokens: int, max_guesses: int
     ) -> list[float]:
-        """Guesses cost a round more than their pass says: on a GPU a plain pass begins while the
-        host still works, and code that runs seldom is cold. That excess is learnt from them."""
+        """Guesses cost a round more than their pass says: code that runs seldom is cold, and on a
+        GPU a pass for nobody may be under way. That excess is learnt from them. A plain round has a
+        head start, which it loses behind guesses."""
         passes = self.target.seconds_from(num_requests + num_prompt_tokens, max_guesses + 1)
         speed = self.target.speed
         plain = speed * self._rest.seconds(num_requests, 0) + self._context_seconds(num_requests, 0)
         guess = speed * self._rest.per_level + self._context_seconds(0, 1)
         rounds = [seconds + plain + guess * num for num, seconds in enumerate(passes)]
-        excess = speed * max(0.0, self._excess)
+        excess = speed * max(0.0, self._excess) + self._lost
+        rounds[0] -= min(speed * self._ahead, rounds[0] / 2)
         if self.is_alone and _PLAIN in self._whole:
             rounds[0] = self._plain_whole()
         return [rounds[0], *(seconds + excess for seconds in rounds[1:])]
@@ -201,7 +208,9 @@ class Costs:
     def note_round(self, times: StepTimes) -> None:
         """One that nobody weighed. Those without guesses are what others are compared with; several
         are learnt from together, which takes a fraction of the time."""
-        if self._observe_whole(times) or times.num_tokens != times.num_requests:
+        if self._observe_whole(times) or self._was_interrupted(times):
+            return
+        if times.num_tokens != times.num_requests:
             return
         if times.num_requests != self._num_noted:
             self._noted.clear()
@@ -215,7 +224,7 @@ class Costs:
 
     def observe_round(self, times: StepTimes) -> None:
         """A round that was weighed."""
-        if self._observe_whole(times):
+        if self._observe_whole(times) or self._was_interrupted(times):
             return
         num = self._num_learnt(times.num_tokens) if times.num_guesses else 1
         if num == 0:
@@ -225,6 +234,24 @@ class Costs:
         args = times.num_requests, times.num_guesses, times.num_tokens
         self.observe_pass(times.num_tokens, self._without_context(times.pass_seconds, *args), num)
         self.observe_rest(times.num_requests, times.num_guesses, times.rest_seconds)
+
+    @property
+    def _lost(self) -> float:
+        """Of the next round's head start, by guessing in this one."""
+        return self.target.speed * self._lapse * self._ahead
+
+    def _was_interrupted(self, times: StepTimes) -> bool:
+        """Whether others took their time before the step, while its pass went on: nothing is to be
+        learnt of it. Else its head start is."""
+        has_guessed, self._has_guessed = self._has_guessed, times.num_guesses > 0
+        if has_guessed:
+            self._lapse += _AHEAD_RATE * ((times.num_guesses == 0) - self._lapse)
+        elif times.num_guesses == 0:
+            host = times.rest_seconds + times.look_seconds
+            if times.head_start > _MOST_AHEAD * host:
+                return True
+            self._ahead += _AHEAD_RATE * (times.head_start / self.target.speed - self._ahead)
+        return False
 
     def _num_learnt(self, met: object) -> int:
         """For how many of its like it is learnt from: 0, not at all. To learn takes time, too, so
@@ -237,7 +264,7 @@ class Costs:
     def _observe_excess(self, times: StepTimes, num_rounds: int) -> None:
         num, num_guesses = times.num_requests, times.num_guesses
         *_, known = self.round_seconds(num, times.num_tokens - num - num_guesses, num_guesses)
-        found = times.pass_seconds + times.rest_seconds - known
+        found = times.pass_seconds + times.rest_seconds - (known - self._lost)
         most = _EXCESS_SURPRISE * known
         found = max(-most, min(most, found)) / self.target.speed + max(0.0, self._excess)
         self._excess += (1 - (1 - _EXCESS_RATE) ** num_rounds) * (found - self._excess)

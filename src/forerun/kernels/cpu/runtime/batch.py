@@ -191,7 +191,7 @@ class CpuBatch:
             assert max(ids) < self.num_embeddings, (ids, self.num_embeddings)
 
     def forget_plan(self) -> None:
-        """It is kept for its addresses, and a plan leads to the store."""
+        """It is kept for its addresses, or parts of it are, and a plan leads to the store."""
         _ = self._numbers  # not every pass has asked for them
         self._plan = Plan(())
 
@@ -212,6 +212,7 @@ class CpuBatch:
     def part(self, first: int, last: int) -> CpuBatch:
         """Some of its tokens; the arrays are views."""
         assert self.program  # one for both
+        self.forget_plan()
         part, chosen = copy(self), slice(first, last)
         for name in _ADDRESSES:
             part.__dict__.pop(name, None)

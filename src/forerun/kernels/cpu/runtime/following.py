@@ -45,5 +45,5 @@ class Following:
 
     @property
     def is_begun(self) -> bool:
-        """False where a token is left to the host."""
+        """Once that is over; not where a token is left to the host, or there was no scratch."""
         return min(self.tokens) >= 0

@@ -63,11 +63,11 @@ def _run_steps(control, thread):
     scratch, num_threads = int_at(control, SCRATCHES + thread), int_at(control, NUM_THREADS)
     first_open = 0  # the first step that has not been waited for
     for idx in range(int_at(control, NUM_STEPS)):
-        if peek(control + 8 * STOPPED) != 0:
-            return
         step, taken = steps + idx * STEP_BYTES, counters + idx * COUNTER_BYTES
         operation, num_chunks, waits = int_at(step, 0), int_at(step, 1), int_at(step, 2)
         while True:
+            if peek(control + 8 * STOPPED) != 0:
+                return
             first = peek(taken)
             if first >= num_chunks:
                 break
@@ -93,9 +93,9 @@ def join_pass(control, thread):
     """
     while True:
         fetch_add(control + 8 * ACTIVE, 1)
+        number = peek(control + 8 * NUM_OPENED)
         if peek(control + 8 * CLOSED) == 0:
             _run_steps(control, thread)
-        number = peek(control + 8 * NUM_OPENED)
         fetch_add(control + 8 * ACTIVE, -1)
         spins = 0
         while peek(control + 8 * CLOSED) != 0 or peek(control + 8 * NUM_OPENED) == number:
@@ -128,7 +128,7 @@ def end_pass(control, thread):
     _close(control)
     following = int_at(control, FOLLOWING)
     if following != 0:
-        if _go_on(following):
+        if peek(control + 8 * STOPPED) == 0 and _go_on(following):
             _open(control)
         else:
             ints(control)[FOLLOWING] = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from threading import Lock
+from time import perf_counter
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -31,6 +32,7 @@ class Begun(NamedTuple):
     passes: Kept  # of its store
     key: Key
     following: Following
+    at: float  # by the clock
 
     def is_for(self, passes: Kept, key: Key, batch: CpuBatch) -> bool:
         is_same = self.passes is passes and self.key == key
@@ -49,6 +51,7 @@ class Replays:
         self._workers = workers
         self._lock = Lock()  # recordings share buffers: one at a time, until its result is copied
         self._begun: Begun | None = None
+        self.head_start = 0.0  # see `Kernels.head_start`
 
     def run(self, body: Body, batch: CpuBatch, store: KVStore) -> npt.NDArray[np.float32]:
         with self._lock:
@@ -56,6 +59,7 @@ class Replays:
             kept, key = store.passes, batch.key(body)
             if key not in kept:
                 return self._record(kept, key, batch, store)
+            kept.move_to_end(key)
             recording = _taken_in(kept, key, batch)
             result, batch.taps = recording.run(self._workers, batch.scratch_bytes)
             return result
@@ -64,6 +68,7 @@ class Replays:
         """What `batch` draws; the logits go with the next pass. Where that is known it is begun."""
         with self._lock:
             kept, key = store.passes, batch.key(body)
+            self.head_start = 0.0
             is_begun = self._begun is not None and self._begun.is_for(kept, key, batch)
             if not is_begun:
                 self._give_up()
@@ -71,6 +76,7 @@ class Replays:
                 logits, drawn = self._record(kept, key, batch, store), batch.program.drawn
                 assert drawn is not None
                 return drawn.scores(logits)
+            kept.move_to_end(key)
             if not is_begun:
                 recording = _taken_in(kept, key, batch)
                 if not batch.is_followed:
@@ -83,18 +89,21 @@ class Replays:
     def _end(self, key: Key, batch: CpuBatch, store: KVStore) -> Scores:
         """Of a pass that is under way: this thread sees to the next one before it joins it."""
         kept: Kept = store.passes
-        (recording, first_batch), self._begun = kept[key], None
+        (recording, first_batch), begun, self._begun = kept[key], self._begun, None
         drawn = recording.drawn
         assert drawn is not None
         following = Following(batch, recording, first_batch) if batch.is_followed else None
         address, needed = (following.address, following.scratch_bytes) if following else (0, 0)
+        if begun is not None:
+            self.head_start = self._workers.share_of_others * (perf_counter() - begun.at)
         while not self._workers.finish(address, needed):  # another pass came between
+            self.head_start = 0.0
             self._workers.begin(recording.steps, batch.scratch_bytes, (*kept[key], *store.rows))
         if following is None or not following.is_begun:
             logits, batch.taps = recording.brought()
             return drawn.scores(logits)
         batch.taps = following.taps
-        self._begun = Begun(kept, key, following)
+        self._begun = Begun(kept, key, following, perf_counter())
         return Scores([None] * len(following.tokens), following.tokens)
 
     def _give_up(self) -> None:
@@ -124,7 +133,6 @@ class Replays:
 
 
 def _taken_in(kept: Kept, key: Key, batch: CpuBatch) -> Recording:
-    kept.move_to_end(key)
     recording, first_batch = kept[key]
     first_batch.take_in(batch)
     return recording

@@ -11,6 +11,7 @@ import struct
 import threading
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, Final
@@ -97,8 +98,13 @@ class Workers:
         for idx, calls in enumerate(self._calls, start=1):
             args = (entry("join_pass"), self._control, idx, calls, self._held)
             threading.Thread(target=_serve, args=args, daemon=True, name="forerun-cpu").start()
-        weakref.finalize(self, _dismiss, self._drop, self._control, self._calls)
+        weakref.finalize(self, _dismiss, self._lock, self._drop, self._control, self._calls)
         _ALL.add(self)
+
+    @property
+    def share_of_others(self) -> float:
+        """Of the work, while the owner of a pass is away."""
+        return 1 - 1 / self.num_threads
 
     def run(self, steps: npt.NDArray[np.int64], scratch_bytes: int) -> None:
         """Run the steps [num_steps, STEP_FIELDS] to their end."""
@@ -114,6 +120,7 @@ class Workers:
             self._held[:] = (steps, self._counters, self._scratch, *held)
             self._is_begun = True
             self._open(self._address, 0)
+            self._is_begun = True  # also if garbage was collected meanwhile
 
     def finish(self, following: int, scratch_bytes: int) -> bool:
         """Run what was begun to its end, and begin what lies at `following` (`Following`), if there
@@ -129,7 +136,7 @@ class Workers:
                 self._wake()
             else:
                 self._held.clear()
-            return True
+            return self._prepared is not None  # else it was dropped as it began to end
 
     def drop(self) -> None:
         """Have what was begun given up, if it still is."""
@@ -191,9 +198,13 @@ def _serve(
 
 
 def _dismiss(
-    drop: Callable[[int, int], None], control: npt.NDArray[np.int64], calls: list[Calls]
+    lock: AbstractContextManager[bool],
+    drop: Callable[[int, int], None],
+    control: npt.NDArray[np.int64],
+    calls: list[Calls],
 ) -> None:
-    if not control[CLOSED]:
-        drop(control.ctypes.data, 0)
+    with lock:
+        if not control[CLOSED]:
+            drop(control.ctypes.data, 0)
     for queue in calls:
         queue.put(False)
