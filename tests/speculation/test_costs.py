@@ -310,3 +310,41 @@ def test_of_answers_that_were_heard_often_a_part_is_learnt_from() -> None:
     assert deep > 0.7
     costs.observe_draft("draft", 1, [1] * 4, 0.5)
     assert costs.draft_seconds("draft", 1, [1] * 4) > learnt
+
+
+def _plain_round(head_start: float = 0.0, pass_seconds: float = 1.0) -> StepTimes:
+    times = StepTimes(num_requests=1, num_tokens=1, pass_seconds=pass_seconds, rest_seconds=0.3)
+    times.head_start = head_start
+    return times
+
+
+def _guess_round() -> StepTimes:
+    times = StepTimes(num_requests=1, num_tokens=2, num_guesses=1)
+    times.pass_seconds, times.rest_seconds = 1 + 1 / 7, 0.3
+    return times
+
+
+@pytest.mark.parametrize("is_weighed", [False, True])
+def test_a_plain_round_has_a_head_start_that_it_loses_behind_guesses(is_weighed: bool) -> None:
+    costs = _costs()
+    observe = costs.observe_round if is_weighed else costs.note_round
+    for _ in range(200):
+        observe(_plain_round(head_start=0.2))
+    plain, guess = costs.round_seconds(1, 0, 1)
+    assert plain == pytest.approx(1.3 - 0.2, rel=0.01)
+    assert guess == pytest.approx(1 + 1 / 7 + 0.3 + 0.2, rel=0.01)  # the next one loses it
+    for _ in range(200):
+        costs.observe_round(_guess_round())
+    _, guess = costs.round_seconds(1, 0, 1)
+    assert guess == pytest.approx(1 + 1 / 7 + 0.3, rel=0.01)  # none of these was behind them
+    for _ in range(200):
+        observe(_plain_round())
+    assert costs.round_seconds(1, 0, 0)[0] == pytest.approx(1.3, rel=0.01)
+
+
+def test_nothing_is_learnt_of_passes_that_went_on_while_nobody_asked() -> None:
+    costs = _costs()
+    for _ in range(200):
+        costs.note_round(_plain_round(head_start=5.0, pass_seconds=0.1 + 5.0))
+    assert costs.target.seconds(1) == pytest.approx(1.0)
+    assert costs.round_seconds(1, 0, 1) == pytest.approx([1.0, 1 + 1 / 7])
