@@ -27,7 +27,7 @@ _PASSES: Final = "one target pass, empty context; ratio: in plain passes, taken 
 _PROFILE: Final = (
     "of read: of the {:.1f} GB/s at which memory is read; product, norm (with SiLU), rows and "
     "draw: all such steps of a pass in a row; attention: what a pass takes less without it; "
-    "Python: what a token takes longer than all steps"
+    "Python: what a token takes longer than all steps, 0 where that cannot be seen"
 )
 _STARTUP: Final = "beyond weights: the peak less the size of the weight file, which is mapped"
 _STARTS: Final = ("first_token_s", "whole_s", "cpu_s")
