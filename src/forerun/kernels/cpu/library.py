@@ -13,7 +13,7 @@ from forerun.kernels.cpu.attention.rope import rope_write
 from forerun.kernels.cpu.codegen.code_cache import CodeCache
 from forerun.kernels.cpu.codegen.compiled import Compiled
 from forerun.kernels.cpu.codegen.machine import Machine
-from forerun.kernels.cpu.products.digits import RecordShape, make_write_record
+from forerun.kernels.cpu.products.digits import RecordShape, make_write_records, records_together
 from forerun.kernels.cpu.products.expand import make_expand
 from forerun.kernels.cpu.products.product import make_product, max_rows, widest
 from forerun.kernels.cpu.runtime import interpreter
@@ -129,8 +129,9 @@ def _linear_source(weight_format: str, machine: Machine) -> Any:
 
 @cache
 def _digits_source(maker: str, machine: Machine) -> Any:
-    record_bytes = RecordShape(machine.num_digits).num_bytes
-    return DIGIT_MAKERS[maker](make_write_record(machine), record_bytes)
+    record_bytes, together = RecordShape(machine.num_digits).num_bytes, records_together(machine)
+    some, one = (make_write_records(machine, count) for count in (together, 1))
+    return DIGIT_MAKERS[maker]((together, some, one), record_bytes)
 
 
 @cache

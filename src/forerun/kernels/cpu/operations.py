@@ -15,12 +15,15 @@ from typing import Any, Final
 
 from numba import float32, int64, njit
 
-from forerun.kernels.cpu.codegen.native import dot, floats, int_at, ints
-from forerun.kernels.cpu.codegen.scalar import exp32
+from forerun.kernels.cpu.codegen.lanes import GROUP_LEN
+from forerun.kernels.cpu.codegen.native import dot, floats, int_at, ints, num_parts, quotient
+from forerun.kernels.cpu.codegen.scalar import exp32, silu_group
 from forerun.kernels.cpu.codegen.step import arg, float_arg, num_groups
 from forerun.kernels.cpu.products.digits import BLOCK_LEN, GROUP_ROWS
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
+
+WriteRecords = tuple[int, Any, Any]  # blocks that are written together; these, and one alone
 
 
 def add_norm(step, chunk, _scratch):
@@ -49,11 +52,14 @@ def silu_mul(step, chunk, _scratch):
 
 @njit(inline="always")
 def _silu_mul(step, row, first, last):
-    gate = floats(arg(step, 1) + row * arg(step, 2))
-    up = floats(arg(step, 1) + row * arg(step, 2) + 4 * arg(step, 0))
-    out = floats(arg(step, 3) + row * arg(step, 4))
-    for i in range(first, last):
-        out[i] = gate[i] / (float32(1) + exp32(-gate[i])) * up[i]
+    gate = arg(step, 1) + row * arg(step, 2)
+    up, out = gate + 4 * arg(step, 0), arg(step, 3) + row * arg(step, 4)
+    whole = last - (last - first) % GROUP_LEN
+    for i in range(first, whole, GROUP_LEN):
+        silu_group(gate + 4 * i, up + 4 * i, out + 4 * i)
+    for i in range(whole, last):
+        x = floats(gate)[i]
+        floats(out)[i] = x / (float32(1) + exp32(-x)) * floats(up)[i]
 
 
 def read(step, chunk, _scratch):
@@ -113,9 +119,9 @@ def make_linear(product: Any, max_width: int, widest: int) -> Any:
     return linear
 
 
-def make_write_digits(write_record: Any, record_bytes: int) -> Any:
+def make_write_digits(write_records: WriteRecords, record_bytes: int) -> Any:
     """A few blocks of one row as records of digits."""
-    write_blocks = _make_write_blocks(write_record, record_bytes)
+    write_blocks = _make_write_blocks(write_records, record_bytes)
 
     def write_digits(step, chunk, _scratch):
         num_blocks = arg(step, 2)
@@ -126,9 +132,9 @@ def make_write_digits(write_record: Any, record_bytes: int) -> Any:
     return write_digits
 
 
-def make_norm_digits(write_record: Any, record_bytes: int) -> Any:
+def make_norm_digits(write_records: WriteRecords, record_bytes: int) -> Any:
     """`add_norm`, and h as records of digits."""
-    write_blocks = _make_write_blocks(write_record, record_bytes)
+    write_blocks = _make_write_blocks(write_records, record_bytes)
 
     def norm_digits(step, chunk, scratch):
         _add_norm(step, chunk, scratch)
@@ -138,9 +144,9 @@ def make_norm_digits(write_record: Any, record_bytes: int) -> Any:
     return norm_digits
 
 
-def make_silu_digits(write_record: Any, record_bytes: int) -> Any:
+def make_silu_digits(write_records: WriteRecords, record_bytes: int) -> Any:
     """A few blocks of one row of `silu_mul`, and these as records of digits."""
-    write_blocks = _make_write_blocks(write_record, record_bytes)
+    write_blocks = _make_write_blocks(write_records, record_bytes)
 
     def silu_digits(step, chunk, _scratch):
         num_blocks = arg(step, 5)
@@ -155,19 +161,26 @@ def make_silu_digits(write_record: Any, record_bytes: int) -> Any:
 @njit(inline="always")
 def _part_of_row(chunk, num_blocks, per_chunk):
     """(row, first block, the one behind the last) of a chunk of a few blocks."""
-    chunks_per_row = (num_blocks + per_chunk - 1) // per_chunk
-    first = chunk % chunks_per_row * per_chunk
-    return chunk // chunks_per_row, first, min(first + per_chunk, num_blocks)
+    chunks_per_row = num_parts(num_blocks, per_chunk)
+    row = quotient(chunk, chunks_per_row)
+    first = (chunk - row * chunks_per_row) * per_chunk
+    return row, first, min(first + per_chunk, num_blocks)
 
 
-def _make_write_blocks(write_record: Any, record_bytes: int) -> Any:
+def _make_write_blocks(write_records: WriteRecords, record_bytes: int) -> Any:
     """Blocks `first` … of a row at `x`, whose group's records lie `stride` apart by block."""
+    together, write_some, write_one = write_records
 
     @njit(inline="always")
     def write_blocks(x, row, first, last, num_blocks, records, stride):
         here = records + row // GROUP_ROWS * num_blocks * stride + row % GROUP_ROWS * record_bytes
-        for block in range(first, last):
-            write_record(x + 4 * BLOCK_LEN * block, here + stride * block)
+        block = first
+        while together > 1 and block + together <= last:
+            write_some(x + 4 * BLOCK_LEN * block, here + stride * block, stride)
+            block += together
+        while block < last:
+            write_one(x + 4 * BLOCK_LEN * block, here + stride * block, stride)
+            block += 1
 
     return write_blocks
 

@@ -22,7 +22,15 @@ from forerun.kernels.cpu.attention.query_tiles import (
 from forerun.kernels.cpu.attention.softmax import highest, weigh
 from forerun.kernels.cpu.codegen.emitted import emitted
 from forerun.kernels.cpu.codegen.lanes import GROUP_LEN, I64, Value, i64, padded
-from forerun.kernels.cpu.codegen.native import floats, int_at, ints, prefetch
+from forerun.kernels.cpu.codegen.native import (
+    emit_num_parts,
+    floats,
+    int_at,
+    ints,
+    num_parts,
+    prefetch,
+    quotient,
+)
 from forerun.kernels.cpu.codegen.step import arg, num_groups
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
@@ -78,13 +86,14 @@ def scratch_bytes(max_keys: int, max_own: int, head_dim: int) -> int:
 def attend(step, chunk, scratch):
     """The heads of a few tokens that share a key/value head."""
     num_kv_heads, head_dim, fields = arg(step, 1), arg(step, 2), arg(step, 7)
-    group_len, per_chunk = arg(step, 0) // num_kv_heads, arg(step, 12)
-    chunks_per_head = (arg(step, 11) + per_chunk - 1) // per_chunk
-    kv_head, start = chunk // chunks_per_head, chunk % chunks_per_head * per_chunk
+    group_len, per_chunk = quotient(arg(step, 0), num_kv_heads), arg(step, 12)
+    chunks_per_head = num_parts(arg(step, 11), per_chunk)
+    kv_head = quotient(chunk, chunks_per_head)
+    start = (chunk - kv_head * chunks_per_head) * per_chunk
     end = min(start + per_chunk, arg(step, 11))
     q_stride, head_bytes, per_turn = arg(step, 4), arg(step, 10), min(MAX_QUERIES, group_len)
     scale = float32(1) / math.sqrt(float32(head_dim))
-    num_turns = (group_len + per_turn - 1) // per_turn
+    num_turns = num_parts(group_len, per_turn)
     token, stop, turn = start, start, num_turns
     while True:
         if turn == num_turns:  # the next tokens that share slots
@@ -120,22 +129,25 @@ def attend(step, chunk, scratch):
             if num_keys > 0:
                 _turn(x, q_stride, num, count, groups, turned)
                 _score(mine, num_keys, keys, scratch, turned, groups, scale, out, row_bytes, num)
-        for query in range(num_queries):
-            each, row = token + query // count, scores + query * row_bytes
+        row, query = scores, 0
+        for each in range(token, stop):
             num_shared, num_own = _field(fields, each, 1), _field(fields, each, 3)
-            score, own = floats(row + 4 * num_shared), floats(row + own_at)
-            for i in range(num_own):
-                score[i] = own[i]
-            shares[query] = highest(row, num_shared + num_own)
-        num_soon = min(least, _VALUES_TOGETHER)
-        for query in range(num_queries):
-            asked = num_soon * query // num_queries  # a part of them with each query
-            for idx in range(asked, num_soon * (query + 1) // num_queries):
-                for line in range(groups):
-                    prefetch(values + int_at(slots, idx) * stride + 64 * line)
-            each, row = token + query // count, scores + query * row_bytes
+            for _ in range(count):
+                score, own = floats(row + 4 * num_shared), floats(row + own_at)
+                for i in range(num_own):
+                    score[i] = own[i]
+                shares[query] = highest(row, num_shared + num_own)
+                row, query = row + row_bytes, query + 1
+        num_soon, asked, row, query = min(least, _VALUES_TOGETHER), 0, scores, 0
+        soon = num_parts(num_soon, num_queries)  # a part of them is asked for with each query
+        for each in range(token, stop):
             num_keys = _field(fields, each, 1) + _field(fields, each, 3)
-            shares[query] = float32(1) / weigh(row, num_keys, shares[query])
+            for _ in range(count):
+                for idx in range(asked, min(asked + soon, num_soon)):
+                    for line in range(groups):
+                        prefetch(values + int_at(slots, idx) * stride + 64 * line)
+                shares[query] = float32(1) / weigh(row, num_keys, shares[query])
+                row, asked, query = row + row_bytes, asked + soon, query + 1
         for i in range(num_queries * groups * 16):
             floats(mixed)[i] = float32(0)
         next_head = keys + head_bytes if kv_head + 1 < num_kv_heads else values
@@ -151,13 +163,16 @@ def attend(step, chunk, scratch):
                     num_keys = _field(fields, token + idx, 3)
             weights = scores + idx * count * row_bytes + 4 * begin
             out = mixed + idx * count * stride
-            _mix(weights, row_bytes, mine, num_keys, values, ahead, groups, out, num)
-        for query in range(num_queries):
-            x, share = floats(mixed + query * stride), shares[query]
-            row = arg(step, 8) + (token + query // count) * arg(step, 9)
-            out = floats(row + 4 * (head + query % count) * head_dim)
-            for i in range(head_dim):
-                out[i] = x[i] * share
+            if num_keys > 0:
+                _mix(weights, row_bytes, mine, num_keys, values, ahead, groups, out, num)
+        query, row, x = 0, arg(step, 8) + token * arg(step, 9) + 4 * head * head_dim, mixed
+        for _ in range(num_tokens):
+            for i in range(count):
+                source, out, share = floats(x), floats(row + 4 * i * head_dim), shares[query]
+                for dim in range(head_dim):
+                    out[dim] = source[dim] * share
+                x, query = x + stride, query + 1
+            row += arg(step, 9)
 
 
 @emitted(int64, int64, int64, int64)
@@ -170,24 +185,27 @@ def _field(b: Any, fields: Value, token: Value, idx: Value) -> Value:
 @emitted(int64, int64, int64)
 def _shared(b: Any, num: Value, most: Value) -> Value:
     """Parts of no more than `most` have so many, but for the last."""
-    return _num_parts(b, num, _num_parts(b, num, most))
-
-
-def _num_parts(b: Any, num: Value, most: Value) -> Value:
-    return b.sdiv(b.add(num, b.sub(most, i64(1))), most)
+    return emit_num_parts(b, num, emit_num_parts(b, num, most))
 
 
 @njit(inline="always")
 def _turn(q, q_stride, num_queries, count, groups, target):
     """Queries as tiles of them are scored."""
     width, stride = _shared(num_queries, MAX_SCORED), 64 * groups
+    row, head = q, 0  # of the next query
     for query in range(0, num_queries, width):
-        last, places = min(query + width, num_queries) - 1, ints(target)
+        last, places = min(width, num_queries - query) - 1, ints(target)
         for i in range(MAX_SCORED):
-            mine = min(query + i, last)
-            places[i] = q + mine // count * q_stride + mine % count * stride
+            places[i] = row + head * stride
+            if i < last:
+                head += 1
+                if head == count:
+                    row, head = row + q_stride, 0
         turn_queries(places[0], places[1], places[2], places[3], groups, target)
         target += MAX_SCORED * stride
+        head += 1
+        if head == count:
+            row, head = row + q_stride, 0
 
 
 @njit(inline="always")
@@ -199,7 +217,7 @@ def _score(slots, num_keys, keys, places, q, groups, scale, out, row_bytes, num_
     block_bytes, together = 1024 * groups, BLOCKS_TOGETHER * 16
     ahead, spare = places + 2 * _PLACES_BYTES, places + _SPARE_AT
     width = _shared(num_queries, MAX_SCORED)
-    num_tiles = (num_queries + width - 1) // width
+    num_tiles = num_parts(num_queries, width)
     start, last, side = -(int_at(slots, 0) & 15) - together, -1, 0
     while start < num_keys:
         here, following, next_last = places + (1 - side) * _PLACES_BYTES, start + together, -1
@@ -211,8 +229,10 @@ def _score(slots, num_keys, keys, places, q, groups, scale, out, row_bytes, num_
             )
             next_last = find_blocks(slots, following, num_keys, keys, block_bytes, later, room)
         for tile in range(num_tiles if last >= 0 else 0):
+            mine = tile  # a part of them is asked for by each tile
             for idx in range(BLOCKS_TOGETHER):
-                asked = later if idx % num_tiles == tile else here  # a part of them by each tile
+                asked = later if idx == mine else here
+                mine += num_tiles if idx == mine else 0
                 ints(ahead)[idx] = int_at(asked, idx)
             query, turned = tile * width, q + tile * MAX_SCORED * 64 * groups
             count, target = min(width, num_queries - query), out + query * row_bytes + 4 * start
@@ -227,13 +247,13 @@ def _mix(weights, row_bytes, slots, num_keys, values, ahead, groups, out, num_qu
     `ahead` is read next, from the first of the slots on.
     """
     width, stride = _shared(num_queries, max_mixed()), 64 * groups
-    num_tiles = (num_queries + width - 1) // width
+    num_tiles = num_parts(num_queries, width)
     for start in range(0, num_keys, _VALUES_TOGETHER):
         mine, count = slots + 8 * start, min(_VALUES_TOGETHER, num_keys - start)
         num_ahead, first_ahead, later = num_keys - start - count, count, values
         if num_ahead == 0:
             num_ahead, first_ahead, later = num_keys, -start, ahead
-        pace = min(_VALUES_TOGETHER, num_ahead) * 256 // (count * num_tiles)
+        pace = quotient(min(_VALUES_TOGETHER, num_ahead) * 256, count * num_tiles)
         for tile in range(num_tiles):
             query, asked = tile * width, first_ahead + (pace * count * tile >> 8)
             mix_values(

@@ -7,7 +7,7 @@ from typing import Final
 
 from numba import float32, njit
 
-from forerun.kernels.cpu.codegen.native import floats, int_at
+from forerun.kernels.cpu.codegen.native import floats, int_at, quotient
 from forerun.kernels.cpu.codegen.step import arg, float_arg, num_groups
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
@@ -44,10 +44,11 @@ def rope_write(step, chunk, _scratch):
     Keys of a block lie in the same cache lines, so one thread writes those of tokens side by side.
     """
     num_kv_heads, head_dim, num_tokens = arg(step, 1), arg(step, 2), arg(step, 16)
-    group_len, kv_head = arg(step, 0) // num_kv_heads, chunk % num_kv_heads
+    group_len, part = quotient(arg(step, 0), num_kv_heads), quotient(chunk, num_kv_heads)
+    kv_head = chunk - part * num_kv_heads
     head_bytes, half, stride = 4 * head_dim, head_dim // 2, 64 * num_groups(head_dim)
     q_eps, k_eps = float_arg(step, 13), float_arg(step, 14)
-    first = chunk // num_kv_heads * TOKENS_TOGETHER
+    first = part * TOKENS_TOGETHER
     for token in range(first, min(first + TOKENS_TOGETHER, num_tokens)):
         source = arg(step, 3) + token * arg(step, 4)
         slot, store_head = int_at(arg(step, 7), token), kv_head * arg(step, 15)

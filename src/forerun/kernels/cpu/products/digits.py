@@ -14,6 +14,7 @@ Rows come in groups of up to 16, padded to a power of two; records of one block 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -28,6 +29,7 @@ from forerun.kernels.cpu.codegen.lanes import (
     Emitter,
     Value,
     constant,
+    i64,
     power_of_two,
     vector,
 )
@@ -64,43 +66,74 @@ class RecordShape:
         return self.scale_at + 8 + 4 * _CORRECTIONS.index((offset, first))
 
 
-def make_write_record(machine: Machine) -> Any:
-    """An intrinsic write_record(x, record): from the addresses of 32 floats and of a record."""
-
-    @emitted(void, int64, int64)
-    def write_record(b: Any, x: Value, record: Value) -> None:
-        _emit_record(Emitter(b, machine), x, record)
-
-    return write_record
+def records_together(machine: Machine) -> int:
+    """Blocks whose digits are found at the same time, so that what is folded is folded for all:
+    as many as registers have room for."""
+    return 4 if machine.instructions.num_outputs == 16 else 1
 
 
-def _emit_record(e: Emitter, address: Value, record: Value) -> None:
-    b, shape = e.builder, RecordShape(e.machine.num_digits)
-    most = F32(float(127 << DIGIT_BITS * (shape.num_digits - 1)))
-    kind, wide = vector(F32, BLOCK_LEN), vector(I32, BLOCK_LEN)
-    x = e.load(address, kind)
-    bits = b.and_(b.bitcast(x, wide), constant(I32, [0x7FFFFFFF] * BLOCK_LEN))
-    # Without a sign floats are ordered as integers are, and one that is no number is the largest.
-    largest = b.bitcast(_reduced(e, "vector.reduce.umax", bits, I32), F32)
-    is_zero = b.fcmp_ordered("<", largest, F32(_LEAST))
-    inverse = b.select(is_zero, F32(0.0), b.fdiv(most, largest))
-    scaled = b.fmul(x, e.splat(inverse, BLOCK_LEN))
+def make_write_records(machine: Machine, count: int) -> Any:
+    """An intrinsic write_records(x, records, stride): from the addresses of `count` blocks of 32
+    floats and of a record, of which the next are `stride` apart."""
+
+    @emitted(void, int64, int64, int64)
+    def write_records(b: Any, x: Value, records: Value, stride: Value) -> None:
+        e = Emitter(b, machine)
+        places = [b.add(records, b.mul(stride, i64(idx))) for idx in range(count)]
+        _emit_records(e, [e.offset(x, 4 * BLOCK_LEN * idx) for idx in range(count)], places)
+
+    return write_records
+
+
+def _emit_records(e: Emitter, addresses: list[Value], records: list[Value]) -> None:
+    b, shape, count = e.builder, RecordShape(e.machine.num_digits), len(records)
+    some = vector(F32, count)
+    most = constant(F32, [float(127 << DIGIT_BITS * (shape.num_digits - 1))] * count)
+    blocks = [e.load(address, vector(F32, BLOCK_LEN)) for address in addresses]
+    largest = b.bitcast(e.fold_each([_magnitudes(e, x) for x in blocks], _larger(e)), some)
+    is_zero = b.fcmp_ordered("<", largest, constant(F32, [_LEAST] * count))
+    inverse = b.select(is_zero, constant(F32, [0.0] * count), b.fdiv(most, largest))
+    wholes = [_nearest(e, x, inverse, idx) for idx, x in enumerate(blocks)]
+    for whole, record in zip(wholes, records, strict=True):
+        for idx, digit in enumerate(_digits(e, whole, shape.num_digits)):
+            e.store(b.trunc(digit, vector(I8, BLOCK_LEN)), e.offset(record, BLOCK_LEN * idx))
+    scale = b.fdiv(largest, most)
+    halves = e.fold_each([e.part(x, first, 16) for x in wholes for first in (0, 16)], b.add)
+    totals = b.add(halves, e.shuffle(halves, halves, [i ^ 1 for i in range(2 * count)]))  # twice
+    of_blocks = e.shuffle(totals, totals, list(range(0, 2 * count, 2)))
+    block_sums = b.fmul(b.sitofp(of_blocks, some), scale)
+    factors = constant(I32, [-offset for offset, _ in _CORRECTIONS])
+    for idx, record in enumerate(records):
+        both = e.shuffle(scale, block_sums, [idx, count + idx])
+        e.store(both, e.offset(record, shape.scale_at))
+        sums = [2 * idx, 2 * idx + 1]
+        four = e.shuffle(totals, halves, [*sums, *(2 * count + i for i in sums)])
+        place = e.offset(record, shape.correction_at(*_CORRECTIONS[0]))
+        e.store(b.mul(four, factors), place)
+
+
+def _magnitudes(e: Emitter, x: Value) -> Value:
+    """16 numbers as large as the largest two of 32, as integers: without a sign floats are ordered
+    as these are, and one that is no number is the largest."""
+    b = e.builder
+    bits = b.bitcast(x, vector(I32, BLOCK_LEN))
+    bits = b.and_(bits, constant(I32, [0x7FFFFFFF] * BLOCK_LEN))
+    return _larger(e)(e.part(bits, 0, 16), e.part(bits, 16, 16))
+
+
+def _larger(e: Emitter) -> Callable[[Value, Value], Value]:
+    return lambda left, right: e.call("umax", left.type, [left, right])
+
+
+def _nearest(e: Emitter, x: Value, inverse: Value, idx: int) -> Value:
+    """x times `inverse[idx]` as integers, halves to even; 0 for what is no number."""
+    b, wide = e.builder, vector(I32, BLOCK_LEN)
+    scaled = b.fmul(x, e.shuffle(inverse, inverse, [idx] * BLOCK_LEN))
     is_number = b.fcmp_ordered("ord", scaled, scaled)
-    # The nearest integer, halves to even, is left in the low bits of this sum.
+    # The nearest integer is left in the low bits of this sum.
     rounded = b.bitcast(b.fadd(scaled, constant(F32, [ROUND] * BLOCK_LEN)), wide)
     whole = b.sub(rounded, constant(I32, [ROUND_BITS] * BLOCK_LEN))
-    whole = b.select(is_number, whole, constant(I32, [0] * BLOCK_LEN))
-    for idx, digit in enumerate(_digits(e, whole, shape.num_digits)):
-        e.store(b.trunc(digit, vector(I8, BLOCK_LEN)), e.offset(record, BLOCK_LEN * idx))
-    scale = b.fdiv(largest, most)
-    halves = e.fold_each([e.part(whole, first, 16) for first in (0, 16)], b.add)
-    total = b.add(halves, e.shuffle(halves, halves, [1, 0]))  # twice
-    e.store(scale, e.offset(record, shape.scale_at))
-    block_sum = b.fmul(b.sitofp(b.extract_element(total, I32(0)), F32), scale)
-    e.store(block_sum, e.offset(record, shape.scale_at + 4))
-    factors = constant(I32, [-offset for offset, _ in _CORRECTIONS])
-    corrections = b.mul(e.concat(total, halves), factors)
-    e.store(corrections, e.offset(record, shape.correction_at(*_CORRECTIONS[0])))
+    return b.select(is_number, whole, constant(I32, [0] * BLOCK_LEN))
 
 
 def _digits(e: Emitter, whole: Value, count: int) -> list[Value]:
@@ -112,7 +145,3 @@ def _digits(e: Emitter, whole: Value, count: int) -> list[Value]:
     bits = constant(I32, [DIGIT_BITS] * BLOCK_LEN)
     high = b.ashr(b.add(whole, half), bits)
     return [high, b.sub(whole, b.shl(high, bits))]
-
-
-def _reduced(e: Emitter, name: str, value: Value, result: Any) -> Value:
-    return e.intrinsic(f"{name}.v{value.type.count}i32", result, [value])
