@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from statistics import median, quantiles
 from typing import Any, Final
 
 import numpy as np
@@ -22,7 +23,8 @@ from forerun.types import Proposal, SamplingParams, Span
 
 _READ_BYTES: Final = 64 << 20
 _TOKEN: Final = 7  # any will do
-_IN_A_ROW: Final = 4
+_WARMING, _IN_A_ROW = 3, 8
+_MIN_ROUNDS: Final = 2  # for quartiles
 _PARAMS: Final = SamplingParams(temperature=1.0, seed=0, ignore_eos=True)
 
 
@@ -49,13 +51,13 @@ class _PlainPass:
 
 
 def measure_profile(
-    llm: LLM, clock: Clock, num_context: int = 256, num_rounds: int = 15
+    llm: LLM, clock: Clock, num_context: int = 256, num_rounds: int = 25
 ) -> dict[str, Any]:
     """Seconds of a token of `llm.stream`, of its parts, and what each part reads of memory.
 
-    Of every work the fastest round counts: one may be slow for reasons of its own, never fast.
-    Python is what a token takes longer than the compiled steps of its pass, all in a row: less
-    than Python runs where other threads work meanwhile.
+    Python is what a token takes longer than the compiled steps of its pass: some tokens in a row
+    and as many times all steps in a row, in turns, so it may be less than nothing. It is less than
+    Python runs where other threads work meanwhile.
     """
     kernels = llm.model.kernels
     if not isinstance(kernels, CpuKernels):
@@ -64,47 +66,57 @@ def measure_profile(
     one_pass.run()
     kinds = kernels.kinds_of_pass(one_pass.cache.store, num_tokens=1)
     memory = np.ones(_READ_BYTES // 8, np.int64)
-    prompt, params = [_TOKEN] * num_context, _PARAMS.with_(max_tokens=_IN_A_ROW + 1)
+    params = _PARAMS.with_(max_tokens=_WARMING + _IN_A_ROW + 1)
+    prompt = [_TOKEN] * max(1, num_context - _WARMING - _IN_A_ROW // 2)
 
     def token() -> float:
-        """One that was begun early, as others in a row are."""
+        """Tokens that were begun early, as others in a row are."""
         stream = llm.stream(prompt, params)
-        for _ in range(1, _IN_A_ROW):
+        for _ in range(_WARMING):
             next(stream)
-        return timed(lambda: next(stream), clock)
+        return timed(lambda: [next(stream) for _ in range(_IN_A_ROW)], clock) / _IN_A_ROW
 
+    def whole() -> float:
+        one_pass.run()  # it sets the buffers right
+        return timed(lambda: [steps.run() for _ in range(_IN_A_ROW)], clock) / _IN_A_ROW
+
+    steps = next(kind for kind in kinds if kind.name == WHOLE)
     works: dict[str, Callable[[], object]] = {
         "pass": one_pass.run,
-        **{kind.name: kind.run for kind in kinds},  # after a pass: it sets the buffers right
+        **{kind.name: kind.run for kind in kinds if kind is not steps},
         "read": lambda: kernels.read(memory),
     }
     each = {name: partial(timed, work, clock) for name, work in works.items()}
-    times = rounds({"token": token, **each}, num_rounds)
-    seconds = {name: min(taken) for name, taken in times.items()}
+    times = rounds({"token": token, WHOLE: whole, **each}, num_rounds, least=_MIN_ROUNDS)
+    seconds = {name: median(taken) for name, taken in times.items()}
     for kind in kinds:
         if kind.is_left_out:
             seconds[kind.name] = max(0.0, seconds[WHOLE] - seconds[kind.name])
-    num_bytes = {kind.name: kind.weight_bytes for kind in kinds if kind.name != WHOLE}
+    num_bytes = {kind.name: kind.weight_bytes for kind in kinds if kind is not steps}
     row_bytes = kernels.row_bytes(llm.model.shape, llm.model.config.num_layers)
     num_bytes["attention"] = num_context * row_bytes
-    is_complete = len(times["token"]) == num_rounds
-    return {"is_complete": is_complete, **_report(seconds, num_bytes, num_context)}
+    shares = [1 - alone / one for one, alone in zip(times["token"], times[WHOLE], strict=True)]
+    is_complete = len(shares) == num_rounds
+    return {"is_complete": is_complete, **_report(seconds, shares, num_bytes, num_context)}
 
 
 def _report(
-    seconds: dict[str, float], num_bytes: dict[str, int], num_context: int
+    seconds: dict[str, float], shares: list[float], num_bytes: dict[str, int], num_context: int
 ) -> dict[str, Any]:
-    names = ("token", "pass", WHOLE, "read")
-    token, forward, whole, read = (seconds.pop(name) for name in names)
-    steps = min(token, whole)
+    """`shares` are Python's of a token, round by round."""
+    token, forward, read = (seconds.pop(name) for name in ("token", "pass", "read"))
+    del seconds[WHOLE]
+    low, share, high = quantiles(shares, n=4)
+    steps = token * (1 - share)
     apart = sum(seconds.values())  # a little more than together, where they disturb each other
     parts = {name: taken * min(1, steps / apart) for name, taken in seconds.items()}
-    parts |= {"between steps": max(0, steps - apart), "Python": token - steps}
+    parts |= {"between steps": max(0, steps - apart), "Python": token * share}
     return {
         "num_context": num_context,
         "read_bytes_per_second": _READ_BYTES / read,
         "token_s": token,
         "pass_s": forward,
+        "python_quartiles": [low, high],
         "parts": {
             name: {"seconds": taken, "bytes": num_bytes.get(name, 0)}
             for name, taken in parts.items()

@@ -27,7 +27,11 @@ _PASSES: Final = "one target pass, empty context; ratio: in plain passes, taken 
 _PROFILE: Final = (
     "of read: of the {:.1f} GB/s at which memory is read; product, norm (with SiLU), rows and "
     "draw: all such steps of a pass in a row; attention: what a pass takes less without it; "
-    "Python: what a token takes longer than all steps, 0 where that cannot be seen"
+    "Python: what a token takes longer than all steps"
+)
+_PYTHON: Final = (
+    ", {:.1%} to {:.1%} of it in the middle half of the rounds; less than Python runs where other "
+    "threads work meanwhile, and below 0 where it is lost in noise"
 )
 _STARTUP: Final = "beyond weights: the peak less the size of the weight file, which is mapped"
 _STARTS: Final = ("first_token_s", "whole_s", "cpu_s")
@@ -122,6 +126,8 @@ def _profile(report: Report) -> Sheet:
         rows.append([name, f"{seconds * 1e3:.2f}", f"{seconds / token:.1%}", gigabytes, reads])
     where = f"{_title(report)} · a token takes {token * 1e3:.1f} ms after {report['num_context']}"
     legend = _PROFILE.format(speed / 1e9)
+    if quartiles := report.get("python_quartiles"):
+        legend += _PYTHON.format(*quartiles)
     return Sheet(where, ["part"], [["ms", "of token", "GB/s", "of read"]], rows, legend=[legend])
 
 
