@@ -110,7 +110,7 @@ def test_norm_without_a_residual_leaves_x(ks: KernelSet) -> None:
     np.testing.assert_array_equal(same, x)
 
 
-@pytest.mark.parametrize("width", [1, 7, 80, 1536])
+@pytest.mark.parametrize("width", [1, 7, 23, 53, 80, 1536])
 def test_silu_times_up(ks: KernelSet, width: int) -> None:
     gate, up = normal(1, 9, width) * 4, normal(2, 9, width)
     gate_up = np.concatenate((gate, up), axis=1)
@@ -122,6 +122,7 @@ def test_silu_times_up(ks: KernelSet, width: int) -> None:
 
 
 def test_silu_far_out_is_zero_or_the_gate(ks: KernelSet) -> None:
-    gate = np.array([-3e4, -200, -90, 0, 200, 3e4], np.float32)
-    got = silu_mul(ks, np.concatenate((gate, np.ones(6, np.float32)))[None])
-    np.testing.assert_allclose(got, [[0, 0, 0, 0, 200, 3e4]], rtol=1e-6 + ks.rounding, atol=1e-29)
+    gate = np.array(4 * [-3e4, -200, -90, 0, 200, 3e4], np.float32)
+    got = silu_mul(ks, np.concatenate((gate, np.ones(24, np.float32)))[None])
+    expected = [4 * [0, 0, 0, 0, 200, 3e4]]
+    np.testing.assert_allclose(got, expected, rtol=1e-6 + ks.rounding, atol=1e-29)

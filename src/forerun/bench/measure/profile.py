@@ -74,25 +74,23 @@ def measure_profile(
         stream = llm.stream(prompt, params)
         for _ in range(_WARMING):
             next(stream)
-        return timed(lambda: [next(stream) for _ in range(_IN_A_ROW)], clock) / _IN_A_ROW
+        return in_a_row(lambda: next(stream))
 
-    def whole() -> float:
-        one_pass.run()  # it sets the buffers right
-        return timed(lambda: [steps.run() for _ in range(_IN_A_ROW)], clock) / _IN_A_ROW
+    def in_a_row(work: Callable[[], object]) -> float:
+        return timed(lambda: [work() for _ in range(_IN_A_ROW)], clock) / _IN_A_ROW
 
-    steps = next(kind for kind in kinds if kind.name == WHOLE)
-    works: dict[str, Callable[[], object]] = {
-        "pass": one_pass.run,
-        **{kind.name: kind.run for kind in kinds if kind is not steps},
-        "read": lambda: kernels.read(memory),
+    works: dict[str, Callable[[], float]] = {
+        "token": token,
+        "pass": partial(timed, one_pass.run, clock),
+        **{kind.name: partial(in_a_row, kind.run) for kind in kinds},  # a pass sets buffers right
+        "read": partial(timed, lambda: kernels.read(memory), clock),
     }
-    each = {name: partial(timed, work, clock) for name, work in works.items()}
-    times = rounds({"token": token, WHOLE: whole, **each}, num_rounds, least=_MIN_ROUNDS)
+    times = rounds(works, num_rounds, least=_MIN_ROUNDS)
     seconds = {name: median(taken) for name, taken in times.items()}
     for kind in kinds:
         if kind.is_left_out:
             seconds[kind.name] = max(0.0, seconds[WHOLE] - seconds[kind.name])
-    num_bytes = {kind.name: kind.weight_bytes for kind in kinds if kind is not steps}
+    num_bytes = {kind.name: kind.weight_bytes for kind in kinds if kind.name != WHOLE}
     row_bytes = kernels.row_bytes(llm.model.shape, llm.model.config.num_layers)
     num_bytes["attention"] = num_context * row_bytes
     shares = [1 - alone / one for one, alone in zip(times["token"], times[WHOLE], strict=True)]
@@ -106,7 +104,7 @@ def _report(
     """`shares` are Python's of a token, round by round."""
     token, forward, read = (seconds.pop(name) for name in ("token", "pass", "read"))
     del seconds[WHOLE]
-    low, share, high = quantiles(shares, n=4)
+    low, share, high = quantiles(shares, n=4, method="inclusive")
     steps = token * (1 - share)
     apart = sum(seconds.values())  # a little more than together, where they disturb each other
     parts = {name: taken * min(1, steps / apart) for name, taken in seconds.items()}

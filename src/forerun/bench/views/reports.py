@@ -121,13 +121,15 @@ def _profile(report: Report) -> Sheet:
     rows = []
     for name, part in report["parts"].items():
         seconds, num_bytes = part["seconds"], part["bytes"]
-        reads = f"{num_bytes / seconds / speed:.0%}" if num_bytes else "–"
-        gigabytes = f"{num_bytes / seconds / 1e9:.1f}" if num_bytes else "–"
+        reads = gigabytes = "–"
+        if num_bytes and seconds:
+            each = num_bytes / seconds
+            reads, gigabytes = f"{each / speed:.0%}", f"{each / 1e9:.1f}"
         rows.append([name, f"{seconds * 1e3:.2f}", f"{seconds / token:.1%}", gigabytes, reads])
     where = f"{_title(report)} · a token takes {token * 1e3:.1f} ms after {report['num_context']}"
     legend = _PROFILE.format(speed / 1e9)
-    if quartiles := report.get("python_quartiles"):
-        legend += _PYTHON.format(*quartiles)
+    quartiles = report.get("python_quartiles")
+    legend += _PYTHON.format(*quartiles) if quartiles else ", 0 where that cannot be seen"
     return Sheet(where, ["part"], [["ms", "of token", "GB/s", "of read"]], rows, legend=[legend])
 
 

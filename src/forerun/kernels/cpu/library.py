@@ -130,7 +130,8 @@ def _linear_source(weight_format: str, machine: Machine) -> Any:
 @cache
 def _digits_source(maker: str, machine: Machine) -> Any:
     record_bytes, together = RecordShape(machine.num_digits).num_bytes, records_together(machine)
-    some, one = (make_write_records(machine, count) for count in (together, 1))
+    one = make_write_records(machine, 1)
+    some = make_write_records(machine, together) if together > 1 else one
     return DIGIT_MAKERS[maker]((together, some, one), record_bytes)
 
 

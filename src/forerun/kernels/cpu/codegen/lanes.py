@@ -101,10 +101,6 @@ class Emitter:
     def shuffle(self, left: Value, right: Value, order: list[int]) -> Value:
         return self.builder.shuffle_vector(left, right, constant(I32, order))
 
-    def concat(self, left: Value, right: Value) -> Value:
-        length = left.type.count + right.type.count
-        return self.shuffle(left, right, list(range(length)))
-
     def part(self, value: Value, first: int, length: int) -> Value:
         if length == value.type.count:
             return value

@@ -51,8 +51,8 @@ def prefetch(b: Any, address: Value) -> None:
 
 @emitted(int64, int64, int64)
 def quotient(b: Any, num: Value, divisor: Value) -> Value:
-    """num // divisor of small numbers, none of them negative: by 32 bits, which processors divide
-    several times as fast as 64."""
+    """num // divisor of numbers below 2^31, none of them negative, and the divisor not 0: by 32
+    bits, which processors divide several times as fast as 64."""
     return emit_quotient(b, num, divisor)
 
 
@@ -62,7 +62,7 @@ def emit_quotient(b: Any, num: Value, divisor: Value) -> Value:
 
 @emitted(int64, int64, int64)
 def num_parts(b: Any, num: Value, most: Value) -> Value:
-    """How many parts of no more than `most` there are."""
+    """How many parts of no more than `most` there are, of numbers as `quotient` takes."""
     return emit_num_parts(b, num, most)
 
 

@@ -1,4 +1,4 @@
-"""exp in float32 as our own polynomial, so that no library chooses its bits."""
+"""exp in float32 as our own polynomial, so that no library chooses its bits, and SiLU by it."""
 
 from __future__ import annotations
 

@@ -113,8 +113,8 @@ def _emit_records(e: Emitter, addresses: list[Value], records: list[Value]) -> N
 
 
 def _magnitudes(e: Emitter, x: Value) -> Value:
-    """16 numbers as large as the largest two of 32, as integers: without a sign floats are ordered
-    as these are, and one that is no number is the largest."""
+    """The larger of each number and the one 16 places behind it, as integers: without a sign floats
+    are ordered as these are, and one that is no number is the largest."""
     b = e.builder
     bits = b.bitcast(x, vector(I32, BLOCK_LEN))
     bits = b.and_(bits, constant(I32, [0x7FFFFFFF] * BLOCK_LEN))
