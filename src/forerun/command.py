@@ -6,6 +6,7 @@ nothing, and what the command is made of comes when signals are taken care of.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -18,12 +19,15 @@ from forerun.errors import NO_MEMORY, is_lack_of_memory
 from forerun.interrupts import when_safe
 
 _LEAST_ADDRESS_SPACE: Final = 2**28  # below it, numpy's libraries end the process themselves
+_MANY_OBJECTS: Final = 200_000  # new ones, before garbage is looked for among them
 _MISUSE: Final = 2
 _INTERRUPTED: Final = 128 + int(signal.SIGINT)
 _TERMINATED: Final = 128 + int(signal.SIGTERM)
 
 
 def main() -> None:
+    # What a start makes is there to stay, and to look through it again and again takes 0.2 s.
+    gc.set_threshold(_MANY_OBJECTS)
     with ends_by_signals():
         _load()()
 

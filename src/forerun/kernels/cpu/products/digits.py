@@ -14,7 +14,6 @@ Rows come in groups of up to 16, padded to a power of two; records of one block 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -90,7 +89,7 @@ def _emit_records(e: Emitter, addresses: list[Value], records: list[Value]) -> N
     some = vector(F32, count)
     most = constant(F32, [float(127 << DIGIT_BITS * (shape.num_digits - 1))] * count)
     blocks = [e.load(address, vector(F32, BLOCK_LEN)) for address in addresses]
-    largest = b.bitcast(e.fold_each([_magnitudes(e, x) for x in blocks], _larger(e)), some)
+    largest = b.bitcast(_largest(e, blocks), some)
     is_zero = b.fcmp_ordered("<", largest, constant(F32, [_LEAST] * count))
     inverse = b.select(is_zero, constant(F32, [0.0] * count), b.fdiv(most, largest))
     wholes = [_nearest(e, x, inverse, idx) for idx, x in enumerate(blocks)]
@@ -112,17 +111,20 @@ def _emit_records(e: Emitter, addresses: list[Value], records: list[Value]) -> N
         e.store(b.mul(four, factors), place)
 
 
-def _magnitudes(e: Emitter, x: Value) -> Value:
-    """The larger of each number and the one 16 places behind it, as integers: without a sign floats
-    are ordered as these are, and one that is no number is the largest."""
-    b = e.builder
-    bits = b.bitcast(x, vector(I32, BLOCK_LEN))
-    bits = b.and_(bits, constant(I32, [0x7FFFFFFF] * BLOCK_LEN))
-    return _larger(e)(e.part(bits, 0, 16), e.part(bits, 16, 16))
+def _largest(e: Emitter, blocks: list[Value]) -> Value:
+    """Of each block, as integers: without a sign floats are ordered as these are, and one that is
+    no number is the largest."""
+    b, wide = e.builder, vector(I32, BLOCK_LEN)
+    without_sign = constant(I32, [0x7FFFFFFF] * BLOCK_LEN)
+    found = [b.and_(b.bitcast(x, wide), without_sign) for x in blocks]
+    if len(found) == 1:  # ARM has an instruction for it
+        return e.splat(e.intrinsic(f"vector.reduce.umax.v{BLOCK_LEN}i32", I32, found), 1)
 
+    def larger(left: Value, right: Value) -> Value:
+        return e.call("umax", left.type, [left, right])
 
-def _larger(e: Emitter) -> Callable[[Value, Value], Value]:
-    return lambda left, right: e.call("umax", left.type, [left, right])
+    halves = [[e.part(bits, first, 16) for first in (0, 16)] for bits in found]
+    return e.fold_each([larger(*two) for two in halves], larger)
 
 
 def _nearest(e: Emitter, x: Value, inverse: Value, idx: int) -> Value:
