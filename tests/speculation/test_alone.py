@@ -108,3 +108,16 @@ def test_an_answer_is_weighed_as_any_other(plain: LLM, fails: bool) -> None:
     assert one["drafter_failures"] == other["drafter_failures"] == int(fails)
     assert one["draft_tokens"] == other["draft_tokens"]
     assert (one["draft_tokens"] > 0) != fails
+
+
+@pytest.mark.parametrize(
+    ("chances", "is_sure"), [((0.9, 0.8, 0.9), True), ((0.9, 0.79, 0.9), False)]
+)
+def test_behind_one_that_is_sure_nobody_is_asked(
+    plain: LLM, chances: tuple[float, ...], is_sure: bool
+) -> None:
+    first, second = Sure(chances), Sure((0.5,))
+    stats = answered(plain, is_simple=True, first=first, second=second)
+    assert stats["draft_tokens"] > 0
+    assert first.num_asked > 0
+    assert (second.num_asked == 0) == is_sure

@@ -12,6 +12,15 @@ from forerun.speculation.choice import Choice, Reason
 from forerun.speculation.costs import Costs
 from forerun.types import Proposal
 
+_LONG, _SURE = 8, 0.8  # tokens, and the chance of each that those before it bring it about
+
+
+def is_sure(pick: Proposal, depth: int) -> bool:
+    """Whether others are hardly worth being asked: to look for their guesses takes a fiftieth of a
+    small model's round."""
+    length = min(_LONG, depth)
+    return len(pick.chances) >= length and min(pick.chances[:length]) >= _SURE
+
 
 def best_alone(
     costs: Costs, picks: Sequence[tuple[str, Proposal]], *, is_plain_due: bool

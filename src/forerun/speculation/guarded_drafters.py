@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -75,18 +75,24 @@ class GuardedDrafters:
         self, request: SpeculativeRequest, budget: Budget, asleep: Sequence[str] = ()
     ) -> list[str]:
         """Those awake that might have a guess: those that give no hint might."""
-        found = []
+        found = list(self.able_in_turn(request, budget, asleep))
+        return found if self.names_for(request) else []
+
+    def able_in_turn(
+        self, request: SpeculativeRequest, budget: Budget, asleep: Sequence[str] = ()
+    ) -> Iterator[str]:
+        """As `able`, each asked when it is its turn; none is left for the request if one fails."""
         for name in self.names_for(request):
             if name in asleep:
                 continue
             hinting = self._hinting.get(name)
             try:
-                if hinting is None or hinting.may_guess(request, budget):
-                    found.append(name)
+                is_able = hinting is None or hinting.may_guess(request, budget)
             except Exception as error:
                 self.give_up(name, request, error)
-                return []
-        return found
+                return
+            if is_able:
+                yield name
 
     def put_aside(self, name: str, reason: str) -> None:
         """It is asked no more, and hears no more."""

@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 
 from forerun.drafters import Budget
 from forerun.drafters.prediction import PREDICTION
+from forerun.speculation.alone import is_sure
 from forerun.speculation.choice import NO_ROOM, NOT_LOOKED, SILENT, Choice, Reason, Way
 from forerun.speculation.controller import Controller
 from forerun.speculation.guarded_drafters import GuardedDrafters
@@ -160,16 +161,19 @@ class Speculation:
 
     def _alone(self, request: SpeculativeRequest, times: StepTimes) -> Choice | None:
         """For one request whose drafters all say what they would guess and how surely; None where
-        one of them takes too long to be asked before it is chosen."""
+        one of them takes too long to be asked before it is chosen. Behind one that is sure of a
+        long guess nobody is asked."""
         assert self.controller is not None
         costs = self.controller.costs
         least_chance = costs.least_price(1, 0)
         budget = budget_for(request, self.ceiling, least_chance, is_steady=self.is_steady)
         if budget.depth == 0:
             return NO_ROOM
-        names = self.drafters.able(request, budget)
-        if not all(costs.is_cheap(name, 1) for name in names):
-            return None
+        names: Iterable[str] = self.drafters.able_in_turn(request, budget)
+        if not all(costs.is_cheap(name, 1) for name in self.drafters.names_for(request)):
+            names = list(names)
+            if not all(costs.is_cheap(name, 1) for name in names):
+                return None
         picks = []
         for name in names:
             began = times.clock()
@@ -177,6 +181,8 @@ class Speculation:
             times.drafts.append((name, 1, [1] * len(pick.tokens), times.clock() - began))
             if pick.tokens:
                 picks.append((name, pick))
+            if is_sure(pick, budget.depth):
+                break
         if not picks or not self.drafters.names_for(request):  # one of them failed it
             return SILENT
         return self.controller.choose_alone(picks)
