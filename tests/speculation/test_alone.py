@@ -81,8 +81,9 @@ class Sure:
     def end(self, request: RequestView) -> None: ...
 
 
-def answered(plain: LLM, *, is_simple: bool, **drafters: Sure) -> dict[str, Any]:
-    """The stats of an answer, with the loop for one request or without."""
+def answered(plain: LLM, *, is_simple: bool, tick: float = 1.0, **drafters: Sure) -> dict[str, Any]:
+    """The stats of an answer, with the loop for one request or without; every look at the clock
+    takes a `tick`."""
     llm = plain.with_speculation({"method": "suffix", "adaptive": False})
     core = llm.engine.core
     guarded = GuardedDrafters(dict(drafters), core.model.config.vocab_size)
@@ -90,7 +91,9 @@ def answered(plain: LLM, *, is_simple: bool, **drafters: Sure) -> dict[str, Any]
     speculation = Speculation(guarded, Controller(costs), Budget(3))
     assert speculation._is_simple
     speculation._is_simple = is_simple
-    llm.engine.core = replace(core, speculation=speculation, clock=itertools.count().__next__)
+    llm.engine.core = replace(
+        core, speculation=speculation, clock=itertools.count(step=tick).__next__
+    )
     params = SamplingParams(temperature=0, max_tokens=40, ignore_eos=True)
     stats: dict[str, Any] = llm.generate("abc", params)[0].outputs[0].stats
     return stats
@@ -117,7 +120,7 @@ def test_behind_one_that_is_sure_nobody_is_asked(
     plain: LLM, chances: tuple[float, ...], is_sure: bool
 ) -> None:
     first, second = Sure(chances), Sure((0.5,))
-    stats = answered(plain, is_simple=True, first=first, second=second)
+    stats = answered(plain, is_simple=True, tick=1e-3, first=first, second=second)
     assert stats["draft_tokens"] > 0
     assert first.num_asked > 0
     assert (second.num_asked == 0) == is_sure
