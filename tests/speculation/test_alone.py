@@ -81,12 +81,14 @@ class Sure:
     def end(self, request: RequestView) -> None: ...
 
 
-def answered(plain: LLM, *, is_simple: bool, tick: float = 1.0, **drafters: Sure) -> dict[str, Any]:
+def answered(
+    plain: LLM, drafters: dict[str, Sure], *, is_simple: bool = True, tick: float = 1.0
+) -> dict[str, Any]:
     """The stats of an answer, with the loop for one request or without; every look at the clock
     takes a `tick`."""
     llm = plain.with_speculation({"method": "suffix", "adaptive": False})
     core = llm.engine.core
-    guarded = GuardedDrafters(dict(drafters), core.model.config.vocab_size)
+    guarded = GuardedDrafters({**drafters}, core.model.config.vocab_size)
     costs = Costs(PassCost(((1, 1.0), (9, 1.2))))
     speculation = Speculation(guarded, Controller(costs), Budget(3))
     assert speculation._is_simple
@@ -106,7 +108,7 @@ def test_an_answer_is_weighed_as_any_other(plain: LLM, fails: bool) -> None:
     def drafters() -> dict[str, Sure]:
         return {"first": Sure((0.5, 0.3), fails=fails), "second": Sure((0.9, 0.8, 0.7))}
 
-    one, other = (answered(plain, is_simple=each, **drafters()) for each in (True, False))
+    one, other = (answered(plain, drafters(), is_simple=each) for each in (True, False))
     assert one["choices"] == other["choices"]
     assert one["drafter_failures"] == other["drafter_failures"] == int(fails)
     assert one["draft_tokens"] == other["draft_tokens"]
@@ -120,7 +122,7 @@ def test_behind_one_that_is_sure_nobody_is_asked(
     plain: LLM, chances: tuple[float, ...], is_sure: bool
 ) -> None:
     first, second = Sure(chances), Sure((0.5,))
-    stats = answered(plain, is_simple=True, tick=1e-3, first=first, second=second)
+    stats = answered(plain, {"first": first, "second": second}, tick=1e-3)
     assert stats["draft_tokens"] > 0
     assert first.num_asked > 0
     assert (second.num_asked == 0) == is_sure
