@@ -55,8 +55,11 @@ def test_the_command_against_a_server(server: Running, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_whole_command_against_a_server_of_its_own(tmp_path: Path) -> None:
+def test_the_whole_command_against_a_server_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Every part once; what comes over HTTP is what the library says."""
+    monkeypatch.chdir(tmp_path)  # no peer was built here
     model = write_tiny_model(tmp_path / "model", max_len=4096)
     path = tmp_path / "record.json"
     options = ["--repeats", "1", "--concurrency", "2", "--num-requests", "2", "--threads", "1"]
