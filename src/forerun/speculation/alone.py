@@ -12,12 +12,12 @@ from forerun.speculation.choice import Choice, Reason
 from forerun.speculation.costs import Costs
 from forerun.types import Proposal
 
-_LONG, _SURE = 8, 0.8  # tokens, and the chance of each that those before it bring it about
+_LONG, _SURE = 8, 0.8  # tokens, and the least chance of each behind those before it
 
 
 def is_sure(pick: Proposal, depth: int) -> bool:
-    """Whether others are hardly worth being asked: to look for their guesses takes a fiftieth of a
-    small model's round."""
+    """Of a long guess, or of all that may be guessed: others are hardly worth being asked, which
+    takes one or two hundredths of a small model's round."""
     length = min(_LONG, depth)
     return len(pick.chances) >= length and min(pick.chances[:length]) >= _SURE
 

@@ -271,11 +271,13 @@ def test_other_formats_are_held_as_q8_0(weight_format: str) -> None:
 def test_an_infinite_or_missing_activation_shows(machine: Machine) -> None:
     """What is not a number is not lost on the way into digits, whichever block it is in."""
     source = PackedSource("Q8_0", packed("Q8_0", 16, 160))
-    x = normal(1, 3, 160)
-    x[0, 75], x[1, 135] = np.nan, np.inf
+    x = normal(1, 5, 160)
+    x[0, 75] = x[1, 135] = np.nan  # among four blocks, and in one alone
+    x[2, 75] = x[3, 135] = np.inf
     got = product(kernels(2, machine), source, x)
-    assert not np.isfinite(got[:2]).any()
-    assert np.isfinite(got[2]).all()
+    assert np.isnan(got[:2]).all()
+    assert not np.isfinite(got[2:4]).any()
+    assert np.isfinite(got[4]).all()
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=named)

@@ -27,6 +27,8 @@ from forerun.server.service import Service
 _KEEP_ALIVE: Final = 30  # seconds that an idle connection stays open
 _LAST_WORDS: Final = 5  # seconds for responses that are complete to reach their readers
 _MOMENT: Final = 0.02
+# Objects before garbage is looked for, about as Python has it: a command looks more rarely.
+_OFTEN: Final = (2000, 10, 10)
 # Seconds that one thread keeps the interpreter while another waits for it; Python's 5 ms would hold
 # up a step whenever its kernels return while answers are written.
 _SWITCH_INTERVAL: Final = 0.0005
@@ -116,6 +118,7 @@ class Life:
         # What is there now stays: a collection that walks all of it holds up a step by 0.1 s.
         gc.collect()
         gc.freeze()
+        gc.set_threshold(*_OFTEN)
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(self._loaded, llm, engine)
 
