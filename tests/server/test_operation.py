@@ -487,6 +487,7 @@ def test_slow_readers_hold_nobody_up(guarded: Running) -> None:
         deaf.sendall(head_of_body(f"Content-Length: {len(body)}") + body)
         guarded.wait_for("forerun:num_requests_running", 1)
         assert guarded.client.get("/health").status_code == 200
+        time.sleep(1)  # which the other, whose limit begins when it comes, has for its answer
         other = guarded.ask("/v1/completions", prompt="a", max_tokens=1)  # when --request-timeout
         assert other["usage"]["completion_tokens"] == 1  # has ended the first
         assert deaf.recv(1000).startswith(b"HTTP/1.1 200 ")  # whose connection is still there
