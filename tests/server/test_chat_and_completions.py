@@ -35,8 +35,9 @@ def test_the_seed_that_was_drawn_comes_back(server: Running) -> None:
     seed = first["usage"]["forerun"]["seed"]
     again = server.ask("/v1/completions", prompt="abc", **{**LONG, "max_tokens": 30, "seed": seed})
     assert texts(first) == texts(again)
-    other = server.ask("/v1/completions", prompt="abc", max_tokens=30, ignore_eos=True)
-    assert other["usage"]["forerun"]["seed"] != seed
+    for more in ({}, {"seed": -1}):  # which is what vLLM and llama-server take for none
+        other = server.ask("/v1/completions", prompt="abc", max_tokens=30, ignore_eos=True, **more)
+        assert other["usage"]["forerun"]["seed"] not in (seed, -1)
 
 
 def test_equal_prompts_of_a_list_get_samples_of_their_own(server: Running) -> None:
@@ -65,6 +66,50 @@ def test_echo_puts_the_prompt_and_its_logprobs_first(server: Running) -> None:
     assert "".join(piece["text"] for piece in pieces) == echoed["text"]
     values = [value for piece in pieces for value in piece["logprobs"]["token_logprobs"]]
     assert values == logprobs["token_logprobs"]
+
+
+def test_all_choices_echo_their_own_prompt(server: Running) -> None:
+    asked = {"prompt": ["abc hello", "hello"], **LONG, "max_tokens": 2, "n": 2, "logprobs": 1}
+    choices = server.ask("/v1/completions", **asked, echo=True)["choices"]
+    plain = server.ask("/v1/completions", **asked)["choices"]
+    for choice, own in zip(choices, plain, strict=True):
+        prompt = asked["prompt"][choice["index"] // 2]
+        assert choice["text"] == prompt + own["text"]
+        found = choice["logprobs"]
+        assert found["tokens"] == [*prompt, *own["logprobs"]["tokens"]]
+        assert found["token_logprobs"][len(prompt) :] == own["logprobs"]["token_logprobs"]
+        assert found["text_offset"] == list(range(len(found["tokens"])))
+    streamed = server.stream("/v1/completions", **asked, echo=True)
+    told = [choice for line in streamed[:-1] for choice in json.loads(line)["choices"]]
+    for choice in choices:
+        pieces = [piece for piece in told if piece["index"] == choice["index"]]
+        assert "".join(piece["text"] for piece in pieces) == choice["text"]
+        names = [name for piece in pieces for name in piece["logprobs"]["tokens"]]
+        assert names == choice["logprobs"]["tokens"]
+
+
+def test_an_answer_of_unsaid_length_takes_the_room_there_is(server: Running) -> None:
+    (model,) = server.client.get("/v1/models").json()["data"]
+    room = model["max_model_len"]
+    answer = server.ask("/v1/completions", prompt="a" * (room - 3), ignore_eos=True)
+    assert answer["usage"]["completion_tokens"] == 3
+    asked = {"prompt": "a" * (2 * room), "truncate_prompt_tokens": -1, "ignore_eos": True}
+    usage = server.ask("/v1/completions", **asked)["usage"]
+    assert usage["prompt_tokens"] + usage["completion_tokens"] == room
+    assert server.ask("/v1/completions", prompt="a", ignore_eos=True)["usage"][
+        "completion_tokens"
+    ] == min(16, room - 1)
+
+
+def test_tokens_that_only_end_an_answer_cannot_be_all_that_is_allowed(server: Running) -> None:
+    (end,) = server.ask("/tokenize", prompt="z", add_special_tokens=False)["tokens"]
+    asked = {"prompt": "abc", "allowed_token_ids": [end], "stop_token_ids": [end]}
+    refused = server.post("/v1/completions", **asked, min_tokens=1)
+    assert "lower min_tokens" in error_of(refused, 400)["message"]
+    answer = server.ask("/v1/completions", **asked)["choices"][0]
+    assert (answer["finish_reason"], answer["stop_reason"], answer["text"]) == ("stop", end, "")
+    shown = server.ask("/v1/completions", **asked, include_stop_str_in_output=True)["choices"][0]
+    assert (shown["stop_reason"], shown["text"]) == (end, "z")
 
 
 def test_a_text_is_scored_without_an_answer(server: Running) -> None:

@@ -33,11 +33,12 @@ from forerun.server.operation.auth import Keys
 from forerun.server.operation.config import Limits, ServerConfig
 from forerun.server.operation.counters import Counters
 from forerun.server.operation.front import Front
-from forerun.server.operation.listening import listening
+from forerun.server.operation.listening import listening, pid_file
+from forerun.server.operation.origins import Origins
 from forerun.server.operation.protocol import Direct
 from forerun.server.operation.running import Life
 from forerun.server.service import Service
-from forerun.server.streaming import DIRECT, EventStream
+from forerun.server.streaming import DIRECT, EventStream, JsonAnswer
 from tests.server.serving import Running, serving, start
 from tests.server.test_routes import error_of
 from tests.tiny_model import write_tiny_model
@@ -126,6 +127,37 @@ def test_pages_of_other_origins_are_told_apart(guarded: Running) -> None:
     answer = guarded.client.options("/v1/chat/completions", headers=asked)
     assert answer.status_code == 200
     assert "x-stainless-os" in answer.headers["access-control-allow-headers"]
+
+
+def test_pages_that_were_not_named_cannot_ask_in_plain_text() -> None:
+    """A browser sends that without having asked whether it may."""
+    service = Service(("a",), Limits(), Counters(lambda: None))
+    asked = Origins(("https://a.example",))
+
+    async def reached(scope: Any, receive: Any, send: Any) -> None:
+        await JsonAnswer({})(scope, receive, send)
+
+    front = Front(reached, service, Keys(()), asked, AccessLog(None))
+
+    async def ask(method: str = "POST", **headers: str) -> httpx.Response:
+        transport = httpx.ASGITransport(front)
+        async with httpx.AsyncClient(transport=transport, base_url="http://here:80") as client:
+            sent = {name.replace("_", "-"): value for name, value in headers.items()}
+            return await client.request(method, "/v1/completions", headers=sent, content="{}")
+
+    def status(*args: str, **headers: str) -> int:
+        return asyncio.run(ask(*args, **headers)).status_code
+
+    refused = asyncio.run(ask(origin="https://evil.example", content_type="text/plain"))
+    assert error_of(refused, 403)["code"] == "origin_not_allowed"
+    assert "--allowed-origin" in refused.text
+    assert status(origin="null") == 403
+    assert status() == 200  # no browser
+    assert status(origin="https://a.example") == 200
+    assert status(origin="https://here", host="here") == 200  # the server's own page
+    assert status(origin="https://proxy", x_forwarded_host="proxy") == 200
+    assert status(origin="https://evil.example", content_type="application/json") == 200
+    assert status("GET", origin="https://evil.example") == 200
 
 
 def connected(running: Running) -> socket.socket:
@@ -311,6 +343,34 @@ def test_sigterm_finishes_what_runs_and_refuses_what_comes(long_path: Path, tmp_
         assert not pid.exists()
 
 
+def test_what_still_runs_at_the_end_of_a_drain_is_told_so(long_path: Path) -> None:
+    options = ("--drain-timeout", "0.5", "--max-num-seqs", "4")
+    with serving(long_path, *PLAIN, *options) as running, ThreadPoolExecutor(1) as beside:
+        whole = beside.submit(running.post, "/v1/completions", **ENDLESS)
+        asked = {**ENDLESS, "stream": True}
+        with (
+            running.client.stream("POST", "/v1/completions", json=asked) as stream,
+            connected(running) as late,
+        ):
+            lines = stream.iter_lines()
+            next(lines)
+            running.wait_for("forerun:num_requests_running", 2)
+            body = json.dumps({"prompt": "a", "max_tokens": 1}).encode()
+            late.sendall(head_of_body(f"Content-Length: {len(body)}") + body[:5])
+            time.sleep(0.2)  # its head is read
+            running.terminate()
+            while running.client.get("/ready").status_code == 200:
+                time.sleep(0.01)
+            late.sendall(body[5:])
+            assert late.recv(1000).startswith(b"HTTP/1.1 200 ")  # it was let in before
+            *_, error, done = [line for line in lines if line]
+        assert done == "data: [DONE]"
+        assert json.loads(error.removeprefix("data: "))["error"]["type"] == "server_error"
+        error_of(whole.result(), 503)
+        assert running.process.wait(30) == 0
+        assert not any("Traceback" in line for line in running.log)
+
+
 def pasted(running: Running) -> dict[str, Any]:
     """What the command answers that the log advises."""
     if shutil.which("curl") is None:
@@ -402,6 +462,41 @@ def test_starts_that_cannot_be(tmp_path: Path) -> None:
             strict=True,
         ):
             assert part in error
+
+
+def test_a_pid_file_with_our_own_number_was_left_by_another_container(tmp_path: Path) -> None:
+    path = tmp_path / "pid"
+    path.write_text(f"{os.getpid()}\n")
+    with pid_file(path):
+        assert path.read_text() == f"{os.getpid()}\n"
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("value", ["", " "])
+@pytest.mark.parametrize("name", ["FORERUN_SERVE_API_KEY", "FORERUN_SERVE_API_KEY_FILE"])
+def test_an_empty_variable_for_keys_does_not_open_the_server(name: str, value: str) -> None:
+    result = CliRunner().invoke(app, ["serve"], env={name: value})
+    assert result.exit_code == 2
+    assert result.stderr == f"forerun: {name} is empty; give it a value, or unset it.\n"
+
+
+def test_a_file_may_say_no_as_the_command_line_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = list[ServerConfig]()
+    monkeypatch.setattr(
+        "forerun.server.operation.running.run_server", lambda config, *_: found.append(config)
+    )
+    path = tmp_path / "serve.toml"
+    for text in ("no-page = true\naccess-log = false\n", "page = true\nno_access_log = false\n"):
+        path.write_text(text)
+        result = CliRunner().invoke(app, ["serve", "--config", str(path)])
+        assert result.exit_code == 0, result.output
+    assert [(one.page, one.access_log) for one in found] == [(False, False), (True, True)]
+    path.write_text("no-page = 1\n")
+    result = CliRunner().invoke(app, ["serve", "--config", str(path)])
+    assert result.exit_code == 2
+    assert "write true or false" in result.stderr
 
 
 def test_an_engine_that_cannot_be_made_ends_the_server(tiny_path: Path) -> None:
@@ -552,7 +647,7 @@ def test_a_failure_of_ours_is_logged_under_the_request_id(
         raise RuntimeError("secret")
 
     service = Service(("a",), Limits(), Counters(lambda: None))
-    front = Front(broken, service, Keys(()), AccessLog(None))
+    front = Front(broken, service, Keys(()), Origins(()), AccessLog(None))
 
     async def ask() -> httpx.Response:
         transport = httpx.ASGITransport(front)

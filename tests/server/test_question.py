@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from threading import Event, current_thread
 from typing import Any
@@ -17,6 +18,8 @@ import pytest
 from forerun.engine import LLM, AsyncEngine
 from forerun.engine.api.input_processor import InputProcessor
 from forerun.models.text.tokenizer import Tokenizer
+from forerun.server import streaming
+from forerun.server.answers import logprobs
 from forerun.server.app import build_app
 from forerun.server.operation.access_log import AccessLog
 from forerun.server.operation.auth import Keys
@@ -88,6 +91,50 @@ def test_bodies_are_read_beside_the_event_loop(
     assert asyncio.run(body()) == [200] * len(BODIES)
     assert len(threads) == 6
     assert all(name.startswith("forerun-reader") for names in threads.values() for name in names)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/completions", {"prompt": "abc", "max_tokens": 2, "logprobs": 2, "echo": True}),
+        (
+            "/v1/completions",
+            {"prompt": "a" * 200, "max_tokens": 1, "logprobs": 1, "echo": True, "stream": True},
+        ),
+        ("/v1/chat/completions", {"messages": MESSAGES, "max_tokens": 2, "logprobs": True}),
+        (
+            "/v1/responses",
+            {
+                "input": "abc",
+                "max_output_tokens": 2,
+                "top_logprobs": 2,
+                "include": ["message.output_text.logprobs"],
+            },
+        ),
+    ],
+)
+def test_many_chances_are_written_beside_the_event_loop(
+    tiny_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, body: dict[str, Any]
+) -> None:
+    """Those of a long text are megabytes, and no stream waits for them."""
+    llm = LLM(tiny_path, kernels="reference")
+    monkeypatch.setattr(streaming, "_MANY_LOGPROBS", 100)
+    names = set()
+
+    def noted(*args: Any, write: Any = logprobs.spelled, **options: Any) -> Any:
+        names.add(current_thread().name)
+        return write(*args, **options)
+
+    monkeypatch.setattr(logprobs, "spelled", noted)
+    monkeypatch.setattr(logprobs, "_name", partial(noted, write=logprobs._name))
+
+    async def ask() -> int:
+        async with asking(llm) as client:
+            return (await client.post(path, json=body)).status_code
+
+    assert asyncio.run(ask()) == 200
+    assert names
+    assert current_thread().name not in names
 
 
 def test_the_time_to_a_first_token_begins_with_the_request(

@@ -19,6 +19,11 @@ class Cut(NamedTuple):
     finish_reason: str | None = None
     stop_reason: str | int | None = None
 
+    @property
+    def num_chars(self) -> int:
+        """Of the text that no later token takes back."""
+        return self.text.num_certain if self.finish_reason is None else len(self.text.text)
+
 
 def cut(request: Request, verdict: Verdict) -> Cut:
     """Read the emitted tokens in order and stop at the first that ends the request."""
@@ -33,6 +38,8 @@ def cut(request: Request, verdict: Verdict) -> Cut:
     text_ends: list[int] = []
     for num, token in enumerate(tokens, start=1):
         if token in ends:
+            if text.rules.include_stop:
+                text = text.push(token, may_stop=False)
             text = text.finish()
             reason = token if token in params.stop_token_ids else None
             return Cut(num, text, [*text_ends, len(text.text)], "stop", reason)

@@ -64,7 +64,9 @@ class Round:
     all_scores: Scores | None = None  # of all wanted rows, until commit
     taps: Taps | None = None  # hidden states of the whole span, where drafters want them
     verdict: Verdict = field(init=False)  # what is emitted; not there inside a prompt
-    cut: Cut = field(init=False)
+    cut: Cut | None = None  # until commit: it has a text of its own
+    num_chars: int = 0  # of the request's text that no later round takes back
+    finish_reason: str | None = None
     error: Exception | None = None  # why the request cannot go on
 
     @property
@@ -188,8 +190,8 @@ def verify(core: Core, rounds: Sequence[Round]) -> None:
             continue
         try:
             verdict = judge(request, round_.proposal, scores, core.model.kernels)
-            round_.cut = cut(request, verdict)
-            round_.verdict = verdict.first(round_.cut.num_tokens)
+            round_.cut = ending = cut(request, verdict)
+            round_.verdict = verdict.first(ending.num_tokens)
         except Exception as error:
             round_.error = error
 
@@ -210,7 +212,7 @@ def commit(
                 emitting.append(round_)
         except Exception as error:
             round_.request.error = error
-        round_.scores = round_.all_scores = round_.taps = None
+        round_.scores = round_.all_scores = round_.taps = round_.cut = None
         if round_.proposal.draws:
             round_.proposal = round_.proposal.without_laws()
     times.finish()
@@ -246,6 +248,7 @@ def _commit_one(core: Core, round_: Round) -> bool:
 def _commit_tokens(request: Request, round_: Round) -> None:
     """The span's certain tokens keep their rows; of the guesses behind them, those accepted."""
     emitted, ending = round_.verdict, round_.cut
+    assert ending is not None
     if round_.proposal.tokens:
         request.table.keep(round_.span.start, round_.kept)
     request.tokens += emitted.tokens
@@ -255,6 +258,7 @@ def _commit_tokens(request: Request, round_: Round) -> None:
     request.text_ends += ending.text_ends
     request.finish_reason, request.stop_reason = ending.finish_reason, ending.stop_reason
     request.round_idx += 1
+    round_.num_chars, round_.finish_reason = ending.num_chars, ending.finish_reason
 
 
 def _commit_taps(core: Core, request: Request, round_: Round) -> None:

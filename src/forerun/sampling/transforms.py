@@ -145,8 +145,8 @@ def _mask(
         _check_token(token, logits, "logit_bias")
         logits[token] += bias
     if params.allowed_token_ids is not None:
-        _check_token(max(params.allowed_token_ids), logits, "allowed_token_ids")
-        allowed = np.array(params.allowed_token_ids)
+        allowed = params.allowed_array
+        _check_token(int(allowed.max()), logits, "allowed_token_ids")
         masked = np.full_like(logits, -np.inf)
         masked[allowed] = logits[allowed]
         logits = masked

@@ -20,6 +20,7 @@ from forerun.server.fields import Endpoint
 from forerun.server.operation.access_log import AccessLog
 from forerun.server.operation.auth import Keys
 from forerun.server.operation.front import Front, api_error, http_error, unforeseen
+from forerun.server.operation.origins import Origins
 from forerun.server.routes import (
     chat,
     completions,
@@ -100,7 +101,7 @@ def build_app(
     )
     app.router.redirect_slashes = False
     app.state.service = service
-    front: ASGIApp = Front(app, service, keys, log, root_path)
+    front: ASGIApp = Front(app, service, keys, Origins(allowed_origins), log, root_path)
     if allowed_origins:
         front = CORSMiddleware(
             front,

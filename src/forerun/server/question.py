@@ -23,6 +23,8 @@ _SAMPLING: Final = (
     *("stop_token_ids", "include_stop_str_in_output", "ignore_eos", "skip_special_tokens"),
 )
 
+_DRAWN: Final = -1  # as a seed, in vLLM and in llama-server
+
 
 @dataclass(frozen=True)
 class Question:
@@ -49,7 +51,9 @@ class Question:
         _check_ids(given, engine.tokenizer.vocab_size)
         speculation, acceptance = _speculation(given.get("speculative"))
         options = {name: given[name] for name in _SAMPLING if name in given}
-        seed = given.get("seed", fresh_seed())
+        seed = given.get("seed", _DRAWN)
+        if seed == _DRAWN:
+            seed = fresh_seed()
         params = SamplingParams.from_dict(
             {
                 **options,

@@ -86,8 +86,9 @@ class Service:
 
     async def read(self, work: Callable[[], Result], num_bytes: int) -> Result:
         """What a body of so many bytes takes, beside the event loop. Bodies wait in memory, so of
-        more than may be answered at once the next one is refused."""
-        if self._num_unread >= self.engine.max_num_open:
+        more than may be answered at once the next one is refused. Who was let in before the server
+        drains is heard."""
+        if self._engine is not None and self._num_unread >= self._engine.max_num_open:
             raise too_many(f"{self._num_unread} bodies wait to be read; try again later.")
         reader = self._long_reader if num_bytes > _LONG_BODY else self._reader
         self._num_unread += 1

@@ -8,6 +8,8 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, Final
 
+import numpy as np
+
 from forerun.errors import InvalidOption, unknown_name
 from forerun.option_checks import (
     is_finite,
@@ -19,6 +21,7 @@ from forerun.option_checks import (
     require_whole,
 )
 from forerun.option_fields import option
+from forerun.types.arrays import IntArray
 
 _REALS: Final = (
     *("temperature", "top_p", "min_p", "lenience"),
@@ -166,6 +169,11 @@ class SamplingParams:
     def truncates(self) -> bool:
         """Whether top-k, top-p or min-p leave tokens out."""
         return self.top_k > 0 or self.top_p < 1 or self.min_p > 0
+
+    @cached_property
+    def allowed_array(self) -> IntArray:
+        """`allowed_token_ids`, which may be most of a vocabulary."""
+        return np.array(self.allowed_token_ids or (), np.int64)
 
     @cached_property
     def before_argmax(self) -> SamplingParams:

@@ -51,7 +51,9 @@ def test_a_stop_string_over_two_tokens_ends_at_the_second(plain: LLM) -> None:
 def test_a_stop_token_ends_and_says_which_it_was(plain: LLM) -> None:
     found = ended(plain, (A, C, B), stop_token_ids=(C, 9))
     assert (found.num_tokens, found.finish_reason, found.stop_reason) == (2, "stop", C)
-    assert found.text_ends == [1, len(found.text.text)]
+    assert (found.text.text, found.text_ends) == ("a", [1, 1])
+    kept = ended(plain, (A, C, B), stop_token_ids=(C, 9), include_stop_str_in_output=True)
+    assert (kept.num_tokens, kept.text.text, kept.text_ends) == (2, "ac", [1, 2])
 
 
 def test_eos_ends_without_a_reason_unless_it_was_named(plain: LLM) -> None:

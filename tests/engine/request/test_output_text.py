@@ -79,3 +79,13 @@ def test_a_character_waits_for_its_last_byte(tokenizer: Any) -> None:
 def test_an_unfinished_character_is_marked_at_the_end(tokenizer: Any) -> None:
     ids = tokenizer.encode("🎉", add_special=False)[-4:-1]
     assert _stream(tokenizer, ids) == ["", "", "", "\ufffd"]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text("ab", max_size=12), st.lists(st.text("ab", min_size=1, max_size=5), min_size=1))
+def test_what_may_begin_a_stop_string_is_not_certain(text: str, stops: list[str]) -> None:
+    begun = OutputText.start(BYTE_LEVEL, stops, include_stop=False, skip_special=True)
+    ends = [text[at:] for at in range(len(text))]
+    begins = {stop[:length] for stop in stops for length in range(1, len(stop))}
+    longest = max((len(end) for end in ends if end in begins), default=0)
+    assert begun._replace(text=text).num_certain == len(text) - longest

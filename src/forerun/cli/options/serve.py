@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -45,6 +46,7 @@ def serve_options(
     **given: Any,
 ) -> ServerConfig:
     """Without a name given, `names` is empty: the model's own is to be put there."""
+    _refuse_empty_keys()
     lists, given = parted(Repeatable, given)
     limits, given = parted(Limits, given)
     return ServerConfig(
@@ -54,6 +56,13 @@ def serve_options(
         limits=limits,
         **given,
     )
+
+
+def _refuse_empty_keys() -> None:
+    """An empty variable counts as none, and whoever sets this one does not want an open server."""
+    for name in ("FORERUN_SERVE_API_KEY", "FORERUN_SERVE_API_KEY_FILE"):
+        if not os.environ.get(name, "some").strip():
+            raise InvalidOption(f"{name} is empty; give it a value, or unset it.")
 
 
 def _keys_in(path: Path | None) -> tuple[str, ...]:

@@ -26,17 +26,23 @@ def read_defaults(context: typer.Context, path: Path | None) -> Path | None:
 
 def _options(context: typer.Context, found: dict[str, Any], path: Path) -> dict[str, Any]:
     """Keys are option names without dashes in front, like max-num-seqs or max_num_seqs."""
-    known = {
-        name.lstrip("-").replace("-", "_"): parameter.name
-        for parameter in context.command.params
-        for name in (*parameter.opts, parameter.name or "")
-    }
+    known, negated = dict[str, str | None](), dict[str, str | None]()
+    for parameter in context.command.params:
+        names = (*parameter.opts, parameter.name or "")
+        known |= dict.fromkeys(map(_key, names), parameter.name)
+        negated |= dict.fromkeys(map(_key, parameter.secondary_opts), parameter.name)
     defaults: dict[str, Any] = {}
     for key, value in found.items():
-        name = known.get(key.replace("-", "_"))
+        name = known.get(_key(key)) or negated.get(_key(key))
         if name is None:
-            raise unknown_name(f"option in {path}", key, known)
+            raise unknown_name(f"option in {path}", key, [*known, *negated])
         if isinstance(value, dict):
             raise InvalidOption(f"{key} in {path} is a table; options are single values or lists.")
-        defaults[name] = value
+        if _key(key) in negated and not isinstance(value, bool):
+            raise InvalidOption(f"{key} in {path} is {value!r}; write true or false.")
+        defaults[name] = not value if _key(key) in negated else value
     return defaults
+
+
+def _key(name: str) -> str:
+    return name.lstrip("-").replace("-", "_")

@@ -71,16 +71,15 @@ class EventBuilder:
 
     def tells(self, done: Round) -> bool:
         """Whether this round makes an event."""
-        if self._is_whole and self._has_begun and done.cut.finish_reason is None:
+        if self._is_whole and self._has_begun and done.finish_reason is None:
             return False
         self._has_begun = True
         return True
 
     def event(self, done: Round) -> StreamEvent:
         """Rounds come in order; the request may be ahead of them."""
-        request, ending, verdict = done.request, done.cut, done.verdict
-        is_last = ending.finish_reason is not None
-        end = len(ending.text.text) if is_last else ending.text.num_certain
+        request, verdict, end = done.request, done.verdict, done.num_chars
+        is_last = done.finish_reason is not None
         pieces = pieces_between(request, self._num_chars, end)
         self._num_chars = max(self._num_chars, end)
         tokens, origins = verdict.tokens, verdict.origins

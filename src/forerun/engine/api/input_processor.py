@@ -87,6 +87,13 @@ class InputProcessor:
             if (token := max(tokens, default=0)) >= self._vocab_size:
                 last = self._vocab_size - 1
                 raise InvalidOption(f"{name} names token {token}; ids end at {last}.")
+        ends = {*params.stop_token_ids, *(() if params.ignore_eos else self._tokenizer.eos_ids)}
+        allowed, least = params.allowed_token_ids, params.min_tokens
+        if least and allowed is not None and ends.issuperset(allowed):
+            raise InvalidOption(
+                f"allowed_token_ids holds only tokens that end an answer, and min_tokens={least} "
+                f"lets none end at once; allow another token, or lower min_tokens."
+            )
 
     def _predicted(self, text: str | None) -> tuple[int, ...]:
         """A prediction's ids; what lies beyond the context can never come, and is not encoded.

@@ -93,7 +93,9 @@ class OutputText(NamedTuple):
 
 def _overlap(text: str, stop: str) -> int:
     """The longest end of `text` that begins `stop`."""
-    for length in range(min(len(text), len(stop) - 1), 0, -1):
-        if text.endswith(stop[:length]):
-            return length
+    at = max(0, len(text) - len(stop) + 1)
+    while (at := text.find(stop[0], at)) >= 0:
+        if stop.startswith(text[at:]):
+            return len(text) - at
+        at += 1
     return 0

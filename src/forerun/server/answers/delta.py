@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from forerun.engine.api.async_engine import Answer
 from forerun.engine.api.outputs import CompletionOutput
@@ -26,18 +27,18 @@ class Delta:
     num_before: int
     output: CompletionOutput | None
 
-    def followed_by(self, later: Delta) -> Delta:
+    @classmethod
+    def joined(cls, deltas: Sequence[Delta]) -> Delta:
+        """All of one answer as one, in their order."""
+        first, last = deltas[0], deltas[-1]
         return replace(
-            self,
-            text=self.text + later.text,
-            tokens=self.tokens + later.tokens,
-            logprobs=self.logprobs + later.logprobs,
-            rounds=self.rounds + later.rounds,
-            output=later.output,
+            first,
+            text="".join([one.text for one in deltas]),
+            tokens=tuple(chain.from_iterable(one.tokens for one in deltas)),
+            logprobs=tuple(chain.from_iterable(one.logprobs for one in deltas)),
+            rounds=tuple(chain.from_iterable(one.rounds for one in deltas)),
+            output=last.output,
         )
-
-    def preceded_by(self, text: str, logprobs: tuple[TokenLogprob, ...]) -> Delta:
-        return replace(self, text=text + self.text, logprobs=logprobs + self.logprobs)
 
     def without_output(self) -> Delta:
         """Of an answer that had to have a token, although none was asked for."""

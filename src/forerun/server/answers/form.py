@@ -55,6 +55,9 @@ class Whole(Protocol):
 
     group: Group
 
+    @property
+    def shows_more(self) -> bool: ...
+
     def whole(self, deltas: list[Delta]) -> dict[str, Any]: ...
 
 
@@ -74,6 +77,10 @@ class ChunkForm(Form, ABC):
     @abstractmethod
     def choices(self, delta: Delta) -> Iterator[dict[str, Any]]:
         """What a delta becomes, one for each chunk."""
+
+    def num_logprobs(self, deltas: Sequence[Delta]) -> int:
+        """Tokens whose chances are among what their chunks tell."""
+        return sum([len(delta.logprobs) for delta in deltas])
 
     def chunks(self, deltas: Sequence[Delta]) -> bytes:
         """The events of a stream, for what one step brought."""

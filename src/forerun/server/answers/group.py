@@ -109,12 +109,11 @@ class Group:
 
     async def whole(self) -> list[Delta]:
         """Each answer as one delta."""
-        found: dict[int, Delta] = {}
+        found: list[list[Delta]] = [[] for _ in self._tellings]
         async for deltas in self.news():
             for delta in deltas:
-                earlier = found.get(delta.index)
-                found[delta.index] = delta if earlier is None else earlier.followed_by(delta)
-        return [found[index] for index in range(len(self._tellings))]
+                found[delta.index].append(delta)
+        return list(map(Delta.joined, found))
 
     def close(self) -> None:
         """Nobody reads any more: what the answers hold is free before the next step."""

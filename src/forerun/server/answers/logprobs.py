@@ -86,7 +86,7 @@ def _chat_token(tokenizer: Tokenizer, token: int, logprob: float | None) -> dict
 
 def completion_logprobs(
     tokenizer: Tokenizer, found: Sequence[TokenLogprob], offset: int
-) -> dict[str, Any]:
+) -> dict[str, list[Any]]:
     """The older form: columns. `offset` is where the answer's text begins."""
     return {
         "tokens": [_name(tokenizer, one.token) for one in found],

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from forerun.server.answers.delta import Delta
@@ -25,10 +26,10 @@ class ResponseForm(Form):
 
     def whole(self, deltas: list[Delta]) -> dict[str, Any]:
         (delta,) = deltas
-        return self._ended(delta)
+        return self._ended(delta, {**self._item(_status(delta)), "content": [self._part(delta)]})
 
-    def _ended(self, delta: Delta) -> dict[str, Any]:
-        response = self._response(_status(delta), [self._message(delta, _status(delta))])
+    def _ended(self, delta: Delta, item: dict[str, Any]) -> dict[str, Any]:
+        response = self._response(_status(delta), [item])
         if delta.finish_reason == "length":
             response["incomplete_details"] = {"reason": "max_output_tokens"}
         response["usage"] = responses_usage(self.group.usage)
@@ -66,9 +67,6 @@ class ResponseForm(Form):
             "system_fingerprint": self.fingerprint,
         }
 
-    def _message(self, delta: Delta, status: str) -> dict[str, Any]:
-        return {**self._item(status), "content": [self._part(delta)]}
-
     def _item(self, status: str) -> dict[str, Any]:
         return {
             "type": "message",
@@ -101,20 +99,19 @@ class ResponseForm(Form):
         yield {"type": "response.output_item.added", "output_index": 0, "item": item}
         part = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
         yield {"type": "response.content_part.added", **place, "part": part}
-        whole: Delta | None = None
+        deltas = list[Delta]()
         async for (delta,) in self.group.news():
-            whole = delta if whole is None else whole.followed_by(delta)
+            deltas.append(delta if self.shows_trace else replace(delta, rounds=()))
             if self.is_news(delta):
                 yield {"type": "response.output_text.delta", **place, **self._increment(delta)}
-        assert whole is not None, "an answer has at least one delta"
-        part = self._part(whole)
-        logprobs = part["logprobs"]
-        text = {"text": whole.text, "logprobs": logprobs}
+        whole = Delta.joined(deltas)  # of which there is at least one
+        part = await asyncio.to_thread(self._part, whole) if self.shows_more else self._part(whole)
+        text = {"text": whole.text, "logprobs": part["logprobs"]}
         yield {"type": "response.output_text.done", **place, **text}
         yield {"type": "response.content_part.done", **place, "part": part}
-        item = self._message(whole, _status(whole))
+        item = {**self._item(_status(whole)), "content": [part]}
         yield {"type": "response.output_item.done", "output_index": 0, "item": item}
-        yield {"type": f"response.{_status(whole)}", "response": self._ended(whole)}
+        yield {"type": f"response.{_status(whole)}", "response": self._ended(whole, item)}
 
     def _increment(self, delta: Delta) -> dict[str, Any]:
         increment: dict[str, Any] = {"delta": delta.text, "logprobs": self._logprobs(delta)}
@@ -139,7 +136,10 @@ async def named_events(form: ResponseForm, _direct: Direct) -> AsyncIterator[byt
 
     try:
         async for event in form.events():
-            yield line(event)
+            if form.shows_more and "delta" not in event:  # what tells of the whole answer
+                yield await asyncio.to_thread(line, event)
+            else:
+                yield line(event)
     except Exception as error:
         yield line(form.failed(error))
 

@@ -92,11 +92,16 @@ FIELDS: Final[tuple[Field, ...]] = (
         "seed",
         Whole(-(2**63), 2**64 - 1),
         *_ALL,
-        note="drawn if not given; prompts of a list have seeds derived from it",
+        note="drawn if not given, or -1; prompts of a list have seeds derived from it",
     ),
     _honoured("n", Whole(1, 128), *_BOTH, note="choice i has a seed derived from `seed`"),
     # Where it ends.
-    _honoured("max_tokens", Whole(0, MAX_COUNT), _COMPLETIONS, note="16 if not given"),
+    _honoured(
+        "max_tokens",
+        Whole(0, MAX_COUNT),
+        _COMPLETIONS,
+        note="if not given 16, or what there is room for",
+    ),
     _honoured("max_tokens", _COUNT, _CHAT, note="OpenAI's older name of the next"),
     _honoured("max_completion_tokens", _COUNT, _CHAT, note="the whole context if not given"),
     _honoured("max_output_tokens", _COUNT, _RESPONSES),

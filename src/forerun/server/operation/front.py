@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from forerun.server.errors import ApiError, as_api_error
 from forerun.server.operation.access_log import AccessLog
 from forerun.server.operation.auth import Keys
+from forerun.server.operation.origins import Origins
 from forerun.server.operation.protocol import Direct
 from forerun.server.service import Service
 from forerun.server.streaming import DIRECT, REQUEST_ID, JsonAnswer, LastWords, explained
@@ -27,9 +28,16 @@ _REQUEST_ID: Final = re.compile(r"[!-~]{1,128}")
 
 class Front:
     def __init__(
-        self, app: ASGIApp, service: Service, keys: Keys, log: AccessLog, root_path: str = ""
+        self,
+        app: ASGIApp,
+        service: Service,
+        keys: Keys,
+        origins: Origins,
+        log: AccessLog,
+        root_path: str = "",
     ) -> None:
         self._app = app
+        self._origins = origins
         self._root = root_path
         self._service = service
         self._keys = keys
@@ -66,6 +74,7 @@ class Front:
             if self._root and scope["path"] == self._root:  # the page's own links need the slash
                 await RedirectResponse(f"{self._root}/")(scope, receive, visit.send)
                 return
+            self._origins.check(request)
             self._keys.check(scope["path"], request.headers.get("authorization"))
             await self._app(scope, receive, visit.send)
         except ApiError as error:

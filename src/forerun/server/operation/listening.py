@@ -112,6 +112,8 @@ def pid_file(path: Path | None) -> Iterator[None]:
 def _living(path: Path) -> int | None:
     with suppress(OSError, ValueError):
         process = int(path.read_text(encoding="ascii"))
+        if process == os.getpid():  # in a container all have the same, and one was killed
+            return None
         os.kill(process, 0)
         return process
     return None

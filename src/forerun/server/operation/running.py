@@ -141,10 +141,13 @@ class Life:
     async def _drain(self) -> None:
         """HTTP requests that are open have been taken, also those that the engine has not seen."""
         self._service.drain()
-        with contextlib.suppress(TimeoutError):
+        try:
             async with asyncio.timeout(self._config.drain_timeout_s):
                 while self._service.num_open:
                     await asyncio.sleep(_MOMENT)
+        except TimeoutError:
+            if self._engine is not None:  # what still runs is told so
+                await self._engine.shutdown(finish=False)
         self._stop()
 
     def _stop(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -73,4 +74,8 @@ async def answered(request: Request, endpoint: Endpoint, read: Read, events: Eve
         told = events(form, request.scope[DIRECT])
         return EventStream(told, group.close, service.limits.reader_timeout_s)
     with left_by(request.receive, group.close):
-        return JsonAnswer(form.whole(await group.whole()))
+        deltas = await group.whole()
+        if not form.shows_more:
+            return JsonAnswer(form.whole(deltas))
+        # Chances of a long text are megabytes, for which no stream should wait.
+        return await asyncio.to_thread(lambda: JsonAnswer(form.whole(deltas)))

@@ -34,8 +34,10 @@ def _read(
     add_special = given.get("add_special_tokens", True)
     prompts = completion_prompts(given["prompt"], engine, add_special=add_special)
     prompts = [truncated(prompt, kept, max_len) for prompt in prompts]
-    wanted = given.get("max_tokens", _USUAL_LEN)
+    wanted = given.get("max_tokens")
     length = answer_len(wanted, "max_tokens", prompts, max_len, service.limits)
+    if wanted is None:
+        length = min(length, _USUAL_LEN)
     echo, num_logprobs = given.get("echo", False), given.get("logprobs")
     if length == 0 and not echo:
         raise bad_request("max_tokens=0 asks for nothing; give 1 or more, or echo.", "max_tokens")
