@@ -129,4 +129,6 @@ def main(folder: str = ".peers") -> int:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:] and sys.argv[1].startswith("-"):
+        sys.exit(__doc__)
     sys.exit(main(*sys.argv[1:]))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from forerun.models.text.token_bytes import whole_characters
@@ -18,6 +20,23 @@ class TextRules:
     skip_special: bool
     stops: tuple[str, ...]
     include_stop: bool
+
+    def num_begun(self, text: str) -> int:
+        """The length of the longest end of `text` that begins a stop string, and is not all of
+        it."""
+        stops, firsts = self._ordered
+        for at in range(max(0, len(text) - max(map(len, stops)) + 1), len(text)):
+            if text[at] in firsts:
+                end = text[at:]
+                behind = bisect_right(stops, end)  # those that begin with it come first
+                if behind < len(stops) and stops[behind].startswith(end):
+                    return len(end)
+        return 0
+
+    @cached_property
+    def _ordered(self) -> tuple[list[str], set[str]]:
+        """The stop strings, and their first characters."""
+        return sorted(self.stops), {stop[0] for stop in self.stops}
 
 
 class OutputText(NamedTuple):
@@ -83,19 +102,6 @@ class OutputText(NamedTuple):
     @property
     def num_certain(self) -> int:
         """Characters that no later token can cut off: all but a stop string's possible start."""
-        if self.stop is not None:
+        if self.stop is not None or not self.rules.stops:
             return len(self.text)
-        stops = self.rules.stops
-        if not stops:
-            return len(self.text)
-        return len(self.text) - max(_overlap(self.text, stop) for stop in stops)
-
-
-def _overlap(text: str, stop: str) -> int:
-    """The longest end of `text` that begins `stop`."""
-    at = max(0, len(text) - len(stop) + 1)
-    while (at := text.find(stop[0], at)) >= 0:
-        if stop.startswith(text[at:]):
-            return len(text) - at
-        at += 1
-    return 0
+        return len(self.text) - self.rules.num_begun(self.text)
