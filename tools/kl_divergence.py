@@ -150,6 +150,6 @@ def main(record: str | None = None) -> int:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
+    if sys.argv[1:] and sys.argv[1].startswith("-"):
         sys.exit(__doc__)
     sys.exit(main(*sys.argv[1:]))
