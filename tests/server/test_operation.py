@@ -507,7 +507,7 @@ def test_an_engine_that_cannot_be_made_ends_the_server(tiny_path: Path) -> None:
         async with AsyncEngine(llm):  # so that no other can have it
             config = ServerConfig(names=("a",), port=0)
             with listening(config) as (found, _):
-                life = Life(config, lambda: llm, lambda _: None)
+                life = Life(config, lambda: llm, lambda _: None, lambda _: None)
                 await asyncio.wait_for(life.run(found), 60)
         return life.error
 

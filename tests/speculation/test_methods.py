@@ -110,7 +110,7 @@ def test_a_preempted_request_is_evicted_and_begins_again(
 
 
 def test_what_it_needs_must_be_given(head: Head) -> None:  # noqa: ARG001
-    with pytest.raises(InvalidOption, match='method "head" needs "model", or -m'):
+    with pytest.raises(InvalidOption, match='method "head" needs "model"; give -m'):
         SpeculativeConfig("head")
 
 

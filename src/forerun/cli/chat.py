@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import re
+from typing import Annotated, Final
 
 import typer
 
@@ -16,6 +17,9 @@ from forerun.engine_config import EngineConfig
 from forerun.errors import InvalidOption, PromptTooLong, RequestTooLarge
 from forerun.types import SamplingParams
 
+_COMMANDS: Final = "/reset starts over, /bye leaves"
+_COMMAND: Final = re.compile(r"/\w+")
+
 
 @takes(engine=engine_options, params=sampling_options)
 def chat(
@@ -23,7 +27,7 @@ def chat(
     params: SamplingParams,
     system: Annotated[str | None, typer.Option("--system", help="A system message.")] = None,
 ) -> None:
-    """Talk with a model; /reset starts over, /bye or end of input leaves."""
+    """Talk with a model; /reset starts over, /bye or end of input leaves, ^C stops an answer."""
     if params.n != 1:
         raise InvalidOption("--n is for generate; a conversation has one answer at a time.")
     opening = []
@@ -31,11 +35,18 @@ def chat(
         opening.append({"role": "system", "content": checked_text(system, "--system")})
     check_stdin()
     llm = load(engine)
+    if not llm.tokenizer.has_chat_template:
+        raise InvalidOption(
+            "this model has no chat template; give one with --chat-template, or use generate."
+        )
     messages = list(opening)
-    say(f"{engine.model}: /reset starts over, /bye leaves", err=True)
+    say(f"{engine.model}: {_COMMANDS}", err=True)
     while (line := ask("> ")) not in (None, "/bye", "/exit"):
         if line == "/reset":
             messages = list(opening)
+            continue
+        if _COMMAND.fullmatch(line or ""):
+            say(f"there is no {line}; {_COMMANDS}.", err=True)
             continue
         if not line:
             continue
@@ -46,5 +57,8 @@ def chat(
         except (PromptTooLong, RequestTooLarge) as error:
             messages.pop()
             say(f"forerun: {error} Or /reset.", err=True)
+            continue
+        except KeyboardInterrupt:  # the answer is not wanted, and the conversation may be
+            messages.pop()
             continue
         messages.append({"role": "assistant", "content": answer})

@@ -72,6 +72,7 @@ def generate(
     elif params.n > 1:
         for output in llm.generate(tokens, params, prediction=expected)[0].outputs:
             say(f"[{output.index}] {output.text}")
+            _summarise(output)
     else:
         show_stream(llm, tokens, params, trace=options.trace, prediction=expected)
 
@@ -99,23 +100,34 @@ def show_stream(
 
     console = Console(soft_wrap=True, highlight=False, markup=False)
     output = None
-    with closing(llm.stream(tokens, params, prediction=prediction)) as events:
-        for number, event in enumerate(events, start=1):
-            if trace:
-                console.print(
-                    trace_line(llm.tokenizer, event.round, number, colour=console.is_terminal)
-                )
-            elif console.is_terminal:
-                console.print(coloured(event), end="")
-            else:  # for programs: exactly the text
-                sys.stdout.write(event.text)
-                sys.stdout.flush()
-            output = event.output
+    try:
+        with closing(llm.stream(tokens, params, prediction=prediction)) as events:
+            for number, event in enumerate(events, start=1):
+                if trace:
+                    console.print(
+                        trace_line(llm.tokenizer, event.round, number, colour=console.is_terminal)
+                    )
+                elif console.is_terminal:
+                    console.print(coloured(event), end="")
+                else:  # for programs: exactly the text
+                    sys.stdout.write(event.text)
+                    sys.stdout.flush()
+                output = event.output
+    except KeyboardInterrupt:
+        if console.is_terminal:
+            console.print()
+        raise
     assert output is not None, "a stream ends with its output"
     if not trace:
         console.print()
-    Console(stderr=True, highlight=False, soft_wrap=True).print(summary(output), style="dim")
+    _summarise(output)
     return output.text
+
+
+def _summarise(output: CompletionOutput) -> None:
+    from rich.console import Console
+
+    Console(stderr=True, highlight=False, soft_wrap=True).print(summary(output), style="dim")
 
 
 def summary(output: CompletionOutput) -> str:

@@ -58,7 +58,7 @@ def serve(
     config = replace(config, names=config.names or (_short_name(model),))
 
     def load_model() -> LLM:
-        _pull_if_known(model)
+        _pull_if_ours(model)
         return load(replace(engine, model=model), max_num_seqs=engine.max_num_seqs)
 
     def on_ready(address: str, llm: LLM) -> None:
@@ -68,9 +68,15 @@ def serve(
         """On stdout, for whoever started us and wants to know the port."""
         print(f"listening on {address}", flush=True)
         if not sys.stderr.isatty():  # where nobody sees the bars
-            say(f"loading {model}; a first start fetches it and compiles its kernels", err=True)
+            fetches = "fetches it and " if _is_ours(model) else ""
+            say(f"loading {model}; a first start {fetches}compiles its kernels", err=True)
 
-    run_server(config, load_model, on_listening, on_ready)
+    def on_draining(num_open: int) -> None:
+        num = f"{num_open} request{'s' if num_open > 1 else ''}"
+        limit = f"up to {config.drain_timeout_s:g} s"
+        say(f"finishing {num}, {limit}; ^C or SIGTERM once more ends at once", err=True)
+
+    run_server(config, load_model, on_listening, on_ready, on_draining)
 
 
 def _model(argument: str | None, option: str) -> str:
@@ -86,12 +92,17 @@ def _short_name(model: str) -> str:
     return Path(model).resolve().name if Path(model).exists() else model
 
 
-def _pull_if_known(model: str) -> None:
-    """A name of our own list is fetched, so that a newcomer needs one command."""
+def _pull_if_ours(model: str) -> None:
+    """So that a newcomer needs one command."""
+    if _is_ours(model):
+        pull_with_progress(model, cache_dir())
+
+
+def _is_ours(model: str) -> bool:
+    """A name of our own list, which is fetched."""
     from forerun.models.download.sources import SOURCES
 
-    if model in SOURCES and not Path(model).exists():
-        pull_with_progress(model, cache_dir())
+    return model in SOURCES and not Path(model).exists()
 
 
 def _welcome(address: str, config: ServerConfig, llm: LLM) -> str:
@@ -104,7 +115,8 @@ def _welcome(address: str, config: ServerConfig, llm: LLM) -> str:
         where, socket = f"{scheme}://localhost", f"--unix-socket {shlex.quote(str(config.uds))} "
     key = ' -H "Authorization: Bearer $KEY"' if config.api_keys else ""
     insecure = "-k " if config.tls_cert else ""
-    body = f'{{"model": "{name}", "messages": [{{"role": "user", "content": "Hello!"}}]}}'
+    question = '"messages": [{"role": "user", "content": "Hello!"}], "max_tokens": 64'
+    body = f'{{"model": "{name}", {question}}}'
     page = f"page: {where}/\n" if config.page and not socket else ""
     return (
         f"ready: {name} at {address}/v1 · {llm.max_num_seqs} at once, context "

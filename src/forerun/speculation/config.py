@@ -86,9 +86,9 @@ class SpeculativeConfig:
 
     def _check_needs(self, used: tuple[str, ...]) -> None:
         for method in used:
-            for option, flag in METHODS[method].needs.items():
+            for option, remedy in METHODS[method].needs.items():
                 if getattr(self, option) is None:
-                    raise InvalidOption(f'method "{method}" needs "{option}", or {flag}.')
+                    raise InvalidOption(f'method "{method}" needs "{option}"; give {remedy}.')
         owners = [n for n, m in METHODS.items() if m.takes_model or "model" in m.needs]
         if self.model is not None and not any(method in owners for method in used):
             raise InvalidOption(

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 class Method(NamedTuple):
     about: str
     build: Callable[[SpeculativeConfig, Target], Drafter] | None = None  # None: made of others
-    needs: Mapping[str, str] = {}  # options that must be given, and their flags
+    needs: Mapping[str, str] = {}  # options that must be given, and how
     takes_model: bool = False  # one may be named, and one of the package's is found without
     default_depth: int = 5
 
@@ -164,10 +164,14 @@ METHODS: Final[Mapping[str, Method]] = {
         default_depth=16,  # its guesses stop by themselves
     ),
     "draft_model": Method(
-        "a smaller model of the same tokenizer (`model`)", _draft_model, {"model": "--draft-model"}
+        "a smaller model of the same tokenizer (`model`)",
+        _draft_model,
+        {"model": "it, or --draft-model"},
     ),
     "own_layers": Method(
-        "the target's own first `num_layers` layers", _own_layers, {"num_layers": "--num-layers"}
+        "the target's own first `num_layers` layers",
+        _own_layers,
+        {"num_layers": 'how many, like {"method": "own_layers", "num_layers": 4}'},
     ),
     **{
         kind: Method(f"{each.about} (`model`: the folder)", _head(kind), takes_model=True)

@@ -124,6 +124,9 @@ def title(
     """What stands above every table: what was measured, of which model, where."""
     name = ": ".join(part for part in (what, model.get("name")) if part)
     unfinished = "" if is_complete else " (interrupted)"
+    if settings.get("kernels") == "CudaKernels":
+        gpu, rounded = machine.get("gpu") or "a GPU", {**settings, "activations": None}
+        return f"{name} on {gpu}{rounding(rounded)}{unfinished}"
     return f"{name} on {machine.get('cpu')}{rounding(settings)}{unfinished}"
 
 

@@ -6,6 +6,7 @@ import hashlib
 import importlib.metadata
 import platform
 import subprocess
+import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -49,7 +50,16 @@ def _machine() -> dict[str, Any]:
         "features": list(cpu.features),
         "architecture": platform.machine(),
         "memory_bytes": read_memory().total_bytes,
+        **_gpu(),
     }
+
+
+def _gpu() -> dict[str, str]:
+    """Its name, where one may have been used: nobody imports torch for a record's sake."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_available():
+        return {}
+    return {"gpu": torch.cuda.get_device_name()}
 
 
 def model_identity(name: str, path: Path) -> dict[str, Any]:

@@ -49,7 +49,11 @@ def _ask_terminal(prompt: str) -> str | None:
     try:
         return input(prompt).strip()
     except EOFError:
+        print()
         return None
+    except KeyboardInterrupt:  # what is behind the prompt stands in a line of its own
+        print()
+        raise
     except UnicodeDecodeError:
         raise _not_text(sys.stdin) from None
 

@@ -29,7 +29,7 @@ class InputProcessor:
     def __init__(self, tokenizer: Tokenizer, core: Core) -> None:
         self._tokenizer = tokenizer
         self._cache: KVCache = core.cache
-        self._max_len = core.max_len
+        self._max_len, self._longest = core.max_len, core.model.config.max_len
         self._vocab_size = core.model.config.vocab_size
         speculation = core.speculation
         self._drafters: Collection[str] = speculation.drafters.drafters if speculation else ()
@@ -74,9 +74,10 @@ class InputProcessor:
         if not tokens:
             raise InvalidOption("the prompt is empty; give at least one token.")
         if len(tokens) >= self._max_len:
+            more = ", or raise max_model_len" if self._max_len < self._longest else ""
             raise PromptTooLong(
                 f"the prompt has {len(tokens)} tokens and the context {self._max_len}; "
-                f"shorten it, or raise max_model_len."
+                f"shorten it{more}."
             )
         if not all(0 <= token < self._vocab_size for token in tokens):
             raise InvalidOption(f"the prompt holds ids outside 0 … {self._vocab_size - 1}.")

@@ -239,6 +239,6 @@ def _read_by(
 def _checked_len(wanted: int | None, trained: int) -> int | None:
     if wanted is not None and not (isinstance(wanted, int) and 1 < wanted <= trained):
         raise InvalidOption(
-            f"max_model_len={wanted} is not allowed; the model's context is {trained} tokens."
+            f"max_model_len={wanted} is not allowed; give 2 … {trained}, the model's context."
         )
     return wanted

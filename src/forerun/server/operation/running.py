@@ -41,11 +41,13 @@ def run_server(
     load: Callable[[], LLM],
     on_listening: Tell,
     on_ready: Callable[[str, LLM], None],
+    on_draining: Callable[[int], None],
 ) -> None:
-    """Until a signal ends it. `on_listening` hears the address, `on_ready` when it answers."""
+    """Until a signal ends it. `on_listening` hears the address, `on_ready` when it answers,
+    `on_draining` how many requests are waited for at the end, if any are."""
     sys.setswitchinterval(_SWITCH_INTERVAL)
     with pid_file(config.pid_file), listening(config) as (found, address):
-        life = Life(config, load, lambda llm: on_ready(address, llm))
+        life = Life(config, load, lambda llm: on_ready(address, llm), on_draining)
         on_listening(address)
         asyncio.run(life.run(found))
         if life.error is not None:
@@ -57,11 +59,16 @@ class Life:
     `drain_timeout_s`. The second ends at once."""
 
     def __init__(
-        self, config: ServerConfig, load: Callable[[], LLM], on_ready: Callable[[LLM], None]
+        self,
+        config: ServerConfig,
+        load: Callable[[], LLM],
+        on_ready: Callable[[LLM], None],
+        on_draining: Callable[[int], None],
     ) -> None:
         self._config = config
         self._load = load
         self._on_ready = on_ready
+        self._on_draining = on_draining
         self._service = Service(config.names, config.limits, Counters(self._snapshot))
         self._engine: AsyncEngine | None = None
         self._draining: asyncio.Task[None] | None = None
@@ -141,6 +148,8 @@ class Life:
     async def _drain(self) -> None:
         """HTTP requests that are open have been taken, also those that the engine has not seen."""
         self._service.drain()
+        if self._service.num_open:
+            self._on_draining(self._service.num_open)
         try:
             async with asyncio.timeout(self._config.drain_timeout_s):
                 while self._service.num_open:

@@ -44,7 +44,7 @@ class Promise:
     @property
     def reason(self) -> str:
         """Why it is left out, if it does not pay."""
-        return f"on this machine it would be {self}"
+        return f"on this machine it promises {self}, and less than {self.least:g} is seldom kept"
 
     def __str__(self) -> str:
         return (
