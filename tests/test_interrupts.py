@@ -65,6 +65,30 @@ def test_the_handler_of_another_signal_waits_as_well() -> None:
     assert done == ["terminated", "inside", "terminated"]
 
 
+@pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="no timer signals")
+def test_an_alarm_waits_as_well() -> None:
+    done = []
+
+    def too_late(_number: int, _frame: Any) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, too_late)
+    try:
+        with pytest.raises(TimeoutError), Uninterrupted():  # noqa: PT012
+            with Uninterrupted():
+                signal.raise_signal(signal.SIGALRM)
+            done.append("inside")
+        assert signal.getsignal(signal.SIGALRM) is too_late
+        assert signal.getsignal(INT) is signal.default_int_handler
+        with pytest.raises(TimeoutError) as raised, Uninterrupted():  # noqa: PT012
+            signal.raise_signal(signal.SIGALRM)
+            raise KeyError
+        assert isinstance(raised.value.__context__, KeyError)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert done == ["inside"]
+
+
 def test_only_the_outermost_section_delivers() -> None:
     done = []
     with pytest.raises(KeyboardInterrupt), Uninterrupted():  # noqa: PT012
@@ -134,6 +158,10 @@ def test_a_signal_at_any_line_leaves_handlers_and_section_whole() -> None:
             sum(range(3))
             ended.append(1)
 
+    def terminate(_number: int, _frame: Any) -> None:
+        raise SystemExit
+
+    signal.signal(TERM, terminate)
     here = files("interrupts.py")
     num_lines = len(lines_of(work, here))
     assert num_lines > 10
@@ -141,3 +169,4 @@ def test_a_signal_at_any_line_leaves_handlers_and_section_whole() -> None:
         assert interrupted_at(work, here, number), number
         assert begun == ended
         assert signal.getsignal(INT) is signal.default_int_handler
+        assert signal.getsignal(TERM) is terminate

@@ -1,7 +1,8 @@
 """^C waits while something is under way that must not be left half done.
 
 Python runs the handlers of signals on the main thread, between any two of its instructions, and
-one that raises (^C: KeyboardInterrupt) leaves what it hit as it was at that instruction.
+one that raises (^C: KeyboardInterrupt; an alarm: whatever its owner wants) leaves what it hit as it
+was at that instruction.
 
     with Uninterrupted():     what arrives is noted …
         safe_point()          … and comes here, where stopping is as good as going on,
@@ -19,50 +20,72 @@ from threading import current_thread, main_thread
 from types import FrameType
 from typing import Any, Final, Self
 
-_SIGINT: Final[int] = _signal.SIGINT
+# Those whose handlers raise, in programs that have such: ^C, time that is up, an end.
+_NAMES: Final = ("SIGINT", "SIGALRM", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
+_HELD: Final[tuple[int, ...]] = tuple(getattr(_signal, n) for n in _NAMES if hasattr(_signal, n))
 _set_handler: Final[Callable[[int, Any], Any]] = _signal.signal
 _handler_of: Final[Callable[[int], Any]] = _signal.getsignal
 
+Handler = Callable[[int, FrameType | None], Any]
+
 
 class Uninterrupted:
-    """A section that ^C does not interrupt. It is as short as can be: at most a step.
+    """A section that ^C does not interrupt, nor another signal whose handler may raise. It is as
+    short as can be: at most a step.
 
-    On other threads, and inside another section, there is nothing to do. A SIGINT that is
-    ignored, ends the process, or is handled by C is left alone: none of these raises.
+    On other threads, and inside another section, there is nothing to do. A signal that is ignored,
+    ends the process, or is handled by C is left alone: none of these raises.
 
-    Nothing is raised between the change of the handler and the section, at either end: this
-    handler is there before the section begins, and the other one is back when it is over.
+    Nothing is raised between the change of a handler and the section, at either end: this handler
+    is there before the section begins, and the other one is back when it is over.
     """
 
     __slots__ = ("_noted", "_previous")
 
     def __init__(self) -> None:
-        self._previous: Callable[[int, FrameType | None], Any] | None = None
+        self._previous: dict[int, Handler] = {}
         self._noted: deque[Callable[[], Any]] = deque()
 
     def __enter__(self) -> Self:
         if current_thread() is main_thread():
-            handler = _handler_of(_SIGINT)
-            if callable(handler) and not isinstance(handler, Uninterrupted):
-                self._previous = handler
-                _set_handler(_SIGINT, self)
+            try:
+                for number in _HELD:
+                    handler = _handler_of(number)
+                    if callable(handler) and not isinstance(handler, Uninterrupted):
+                        self._previous[number] = handler
+                        _set_handler(number, self)
+            except BaseException:  # from a handler that was not changed yet
+                self._restore()
+                raise
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.is_on:
-            if _handler_of(_SIGINT) is self:  # else somebody else set one: that one stays
-                _set_handler(_SIGINT, self._previous)
-            self.deliver()
+        if self._previous:
+            try:
+                self._restore()
+            finally:
+                self.deliver()
+
+    def _restore(self) -> None:
+        """Every handler, also where one that is back already raises."""
+        try:
+            while self._previous:
+                number, handler = next(iter(self._previous.items()))
+                if _handler_of(number) is self:  # else somebody else set one: that one stays
+                    _set_handler(number, handler)
+                del self._previous[number]
+        except BaseException:
+            self._restore()
+            raise
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         """The handler: one note for each signal."""
-        assert self._previous is not None
-        self.note(partial(self._previous, number, frame))
+        self.note(partial(self._previous[number], number, frame))
 
     @property
     def is_on(self) -> bool:
         """Whether this is the section that holds signals back."""
-        return self._previous is not None
+        return bool(self._previous)
 
     def note(self, call: Callable[[], Any]) -> None:
         self._noted.append(call)
@@ -90,5 +113,5 @@ def when_safe(call: Callable[[], Any]) -> None:
 
 
 def _holder() -> Uninterrupted | None:
-    handler = _handler_of(_SIGINT)
-    return handler if isinstance(handler, Uninterrupted) else None
+    handlers = map(_handler_of, _HELD)
+    return next((each for each in handlers if isinstance(each, Uninterrupted)), None)

@@ -18,6 +18,7 @@ from forerun.sampling import (
     served_logits,
     served_probs,
 )
+from forerun.sampling.softmax import weight_sum
 from forerun.types import SamplingParams
 from tests.plain_pipeline import plain_probs
 
@@ -105,6 +106,15 @@ def test_min_p_is_relative_to_the_best_and_inclusive() -> None:
 
 def test_tiny_temperature_is_argmax_not_overflow() -> None:
     assert served([1.0, 2.0, 1.5], temperature=1e-300) == [0, 1, 0]
+
+
+@pytest.mark.parametrize("option", [{}, {"top_p": 0.9}, {"min_p": 0.1}, {"top_k": 2}])
+def test_the_smallest_temperatures_warn_nobody(option: dict[str, Any]) -> None:
+    params, row = SamplingParams(temperature=1e-310, **option), np.array([3.0, 1.0, -1e30])
+    with np.errstate(all="raise"):
+        served = served_logits(row, params, Context((), ()))
+        assert weight_sum(row, 3.0, 1e-310)[0] == pytest.approx(1)
+    assert served.tolist() == [0.0, -np.inf, -np.inf]
 
 
 def test_huge_temperature_is_uniform() -> None:

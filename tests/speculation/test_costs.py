@@ -342,6 +342,18 @@ def test_a_plain_round_has_a_head_start_that_it_loses_behind_guesses(is_weighed:
     assert costs.round_seconds(1, 0, 0)[0] == pytest.approx(1.3, rel=0.01)
 
 
+def test_prompts_say_nothing_of_the_head_start_of_plain_rounds() -> None:
+    costs = _costs()
+    for _ in range(200):
+        costs.note_round(_plain_round(head_start=0.2))
+    before = costs.round_seconds(1, 0, 0)[0]
+    for _ in range(50):
+        prompt = StepTimes(num_requests=1, num_tokens=64, pass_seconds=10.0, rest_seconds=0.3)
+        costs.note_round(prompt)
+        costs.note_round(_plain_round())  # the first behind it
+    assert costs.round_seconds(1, 0, 0)[0] == pytest.approx(before, rel=0.02)
+
+
 def test_nothing_is_learnt_of_passes_that_went_on_while_nobody_asked() -> None:
     costs = _costs()
     for _ in range(200):

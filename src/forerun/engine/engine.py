@@ -47,6 +47,10 @@ class Engine:
     def is_idle(self) -> bool:
         return not self.core.requests
 
+    def has(self, request: Request) -> bool:
+        """Whether it runs or waits."""
+        return request.id in self.core.requests
+
     def check(self, requests: Sequence[Request]) -> None:
         """Refuse what could never run; nothing changes."""
         for request in requests:
@@ -61,8 +65,8 @@ class Engine:
                 )
             self.check(requests)
             for request in requests:
-                self.core.scheduler.add(request)
                 self.core.requests[request.id] = request
+                self.core.scheduler.add(request)
 
     def abort(self, request: Request) -> None:
         """Forget a request that nobody waits for; nothing happens if it is gone already.
@@ -107,6 +111,11 @@ class Engine:
             self._end(request, "abort")
         return forsaken
 
+    def _end_unserved(self) -> None:
+        """The forsaken, where no thread serves them: one that does hears of their end by a step."""
+        if self.owner is None:
+            self._end_forsaken()
+
     def _running(self) -> list[Request]:
         return [self.core.requests[request_id] for request_id in self.core.scheduler.running]
 
@@ -150,7 +159,7 @@ class Engine:
     def snapshot(self) -> dict[str, Any]:
         """The metrics, and how full the engine is."""
         core = self.core
-        self.lock.defer(self._end_forsaken)
+        self.lock.defer(self._end_unserved)
         with Uninterrupted():
             return {
                 **core.metrics.snapshot(),

@@ -25,5 +25,6 @@ def softmax(logits: Logits) -> Probs:
 
 def weight_sum(logits: FloatArray, top: float, temperature: float) -> tuple[float, float]:
     """Bounds on Σ e^((logit − top) / temperature) over a row whose largest is `top`."""
-    total = float(np.exp((logits.astype(np.float64) - top) / temperature).sum())
+    with np.errstate(over="ignore"):  # −inf is what it comes to
+        total = float(np.exp((logits.astype(np.float64) - top) / temperature).sum())
     return total * (1 - _SLACK), total * (1 + _SLACK)

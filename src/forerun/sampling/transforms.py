@@ -63,7 +63,8 @@ def served_logits(
     served: Logits = logits.astype(np.float64, copy=logits is raw_logits)
     served -= top
     if params.temperature != 1:
-        served /= params.temperature
+        with np.errstate(over="ignore"):  # −inf is what it comes to
+            served /= params.temperature
     return served
 
 

@@ -67,7 +67,8 @@ class _Row:
     def reaching(self, bound: float) -> _Kept:
         """All tokens whose logit reaches `bound`, or might not be told from it once served."""
         tokens = np.flatnonzero(self.logits >= self.cut(bound))
-        kept = (self.logits[tokens].astype(np.float64) - self.top) / self.temperature
+        with np.errstate(over="ignore"):  # −inf is what it comes to
+            kept = (self.logits[tokens].astype(np.float64) - self.top) / self.temperature
         return _Kept(tokens, kept).only(np.flatnonzero(kept > -np.inf))
 
     def cut(self, bound: float) -> np.floating[Any]:

@@ -602,3 +602,21 @@ def test_a_round_that_is_told_holds_no_distributions(llm: LLM) -> None:
         assert all(draw.probs_q is None for draw in draws)
 
     served(llm, body)
+
+
+def test_whoever_watches_does_not_end_dropped_streams_without_a_word(llm: LLM) -> None:
+    """Their places would be taken for ever."""
+
+    async def body(engine: AsyncEngine) -> None:
+        for _ in range(40):
+            answer = engine.stream("abc", PARAMS.with_(max_tokens=100))
+            async for _event in answer:
+                break
+            del answer, _event
+            for _ in range(10):
+                engine.metrics()
+                await asyncio.sleep(0)
+        async with asyncio.timeout(60):
+            await engine.drain()
+
+    served(llm, body, max_num_waiting=100)

@@ -52,6 +52,35 @@ def test_an_interrupt_at_any_time_leaves_nothing_behind(patient: Patient) -> Non
         patient.interrupt_after(rng.uniform(1e-4, 0.1))
 
 
+def test_an_alarm_at_any_time_is_raised_as_it_is_and_leaves_nothing_behind(plain: LLM) -> None:
+    """The usual limit of time: a handler that raises. It is no failure of a request."""
+    llm = plain.with_speculation({"method": "own_layers", "num_layers": 2, "adaptive": False})
+    expected = [one.outputs[0].token_ids for one in llm.generate(PROMPTS, PARAMS)]
+
+    class TooLate(Exception):
+        pass
+
+    def too_late(_number: int, _frame: object) -> None:
+        raise TooLate
+
+    rng, num_raised = Random(3), 0
+    before = signal.signal(signal.SIGALRM, too_late)
+    try:
+        for _ in range(16):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-4, 0.05))
+                while True:  # it is not lost
+                    llm.generate(PROMPTS, PARAMS)
+            except TooLate:
+                num_raised += 1
+            assert_nothing_is_held(llm)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert num_raised == 16
+    assert [one.outputs[0].token_ids for one in llm.generate(PROMPTS, PARAMS)] == expected
+
+
 def test_a_step_is_whole(plain: LLM) -> None:
     """^C in a pass waits for the end of its step: the tokens are counted, or the step never was."""
     llm = plain.with_speculation(None)

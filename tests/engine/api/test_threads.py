@@ -66,6 +66,29 @@ def test_a_stream_may_be_closed_while_another_thread_runs_it(llm: LLM) -> None:
     assert_nothing_is_held(llm)
 
 
+def test_a_stream_may_be_closed_while_another_thread_waits_for_its_next_event(llm: LLM) -> None:
+    """A stop button: the reader comes to the end, and the request is gone."""
+    stream = llm.stream("cab", PARAMS.with_(max_tokens=220))
+    begun = threading.Event()
+
+    def read() -> int:
+        num = 0
+        for _ in stream:
+            num += 1
+            if num == 3:
+                begun.set()
+        return num
+
+    def stop() -> None:
+        assert begun.wait(60)
+        stream.close()
+
+    (num, stopped) = in_threads([read, stop])
+    assert stopped is None
+    assert 3 <= num < 220
+    assert_nothing_is_held(llm)
+
+
 def test_twins_share_their_turns(llm: LLM, plain: LLM) -> None:
     """Two engines on one kernel set, one of them with a thread of its own."""
     alone = {prompt: tokens_of(plain, prompt) for prompt in PROMPTS}

@@ -213,18 +213,21 @@ class LLM:
             for request in requests:
                 while request.unread:
                     yield request.unread.popleft()
-            if all(request.is_over for request in requests):
+            if not self._step_for(requests):
                 return
-            self._step_for(requests)
 
-    def _step_for(self, requests: Sequence[Request]) -> None:
-        """A step, unless another thread's has brought news while this one waited for the lock."""
+    def _step_for(self, requests: Sequence[Request]) -> bool:
+        """A step, unless another thread's has brought news while this one waited for the lock.
+        False when no more will come: all are over, or were aborted."""
         with self._lock:
-            if any(r.unread for r in requests) or all(r.is_over for r in requests):
-                return
+            if any(r.unread for r in requests):
+                return True
+            if all(r.is_over or not self.engine.has(r) for r in requests):
+                return False
             for done in self.engine.step().rounds:
                 if done.request.asker is not None:
                     done.request.unread.append(done)
+            return True
 
 
 def _read_by(

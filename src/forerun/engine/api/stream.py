@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
+from contextlib import suppress
 
 from forerun.engine.api.events import StreamEvent
 from forerun.engine.engine import Engine
@@ -35,8 +36,9 @@ class Stream(Iterator[StreamEvent]):
             raise
 
     def close(self) -> None:
-        """Nothing more is wanted."""
-        self._events.close()
+        """Nothing more is wanted. Another thread that waits for the next event comes to the end."""
+        with suppress(ValueError):  # it is there that the generator runs
+            self._events.close()
         with Uninterrupted():
             for request in self._requests:
                 self._engine.abort(request)

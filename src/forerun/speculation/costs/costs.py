@@ -46,7 +46,7 @@ class Costs:
         self._excess = 0.0  # see `round_seconds`
         self._ahead = 0.0  # the usual head start of a plain round behind another
         self._lapse = 1.0  # how often one behind a round with guesses is plain
-        self._has_guessed = False  # the last round
+        self._has_guessed = self._was_plain = False  # the last round
         self._whole: dict[str, float] = {}  # see `expect_whole`
         self._tried: dict[str, float] = {}  # the same before any request
         self._last_whole: str | None = None  # whose round was the last, if it was such a one
@@ -244,13 +244,15 @@ class Costs:
         """Whether others took their time before the step, while its pass went on: nothing is to be
         learnt of it. Else its head start is."""
         has_guessed, self._has_guessed = self._has_guessed, times.num_guesses > 0
+        was_plain, self._was_plain = self._was_plain, times.num_tokens == times.num_requests
         if has_guessed:
             self._lapse += _AHEAD_RATE * ((times.num_guesses == 0) - self._lapse)
-        elif times.num_guesses == 0:
+        elif self._was_plain:
             host = times.rest_seconds + times.look_seconds
             if times.head_start > _MOST_AHEAD * host:
                 return True
-            self._ahead += _AHEAD_RATE * (times.head_start / self.target.speed - self._ahead)
+            if was_plain:  # none is begun behind a prompt
+                self._ahead += _AHEAD_RATE * (times.head_start / self.target.speed - self._ahead)
         return False
 
     def _num_learnt(self, met: object) -> int:
