@@ -18,6 +18,7 @@ from forerun.cli.pull import pull_with_progress
 from forerun.cli.terminal.output import say
 from forerun.engine_config import EngineConfig
 from forerun.errors import InvalidOption, MissingExtra
+from forerun.models.download.store import find_model
 from forerun.server.operation.config import ServerConfig
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ def serve(
         typer.echo(markdown())
         return
     model = _model(model_name, str(engine.model))
+    if not _is_ours(model):
+        find_model(model, cache_dir())  # refuses what is not here, before anybody is told of a port
     config = replace(config, names=config.names or (_short_name(model),))
 
     def load_model() -> LLM:
