@@ -89,6 +89,31 @@ def test_an_alarm_waits_as_well() -> None:
     assert done == ["inside"]
 
 
+def test_one_that_raises_takes_nothing_from_the_next() -> None:
+    def terminate(_number: int, _frame: Any) -> None:
+        raise SystemExit
+
+    signal.signal(TERM, terminate)
+    with pytest.raises(SystemExit) as raised, Uninterrupted():  # noqa: PT012
+        signal.raise_signal(INT)
+        signal.raise_signal(TERM)
+    assert isinstance(raised.value.__context__, KeyboardInterrupt)
+
+
+def test_a_section_that_is_put_back_afterwards_hands_on() -> None:
+    heard: list[int] = []
+    signal.signal(INT, lambda number, _: heard.append(number))
+    with Uninterrupted():
+        found = signal.signal(INT, signal.SIG_IGN)
+    signal.signal(INT, found)
+    signal.raise_signal(INT)
+    assert heard == [INT]
+    with Uninterrupted():
+        signal.raise_signal(INT)
+        assert heard == [INT]
+    assert heard == [INT, INT]
+
+
 def test_only_the_outermost_section_delivers() -> None:
     done = []
     with pytest.raises(KeyboardInterrupt), Uninterrupted():  # noqa: PT012

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from functools import partial
 from threading import current_thread, main_thread
 from types import FrameType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeGuard
 
 # Those whose handlers raise, in programs that have such: ^C, time that is up, an end.
 _NAMES: Final = ("SIGINT", "SIGALRM", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
@@ -40,9 +40,10 @@ class Uninterrupted:
     is there before the section begins, and the other one is back when it is over.
     """
 
-    __slots__ = ("_noted", "_previous")
+    __slots__ = ("_noted", "_previous", "is_on")
 
     def __init__(self) -> None:
+        self.is_on = False  # whether this is the section that holds signals back
         self._previous: dict[int, Handler] = {}
         self._noted: deque[Callable[[], Any]] = deque()
 
@@ -51,16 +52,17 @@ class Uninterrupted:
             try:
                 for number in _HELD:
                     handler = _handler_of(number)
-                    if callable(handler) and not isinstance(handler, Uninterrupted):
+                    if callable(handler) and not _is_holder(handler):
                         self._previous[number] = handler
+                        self.is_on = True
                         _set_handler(number, self)
             except BaseException:  # from a handler that was not changed yet
-                self._restore()
+                self.__exit__()
                 raise
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._previous:
+        if self.is_on:
             try:
                 self._restore()
             finally:
@@ -69,31 +71,34 @@ class Uninterrupted:
     def _restore(self) -> None:
         """Every handler, also where one that is back already raises."""
         try:
-            while self._previous:
-                number, handler = next(iter(self._previous.items()))
+            for number, handler in self._previous.items():
                 if _handler_of(number) is self:  # else somebody else set one: that one stays
                     _set_handler(number, handler)
-                del self._previous[number]
+            self.is_on = False
         except BaseException:
             self._restore()
             raise
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        """The handler: one note for each signal."""
-        self.note(partial(self._previous[number], number, frame))
-
-    @property
-    def is_on(self) -> bool:
-        """Whether this is the section that holds signals back."""
-        return bool(self._previous)
+        """The handler: one note for each signal. Who found it during a section may put it back
+        behind that."""
+        previous = self._previous[number]
+        if self.is_on:
+            self.note(partial(previous, number, frame))
+        else:
+            previous(number, frame)
 
     def note(self, call: Callable[[], Any]) -> None:
         self._noted.append(call)
 
     def deliver(self) -> None:
-        """What was noted, in order, until something is raised: that is what all of it is for."""
+        """What was noted, in order, also behind one that raises."""
         while self._noted:
-            self._noted.popleft()()
+            try:
+                self._noted.popleft()()
+            except BaseException:
+                self.deliver()
+                raise
 
 
 def safe_point() -> None:
@@ -114,4 +119,8 @@ def when_safe(call: Callable[[], Any]) -> None:
 
 def _holder() -> Uninterrupted | None:
     handlers = map(_handler_of, _HELD)
-    return next((each for each in handlers if isinstance(each, Uninterrupted)), None)
+    return next((each for each in handlers if _is_holder(each)), None)
+
+
+def _is_holder(handler: object) -> TypeGuard[Uninterrupted]:
+    return isinstance(handler, Uninterrupted) and handler.is_on

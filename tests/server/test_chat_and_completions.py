@@ -93,6 +93,8 @@ def test_an_answer_of_unsaid_length_takes_the_room_there_is(server: Running) -> 
     room = model["max_model_len"]
     answer = server.ask("/v1/completions", prompt="a" * (room - 3), ignore_eos=True)
     assert answer["usage"]["completion_tokens"] == 3
+    both = server.ask("/v1/completions", prompt=["a", "a" * (room - 3)], ignore_eos=True)
+    assert both["usage"]["completion_tokens"] == 16 + 3  # each has what there is
     asked = {"prompt": "a" * (2 * room), "truncate_prompt_tokens": -1, "ignore_eos": True}
     usage = server.ask("/v1/completions", **asked)["usage"]
     assert usage["prompt_tokens"] + usage["completion_tokens"] == room

@@ -132,7 +132,7 @@ def test_pages_of_other_origins_are_told_apart(guarded: Running) -> None:
 def test_pages_that_were_not_named_cannot_ask_in_plain_text() -> None:
     """A browser sends that without having asked whether it may."""
     service = Service(("a",), Limits(), Counters(lambda: None))
-    asked = Origins(("https://a.example",))
+    asked = Origins(("https://A.example/",))
 
     async def reached(scope: Any, receive: Any, send: Any) -> None:
         await JsonAnswer({})(scope, receive, send)
@@ -155,8 +155,10 @@ def test_pages_that_were_not_named_cannot_ask_in_plain_text() -> None:
     assert status() == 200  # no browser
     assert status(origin="https://a.example") == 200
     assert status(origin="https://here", host="here") == 200  # the server's own page
-    assert status(origin="https://proxy", x_forwarded_host="proxy") == 200
-    assert status(origin="https://evil.example", content_type="application/json") == 200
+    assert status(origin="https://proxy", x_forwarded_host="proxy, inner") == 200
+    assert status(origin="https://here", host="Here:443") == 200
+    for json_type in ("application/json", "Application/JSON; charset=utf-8"):
+        assert status(origin="https://evil.example", content_type=json_type) == 200
     assert status("GET", origin="https://evil.example") == 200
 
 
@@ -369,6 +371,30 @@ def test_what_still_runs_at_the_end_of_a_drain_is_told_so(long_path: Path) -> No
         error_of(whole.result(), 503)
         assert running.process.wait(30) == 0
         assert not any("Traceback" in line for line in running.log)
+
+
+def test_a_log_that_nobody_reads_does_not_stop_a_drain(long_path: Path) -> None:
+    options = ("--port", "0", *PLAIN, "--served-model-name", "tiny", "--drain-timeout", "1")
+    process = start(str(long_path), *options)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        url = process.stdout.readline().removeprefix("listening on ").strip()
+        while httpx.get(f"{url}/ready").status_code != 200:
+            time.sleep(0.05)
+        process.stderr.close()
+        asked = {**ENDLESS, "stream": True}
+        with httpx.stream("POST", f"{url}/v1/completions", json=asked, timeout=60) as stream:
+            lines = stream.iter_lines()
+            next(lines)
+            process.terminate()
+            *_, last = [line for line in lines if line]
+        assert last == "data: [DONE]"
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
 
 
 def pasted(running: Running) -> dict[str, Any]:

@@ -118,7 +118,7 @@ def test_many_chances_are_written_beside_the_event_loop(
 ) -> None:
     """Those of a long text are megabytes, and no stream waits for them."""
     llm = LLM(tiny_path, kernels="reference")
-    monkeypatch.setattr(streaming, "_MANY_LOGPROBS", 100)
+    monkeypatch.setattr(streaming, "MANY_LOGPROBS", 100)
     names = set()
 
     def noted(*args: Any, write: Any = logprobs.spelled, **options: Any) -> Any:

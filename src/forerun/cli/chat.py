@@ -59,6 +59,8 @@ def chat(
             say(f"forerun: {error} Or /reset.", err=True)
             continue
         except KeyboardInterrupt:  # the answer is not wanted, and the conversation may be
+            if not check_stdin().isatty():
+                raise
             messages.pop()
             continue
         messages.append({"role": "assistant", "content": answer})

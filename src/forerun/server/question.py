@@ -42,12 +42,13 @@ class Question:
         given: Mapping[str, Any],
         prompts: Sequence[Tokens],
         engine: AsyncEngine,
-        max_tokens: int,
+        lengths: Sequence[int],
         num_logprobs: int | None,
         num_prompt_logprobs: int | None = None,
     ) -> Question:
-        """Any thread may do this: what cannot run is refused, and nothing runs yet. An answer of 0
-        tokens has one that nobody is shown."""
+        """Any thread may do this: what cannot run is refused, and nothing runs yet. `lengths` are
+        what the answers to each prompt may have; those of 0 tokens have one that nobody is shown.
+        """
         _check_ids(given, engine.tokenizer.vocab_size)
         speculation, acceptance = _speculation(given.get("speculative"))
         options = {name: given[name] for name in _SAMPLING if name in given}
@@ -59,7 +60,7 @@ class Question:
                 **options,
                 **acceptance,
                 "seed": seed,
-                "max_tokens": max(1, max_tokens),
+                "max_tokens": max(1, lengths[0]),
                 "logprobs": num_logprobs,
                 "prompt_logprobs": num_prompt_logprobs,
             }
@@ -67,11 +68,13 @@ class Question:
         _check_num(len(prompts), params.n, engine.max_num_open)
         requests = [
             request
-            for idx, prompt in enumerate(prompts)
+            for idx, (prompt, length) in enumerate(zip(prompts, lengths, strict=True))
             for request in engine.requests(
                 prompt,
                 # Equal prompts of a list get samples of their own, and one number repeats them all.
-                params.with_(seed=derive_key(seed, idx)) if idx else params,
+                params.with_(seed=derive_key(seed, idx), max_tokens=max(1, length))
+                if idx
+                else params,
                 priority=given.get("priority", 0),
                 cache_salt=given.get("cache_salt"),
                 speculation=speculation,
@@ -79,7 +82,7 @@ class Question:
             )
         ]
         traces = given.get("forerun", {}).get("trace", False)
-        return cls(requests, params.n, given.get("stream", False), traces, max_tokens == 0)
+        return cls(requests, params.n, given.get("stream", False), traces, not any(lengths))
 
     def ask(self, engine: AsyncEngine, timeout_s: float) -> Group:
         """All answers are under way, or none is."""

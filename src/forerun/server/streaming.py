@@ -22,7 +22,7 @@ _LOG: Final = logging.getLogger("forerun.server")
 DONE: Final = b"data: [DONE]\n\n"
 REQUEST_ID: Final = ContextVar("request id", default="-")  # of the request that is being answered
 _HEARD_OUT: Final = 10.0  # seconds
-_MANY_LOGPROBS: Final = 256  # to be written beside the event loop: of 20 tokens each it takes 0.1 s
+MANY_LOGPROBS: Final = 256  # to be written beside the event loop: of 20 tokens each it takes 0.1 s
 DIRECT: Final = "forerun.direct"  # in a scope: how the rest of an answer is sent
 
 
@@ -94,14 +94,14 @@ async def data_events(form: ChunkForm, direct: Direct) -> AsyncIterator[bytes]:
     a reader who keeps up are written as soon as they are there, and are not among these."""
 
     def take(deltas: list[Delta]) -> bool:
-        if not direct.keeps_up or form.num_logprobs(deltas) > _MANY_LOGPROBS:
+        if not direct.keeps_up or form.num_logprobs(deltas) > MANY_LOGPROBS:
             return False
         direct.write(form.chunks(deltas))
         return True
 
     try:
         async for deltas in form.group.news(take):
-            if form.num_logprobs(deltas) > _MANY_LOGPROBS:
+            if form.num_logprobs(deltas) > MANY_LOGPROBS:
                 part = await asyncio.to_thread(form.chunks, deltas)
             else:
                 part = form.chunks(deltas)

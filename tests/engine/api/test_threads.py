@@ -89,6 +89,22 @@ def test_a_stream_may_be_closed_while_another_thread_waits_for_its_next_event(ll
     assert_nothing_is_held(llm)
 
 
+def test_a_stream_may_be_closed_before_its_first_event(llm: LLM) -> None:
+    """Its reader waits for another's turn, and the engine has not heard of it."""
+    stream = llm.stream("cab", PARAMS.with_(max_tokens=220))
+    reader = threading.Thread(target=lambda: found.extend(stream), daemon=True)
+    found: list[Any] = []
+    with llm.engine.lock:
+        reader.start()
+        while llm.engine.lock._next.acquire(blocking=False):  # it does not wait yet
+            llm.engine.lock._next.release()
+        stream.close()
+    reader.join(60)
+    assert not reader.is_alive()
+    assert len(found) < 2
+    assert_nothing_is_held(llm)
+
+
 def test_twins_share_their_turns(llm: LLM, plain: LLM) -> None:
     """Two engines on one kernel set, one of them with a thread of its own."""
     alone = {prompt: tokens_of(plain, prompt) for prompt in PROMPTS}

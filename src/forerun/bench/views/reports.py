@@ -47,11 +47,13 @@ def report_sheet(report: Report) -> Sheet:
 
 
 def _title(report: Report) -> str:
+    settings = report.get("settings", report)
+    kernels = report.get("kernels", settings.get("kernels"))
     return title(
         report["measured"],
         report.get("model", {}),
         report["machine"],
-        report.get("settings", report),
+        {**settings, "kernels": kernels},
         is_complete=report["is_complete"],
     )
 

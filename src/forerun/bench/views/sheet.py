@@ -124,10 +124,18 @@ def title(
     """What stands above every table: what was measured, of which model, where."""
     name = ": ".join(part for part in (what, model.get("name")) if part)
     unfinished = "" if is_complete else " (interrupted)"
-    if settings.get("kernels") == "CudaKernels":
-        gpu, rounded = machine.get("gpu") or "a GPU", {**settings, "activations": None}
-        return f"{name} on {gpu}{rounding(rounded)}{unfinished}"
+    if gpu := _gpu(machine, settings):
+        return f"{name} on {gpu}{rounding({**settings, 'activations': None})}{unfinished}"
     return f"{name} on {machine.get('cpu')}{rounding(settings)}{unfinished}"
+
+
+def _gpu(machine: Mapping[str, Any], settings: Mapping[str, Any]) -> str | None:
+    """What it was measured on, if not the processor; older records do not name it."""
+    device = str(settings.get("device"))
+    name = device if device.startswith("NVIDIA") else None
+    if settings.get("kernels") in ("CudaKernels", "cuda"):
+        return machine.get("gpu") or name or "a GPU"
+    return name
 
 
 def rounding(settings: Mapping[str, Any]) -> str:

@@ -27,16 +27,21 @@ class Stream(Iterator[StreamEvent]):
         self._events = events
         self._requests = requests
         self._engine = engine
+        self._is_closed = False
 
     def __next__(self) -> StreamEvent:
         try:
-            return next(self._events)
+            event = next(self._events)
+            if self._is_closed:  # by another thread, meanwhile
+                raise StopIteration
+            return event
         except BaseException:  # also ^C after the event had come: the next would leave a hole
             self.close()
             raise
 
     def close(self) -> None:
         """Nothing more is wanted. Another thread that waits for the next event comes to the end."""
+        self._is_closed = True
         with suppress(ValueError):  # it is there that the generator runs
             self._events.close()
         with Uninterrupted():

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from forerun.server import streaming
 from forerun.server.answers.delta import Delta
 from forerun.server.answers.form import Form
 from forerun.server.answers.logprobs import chat_entry
@@ -15,7 +16,6 @@ from forerun.server.answers.trace import trace
 from forerun.server.answers.usage import responses_usage
 from forerun.server.json_text import to_json
 from forerun.server.operation.protocol import Direct
-from forerun.server.streaming import explained
 
 
 @dataclass
@@ -103,7 +103,13 @@ class ResponseForm(Form):
         async for (delta,) in self.group.news():
             deltas.append(delta if self.shows_trace else replace(delta, rounds=()))
             if self.is_news(delta):
-                yield {"type": "response.output_text.delta", **place, **self._increment(delta)}
+                is_long = len(delta.logprobs) > streaming.MANY_LOGPROBS
+                told = (
+                    await asyncio.to_thread(self._increment, delta)
+                    if is_long
+                    else (self._increment(delta))
+                )
+                yield {"type": "response.output_text.delta", **place, **told}
         whole = Delta.joined(deltas)  # of which there is at least one
         part = await asyncio.to_thread(self._part, whole) if self.shows_more else self._part(whole)
         text = {"text": whole.text, "logprobs": part["logprobs"]}
@@ -120,7 +126,7 @@ class ResponseForm(Form):
         return increment
 
     def failed(self, error: Exception) -> dict[str, Any]:
-        told = explained(error).body["error"]
+        told = streaming.explained(error).body["error"]
         response = self._response("failed", [])
         response["error"] = {"code": told["code"] or "server_error", "message": told["message"]}
         return {"type": "response.failed", "response": response}
@@ -136,7 +142,8 @@ async def named_events(form: ResponseForm, _direct: Direct) -> AsyncIterator[byt
 
     try:
         async for event in form.events():
-            if form.shows_more and "delta" not in event:  # what tells of the whole answer
+            is_whole = form.shows_more and "delta" not in event  # of the answer
+            if is_whole or len(event.get("logprobs", ())) > streaming.MANY_LOGPROBS:
                 yield await asyncio.to_thread(line, event)
             else:
                 yield line(event)

@@ -31,7 +31,7 @@ def _read(
     length = answer_len(given.get(name), name, [prompt], engine.max_model_len, service.limits)
     wants_logprobs = "top_logprobs" in given or bool(given.get("include"))
     num_logprobs = given.get("top_logprobs", 0) if wants_logprobs else None
-    question = Question.of(given, [prompt], engine, length, num_logprobs)
+    question = Question.of(given, [prompt], engine, [length], num_logprobs)
     return question, partial(
         ResponseForm,
         **identity(given, "resp_", service, engine),
