@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -17,6 +17,8 @@ from forerun.server.answers.form import ChunkForm
 from forerun.server.errors import ApiError, as_api_error
 from forerun.server.json_text import to_json
 from forerun.server.operation.protocol import Direct
+
+Result = TypeVar("Result")
 
 _LOG: Final = logging.getLogger("forerun.server")
 DONE: Final = b"data: [DONE]\n\n"
@@ -101,16 +103,18 @@ async def data_events(form: ChunkForm, direct: Direct) -> AsyncIterator[bytes]:
 
     try:
         async for deltas in form.group.news(take):
-            if form.num_logprobs(deltas) > MANY_LOGPROBS:
-                part = await asyncio.to_thread(form.chunks, deltas)
-            else:
-                part = form.chunks(deltas)
-            if part:
+            is_long = form.num_logprobs(deltas) > MANY_LOGPROBS
+            if part := await made(form.chunks, deltas, is_long=is_long):
                 yield part
         last = form.closing()
     except Exception as error:
         last = b"data: " + to_json(explained(error).body) + b"\n\n"
     yield last + DONE
+
+
+async def made(make: Callable[..., Result], *args: Any, is_long: bool) -> Result:
+    """`make(*args)`; beside the event loop where it takes long, so that no stream waits for it."""
+    return await asyncio.to_thread(make, *args) if is_long else make(*args)
 
 
 def explained(error: Exception) -> ApiError:

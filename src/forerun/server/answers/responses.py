@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from forerun.server import streaming
 from forerun.server.answers.delta import Delta
 from forerun.server.answers.form import Form
 from forerun.server.answers.logprobs import chat_entry
@@ -16,6 +14,7 @@ from forerun.server.answers.trace import trace
 from forerun.server.answers.usage import responses_usage
 from forerun.server.json_text import to_json
 from forerun.server.operation.protocol import Direct
+from forerun.server.streaming import MANY_LOGPROBS, explained, made
 
 
 @dataclass
@@ -103,15 +102,11 @@ class ResponseForm(Form):
         async for (delta,) in self.group.news():
             deltas.append(delta if self.shows_trace else replace(delta, rounds=()))
             if self.is_news(delta):
-                is_long = len(delta.logprobs) > streaming.MANY_LOGPROBS
-                told = (
-                    await asyncio.to_thread(self._increment, delta)
-                    if is_long
-                    else (self._increment(delta))
-                )
+                is_long = len(delta.logprobs) > MANY_LOGPROBS
+                told = await made(self._increment, delta, is_long=is_long)
                 yield {"type": "response.output_text.delta", **place, **told}
         whole = Delta.joined(deltas)  # of which there is at least one
-        part = await asyncio.to_thread(self._part, whole) if self.shows_more else self._part(whole)
+        part = await made(self._part, whole, is_long=self.shows_more)
         text = {"text": whole.text, "logprobs": part["logprobs"]}
         yield {"type": "response.output_text.done", **place, **text}
         yield {"type": "response.content_part.done", **place, "part": part}
@@ -126,7 +121,7 @@ class ResponseForm(Form):
         return increment
 
     def failed(self, error: Exception) -> dict[str, Any]:
-        told = streaming.explained(error).body["error"]
+        told = explained(error).body["error"]
         response = self._response("failed", [])
         response["error"] = {"code": told["code"] or "server_error", "message": told["message"]}
         return {"type": "response.failed", "response": response}
@@ -143,10 +138,8 @@ async def named_events(form: ResponseForm, _direct: Direct) -> AsyncIterator[byt
     try:
         async for event in form.events():
             is_whole = form.shows_more and "delta" not in event  # of the answer
-            if is_whole or len(event.get("logprobs", ())) > streaming.MANY_LOGPROBS:
-                yield await asyncio.to_thread(line, event)
-            else:
-                yield line(event)
+            is_long = is_whole or len(event.get("logprobs", ())) > MANY_LOGPROBS
+            yield await made(line, event, is_long=is_long)
     except Exception as error:
         yield line(form.failed(error))
 

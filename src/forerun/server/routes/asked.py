@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -20,7 +19,7 @@ from forerun.server.json_text import parse_json
 from forerun.server.operation.protocol import Direct
 from forerun.server.question import Question
 from forerun.server.service import Service
-from forerun.server.streaming import DIRECT, EventStream, JsonAnswer, left_by
+from forerun.server.streaming import DIRECT, EventStream, JsonAnswer, left_by, made
 
 Result = TypeVar("Result")
 Given = Mapping[str, Any]  # the fields of a body, checked
@@ -75,7 +74,5 @@ async def answered(request: Request, endpoint: Endpoint, read: Read, events: Eve
         return EventStream(told, group.close, service.limits.reader_timeout_s)
     with left_by(request.receive, group.close):
         deltas = await group.whole()
-        if not form.shows_more:
-            return JsonAnswer(form.whole(deltas))
-        # Chances of a long text are megabytes, for which no stream should wait.
-        return await asyncio.to_thread(lambda: JsonAnswer(form.whole(deltas)))
+        # Chances of a long text are megabytes.
+        return await made(lambda: JsonAnswer(form.whole(deltas)), is_long=form.shows_more)
