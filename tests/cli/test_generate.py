@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +15,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from forerun.cli import app
+from tests.tiny_model import write_tiny_model
 
 MODES = ("accepted", "recovered", "bonus", "plain")
 
@@ -173,6 +178,41 @@ def test_a_conversation_that_grows_too_long_says_so(run: Any) -> None:
     result = run("chat", "--max-tokens", "4", stdin="a" * 300 + "\nabc\n")
     assert result.exit_code == 0, result.output
     assert "/reset" in result.stderr
+
+
+def test_a_command_that_does_not_exist_is_not_sent_to_the_model(run: Any) -> None:
+    result = run("chat", "--max-tokens", "4", stdin="/help\n/bye\n")
+    assert result.exit_code == 0, result.output
+    assert "there is no /help; /reset starts over, /bye leaves." in result.stderr
+    assert "target passes" not in result.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="no such terminals")
+def test_an_interrupt_ends_an_answer_and_not_the_conversation(tmp_path: Path) -> None:
+    import pty
+
+    write_tiny_model(tmp_path, max_len=8192, num_layers=1)
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "forerun", "chat", "-m", str(tmp_path), "--ignore-eos"]
+    command += ["--kernels", "reference", "--max-tokens", "8000"]
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs) as chat:
+        os.close(theirs)
+
+        def read_until(wanted: bytes, num_more: int = 0) -> None:
+            shown = b""
+            while wanted not in shown or len(shown.partition(wanted)[2]) < num_more:
+                shown += os.read(ours, 4096)
+
+        read_until(b"> ")
+        for _ in range(2):
+            os.write(ours, b"abc\n")
+            read_until(b"abc\r\n", num_more=20)  # it answers
+            os.kill(chat.pid, signal.SIGINT)
+            read_until(b"\r\n> ")
+        os.write(ours, b"/bye\n")
+        assert chat.wait(60) == 0
+    os.close(ours)
 
 
 @pytest.mark.slow
