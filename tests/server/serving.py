@@ -50,6 +50,14 @@ class Running:
         found = [line for line in lines if line.split("{")[0].split(" ")[0] == name]
         return sum(float(line.rsplit(" ", 1)[1]) for line in found)
 
+    def logged(self, start: str, seconds: float = 60.0) -> str:
+        """The line of its log that begins so; /ready may be quicker to say it."""
+        deadline = time.monotonic() + seconds
+        while not (found := [line for line in self.log if line.startswith(start)]):
+            assert time.monotonic() < deadline, self.log
+            time.sleep(0.01)
+        return found[0]
+
     def terminate(self) -> None:
         self.process.send_signal(signal.SIGTERM)
 

@@ -401,7 +401,7 @@ def pasted(running: Running) -> dict[str, Any]:
     """What the command answers that the log advises."""
     if shutil.which("curl") is None:
         pytest.skip("the command is curl")
-    (line,) = [line for line in running.log if line.startswith("try: ")]
+    line = running.logged("try: ")
     command = [*shlex.split(line.removeprefix("try: ")), "--silent", "--show-error"]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
     found: dict[str, Any] = json.loads(done.stdout)
@@ -583,6 +583,7 @@ def test_a_head_that_does_not_come_is_not_waited_for(guarded: Running) -> None:
 @pytest.mark.parametrize("host", ["0.0.0.0", "127.0.0.1"])
 def test_the_log_says_what_it_does_and_where_to_go(long_path: Path, host: str) -> None:
     with serving(long_path, *PLAIN, "--host", host, "--no-access-log") as running:
+        running.logged("try: ")
         loading, ready, page, curl = (running.log[n] for n in range(4))
     port = running.url.rsplit(":", 1)[1]
     assert loading.startswith(f"loading {long_path};")
@@ -595,7 +596,7 @@ def test_the_log_says_what_it_does_and_where_to_go(long_path: Path, host: str) -
 def test_the_log_says_who_guesses(tiny_path: Path) -> None:
     config = '{"method": "choice", "methods": ["suffix", "bigram"], "num_speculative_tokens": 3}'
     with serving(tiny_path, "--kernels", "reference", "--speculative-config", config) as running:
-        (ready,) = [line for line in running.log if line.startswith("ready: ")]
+        ready = running.logged("ready: ")
     assert ready.endswith("speculation suffix, bigram, depth 3")
 
 
