@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -196,23 +198,28 @@ def test_an_interrupt_ends_an_answer_and_not_the_conversation(tmp_path: Path) ->
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "forerun", "chat", "-m", str(tmp_path), "--ignore-eos"]
     command += ["--kernels", "reference", "--max-tokens", "8000"]
-    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs) as chat:
+    env = {**os.environ, "TERM": "dumb"}  # which is told nothing but text
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=env) as chat:
         os.close(theirs)
 
-        def read_until(wanted: bytes, num_more: int = 0) -> None:
+        def read_until(is_enough: Callable[[bytes], bool]) -> None:
             shown = b""
-            while wanted not in shown or len(shown.partition(wanted)[2]) < num_more:
+            while not is_enough(shown):
+                assert select.select([ours], [], [], 60)[0], shown
                 shown += os.read(ours, 4096)
 
-        read_until(b"> ")
-        for _ in range(2):
-            os.write(ours, b"abc\n")
-            read_until(b"abc\r\n", num_more=20)  # it answers
-            os.kill(chat.pid, signal.SIGINT)
-            read_until(b"\r\n> ")
-        os.write(ours, b"/bye\n")
-        assert chat.wait(60) == 0
-    os.close(ours)
+        try:
+            read_until(lambda shown: shown.endswith(b"> "))
+            for _ in range(2):
+                os.write(ours, b"abc\n")
+                read_until(lambda shown: len(shown) > 100)  # it answers
+                os.kill(chat.pid, signal.SIGINT)
+                read_until(lambda shown: shown.endswith(b"\n> "))
+            os.write(ours, b"/bye\n")
+            assert chat.wait(60) == 0
+        finally:
+            chat.kill()
+            os.close(ours)
 
 
 @pytest.mark.slow
