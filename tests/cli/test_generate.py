@@ -191,6 +191,7 @@ def test_a_command_that_does_not_exist_is_not_sent_to_the_model(run: Any) -> Non
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no such terminals")
+@pytest.mark.usefixtures("interruptible")  # ^C that the parent ignores, a child ignores as well
 def test_an_interrupt_ends_an_answer_and_not_the_conversation(tmp_path: Path) -> None:
     import pty
 
