@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,7 +16,7 @@ from forerun.cli.options.engine import DEFAULT_MODEL, load, serving_options
 from forerun.cli.options.serve import serve_options
 from forerun.cli.options.shared import takes
 from forerun.cli.pull import pull_with_progress
-from forerun.cli.terminal.output import say
+from forerun.cli.terminal.output import CannotPrint, say
 from forerun.engine_config import EngineConfig
 from forerun.errors import InvalidOption, MissingExtra
 from forerun.models.download.store import find_model
@@ -77,7 +78,8 @@ def serve(
     def on_draining(num_open: int) -> None:
         num = f"{num_open} request{'s' if num_open > 1 else ''}"
         limit = f"up to {config.drain_timeout_s:g} s"
-        say(f"finishing {num}, {limit}; ^C or SIGTERM once more ends at once", err=True)
+        with suppress(CannotPrint):  # whoever read the log may be gone
+            say(f"finishing {num}, {limit}; ^C or SIGTERM once more ends at once", err=True)
 
     run_server(config, load_model, on_listening, on_ready, on_draining)
 

@@ -110,25 +110,25 @@ def _check_num(num_prompts: int, num_choices: int, max_num_open: int) -> None:
 
 
 def answer_len(
-    wanted: int | None, name: str, prompts: Sequence[Tokens], max_model_len: int, limits: Limits
+    wanted: int | None, name: str, prompt: Tokens, max_model_len: int, limits: Limits
 ) -> int:
     """How many tokens an answer may have: as many as asked for, else what there is room for."""
     ceiling = limits.max_answer_tokens
-    longest = max(map(len, prompts))
+    num = len(prompt)
     if wanted is not None:
         if ceiling is not None and wanted > ceiling:
             raise bad_request(
                 f"{name}={wanted} is not allowed; this server gives at most {ceiling} tokens.", name
             )
-        if longest < max_model_len < longest + wanted:
+        if num < max_model_len < num + wanted:
             raise bad_request(
-                f"the prompt has {longest} tokens and {name} is {wanted}, together more than the "
+                f"the prompt has {num} tokens and {name} is {wanted}, together more than the "
                 f"context of {max_model_len}; shorten the prompt or lower {name}.",
                 name,
                 "context_length_exceeded",
             )
         return wanted
-    room = max(1, max_model_len - longest)
+    room = max(1, max_model_len - num)
     return room if ceiling is None else min(room, ceiling)
 
 

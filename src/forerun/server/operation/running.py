@@ -149,8 +149,7 @@ class Life:
         """HTTP requests that are open have been taken, also those that the engine has not seen."""
         self._service.drain()
         if self._service.num_open:
-            with contextlib.suppress(Exception):  # whoever reads the log may be gone
-                self._on_draining(self._service.num_open)
+            self._on_draining(self._service.num_open)
         try:
             async with asyncio.timeout(self._config.drain_timeout_s):
                 while self._service.num_open:

@@ -31,7 +31,7 @@ def _read(
     max_len = engine.max_model_len
     prompt = truncated(chat_prompt(given, engine), given.get("truncate_prompt_tokens"), max_len)
     name = "max_completion_tokens" if "max_completion_tokens" in given else "max_tokens"
-    length = answer_len(given.get(name), name, [prompt], max_len, service.limits)
+    length = answer_len(given.get(name), name, prompt, max_len, service.limits)
     question = Question.of(given, [prompt], engine, [length], _num_logprobs(given))
     who = identity(given, "chatcmpl-", service, engine)
     return question, partial(ChatForm, **who, **shown(given))

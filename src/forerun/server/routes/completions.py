@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ from forerun.server.answers.completions import CompletionForm
 from forerun.server.answers.group import Group
 from forerun.server.errors import bad_request
 from forerun.server.fields import Endpoint
-from forerun.server.prompts import Tokens, completion_prompts, truncated
+from forerun.server.prompts import completion_prompts, truncated
 from forerun.server.question import Question, answer_len
 from forerun.server.routes.asked import Given, answered, identity
 from forerun.server.service import Service
@@ -35,13 +35,9 @@ def _read(
     prompts = completion_prompts(given["prompt"], engine, add_special=add_special)
     prompts = [truncated(prompt, kept, max_len) for prompt in prompts]
     wanted = given.get("max_tokens")
-
-    def length(prompts: Sequence[Tokens]) -> int:
-        return answer_len(wanted, "max_tokens", prompts, max_len, service.limits)
-
-    lengths = [length(prompts)] * len(prompts)
+    lengths = [answer_len(wanted, "max_tokens", p, max_len, service.limits) for p in prompts]
     if wanted is None:
-        lengths = [min(_USUAL_LEN, length([prompt])) for prompt in prompts]
+        lengths = [min(_USUAL_LEN, length) for length in lengths]
     echo, num_logprobs = given.get("echo", False), given.get("logprobs")
     if not any(lengths) and not echo:
         raise bad_request("max_tokens=0 asks for nothing; give 1 or more, or echo.", "max_tokens")

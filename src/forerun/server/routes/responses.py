@@ -28,7 +28,7 @@ def _read(
     prompt = chat_prompt({"messages": conversation(given)}, engine)
     prompt = truncated(prompt, given.get("truncate_prompt_tokens"), engine.max_model_len)
     name = "max_output_tokens"
-    length = answer_len(given.get(name), name, [prompt], engine.max_model_len, service.limits)
+    length = answer_len(given.get(name), name, prompt, engine.max_model_len, service.limits)
     wants_logprobs = "top_logprobs" in given or bool(given.get("include"))
     num_logprobs = given.get("top_logprobs", 0) if wants_logprobs else None
     question = Question.of(given, [prompt], engine, [length], num_logprobs)
