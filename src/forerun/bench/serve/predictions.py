@@ -1,4 +1,7 @@
-"""What a prediction saves: the same question without one, with a good one, and with a wrong one."""
+"""What a prediction saves: the same question without one, with a good one, and with a wrong one.
+
+Without one, others guess as they always do; `plain` has no guesses at all.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from forerun.bench.serve.servers import Server
 from forerun.errors import InvalidOption
 from forerun.models.text.tokenizer import Tokenizer
 
-WAYS: Final = ("none", "changed", "wrong")
+WAYS: Final = ("none", "changed", "wrong", "plain")
 SHARE: Final = 0.1  # of the tokens of `changed`
 
 
@@ -50,9 +53,7 @@ def measure_predictions(
     """Of the first answers that have `max_tokens` without being made to. `wrong` is the answer to
     another prompt: fluent, and no word of it in its place."""
 
-    def answer(prompt: NamedPrompt, salt: str, prediction: str | None = None) -> Reply:
-        given = {} if prediction is None else {"type": "content", "content": prediction}
-        more = {"prediction": given} if given else {}
+    def answer(prompt: NamedPrompt, salt: str, **more: Any) -> Reply:
         wanted = {"return_token_ids": True, "ignore_eos": False}
         return ask(server.url, chat_body(prompt.text, max_tokens, salt, **wanted, **more))
 
@@ -71,15 +72,14 @@ def measure_predictions(
         )
     for repeat in range(repeats):
         for idx, (prompt, tokens) in enumerate(zip(asked, answers, strict=True)):
-            predictions = {
-                "none": None,
-                "changed": changed(tokens, SHARE, tokenizer, random),
-                "wrong": tokenizer.decode(answers[idx - 1], skip_special=True),
+            fields: dict[str, dict[str, Any]] = {
+                "none": {},
+                "changed": _predicted(changed(tokens, SHARE, tokenizer, random)),
+                "wrong": _predicted(tokenizer.decode(answers[idx - 1], skip_special=True)),
+                "plain": {"speculative": False},
             }
             order = random.sample(WAYS, len(WAYS))
-            replies = {
-                way: answer(prompt, f"{way} {repeat} {idx}", predictions[way]) for way in order
-            }
+            replies = {way: answer(prompt, f"{way} {repeat} {idx}", **fields[way]) for way in order}
             found = {way: replies[way].answer for way in WAYS}
             yield Predicted(
                 {way: replies[way].seconds for way in WAYS},
@@ -88,13 +88,22 @@ def measure_predictions(
             )
 
 
+def _predicted(content: str) -> dict[str, Any]:
+    return {"prediction": {"type": "content", "content": content}}
+
+
 def predictions_record(rounds: Sequence[Predicted], seed: int) -> dict[str, Any]:
-    """Ratios are seconds without a prediction ÷ seconds with one."""
+    """Ratios are seconds without a prediction, or of plain decoding, ÷ seconds with one."""
     record: dict[str, Any] = {"same_text": all(one.same_text for one in rounds)}
-    for way in WAYS[1:]:
-        ratios = [one.seconds["none"] / one.seconds[way] for one in rounds]
-        passes = [one.passes["none"] / one.passes[way] for one in rounds]
-        for name, values in (("ratio", ratios), ("passes_ratio", passes)):
+    compared = {
+        "changed": ("none", "changed"),
+        "wrong": ("none", "wrong"),
+        "changed_plain": ("plain", "changed"),
+    }
+    for name, (without, way) in compared.items():
+        ratios = [one.seconds[without] / one.seconds[way] for one in rounds]
+        passes = [one.passes[without] / one.passes[way] for one in rounds]
+        for figure, values in (("ratio", ratios), ("passes_ratio", passes)):
             found = median_interval(values, seed)
-            record[f"{way}_{name}"] = None if found is None else asdict(found)
+            record[f"{name}_{figure}"] = None if found is None else asdict(found)
     return {**record, "rounds": [asdict(one) for one in rounds]}

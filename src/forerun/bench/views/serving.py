@@ -17,6 +17,7 @@ _FIGURES: Final = (
     ("alone", "server_cpu_ms_per_chunk", "server's own thread, ms a chunk", "< 2"),
     ("prediction", "changed_ratio", "prediction, a tenth changed: × sooner", "≥ 2 x86, 1.4 ARM"),
     ("prediction", "changed_passes_ratio", "  target passes ÷", ""),
+    ("prediction", "changed_plain_ratio", "  and than plain decoding: × sooner", ""),
     ("prediction", "wrong_ratio", "prediction, all wrong: × sooner", "low ≥ 0.95"),
     ("prediction", "wrong_passes_ratio", "  target passes ÷", ""),
 )
@@ -25,7 +26,7 @@ _FIGURES: Final = (
 def serve_sheet(report: Report, title: str) -> Sheet:
     """A row per comparison, then a line per server under load."""
     rows = [
-        [words, asked, *_spread(report[part][name])]
+        [words, asked, *_spread(report[part].get(name))]
         for part, name, words, asked in _FIGURES
         if report.get(part) is not None
     ]

@@ -31,7 +31,7 @@ from forerun.kernels.cpu.codegen.compiled import check_processor, code_key
 from forerun.kernels.cpu.codegen.machine import Machine
 from forerun.kernels.cpu.draws.drawing import Drawing
 from forerun.kernels.cpu.library import Library, Operations
-from forerun.kernels.cpu.products.digits import GROUP_ROWS
+from forerun.kernels.cpu.products.digits import BLOCK_LEN, GROUP_ROWS
 from forerun.kernels.cpu.products.formats import PACKED
 from forerun.kernels.cpu.row_digits import RowDigits
 from forerun.kernels.cpu.runtime.batch import CpuBatch, RopeTable
@@ -105,7 +105,8 @@ class CpuKernels(ChainSteps, Drawing):
     @contextmanager
     def loading(self, num_tensors: int) -> Iterator[None]:
         with self._report.of(num_tensors):
-            _ = self._operations, self._row_draws  # compile now, while someone watches
+            self._library.attend()  # compile now, while someone watches
+            _ = self._operations, self._row_draws
             yield
         if self._activations is not None and not self._has_packed:
             raise InvalidOption(
@@ -277,6 +278,7 @@ class CpuKernels(ChainSteps, Drawing):
         shape, program = batch.shape, qkv.program
         q = Rows(program, qkv.num_rows, shape.q_len, shape.num_heads)
         program.hold(q_norm, k_norm, store, batch)
+        program.need_scratch(4 * shape.head_dim)
         norms = (q_norm, k_norm)
         weights = [0 if norm is None else norm.weight.address for norm in norms]
         eps = [0 if norm is None else _float_bits(norm.eps) for norm in norms]
@@ -299,8 +301,17 @@ class CpuKernels(ChainSteps, Drawing):
         num_chunks = -(-q.num_rows // per_chunk) * shape.num_kv_heads
         kv, sizes = (*store.addresses[layer], batch.keys_address), (q.num_rows, per_chunk)
         places = (*q.place, *kv, *out.place, store.head_bytes)
-        program.add(self._operations.attend, num_chunks, *batch.heads, *places, *sizes)
+        records = self._new_records(out) if shape.head_dim % BLOCK_LEN == 0 else ()
+        program.add(self._library.attend(), num_chunks, *batch.heads, *places, *sizes, *records)
         return out
+
+    def _new_records(self, x: Rows) -> tuple[int, ...]:
+        """Where the step that makes x writes its digits, if any product may need them, and how far
+        a block's are from the next."""
+        if not self._has_packed:
+            return ()
+        digits, (block, *_) = x.digits = self._digits.room_for(x)
+        return digits.address, block
 
     def silu_mul(self, gate_up: Rows) -> Rows:
         program, width = gate_up.program, gate_up.width // 2

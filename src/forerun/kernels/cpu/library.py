@@ -8,12 +8,11 @@ from typing import Any, Final, NamedTuple
 
 from forerun.interrupts import Uninterrupted, safe_point
 from forerun.kernels.cpu import operations
-from forerun.kernels.cpu.attention.attend import attend
+from forerun.kernels.cpu.attention.attend import make_attend
 from forerun.kernels.cpu.attention.rope import rope_write
 from forerun.kernels.cpu.codegen.code_cache import CodeCache
 from forerun.kernels.cpu.codegen.compiled import Compiled
 from forerun.kernels.cpu.codegen.machine import Machine
-from forerun.kernels.cpu.products.digits import RecordShape, make_write_records, records_together
 from forerun.kernels.cpu.products.expand import make_expand
 from forerun.kernels.cpu.products.product import make_product, max_rows, widest
 from forerun.kernels.cpu.runtime import interpreter
@@ -26,7 +25,6 @@ _OPERATIONS: Final = {
     "place": operations.place,
     "read": operations.read,
     "rope_write": rope_write,
-    "attend": attend,
 }
 DIGIT_MAKERS: Final = {  # of activations that are written as digits
     "write": operations.make_write_digits,
@@ -43,7 +41,6 @@ class Operations(NamedTuple):
     select: int
     place: int
     rope_write: int
-    attend: int
 
 
 class Library:
@@ -66,10 +63,12 @@ class Library:
         return Operations(*addresses)
 
     def operation(self, name: str, source: Callable[..., None] | None = None) -> int:
-        """The address of an operation by its name; `source` brings one along. Attention's tiles are
-        as wide as vectors are, and shared by all digits."""
-        suffix = f"-{self._machine.instructions.num_outputs}" if name == "attend" else ""
-        return self._named(name, self.function(name, source or _OPERATIONS[name], 3, suffix))
+        """The address of an operation by its name; `source` brings one along."""
+        return self._named(name, self.function(name, source or _OPERATIONS[name], 3))
+
+    def attend(self) -> int:
+        """The address of attention."""
+        return self._kinds.get(("attend", "")) or self._add("attend", "", _attend_source)
 
     def digits(self, maker: str) -> int:
         """The address of the operation that writes activations as digits: those that are there
@@ -103,7 +102,8 @@ class Library:
             return _compiled(name + suffix, source, num_args, self._cache, self._machine)
 
     def _add(self, kind: str, which: str, make: Callable[[str, Machine], Any]) -> int:
-        address = self._of_machine(f"{kind}-{which}", make(which, self._machine))
+        name = f"{kind}-{which}" if which else kind
+        address = self._of_machine(name, make(which, self._machine))
         self._kinds[kind, which] = address
         return address
 
@@ -128,11 +128,13 @@ def _linear_source(weight_format: str, machine: Machine) -> Any:
 
 
 @cache
+def _attend_source(_which: str, machine: Machine) -> Any:
+    return make_attend(machine)
+
+
+@cache
 def _digits_source(maker: str, machine: Machine) -> Any:
-    record_bytes, together = RecordShape(machine.num_digits).num_bytes, records_together(machine)
-    one = make_write_records(machine, 1)
-    some = make_write_records(machine, together) if together > 1 else one
-    return DIGIT_MAKERS[maker]((together, some, one), record_bytes)
+    return DIGIT_MAKERS[maker](machine)
 
 
 @cache

@@ -16,14 +16,13 @@ from typing import Any, Final
 from numba import float32, int64, njit
 
 from forerun.kernels.cpu.codegen.lanes import GROUP_LEN
+from forerun.kernels.cpu.codegen.machine import Machine
 from forerun.kernels.cpu.codegen.native import dot, floats, int_at, ints, num_parts, quotient
 from forerun.kernels.cpu.codegen.scalar import exp32, silu_group
 from forerun.kernels.cpu.codegen.step import arg, float_arg, num_groups
-from forerun.kernels.cpu.products.digits import BLOCK_LEN, GROUP_ROWS
+from forerun.kernels.cpu.products.digits import BLOCK_LEN, GROUP_ROWS, make_write_blocks
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
-
-WriteRecords = tuple[int, Any, Any]  # blocks that are written together; these, and one alone
 
 
 def add_norm(step, chunk, _scratch):
@@ -119,9 +118,9 @@ def make_linear(product: Any, max_width: int, widest: int) -> Any:
     return linear
 
 
-def make_write_digits(write_records: WriteRecords, record_bytes: int) -> Any:
+def make_write_digits(machine: Machine) -> Any:
     """A few blocks of one row as records of digits."""
-    write_blocks = _make_write_blocks(write_records, record_bytes)
+    write_blocks = make_write_blocks(machine)
 
     def write_digits(step, chunk, _scratch):
         num_blocks = arg(step, 2)
@@ -132,9 +131,9 @@ def make_write_digits(write_records: WriteRecords, record_bytes: int) -> Any:
     return write_digits
 
 
-def make_norm_digits(write_records: WriteRecords, record_bytes: int) -> Any:
+def make_norm_digits(machine: Machine) -> Any:
     """`add_norm`, and h as records of digits."""
-    write_blocks = _make_write_blocks(write_records, record_bytes)
+    write_blocks = make_write_blocks(machine)
 
     def norm_digits(step, chunk, scratch):
         _add_norm(step, chunk, scratch)
@@ -144,9 +143,9 @@ def make_norm_digits(write_records: WriteRecords, record_bytes: int) -> Any:
     return norm_digits
 
 
-def make_silu_digits(write_records: WriteRecords, record_bytes: int) -> Any:
+def make_silu_digits(machine: Machine) -> Any:
     """A few blocks of one row of `silu_mul`, and these as records of digits."""
-    write_blocks = _make_write_blocks(write_records, record_bytes)
+    write_blocks = make_write_blocks(machine)
 
     def silu_digits(step, chunk, _scratch):
         num_blocks = arg(step, 5)
@@ -165,24 +164,6 @@ def _part_of_row(chunk, num_blocks, per_chunk):
     row = quotient(chunk, chunks_per_row)
     first = (chunk - row * chunks_per_row) * per_chunk
     return row, first, min(first + per_chunk, num_blocks)
-
-
-def _make_write_blocks(write_records: WriteRecords, record_bytes: int) -> Any:
-    """Blocks `first` … of a row at `x`, whose group's records lie `stride` apart by block."""
-    together, write_some, write_one = write_records
-
-    @njit(inline="always")
-    def write_blocks(x, row, first, last, num_blocks, records, stride):
-        here = records + row // GROUP_ROWS * num_blocks * stride + row % GROUP_ROWS * record_bytes
-        block = first
-        while together > 1 and block + together <= last:
-            write_some(x + 4 * BLOCK_LEN * block, here + stride * block, stride)
-            block += together
-        while block < last:
-            write_one(x + 4 * BLOCK_LEN * block, here + stride * block, stride)
-            block += 1
-
-    return write_blocks
 
 
 def make_embed(expand: Any) -> Any:

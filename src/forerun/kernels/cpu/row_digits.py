@@ -11,6 +11,9 @@ from forerun.kernels.cpu.runtime.program import Rows
 
 _BLOCKS_PER_CHUNK: Final = 12
 
+# Records; from one to that of the next block, of the next group of rows, of the next row.
+Digits = tuple[Rows, tuple[int, int, int]]
+
 
 class RowDigits:
     """Written by the step that makes the rows, where that can, else by one of their own."""
@@ -23,15 +26,11 @@ class RowDigits:
         for maker in DIGIT_MAKERS:
             self._library.digits(maker)
 
-    def of(self, x: Rows) -> tuple[Rows, tuple[int, int, int]]:
-        """x as records, made once for all products of x; from a record to that of the next block,
-        of the next group of rows, of the next row."""
+    def of(self, x: Rows) -> Digits:
+        """x as records, made once for all products of x."""
         if x.digits is None:
-            num_blocks, record_bytes = x.width // BLOCK_LEN, self._records.num_bytes
-            width = padded(num_blocks * record_bytes // 4)  # records write what pads a row, too
-            digits = Rows(x.program, x.num_rows, width)
-            block = self._records.block_stride(x.num_rows)
-            x.digits = digits, (block, num_blocks * block, record_bytes)
+            digits, (block, *_) = x.digits = self.room_for(x)
+            num_blocks = x.width // BLOCK_LEN
             num_chunks = x.num_rows * -(-num_blocks // _BLOCKS_PER_CHUNK)
             sizes = num_blocks, _BLOCKS_PER_CHUNK, digits.address, block
             address, maker = x.program.last_made or (0, "")
@@ -41,3 +40,10 @@ class RowDigits:
                 num_chunks = x.num_rows if maker == "norm" else num_chunks
                 x.program.amend_last(self._library.digits(maker), num_chunks, *sizes)
         return x.digits
+
+    def room_for(self, x: Rows) -> Digits:
+        """What `of` returns, not written yet."""
+        num_blocks, record_bytes = x.width // BLOCK_LEN, self._records.num_bytes
+        width = padded(num_blocks * record_bytes // 4)  # records write what pads a row, too
+        block = self._records.block_stride(x.num_rows)
+        return Rows(x.program, x.num_rows, width), (block, num_blocks * block, record_bytes)

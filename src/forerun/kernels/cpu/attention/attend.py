@@ -22,6 +22,7 @@ from forerun.kernels.cpu.attention.query_tiles import (
 from forerun.kernels.cpu.attention.softmax import highest, weigh
 from forerun.kernels.cpu.codegen.emitted import emitted
 from forerun.kernels.cpu.codegen.lanes import GROUP_LEN, I64, Value, i64, padded
+from forerun.kernels.cpu.codegen.machine import Machine
 from forerun.kernels.cpu.codegen.native import (
     emit_num_parts,
     floats,
@@ -29,9 +30,11 @@ from forerun.kernels.cpu.codegen.native import (
     ints,
     num_parts,
     prefetch,
+    prefetch_to_write,
     quotient,
 )
 from forerun.kernels.cpu.codegen.step import arg, num_groups
+from forerun.kernels.cpu.products.digits import BLOCK_LEN, make_write_blocks
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
@@ -83,14 +86,44 @@ def scratch_bytes(max_keys: int, max_own: int, head_dim: int) -> int:
     return _SPARE_AT + 2 * BLOCKS_TOGETHER * GROUP_LEN * width + MAX_QUERIES * (2 * width + row)
 
 
-def attend(step, chunk, scratch):
-    """The heads of a few tokens that share a key/value head."""
-    num_kv_heads, head_dim, fields = arg(step, 1), arg(step, 2), arg(step, 7)
-    group_len, per_chunk = quotient(arg(step, 0), num_kv_heads), arg(step, 12)
+def make_attend(machine: Machine) -> Any:
+    """`attend`, and what it makes as records of digits, where these are asked for."""
+    write_blocks = make_write_blocks(machine)
+
+    def attend_digits(step, chunk, scratch):
+        kv_head, start, end = _share(step, chunk)
+        head_dim, out, stride, records = arg(step, 2), arg(step, 8), arg(step, 9), arg(step, 13)
+        width = head_dim * quotient(arg(step, 0), arg(step, 1))  # floats of a token
+        for token in range(start, end):
+            for at in range(0, 4 * width, 64):
+                prefetch_to_write(out + token * stride + 4 * kv_head * width + at)
+        _attend(step, chunk, scratch)
+        if records != 0:
+            count = quotient(width, BLOCK_LEN)
+            first, num_blocks = kv_head * count, quotient(arg(step, 0) * head_dim, BLOCK_LEN)
+            for token in range(start, end):
+                x = out + token * stride
+                write_blocks(x, token, first, first + count, num_blocks, records, arg(step, 14))
+
+    return attend_digits
+
+
+@njit(inline="always")
+def _share(step, chunk):
+    """The key/value head of a chunk, its first token and the one behind its last."""
+    per_chunk = arg(step, 12)
     chunks_per_head = num_parts(arg(step, 11), per_chunk)
     kv_head = quotient(chunk, chunks_per_head)
     start = (chunk - kv_head * chunks_per_head) * per_chunk
-    end = min(start + per_chunk, arg(step, 11))
+    return kv_head, start, min(start + per_chunk, arg(step, 11))
+
+
+@njit(inline="always")
+def _attend(step, chunk, scratch):
+    """The heads of a few tokens that share a key/value head."""
+    num_kv_heads, head_dim, fields = arg(step, 1), arg(step, 2), arg(step, 7)
+    kv_head, start, end = _share(step, chunk)
+    group_len = quotient(arg(step, 0), num_kv_heads)
     q_stride, head_bytes, per_turn = arg(step, 4), arg(step, 10), min(MAX_QUERIES, group_len)
     scale = float32(1) / math.sqrt(float32(head_dim))
     num_turns = num_parts(group_len, per_turn)

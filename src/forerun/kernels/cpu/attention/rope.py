@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import Any, Final
 
-from numba import float32, njit
+from numba import float32, int64, njit, void
 
-from forerun.kernels.cpu.codegen.native import floats, int_at, quotient
+from forerun.kernels.cpu.codegen.emitted import emitted
+from forerun.kernels.cpu.codegen.lanes import F32, GROUP_LEN, Emitter, Value, i64, vector
+from forerun.kernels.cpu.codegen.loops import loop
+from forerun.kernels.cpu.codegen.machine import Machine
+from forerun.kernels.cpu.codegen.native import floats, int_at, prefetch_to_write, quotient
 from forerun.kernels.cpu.codegen.step import arg, float_arg, num_groups
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
@@ -15,13 +19,29 @@ from forerun.kernels.cpu.codegen.step import arg, float_arg, num_groups
 TOKENS_TOGETHER: Final = 16  # in a chunk
 
 
-@njit(inline="always")
-def _turn(source, target, apart, cos, sin, half, norm, eps):
-    """Normalise one head where `norm` is given, then rotate it, halves paired.
+@emitted(void, int64, int64, int64, int64, int64)
+def _turn_groups(b: Any, x: Value, y: Value, cos: Value, sin: Value, num_groups: Value) -> None:
+    """A head whose halves are groups of 16: as `_turn`, without a norm."""
+    e, half = Emitter(b, Machine.target()), b.mul(num_groups, i64(4 * GROUP_LEN))
 
-    Numbers are written `apart` from each other.
-    """
-    x, y = floats(source), floats(target)
+    def turn(idx: Value, _carried: list[Value]) -> list[Value]:
+        at = b.mul(idx, i64(4 * GROUP_LEN))
+        places = [b.add(first, at) for first in (x, b.add(x, half), cos, sin)]
+        left, right, c, s = (e.load(place, vector(F32, GROUP_LEN)) for place in places)
+        e.store(b.fsub(b.fmul(left, c), b.fmul(right, s)), b.add(y, at))
+        e.store(b.fadd(b.fmul(right, c), b.fmul(left, s)), b.add(b.add(y, half), at))
+        return []
+
+    loop(b, num_groups, [], turn)
+
+
+@njit(inline="always")
+def _turn(source, target, turns, half, norm, eps):
+    """Normalise one head where `norm` is given, then rotate it, halves paired."""
+    if norm == 0 and half % GROUP_LEN == 0:
+        _turn_groups(source, target, turns, turns + 4 * half, half // GROUP_LEN)
+        return
+    x, y, cos, sin = floats(source), floats(target), floats(turns), floats(turns + 4 * half)
     scale = float32(1)
     if norm != 0:
         total = float32(0)
@@ -33,11 +53,11 @@ def _turn(source, target, apart, cos, sin, half, norm, eps):
         left, right = x[i], x[i + half]
         if norm != 0:
             left, right = left * scale * weight[i], right * scale * weight[i + half]
-        y[apart * i] = left * cos[i] - right * sin[i]
-        y[apart * (i + half)] = right * cos[i] + left * sin[i]
+        y[i] = left * cos[i] - right * sin[i]
+        y[i + half] = right * cos[i] + left * sin[i]
 
 
-def rope_write(step, chunk, _scratch):
+def rope_write(step, chunk, scratch):
     """A key/value head of a few tokens, and the heads that ask it: rotate q into q_out, rotate k
     and copy v into the store's slots.
 
@@ -49,18 +69,30 @@ def rope_write(step, chunk, _scratch):
     head_bytes, half, stride = 4 * head_dim, head_dim // 2, 64 * num_groups(head_dim)
     q_eps, k_eps = float_arg(step, 13), float_arg(step, 14)
     first = part * TOKENS_TOGETHER
-    for token in range(first, min(first + TOKENS_TOGETHER, num_tokens)):
-        source = arg(step, 3) + token * arg(step, 4)
-        slot, store_head = int_at(arg(step, 7), token), kv_head * arg(step, 15)
-        turn = int_at(arg(step, 10), token)
-        cos, sin = floats(turn), floats(turn + 4 * half)
+    end, store_head = min(first + TOKENS_TOGETHER, num_tokens), kv_head * arg(step, 15)
+    keys, values = arg(step, 8) + store_head, arg(step, 9) + store_head
+    last = -1
+    for token in range(first, end):
+        slot = int_at(arg(step, 7), token)
+        for at in range(0, stride, 64):
+            prefetch_to_write(values + slot * stride + at)
+        if slot >> 4 != last:
+            last = slot >> 4
+            for at in range(0, 16 * stride, 64):
+                prefetch_to_write(keys + last * 16 * stride + at)
+    for token in range(first, end):
+        source, turns = arg(step, 3) + token * arg(step, 4), int_at(arg(step, 10), token)
         for head in range(kv_head * group_len, (kv_head + 1) * group_len):
             target = arg(step, 5) + token * arg(step, 6) + head * stride
-            _turn(source + head * head_bytes, target, 1, cos, sin, half, arg(step, 11), q_eps)
+            _turn(source + head * head_bytes, target, turns, half, arg(step, 11), q_eps)
+    for token in range(first, end):
+        source, turns = arg(step, 3) + token * arg(step, 4), int_at(arg(step, 10), token)
         source += (arg(step, 0) + kv_head) * head_bytes
-        k_out = arg(step, 8) + store_head + (slot >> 4) * 16 * stride + 4 * (slot & 15)  # a lane
-        _turn(source, k_out, 16, cos, sin, half, arg(step, 12), k_eps)
-        v = floats(source + num_kv_heads * head_bytes)
-        v_out = floats(arg(step, 9) + store_head + slot * stride)
+        _turn(source, scratch, turns, half, arg(step, 12), k_eps)
+        slot = int_at(arg(step, 7), token)
+        key, lanes = floats(scratch), floats(keys + (slot >> 4) * 16 * stride + 4 * (slot & 15))
+        for i in range(head_dim):
+            lanes[GROUP_LEN * i] = key[i]
+        v, v_out = floats(source + num_kv_heads * head_bytes), floats(values + slot * stride)
         for i in range(head_dim):
             v_out[i] = v[i]

@@ -70,10 +70,11 @@ class Emitter:
     def store(self, value: Value, address: Value) -> None:
         self.builder.store(value, self.pointer(address, value.type)).align = 1
 
-    def prefetch(self, address: Value) -> None:
-        """Ask for memory that will be read soon; an address outside of it does no harm."""
-        to_read, to_keep, data = I32(0), I32(3), I32(1)
-        args = [self.pointer(address, I8), to_read, to_keep, data]
+    def prefetch(self, address: Value, *, to_write: bool = False) -> None:
+        """Ask for memory that will soon be read or written; an address outside of it does no
+        harm."""
+        use, to_keep, data = I32(int(to_write)), I32(3), I32(1)
+        args = [self.pointer(address, I8), use, to_keep, data]
         self.intrinsic("prefetch.p0", ir.VoidType(), args)
 
     def offset(self, address: Value, num_bytes: int) -> Value:

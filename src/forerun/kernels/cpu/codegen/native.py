@@ -49,6 +49,12 @@ def prefetch(b: Any, address: Value) -> None:
     Emitter(b, Machine.host()).prefetch(address)
 
 
+@emitted(void, int64)
+def prefetch_to_write(b: Any, address: Value) -> None:
+    """Ask for memory that will be written soon, which other threads may have read."""
+    Emitter(b, Machine.host()).prefetch(address, to_write=True)
+
+
 @emitted(int64, int64, int64)
 def quotient(b: Any, num: Value, divisor: Value) -> Value:
     """num // divisor of numbers below 2^31, none of them negative, and the divisor not 0: by 32

@@ -87,6 +87,8 @@ class DigitTile:
     def emit(self) -> None:
         e = self.e
         zero = vector(F32, self.num_outputs)([0.0] * self.num_outputs)
+        for row in range(self.num_rows):
+            e.prefetch(row_of(e, self.o.y, self.o.y_stride, row), to_write=True)
         acc = loop(e.builder, self.o.num_blocks, [zero] * self.num_rows, self._block)
         for row, total in enumerate(acc):
             e.store(total, row_of(e, self.o.y, self.o.y_stride, row))

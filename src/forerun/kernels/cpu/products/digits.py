@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from numba import int64, void
+from numba import int64, njit, void
 
 from forerun.kernels.cpu.codegen.emitted import emitted
 from forerun.kernels.cpu.codegen.lanes import (
@@ -65,13 +65,29 @@ class RecordShape:
         return self.scale_at + 8 + 4 * _CORRECTIONS.index((offset, first))
 
 
-def records_together(machine: Machine) -> int:
-    """Blocks whose digits are found at the same time, so that what is folded is folded for all:
-    as many as registers have room for."""
-    return 4 if machine.instructions.num_outputs == 16 else 1
+def make_write_blocks(machine: Machine) -> Any:
+    """write_blocks(x, row, first, last, num_blocks, records, stride): of blocks `first` … of a row
+    at `x`, the records; those of a group of rows lie `stride` apart by block."""
+    # Together, as many as registers have room for, so that what is folded is folded for all.
+    together = 4 if machine.instructions.num_outputs == 16 else 1
+    write_some, write_one = (_make_write_records(machine, count) for count in (together, 1))
+    record_bytes = RecordShape(machine.num_digits).num_bytes
+
+    @njit(inline="always")
+    def write_blocks(x, row, first, last, num_blocks, records, stride):  # type: ignore[no-untyped-def]
+        here = records + row // GROUP_ROWS * num_blocks * stride + row % GROUP_ROWS * record_bytes
+        block = first
+        while together > 1 and block + together <= last:
+            write_some(x + 4 * BLOCK_LEN * block, here + stride * block, stride)
+            block += together
+        while block < last:
+            write_one(x + 4 * BLOCK_LEN * block, here + stride * block, stride)
+            block += 1
+
+    return write_blocks
 
 
-def make_write_records(machine: Machine, count: int) -> Any:
+def _make_write_records(machine: Machine, count: int) -> Any:
     """An intrinsic write_records(x, records, stride): from the addresses of `count` blocks of 32
     floats and of a record, of which the next are `stride` apart."""
 

@@ -6,7 +6,8 @@
 
 A thread takes its share of the chunks that are left, in one run, until none is left, then waits
 for those that others took. Runs are long at first, as memory is best read in a row, and short at
-the end, so that all end together.
+the end, so that all end together. Every other thread takes from the back: what a core wrote in one
+step, or read of the cache, it mostly needs in the next (ADR 028).
 A thread that comes late finds the early steps done; one that never comes is not missed. Which
 thread runs a chunk changes nothing in what it computes. So the thread that owns a pass may open it
 and see to other things before it comes itself.
@@ -44,6 +45,8 @@ SCRATCHES: Final = 24  # from here on, the address of each thread's scratch memo
 NUM_ROWS, DRAWN, TARGET, NUM_INTEGERS, NUM_COPIES, INTEGERS = range(6)
 COPY_FIELDS: Final = 4  # from where, bytes from row to row, to where, floats of a row
 
+_BACK_BITS: Final = 32  # chunks taken from the back are counted above those from the front
+_FRONT: Final = (1 << _BACK_BITS) - 1
 _NUM_SPINS: Final = 200  # looks at a counter before the core is offered to others
 _NUM_LOOKS: Final = 6000  # for the next pass: about a millisecond
 
@@ -61,6 +64,7 @@ def _wait_for(counter, value):
 def _run_steps(control, thread):
     steps, counters = int_at(control, STEPS), int_at(control, COUNTERS)
     scratch, num_threads = int_at(control, SCRATCHES + thread), int_at(control, NUM_THREADS)
+    is_front = (thread & 1) == 0
     first_open = 0  # the first step that has not been waited for
     for idx in range(int_at(control, NUM_STEPS)):
         step, taken = steps + idx * STEP_BYTES, counters + idx * COUNTER_BYTES
@@ -68,11 +72,16 @@ def _run_steps(control, thread):
         while True:
             if peek(control + 8 * STOPPED) != 0:
                 return
-            first = peek(taken)
-            if first >= num_chunks:
+            both = peek(taken)
+            front, back = both & _FRONT, both >> _BACK_BITS
+            left = num_chunks - front - back
+            if left <= 0:
                 break
-            count = max(1, (num_chunks - first) // num_threads)
-            if exchange(taken, first, first + count) == first:
+            count = max(1, left // num_threads)
+            more, first = count, front
+            if not is_front:
+                more, first = count << _BACK_BITS, num_chunks - back - count
+            if exchange(taken, both, both + more) == both:
                 for chunk in range(first, first + count):
                     call_operation(operation, step, chunk, scratch)
                 fetch_add(taken + 64, count)
