@@ -45,7 +45,7 @@ _SPARE_AT: Final = _SHARES_AT + 4 * MAX_QUERIES
 _VALUES_TOGETHER: Final = 64
 # Queries whose work takes as long as reading keys and values does; with vectors of four floats,
 # most of it is hidden behind the work.
-_READING, _READING_NARROW = 12.0, 0.5
+_READING, _READING_NARROW = 10.0, 0.5
 
 
 def tokens_per_chunk(
