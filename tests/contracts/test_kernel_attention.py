@@ -128,19 +128,23 @@ def test_where_rows_begin_does_not_show(ks: KernelSet, window: int | None) -> No
             np.testing.assert_array_equal(got, scattered[low:high])
 
 
+@pytest.mark.parametrize("has_norm", [True, False])
 @pytest.mark.parametrize("head_dim", [2, 6, 64, 128])
-def test_rope_turns_pairs_of_halves_after_the_norm(ks: KernelSet, head_dim: int) -> None:
+def test_rope_turns_pairs_of_halves_after_the_norm(
+    ks: KernelSet, head_dim: int, has_norm: bool
+) -> None:
     """Row t is at position t; lane pairs are complex numbers times exp(i · t · frequency)."""
     shape, half = AttentionShape(3, 1, head_dim), head_dim // 2
     qkv, weight = normal(1, 20, 5 * head_dim), normal(2, head_dim)
     inv_freq = 10000.0 ** (-np.arange(half) / half)
-    norm = Norm(ks.kernels.load_vector(ArraySource({"w": weight}), "w"), 1e-6)
+    norm = Norm(ks.kernels.load_vector(ArraySource({"w": weight}), "w"), 1e-6) if has_norm else None
     span = Span(0, (0,) * 20, Tree.chain(20), ())
     batch = ks.kernels.begin(Plan.build([(span, Scattered(20, seed=1))]), shape, inv_freq)
     store = ks.kernels.new_store(shape, 1, 20)
     got = ks.get(ks.kernels.rope_write(ks.put(qkv), batch, store, 0, norm, norm))
     heads = qkv.astype(np.float64).reshape(20, 5, head_dim)[:, :3]
     normed = heads / np.sqrt((heads**2).mean(-1, keepdims=True) + 1e-6) * weight
+    normed = normed if has_norm else heads
     turn = np.exp(1j * np.outer(np.arange(20), inv_freq))[:, None]
     exact = (normed[..., :half] + 1j * normed[..., half:]) * turn
     np.testing.assert_allclose(

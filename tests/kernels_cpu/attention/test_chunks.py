@@ -25,6 +25,12 @@ def test_tokens_of_one_request_are_read_for_once_by_each_thread(num_tokens: int)
     assert _num_chunks(num_tokens, 8, is_shared=True) == 6
 
 
+def test_eight_tokens_leave_neither_of_two_threads_waiting() -> None:
+    """Three chunks of eight would keep one of them busy for twice as long as the other."""
+    assert _num_chunks(8, 2, is_shared=True) == 6
+    assert _num_chunks(5, 2, is_shared=True) == 3  # reading all again would take longer
+
+
 _NARROW = {1: 1, 2: 1, 3: 1, 4: 2, 5: 1, 6: 3, 8: 4, 16: 8, 17: 3, 255: 8, 509: 8}
 
 
