@@ -30,8 +30,8 @@ def test_every_chunk_is_run_once(num_threads: int) -> None:
             operation = kernels._library.operation("count", count)
             program.add(operation, num_chunks, address_of(places[row]), address_of(clock[row:]))
         program.run()
-        for row in places:
-            assert sorted(row.tolist()) == list(range(1, num_chunks + 1))
+        for found in places.tolist():
+            assert sorted(found) == list(range(1, num_chunks + 1))
 
 
 @pytest.mark.parametrize(("thread", "first"), [(0, 0), (1, 50)])
