@@ -306,8 +306,8 @@ class CpuKernels(ChainSteps, Drawing):
         return out
 
     def _new_records(self, x: Rows) -> tuple[int, ...]:
-        """Where the step that makes x writes its digits, if any product may need them, and how far
-        a block's are from the next."""
+        """Where the step that makes x writes its digits, and how far a block's are from the next;
+        nothing if no weights of this kernel set are packed."""
         if not self._has_packed:
             return ()
         digits, (block, *_) = x.digits = self._digits.room_for(x)

@@ -87,7 +87,7 @@ def scratch_bytes(max_keys: int, max_own: int, head_dim: int) -> int:
 
 
 def make_attend(machine: Machine) -> Any:
-    """`attend`, and what it makes as records of digits, where these are asked for."""
+    """Attention, and what it makes as records of digits, where these are asked for."""
     write_blocks = make_write_blocks(machine)
 
     def attend_digits(step, chunk, scratch):

@@ -17,6 +17,7 @@ from forerun.kernels.cpu.codegen.step import arg, float_arg, num_groups
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
 TOKENS_TOGETHER: Final = 16  # in a chunk
+_BLOCKS_ASKED: Final = 2  # tokens of one request lie in no more, and those of many would not fit
 
 
 @emitted(void, int64, int64, int64, int64, int64)
@@ -71,13 +72,13 @@ def rope_write(step, chunk, scratch):
     first = part * TOKENS_TOGETHER
     end, store_head = min(first + TOKENS_TOGETHER, num_tokens), kv_head * arg(step, 15)
     keys, values = arg(step, 8) + store_head, arg(step, 9) + store_head
-    last = -1
+    last, num_asked = -1, 0
     for token in range(first, end):
         slot = int_at(arg(step, 7), token)
         for at in range(0, stride, 64):
             prefetch_to_write(values + slot * stride + at)
-        if slot >> 4 != last:
-            last = slot >> 4
+        if slot >> 4 != last and num_asked < _BLOCKS_ASKED:
+            last, num_asked = slot >> 4, num_asked + 1
             for at in range(0, 16 * stride, 64):
                 prefetch_to_write(keys + last * 16 * stride + at)
     for token in range(first, end):

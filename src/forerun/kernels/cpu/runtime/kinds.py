@@ -40,7 +40,8 @@ class Kind:
     """All steps of one kind in a pass; running them alone leaves garbage in the buffers.
 
     Attention would compare the queries of one layer with the keys of all others, and multiply
-    weights so small that processors take their time: its steps are left out of a pass instead.
+    weights so small that processors take their time: its steps are left out of a pass instead, and
+    the digits of its rows, which it writes, are with it.
     """
 
     name: str

@@ -279,7 +279,7 @@ class Rows:
         self.address = self._buffer.address
         self.stride = self._buffer.stride
         self.place = (self.address, self.stride)
-        self.digits: tuple[Rows, tuple[int, int, int]] | None = None  # once a product needed them
+        self.digits: tuple[Rows, tuple[int, int, int]] | None = None  # once they are recorded
 
     def __del__(self) -> None:
         if hasattr(self, "_buffer"):  # or there was no memory for one
