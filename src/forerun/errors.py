@@ -16,6 +16,10 @@ class InvalidOption(ForerunError, ValueError):
     """An option is unknown, or its value is outside the allowed range."""
 
 
+class UnknownDrafter(InvalidOption):
+    """A request names a drafter that is not here, or that has nothing to guess from."""
+
+
 class InvalidDistribution(ForerunError, ValueError):
     """Logits or probabilities are not what they claim to be (NaN, negative, not summing to one)."""
 

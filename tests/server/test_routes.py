@@ -141,6 +141,9 @@ def test_refusals_have_openais_shape(server: Running) -> None:
     assert "did you mean 'max_tokens'?" in error["message"]
     error = error_of(server.post("/v1/completions", prompt="a", temperature=-1), 400)
     assert error["param"] == "temperature"
+    unknown = {"speculative": {"method": "suffx"}}
+    error = error_of(server.post("/v1/completions", prompt="a", **unknown), 400)
+    assert error["param"] == "speculative.method"
     for name, value in (
         ("logit_bias", {"999999": 1.0}),
         ("allowed_token_ids", [3, 32]),

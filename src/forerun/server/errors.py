@@ -15,6 +15,7 @@ from forerun.errors import (
     PromptTooLong,
     RequestFailed,
     RequestTooLarge,
+    UnknownDrafter,
 )
 
 RETRY_SECONDS: Final = 1
@@ -72,6 +73,8 @@ def as_api_error(error: Exception) -> ApiError:
         return unavailable(message)
     if isinstance(error, PromptTooLong | RequestTooLarge):
         return bad_request(message, code="context_length_exceeded")
+    if isinstance(error, UnknownDrafter):
+        return bad_request(message, "speculative.method")
     if isinstance(error, ForerunError) and not isinstance(error, RequestFailed):
         named = _NAMED_VALUE.match(message)
         return bad_request(message, named[1] if named else None)
