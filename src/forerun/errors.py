@@ -16,8 +16,8 @@ class InvalidOption(ForerunError, ValueError):
     """An option is unknown, or its value is outside the allowed range."""
 
 
-class UnknownDrafter(InvalidOption):
-    """A request names a drafter that is not here, or that has nothing to guess from."""
+class UnusableDrafter(InvalidOption):
+    """A request names a drafter that is not here, or that has nothing to guess from for it."""
 
 
 class InvalidDistribution(ForerunError, ValueError):

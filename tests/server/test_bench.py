@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from forerun.bench.measure.http_load import Answered, arrivals, load_report, run_load
 from forerun.bench.prompts.named_prompts import NamedPrompt
 from forerun.bench.records.report import has_other_tokens
-from forerun.bench.serve.predictions import WAYS, measure_predictions
+from forerun.bench.serve.predictions import measure_predictions
 from forerun.bench.serve.servers import NoServer, Server, our_server
 from forerun.cli import app
 from forerun.errors import InvalidOption
@@ -74,7 +74,8 @@ def test_the_whole_command_against_a_server_of_its_own(
     assert record["together"]["streamed_ratio"]["num"] == 1
     assert record["alone"]["rounds"][0]["num_chunks"] > 1
     assert record["prediction"]["same_text"]
-    assert set(record["prediction"]["rounds"][0]["passes"]) == {*WAYS}
+    assert set(record["prediction"]["rounds"][0]["passes"]) == {"none", "changed", "wrong", "plain"}
+    assert record["prediction"]["changed_plain_ratio"]["num"] == 1
     assert record["servers"]["forerun"]["num_errors"] == 0
     for words in ("HTTP ÷ LLM.generate", "HTTP adds", "a tenth changed", "forerun: 2 requests"):
         assert words in result.stdout

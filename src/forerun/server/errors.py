@@ -15,7 +15,7 @@ from forerun.errors import (
     PromptTooLong,
     RequestFailed,
     RequestTooLarge,
-    UnknownDrafter,
+    UnusableDrafter,
 )
 
 RETRY_SECONDS: Final = 1
@@ -73,7 +73,7 @@ def as_api_error(error: Exception) -> ApiError:
         return unavailable(message)
     if isinstance(error, PromptTooLong | RequestTooLarge):
         return bad_request(message, code="context_length_exceeded")
-    if isinstance(error, UnknownDrafter):
+    if isinstance(error, UnusableDrafter):
         return bad_request(message, "speculative.method")
     if isinstance(error, ForerunError) and not isinstance(error, RequestFailed):
         named = _NAMED_VALUE.match(message)

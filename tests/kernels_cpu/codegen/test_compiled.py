@@ -64,7 +64,7 @@ def test_attention_is_kept_by_the_tiles_that_it_was_made_for(
     monkeypatch.setattr(Library, "function", function)
     for num_outputs in (4, 16):
         instructions = InstructionSet("some", num_outputs, (1, 1), ())
-        Library(Machine(16, (1,), instructions=instructions), None, None).attend()
+        _ = Library(Machine(16, (1,), instructions=instructions), None, None).attend
     assert len({*kept}) == 2
 
 

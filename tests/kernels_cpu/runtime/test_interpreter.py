@@ -12,7 +12,10 @@ from forerun.kernels.cpu.codegen.compiled import Compiled, address_of
 from forerun.kernels.cpu.codegen.native import fetch_add
 from forerun.kernels.cpu.codegen.step import arg
 from forerun.kernels.cpu.runtime.program import Program
+from forerun.kernels.cpu.runtime.workers import num_usable_cores
 from tests.contracts.kernel_sets import CACHE_DIR
+
+needs_two_cores = pytest.mark.skipif(num_usable_cores() < 2, reason="one core runs one thread")
 
 
 def count(step: Any, chunk: Any, _scratch: Any) -> None:
@@ -26,7 +29,7 @@ def compiled() -> Compiled:
     return Compiled("count", count, 3, None)
 
 
-@pytest.mark.parametrize("num_threads", [1, 2])
+@pytest.mark.parametrize("num_threads", [1, pytest.param(2, marks=needs_two_cores)])
 def test_every_chunk_is_run_once(num_threads: int, compiled: Compiled) -> None:
     kernels = CpuKernels(num_threads, cache_dir=CACHE_DIR)
     for num_chunks in (1, 2, 3, 7, 64, 1000):
@@ -40,6 +43,7 @@ def test_every_chunk_is_run_once(num_threads: int, compiled: Compiled) -> None:
             assert sorted(found) == list(range(1, num_chunks + 1))
 
 
+@needs_two_cores
 @pytest.mark.parametrize(("thread", "first"), [(0, 0), (1, 50)])
 def test_every_other_thread_begins_at_the_back(thread: int, first: int, compiled: Compiled) -> None:
     """One that is alone ends up with all of them, half of what is left at a time."""

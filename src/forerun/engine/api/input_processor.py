@@ -15,7 +15,7 @@ from forerun.engine.request.options import RequestOptions
 from forerun.engine.request.output_text import OutputText
 from forerun.engine.request.request import Request
 from forerun.engine.step import Core
-from forerun.errors import InvalidOption, PromptTooLong, UnknownDrafter, unknown_name
+from forerun.errors import InvalidOption, PromptTooLong, UnusableDrafter, unknown_name
 from forerun.models.text.tokenizer import Tokenizer
 from forerun.sampling import fresh_seed
 from forerun.types import SamplingParams
@@ -112,12 +112,12 @@ class InputProcessor:
     def _check_drafter(self, options: RequestOptions) -> None:
         name = options.speculation.drafter
         if name == PREDICTION and not options.prediction:
-            raise UnknownDrafter("the drafter 'prediction' needs a prediction; give one.")
+            raise UnusableDrafter("the drafter 'prediction' needs a prediction; give one.")
         if name is None or name in self._drafters:
             return
         if not self._drafters:
-            raise UnknownDrafter(f"drafter {name!r} is not here: this engine does not speculate.")
-        raise UnknownDrafter(str(unknown_name("drafter", name, self._drafters)))
+            raise UnusableDrafter(f"drafter {name!r} is not here: this engine does not speculate.")
+        raise UnusableDrafter(str(unknown_name("drafter", name, self._drafters)))
 
 
 def _params_of(choice: int, params: SamplingParams) -> SamplingParams:

@@ -78,7 +78,6 @@ class CpuKernels(ChainSteps, Drawing):
         num_threads = resolved_num_threads(num_threads)
         check_processor()
         self._activations = activations
-        self._has_packed = False  # any weights that meet activations as digits
         self._machine = (machine or _host(instruction_set)).with_activations(activations)
         key = code_key(self._machine)
         kept = None if cache_dir is None else CodeCache.open(cache_dir, key)
@@ -105,10 +104,10 @@ class CpuKernels(ChainSteps, Drawing):
     @contextmanager
     def loading(self, num_tensors: int) -> Iterator[None]:
         with self._report.of(num_tensors):
-            self._library.attend()  # compile now, while someone watches
-            _ = self._operations, self._row_draws
+            # Compile now, while someone watches.
+            _ = self._operations, self._library.attend, self._row_draws
             yield
-        if self._activations is not None and not self._has_packed:
+        if self._activations is not None and not self._digits.are_needed:
             raise InvalidOption(
                 f"activations {self._activations!r} change nothing where all weights are floats; "
                 "drop them, or pack the weights with quantization."
@@ -124,9 +123,8 @@ class CpuKernels(ChainSteps, Drawing):
         matrix = replace(matrix, parts=tuple(map(self._tiled, matrix.parts)))
         for part in matrix.parts:
             self._library.linear(part.weight_format)  # compile now, while someone watches
-            if part.weight_format in PACKED and not self._has_packed:
-                self._has_packed = True
-                self._digits.compile()
+            if part.weight_format in PACKED:
+                self._digits.need()
         return matrix
 
     def _tiled(self, part: Part) -> Part:
@@ -301,17 +299,9 @@ class CpuKernels(ChainSteps, Drawing):
         num_chunks = -(-q.num_rows // per_chunk) * shape.num_kv_heads
         kv, sizes = (*store.addresses[layer], batch.keys_address), (q.num_rows, per_chunk)
         places = (*q.place, *kv, *out.place, store.head_bytes)
-        records = self._new_records(out) if shape.head_dim % BLOCK_LEN == 0 else ()
-        program.add(self._library.attend(), num_chunks, *batch.heads, *places, *sizes, *records)
+        records = self._digits.written_with(out) if shape.head_dim % BLOCK_LEN == 0 else ()
+        program.add(self._library.attend, num_chunks, *batch.heads, *places, *sizes, *records)
         return out
-
-    def _new_records(self, x: Rows) -> tuple[int, ...]:
-        """Where the step that makes x writes its digits, and how far a block's are from the next;
-        nothing if no weights of this kernel set are packed."""
-        if not self._has_packed:
-            return ()
-        digits, (block, *_) = x.digits = self._digits.room_for(x)
-        return digits.address, block
 
     def silu_mul(self, gate_up: Rows) -> Rows:
         program, width = gate_up.program, gate_up.width // 2

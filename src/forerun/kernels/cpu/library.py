@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, Final, NamedTuple
 
 from forerun.interrupts import Uninterrupted, safe_point
@@ -66,9 +66,10 @@ class Library:
         """The address of an operation by its name; `source` brings one along."""
         return self._named(name, self.function(name, source or _OPERATIONS[name], 3))
 
+    @cached_property
     def attend(self) -> int:
         """The address of attention."""
-        return self._kinds.get(("attend", "")) or self._add("attend", "", _attend_source)
+        return self._of_machine("attend", _attend_source(self._machine))
 
     def digits(self, maker: str) -> int:
         """The address of the operation that writes activations as digits: those that are there
@@ -102,8 +103,7 @@ class Library:
             return _compiled(name + suffix, source, num_args, self._cache, self._machine)
 
     def _add(self, kind: str, which: str, make: Callable[[str, Machine], Any]) -> int:
-        name = f"{kind}-{which}" if which else kind
-        address = self._of_machine(name, make(which, self._machine))
+        address = self._of_machine(f"{kind}-{which}", make(which, self._machine))
         self._kinds[kind, which] = address
         return address
 
@@ -128,7 +128,7 @@ def _linear_source(weight_format: str, machine: Machine) -> Any:
 
 
 @cache
-def _attend_source(_which: str, machine: Machine) -> Any:
+def _attend_source(machine: Machine) -> Any:
     return make_attend(machine)
 
 

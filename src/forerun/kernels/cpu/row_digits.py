@@ -7,12 +7,9 @@ from typing import Final
 from forerun.kernels.cpu.codegen.lanes import padded
 from forerun.kernels.cpu.library import DIGIT_MAKERS, Library
 from forerun.kernels.cpu.products.digits import BLOCK_LEN, RecordShape
-from forerun.kernels.cpu.runtime.program import Rows
+from forerun.kernels.cpu.runtime.program import Digits, Rows
 
 _BLOCKS_PER_CHUNK: Final = 12
-
-# Records; from one to that of the next block, of the next group of rows, of the next row.
-Digits = tuple[Rows, tuple[int, int, int]]
 
 
 class RowDigits:
@@ -21,15 +18,19 @@ class RowDigits:
     def __init__(self, library: Library, num_digits: int) -> None:
         self._library = library
         self._records = RecordShape(num_digits)
+        self.are_needed = False  # by any product
 
-    def compile(self) -> None:
-        for maker in DIGIT_MAKERS:
-            self._library.digits(maker)
+    def need(self) -> None:
+        """Compile what writes them."""
+        if not self.are_needed:
+            self.are_needed = True
+            for maker in DIGIT_MAKERS:
+                self._library.digits(maker)
 
     def of(self, x: Rows) -> Digits:
         """x as records, made once for all products of x."""
         if x.digits is None:
-            digits, (block, *_) = x.digits = self.room_for(x)
+            digits, (block, *_) = x.digits = self._room_for(x)
             num_blocks = x.width // BLOCK_LEN
             num_chunks = x.num_rows * -(-num_blocks // _BLOCKS_PER_CHUNK)
             sizes = num_blocks, _BLOCKS_PER_CHUNK, digits.address, block
@@ -41,7 +42,15 @@ class RowDigits:
                 x.program.amend_last(self._library.digits(maker), num_chunks, *sizes)
         return x.digits
 
-    def room_for(self, x: Rows) -> Digits:
+    def written_with(self, x: Rows) -> tuple[int, ...]:
+        """Where the step that makes x writes them, and how far a block's are from the next; nothing
+        where no product needs any."""
+        if not self.are_needed:
+            return ()
+        digits, (block, *_) = x.digits = self._room_for(x)
+        return digits.address, block
+
+    def _room_for(self, x: Rows) -> Digits:
         """What `of` returns, not written yet."""
         num_blocks, record_bytes = x.width // BLOCK_LEN, self._records.num_bytes
         width = padded(num_blocks * record_bytes // 4)  # records write what pads a row, too

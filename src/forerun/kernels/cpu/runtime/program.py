@@ -279,7 +279,7 @@ class Rows:
         self.address = self._buffer.address
         self.stride = self._buffer.stride
         self.place = (self.address, self.stride)
-        self.digits: tuple[Rows, tuple[int, int, int]] | None = None  # once they are recorded
+        self.digits: Digits | None = None  # once they are recorded
 
     def __del__(self) -> None:
         if hasattr(self, "_buffer"):  # or there was no memory for one
@@ -302,6 +302,10 @@ class Rows:
         rows = self._buffer.data[: self.num_rows]
         parts = rows.reshape(self.num_rows, self.num_parts, rows.shape[1] // self.num_parts)
         return parts[:, :, : self.width // self.num_parts]
+
+
+# Records of rows; from one to that of the next block, of the next group of rows, of the next row.
+Digits = tuple[Rows, tuple[int, int, int]]
 
 
 def _flat_copy(view: F32) -> F32:
