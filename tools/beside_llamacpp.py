@@ -3,9 +3,11 @@
 SmolLM2 with 1, 2, 4 and 8 threads, each on as many cores (THREADS="1 2" chooses others): 64 tokens
 without speculation, and a prompt of 512 (TOKENS and PROMPT choose others). `llama-bench` (`make
 peers`, or its folder in PEERS) and Forerun with 8-bit and 16-bit activations (ACTIVATIONS="int8":
-with these alone) run in turns, ROUNDS times; ratios are taken within a round. llama-bench draws no
-tokens and makes no text of them; Forerun does both. MODEL names another model, FORERUN_CPU forces
-an instruction set, and BUSY=2 keeps each of those cores busy with two other processes.
+with these alone) run in turns, ROUNDS times; ratios are taken within a round. DEPTH says how many
+tokens are there already, and FA=0 or 1 whether llama.cpp has flash attention (its own choice by
+default). llama-bench draws no tokens and makes no text of them; Forerun does both. MODEL names
+another model, FORERUN_CPU forces an instruction set, and BUSY=2 keeps each of those cores busy with
+two other processes.
 `forerun bench show record.json` prints what was found.
 """
 
@@ -29,6 +31,8 @@ from forerun.models.download.store import default_cache_dir, find_model
 PEER: Final = "llama.cpp"
 NUM_TOKENS: Final = int(os.environ.get("TOKENS", "64"))
 PROMPT_LEN: Final = int(os.environ.get("PROMPT", "512"))
+DEPTH: Final = int(os.environ.get("DEPTH", "0"))
+FLASH_ATTENTION: Final = os.environ.get("FA", "auto")
 _WARM: Final = 8  # tokens before the first that counts
 
 Speeds = dict[str, float]  # tokens per second: plain, prompt
@@ -36,15 +40,16 @@ Speeds = dict[str, float]  # tokens per second: plain, prompt
 
 def peer_speeds(program: Path, model: Path, num_threads: int) -> Speeds:
     command = [program, "-m", model, "-t", num_threads, "-r", 1, "-o", "json"]
-    command += ["-p", PROMPT_LEN, "-n", NUM_TOKENS]
+    command += ["-p", PROMPT_LEN, "-n", NUM_TOKENS, "-d", DEPTH, "-fa", FLASH_ATTENTION]
     done = subprocess.run(list(map(str, command)), check=True, capture_output=True, text=True)
     runs = json.loads(done.stdout)
     return {"prompt" if run["n_prompt"] else "plain": run["avg_ts"] for run in runs}
 
 
 def our_speeds(llm: LLM) -> Speeds:
-    tokens = [1 + 7 * i % 40_000 for i in range(PROMPT_LEN)]
-    short, long = (_seconds(llm, tokens[:4], count) for count in (_WARM, _WARM + NUM_TOKENS))
+    tokens = [1 + 7 * i % 40_000 for i in range(DEPTH + PROMPT_LEN)]
+    few = tokens[: DEPTH + 4]
+    short, long = (_seconds(llm, few, count) for count in (_WARM, _WARM + NUM_TOKENS))
     return {
         "plain": NUM_TOKENS / (long - short),
         "prompt": PROMPT_LEN / _seconds(llm, tokens, 1),
@@ -54,6 +59,8 @@ def our_speeds(llm: LLM) -> Speeds:
 def _seconds(llm: LLM, prompt: list[int], num_tokens: int) -> float:
     params = SamplingParams(temperature=0, max_tokens=num_tokens, ignore_eos=True)
     llm.reset_prefix_cache()
+    if DEPTH:
+        llm.generate(prompt[:DEPTH], SamplingParams(max_tokens=1))  # found again below
     began = time.perf_counter()
     llm.generate(prompt, params)
     return time.perf_counter() - began
@@ -87,7 +94,7 @@ def measured(
             num_threads=num_threads,
             activations=activations,
             speculative_config=None,
-            max_model_len=1024,
+            max_model_len=DEPTH + 1024,
             instruction_set=os.environ.get("FORERUN_CPU"),
         )
         our_speeds(llm)
@@ -121,6 +128,8 @@ def main(record: str) -> int:
     settings = {
         "tokens": NUM_TOKENS,
         "prompt_tokens": PROMPT_LEN,
+        "depth": DEPTH,
+        "flash_attention": FLASH_ATTENTION,
         "rounds": num_rounds,
         "instruction_set": os.environ.get("FORERUN_CPU"),
         "busy": num_busy,

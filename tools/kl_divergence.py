@@ -1,10 +1,11 @@
-"""How far rounded activations lead from float32: python tools/kl_divergence.py [record.json]
+"""How far rounding leads from float32: python tools/kl_divergence.py [record.json]
 
 SmolLM2 reads the texts that travel with the package, 512 tokens at a time. Of each token after the
-first 256, the law of the next one is compared with what float32 activations give, for 16-bit and
-8-bit digits and for llama.cpp, whose llama-perplexity must be there (`make peers`, or its folder
-in PEERS). Everyone has the same packed weights; THREADS says how many cores to use, and LAWS where
-to find, or else to leave, what llama-perplexity writes (2 GB).
+first 256, the law of the next one is compared with what float32 gives, for activations of 16 and of
+8 bits, each with keys and values stored as float32 and as float16, and for llama.cpp, whose
+llama-perplexity must be there (`make peers`, or its folder in PEERS). Everyone has the same packed
+weights; THREADS says how many cores to use, and LAWS where to find, or else to leave, what
+llama-perplexity writes (2 GB).
 
 llama.cpp writes log-probabilities as 16 bits of the 16 nats below the best token. So tokens further
 below than 15 nats in float32 are left out, for all alike, and what is left is normalised.
@@ -20,7 +21,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -30,16 +31,18 @@ from forerun.bench.measure.teacher_forcing import text_logits
 from forerun.bench.prompts.data_files import read_rows
 from forerun.cli.bench.record_head import record_head
 from forerun.kernels.cpu import CpuKernels
-from forerun.kernels.cpu.codegen.machine import Machine
 from forerun.models.download.store import default_cache_dir, find_model
+from forerun.models.gguf.file import GgufCheckpoint
 from forerun.models.llama import LlamaModel
 from forerun.models.opening import open_checkpoint
+from forerun.models.weights.checkpoint import Tensor
 from forerun.types import FloatArray
 
 CONTEXT: Final = 512
 FIRST: Final = CONTEXT // 2  # the first token whose successor counts
 NUM_CHUNKS: Final = 80  # of 255 tokens that count
 NATS: Final = 15.0
+ROUNDINGS: Final = tuple(product(("int16", "int8"), ("float32", "float16")))  # with what rows
 
 Chunk = dict[str, list[tuple[float, bool]]]  # by name: KL and agreement of each token that counts
 
@@ -85,13 +88,20 @@ def _log_softmax(logits: FloatArray) -> FloatArray:
     return np.asarray(shifted - np.log(np.exp(shifted).sum()))
 
 
+class Expanded(GgufCheckpoint):
+    """The same weights as floats, which meet activations that are not rounded."""
+
+    def tensor(self, name: str) -> Tensor:
+        packed = super().tensor(name)
+        return Tensor(name, packed.shape, "F32", packed.floats(0, len(packed.data)).view(np.uint8))
+
+
 def models(path: Path, num_threads: int) -> dict[str, LlamaModel]:
     """The first is what the others are held against."""
-    machine = Machine.host()
-    found = {}
-    for name, num_digits in (("float32", 0), ("int16", 2), ("int8", 1)):
-        kernels = CpuKernels(num_threads, machine=replace(machine, num_digits=num_digits))
-        found[name] = LlamaModel.load(open_checkpoint(path), kernels)
+    found = {"float32": LlamaModel.load(Expanded(path), CpuKernels(num_threads))}
+    for activations, row_type in ROUNDINGS:
+        kernels = CpuKernels(num_threads, activations=activations, kv_cache_dtype=row_type)
+        found[f"{activations}, {row_type} rows"] = LlamaModel.load(open_checkpoint(path), kernels)
     return found
 
 

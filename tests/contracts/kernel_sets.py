@@ -28,11 +28,16 @@ class KernelSet:
     rounding: float = 0.0  # of operands, relative, where they are shorter than float32
 
 
-def cpu(num_threads: int, activations: str | None = None) -> KernelSet:
+def cpu(
+    num_threads: int, activations: str | None = None, kv_cache_dtype: str | None = None
+) -> KernelSet:
     if num_threads > num_usable_cores():
         pytest.skip(f"needs {num_threads} cores")
-    kernels = CpuKernels(num_threads, activations=activations, cache_dir=CACHE_DIR)
-    return KernelSet(kernels, put=kernels.rows, get=np.asarray)
+    kernels = CpuKernels(
+        num_threads, activations=activations, kv_cache_dtype=kv_cache_dtype, cache_dir=CACHE_DIR
+    )
+    rounding = 2.0**-11 if kv_cache_dtype == "float16" else 0.0
+    return KernelSet(kernels, put=kernels.rows, get=np.asarray, rounding=rounding)
 
 
 def cuda(dtype: str, *, graphs: bool = True, quantization: str | None = None) -> KernelSet:
@@ -62,6 +67,7 @@ KERNEL_SETS: dict[str, Callable[[], KernelSet]] = {
     "reference": lambda: KernelSet(ReferenceKernels(), put=np.copy, get=np.asarray),
     "cpu-1": lambda: cpu(1),
     "cpu-2": lambda: cpu(2),
+    "cpu-2-float16": lambda: cpu(2, kv_cache_dtype="float16"),
     **(CUDA_SETS if sees_gpu() else {}),
 }
 INT16 = "cpu-2-int16"  # activations of 16 bits, which only packed weights meet

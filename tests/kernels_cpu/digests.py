@@ -15,13 +15,12 @@ import platform
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from forerun import LLM, SamplingParams
 from forerun.kernels.cpu import CpuKernels
-from forerun.kernels.cpu.codegen.machine import ACTIVATIONS
 from forerun.models.llama import LlamaModel
 from forerun.models.opening import open_checkpoint
 from forerun.sampling import Noise
@@ -34,6 +33,13 @@ TABLE: Final = GOLDEN / "digests.json"
 FORMATS: Final = ("F16", "Q8_0", "Q4_0", "Q4_1", "Q4_K", "Q5_K", "Q6_K")
 _NUM_TOKENS: Final = 37
 _TEXT: Final = "Once upon a time there was a small village in the mountains, and"
+
+WIDE_ROWS: Final = "int8, float32 rows"
+ROUNDINGS: Final[dict[str, dict[str, Any]]] = {  # keys and values are float16 in the first alone
+    "int8": {"activations": "int8"},
+    WIDE_ROWS: {"activations": "int8", "kv_cache_dtype": "float32"},
+    "int16": {"activations": "int16"},
+}
 
 EVERYWHERE: Final = "every processor"
 
@@ -60,9 +66,10 @@ def cases() -> Iterator[tuple[str, Callable[[str | None], Digests]]]:
     for family in FAMILIES:
         yield f"family {family}", partial(of_family, family)
     for weight_format in FORMATS:
-        for activations in ("int8", "int16"):
-            name = f"format {weight_format}, {activations}"
-            yield name, partial(of_format, weight_format, activations)
+        for rounding in ROUNDINGS:
+            if weight_format != "F16" or rounding != WIDE_ROWS:  # which it has always
+                name = f"format {weight_format}, {rounding}"
+                yield name, partial(of_format, weight_format, rounding)
 
 
 def of_family(family: str, instruction_set: str | None = None) -> Digests:
@@ -70,24 +77,17 @@ def of_family(family: str, instruction_set: str | None = None) -> Digests:
     return _of_model(LlamaModel.load(open_checkpoint(GOLDEN / "families" / family), kernels))
 
 
-def of_format(weight_format: str, activations: str, instruction_set: str | None = None) -> Digests:
-    rounding = None if weight_format == "F16" else activations
-    kernels = CpuKernels(
-        2, activations=rounding, cache_dir=CACHE_DIR, instruction_set=instruction_set
-    )
+def of_format(weight_format: str, rounding: str, instruction_set: str | None = None) -> Digests:
+    options = {} if weight_format == "F16" else ROUNDINGS[rounding]
+    kernels = CpuKernels(2, cache_dir=CACHE_DIR, instruction_set=instruction_set, **options)
     formats = dict.fromkeys(MIXED_FORMATS, weight_format)
     return _of_model(LlamaModel.load(MixedCheckpoint(MIXED_CONFIG, formats=formats), kernels))
 
 
-def of_smollm2(path: Path, activations: str, instruction_set: str | None = None) -> Digests:
+def of_smollm2(path: Path, rounding: str, instruction_set: str | None = None) -> Digests:
     """Logits of a prompt, and the tokens of a greedy and of a drawn answer."""
-    llm = LLM(
-        path,
-        activations=activations,
-        instruction_set=instruction_set,
-        num_threads=1,
-        cache_dir=CACHE_DIR,
-    )
+    options = {"instruction_set": instruction_set, "cache_dir": CACHE_DIR, **ROUNDINGS[rounding]}
+    llm = LLM(path, num_threads=1, **options)
     tokens = llm.tokenizer.encode(_TEXT)
     params = [SamplingParams(temperature=t, max_tokens=32, seed=5) for t in (0.0, 0.8)]
     answers = [llm.generate(_TEXT, each)[0].outputs[0].token_ids for each in params]
@@ -113,8 +113,8 @@ def write() -> None:
 
     found = {name: compute(None) for name, compute in cases()}
     path = pull("smollm2-135m")
-    for activations in ACTIVATIONS:
-        found[f"SmolLM2, {activations}"] = of_smollm2(path, activations)
+    for rounding in ROUNDINGS:
+        found[f"SmolLM2, {rounding}"] = of_smollm2(path, rounding)
     table = pinned()
     for name, digests in found.items():
         table.setdefault(where(name), {})[name] = digests

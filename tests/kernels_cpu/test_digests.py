@@ -11,6 +11,7 @@ from forerun.kernels.cpu.codegen.machine import Machine
 from tests.kernels_cpu.digests import (
     EVERYWHERE,
     FORMATS,
+    WIDE_ROWS,
     Digests,
     cases,
     of_format,
@@ -21,6 +22,7 @@ from tests.kernels_cpu.digests import (
 
 PINNED = pinned()
 SLOW = [f"format {name}, int16" for name in FORMATS if name not in ("Q8_0", "Q4_1")]
+SLOW += [f"format {name}, {WIDE_ROWS}" for name in FORMATS if name != "Q4_1"]
 SLOW.append("format Q5_K, int8")
 CASES = [
     pytest.param(name, digests, id=name, marks=pytest.mark.slow if name in SLOW else ())
@@ -43,9 +45,11 @@ def test_tiny_models_have_the_committed_bits(
     assert digests(None) == expected(name)
 
 
-@pytest.mark.parametrize("activations", ["int8", pytest.param("int16", marks=pytest.mark.slow)])
-def test_smollm2_has_the_committed_bits(smollm2_path: Path, activations: str) -> None:
-    assert of_smollm2(smollm2_path, activations) == expected(f"SmolLM2, {activations}")
+@pytest.mark.parametrize(
+    "rounding", ["int8", *(pytest.param(x, marks=pytest.mark.slow) for x in (WIDE_ROWS, "int16"))]
+)
+def test_smollm2_has_the_committed_bits(smollm2_path: Path, rounding: str) -> None:
+    assert of_smollm2(smollm2_path, rounding) == expected(f"SmolLM2, {rounding}")
 
 
 @pytest.mark.slow  # all of a pass is compiled; products with all of them are fast tests

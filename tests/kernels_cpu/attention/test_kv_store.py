@@ -12,7 +12,7 @@ import os
 from forerun.kernels import AttentionShape
 from forerun.kernels.cpu.attention.kv_store import KVStore
 
-store = KVStore.new(AttentionShape(1, 1, 16), 1, 8)
+store = KVStore.new(AttentionShape(1, 1, 16), 1, 8, "float32")
 store.k[:] = 1
 child = os.fork()
 if child == 0:

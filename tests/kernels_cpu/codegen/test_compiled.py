@@ -14,7 +14,7 @@ from forerun.kernels import cpu
 from forerun.kernels.cpu import CpuKernels
 from forerun.kernels.cpu.codegen import compiled
 from forerun.kernels.cpu.codegen.code_cache import CodeCache
-from forerun.kernels.cpu.codegen.machine import AVX2_OUTPUTS, InstructionSet, Machine
+from forerun.kernels.cpu.codegen.machine import AVX2_OUTPUTS, ROW_TYPES, InstructionSet, Machine
 from forerun.kernels.cpu.library import Library
 from forerun.kernels.cpu.operations import select
 from tests.contracts.kernel_sets import CACHE_DIR
@@ -51,7 +51,7 @@ def test_lanes_tiles_and_digits_share_what_does_not_know_them(tmp_path: Path) ->
     assert files == {"select.code", *(f"embed-F32-{machine.digest}.code" for machine in machines)}
 
 
-def test_attention_is_kept_by_the_tiles_that_it_was_made_for(
+def test_attention_is_kept_by_the_tiles_and_rows_that_it_was_made_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Two instruction sets of one processor may have the same key."""
@@ -64,8 +64,10 @@ def test_attention_is_kept_by_the_tiles_that_it_was_made_for(
     monkeypatch.setattr(Library, "function", function)
     for num_outputs in (4, 16):
         instructions = InstructionSet("some", num_outputs, (1, 1), ())
-        _ = Library(Machine(16, (1,), instructions=instructions), None, None).attend
-    assert len({*kept}) == 2
+        library = Library(Machine(16, (1,), instructions=instructions), None, None)
+        for row_type in ROW_TYPES:
+            library.row_operations(row_type)
+    assert len({name for name in kept if name.startswith("attend")}) == 4
 
 
 @pytest.mark.parametrize("edited", ["__init__.py", "deep/down/below.py"])

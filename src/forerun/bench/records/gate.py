@@ -31,12 +31,13 @@ _SAME: Final[Mapping[str, Sequence[str]]] = {
     "machine": ("cpu", "num_cores", "architecture", "features", "memory_bytes"),
     "settings": (
         *("max_tokens", "temperature", "seed", "acceptance", "prompt_tokens"),
-        *("threads", "kernels", "quantization", "activations"),
+        *("threads", "kernels", "quantization", "activations", "kv_cache_dtype"),
         *("chat_template", "max_model_len"),
     ),
 }
 _NOT_RECORDED: Final = "not recorded"  # as older records have it: equal to its like alone
-_ONCE: Final = "int16"  # what activations were where a record does not say
+# What was the default where a record does not say.
+_ONCE: Final = {"activations": "int16", "kv_cache_dtype": "float32"}
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ def _check_comparable(baseline: Side, canary: Side) -> None:
 
 def _recorded(record: Record, part: str, key: str) -> Any:
     value = getattr(record, part).get(key, _NOT_RECORDED)
-    return _ONCE if key == "activations" and value in (None, _NOT_RECORDED) else value
+    return _ONCE.get(key, value) if value in (None, _NOT_RECORDED) else value
 
 
 def _check_answers(baseline: Side, canary: Side) -> None:

@@ -100,11 +100,19 @@ def load(config: EngineConfig, *, max_num_seqs: int = 1, **changes: Any) -> LLM:
 
 
 def rounding_of(config: EngineConfig) -> dict[str, str | None]:
-    """For records: how weights are rounded and, on the processor, what meets packed ones."""
+    """For records: how weights are rounded and, on the processor, what meets packed ones and the
+    keys and values of such models."""
     from forerun.engine.setup.kernel_choice import is_on_gpu
 
-    activations = None if is_on_gpu(config) else config.activations or DEFAULT_ACTIVATIONS
-    return {"quantization": config.quantization, "activations": activations}
+    if is_on_gpu(config):
+        return {"quantization": config.quantization, "activations": None, "kv_cache_dtype": None}
+    activations = config.activations or DEFAULT_ACTIVATIONS
+    usual = "float16" if activations == DEFAULT_ACTIVATIONS else "float32"
+    return {
+        "quantization": config.quantization,
+        "activations": activations,
+        "kv_cache_dtype": config.kv_cache_dtype or usual,
+    }
 
 
 def as_arguments(config: EngineConfig) -> list[str]:

@@ -22,8 +22,8 @@ def choose_kernels(config: EngineConfig) -> Kernels:
     if not isinstance(name, str):
         if options or (config.device, config.dtype) != ("auto", "auto"):
             raise InvalidOption(
-                "threads, quantization and activations are set in the kernel set that you give; "
-                "drop them, and device and dtype."
+                "threads, quantization, activations and kv_cache_dtype are set in the kernel set "
+                "that you give; drop them, and device and dtype."
             )
         return name
     require_known("kernel set", KERNEL_SETS, name)
@@ -43,7 +43,8 @@ def choose_kernels(config: EngineConfig) -> Kernels:
     try:
         return _cpu_kernels(config)
     except CannotCompile as error:
-        if name == "cpu" or config.quantization is not None or config.activations is not None:
+        asked = (config.quantization, config.activations, config.kv_cache_dtype)
+        if name == "cpu" or any(value is not None for value in asked):
             raise
         warnings.warn(
             f"{error} The reference kernels take over: the same promises, many times slower.",

@@ -7,13 +7,11 @@ Operations are recorded, and run together when logits are asked for.
 
 from __future__ import annotations
 
-import struct
 import warnings
-import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -22,21 +20,20 @@ import numpy.typing as npt
 
 from forerun.errors import InvalidOption
 from forerun.kernels.base import AttentionShape, Body, ChainNoise, Given, Norm, WeightSource
-from forerun.kernels.cpu.attention.attend import tokens_per_chunk
+from forerun.kernels.cpu.attending import Attending
 from forerun.kernels.cpu.attention.kv_store import KVStore
-from forerun.kernels.cpu.attention.rope import TOKENS_TOGETHER
 from forerun.kernels.cpu.chain_steps import ChainSteps
 from forerun.kernels.cpu.codegen.code_cache import CodeCache
 from forerun.kernels.cpu.codegen.compiled import check_processor, code_key
-from forerun.kernels.cpu.codegen.machine import Machine
+from forerun.kernels.cpu.codegen.machine import ROW_TYPES, Machine
 from forerun.kernels.cpu.draws.drawing import Drawing
 from forerun.kernels.cpu.library import Library, Operations
-from forerun.kernels.cpu.products.digits import BLOCK_LEN, GROUP_ROWS
+from forerun.kernels.cpu.products.digits import GROUP_ROWS
 from forerun.kernels.cpu.products.formats import PACKED
 from forerun.kernels.cpu.row_digits import RowDigits
 from forerun.kernels.cpu.runtime.batch import CpuBatch, RopeTable
 from forerun.kernels.cpu.runtime.kinds import Kind, kinds_of
-from forerun.kernels.cpu.runtime.program import Buffers, KeptProgram, Program, Rows
+from forerun.kernels.cpu.runtime.program import Buffers, KeptProgram, Program, Rows, float_bits
 from forerun.kernels.cpu.runtime.replay import MAX_TOKENS, Replays
 from forerun.kernels.cpu.runtime.workers import Workers, resolved_num_threads
 from forerun.kernels.cpu.weights.interleave import Tiles
@@ -51,7 +48,7 @@ from forerun.types import FloatArray, IntArray
 F32 = npt.NDArray[np.float32]
 
 
-class CpuKernels(ChainSteps, Drawing):
+class CpuKernels(Attending, ChainSteps, Drawing):
     """`activations="int16"` asks for 16 bits of them where they meet packed weights, not 8.
 
     `instruction_set` is one of `machine.X86` or `machine.ARM`, by default the best there is.
@@ -68,6 +65,7 @@ class CpuKernels(ChainSteps, Drawing):
         *,
         quantization: str | None = None,
         activations: str | None = None,
+        kv_cache_dtype: str | None = None,
         cache_dir: Path | None = None,
         progress: Progress | None = None,
         instruction_set: str | None = None,
@@ -75,9 +73,11 @@ class CpuKernels(ChainSteps, Drawing):
     ) -> None:
         if quantization is not None:
             require_known("quantization", QUANTIZATIONS, quantization)
+        if kv_cache_dtype is not None:
+            require_known("kv_cache_dtype", ROW_TYPES, kv_cache_dtype)
         num_threads = resolved_num_threads(num_threads)
         check_processor()
-        self._activations = activations
+        self._activations, self._kv_cache_dtype = activations, kv_cache_dtype
         self._machine = (machine or _host(instruction_set)).with_activations(activations)
         key = code_key(self._machine)
         kept = None if cache_dir is None else CodeCache.open(cache_dir, key)
@@ -105,8 +105,9 @@ class CpuKernels(ChainSteps, Drawing):
     def loading(self, num_tensors: int) -> Iterator[None]:
         with self._report.of(num_tensors):
             # Compile now, while someone watches.
-            _ = self._operations, self._library.attend, self._row_draws
+            _ = self._operations, self._row_draws
             yield
+            _ = self._row_operations
         if self._activations is not None and not self._digits.are_needed:
             raise InvalidOption(
                 f"activations {self._activations!r} change nothing where all weights are floats; "
@@ -138,20 +139,8 @@ class CpuKernels(ChainSteps, Drawing):
     def head_start(self) -> float:
         return self._replays.head_start
 
-    def new_store(self, shape: AttentionShape, num_layers: int, num_slots: int) -> KVStore:
-        store = KVStore.new(shape, num_layers, num_slots)
-        weakref.finalize(store, self._workers.drop)  # else its memory stays until another pass
-        return store
-
-    def row_bytes(self, shape: AttentionShape, num_layers: int) -> int:
-        return KVStore.row_bytes(shape, num_layers)
-
     def free_bytes(self) -> None:
         return None
-
-    def move_rows(self, store: KVStore, sources: IntArray, targets: IntArray) -> None:
-        self._workers.drop()  # it may write to one of these
-        store.move_rows(sources, targets)
 
     def rows(self, array: npt.ArrayLike) -> Rows:
         """A copy of [T, width] that operations take."""
@@ -220,7 +209,7 @@ class CpuKernels(ChainSteps, Drawing):
             x.program.hold(delta)
         added = 0 if delta is None else delta.address
         addresses = (x.address, added, h.address, norm.weight.address)
-        operation, eps = self._operations.add_norm, _float_bits(norm.eps)
+        operation, eps = self._operations.add_norm, float_bits(norm.eps)
         x.program.add(operation, x.num_rows, x.width, x.stride, *addresses, eps)
         x.program.last_made = h.address, "norm"
         x.digits = None
@@ -262,45 +251,6 @@ class CpuKernels(ChainSteps, Drawing):
         all_rows = np.arange(x.num_rows)
         x.program.hold(all_rows)
         self._add_select(x, all_rows, out)
-        return out
-
-    def rope_write(
-        self,
-        qkv: Rows,
-        batch: CpuBatch,
-        store: KVStore,
-        layer: int,
-        q_norm: Norm | None = None,
-        k_norm: Norm | None = None,
-    ) -> Rows:
-        shape, program = batch.shape, qkv.program
-        q = Rows(program, qkv.num_rows, shape.q_len, shape.num_heads)
-        program.hold(q_norm, k_norm, store, batch)
-        program.need_scratch(4 * shape.head_dim)
-        norms = (q_norm, k_norm)
-        weights = [0 if norm is None else norm.weight.address for norm in norms]
-        eps = [0 if norm is None else _float_bits(norm.eps) for norm in norms]
-        kv = (batch.write_slots_address, *store.addresses[layer], batch.turns_address)
-        rest = (*kv, *weights, *eps, store.head_bytes, qkv.num_rows)
-        operation, places = self._operations.rope_write, (*qkv.place, *q.place)
-        num_chunks = -(-qkv.num_rows // TOKENS_TOGETHER) * shape.num_kv_heads
-        program.add(operation, num_chunks, *batch.heads, *places, *rest)
-        return q
-
-    def attend(self, q: Rows, batch: CpuBatch, store: KVStore, layer: int) -> Rows:
-        shape, program = batch.shape, q.program
-        out = Rows(program, q.num_rows, shape.q_len)
-        program.need_scratch(batch.scratch_bytes)
-        program.hold(store, batch)
-        heads = shape.num_heads, shape.num_kv_heads, self.num_threads
-        is_shared = batch.is_alone and shape.window is None
-        is_narrow = self._machine.instructions.num_outputs == 4
-        per_chunk = tokens_per_chunk(q.num_rows, *heads, is_shared=is_shared, is_narrow=is_narrow)
-        num_chunks = -(-q.num_rows // per_chunk) * shape.num_kv_heads
-        kv, sizes = (*store.addresses[layer], batch.keys_address), (q.num_rows, per_chunk)
-        places = (*q.place, *kv, *out.place, store.head_bytes)
-        records = self._digits.written_with(out) if shape.head_dim % BLOCK_LEN == 0 else ()
-        program.add(self._library.attend, num_chunks, *batch.heads, *places, *sizes, *records)
         return out
 
     def silu_mul(self, gate_up: Rows) -> Rows:
@@ -384,9 +334,3 @@ def _host(instruction_set: str | None) -> Machine:
             stacklevel=3,
         )
     return machine
-
-
-@cache
-def _float_bits(value: float) -> int:
-    (bits,) = struct.unpack("<i", struct.pack("<f", value))
-    return int(bits)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, cached_property
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 from forerun.interrupts import Uninterrupted, safe_point
@@ -24,7 +24,6 @@ _OPERATIONS: Final = {
     "select": operations.select,
     "place": operations.place,
     "read": operations.read,
-    "rope_write": rope_write,
 }
 DIGIT_MAKERS: Final = {  # of activations that are written as digits
     "write": operations.make_write_digits,
@@ -40,7 +39,13 @@ class Operations(NamedTuple):
     silu_mul: int
     select: int
     place: int
+
+
+class RowOperations(NamedTuple):
+    """Addresses of the operations that write and read keys and values."""
+
     rope_write: int
+    attend: int
 
 
 class Library:
@@ -66,10 +71,16 @@ class Library:
         """The address of an operation by its name; `source` brings one along."""
         return self._named(name, self.function(name, source or _OPERATIONS[name], 3))
 
-    @cached_property
-    def attend(self) -> int:
-        """The address of attention."""
-        return self._of_machine("attend", _attend_source(self._machine))
+    def row_operations(self, row_type: str) -> RowOperations:
+        """Those for stored keys and values of a type."""
+        machine = self._machine.with_rows(row_type)
+        sources = {"rope_write": rope_write, "attend": _attend_source(machine)}
+        addresses = []
+        for name in RowOperations._fields:
+            suffix = f"-{row_type}-{machine.digest}"
+            operation = self.function(name, sources[name], 3, suffix, machine)
+            addresses.append(self._named(name, operation))
+        return RowOperations(*addresses)
 
     def digits(self, maker: str) -> int:
         """The address of the operation that writes activations as digits: those that are there
@@ -93,14 +104,20 @@ class Library:
         return self.function(name, getattr(interpreter, name), 2)
 
     def function(
-        self, name: str, source: Callable[..., None], num_args: int, suffix: str = ""
+        self,
+        name: str,
+        source: Callable[..., None],
+        num_args: int,
+        suffix: str = "",
+        machine: Machine | None = None,
     ) -> Compiled:
-        """Any function of int64 arguments; `suffix` tells its file from others of the name."""
+        """Any function of int64 arguments; `suffix` tells its file from others of the name, and
+        `machine` stands for the library's own."""
         is_kept = self._cache is not None and self._cache.has(name + suffix)
         if self._progress is not None and not is_kept:
             self._progress(f"compiling {name}, once for this machine", 0, 0)
         with Uninterrupted():  # Numba and LLVM keep books of their own
-            return _compiled(name + suffix, source, num_args, self._cache, self._machine)
+            return _compiled(name + suffix, source, num_args, self._cache, machine or self._machine)
 
     def _add(self, kind: str, which: str, make: Callable[[str, Machine], Any]) -> int:
         address = self._of_machine(f"{kind}-{which}", make(which, self._machine))

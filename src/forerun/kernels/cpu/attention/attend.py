@@ -20,6 +20,7 @@ from forerun.kernels.cpu.attention.query_tiles import (
     turn_queries,
 )
 from forerun.kernels.cpu.attention.softmax import highest, weigh
+from forerun.kernels.cpu.attention.stored import number_bytes
 from forerun.kernels.cpu.codegen.emitted import emitted
 from forerun.kernels.cpu.codegen.lanes import GROUP_LEN, I64, Value, i64, padded
 from forerun.kernels.cpu.codegen.machine import Machine
@@ -148,6 +149,7 @@ def _attend(step, chunk, scratch):
             most_own = max(most_own, _field(fields, each, 3))
         stride, own_at = 64 * groups, 64 * (num_groups(most + most_own) + 2)  # until they are moved
         row_bytes = own_at + 64 * (num_groups(most_own) + 1)
+        stored_bytes = 16 * number_bytes() * groups  # of a key or value
         turned = scratch + _SPARE_AT + 2 * BLOCKS_TOGETHER * 16 * stride
         mixed = turned + MAX_QUERIES * stride
         scores = mixed + MAX_QUERIES * stride + 64  # the first block may begin before them
@@ -177,8 +179,8 @@ def _attend(step, chunk, scratch):
             num_keys = _field(fields, each, 1) + _field(fields, each, 3)
             for _ in range(count):
                 for idx in range(asked, min(asked + soon, num_soon)):
-                    for line in range(groups):
-                        prefetch(values + int_at(slots, idx) * stride + 64 * line)
+                    for line in range((stored_bytes + 63) >> 6):
+                        prefetch(values + int_at(slots, idx) * stored_bytes + 64 * line)
                 shares[query] = float32(1) / weigh(row, num_keys, shares[query])
                 row, asked, query = row + row_bytes, asked + soon, query + 1
         for i in range(num_queries * groups * 16):
@@ -247,7 +249,7 @@ def _score(slots, num_keys, keys, places, q, groups, scale, out, row_bytes, num_
 
     The next blocks are looked for before some are scored, so that they can be asked for.
     """
-    block_bytes, together = 1024 * groups, BLOCKS_TOGETHER * 16
+    block_bytes, together = 256 * number_bytes() * groups, BLOCKS_TOGETHER * 16
     ahead, spare = places + 2 * _PLACES_BYTES, places + _SPARE_AT
     width = _shared(num_queries, MAX_SCORED)
     num_tiles = num_parts(num_queries, width)
@@ -280,6 +282,7 @@ def _mix(weights, row_bytes, slots, num_keys, values, ahead, groups, out, num_qu
     `ahead` is read next, from the first of the slots on.
     """
     width, stride = _shared(num_queries, max_mixed()), 64 * groups
+    stored_bytes = 16 * number_bytes() * groups
     num_tiles = num_parts(num_queries, width)
     for start in range(0, num_keys, _VALUES_TOGETHER):
         mine, count = slots + 8 * start, min(_VALUES_TOGETHER, num_keys - start)
@@ -298,7 +301,7 @@ def _mix(weights, row_bytes, slots, num_keys, values, ahead, groups, out, num_qu
                 asked,
                 pace,
                 values,
-                stride,
+                stored_bytes,
                 groups,
                 out + query * stride,
                 min(width, num_queries - query),

@@ -10,10 +10,11 @@ from typing import Any, Final
 
 from numba import int64, njit
 
+from forerun.kernels.cpu.attention.stored import copy_number, number_bytes
 from forerun.kernels.cpu.codegen.emitted import emitted
 from forerun.kernels.cpu.codegen.lanes import GROUP_LEN, I1, I64, Emitter, Value, constant, vector
 from forerun.kernels.cpu.codegen.machine import Machine
-from forerun.kernels.cpu.codegen.native import floats, int_at, ints
+from forerun.kernels.cpu.codegen.native import int_at, ints
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
@@ -38,7 +39,7 @@ def find_blocks(slots, start, end, keys, block_bytes, places, spare):
     Block i has slots number `start` + 16·i … + 15, as far as there are such: those below 0 stand
     for lanes before the first key, and none follows `end` - 1.
     """
-    last = min(((end - start + 15) >> 4), BLOCKS_TOGETHER) - 1
+    last, stored = min(((end - start + 15) >> 4), BLOCKS_TOGETHER) - 1, number_bytes()
     for idx in range(BLOCKS_TOGETHER):
         place = int_at(places, max(0, idx - 1))
         if idx <= last:
@@ -57,9 +58,9 @@ def find_blocks(slots, start, end, keys, block_bytes, places, spare):
                 place = spare + idx * block_bytes
                 for i in range(count):
                     slot = int_at(mine, i)
-                    source = floats(keys + (slot >> 4) * block_bytes + 4 * (slot & 15))
-                    target = floats(place + 4 * (lane + i))
-                    for d in range(block_bytes >> 6):
-                        target[16 * d] = source[16 * d]
+                    source = keys + (slot >> 4) * block_bytes + stored * (slot & 15)
+                    target = place + stored * (lane + i)
+                    for at in range(0, block_bytes, 16 * stored):
+                        copy_number(source + at, target + at)
         ints(places)[idx] = place
     return last

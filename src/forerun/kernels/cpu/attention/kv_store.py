@@ -8,7 +8,7 @@ import sys
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,33 +18,33 @@ from forerun.kernels.cpu.codegen.lanes import GROUP_LEN, padded
 from forerun.kernels.host_memory import require_memory
 from forerun.types import IntArray
 
-F32 = npt.NDArray[np.float32]
-F32_BYTES: Final = 4
+Stored = npt.NDArray[np.float32] | npt.NDArray[np.float16]
 
 
 @dataclass(frozen=True, eq=False)
 class KVStore:
-    """A head's rows lie together, padded with zeros to 16 floats. A value is a row; 16 keys are a
+    """A head's rows lie together, padded with zeros to 16 numbers. A value is a row; 16 keys are a
     block, in which a dimension of all of them lies together."""
 
-    k: F32  # [L, G, blocks, padded head_dim, 16]
-    v: F32  # [L, G, slots, padded head_dim]
+    k: Stored  # [L, G, blocks, padded head_dim, 16]
+    v: Stored  # [L, G, slots, padded head_dim]
     passes: OrderedDict[Any, Any] = field(default_factory=OrderedDict)  # kept: `runtime/replay.py`
 
     @classmethod
-    def new(cls, shape: AttentionShape, num_layers: int, num_slots: int) -> KVStore:
+    def new(cls, shape: AttentionShape, num_layers: int, num_slots: int, dtype: str) -> KVStore:
         heads, width = (num_layers, shape.num_kv_heads), padded(shape.head_dim)
         num_slots = padded(num_slots)
         blocks = (num_slots // GROUP_LEN, width, GROUP_LEN)
-        require_memory(num_slots * cls.row_bytes(shape, num_layers))
-        return cls(_zeros((*heads, *blocks)), _zeros((*heads, num_slots, width)))
+        require_memory(num_slots * cls.row_bytes(shape, num_layers, dtype))
+        return cls(_zeros((*heads, *blocks), dtype), _zeros((*heads, num_slots, width), dtype))
 
     @staticmethod
-    def row_bytes(shape: AttentionShape, num_layers: int) -> int:
-        return 2 * num_layers * shape.num_kv_heads * padded(shape.head_dim) * F32_BYTES
+    def row_bytes(shape: AttentionShape, num_layers: int, dtype: str) -> int:
+        num_numbers = 2 * num_layers * shape.num_kv_heads * padded(shape.head_dim)
+        return num_numbers * np.dtype(dtype).itemsize
 
     @property
-    def rows(self) -> tuple[F32, F32]:
+    def rows(self) -> tuple[Stored, Stored]:
         return self.k, self.v
 
     @cached_property
@@ -66,20 +66,20 @@ class KVStore:
         self.k[:, :, there, :, target] = self.k[:, :, here, :, lane]
 
 
-def _zeros(size: tuple[int, ...]) -> F32:
+def _zeros(size: tuple[int, ...], dtype: str) -> Stored:
     """Memory that is taken page by page as rows are written.
 
     Every head of every layer has a stretch of its own, of which a short text writes the beginning;
     huge pages would make all of it resident.
     """
-    num_bytes = F32_BYTES * math.prod(size)
+    num_bytes = np.dtype(dtype).itemsize * math.prod(size)
     try:
         memory = _private(num_bytes)
     except (OSError, OverflowError, ValueError) as error:
         raise MemoryError(f"{num_bytes} bytes of rows cannot be had: {error}") from error
     if hasattr(mmap, "MADV_NOHUGEPAGE"):
         memory.madvise(mmap.MADV_NOHUGEPAGE)
-    return np.frombuffer(memory, np.float32).reshape(size)
+    return np.frombuffer(memory, dtype).reshape(size)
 
 
 def _private(num_bytes: int) -> mmap.mmap:

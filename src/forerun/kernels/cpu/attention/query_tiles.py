@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from numba import float32, int64, void
 
+from forerun.kernels.cpu.attention.stored import emitted_bytes, load_group, prefetch_group
 from forerun.kernels.cpu.codegen.emitted import emitted, outlined
 from forerun.kernels.cpu.codegen.lanes import (
     F32,
@@ -157,16 +158,17 @@ def _products(
     def group(idx: Value, totals: list[Value]) -> list[Value]:
         def some(step: Value, acc: list[Value]) -> list[Value]:
             first = b.add(b.mul(idx, i64(GROUP_LEN)), b.mul(step, i64(_UNROLLED)))
-            at, mine = b.mul(first, i64(4 * GROUP_LEN)), b.mul(first, i64(4 * MAX_SCORED))
+            at = b.mul(first, i64(emitted_bytes() * GROUP_LEN))
+            mine = b.mul(first, i64(4 * MAX_SCORED))
             for dim in range(_UNROLLED):
-                here = e.offset(at, 4 * GROUP_LEN * dim)
+                here = e.offset(at, emitted_bytes() * GROUP_LEN * dim)
                 places = [
                     e.offset(b.add(q, mine), 4 * (dim * MAX_SCORED + i)) for i in range(width)
                 ]
                 parts = [e.splat(e.load(place, F32), GROUP_LEN) for place in places]
                 for k, block in enumerate(blocks):
-                    e.prefetch(b.add(later[k], here))
-                    key = e.load(b.add(block, here), _GROUP)
+                    prefetch_group(e, b.add(later[k], at), dim)
+                    key = load_group(e, b.add(block, here))
                     for i, part in enumerate(parts):
                         acc[k * width + i] = e.fma(part, key, acc[k * width + i])
             return acc
@@ -206,20 +208,21 @@ def mix_values(
 
         def turn(idx: Value, _carried: list[Value]) -> list[Value]:
             at = b.mul(idx, i64(4 * GROUP_LEN * count))
-            start = b.add(values, at)
+            stored_at = b.mul(idx, i64(emitted_bytes() * GROUP_LEN * count))
+            start = b.add(values, stored_at)
 
             def row(j: Value) -> Value:
                 return b.mul(e.load(b.add(slots, b.mul(j, i64(8))), I64), stride)
 
             def key(j: Value, acc: list[Value]) -> list[Value]:
                 following = b.add(first_ahead, b.ashr(b.mul(j, pace), i64(8)))
-                mine, later = b.add(start, row(j)), b.add(b.add(ahead, at), row(following))
+                mine, later = b.add(start, row(j)), b.add(b.add(ahead, stored_at), row(following))
                 first = b.add(weights, b.mul(j, i64(4)))
                 places = [b.add(first, b.mul(weights_stride, i64(i))) for i in range(width)]
                 shares = [e.splat(e.load(place, F32), GROUP_LEN) for place in places]
                 for g in range(count):
-                    e.prefetch(e.offset(later, 4 * GROUP_LEN * g))
-                    value = e.load(e.offset(mine, 4 * GROUP_LEN * g), _GROUP)
+                    prefetch_group(e, later, g)
+                    value = load_group(e, e.offset(mine, emitted_bytes() * GROUP_LEN * g))
                     for i, share in enumerate(shares):
                         acc[g * width + i] = e.fma(share, value, acc[g * width + i])
                 return acc

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from numba import float32, int64, njit, void
 
+from forerun.kernels.cpu.attention.stored import copy_number, number_bytes, store_row
 from forerun.kernels.cpu.codegen.emitted import emitted
 from forerun.kernels.cpu.codegen.lanes import F32, GROUP_LEN, Emitter, Value, i64, vector
 from forerun.kernels.cpu.codegen.loops import loop
@@ -68,6 +69,8 @@ def rope_write(step, chunk, scratch):
     group_len, part = quotient(arg(step, 0), num_kv_heads), quotient(chunk, num_kv_heads)
     kv_head = chunk - part * num_kv_heads
     head_bytes, half, stride = 4 * head_dim, head_dim // 2, 64 * num_groups(head_dim)
+    stored = number_bytes()
+    row_bytes = stored * 16 * num_groups(head_dim)
     q_eps, k_eps = float_arg(step, 13), float_arg(step, 14)
     first = part * TOKENS_TOGETHER
     end, store_head = min(first + TOKENS_TOGETHER, num_tokens), kv_head * arg(step, 15)
@@ -75,12 +78,12 @@ def rope_write(step, chunk, scratch):
     last, num_asked = -1, 0
     for token in range(first, end):
         slot = int_at(arg(step, 7), token)
-        for at in range(0, stride, 64):
-            prefetch_to_write(values + slot * stride + at)
+        for at in range(0, row_bytes, 64):
+            prefetch_to_write(values + slot * row_bytes + at)
         if slot >> 4 != last and num_asked < _BLOCKS_ASKED:
             last, num_asked = slot >> 4, num_asked + 1
-            for at in range(0, 16 * stride, 64):
-                prefetch_to_write(keys + last * 16 * stride + at)
+            for at in range(0, 16 * row_bytes, 64):
+                prefetch_to_write(keys + last * 16 * row_bytes + at)
     for token in range(first, end):
         source, turns = arg(step, 3) + token * arg(step, 4), int_at(arg(step, 10), token)
         for head in range(kv_head * group_len, (kv_head + 1) * group_len):
@@ -91,9 +94,8 @@ def rope_write(step, chunk, scratch):
         source += (arg(step, 0) + kv_head) * head_bytes
         _turn(source, scratch, turns, half, arg(step, 12), k_eps)
         slot = int_at(arg(step, 7), token)
-        key, lanes = floats(scratch), floats(keys + (slot >> 4) * 16 * stride + 4 * (slot & 15))
+        store_row(scratch, scratch, head_dim)
+        lane = keys + (slot >> 4) * 16 * row_bytes + stored * (slot & 15)
         for i in range(head_dim):
-            lanes[GROUP_LEN * i] = key[i]
-        v, v_out = floats(source + num_kv_heads * head_bytes), floats(values + slot * stride)
-        for i in range(head_dim):
-            v_out[i] = v[i]
+            copy_number(scratch + stored * i, lane + stored * GROUP_LEN * i)
+        store_row(source + num_kv_heads * head_bytes, values + slot * row_bytes, head_dim)

@@ -20,6 +20,7 @@ AVX2_OUTPUTS: Final = (2, 1, 1, 1, 1, 1)  # 12 of 16 registers are sums at most
 AVX512_OUTPUTS: Final = (4, 4, 2, 2, 2, 2, 2, 2)
 NEON_OUTPUTS: Final = (4, 4, 4, 4, 2, 2, 2, 2)
 ACTIVATIONS: Final = {"int8": 1, "int16": 2}  # how many digits
+ROW_TYPES: Final = ("float32", "float16")
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ class Machine:
     num_digits: int = 1  # of an activation that meets packed weights
     instructions: InstructionSet = X86[-1]
     is_forced: bool = False  # whether the processor may have more
+    row_type: str = ROW_TYPES[0]  # of keys and values that are stored
 
     @classmethod
     def host(cls, name: str | None = None) -> Machine:
@@ -70,9 +72,9 @@ class Machine:
         found = cls.offered()
         chosen = found[0] if name is None else _named(name, found)
         if _is_arm():
-            return cls(4, NEON_OUTPUTS, 1, chosen, name is not None)
+            return cls(4, NEON_OUTPUTS, instructions=chosen, is_forced=name is not None)
         outputs = AVX512_OUTPUTS if chosen.num_outputs == 16 else AVX2_OUTPUTS
-        return cls(16, outputs, 1, chosen, name is not None)
+        return cls(16, outputs, instructions=chosen, is_forced=name is not None)
 
     @classmethod
     def target(cls) -> Machine:
@@ -95,10 +97,15 @@ class Machine:
         require_known("activations", ACTIVATIONS, name)
         return replace(self, num_digits=ACTIVATIONS[name])
 
+    def with_rows(self, row_type: str) -> Machine:
+        """Keys and values stored as numbers of a type."""
+        return replace(self, row_type=row_type)
+
     @property
     def digest(self) -> str:
         """In the names of files with code that was generated for these lanes, tiles and digits."""
-        return hashlib.sha256(repr(self).encode()).hexdigest()[:16]
+        products = replace(self, row_type=ROW_TYPES[0])
+        return hashlib.sha256(repr(products).encode()).hexdigest()[:16]
 
     @staticmethod
     def offered() -> list[InstructionSet]:

@@ -7,9 +7,10 @@
 
 from __future__ import annotations
 
+import struct
 from array import array
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -311,3 +312,10 @@ Digits = tuple[Rows, tuple[int, int, int]]
 def _flat_copy(view: F32) -> F32:
     num_rows, num_parts, part_len = view.shape
     return np.array(view).reshape(num_rows, num_parts * part_len)
+
+
+@cache
+def float_bits(value: float) -> int:
+    """As a field of a step has them."""
+    (bits,) = struct.unpack("<i", struct.pack("<f", value))
+    return int(bits)
