@@ -21,8 +21,10 @@ _LARGEST_RECORDED: Final = 16  # where sizes are recorded at first use, which ta
 _SECONDS: Final = 0.15  # for one pass of every size
 _NUM_REPEATS: Final = 2
 _MAX_REPEATS: Final = 8  # on a restless machine
-_CONTEXT: Final = 256  # tokens; as long as the answers that guesses are made for
-_NUM_ROWS: Final = 4
+# What a context adds must show beside what a pass takes: the less of both, the more it wavers.
+_CONTEXT: Final = 512  # tokens
+_NUM_ROWS: Final = 8
+_NUM_TURNS: Final = 3
 _IN_A_ROW: Final = 6  # plain passes, where each may begin the next
 
 
@@ -49,7 +51,7 @@ def _per_key(model: LlamaModel, measure: Callable[[int], float]) -> tuple[float,
 
     def per_token(num_rows: int) -> float:
         """In turns, and of both the fastest: one may be slow for reasons of its own, never fast."""
-        pairs = [(behind(num_rows), measure(num_rows)) for _ in range(_NUM_REPEATS + 2)]
+        pairs = [(behind(num_rows), measure(num_rows)) for _ in range(_NUM_TURNS)]
         added = min(pair[0] for pair in pairs) - min(pair[1] for pair in pairs)
         return max(0.0, added) / context_len
 
