@@ -4,10 +4,10 @@ SmolLM2 with 1, 2, 4 and 8 threads, each on as many cores (THREADS="1 2" chooses
 without speculation, and a prompt of 512 (TOKENS and PROMPT choose others). `llama-bench` (`make
 peers`, or its folder in PEERS) and Forerun with 8-bit and 16-bit activations (ACTIVATIONS="int8":
 with these alone) run in turns, ROUNDS times; ratios are taken within a round. DEPTH says how many
-tokens are there already, and FA=0 or 1 whether llama.cpp has flash attention (its own choice by
-default). llama-bench draws no tokens and makes no text of them; Forerun does both. MODEL names
-another model, FORERUN_CPU forces an instruction set, and BUSY=2 keeps each of those cores busy with
-two other processes.
+tokens are there already (whole pages of 16), and FA=0 or 1 whether llama.cpp has flash attention
+(its own choice by default). llama-bench draws no tokens and makes no text of them; Forerun does
+both. MODEL names another model, FORERUN_CPU forces an instruction set, and BUSY=2 keeps each of
+those cores busy with two other processes.
 `forerun bench show record.json` prints what was found.
 """
 

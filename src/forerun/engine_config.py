@@ -42,8 +42,8 @@ class EngineConfig:
     `kv_cache_memory` (bytes, or like "512MB") is never exceeded by the caches of target and draft
     models together; without it there is room for `max_num_seqs` texts of `max_model_len` tokens.
     `kv_cache_backend` is "paged", or "slotted": a whole row for each request. On the processor
-    `kv_cache_dtype` is "float16" by default where weights are packed and meet 8 bits of each
-    activation, else "float32".
+    `kv_cache_dtype` "auto" is "float16" where the target's weights are packed and meet 8 bits of
+    each activation, else "float32"; drafts have the target's.
     """
 
     model: str | Path
@@ -56,7 +56,9 @@ class EngineConfig:
     kv_cache_memory: int | str | None = option(
         None, "For the caches of target and drafts, like 512MB."
     )
-    kv_cache_dtype: str | None = option(None, "float16 (the default of packed weights) or float32.")
+    kv_cache_dtype: str = option(
+        "auto", "On the processor: float16 (auto where weights are packed) or float32."
+    )
     kv_cache_backend: str = option("paged", "paged, or slotted: a row for each request.")
     chat_template: str | None = option(None, "A jinja2 file in place of the model's own.")
     kernels: str | Kernels = option("auto", "auto, cpu, cuda or reference.")
@@ -84,7 +86,8 @@ class EngineConfig:
     def cpu_options(self) -> dict[str, Any]:
         """What the cpu kernels alone take, where something is asked of them."""
         names = ("num_threads", "quantization", "activations", "kv_cache_dtype", "instruction_set")
-        return {name: value for name in names if (value := getattr(self, name)) is not None}
+        asked = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in asked.items() if value not in (None, "auto")}
 
 
 Keywords = ParamSpec("Keywords")

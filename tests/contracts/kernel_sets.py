@@ -29,7 +29,7 @@ class KernelSet:
 
 
 def cpu(
-    num_threads: int, activations: str | None = None, kv_cache_dtype: str | None = None
+    num_threads: int, activations: str | None = None, kv_cache_dtype: str = "auto"
 ) -> KernelSet:
     if num_threads > num_usable_cores():
         pytest.skip(f"needs {num_threads} cores")

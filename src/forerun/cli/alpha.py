@@ -75,10 +75,11 @@ def alpha(options: AlphaOptions, engine: EngineConfig) -> None:
         for name, config in configs.items():
             sums = _along(llm, config, texts, factors)
             rows.append(_row(Path(engine.model).name, name, temperature, sums, seed))
+    rounded = rounding_of(engine, llm)
     if options.json:
-        say_json({"class": workload, "seed": seed, **rounding_of(engine), "rows": rows}, indent=2)
+        say_json({"class": workload, "seed": seed, **rounded, "rows": rows}, indent=2)
     else:
-        screen().print(_sheet(rows, factors, f"{workload}{rounding(rounding_of(engine))}"))
+        screen().print(_sheet(rows, factors, f"{workload}{rounding(rounded)}"))
 
 
 def _configs(

@@ -55,7 +55,9 @@ def test_what_was_rounded_is_in_the_record_and_its_title(
     assert result.exit_code == 0, result.output
     settings = read_record(path).settings
     assert (settings["quantization"], settings["activations"]) == (None, "int16")
-    assert run("bench", "show", path).stdout.splitlines()[0].endswith(", activations int16")
+    assert settings["kv_cache_dtype"] == "float32"
+    title = run("bench", "show", path).stdout.splitlines()[0]
+    assert title.endswith(", activations int16, kv_cache_dtype float32")
 
 
 @pytest.mark.parametrize("command", [("alpha",), ("bench", "passes")])

@@ -30,7 +30,13 @@ def test_without_numba_auto_takes_the_reference_kernels_and_says_so() -> None:
 
 @pytest.mark.usefixtures("_no_numba")
 @pytest.mark.parametrize(
-    "options", [{"kernels": "cpu"}, {"quantization": "int8"}, {"activations": "int8"}]
+    "options",
+    [
+        {"kernels": "cpu"},
+        {"quantization": "int8"},
+        {"activations": "int8"},
+        {"kv_cache_dtype": "float32"},
+    ],
 )
 def test_without_numba_what_needs_it_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(CannotCompile, match=r"reinstall numba, or use the reference kernels\."):
@@ -38,7 +44,13 @@ def test_without_numba_what_needs_it_is_refused(options: dict[str, Any]) -> None
 
 
 @pytest.mark.parametrize(
-    "options", [{"num_threads": 1}, {"quantization": "int4"}, {"activations": "int8"}]
+    "options",
+    [
+        {"num_threads": 1},
+        {"quantization": "int4"},
+        {"activations": "int8"},
+        {"kv_cache_dtype": "float32"},
+    ],
 )
 def test_the_reference_kernels_take_no_options_of_the_cpu_kernels(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidOption, match="the reference kernels do not take"):

@@ -15,14 +15,15 @@ from tests.contracts.test_kernel_attention import InARow, attend_in_chunks
 from tests.kernels.sources import F32, ArraySource, normal
 from tests.kernels_cpu.packed import PackedSource, packed
 
-SETS = [each.name for each in Machine.offered()]
+BEST, *OTHERS = (each.name for each in Machine.offered())
+SETS = [BEST, *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)]
 SPECIAL = (
     *(0.0, -0.0, 1.0, -1.5, 3.14159, 65504.0, 65519.9, 65520.0, -1e9, np.inf, -np.inf, np.nan),
     *(6.1e-5, 6e-8, 2.0**-25, 1.001 * 2.0**-25, 1e-30, 1 + 2.0**-11, 1 + 3 * 2.0**-11, 2049.0),
 )
 
 
-def kernels(row_type: str | None, instruction_set: str | None = None) -> CpuKernels:
+def kernels(row_type: str, instruction_set: str | None = None) -> CpuKernels:
     return CpuKernels(
         2, kv_cache_dtype=row_type, cache_dir=CACHE_DIR, instruction_set=instruction_set
     )
@@ -71,16 +72,16 @@ def test_they_are_rounded_to_the_nearest_that_is_no_infinity(
 @pytest.mark.parametrize(
     ("activations", "weight_format", "asked", "row_type"),
     [
-        (None, "Q4_1", None, "float16"),
-        ("int8", "Q4_1", None, "float16"),
-        ("int16", "Q4_1", None, "float32"),
-        (None, "F32", None, "float32"),
+        (None, "Q4_1", "auto", "float16"),
+        ("int8", "Q4_1", "auto", "float16"),
+        ("int16", "Q4_1", "auto", "float32"),
+        (None, "F32", "auto", "float32"),
         (None, "Q4_1", "float32", "float32"),
         (None, "F32", "float16", "float16"),
     ],
 )
 def test_the_default_is_as_close_as_the_activations_are(
-    activations: str | None, weight_format: str, asked: str | None, row_type: str
+    activations: str | None, weight_format: str, asked: str, row_type: str
 ) -> None:
     k = CpuKernels(2, activations=activations, kv_cache_dtype=asked, cache_dir=CACHE_DIR)
     if weight_format == "F32":
@@ -91,6 +92,19 @@ def test_the_default_is_as_close_as_the_activations_are(
     assert k.row_type == row_type
     assert k.new_store(shape, 1, 16).v.dtype == row_type
     assert k.row_bytes(shape, 3) == 2 * 3 * 64 * np.dtype(row_type).itemsize
+
+
+def test_floats_that_are_packed_on_load_count_as_packed_and_later_models_have_the_same() -> None:
+    k = CpuKernels(2, quantization="int8", cache_dir=CACHE_DIR)
+    with k.loading(1):
+        k.load_matrix(ArraySource({"w": normal(1, 16, 32)}), ["w"])
+    assert k.row_type == "float16"
+    k = CpuKernels(2, cache_dir=CACHE_DIR)
+    with k.loading(1):
+        k.load_matrix(ArraySource({"w": normal(1, 16, 32)}), ["w"])
+    with k.loading(1):
+        k.load_matrix(PackedSource("Q4_1", packed("Q4_1", 16, 32, seed=1)), ["w"])
+    assert k.row_type == "float32"
 
 
 def test_an_unknown_type_is_refused() -> None:

@@ -36,8 +36,9 @@ _SAME: Final[Mapping[str, Sequence[str]]] = {
     ),
 }
 _NOT_RECORDED: Final = "not recorded"  # as older records have it: equal to its like alone
-# What was the default where a record does not say.
-_ONCE: Final = {"activations": "int16", "kv_cache_dtype": "float32"}
+# What was the default where a record does not say, and whose caches have one type.
+_ACTIVATIONS_ONCE, _CACHE_ONCE = "int16", "float32"
+_NO_CHOICE: Final = ("CudaKernels", "ReferenceKernels")
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,11 @@ def _check_comparable(baseline: Side, canary: Side) -> None:
 
 def _recorded(record: Record, part: str, key: str) -> Any:
     value = getattr(record, part).get(key, _NOT_RECORDED)
-    return _ONCE.get(key, value) if value in (None, _NOT_RECORDED) else value
+    if key == "activations" and value in (None, _NOT_RECORDED):
+        return _ACTIVATIONS_ONCE
+    if key == "kv_cache_dtype" and value == _NOT_RECORDED:
+        return None if record.settings.get("kernels") in _NO_CHOICE else _CACHE_ONCE
+    return value
 
 
 def _check_answers(baseline: Side, canary: Side) -> None:

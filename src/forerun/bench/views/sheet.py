@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 _GAP: Final = 2  # between two columns
-_ROUNDING: Final = ("quantization", "activations")
+_ROUNDING: Final = ("quantization", "activations", "kv_cache_dtype")
 _WHOLE: Final = re.compile(r"\S+ \[[^\[\] ]+, [^\[\] ]+\]|' \S*'")  # 1.37 [1.28, 1.46], ' word'
 _NO_BREAK: Final = "\N{NO-BREAK SPACE}"
 
@@ -125,7 +125,8 @@ def title(
     name = ": ".join(part for part in (what, model.get("name")) if part)
     unfinished = "" if is_complete else " (interrupted)"
     if gpu := _gpu(machine, settings):
-        return f"{name} on {gpu}{rounding({**settings, 'activations': None})}{unfinished}"
+        packed = {"quantization": settings.get("quantization")}
+        return f"{name} on {gpu}{rounding(packed)}{unfinished}"
     return f"{name} on {machine.get('cpu')}{rounding(settings)}{unfinished}"
 
 
@@ -139,6 +140,6 @@ def _gpu(machine: Mapping[str, Any], settings: Mapping[str, Any]) -> str | None:
 
 
 def rounding(settings: Mapping[str, Any]) -> str:
-    """How weights and activations were rounded, where the record says so."""
+    """How weights, activations, keys and values were rounded, where the record says so."""
     asked = [f", {name} {settings[name]}" for name in _ROUNDING if settings.get(name) is not None]
     return "".join(asked)

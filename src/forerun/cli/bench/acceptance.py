@@ -81,7 +81,7 @@ def acceptance(
         "seed": options.seed,
         "speculative_config": asdict(engine.speculation),
         "kernels": type(llm.model.kernels).__name__,
-        **rounding_of(engine),
+        **rounding_of(engine, llm),
     }
     head = record_head(engine.model, settings)
     total = len(classes) * len(options.params)

@@ -107,7 +107,7 @@ def batch(
         if "offline" in parts:
             servers = open_peers(stack, engine, peers, max_len, slots=options.max_num_seqs)
         llm = load(engine, max_model_len=max_len, max_num_seqs=options.max_num_seqs)
-        settings = {**asdict(asked), **asdict(options), **rounding_of(engine)}
+        settings = {**asdict(asked), **asdict(options), **rounding_of(engine, llm)}
         settings |= {"max_num_seqs": options.max_num_seqs, "kernels": llm.model.kernels.name}
         report = record_head(engine.model, settings, peer_versions(servers))
         report |= {"measured": "batch", "is_complete": False}

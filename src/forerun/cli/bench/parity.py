@@ -37,7 +37,7 @@ def parity(
     theirs = LlamaModel.load(checkpoint, ReferenceKernels())
     names = {"kernels": ours.model.kernels.name, "against": theirs.kernels.name}
     settings = {"prompts": num_prompts, "tokens": max_tokens, "temperature": 0}
-    head = record_head(engine.model, settings | names | rounding_of(engine))
+    head = record_head(engine.model, settings | names | rounding_of(engine, ours))
     began = time.monotonic()
     texts = compare(ours, theirs, prompts, max_tokens)
     found = collect("prompts", num_prompts, texts, lambda one: one.prompt)

@@ -31,7 +31,7 @@ def passes(
 
     llm = load(engine, speculative_config=None)
     settings = {"kernels": llm.model.kernels.name, "threads": engine.num_threads}
-    head = record_head(engine.model, settings | rounding_of(engine))
+    head = record_head(engine.model, settings | rounding_of(engine, llm))
     with screen().status("measuring …"):
         if profile:
             found = {"measured": "profile", **measure_profile(llm, time.perf_counter)}

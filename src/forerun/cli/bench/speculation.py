@@ -122,7 +122,7 @@ def _head(
         "methods": ",".join(_methods(engine, options)) or "none",
         "threads": num_threads(engine),
         "kernels": type(llm.model.kernels).__name__,
-        **rounding_of(engine),
+        **rounding_of(engine, llm),
         "chat_template": _digest(engine.chat_template),
         "max_model_len": llm.max_model_len,
         "acceptance": "coupled",

@@ -99,20 +99,16 @@ def load(config: EngineConfig, *, max_num_seqs: int = 1, **changes: Any) -> LLM:
         return LLM(**vars(replace(config, **changes)))
 
 
-def rounding_of(config: EngineConfig) -> dict[str, str | None]:
-    """For records: how weights are rounded and, on the processor, what meets packed ones and the
-    keys and values of such models."""
+def rounding_of(config: EngineConfig, llm: LLM | None = None) -> dict[str, str | None]:
+    """For records: how weights are rounded and, on the processor, what meets packed ones; of a
+    model that is loaded, its keys and values, too."""
     from forerun.engine.setup.kernel_choice import is_on_gpu
 
-    if is_on_gpu(config):
-        return {"quantization": config.quantization, "activations": None, "kv_cache_dtype": None}
-    activations = config.activations or DEFAULT_ACTIVATIONS
-    usual = "float16" if activations == DEFAULT_ACTIVATIONS else "float32"
-    return {
-        "quantization": config.quantization,
-        "activations": activations,
-        "kv_cache_dtype": config.kv_cache_dtype or usual,
-    }
+    activations = None if is_on_gpu(config) else config.activations or DEFAULT_ACTIVATIONS
+    found = {"quantization": config.quantization, "activations": activations}
+    if llm is not None:
+        found["kv_cache_dtype"] = getattr(llm.model.kernels, "row_type", None)
+    return found
 
 
 def as_arguments(config: EngineConfig) -> list[str]:

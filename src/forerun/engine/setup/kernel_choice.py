@@ -13,6 +13,11 @@ from forerun.models.download.store import default_cache_dir
 from forerun.option_checks import require_known
 
 KERNEL_SETS: Final = ("auto", "cpu", "cuda", "reference")
+_ROUNDING: Final = {"quantization", "activations", "kv_cache_dtype"}
+_HIDDEN: Final = {  # options that mean the processor and do not sound like it
+    "instruction_set": "an instruction set (FORERUN_CPU) is",
+    "kv_cache_dtype": "kv_cache_dtype is",
+}
 
 
 def choose_kernels(config: EngineConfig) -> Kernels:
@@ -33,18 +38,19 @@ def choose_kernels(config: EngineConfig) -> Kernels:
         if options:
             raise refusal(name, options)
         return ReferenceKernels()
-    if name == config.device == "auto" and options.keys() == {"instruction_set"} and sees_gpu():
+    is_hidden = options and options.keys() <= _HIDDEN.keys()
+    if is_hidden and name == config.device == "auto" and sees_gpu():
+        named = " and ".join(_HIDDEN[option] for option in options)
         warnings.warn(
-            "an instruction set (FORERUN_CPU) is given, so the processor runs the model, not the "
-            "GPU; unset it, or say device 'cpu'.",
+            f"{named} given, so the processor runs the model, not the GPU; drop what is meant for "
+            "cpu, or say device 'cpu'.",
             RuntimeWarning,
             stacklevel=2,
         )
     try:
         return _cpu_kernels(config)
     except CannotCompile as error:
-        asked = (config.quantization, config.activations, config.kv_cache_dtype)
-        if name == "cpu" or any(value is not None for value in asked):
+        if name == "cpu" or options.keys() & _ROUNDING:
             raise
         warnings.warn(
             f"{error} The reference kernels take over: the same promises, many times slower.",

@@ -20,7 +20,7 @@ from forerun.types import IntArray
 
 
 class Attending:
-    _kv_cache_dtype: str | None  # None: as `row_type` says
+    _kv_cache_dtype: str
     _machine: Machine
     _library: Library
     _workers: Workers
@@ -28,10 +28,12 @@ class Attending:
 
     @cached_property
     def row_type(self) -> str:
-        """Of stored keys and values: what was asked for or, where the first model's weights are
-        packed and meet 8 bits of each activation, float16."""
+        """Of the keys and values of all models: what was asked for or, where the first one's
+        weights are packed and meet 8 bits of each activation, float16."""
+        if self._kv_cache_dtype != "auto":
+            return self._kv_cache_dtype
         is_rounded = self._digits.are_needed and self._machine.num_digits == 1
-        return self._kv_cache_dtype or ("float16" if is_rounded else "float32")
+        return "float16" if is_rounded else "float32"
 
     @cached_property
     def _row_operations(self) -> RowOperations:

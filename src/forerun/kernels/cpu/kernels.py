@@ -49,7 +49,8 @@ F32 = npt.NDArray[np.float32]
 
 
 class CpuKernels(Attending, ChainSteps, Drawing):
-    """`activations="int16"` asks for 16 bits of them where they meet packed weights, not 8.
+    """`activations="int16"` asks for 16 bits of them where they meet packed weights, not 8;
+    `kv_cache_dtype` for keys and values of one type (`row_type`).
 
     `instruction_set` is one of `machine.X86` or `machine.ARM`, by default the best there is.
     `cache_dir` keeps compiled code between runs; `progress` hears what is being prepared.
@@ -65,7 +66,7 @@ class CpuKernels(Attending, ChainSteps, Drawing):
         *,
         quantization: str | None = None,
         activations: str | None = None,
-        kv_cache_dtype: str | None = None,
+        kv_cache_dtype: str = "auto",
         cache_dir: Path | None = None,
         progress: Progress | None = None,
         instruction_set: str | None = None,
@@ -73,8 +74,7 @@ class CpuKernels(Attending, ChainSteps, Drawing):
     ) -> None:
         if quantization is not None:
             require_known("quantization", QUANTIZATIONS, quantization)
-        if kv_cache_dtype is not None:
-            require_known("kv_cache_dtype", ROW_TYPES, kv_cache_dtype)
+        require_known("kv_cache_dtype", ("auto", *ROW_TYPES), kv_cache_dtype)
         num_threads = resolved_num_threads(num_threads)
         check_processor()
         self._activations, self._kv_cache_dtype = activations, kv_cache_dtype
@@ -107,12 +107,12 @@ class CpuKernels(Attending, ChainSteps, Drawing):
             # Compile now, while someone watches.
             _ = self._operations, self._row_draws
             yield
+            if self._activations is not None and not self._digits.are_needed:
+                raise InvalidOption(
+                    f"activations {self._activations!r} change nothing where all weights are "
+                    "floats; drop them, or pack the weights with quantization."
+                )
             _ = self._row_operations
-        if self._activations is not None and not self._digits.are_needed:
-            raise InvalidOption(
-                f"activations {self._activations!r} change nothing where all weights are floats; "
-                "drop them, or pack the weights with quantization."
-            )
 
     def load_vector(self, source: WeightSource, name: str) -> Vector:
         return self._loader.vector(source, name)

@@ -77,6 +77,7 @@ class Library:
         sources = {"rope_write": rope_write, "attend": _attend_source(machine)}
         addresses = []
         for name in RowOperations._fields:
+            safe_point()
             suffix = f"-{row_type}-{machine.digest}"
             operation = self.function(name, sources[name], 3, suffix, machine)
             addresses.append(self._named(name, operation))

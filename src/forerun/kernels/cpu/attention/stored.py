@@ -93,7 +93,8 @@ def load_group(e: Emitter, address: Value) -> Value:
 
 
 def prefetch_group(e: Emitter, address: Value, idx: int) -> None:
-    """Ask for group `idx` behind an address, unless those before it lie in the same cache line."""
+    """Ask for group `idx` of some behind an address, unless one before it lies in the same cache
+    line."""
     at = GROUP_LEN * emitted_bytes() * idx
     if at % _LINE == 0:
         e.prefetch(e.offset(address, at))
