@@ -26,6 +26,7 @@ class KernelSet:
     put: Callable[[F32], Array]  # a copy that the kernels may write to
     get: Callable[[Array], F32]
     rounding: float = 0.0  # of operands, relative, where they are shorter than float32
+    row_rounding: float = 0.0  # of stored keys and values
 
 
 def cpu(
@@ -37,7 +38,7 @@ def cpu(
         num_threads, activations=activations, kv_cache_dtype=kv_cache_dtype, cache_dir=CACHE_DIR
     )
     rounding = 2.0**-11 if kv_cache_dtype == "float16" else 0.0
-    return KernelSet(kernels, put=kernels.rows, get=np.asarray, rounding=rounding)
+    return KernelSet(kernels, put=kernels.rows, get=np.asarray, row_rounding=rounding)
 
 
 def cuda(dtype: str, *, graphs: bool = True, quantization: str | None = None) -> KernelSet:
@@ -45,7 +46,7 @@ def cuda(dtype: str, *, graphs: bool = True, quantization: str | None = None) ->
 
     kernels = CudaKernels(dtype, graphs=graphs, quantization=quantization)
     rounding = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 0.0}[dtype]
-    return KernelSet(kernels, put=kernels.rows, get=kernels.to_host, rounding=rounding)
+    return KernelSet(kernels, kernels.rows, kernels.to_host, rounding, row_rounding=rounding)
 
 
 # Where there is no GPU, `tests/gpu/test_interpreter.py` looks at their logic.

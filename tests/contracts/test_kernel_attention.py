@@ -111,7 +111,7 @@ def test_attention_is_near_float64_and_blind_to_chunks_and_pages(
         np.testing.assert_array_equal(attend_in_chunks(ks, shape, qkv, starts, seed), whole)
     for num_keys in NUM_KEYS:
         exact = naive(shape, qkv[:num_keys])
-        atol = 5e-6 + 4 * ks.rounding
+        atol = 5e-6 + 4 * ks.row_rounding
         np.testing.assert_allclose(whole[num_keys - 1], exact, rtol=0, atol=atol)
 
 
@@ -164,7 +164,7 @@ def test_moved_rows_are_read_before_any_is_written(ks: KernelSet) -> None:
         ks.kernels.move_rows(store, slots[sources], slots[targets])
         got = attend(ks, shape, qkv[2:], 2, store, table)
         np.testing.assert_allclose(
-            got[0], naive(shape, qkv[[1, 2, 2]]), atol=1e-6 + 4 * ks.rounding
+            got[0], naive(shape, qkv[[1, 2, 2]]), atol=1e-6 + 4 * ks.row_rounding
         )
 
 

@@ -98,7 +98,7 @@ def test_logits_are_near_float64(kernel_set: str, family: str) -> None:
     got = chain_logits(model_of(kernel_set, family), PROMPT)
     is_short = kernel_set.startswith("cpu") and kernel_set != INT16
     error = (4e-2 if is_short else 2e-4) if family in (MIXED, LIGHT) else 1e-5
-    error += 8 * FOR_PACKED[kernel_set]().rounding
+    error += 8 * FOR_PACKED[kernel_set]().row_rounding
     np.testing.assert_allclose(got, exact, rtol=0, atol=error * np.abs(exact).max())
 
 
