@@ -74,7 +74,7 @@ def test_they_are_the_residual_stream_after_so_many_layers(kernel_set: str, fami
     model = model_of(kernel_set, family)
     _, taps = tapped(model, all_wanted(0, TOKENS[:12]))
     expected = naive_hidden_states(TinyCheckpoint(FAMILIES[family]), TOKENS[:12])
-    tolerance = 2e-3 if kernel_set == "cpu-2-float16" else 2e-4
+    tolerance = 5e-3 if kernel_set == "cpu-2-float16" else 2e-4
     for layer in LAYERS:
         found = taps.rows[layer]
         np.testing.assert_allclose(found, expected[layer], rtol=tolerance, atol=tolerance)
