@@ -87,6 +87,19 @@ def test_what_does_not_compare_is_refused_by_name(
         gated(record, other)
 
 
+@pytest.mark.parametrize(
+    ("kernels", "cache"),
+    [("CpuKernels", "float32"), ("CudaKernels", None), ("ReferenceKernels", None)],
+)
+def test_a_record_from_before_there_were_types_of_caches_has_the_only_one(
+    llm: LLM, kernels: str, cache: str | None
+) -> None:
+    record = made_record(llm)
+    settings = {**record.settings, "kernels": kernels}
+    old = replace(record, settings={k: v for k, v in settings.items() if k != "kv_cache_dtype"})
+    gated(old, replace(record, settings={**settings, "kv_cache_dtype": cache}))
+
+
 def test_other_prompts_and_contenders_are_refused(llm: LLM) -> None:
     record = made_record(llm)
     with pytest.raises(InvalidRecord, match="different classes"):

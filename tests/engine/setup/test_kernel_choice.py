@@ -80,6 +80,7 @@ def test_a_gpu_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> No
         ({"device": "cuda", "num_threads": 1}, "the cuda kernels do not take threads 1; drop"),
         ({"device": "cuda", "quantization": "int4"}, "do not take quantization int4; drop"),
         ({"device": "cuda", "instruction_set": "avx2"}, r"instruction set \(FORERUN_CPU\) avx2"),
+        ({"device": "cuda", "kv_cache_dtype": "float16"}, "do not take kv_cache_dtype float16"),
         ({"kernels": "reference", "instruction_set": "avx2"}, r"\(FORERUN_CPU\) avx2"),
     ],
 )
@@ -109,15 +110,25 @@ def test_both_devices_pack_int8_and_the_processor_alone_int4(
     assert not is_on_gpu(EngineConfig("a model", kernels=ReferenceKernels()))
 
 
-def test_an_instruction_set_takes_the_gpu_away_and_says_so(
-    monkeypatch: pytest.MonkeyPatch,
+BEST = Machine.host().instructions.name
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"instruction_set": BEST}, r"an instruction set \(FORERUN_CPU\) is given"),
+        ({"kv_cache_dtype": "float32"}, "kv_cache_dtype is given"),
+    ],
+)
+def test_options_that_take_the_gpu_away_unheard_say_so(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], named: str
 ) -> None:
     monkeypatch.setattr(kernel_choice, "sees_gpu", lambda: True)
-    best = Machine.host().instructions.name
-    with pytest.warns(RuntimeWarning, match="the processor runs the model, not the GPU"):
-        assert choose_kernels(EngineConfig("a model", instruction_set=best)).name == "cpu"
+    sentence = f"{named}, so the processor runs the model, not the GPU"
+    with pytest.warns(RuntimeWarning, match=sentence):
+        assert choose_kernels(EngineConfig("a model", **options)).name == "cpu"
     with warnings.catch_warnings(action="error"):
-        choose_kernels(EngineConfig("a model", instruction_set=best, device="cpu"))
+        choose_kernels(EngineConfig("a model", **options, device="cpu"))
 
 
 def test_a_kernel_set_is_itself() -> None:

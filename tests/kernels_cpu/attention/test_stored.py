@@ -24,9 +24,7 @@ SPECIAL = (
 
 
 def kernels(row_type: str, instruction_set: str | None = None) -> CpuKernels:
-    return CpuKernels(
-        2, kv_cache_dtype=row_type, cache_dir=CACHE_DIR, instruction_set=instruction_set
-    )
+    return CpuKernels(kv_cache_dtype=row_type, cache_dir=CACHE_DIR, instruction_set=instruction_set)
 
 
 @pytest.mark.parametrize("instruction_set", SETS)
@@ -83,7 +81,7 @@ def test_they_are_rounded_to_the_nearest_that_is_no_infinity(
 def test_the_default_is_as_close_as_the_activations_are(
     activations: str | None, weight_format: str, asked: str, row_type: str
 ) -> None:
-    k = CpuKernels(2, activations=activations, kv_cache_dtype=asked, cache_dir=CACHE_DIR)
+    k = CpuKernels(activations=activations, kv_cache_dtype=asked, cache_dir=CACHE_DIR)
     if weight_format == "F32":
         k.load_matrix(ArraySource({"w": normal(1, 16, 32)}), ["w"])
     else:
@@ -95,11 +93,11 @@ def test_the_default_is_as_close_as_the_activations_are(
 
 
 def test_floats_that_are_packed_on_load_count_as_packed_and_later_models_have_the_same() -> None:
-    k = CpuKernels(2, quantization="int8", cache_dir=CACHE_DIR)
+    k = CpuKernels(quantization="int8", cache_dir=CACHE_DIR)
     with k.loading(1):
         k.load_matrix(ArraySource({"w": normal(1, 16, 32)}), ["w"])
     assert k.row_type == "float16"
-    k = CpuKernels(2, cache_dir=CACHE_DIR)
+    k = CpuKernels(cache_dir=CACHE_DIR)
     with k.loading(1):
         k.load_matrix(ArraySource({"w": normal(1, 16, 32)}), ["w"])
     with k.loading(1):
