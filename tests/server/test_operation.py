@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -129,15 +129,14 @@ def test_pages_of_other_origins_are_told_apart(guarded: Running) -> None:
     assert "x-stainless-os" in answer.headers["access-control-allow-headers"]
 
 
-def test_pages_that_were_not_named_cannot_ask_in_plain_text() -> None:
-    """A browser sends that without having asked whether it may."""
+def asking(origins: Origins) -> Callable[..., httpx.Response]:
+    """Asks a server that knows these: ask(method, header=value, …)."""
     service = Service(("a",), Limits(), Counters(lambda: None))
-    asked = Origins(("https://A.example/",))
 
     async def reached(scope: Any, receive: Any, send: Any) -> None:
         await JsonAnswer({})(scope, receive, send)
 
-    front = Front(reached, service, Keys(()), asked, AccessLog(None))
+    front = Front(reached, service, Keys(()), origins, AccessLog(None))
 
     async def ask(method: str = "POST", **headers: str) -> httpx.Response:
         transport = httpx.ASGITransport(front)
@@ -145,10 +144,17 @@ def test_pages_that_were_not_named_cannot_ask_in_plain_text() -> None:
             sent = {name.replace("_", "-"): value for name, value in headers.items()}
             return await client.request(method, "/v1/completions", headers=sent, content="{}")
 
-    def status(*args: str, **headers: str) -> int:
-        return asyncio.run(ask(*args, **headers)).status_code
+    return lambda *args, **headers: asyncio.run(ask(*args, **headers))
 
-    refused = asyncio.run(ask(origin="https://evil.example", content_type="text/plain"))
+
+def test_pages_that_were_not_named_cannot_ask_in_plain_text() -> None:
+    """A browser sends that without having asked whether it may."""
+    ask = asking(Origins(("https://A.example/",)))
+
+    def status(*args: str, **headers: str) -> int:
+        return ask(*args, **headers).status_code
+
+    refused = ask(origin="https://evil.example", content_type="text/plain")
     assert error_of(refused, 403)["code"] == "origin_not_allowed"
     assert "--allowed-origin" in refused.text
     assert status(origin="null") == 403
@@ -160,6 +166,38 @@ def test_pages_that_were_not_named_cannot_ask_in_plain_text() -> None:
     for json_type in ("application/json", "Application/JSON; charset=utf-8"):
         assert status(origin="https://evil.example", content_type=json_type) == 200
     assert status("GET", origin="https://evil.example") == 200
+
+
+@pytest.mark.parametrize("content_type", ["text/plain", "application/json"])
+def test_a_name_that_was_moved_to_this_machine_is_not_its_own(content_type: str) -> None:
+    """Its page asks its own host, as a browser sees it, and need not ask whether it may."""
+    ask = asking(Origins(("https://proxied.example",), is_local=True))
+
+    def status(host: str, origin: str | None = None, **headers: str) -> int:
+        sent = {"origin": origin or f"http://{host}", "content_type": content_type, **headers}
+        return ask(host=host, **sent).status_code
+
+    assert status("evil.example:8000") == 403
+    assert status("127.0.0.1.evil.example:8000") == 403
+    assert status("evil.example", x_forwarded_host="localhost") == 403
+    assert status("127.0.0.1:8000", "https://evil.example", x_forwarded_host="evil.example") == 403
+    for own in ("localhost:8000", "127.0.0.1:8000", "127.0.0.2", "[::1]:8000", "a.localhost:80"):
+        assert status(own) == 200
+    assert status("proxied.example", "https://proxied.example") == 200
+    assert ask(host="evil.example", content_type=content_type).status_code == 200  # no browser
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [((), 403), (("--api-key", "k"), 200), (("--host", "0.0.0.0"), 200)],
+)
+def test_who_asks_for_keys_or_serves_others_may_have_any_name(
+    tiny_path: Path, options: tuple[str, ...], expected: int
+) -> None:
+    sent = {"Host": "any.example", "Origin": "http://any.example", "Authorization": "Bearer k"}
+    with serving(tiny_path, *PLAIN, *options) as running:
+        answer = running.client.post("/tokenize", json={"prompt": "a"}, headers=sent)
+    assert answer.status_code == expected
 
 
 def connected(running: Running) -> socket.socket:

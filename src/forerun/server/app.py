@@ -74,10 +74,12 @@ def build_app(
     log: AccessLog,
     allowed_origins: Sequence[str] = (),
     *,
+    is_local: bool = False,
     has_page: bool = True,
     root_path: str = "",
 ) -> ASGIApp:
-    """Paths are the same with and without `root_path` before them: some proxies leave it out."""
+    """Paths are the same with and without `root_path` before them: some proxies leave it out.
+    `is_local`: only this machine is to ask, and without a key."""
     posts = [(path, handler, description.posted(endpoint)) for path, handler, endpoint in _POST]
     described = description.whole(_GET, posts, root_path)
 
@@ -101,7 +103,8 @@ def build_app(
     )
     app.router.redirect_slashes = False
     app.state.service = service
-    front: ASGIApp = Front(app, service, keys, Origins(allowed_origins), log, root_path)
+    origins = Origins(allowed_origins, is_local=is_local)
+    front: ASGIApp = Front(app, service, keys, origins, log, root_path)
     if allowed_origins:
         front = CORSMiddleware(
             front,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from ipaddress import ip_address
 from typing import Final
 
 from starlette.requests import Request
@@ -14,27 +15,44 @@ _READING: Final = ("GET", "HEAD", "OPTIONS")
 
 class Origins:
     """Those that were named, and the server's own. Before a page's JSON is sent the browser asks
-    whether it may; what a page calls plain text it sends, and only keeps the answer from it."""
+    whether it may; what a page calls plain text it sends, and only keeps the answer from it.
 
-    def __init__(self, allowed: Sequence[str]) -> None:
+    A name that anyone may point at this machine is not the server's own where it `is_local`, for
+    this machine alone: a page whose name was so moved would ask as if it were ours.
+    """
+
+    def __init__(self, allowed: Sequence[str], *, is_local: bool = False) -> None:
         self._allowed = frozenset(origin.lower().rstrip("/") for origin in allowed)
+        self._is_local = is_local
 
     def check(self, request: Request) -> None:
         headers = request.headers
         origin = headers.get("origin", "").lower()
         if not origin or request.method in _READING or {origin, "*"} & self._allowed:
             return
-        if headers.get("content-type", "").lower().startswith("application/json"):
-            return
         host = _host(origin.partition("://")[2])  # a proxy may speak another scheme
         forwarded = headers.get("x-forwarded-host", "").partition(",")[0]
-        if host and host in map(_host, (headers.get("host", ""), forwarded)):
+        is_own = bool(host) and host in map(_host, (headers.get("host", ""), forwarded))
+        is_json = headers.get("content-type", "").lower().startswith("application/json")
+        if is_own and self._is_local and not is_loopback(host):
+            is_own = is_json = False
+        if is_own or is_json:
             return
         raise ApiError(
             403,
             f"pages of {origin[:200]} may not ask here; allow them with --allowed-origin.",
             "origin_not_allowed",
         )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host, with a port or without one, is a name of the machine itself."""
+    name = host[1:].partition("]")[0] if host.startswith("[") else host
+    name = name.rpartition(":")[0] if name.count(":") == 1 else name
+    try:
+        return ip_address(name).is_loopback
+    except ValueError:
+        return name == "localhost" or name.endswith(".localhost")
 
 
 def _host(name: str) -> str:

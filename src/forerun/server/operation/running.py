@@ -21,6 +21,7 @@ from forerun.server.operation.auth import Keys
 from forerun.server.operation.config import ServerConfig
 from forerun.server.operation.counters import Counters
 from forerun.server.operation.listening import listening, pid_file
+from forerun.server.operation.origins import is_loopback
 from forerun.server.operation.protocol import timed_protocol
 from forerun.server.service import Service
 
@@ -73,11 +74,13 @@ class Life:
         self._engine: AsyncEngine | None = None
         self._draining: asyncio.Task[None] | None = None
         self.error: Exception | None = None
+        is_local = config.uds is None and not config.api_keys and is_loopback(config.host)
         app = build_app(
             self._service,
             Keys(config.api_keys),
             AccessLog(sys.stderr if config.access_log else None),
             config.allowed_origins,
+            is_local=is_local,
             has_page=config.page,
             root_path=config.root_path,
         )
