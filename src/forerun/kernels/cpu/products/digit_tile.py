@@ -13,6 +13,7 @@ per output and row.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -30,7 +31,7 @@ from forerun.kernels.cpu.codegen.lanes import (
     vector,
 )
 from forerun.kernels.cpu.codegen.loops import loop
-from forerun.kernels.cpu.products.blocks import BYTES16, Blocks, TiledBlocks
+from forerun.kernels.cpu.products.blocks import BYTES16, TiledBlocks
 from forerun.kernels.cpu.products.digits import BLOCK_LEN, DIGIT_BITS, RecordShape
 from forerun.kernels.cpu.products.dots import DOTS, DOTS_OF_BYTES, smmla
 from forerun.kernels.cpu.products.formats import PACKED, SIGNED_TILES, Format
@@ -38,7 +39,8 @@ from forerun.kernels.cpu.products.integer_weights import CHUNKS, SIGNED_CHUNKS, 
 from forerun.kernels.cpu.products.operands import Operands, row_of
 
 # Of weights, which are read in a row; one row of digits is too little work for ARM to ask.
-_BYTES_AHEAD, _BYTES_AHEAD_ARM = 4096, 1536
+_BYTES_AHEAD, _BYTES_AHEAD_IN_PARTS, _BYTES_AHEAD_ARM = 4096, 6144, 1536
+_LINE: Final = 64
 _MIXED: Final = 4  # rows that ARM's code generator may mix: with more of them sums are spilled
 _INT4: Final = vector(I32, 4)
 _LOWER, _UPPER = ([*range(at, at + 8), *range(16 + at, 24 + at)] for at in (0, 8))
@@ -75,6 +77,13 @@ class DigitTile:
         return self.e.machine.instructions.name == "i8mm"
 
     @property
+    def asks_in_parts(self) -> bool:
+        """Whether weights are asked for by a few lines at a time, and not by blocks. A core waits
+        for a dozen lines at once; a block of the K formats has 36 or more on x86, and asked for
+        together they hold up what is to be computed until most have come."""
+        return self.layout.num_chunks > 1 and not self.is_arm
+
+    @property
     def num_together(self) -> int:
         """Rows whose chains of dot products take turns, so that none waits for itself.
 
@@ -109,9 +118,10 @@ class DigitTile:
             return acc
         return loop(b, i64(d.num_chunks), acc, body)
 
-    def _chunk(self, blocks: Blocks, x: Value, idx: Value, acc: list[Value]) -> list[Value]:
+    def _chunk(self, blocks: TiledBlocks, x: Value, idx: Value, acc: list[Value]) -> list[Value]:
         e, start = self.e, 0  # the first weight of the run
         chunks = SIGNED_CHUNKS if self.is_arm else CHUNKS
+        ask = self._asking(blocks.address, idx) if self.asks_in_parts else _ask_nothing
         for run in chunks[self.weight_format](e, blocks, idx):
             block, at = divmod(start, BLOCK_LEN)
             here = row_of(e, x, self.o.x_stride, block)
@@ -120,10 +130,9 @@ class DigitTile:
                 records = [e.offset(here, self.shape.num_bytes * row) for row in rows]
                 if self.is_arm and first >= _MIXED:
                     records = [_after(e, r, acc[first // _MIXED * _MIXED - 1]) for r in records]
-                for row, record, sums in zip(
-                    rows, records, self._sums(run, records, at), strict=True
-                ):
-                    acc[row] = self._added(run, record, sums, acc[row])
+                sums = self._sums(run, records, at, ask if first == 0 else _ask_nothing)
+                for row, record, total in zip(rows, records, sums, strict=True):
+                    acc[row] = self._added(run, record, total, acc[row])
             start += 16 * len(run.quants[0])
         return acc
 
@@ -132,9 +141,29 @@ class DigitTile:
         num_bytes = self.layout.block_bytes * self.num_outputs
         first = b.add(self.o.w, b.mul(block, i64(num_bytes)))
         ahead = _BYTES_AHEAD_ARM if self.is_arm else _BYTES_AHEAD
-        for line in range(0, num_bytes, 64) if not self.is_arm or self.num_rows > 1 else ():
+        asks_here = not self.asks_in_parts and (not self.is_arm or self.num_rows > 1)
+        for line in range(0, num_bytes, _LINE) if asks_here else ():
             e.prefetch(e.offset(first, ahead + line))
         return TiledBlocks(e, first, self.num_outputs)
+
+    def _asking(self, block: Value, idx: Value) -> Callable[[], None]:
+        """A function that, called with every four weights of a chunk, asks for as many bytes as
+        the chunk has, further on."""
+        e, b, d = self.e, self.e.builder, self.layout
+        num_bytes = d.block_bytes * self.num_outputs // d.num_chunks
+        num_lines = -(-num_bytes // _LINE)
+        num_calls = d.block_len // d.num_chunks // 4 * self.shape.num_digits
+        first = e.offset(b.add(block, b.mul(idx, i64(num_bytes))), _BYTES_AHEAD_IN_PARTS)
+        parts = iter([num_lines * call // num_calls for call in range(num_calls + 1)])
+        done = next(parts)
+
+        def ask() -> None:
+            nonlocal done
+            start, done = done, next(parts)
+            for line in range(start, done):
+                e.prefetch(e.offset(first, _LINE * line))
+
+        return ask
 
     def _added(self, run: Run, record: Value, sums: Value, acc: Value) -> Value:
         e, b = self.e, self.e.builder
@@ -152,11 +181,13 @@ class DigitTile:
         scale, block_sum = (e.load(e.offset(record, at + 4 * i), F32) for i in (0, 1))
         return e.splat(scale, num), e.splat(block_sum, num)
 
-    def _sums(self, run: Run, records: list[Value], at: int) -> list[Value]:
+    def _sums(
+        self, run: Run, records: list[Value], at: int, ask: Callable[[], None]
+    ) -> list[Value]:
         """Σ q·x of each output in units of s, for each of some rows."""
         if self.has_matrices and len(records) == 2:
             return self._crossed_sums(run, records, at)
-        return self._turned_sums(run, records, at)
+        return self._turned_sums(run, records, at, ask)
 
     def _crossed_sums(self, run: Run, records: list[Value], at: int) -> list[Value]:
         """Of two rows: eight bytes of each at a time meet eight of two outputs."""
@@ -176,7 +207,9 @@ class DigitTile:
                         sums[pair] = smmla(e, sums[pair], q, x)
         return [e.shuffle(sums[0], sums[1], [row, row + 2, row + 4, row + 6]) for row in (0, 1)]
 
-    def _turned_sums(self, run: Run, records: list[Value], at: int) -> list[Value]:
+    def _turned_sums(
+        self, run: Run, records: list[Value], at: int, ask: Callable[[], None]
+    ) -> list[Value]:
         """Four of x at a time meet all outputs."""
         e, num_digits = self.e, self.shape.num_digits
         totals = [self._zero()] * len(records)
@@ -192,6 +225,7 @@ class DigitTile:
                 totals = [self._corrected(run, record, at, total) for record, total in both]
             for piece in range(len(run.quants[0])):
                 for idx, quants in enumerate(run.quants):
+                    ask()
                     for row, record in enumerate(records):
                         start = e.offset(record, BLOCK_LEN * digit + at + 16 * piece)
                         four = self._four(start, idx)
@@ -236,6 +270,10 @@ class DigitTile:
             return weights
         offset = constant(I8, [run.offset] * weights.type.count)
         return self.e.builder.sub(weights, offset)
+
+
+def _ask_nothing() -> None:
+    """What is asked for elsewhere, or was."""
 
 
 def _after(e: Emitter, address: Value, done: Value) -> Value:

@@ -26,11 +26,11 @@ def max_rows(weight_format: str, machine: Machine) -> int:
 
 
 def widest(weight_format: str, machine: Machine) -> int:
-    """As `max_rows`, or a whole group of rows where there is a tile for just so many: on x86 of
-    simple formats, on ARM of the others, whose weights take longest to unpack."""
+    """As `max_rows`, or a whole group of rows where there is a tile for just so many: on ARM of the
+    K formats alone, whose weights take longest to unpack."""
     is_wide = machine.instructions.has_wide_tile and machine.num_digits == 1
-    is_simple = FORMATS[weight_format].num_chunks == 1
-    if is_wide and is_simple != machine.instructions.is_signed and weight_format in PACKED:
+    pays = FORMATS[weight_format].num_chunks > 1 or not machine.instructions.is_signed
+    if is_wide and pays and weight_format in PACKED:
         return GROUP_ROWS
     return max_rows(weight_format, machine)
 
