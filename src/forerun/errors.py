@@ -16,6 +16,10 @@ class InvalidOption(ForerunError, ValueError):
     """An option is unknown, or its value is outside the allowed range."""
 
 
+class UnknownKeyword(InvalidOption, TypeError):
+    """A keyword that a call does not take, for which Python itself raises a `TypeError`."""
+
+
 class UnusableDrafter(InvalidOption):
     """A request names a drafter that is not here, or that has nothing to guess from for it."""
 

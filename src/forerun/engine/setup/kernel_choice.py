@@ -83,5 +83,5 @@ def _cpu_kernels(config: EngineConfig) -> Kernels:
         from forerun.kernels.cpu import CpuKernels
     except (ImportError, OSError, ValueError) as error:  # Numba, its library, its settings
         raise CannotCompile.because("be imported", error) from error
-    folder = config.cache_dir or default_cache_dir()
+    folder = config.cache_folder or default_cache_dir()
     return CpuKernels(**config.cpu_options, cache_dir=folder, progress=config.progress)

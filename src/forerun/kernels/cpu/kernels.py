@@ -68,7 +68,7 @@ class CpuKernels(Attending, ChainSteps, Drawing):
         quantization: str | None = None,
         activations: str | None = None,
         kv_cache_dtype: str = "auto",
-        cache_dir: Path | None = None,
+        cache_dir: str | Path | None = None,
         progress: Progress | None = None,
         instruction_set: str | None = None,
         machine: Machine | None = None,
@@ -82,7 +82,7 @@ class CpuKernels(Attending, ChainSteps, Drawing):
         self._quantization = quantization
         self._machine = (machine or _host(instruction_set)).with_activations(activations)
         key = code_key(self._machine)
-        kept = None if cache_dir is None else CodeCache.open(cache_dir, key)
+        kept = None if cache_dir is None else CodeCache.open(Path(cache_dir), key)
         self._library = Library(self._machine, kept, progress)
         self._workers = Workers(self._library.entry, num_threads)
         self._buffers = Buffers()
