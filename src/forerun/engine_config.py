@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
 from forerun.kernels import Kernels
+from forerun.option_checks import known_keywords, require
 from forerun.option_fields import option
 
 if TYPE_CHECKING:
@@ -28,10 +29,12 @@ def _auto() -> "SpeculativeConfig":
     return AUTO
 
 
+@known_keywords
 @dataclass(frozen=True)
 class EngineConfig:
     """`model` is a GGUF file, a Hugging Face directory, or the name of a pulled model;
-    `speculative_config=None` is plain decoding.
+    `speculative_config=None` is plain decoding. `chat_template` is the text of a jinja2 template,
+    or the path of its file. `cache_dir` is where pulled models and compiled code are kept.
 
     `kernels` may also be a kernel set. `device` auto is the GPU where torch sees one, and there
     `dtype` is "bfloat16", "float16" or "float32" (docs/gpu.md). `quantization` ("int8", "int4")
@@ -72,8 +75,22 @@ class EngineConfig:
         None, "int8 (the default) or int16: closer to float32, slower."
     )
     instruction_set: str | None = None
-    cache_dir: Path | None = None
+    cache_dir: str | Path | None = None
     progress: Progress | None = None
+
+    def __post_init__(self) -> None:
+        require(isinstance(self.model, str | Path), "model", self.model, "a name or a path")
+        good = isinstance(self.kernels, str) or hasattr(self.kernels, "load_matrix")
+        require(good, "kernels", self.kernels, "a name or a kernel set")
+        good = isinstance(self.cache_dir, str | Path | None)
+        require(good, "cache_dir", self.cache_dir, "a path, or None")
+        good = self.progress is None or callable(self.progress)
+        require(good, "progress", self.progress, "a function, or None")
+
+    @property
+    def cache_folder(self) -> Path | None:
+        """`cache_dir` as a path."""
+        return None if self.cache_dir is None else Path(self.cache_dir)
 
     @property
     def speculation(self) -> "SpeculativeConfig | None":

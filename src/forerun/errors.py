@@ -16,6 +16,10 @@ class InvalidOption(ForerunError, ValueError):
     """An option is unknown, or its value is outside the allowed range."""
 
 
+class UnknownKeyword(InvalidOption, TypeError):
+    """A keyword that a call does not take, for which Python itself raises a `TypeError`."""
+
+
 class UnusableDrafter(InvalidOption):
     """A request names a drafter that is not here, or that has nothing to guess from for it."""
 
@@ -99,9 +103,12 @@ class CannotCompile(ForerunError, RuntimeError):
     @classmethod
     def because(cls, what: str, error: Exception) -> CannotCompile:
         """With the first line of what Numba said; it says a lot, or nothing."""
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        reason = first_line(str(error)).rstrip(".") or type(error).__name__
+        # A setting of Numba's own that it does not take is a ValueError.
+        settings = "mend the NUMBA_ variables, " if isinstance(error, ValueError) else ""
         return cls(
-            f"Numba cannot {what} ({reason}); reinstall numba, or use the reference kernels."
+            f"Numba cannot {what} ({reason}); {settings}reinstall numba, or use the reference "
+            f"kernels."
         )
 
 
@@ -135,6 +142,11 @@ def is_lack_of_memory(error: BaseException) -> bool:
     )
     said = str(error).lower()
     return isinstance(error, ImportError | RuntimeError) and any(sign in said for sign in signs)
+
+
+def first_line(text: str) -> str:
+    """Of what others say, which may go on with a traceback."""
+    return next(iter(text.strip().splitlines()), "")
 
 
 def unknown_name(kind: str, name: str, valid: Iterable[str]) -> InvalidOption:

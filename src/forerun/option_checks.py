@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from forerun.errors import InvalidOption, unknown_name
+from forerun.errors import InvalidOption, UnknownKeyword, unknown_name
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+
+    Config = TypeVar("Config", bound=DataclassInstance)
 
 
 def is_whole(value: object) -> bool:
@@ -52,9 +55,26 @@ def require_known(kind: str, valid: Iterable[str], *names: object) -> None:
             raise unknown_name(kind, str(name), valid)
 
 
-def require_fields(kind: str, config: type[DataclassInstance], given: Iterable[str]) -> None:
-    """Names of the fields of a dataclass."""
+def require_fields(kind: str, config: type[DataclassInstance], given: Mapping[str, Any]) -> None:
+    """A mapping from names of the fields of a dataclass."""
+    if not isinstance(given, Mapping):
+        raise InvalidOption(f"{kind}s are a mapping from names to values; {given!r} is none.")
     require_known(kind, [field.name for field in fields(config)], *given)
+
+
+def known_keywords(config: type[Config]) -> type[Config]:
+    """For a dataclass: a keyword that it does not take raises and points at the nearest."""
+    init, names = config.__init__, {field.name for field in fields(config) if field.init}
+
+    @functools.wraps(init)
+    def checked(self: Config, *args: Any, **given: Any) -> None:
+        for name in given:
+            if name not in names:
+                raise UnknownKeyword(str(unknown_name("option", name, names)))
+        init(self, *args, **given)
+
+    config.__init__ = checked  # type: ignore[assignment, method-assign]
+    return config
 
 
 def require_whole(name: str, value: Any, least: int, *, or_none: bool = False) -> None:

@@ -23,7 +23,10 @@ def shown(monkeypatch: pytest.MonkeyPatch, *, is_terminal: bool) -> str:
             progress("compiling linear, once for this machine", 0, 0)
             for idx in range(3):
                 progress("packing weights as Q8_0", idx, 272)
-            warnings.warn("a note that is longer than a line of this terminal is", stacklevel=1)
+            warnings.warn(
+                "a note that is longer than a line of this terminal is\nTraceback (most recent …",
+                stacklevel=1,
+            )
             progress("compiling attend, once for this machine", 0, 0)
     return out.getvalue()
 
@@ -38,3 +41,4 @@ def test_a_terminal_shows_a_bar_and_keeps_notes(monkeypatch: pytest.MonkeyPatch)
     assert "note: a note" in text
     assert re.search(r"compiling attend, .* 2 of 272 tensors", text)
     assert "once)" not in text
+    assert "Traceback" not in text

@@ -25,7 +25,13 @@ from forerun.models.weights.formats import FORMATS
 from forerun.types import Span, Tree
 from tests.contracts.kernel_sets import CACHE_DIR
 from tests.kernels.sources import F32, ArraySource, normal
-from tests.kernels_cpu.packed import MIXED_CONFIG, MixedCheckpoint, PackedSource, packed
+from tests.kernels_cpu.packed import (
+    MIXED_CONFIG,
+    MIXED_FORMATS,
+    MixedCheckpoint,
+    PackedSource,
+    packed,
+)
 from tests.kernels_cpu.products.test_formats import kernels, product
 from tests.models_llama.tiny import FAMILIES, TinyCheckpoint, tiny_config
 
@@ -196,6 +202,28 @@ def test_what_has_no_kernel_is_told_once_per_load() -> None:
         (warning,) = heard
         assert "are held as Q8_0 (2 in Q5_1, 4 in Q5_0); a file in" in str(warning.message)
     LlamaModel.load(TinyCheckpoint(FAMILIES["smollm2"]), k)  # nothing to tell
+
+
+def test_quantization_that_packs_nothing_is_told() -> None:
+    formats = dict.fromkeys(MIXED_FORMATS, "Q8_0")
+    cases = [
+        (MixedCheckpoint(MIXED_CONFIG, formats=formats), "the weights are packed already"),
+        (TinyCheckpoint(FAMILIES["odd"]), "no matrix has rows that divide into blocks of 32"),
+    ]
+    for checkpoint, why in cases:
+        k = CpuKernels(1, quantization="int8", cache_dir=CACHE_DIR)
+        with pytest.warns(RuntimeWarning) as heard:
+            LlamaModel.load(checkpoint, k)
+        (warning,) = heard
+        assert str(warning.message) == f"quantization 'int8' packs nothing: {why}; drop it."
+
+
+def test_activations_that_nothing_meets_are_refused() -> None:
+    floats = TinyCheckpoint(FAMILIES["odd"])
+    for quantization, remedy in ((None, "pack the weights with quantization"), ("int8", "both")):
+        k = CpuKernels(1, activations="int16", quantization=quantization, cache_dir=CACHE_DIR)
+        with pytest.raises(InvalidOption, match=rf"'int16' change nothing where .*{remedy}\.$"):
+            LlamaModel.load(floats, k)
 
 
 def test_progress_counts_tensors() -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from forerun.errors import InvalidTemplate
-from forerun.models.text.chat_template import ChatTemplate
+from forerun.models.text.chat_template import ChatTemplate, template_text
 
 MESSAGES = [{"role": "user", "content": "a <b> é"}, {"role": "assistant", "content": "c"}]
 
@@ -120,3 +122,24 @@ def test_broken_templates_are_sentences(source: str) -> None:
 def test_a_template_that_fails_says_on_what() -> None:
     with pytest.raises(InvalidTemplate, match="failed on these messages"):
         _render("{{ messages[0].content + 1 }}")
+
+
+def test_what_a_template_reads() -> None:
+    source = "{% set a = b %}{{ a }}{% for m in messages %}{{ m.c }}{% endfor %}{{ range(3) }}"
+    assert ChatTemplate(source).reads == {"b", "messages"}
+
+
+def test_a_template_is_its_text_or_its_file(tmp_path: Path) -> None:
+    file = tmp_path / "chat.jinja"
+    file.write_text("{{ messages }}")
+    assert template_text("{% set a = 1 %}") == "{% set a = 1 %}"
+    assert template_text(str(file)) == "{{ messages }}"
+    file.write_bytes(b"\xff")
+    with pytest.raises(InvalidTemplate, match="cannot be read: it is not text; give a jinja2 file"):
+        template_text(str(file))
+
+
+@pytest.mark.parametrize("given", ["no/such.jinja", "", "x" * 5000, "\0", 5, Path("chat.jinja")])
+def test_what_is_neither_is_refused(given: Any) -> None:
+    with pytest.raises(InvalidTemplate, match="is neither a jinja2 template nor a file; give"):
+        template_text(given)

@@ -104,8 +104,8 @@ def test_the_chat_template_is_the_models(smollm2: Tokenizer) -> None:
 def test_another_template_can_be_given(smollm2: Tokenizer) -> None:
     other = smollm2.with_chat_template("{{ bos_token }}{{ messages[0].content }}")
     assert other.apply_chat_template([{"role": "user", "content": "x"}]) == "<|im_start|>x"
-    with pytest.raises(InvalidTemplate):
-        smollm2.with_chat_template("{{").apply_chat_template([])
+    with pytest.raises(InvalidTemplate, match="does not parse at line 1"):
+        smollm2.with_chat_template("{{")
 
 
 def test_ids_of_a_padded_head_spell_nothing(smollm2: Tokenizer) -> None:

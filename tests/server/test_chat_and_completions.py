@@ -239,11 +239,11 @@ def test_a_final_message_is_continued(server: Running) -> None:
     )
     text = server.ask("/detokenize", tokens=answer["prompt_token_ids"])["prompt"]
     assert text.endswith("<|start|>well then")
-    for bad in (
-        {"messages": messages, "continue_final_message": True, "add_generation_prompt": True},
-        {"messages": CHAT, "chat_template_kwargs": {"messages": []}},
-    ):
-        error_of(server.post("/v1/chat/completions", **bad), 400)
+    both = {"continue_final_message": True, "add_generation_prompt": True}
+    bad: dict[str, Any]
+    for bad in (both, {"chat_template_kwargs": {"messages": []}}):
+        error = error_of(server.post("/v1/chat/completions", messages=messages, **bad), 400)
+        assert error["param"] == next(iter(bad))
 
 
 @pytest.mark.parametrize("words", ["end", "e", "", "and then. "])

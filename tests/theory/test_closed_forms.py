@@ -263,7 +263,7 @@ def test_alpha_outside_its_range_is_refused(alpha: float) -> None:
             call()
 
 
-@pytest.mark.parametrize("cost", [math.nan, math.inf, -0.1, "1"])
+@pytest.mark.parametrize("cost", [math.nan, math.inf, -0.1, "1", 1e308])
 def test_cost_outside_its_range_is_refused(cost: float) -> None:
     for call in (
         lambda: speedup(0.5, 3, cost),

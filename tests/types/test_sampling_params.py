@@ -29,6 +29,8 @@ def test_callers_habits_are_met() -> None:
     )
     assert params.stop == ("END",)
     assert params.logit_bias == {3: 1.0}
+    assert SamplingParams(logit_bias={np.int64(3): 1, 4.0: 2}).logit_bias == {3: 1.0, 4: 2.0}  # type: ignore[dict-item]
+    assert SamplingParams.from_dict({"ignore_eos": np.True_}).ignore_eos is True
     assert params.top_k == 0
     assert params.acceptance is Acceptance.REJECTION
     assert SamplingParams(stop=["a", "b"]).stop == ("a", "b")  # type: ignore[arg-type]
@@ -47,6 +49,9 @@ def test_callers_habits_are_met() -> None:
         ("stop", ("",)), ("logprobs", -1), ("seed", 2**64), ("seed", 0.5),
         ("stop_token_ids", (-1,)), ("stop_token_ids", ("a",)), ("stop", 5), ("n", 10**9),
         ("logit_bias", {"a": 1}), ("allowed_token_ids", ("a",)), ("temperature", 10**400),
+        ("ignore_eos", "no"), ("skip_special_tokens", 3), ("include_stop_str_in_output", "x"),
+        ("ignore_eos", None), ("logit_bias", {1.5: 1}), ("logit_bias", {np.float32(0.5): 1}),
+        ("stop", {"a": 1}), ("stop_token_ids", {1: 1}), ("allowed_token_ids", {1: 1}),
         ("temperature", True), ("lenience", 0.0), ("lenience", 0.5), ("acceptance", "strict"),
     ],
 )  # fmt: skip
@@ -60,6 +65,13 @@ def test_unknown_options_point_at_the_nearest() -> None:
         SamplingParams.from_dict({"temprature": 1.0})
     with pytest.raises(InvalidOption, match="did you mean 'coupled'"):
         SamplingParams(acceptance="couple")  # type: ignore[arg-type]
+    for caught in (TypeError, InvalidOption):
+        with pytest.raises(caught, match="unknown option 'temprature'; did you mean 'temp"):
+            SamplingParams(temprature=0)  # type: ignore[call-arg]
+        with pytest.raises(caught, match="did you mean 'max_tokens'"):
+            SamplingParams().with_(max_token=1)
+    with pytest.raises(InvalidOption, match="sampling options are a mapping from names to values"):
+        SamplingParams.from_dict(None)  # type: ignore[arg-type]
 
 
 def test_lenience_needs_its_name() -> None:

@@ -19,7 +19,7 @@ from forerun.errors import (
 )
 
 RETRY_SECONDS: Final = 1
-_NAMED_VALUE: Final = re.compile(r"(\w+)(?:=| names token )")
+_NAMED_VALUE: Final = re.compile(r"(\w+)(?:=| names token | cannot )")
 
 
 @dataclass(eq=False)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from forerun.engine.api.async_engine import AsyncEngine
 from forerun.errors import PromptTooLong
+from forerun.models.text.conversation import checked_variables, conversation_text
 from forerun.server.errors import bad_request
 
 Tokens = tuple[int, ...]
-_TEMPLATE_OWN: Final = ("messages", "add_generation_prompt", "tools", "documents")
 _LONGEST_TOKEN: Final = 256  # characters; texts of more than this per token of context are refused
 
 
@@ -33,26 +32,13 @@ def chat_prompt(given: Mapping[str, Any], engine: AsyncEngine) -> Tokens:
     """Through the model's chat template; `continue_final_message` leaves the last message open."""
     messages = [_message(message) for message in given["messages"]]
     _refuse_endless(sum(len(m["content"]) for m in messages), engine.max_model_len)
-    continues = given.get("continue_final_message", False)
-    opens = given.get("add_generation_prompt", not continues)
-    if continues and opens:
-        raise bad_request(
-            "continue_final_message and add_generation_prompt exclude each other; drop one.",
-            "continue_final_message",
-        )
-    variables = given.get("chat_template_kwargs", {})
-    for name in variables:
-        if name in _TEMPLATE_OWN:
-            raise bad_request(
-                f"chat_template_kwargs cannot set {name}; send it as a field.",
-                "chat_template_kwargs",
-            )
-    end = uuid.uuid4().hex
-    if continues:
-        messages[-1]["content"] += end
-    text = engine.tokenizer.apply_chat_template(messages, opens, **variables)
-    if continues:
-        text = _left_open(text, end)
+    text = conversation_text(
+        engine.tokenizer,
+        messages,
+        checked_variables(given.get("chat_template_kwargs")),
+        add_generation_prompt=given.get("add_generation_prompt"),
+        continue_final_message=given.get("continue_final_message", False),
+    )
     add_special = given.get("add_special_tokens", False)
     tokens = tuple(engine.tokenizer.encode(text, add_special=add_special))
     if not tokens:
@@ -80,18 +66,6 @@ def _message(message: Mapping[str, Any]) -> dict[str, str]:
 def joined(content: str | Sequence[Mapping[str, Any]]) -> str:
     """A text, or the texts of all parts."""
     return content if isinstance(content, str) else "".join(part["text"] for part in content)
-
-
-def _left_open(text: str, end: str) -> str:
-    """The rendered text up to where the last message ends. That has a mark of its own: its words
-    may stand in what the template puts behind them, too."""
-    at = text.rfind(end)
-    if at < 0:
-        raise bad_request(
-            "continue_final_message cannot be: the chat template does not show the last message.",
-            "continue_final_message",
-        )
-    return text[:at]
 
 
 def truncated(tokens: Tokens, num_kept: int | None, max_model_len: int) -> Tokens:

@@ -130,9 +130,11 @@ class SpeculativeConfig:
     @classmethod
     def of(cls, given: SpeculativeConfig | Mapping[str, Any] | None) -> SpeculativeConfig | None:
         """As an option of the engine: itself, keys and values, or None for plain decoding."""
-        return (
-            given if given is None or isinstance(given, SpeculativeConfig) else cls.from_dict(given)
-        )
+        if given is None or isinstance(given, SpeculativeConfig):
+            return given
+        rule = 'SpeculativeConfig, a mapping like {"method": "ngram"}, or None'
+        require(isinstance(given, Mapping), "speculative_config", given, rule)
+        return cls.from_dict(given)
 
     @classmethod
     def from_dict(cls, options: Mapping[str, Any]) -> SpeculativeConfig:

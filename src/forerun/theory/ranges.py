@@ -9,6 +9,7 @@ from forerun.option_checks import is_finite, is_whole
 
 # Far beyond any useful depth, and small enough for exact arithmetic to stay quick.
 DEPTH_LIMIT: Final = 256
+MOST_COST: Final = 1e6  # plain passes; sums and ratios of more could overflow
 
 
 def check_alpha(alpha: float) -> float:
@@ -19,9 +20,9 @@ def check_alpha(alpha: float) -> float:
 
 
 def check_cost(cost: float, name: str = "cost") -> float:
-    """A cost relative to one plain target pass: finite, 0 or more."""
-    if not (is_finite(cost) and cost >= 0):
-        raise InvalidOption(f"{name} is {cost!r}; give a finite number, 0 or more.")
+    """A cost relative to one plain target pass: a number between 0 and `MOST_COST`."""
+    if not (is_finite(cost) and 0 <= cost <= MOST_COST):
+        raise InvalidOption(f"{name} is {cost!r}; give a number from 0 to {MOST_COST:,.0f}.")
     return float(cost)
 
 

@@ -8,9 +8,14 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from forerun.errors import InvalidOption
-from forerun.theory.ranges import DEPTH_LIMIT, check_cost, check_depth, check_positive
+from forerun.theory.ranges import (
+    DEPTH_LIMIT,
+    MOST_COST,
+    check_cost,
+    check_depth,
+    check_positive,
+)
 
-MOST_COST: Final = 1e6  # that may be written, and its inverse the least
 _MOST_DIGITS: Final = 6  # of a depth
 
 

@@ -15,6 +15,7 @@ from forerun.option_checks import (
     is_finite,
     is_unicode,
     is_whole,
+    known_keywords,
     require,
     require_fields,
     require_real,
@@ -27,6 +28,7 @@ _REALS: Final = (
     *("temperature", "top_p", "min_p", "lenience"),
     *("repetition_penalty", "presence_penalty", "frequency_penalty"),
 )
+_BOOLEANS: Final = ("ignore_eos", "include_stop_str_in_output", "skip_special_tokens")
 MAX_N: Final = 128  # answers per prompt, as in OpenAI's API
 
 
@@ -38,6 +40,7 @@ class Acceptance(StrEnum):
     LENIENT = "lenient"
 
 
+@known_keywords
 @dataclass(frozen=True)
 class SamplingParams:
     """How one request's tokens are chosen; names and defaults as in vLLM.
@@ -90,17 +93,21 @@ class SamplingParams:
         put = object.__setattr__  # a frozen value is completed
         stop: Any = self.stop
         try:
-            put(self, "stop", (stop,) if isinstance(stop, str) else tuple(stop or ()))
-            put(self, "stop_token_ids", tuple(self.stop_token_ids or ()))
-            bias = {int(t): float(b) for t, b in (self.logit_bias or {}).items()}
+            put(self, "stop", (stop,) if isinstance(stop, str) else _listed(stop or ()))
+            put(self, "stop_token_ids", _listed(self.stop_token_ids or ()))
+            bias = {_token_id(t): float(b) for t, b in (self.logit_bias or {}).items()}
             put(self, "logit_bias", bias)
             if self.allowed_token_ids is not None:
-                put(self, "allowed_token_ids", tuple(self.allowed_token_ids))
+                put(self, "allowed_token_ids", _listed(self.allowed_token_ids))
         except (TypeError, ValueError, AttributeError, OverflowError):
             raise InvalidOption(
                 "stop, stop_token_ids and allowed_token_ids are lists, and logit_bias maps token "
                 "ids to numbers; one of them is not."
             ) from None
+        for name in _BOOLEANS:
+            value = getattr(self, name)
+            require(isinstance(value, bool | np.bool_), name, value, "true or false")
+            put(self, name, bool(value))
         if self.top_k == -1:
             put(self, "top_k", 0)
         try:
@@ -179,3 +186,17 @@ class SamplingParams:
     def before_argmax(self) -> SamplingParams:
         """The same bias, masks and penalties, with all that narrows the distribution left out."""
         return self.with_(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
+
+
+def _listed(given: Any) -> tuple[Any, ...]:
+    if isinstance(given, Mapping):
+        raise TypeError
+    return tuple(given)
+
+
+def _token_id(given: Any) -> int:
+    """JSON makes text of a mapping's keys; a fraction is no id."""
+    found = int(given)
+    if found != float(given):
+        raise ValueError
+    return found

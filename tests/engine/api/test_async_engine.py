@@ -570,11 +570,17 @@ def test_bad_requests_are_refused_at_once(llm: LLM) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"max_num_waiting": -1}, {"max_num_waiting": 1.5}, {"step_timeout_s": 0}]
+    "options",
+    [
+        *({"max_num_waiting": -1}, {"max_num_waiting": 1.5}),
+        *({"step_timeout_s": 0}, {"step_timeout_s": "x"}, {"step_timeout_s": float("inf")}),
+    ],
 )
 def test_bad_limits(plain: LLM, options: dict[str, Any]) -> None:
     with pytest.raises(InvalidOption, match=next(iter(options))):
         AsyncEngine(plain, **options)
+    with pytest.raises(InvalidOption, match="llm=5 is not allowed; it must be an LLM"):
+        AsyncEngine(5)  # type: ignore[arg-type]
 
 
 def test_a_crowded_pool(tiny_path: Path) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from forerun.engine import LLM, SpeculativeConfig
-from forerun.errors import InvalidOption, PromptTooLong
+from forerun.errors import InvalidOption, InvalidTemplate, PromptTooLong
 from forerun.types import SamplingParams
 
 EVERYTHING_RIGHT = {
@@ -164,6 +164,54 @@ def test_chat_goes_through_the_template(plain: LLM) -> None:
     assert len(plain.chat([messages, messages], SamplingParams(max_tokens=2))) == 2
 
 
+def _prompt_of(llm: LLM, messages: Any, **options: Any) -> str:
+    (output,) = llm.chat(messages, SamplingParams(max_tokens=1), **options)
+    return llm.tokenizer.decode(output.prompt_token_ids, skip_special=False)
+
+
+def test_how_a_conversation_goes_on(plain: LLM) -> None:
+    messages = [{"role": "user", "content": "abc"}, {"role": "assistant", "content": "end"}]
+    closed = "<|start|>abc<|end|><|start|>end<|end|>"
+    assert _prompt_of(plain, messages) == f"{closed}<|start|>"
+    assert _prompt_of(plain, messages, add_generation_prompt=False) == closed
+    for more in ({}, {"add_generation_prompt": False}):
+        going_on = _prompt_of(plain, messages, continue_final_message=True, **more)
+        assert going_on == closed.removesuffix("<|end|>")
+    assert _prompt_of(plain, messages, chat_template_kwargs={"unread": 1}) == f"{closed}<|start|>"
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"continue_final_message": True, "add_generation_prompt": True}, "drop one"),
+        ({"chat_template_kwargs": {"messages": []}}, "cannot set messages"),
+        ({"chat_template_kwargs": 5}, "give a mapping, or None"),
+        ({"continue_last_message": True}, "did you mean 'continue_final_message'"),
+        ({"enable_thinking": True}, "unknown option of chat 'enable_thinking'; valid: add_"),
+    ],
+)
+def test_options_of_chat_that_are_refused(plain: LLM, options: dict[str, Any], why: str) -> None:
+    with pytest.raises(InvalidOption, match=why):
+        plain.chat([{"role": "user", "content": "abc"}], **options)
+    with pytest.raises(InvalidOption, match="the last message has no text"):
+        plain.chat([{"role": "user", "content": None}], continue_final_message=True)
+
+
+def test_a_template_of_ones_own(tiny_path: Path, tmp_path: Path) -> None:
+    source = "{{ style }}{{ messages[0].content if style != 'x' }}"
+    file = tmp_path / "chat.jinja"
+    file.write_text(source)
+    for given in (source, str(file)):
+        llm = LLM(tiny_path, chat_template=given, speculative_config=None, kernels="reference")
+        message = [{"role": "user", "content": "abc"}]
+        assert _prompt_of(llm, message, style="q") == "qabc"
+        assert _prompt_of(llm, message, chat_template_kwargs={"style": "z"}) == "zabc"
+    with pytest.raises(InvalidOption, match="does not show the last message"):
+        llm.chat(message, style="x", continue_final_message=True)
+    with pytest.raises(InvalidTemplate, match="does not parse"):
+        LLM(tiny_path, chat_template="{{")
+
+
 def test_token_ids_come_in_any_sequence(plain: LLM) -> None:
     params = SamplingParams(temperature=0, max_tokens=3)
     expected = plain.generate([1, 2], params)[0].outputs[0].token_ids
@@ -182,10 +230,14 @@ def test_bad_prompts(plain: LLM) -> None:
         plain.generate([[10_000]])
     with pytest.raises(InvalidOption, match="2 sampling_params for 1 prompts"):
         plain.generate("a", [SamplingParams()] * 2)
-    with pytest.raises(InvalidOption, match="build it from"):
-        plain.generate("a", {"temperature": 0})  # type: ignore[arg-type]
-    with pytest.raises(InvalidOption, match="messages are a list"):
-        plain.chat("hello")
+    params: Any
+    for params in ({"temperature": 0}, 5, (SamplingParams() for _ in range(1)), "a"):
+        with pytest.raises(InvalidOption, match="build it from"):
+            plain.generate("a", params)
+    messages: Any
+    for messages in ("hello", None, 5, [1], [[1]], {"role": "user", "content": "a"}):
+        with pytest.raises(InvalidOption, match="messages are a list"):
+            plain.chat(messages)
     with pytest.raises(InvalidOption, match="in a stream"):
         next(plain.stream("a", SamplingParams(n=2)))
 
@@ -224,6 +276,14 @@ def test_bad_speculation(plain: LLM, options: dict[str, Any], why: str) -> None:
         plain.with_speculation(options)
 
 
+@pytest.mark.parametrize("given", ["ngram", 5, ["ngram"]])
+def test_speculation_that_is_no_mapping(plain: LLM, given: Any) -> None:
+    with pytest.raises(InvalidOption, match="it must be SpeculativeConfig, a mapping like"):
+        plain.with_speculation(given)
+    with pytest.raises(InvalidOption, match="speculative options are a mapping from names to"):
+        SpeculativeConfig.from_dict(given)
+
+
 def test_a_model_alone_means_draft_model(tiny_draft_path: Path) -> None:
     assert SpeculativeConfig.from_dict({"model": str(tiny_draft_path)}).method == "draft_model"
 
@@ -240,7 +300,7 @@ def test_bad_number_of_running_requests(tiny_path: Path, options: dict[str, Any]
         LLM(tiny_path, **options)
 
 
-@pytest.mark.parametrize("length", [0, 1, 257])
-def test_bad_context_length(tiny_path: Path, length: int) -> None:
-    with pytest.raises(InvalidOption, match="max_model_len"):
+@pytest.mark.parametrize("length", [0, 1, 257, "32", True])
+def test_bad_context_length(tiny_path: Path, length: Any) -> None:
+    with pytest.raises(InvalidOption, match=f"max_model_len={length!r} .* give a whole number, 2"):
         LLM(tiny_path, max_model_len=length)

@@ -5,16 +5,20 @@ from __future__ import annotations
 import inspect
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import typer
 from typer.testing import CliRunner
 
-from forerun import LLM, EngineConfig
+from forerun import LLM, EngineConfig, InvalidOption
 from forerun.cli import app
 from forerun.cli.options.engine import as_arguments, engine_options
 from forerun.cli.options.shared import bundle, takes
+from forerun.kernels.cpu import CpuKernels
 from forerun.option_fields import option
+from tests.contracts.kernel_sets import CACHE_DIR
 
 
 @dataclass(frozen=True)
@@ -28,8 +32,50 @@ def test_the_keywords_of_llm_are_the_options() -> None:
     keywords = inspect.signature(LLM).parameters
     assert list(keywords) == [field.name for field in fields(EngineConfig) if field.name != "_"]
     assert keywords["kv_cache_backend"].default == "paged"
-    with pytest.raises(TypeError, match="kv_cash_memory"):
-        LLM("a model", kv_cash_memory="1MB")  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("slip", "meant"), [("kv_cash_memory", "kv_cache_memory"), ("threads", "num_threads")]
+)
+@pytest.mark.parametrize("caught", [TypeError, InvalidOption])
+def test_an_unknown_keyword_names_the_nearest(
+    slip: str, meant: str, caught: type[Exception]
+) -> None:
+    with pytest.raises(caught, match=f"unknown option '{slip}'; did you mean '{meant}'"):
+        LLM("a model", **{slip: 1})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"model": 5}, "model=5 is not allowed; it must be a name or a path"),
+        ({"kernels": 5}, "kernels=5 is not allowed; it must be a name or a kernel set"),
+        ({"progress": 5}, "progress=5 is not allowed; it must be a function"),
+        ({"cache_dir": 5}, "cache_dir=5 is not allowed; it must be a path"),
+        ({"num_threads": 1.5}, "num_threads=1.5 is not allowed; give 1 …"),
+        ({"num_threads": "2"}, "num_threads='2' is not allowed; give 1 …"),
+        ({"speculative_config": "ngram"}, "speculative_config='ngram' is not allowed; it must be"),
+        ({"speculative_config": 5}, "speculative_config=5 is not allowed; it must be"),
+    ],
+)
+def test_values_of_a_wrong_type_are_refused(
+    tiny_path: Path, options: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(InvalidOption, match=why):
+        LLM(**{"model": tiny_path, **options})
+
+
+def test_a_cache_folder_may_be_text(tiny_path: Path) -> None:
+    folder = str(CACHE_DIR)
+    llm = LLM(tiny_path, cache_dir=folder, speculative_config=None, num_threads=1)
+    assert llm.target.cache_dir == CACHE_DIR
+    assert CpuKernels(1, cache_dir=folder).num_threads == 1
+
+
+def test_numbers_of_numpy_are_numbers(tiny_path: Path) -> None:
+    sizes: dict[str, Any] = {"num_threads": 1, "max_model_len": 64, "kv_cache_memory": 10**6}
+    given: dict[str, Any] = {name: np.int64(size) for name, size in sizes.items()}
+    assert LLM(tiny_path, speculative_config=None, **given).max_model_len == 64
 
 
 def test_the_server_has_an_option_for_each_that_has_a_sentence() -> None:

@@ -43,6 +43,25 @@ def test_without_numba_what_needs_it_is_refused(options: dict[str, Any]) -> None
         choose_kernels(EngineConfig("a model", **options))
 
 
+class _Refusing:
+    """In the place of what finds modules: Numba with a setting that it does not take."""
+
+    def find_spec(self, name: str, *_where: object) -> None:
+        if name == "forerun.kernels.cpu":
+            raise ValueError("Number of threads specified must be > 0.")
+
+
+def test_a_setting_that_numba_refuses_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As NUMBA_NUM_THREADS=0 is."""
+    monkeypatch.delitem(sys.modules, "forerun.kernels.cpu")
+    monkeypatch.setattr(sys, "meta_path", [_Refusing(), *sys.meta_path])
+    sentence = r"\(Number of threads specified must be > 0\); mend the NUMBA_ variables, reinstall"
+    with pytest.raises(CannotCompile, match=sentence):
+        choose_kernels(EngineConfig("a model", kernels="cpu"))
+    with pytest.warns(RuntimeWarning, match=rf"{sentence} .* The reference kernels"):
+        assert choose_kernels(EngineConfig("a model")).name == "reference"
+
+
 @pytest.mark.parametrize(
     "options",
     [

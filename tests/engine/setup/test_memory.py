@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from forerun.drafters import DraftModel
@@ -102,7 +103,14 @@ def test_a_cache_beyond_all_memory_is_told_in_one_sentence(
 
 @pytest.mark.parametrize(
     ("text", "num_bytes"),
-    [("512MB", 512_000_000), ("1.5 GiB", 3 << 29), ("64k", 64_000), (" 7 b ", 7), (12, 12)],
+    [
+        ("512MB", 512_000_000),
+        ("1.5 GiB", 3 << 29),
+        ("64k", 64_000),
+        (" 7 b ", 7),
+        (12, 12),
+        (np.int64(9), 9),
+    ],
 )
 def test_bytes_as_people_write_them(text: str | int, num_bytes: int) -> None:
     assert parse_bytes(text, "x") == num_bytes

@@ -127,7 +127,7 @@ def prompts_and_room(
     from forerun.bench.batch import mixed_prompts
     from forerun.models.opening import load_tokenizer, open_checkpoint
 
-    checkpoint = open_checkpoint(engine.model, engine.cache_dir)
+    checkpoint = open_checkpoint(engine.model, engine.cache_folder)
     tokenizer = load_tokenizer(checkpoint)
     if engine.chat_template is not None:
         tokenizer = tokenizer.with_chat_template(engine.chat_template)

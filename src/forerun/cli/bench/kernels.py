@@ -26,7 +26,7 @@ def kernels(engine: EngineConfig, output: OutputOptions) -> None:
     with screen().status("preparing …") as status:
         products = CpuKernels(
             **engine.cpu_options,
-            cache_dir=engine.cache_dir,
+            cache_dir=engine.cache_folder,
             progress=lambda what, *_count: status.update(f"{what} …"),
         )
         found = measure_kernels(

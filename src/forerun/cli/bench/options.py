@@ -122,6 +122,6 @@ def load_with_room(engine: EngineConfig, max_tokens: int, **changes: Any) -> LLM
     """The model with a context that is long enough, and no longer: contenders have one each."""
     from forerun.models.opening import open_checkpoint
 
-    trained = open_checkpoint(engine.model, engine.cache_dir).config.max_len
+    trained = open_checkpoint(engine.model, engine.cache_folder).config.max_len
     wanted = engine.max_model_len or min(trained, max_len_for(max_tokens))
     return load(engine, max_model_len=wanted, **changes)

@@ -33,7 +33,7 @@ def parity(
     at_least("--max-tokens", max_tokens, 2)
     prompts = named_prompts(num_prompts)
     ours = load(engine, speculative_config=None)
-    checkpoint = open_checkpoint(engine.model, engine.cache_dir)
+    checkpoint = open_checkpoint(engine.model, engine.cache_folder)
     theirs = LlamaModel.load(checkpoint, ReferenceKernels())
     names = {"kernels": ours.model.kernels.name, "against": theirs.kernels.name}
     settings = {"prompts": num_prompts, "tokens": max_tokens, "temperature": 0}

@@ -87,7 +87,7 @@ def _measure(
         )
         prompts = sorted((w.prompts[0].encode(llm.tokenizer) for w in workloads), key=len)
         sample = prompts[len(prompts) // 2]  # a pass takes longer where the context is longer
-        costs = costs_by_contender(llm, configs, sample, clock, engine.cache_dir)
+        costs = costs_by_contender(llm, configs, sample, clock, engine.cache_folder)
         session = Session(side, _head(engine, options, llm, opened), costs, path)
         num_answers = side.num_runs + len(side.engines) + len(side.peers)
         with progress("answers", num_answers) as advance:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from forerun.errors import first_line
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import ProgressColumn
@@ -81,10 +83,11 @@ def loading(model: str) -> Iterator[Progress]:
 
 @contextmanager
 def _warnings_as_lines(console: Console) -> Iterator[None]:
-    """The sentence alone, without the line of code that Python adds."""
+    """The first line alone, without the code that Python shows, or a traceback behind it."""
 
     def show(message: Warning | str, *_where: Any, **_rest: Any) -> None:
-        console.print(f"note: {message}", markup=False, highlight=False, soft_wrap=True)
+        note = f"note: {first_line(str(message))}"
+        console.print(note, markup=False, highlight=False, soft_wrap=True)
 
     with warnings.catch_warnings():
         warnings.showwarning = show

@@ -18,7 +18,7 @@ from forerun.engine.request.options import RequestKeywords, RequestOptions
 from forerun.engine.request.request import Request
 from forerun.errors import InvalidOption
 from forerun.models.text.tokenizer import Tokenizer
-from forerun.option_checks import require, require_whole
+from forerun.option_checks import is_finite, require, require_whole
 from forerun.speculation.speculation import Speculation
 from forerun.types import SamplingParams
 
@@ -40,8 +40,9 @@ class AsyncEngine:
         self, llm: LLM, *, max_num_waiting: int = 256, step_timeout_s: float | None = 300.0
     ) -> None:
         require_whole("max_num_waiting", max_num_waiting, least=0)
-        good = step_timeout_s is None or step_timeout_s > 0
-        require(good, "step_timeout_s", step_timeout_s, "> 0, or None")
+        good = step_timeout_s is None or (is_finite(step_timeout_s) and step_timeout_s > 0)
+        require(good, "step_timeout_s", step_timeout_s, "a finite number > 0, or None")
+        require(isinstance(llm, LLM), "llm", llm, "an LLM")
         self._llm = llm
         llm.in_use()  # what nobody waits for is gone after this
         with llm.engine.lock:  # nobody asks it between the look and the claim

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Generator, Mapping, Sequence
-from typing import Any, TypeVar, Unpack, cast
+from typing import Any, Final, TypeVar, Unpack
 from weakref import ref
 
 from forerun.drafters import Target
@@ -13,7 +13,7 @@ from forerun.drafters.phrases import shipped_book
 from forerun.engine.api.events import EventBuilder, StreamEvent
 from forerun.engine.api.input_processor import InputProcessor
 from forerun.engine.api.outputs import RequestOutput
-from forerun.engine.api.prompt import Prompt, TextOrIds, as_batch, params_for
+from forerun.engine.api.prompt import Prompt, TextOrIds, as_batch, as_conversations, params_for
 from forerun.engine.api.stream import Stream
 from forerun.engine.engine import Engine
 from forerun.engine.lock import EngineLock
@@ -29,10 +29,16 @@ from forerun.interrupts import Uninterrupted, safe_point
 from forerun.models.llama import LlamaModel
 from forerun.models.opening import load_tokenizer, open_checkpoint
 from forerun.models.text.chat_template import Messages
+from forerun.models.text.conversation import checked_variables, conversation_text, require_read
+from forerun.option_checks import is_whole
 from forerun.speculation.config import SpeculativeConfig
 from forerun.types import SamplingParams
 
 Item = TypeVar("Item")
+_CHAT_OPTIONS: Final = (
+    *("sampling_params", *RequestKeywords.__annotations__),
+    *("add_generation_prompt", "continue_final_message", "chat_template_kwargs"),
+)
 
 
 class LLM:
@@ -44,7 +50,7 @@ class LLM:
             speculation = config.speculation
             num_bytes = parse_bytes(config.kv_cache_memory, "kv_cache_memory")
             memory = CacheMemory(config.max_num_seqs, config.kv_cache_backend, num_bytes)
-            checkpoint = open_checkpoint(config.model, config.cache_dir)
+            checkpoint = open_checkpoint(config.model, config.cache_folder)
             safe_point()
             self.tokenizer = load_tokenizer(checkpoint)
             safe_point()
@@ -56,7 +62,7 @@ class LLM:
             self.target = Target(
                 self.model,
                 self.tokenizer,
-                config.cache_dir,
+                config.cache_folder,
                 tuple(shipped_heads(fingerprint)),
                 shipped_book(fingerprint),
             )
@@ -106,21 +112,37 @@ class LLM:
 
     def chat(
         self,
-        messages: Messages | Sequence[Messages] | str,
+        messages: Messages | Sequence[Messages],
         sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
         *,
         priority: int | Sequence[int] = 0,
         cache_salt: str | Sequence[str | None] | None = None,
         speculation: SpeculationLike | Sequence[SpeculationLike] = None,
         prediction: str | Sequence[str | None] | None = None,
+        add_generation_prompt: bool | None = None,
+        continue_final_message: bool = False,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
         **template_variables: Any,
     ) -> list[RequestOutput]:
-        """Answer one conversation or several, through the model's chat template."""
-        if isinstance(messages, str):
-            raise InvalidOption('messages are a list like [{"role": "user", "content": "…"}].')
-        one = not messages or isinstance(messages[0], Mapping)
-        many = cast(Sequence[Messages], [messages] if one else messages)
-        prompts = [self.tokenizer.encode_chat(chat, **template_variables) for chat in many]
+        """Answer one conversation or several, through the model's chat template.
+
+        An answer begins (`add_generation_prompt`), or `continue_final_message` goes on with the
+        last message. Templates are given `chat_template_kwargs` whether they read them or not;
+        other keywords must be variables that the template reads.
+        """
+        require_read(template_variables, self.tokenizer, _CHAT_OPTIONS)
+        variables = {**checked_variables(chat_template_kwargs), **template_variables}
+        texts = [
+            conversation_text(
+                self.tokenizer,
+                conversation,
+                variables,
+                add_generation_prompt=add_generation_prompt,
+                continue_final_message=continue_final_message,
+            )
+            for conversation in as_conversations(messages)
+        ]
+        prompts = [self.tokenizer.encode(text, add_special=False) for text in texts]
         return self.generate(
             prompts,
             sampling_params,
@@ -240,8 +262,11 @@ def _read_by(
 
 
 def _checked_len(wanted: int | None, trained: int) -> int | None:
-    if wanted is not None and not (isinstance(wanted, int) and 1 < wanted <= trained):
+    if wanted is None:
+        return None
+    if not (is_whole(wanted) and 1 < wanted <= trained):
         raise InvalidOption(
-            f"max_model_len={wanted} is not allowed; give 2 … {trained}, the model's context."
+            f"max_model_len={wanted!r} is not allowed; give a whole number, 2 … {trained}, the "
+            f"model's context."
         )
-    return wanted
+    return int(wanted)

@@ -10,6 +10,7 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from forerun.errors import InvalidOption
+from forerun.models.text.chat_template import Messages
 from forerun.option_checks import is_whole
 from forerun.types import SamplingParams
 
@@ -47,6 +48,21 @@ def as_batch(given: object) -> list[TextOrIds]:
     return list(map(as_prompt, given))
 
 
+def as_conversations(given: object) -> list[Messages]:
+    """One conversation or several."""
+    is_one = _is_listed(given) and (not len(given) or isinstance(given[0], Mapping))
+    many = [given] if is_one else given
+    if not _is_listed(many) or not all(map(_is_conversation, many)):
+        raise InvalidOption(
+            'messages are a list like [{"role": "user", "content": "…"}], or a list of such lists.'
+        )
+    return list(many)
+
+
+def _is_conversation(given: object) -> bool:
+    return _is_listed(given) and all(isinstance(message, Mapping) for message in given)
+
+
 def _is_listed(given: object) -> TypeGuard[Sequence[Any]]:
     if isinstance(given, np.ndarray):
         return given.ndim > 0
@@ -66,8 +82,10 @@ def params_for(
     """For `num` prompts; what is given once is meant for all."""
     if given is None or isinstance(given, SamplingParams):
         return [given or SamplingParams()] * num
-    if isinstance(given, Mapping) or not all(isinstance(p, SamplingParams) for p in given):
-        raise InvalidOption("sampling_params must be SamplingParams; build it from your options.")
+    if not _is_listed(given) or not all(isinstance(p, SamplingParams) for p in given):
+        raise InvalidOption(
+            "sampling_params must be SamplingParams, or a list of them; build it from your options."
+        )
     if len(given) != num:
         raise InvalidOption(f"{len(given)} sampling_params for {num} prompts; match them.")
     return list(given)

@@ -81,7 +81,7 @@ def _cuda_kernels(config: EngineConfig) -> Kernels:
 def _cpu_kernels(config: EngineConfig) -> Kernels:
     try:
         from forerun.kernels.cpu import CpuKernels
-    except (ImportError, OSError) as error:  # Numba, or the library that it loads
+    except (ImportError, OSError, ValueError) as error:  # Numba, its library, its settings
         raise CannotCompile.because("be imported", error) from error
-    folder = config.cache_dir or default_cache_dir()
+    folder = config.cache_folder or default_cache_dir()
     return CpuKernels(**config.cpu_options, cache_dir=folder, progress=config.progress)

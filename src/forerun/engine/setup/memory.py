@@ -55,8 +55,8 @@ def parse_bytes(given: int | str | None, name: str) -> int | None:
     """512000000, "512MB" and "0.5 GiB" are bytes; KB is 1000 and KiB 1024, as is usual."""
     if given is None:
         return None
-    if isinstance(given, int) and is_whole(given) and 0 < given <= _MOST_BYTES:
-        return given
+    if is_whole(given) and 0 < int(given) <= _MOST_BYTES:
+        return int(given)
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMG]?I?B?)\s*", str(given).upper())
     unit = None if found is None or not isinstance(given, str) else _UNITS.get(found[2])
     num_bytes = 0.0 if found is None or unit is None else float(found[1]) * unit

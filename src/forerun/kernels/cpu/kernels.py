@@ -46,6 +46,7 @@ from forerun.sampling import CoupledDraws
 from forerun.types import FloatArray, IntArray
 
 F32 = npt.NDArray[np.float32]
+_NO_BLOCKS: Final = "no matrix has rows that divide into blocks of 32"
 
 
 class CpuKernels(Attending, ChainSteps, Drawing):
@@ -67,7 +68,7 @@ class CpuKernels(Attending, ChainSteps, Drawing):
         quantization: str | None = None,
         activations: str | None = None,
         kv_cache_dtype: str = "auto",
-        cache_dir: Path | None = None,
+        cache_dir: str | Path | None = None,
         progress: Progress | None = None,
         instruction_set: str | None = None,
         machine: Machine | None = None,
@@ -78,9 +79,10 @@ class CpuKernels(Attending, ChainSteps, Drawing):
         num_threads = resolved_num_threads(num_threads)
         check_processor()
         self._activations, self._kv_cache_dtype = activations, kv_cache_dtype
+        self._quantization = quantization
         self._machine = (machine or _host(instruction_set)).with_activations(activations)
         key = code_key(self._machine)
-        kept = None if cache_dir is None else CodeCache.open(cache_dir, key)
+        kept = None if cache_dir is None else CodeCache.open(Path(cache_dir), key)
         self._library = Library(self._machine, kept, progress)
         self._workers = Workers(self._library.entry, num_threads)
         self._buffers = Buffers()
@@ -107,12 +109,26 @@ class CpuKernels(Attending, ChainSteps, Drawing):
             # Compile now, while someone watches.
             _ = self._operations, self._row_draws
             yield
-            if self._activations is not None and not self._digits.are_needed:
-                raise InvalidOption(
-                    f"activations {self._activations!r} change nothing where all weights are "
-                    "floats; drop them, or pack the weights with quantization."
-                )
+            self._check_effect()
             _ = self._row_operations
+
+    def _check_effect(self) -> None:
+        """Options that change nothing in what was loaded."""
+        if self._activations is not None and not self._digits.are_needed:
+            remedy = "; drop them, or pack the weights with quantization."
+            if self._quantization is not None:
+                remedy = f", and quantization packs none: {_NO_BLOCKS}; drop both."
+            raise InvalidOption(
+                f"activations {self._activations!r} change nothing where all weights are floats"
+                f"{remedy}"
+            )
+        if self._quantization is not None and not self._report.num_quantized:
+            why = "the weights are packed already" if self._digits.are_needed else _NO_BLOCKS
+            warnings.warn(
+                f"quantization {self._quantization!r} packs nothing: {why}; drop it.",
+                RuntimeWarning,
+                stacklevel=4,
+            )
 
     def load_vector(self, source: WeightSource, name: str) -> Vector:
         return self._loader.vector(source, name)

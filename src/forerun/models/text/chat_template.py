@@ -3,18 +3,42 @@
 from __future__ import annotations
 
 import json
+import os
+import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import cached_property
+from pathlib import Path
 from threading import Lock
 from typing import Any, NoReturn, TypeVar
 
+from jinja2 import meta
 from jinja2.exceptions import SecurityError, TemplateError, TemplateSyntaxError
 
 from forerun.errors import InvalidTemplate
+from forerun.files import MAX_TEXT_BYTES, read_text
 from forerun.models.text.template_sandbox import MAX_CHARS, TemplateSandbox
 
 Messages = Sequence[Mapping[str, Any]]
 T = TypeVar("T")
+
+
+def template_text(given: object) -> str:
+    """A template's text as it is, or that of the file which a text without any jinja2 names."""
+    if isinstance(given, str) and ("{{" in given or "{%" in given):
+        return given
+    if not isinstance(given, str) or not os.path.isfile(given):
+        raise InvalidTemplate(
+            f"chat_template={reprlib.repr(given)} is neither a jinja2 template nor a file; give "
+            f"the text of one, or its path."
+        )
+    try:
+        return read_text(Path(given), MAX_TEXT_BYTES)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise InvalidTemplate(
+            f"chat_template {given} cannot be read: {reason}; give a jinja2 file."
+        ) from None
 
 
 class _RefusedMessages(TemplateError):
@@ -31,6 +55,11 @@ class ChatTemplate:
         self._sandbox.globals.update(raise_exception=_refuse, strftime_now=_strftime_now)
         self._lock = Lock()  # the sandbox counts the turns of one rendering
         self._program = _guarded(lambda: self._sandbox.from_string(source))
+
+    @cached_property
+    def reads(self) -> frozenset[str]:
+        """The names that it looks up in what `render` is given."""
+        return frozenset(meta.find_undeclared_variables(self._sandbox.parse(self.source)))
 
     def render(self, /, messages: Messages, add_generation_prompt: bool, **variables: Any) -> str:
         """The prompt text for `messages`; `variables` are what else the template may read."""

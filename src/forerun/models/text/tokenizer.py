@@ -13,7 +13,7 @@ from typing import Any, Final
 import tokenizers
 
 from forerun.errors import InvalidTemplate, InvalidTokenizer
-from forerun.models.text.chat_template import ChatTemplate, Messages
+from forerun.models.text.chat_template import ChatTemplate, Messages, template_text
 from forerun.models.text.token_bytes import Spelling, token_bytes
 
 # What Hugging Face's readers take a tokenizer from.
@@ -130,9 +130,17 @@ class Tokenizer:
         text = self.apply_chat_template(messages, add_generation_prompt, **variables)
         return self.encode(text, add_special=False)
 
+    @property
+    def template_reads(self) -> frozenset[str]:
+        """The variables that the chat template looks up."""
+        return self._template.reads
+
     def with_chat_template(self, source: str) -> Tokenizer:
-        """The same vocabulary with another template."""
-        return Tokenizer(self._backend, replace(self._traits, chat_template=source))
+        """The same vocabulary with another template: its text, or the path of its file."""
+        traits = replace(self._traits, chat_template=template_text(source))
+        other = Tokenizer(self._backend, traits)
+        _ = other._template  # one that does not parse is refused now
+        return other
 
     def save(self, path: Path) -> None:
         """Write the vocabulary as a tokenizer.json."""

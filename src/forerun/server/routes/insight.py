@@ -16,7 +16,8 @@ from forerun.server.streaming import JsonAnswer
 from forerun.speculation.costs import Costs
 from forerun.speculation.speculation import Speculation
 from forerun.theory.depth_table import DepthRow, depth_table
-from forerun.theory.verify_cost import MOST_COST, MeasuredVerifyCost, parse_verify_cost
+from forerun.theory.ranges import MOST_COST
+from forerun.theory.verify_cost import MeasuredVerifyCost, parse_verify_cost
 from forerun.types import SamplingParams
 from forerun.version import VERSION
 

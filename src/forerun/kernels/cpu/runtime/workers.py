@@ -29,6 +29,7 @@ from forerun.kernels.cpu.runtime.interpreter import (
     STEP_FIELDS,
     STEPS,
 )
+from forerun.option_checks import is_whole
 
 Calls = SimpleQueue[bool]  # False: no more will come
 
@@ -44,12 +45,12 @@ def resolved_num_threads(num_threads: int | None) -> int:
     most = num_usable_cores()
     if num_threads is None:
         return most
-    if not 1 <= num_threads <= most:
+    if not (is_whole(num_threads) and 1 <= num_threads <= most):
         raise InvalidOption(
-            f"num_threads={num_threads} is not allowed; give 1 … {most}, the cores this process "
+            f"num_threads={num_threads!r} is not allowed; give 1 … {most}, the cores this process "
             "may use."
         )
-    return num_threads
+    return int(num_threads)
 
 
 class _Counters:

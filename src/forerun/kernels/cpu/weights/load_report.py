@@ -17,6 +17,7 @@ class LoadReport:
         self._progress = progress
         self._num_done = self._num_all = 0
         self._stand_ins: Counter[str] = Counter()
+        self.num_quantized = 0  # matrices, of all models
 
     @contextmanager
     def of(self, num_tensors: int) -> Iterator[None]:

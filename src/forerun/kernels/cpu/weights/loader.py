@@ -154,6 +154,7 @@ class Loader:
         if tensor.format in FLOATS:
             if self.quantization is None or tensor.shape[1] % 32:
                 return tensor.format
+            self.report.num_quantized += 1
             return QUANTIZATIONS[self.quantization]
         if tensor.format in PACKED:
             return tensor.format
