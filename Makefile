@@ -20,7 +20,7 @@ help:
 	@echo "  make test-page  the server's page in a headless Chromium (a minute)"
 	@echo "  make pictures   the page's pictures in docs/images"
 	@echo "  make docs    the documentation as a site, in build/docs"
-	@echo "  make proof   the promise of bits, 2,000 runs on SmolLM2 (about 50 minutes)"
+	@echo "  make proof   the promise of bits, 2,400 runs on SmolLM2 (about 50 minutes)"
 	@echo "  make peers   llama.cpp built for this processor, for forerun bench (needs cmake, c++)"
 	@echo "  make aims    what the project wants of its speed, held against the records"
 	@echo "  make soak    crowds of requests equal to themselves alone, 2,000 interrupts (about half an hour)"

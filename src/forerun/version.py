@@ -1,3 +1,3 @@
 """The one place that says which version this is."""
 
-VERSION = "0.2.0"
+VERSION = "0.3.0.dev0"
