@@ -94,8 +94,8 @@ def _left_open(text: str, end: str) -> str:
     return text[:at]
 
 
-def truncated(tokens: Tokens, num_kept: int | None, max_model_len: int) -> Tokens:
-    """`truncate_prompt_tokens`: the last so many; -1 leaves room for one token of an answer."""
+def truncated(tokens: Tokens, num_kept: int | None, max_model_len: int, room: int) -> Tokens:
+    """`truncate_prompt_tokens`: the last so many; -1 leaves `room` for the answer."""
     if num_kept is None:
         return tokens
     if num_kept == 0:
@@ -103,7 +103,9 @@ def truncated(tokens: Tokens, num_kept: int | None, max_model_len: int) -> Token
             "truncate_prompt_tokens=0 leaves no prompt; give 1 or more, or -1.",
             "truncate_prompt_tokens",
         )
-    return tokens[-(max_model_len - 1 if num_kept < 0 else num_kept) :]
+    if num_kept < 0:
+        num_kept = max(1, max_model_len - max(1, room))
+    return tokens[-num_kept:]
 
 
 def _refuse_endless(num_chars: int, max_model_len: int) -> None:
