@@ -69,7 +69,8 @@ class LLM:
             core = build_core(self.target, self._memory, self._wanted_len, config)
         self.max_model_len = core.max_len
         self.engine = Engine(core, self._lock)
-        self.input_processor = InputProcessor(self.tokenizer, core)
+        limit = "kv_cache_memory" if self._wanted_len is None else "max_model_len"
+        self.input_processor = InputProcessor(self.tokenizer, core, limit)
 
     def with_speculation(self, config: SpeculativeConfig | Mapping[str, Any] | None) -> LLM:
         """The same loaded model with other speculation, or with none."""
@@ -240,7 +241,7 @@ def _read_by(
 
 
 def _checked_len(wanted: int | None, trained: int) -> int | None:
-    if wanted is not None and not (isinstance(wanted, int) and 1 < wanted <= trained):
+    if wanted is not None and wanted > trained:
         raise InvalidOption(
             f"max_model_len={wanted} is not allowed; give 2 … {trained}, the model's context."
         )
