@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
 from forerun.kernels import Kernels
-from forerun.option_checks import known_keywords, require
+from forerun.option_checks import known_keywords, require, require_known, require_whole
 from forerun.option_fields import option
 
 if TYPE_CHECKING:
     from forerun.speculation.config import SpeculativeConfig
 
+KV_CACHE_DTYPES: Final = ("auto", "float16", "float32")  # of the cpu kernels
 DEFAULT_ACTIVATIONS: Final = "int8"
 Progress = Callable[[str, int, int], None]  # what, how many of how many; 0 of 0: nobody knows
 
@@ -79,6 +80,7 @@ class EngineConfig:
     progress: Progress | None = None
 
     def __post_init__(self) -> None:
+        """What can be said before the model is there."""
         require(isinstance(self.model, str | Path), "model", self.model, "a name or a path")
         good = isinstance(self.kernels, str) or hasattr(self.kernels, "load_matrix")
         require(good, "kernels", self.kernels, "a name or a kernel set")
@@ -86,6 +88,10 @@ class EngineConfig:
         require(good, "cache_dir", self.cache_dir, "a path, or None")
         good = self.progress is None or callable(self.progress)
         require(good, "progress", self.progress, "a function, or None")
+        require_whole("max_num_seqs", self.max_num_seqs, least=1)
+        require_known("kv_cache_dtype", KV_CACHE_DTYPES, self.kv_cache_dtype)
+        if self.max_model_len is not None:
+            require_whole("max_model_len", self.max_model_len, least=2)
 
     @property
     def cache_folder(self) -> Path | None:

@@ -97,10 +97,37 @@ def test_an_answer_of_unsaid_length_takes_the_room_there_is(server: Running) -> 
     assert both["usage"]["completion_tokens"] == 16 + 3  # each has what there is
     asked = {"prompt": "a" * (2 * room), "truncate_prompt_tokens": -1, "ignore_eos": True}
     usage = server.ask("/v1/completions", **asked)["usage"]
-    assert usage["prompt_tokens"] + usage["completion_tokens"] == room
+    assert (usage["prompt_tokens"], usage["completion_tokens"]) == (room - 16, 16)
     assert server.ask("/v1/completions", prompt="a", ignore_eos=True)["usage"][
         "completion_tokens"
     ] == min(16, room - 1)
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "usual"),
+    [
+        ("/v1/completions", "max_tokens", 16),
+        ("/v1/chat/completions", "max_tokens", 64),
+        ("/v1/chat/completions", "max_completion_tokens", 64),
+        ("/v1/responses", "max_output_tokens", 64),
+    ],
+)
+def test_a_prompt_is_truncated_so_that_its_answer_has_room(
+    server: Running, path: str, name: str, usual: int
+) -> None:
+    (model,) = server.client.get("/v1/models").json()["data"]
+    context = model["max_model_len"]
+    words = "a" * (2 * context)
+    messages = [{"role": "user", "content": words}]
+    given = {"/v1/completions": "prompt", "/v1/chat/completions": "messages"}.get(path, "input")
+    asked: dict[str, Any] = {given: messages if given == "messages" else words}
+    asked |= {"truncate_prompt_tokens": -1, "ignore_eos": True}
+    for more, num_tokens in (({}, usual), ({name: 1}, 1), ({name: 100}, 100)):
+        usage = server.ask(path, **asked, **more)["usage"]
+        found = usage.get("completion_tokens", usage.get("output_tokens"))
+        assert (usage["total_tokens"], found) == (context, num_tokens)
+    error = error_of(server.post(path, **asked, **{name: context}), 400)
+    assert f"lower {name}." in error["message"]
 
 
 def test_tokens_that_only_end_an_answer_cannot_be_all_that_is_allowed(server: Running) -> None:
@@ -167,8 +194,51 @@ def test_chat_logprobs_spell_their_tokens(server: Running) -> None:
     assert len(entries) == answer["usage"]["completion_tokens"]
     assert all(len(entry["top_logprobs"]) == 3 for entry in entries)
     spelled = b"".join(bytes(entry["bytes"]) for entry in entries).decode()
-    assert choice["message"]["content"] == spelled.replace("<|end|>", "").replace("<|start|>", "")
+    assert choice["message"]["content"] == spelled
     assert error_of(server.post("/v1/chat/completions", messages=CHAT, top_logprobs=3), 400)
+
+
+def test_no_likely_tokens_is_nothing_asked(server: Running) -> None:
+    for more in ({}, {"logprobs": False}):
+        asked = {"messages": CHAT, "max_tokens": 2, "top_logprobs": 0, **more}
+        assert server.ask("/v1/chat/completions", **asked)["choices"][0]["logprobs"] is None
+    nothing: list[dict[str, Any]] = [
+        {"top_logprobs": 0},
+        {"include": ["reasoning.encrypted_content"]},
+        {"include": []},
+    ]
+    for body in nothing:
+        answer = server.ask("/v1/responses", input="hello", max_output_tokens=2, **body)
+        assert answer["output"][0]["content"][0]["logprobs"] == []
+
+
+@pytest.mark.parametrize("skips", [True, False])
+def test_a_special_token_that_the_text_skips_has_no_bytes(server: Running, skips: bool) -> None:
+    """It is listed all the same, where it ends an answer and among the likeliest."""
+    (end,) = server.ask("/tokenize", prompt="<|end|>", add_special_tokens=False)["tokens"]
+    asked = {"allowed_token_ids": [end], "ignore_eos": True, "skip_special_tokens": skips}
+    chat = {"messages": CHAT, **asked, "logprobs": True, "top_logprobs": 20, "max_tokens": 1}
+    whole = server.ask("/v1/chat/completions", **chat)["choices"][0]
+    lines = server.stream("/v1/chat/completions", **chat)
+    chunks = [json.loads(line)["choices"][0] for line in lines[:-1]]
+    streamed = [entry for c in chunks if c["logprobs"] for entry in c["logprobs"]["content"]]
+    response = server.ask(
+        "/v1/responses", input="hello there", **asked, top_logprobs=20, max_output_tokens=1
+    )
+    part = response["output"][0]["content"][0]
+    for text, entries in (
+        (whole["message"]["content"], whole["logprobs"]["content"]),
+        (whole["message"]["content"], streamed),
+        (part["text"], part["logprobs"]),
+    ):
+        (entry,) = entries
+        expected = b"" if skips else b"<|end|>"
+        assert (entry["token"], bytes(entry["bytes"])) == ("<|end|>", expected)
+        assert text.encode() == expected
+        for other in entry["top_logprobs"]:
+            is_special = other["token"] in ("<|start|>", "<|end|>")
+            shown = b"" if is_special and skips else other["token"].encode()
+            assert bytes(other["bytes"]) == shown
 
 
 def test_stop_strings_end_the_text_before_them(server: Running) -> None:

@@ -57,6 +57,16 @@ def long_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_tiny_model(tmp_path_factory.mktemp("models") / "long", max_len=8192, num_layers=1)
 
 
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[ServerConfig]:
+    """What servers would run with; none does."""
+    found = list[ServerConfig]()
+    monkeypatch.setattr(
+        "forerun.server.operation.running.run_server", lambda config, *_: found.append(config)
+    )
+    return found
+
+
 @pytest.fixture(scope="module")
 def guarded(long_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """One runs, one waits, keys from three places, small limits; all sources of options."""
@@ -69,7 +79,7 @@ def guarded(long_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     )
     env = {"FORERUN_SERVE_MAX_NUM_WAITING": "1", "FORERUN_SERVE_API_KEY": "env1 env2"}
     options = ["--config", str(folder / "serve.toml"), "--lenient-fields"]
-    options += ["--request-timeout", "3", "--allowed-origin", "https://a.example"]
+    options += ["--request-timeout", "3", "--allowed-origin", "https://A.example/"]
     with serving(
         long_path, *PLAIN, *options, "--served-model-name", "three", env=env, wait=False
     ) as running:
@@ -129,14 +139,73 @@ def test_pages_of_other_origins_are_told_apart(guarded: Running) -> None:
     assert "x-stainless-os" in answer.headers["access-control-allow-headers"]
 
 
-def asking(origins: Origins) -> Callable[..., httpx.Response]:
+def test_pages_that_were_named_may_read_errors(guarded: Running) -> None:
+    sent = {"Origin": "https://a.example", "Authorization": "Bearer wrong"}
+    answer = guarded.client.get("/v1/models", headers=sent)
+    assert error_of(answer, 401)["code"] == "invalid_api_key"
+    assert answer.headers["access-control-allow-origin"] == "https://a.example"
+    assert answer.headers["access-control-expose-headers"] == "x-request-id"
+
+
+PREFLIGHT = {"Access-Control-Request-Method": "POST", "Origin": "https://b.example"}
+
+
+def test_a_preflight_of_a_page_that_was_not_named_is_refused_and_logged(guarded: Running) -> None:
+    """A browser sends no key with it."""
+    sent = {**PREFLIGHT, "X-Request-Id": "strange"}
+    answer = httpx.options(f"{guarded.url}/v1/chat/completions", headers=sent)
+    error = error_of(answer, 403)
+    assert error["code"] == "origin_not_allowed"
+    assert "https://b.example" in error["message"]
+    assert "--allowed-origin" in error["message"]
+    assert answer.headers["X-Request-Id"] == "strange"
+    assert "access-control-allow-origin" not in answer.headers
+    line = logged(guarded, "strange")
+    assert (line["method"], line["status"]) == ("OPTIONS", 403)
+    shown = guarded.client.get("/metrics").text
+    assert 'forerun:http_responses_total{path="other",status="403"} ' in shown
+
+
+@pytest.mark.parametrize(
+    ("given", "origin"),
+    [
+        ("https://App.example.com/", "https://app.example.com"),
+        ("https://a.example:443", "https://a.example"),
+        ("http://a.example:80/", "http://a.example"),
+        ("http://a.example:443", "http://a.example:443"),
+        ("http://LOCALHOST:3000", "http://localhost:3000"),
+        ("http://[::1]:3000", "http://[::1]:3000"),
+        ("chrome-extension://abcdef", "chrome-extension://abcdef"),
+        ("*", "*"),
+    ],
+)
+def test_an_origin_is_written_as_browsers_do(given: str, origin: str) -> None:
+    assert ServerConfig(names=("a",), allowed_origins=(given,)).allowed_origins == (origin,)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        *("app.example.com", "localhost:3000", "//a.example", "https://", "", "null"),
+        *("https://a.example/app", "https://a.example?b", "https://*.a.example", "file:///a"),
+        *("https://a.example, https://b.example", "https://me@a.example", " https://a.example"),
+    ],
+)
+def test_what_is_no_origin_is_refused_at_the_start(given: str, started: list[Any]) -> None:
+    result = CliRunner().invoke(app, ["serve", "--allowed-origin", given])
+    assert (result.exit_code, started) == (2, [])
+    assert result.stderr.startswith(f"forerun: --allowed-origin {given!r} is not allowed; give one")
+    assert result.stderr.count("\n") == 1
+
+
+def asking(origins: Origins, *keys: str) -> Callable[..., httpx.Response]:
     """Asks a server that knows these: ask(method, header=value, …)."""
     service = Service(("a",), Limits(), Counters(lambda: None))
 
     async def reached(scope: Any, receive: Any, send: Any) -> None:
         await JsonAnswer({})(scope, receive, send)
 
-    front = Front(reached, service, Keys(()), origins, AccessLog(None))
+    front = Front(reached, service, Keys(keys), origins, AccessLog(None))
 
     async def ask(method: str = "POST", **headers: str) -> httpx.Response:
         transport = httpx.ASGITransport(front)
@@ -149,7 +218,7 @@ def asking(origins: Origins) -> Callable[..., httpx.Response]:
 
 def test_pages_that_were_not_named_cannot_ask_in_plain_text() -> None:
     """A browser sends that without having asked whether it may."""
-    ask = asking(Origins(("https://A.example/",)))
+    ask = asking(Origins(("https://a.example",)))
 
     def status(*args: str, **headers: str) -> int:
         return ask(*args, **headers).status_code
@@ -166,6 +235,24 @@ def test_pages_that_were_not_named_cannot_ask_in_plain_text() -> None:
     for json_type in ("application/json", "Application/JSON; charset=utf-8"):
         assert status(origin="https://evil.example", content_type=json_type) == 200
     assert status("GET", origin="https://evil.example") == 200
+
+
+@pytest.mark.parametrize("allowed", [(), ("https://a.example",)])
+@pytest.mark.parametrize("keys", [(), ("key",)])
+def test_a_preflight_is_asked_for_its_origin_alone(
+    allowed: tuple[str, ...], keys: tuple[str, ...]
+) -> None:
+    ask = asking(Origins(allowed), *keys)
+    asks_first = {"access_control_request_method": "POST"}
+    refused = ask("OPTIONS", origin="https://evil.example", **asks_first)
+    assert error_of(refused, 403)["code"] == "origin_not_allowed"
+    as_json = ask("OPTIONS", origin="null", content_type="application/json", **asks_first)
+    assert as_json.status_code == 403
+    assert ask("OPTIONS", origin="https://here", host="here", **asks_first).status_code == 200
+    for origin in allowed:
+        assert ask("OPTIONS", origin=origin, **asks_first).status_code == 200
+    plain = ask("OPTIONS", origin="https://evil.example")
+    assert plain.status_code == (401 if keys else 200)  # no preflight
 
 
 @pytest.mark.parametrize("content_type", ["text/plain", "application/json"])
@@ -545,22 +632,45 @@ def test_an_empty_variable_for_keys_does_not_open_the_server(name: str, value: s
 
 
 def test_a_file_may_say_no_as_the_command_line_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, started: list[ServerConfig]
 ) -> None:
-    found = list[ServerConfig]()
-    monkeypatch.setattr(
-        "forerun.server.operation.running.run_server", lambda config, *_: found.append(config)
-    )
     path = tmp_path / "serve.toml"
     for text in ("no-page = true\naccess-log = false\n", "page = true\nno_access_log = false\n"):
         path.write_text(text)
         result = CliRunner().invoke(app, ["serve", "--config", str(path)])
         assert result.exit_code == 0, result.output
-    assert [(one.page, one.access_log) for one in found] == [(False, False), (True, True)]
+    assert [(one.page, one.access_log) for one in started] == [(False, False), (True, True)]
     path.write_text("no-page = 1\n")
     result = CliRunner().invoke(app, ["serve", "--config", str(path)])
     assert result.exit_code == 2
     assert "write true or false" in result.stderr
+
+
+@pytest.mark.parametrize("key", ["api-key", "allowed_origin", "served-model-name"])
+def test_a_text_in_the_file_is_no_list(tmp_path: Path, key: str, started: list[Any]) -> None:
+    """Each of its letters would be a key."""
+    path = tmp_path / "serve.toml"
+    path.write_text(f'{key} = "solo"\n')
+    result = CliRunner().invoke(app, ["serve", "--config", str(path)])
+    assert (result.exit_code, started) == (2, [])
+    assert f"{key} in {path} is not a list; write a list" in " ".join(result.stderr.split())
+    assert "solo" not in result.stderr  # it may be secret
+
+
+@pytest.mark.parametrize(
+    ("option", "part"),
+    [
+        (("--max-num-seqs", "0"), "max_num_seqs=0 is not allowed"),
+        (("--max-model-len", "0"), "max_model_len=0 is not allowed"),
+        (("--kv-cache-dtype", "float18"), "did you mean 'float16'?"),
+    ],
+)
+def test_what_needs_no_model_is_refused_before_it_listens(
+    option: tuple[str, str], part: str, started: list[Any]
+) -> None:
+    result = CliRunner().invoke(app, ["serve", *option])
+    assert (result.exit_code, started) == (2, [])
+    assert part in " ".join(result.stderr.split())
 
 
 def test_an_engine_that_cannot_be_made_ends_the_server(tiny_path: Path) -> None:

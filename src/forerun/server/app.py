@@ -11,7 +11,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from forerun.errors import ForerunError
 from forerun.server import description
@@ -105,12 +105,23 @@ def build_app(
     app.state.service = service
     origins = Origins(allowed_origins, is_local=is_local)
     front: ASGIApp = Front(app, service, keys, origins, log, root_path)
-    if allowed_origins:
-        front = CORSMiddleware(
-            front,
-            allow_origins=list(allowed_origins),
-            allow_methods=["GET", "POST"],
-            allow_headers=["*"],  # OpenAI's client for JavaScript sends a dozen of its own
-            expose_headers=["x-request-id"],
-        )
-    return front
+    return _shared(front, origins, allowed_origins) if allowed_origins else front
+
+
+def _shared(front: ASGIApp, origins: Origins, allowed_origins: Sequence[str]) -> ASGIApp:
+    """With pages of other origins, which may read errors, too. Preflights of those that were not
+    named are the front's, whose refusals have OpenAI's shape and are logged."""
+    shared = CORSMiddleware(
+        front,
+        allow_origins=list(allowed_origins),
+        allow_methods=["GET", "POST"],
+        allow_headers=["*"],  # OpenAI's client for JavaScript sends a dozen of its own
+        expose_headers=["x-request-id"],
+    )
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        may_ask_first = scope["type"] == "http" and scope["method"] == "OPTIONS"
+        is_strange = may_ask_first and not origins.allow(Request(scope))
+        await (front if is_strange else shared)(scope, receive, send)
+
+    return answer

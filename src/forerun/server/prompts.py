@@ -68,8 +68,8 @@ def joined(content: str | Sequence[Mapping[str, Any]]) -> str:
     return content if isinstance(content, str) else "".join(part["text"] for part in content)
 
 
-def truncated(tokens: Tokens, num_kept: int | None, max_model_len: int) -> Tokens:
-    """`truncate_prompt_tokens`: the last so many; -1 leaves room for one token of an answer."""
+def truncated(tokens: Tokens, num_kept: int | None, max_model_len: int, room: int) -> Tokens:
+    """`truncate_prompt_tokens`: the last so many; -1 leaves `room` for the answer."""
     if num_kept is None:
         return tokens
     if num_kept == 0:
@@ -77,7 +77,9 @@ def truncated(tokens: Tokens, num_kept: int | None, max_model_len: int) -> Token
             "truncate_prompt_tokens=0 leaves no prompt; give 1 or more, or -1.",
             "truncate_prompt_tokens",
         )
-    return tokens[-(max_model_len - 1 if num_kept < 0 else num_kept) :]
+    if num_kept < 0:
+        num_kept = max(1, max_model_len - max(1, room))
+    return tokens[-num_kept:]
 
 
 def _refuse_endless(num_chars: int, max_model_len: int) -> None:

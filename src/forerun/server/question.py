@@ -132,6 +132,17 @@ def answer_len(
     return room if ceiling is None else min(room, ceiling)
 
 
+def answer_room(
+    wanted: int | None, max_model_len: int, limits: Limits, usual: int | None = None
+) -> int:
+    """What a prompt that is truncated to fit leaves for the answer: as many tokens as asked for,
+    else `usual`, or a quarter of the context."""
+    if wanted is not None:
+        return wanted
+    room = max_model_len // 4 if usual is None else usual
+    return room if limits.max_answer_tokens is None else min(room, limits.max_answer_tokens)
+
+
 def _speculation(given: Any) -> tuple[RequestSpeculation | None, dict[str, Any]]:
     """What may guess, and how guesses are judged."""
     if given is None or given is True:

@@ -16,7 +16,9 @@ from forerun import LLM, EngineConfig, InvalidOption
 from forerun.cli import app
 from forerun.cli.options.engine import as_arguments, engine_options
 from forerun.cli.options.shared import bundle, takes
+from forerun.engine_config import KV_CACHE_DTYPES
 from forerun.kernels.cpu import CpuKernels
+from forerun.kernels.cpu.codegen.machine import ROW_TYPES
 from forerun.option_fields import option
 from tests.contracts.kernel_sets import CACHE_DIR
 
@@ -109,6 +111,10 @@ def test_arguments_ask_for_the_same_again() -> None:
     assert "--kv-cache-memory 9MB" in words
     assert "--threads 3" in words
     assert words.endswith("--no-speculation")
+
+
+def test_the_types_of_a_cache_are_those_that_kernels_have() -> None:
+    assert set(KV_CACHE_DTYPES) == {"auto", *ROW_TYPES}
 
 
 def test_a_field_is_an_option() -> None:

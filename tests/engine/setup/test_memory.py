@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from forerun.engine import LLM
 from forerun.engine.request.options import RequestOptions
 from forerun.engine.setup.memory import CacheMemory, parse_bytes
 from forerun.engine.step import Core
-from forerun.errors import InvalidOption, RequestTooLarge
+from forerun.errors import InvalidOption, PromptTooLong, RequestTooLarge
 from forerun.types import SamplingParams
 from tests.engine.leaks import assert_nothing_is_held
 from tests.tiny_model import write_tiny_model
@@ -73,6 +74,23 @@ def test_without_a_length_the_context_is_what_the_memory_holds(tiny_path: Path) 
     assert llm.max_model_len == llm.engine.core.cache.pool.num_pages * 16 < 256
     output = llm.generate("abc", PARAMS.with_(max_tokens=None))[0].outputs[0]
     assert len(output.token_ids) == llm.max_model_len - 3
+
+
+@pytest.mark.parametrize(
+    ("options", "advice"),
+    [
+        ({"kv_cache_memory": "25KB"}, "shorten it, or raise kv_cache_memory."),
+        ({"kv_cache_memory": "25KB", "max_model_len": 32}, "shorten it, or raise max_model_len."),
+        ({"max_model_len": 32}, "shorten it, or raise max_model_len."),
+        ({}, "the context 256; shorten it."),
+    ],
+)
+def test_a_prompt_that_is_too_long_is_told_what_limits_it(
+    tiny_path: Path, options: dict[str, Any], advice: str
+) -> None:
+    llm = LLM(tiny_path, speculative_config=None, kernels="reference", **options)
+    with pytest.raises(PromptTooLong, match=f"{re.escape(advice)}$"):
+        llm.generate("a" * 256)
 
 
 @pytest.mark.parametrize(

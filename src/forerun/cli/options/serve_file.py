@@ -27,6 +27,7 @@ def read_defaults(context: typer.Context, path: Path | None) -> Path | None:
 def _options(context: typer.Context, found: dict[str, Any], path: Path) -> dict[str, Any]:
     """Keys are option names without dashes in front, like max-num-seqs or max_num_seqs."""
     known, negated = dict[str, str | None](), dict[str, str | None]()
+    lists = {p.name for p in context.command.params if getattr(p, "multiple", False)}
     for parameter in context.command.params:
         names = (*parameter.opts, parameter.name or "")
         known |= dict.fromkeys(map(_key, names), parameter.name)
@@ -38,6 +39,8 @@ def _options(context: typer.Context, found: dict[str, Any], path: Path) -> dict[
             raise unknown_name(f"option in {path}", key, [*known, *negated])
         if isinstance(value, dict):
             raise InvalidOption(f"{key} in {path} is a table; options are single values or lists.")
+        if name in lists and not isinstance(value, list):
+            raise InvalidOption(f"{key} in {path} is not a list; write a list, also of one value.")
         if _key(key) in negated and not isinstance(value, bool):
             raise InvalidOption(f"{key} in {path} is {value!r}; write true or false.")
         defaults[name] = not value if _key(key) in negated else value

@@ -24,12 +24,14 @@ _CHARS_PER_TOKEN: Final = 16  # far more than texts have on average
 
 
 class InputProcessor:
-    """Touches no state that a step changes, so any thread may use it while the engine runs."""
+    """Touches no state that a step changes, so any thread may use it while the engine runs.
+    `limit` is the option that made the context shorter than the model's, if it is."""
 
-    def __init__(self, tokenizer: Tokenizer, core: Core) -> None:
+    def __init__(self, tokenizer: Tokenizer, core: Core, limit: str = "max_model_len") -> None:
         self._tokenizer = tokenizer
         self._cache: KVCache = core.cache
         self._max_len, self._longest = core.max_len, core.model.config.max_len
+        self._limit = limit
         self._vocab_size = core.model.config.vocab_size
         speculation = core.speculation
         self._drafters: Collection[str] = speculation.drafters.drafters if speculation else ()
@@ -74,7 +76,7 @@ class InputProcessor:
         if not tokens:
             raise InvalidOption("the prompt is empty; give at least one token.")
         if len(tokens) >= self._max_len:
-            more = ", or raise max_model_len" if self._max_len < self._longest else ""
+            more = f", or raise {self._limit}" if self._max_len < self._longest else ""
             raise PromptTooLong(
                 f"the prompt has {len(tokens)} tokens and the context {self._max_len}; "
                 f"shorten it{more}."

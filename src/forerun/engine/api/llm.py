@@ -30,7 +30,6 @@ from forerun.models.llama import LlamaModel
 from forerun.models.opening import load_tokenizer, open_checkpoint
 from forerun.models.text.chat_template import Messages
 from forerun.models.text.conversation import checked_variables, conversation_text, require_read
-from forerun.option_checks import is_whole
 from forerun.speculation.config import SpeculativeConfig
 from forerun.types import SamplingParams
 
@@ -75,7 +74,8 @@ class LLM:
             core = build_core(self.target, self._memory, self._wanted_len, config)
         self.max_model_len = core.max_len
         self.engine = Engine(core, self._lock)
-        self.input_processor = InputProcessor(self.tokenizer, core)
+        limit = "kv_cache_memory" if self._wanted_len is None else "max_model_len"
+        self.input_processor = InputProcessor(self.tokenizer, core, limit)
 
     def with_speculation(self, config: SpeculativeConfig | Mapping[str, Any] | None) -> LLM:
         """The same loaded model with other speculation, or with none."""
@@ -264,9 +264,8 @@ def _read_by(
 def _checked_len(wanted: int | None, trained: int) -> int | None:
     if wanted is None:
         return None
-    if not (is_whole(wanted) and 1 < wanted <= trained):
+    if wanted > trained:
         raise InvalidOption(
-            f"max_model_len={wanted!r} is not allowed; give a whole number, 2 … {trained}, the "
-            f"model's context."
+            f"max_model_len={wanted} is not allowed; give 2 … {trained}, the model's context."
         )
     return int(wanted)

@@ -9,7 +9,7 @@ from typing import Final
 
 from forerun.cache.cache_size import BACKENDS, CacheSize
 from forerun.errors import InvalidOption
-from forerun.option_checks import is_whole, require_known, require_whole
+from forerun.option_checks import is_whole, require_known
 
 _UNITS: Final = {
     "": 1, "B": 1,
@@ -30,7 +30,6 @@ class CacheMemory:
     num_bytes: int | None = None
 
     def __post_init__(self) -> None:
-        require_whole("max_num_seqs", self.max_num_seqs, least=1)
         require_known("kv_cache_backend", BACKENDS, self.backend)
 
     def size(

@@ -8,7 +8,6 @@ from typing import Any
 
 from forerun.server.answers.delta import Delta
 from forerun.server.answers.form import ChunkForm
-from forerun.server.answers.logprobs import chat_logprobs
 from forerun.server.answers.trace import trace
 
 
@@ -45,7 +44,7 @@ class ChatForm(ChunkForm):
 
     def _rest(self, delta: Delta) -> dict[str, Any]:
         rest: dict[str, Any] = {
-            "logprobs": chat_logprobs(self.tokenizer, delta.logprobs)
+            "logprobs": {"content": self.chat_entries(delta), "refusal": None}
             if self.shows_logprobs
             else None,
             "finish_reason": delta.finish_reason,

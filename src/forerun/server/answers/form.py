@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final, Protocol
 from forerun.models.text.tokenizer import Tokenizer
 from forerun.server.answers.delta import Delta
 from forerun.server.answers.group import Group
+from forerun.server.answers.logprobs import chat_entry
 from forerun.server.json_text import to_json
 
 _MARK: Final = "\0"  # no other text of a chunk's choice
@@ -44,6 +45,13 @@ class Form:
     def shows_more(self) -> bool:
         """Than text."""
         return self.shows_logprobs or self.shows_token_ids or self.shows_trace
+
+    def chat_entries(self, delta: Delta) -> list[dict[str, Any]]:
+        """The log-probabilities of a delta's tokens, as chat and responses show them."""
+        skips_special = self.group.requests[0].params.skip_special_tokens
+        return [
+            chat_entry(self.tokenizer, one, skips_special=skips_special) for one in delta.logprobs
+        ]
 
     def is_news(self, delta: Delta) -> bool:
         """Whether a delta says anything; text may wait for the rest of a character."""

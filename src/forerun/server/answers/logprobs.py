@@ -64,23 +64,17 @@ def spelled(tokenizer: Tokenizer, token: int) -> str:
     return tokenizer.token_bytes(token, skip_special=False).decode("utf-8", "replace")
 
 
-def chat_logprobs(tokenizer: Tokenizer, found: Sequence[TokenLogprob]) -> dict[str, Any]:
-    return {"content": [chat_entry(tokenizer, one) for one in found], "refusal": None}
+def chat_entry(tokenizer: Tokenizer, one: TokenLogprob, *, skips_special: bool) -> dict[str, Any]:
+    """`bytes` join to the text: a token may be only half a character, and a special one that the
+    text skips has none."""
 
+    def told(token: int, logprob: float | None) -> dict[str, Any]:
+        shown = tokenizer.token_bytes(token, skips_special)
+        return {"token": spelled(tokenizer, token), "logprob": logprob, "bytes": list(shown)}
 
-def chat_entry(tokenizer: Tokenizer, one: TokenLogprob) -> dict[str, Any]:
     return {
-        **_chat_token(tokenizer, one.token, one.logprob),
-        "top_logprobs": [_chat_token(tokenizer, *other) for other in one.top],
-    }
-
-
-def _chat_token(tokenizer: Tokenizer, token: int, logprob: float | None) -> dict[str, Any]:
-    """`bytes` join to the text even where a token is only half a character."""
-    return {
-        "token": spelled(tokenizer, token),
-        "logprob": logprob,
-        "bytes": list(tokenizer.token_bytes(token, skip_special=False)),
+        **told(one.token, one.logprob),
+        "top_logprobs": [told(*other) for other in one.top],
     }
 
 

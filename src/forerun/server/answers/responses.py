@@ -9,7 +9,6 @@ from typing import Any
 
 from forerun.server.answers.delta import Delta
 from forerun.server.answers.form import Form
-from forerun.server.answers.logprobs import chat_entry
 from forerun.server.answers.trace import trace
 from forerun.server.answers.usage import responses_usage
 from forerun.server.json_text import to_json
@@ -84,9 +83,7 @@ class ResponseForm(Form):
         }
 
     def _logprobs(self, delta: Delta) -> list[dict[str, Any]]:
-        if not self.shows_logprobs:
-            return []
-        return [chat_entry(self.tokenizer, one) for one in delta.logprobs]
+        return self.chat_entries(delta) if self.shows_logprobs else []
 
     async def events(self) -> AsyncIterator[dict[str, Any]]:
         """Each event as an object; its `type` is its name."""

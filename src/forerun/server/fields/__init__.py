@@ -2,6 +2,15 @@
 
 from forerun.server.fields.field import Endpoint, Field, Treatment
 from forerun.server.fields.reading import read_fields
-from forerun.server.fields.table import FIELDS, fields_of, markdown
+from forerun.server.fields.table import FIELDS, LOGPROBS, fields_of, markdown
 
-__all__ = ["FIELDS", "Endpoint", "Field", "Treatment", "fields_of", "markdown", "read_fields"]
+__all__ = [
+    "FIELDS",
+    "LOGPROBS",
+    "Endpoint",
+    "Field",
+    "Treatment",
+    "fields_of",
+    "markdown",
+    "read_fields",
+]

@@ -43,6 +43,7 @@ _ALL: Final = (_COMPLETIONS, _CHAT, _RESPONSES)
 _BOTH: Final = (_COMPLETIONS, _CHAT)
 MAX_COUNT: Final = 2**31 - 1  # tokens in an answer; the context is far smaller
 _COUNT: Final = Whole(1, MAX_COUNT)
+LOGPROBS: Final = "message.output_text.logprobs"  # as `include` of a response asks for them
 _NO_LIST: Final = ListOf(NOTHING, 0, 0)
 _NO_FLAG: Final = OneOf((False,))
 
@@ -76,7 +77,10 @@ FIELDS: Final[tuple[Field, ...]] = (
     _honoured("chat_template_kwargs", MapOf("^[A-Za-z_]", Anything(), 64), _CHAT, _TOKENIZE),
     _honoured("add_special_tokens", FLAG, *_BOTH, _TOKENIZE),
     _honoured(
-        "truncate_prompt_tokens", Whole(-1, MAX_COUNT), *_ALL, note="keeps the last; -1: all"
+        "truncate_prompt_tokens",
+        Whole(-1, MAX_COUNT),
+        *_ALL,
+        note="keeps the last; -1: what leaves room for the answer",
     ),
     # How its tokens are chosen.
     _honoured("temperature", Real(0, 100), *_ALL),
@@ -118,7 +122,12 @@ FIELDS: Final[tuple[Field, ...]] = (
     _honoured("logprobs", Whole(0, 20), _COMPLETIONS),
     _honoured("logprobs", FLAG, _CHAT),
     _honoured("top_logprobs", Whole(0, 20), _CHAT, _RESPONSES),
-    _honoured("include", ListOf(OneOf(("message.output_text.logprobs",))), _RESPONSES),
+    _honoured(
+        "include",
+        ListOf(OneOf((LOGPROBS, "reasoning.encrypted_content"))),
+        _RESPONSES,
+        note="`reasoning.encrypted_content` has no effect: there is no reasoning",
+    ),
     _honoured("return_token_ids", FLAG, *_BOTH),
     _honoured("request_id", Text(1, 128), *_ALL, note="becomes part of the answer's id"),
     # How it is run.

@@ -11,6 +11,8 @@ from forerun.errors import InvalidOption
 from forerun.option_fields import option
 
 _ROOT_PATH: Final = re.compile(r"(/[A-Za-z0-9._~-]+)+")
+_ORIGIN: Final = re.compile(r"([a-z][a-z0-9+.-]*)://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]+)?/?")
+_USUAL_PORTS: Final = {"http": ":80", "https": ":443"}
 _OWN_PATHS: Final = ("v1", "forerun", "page", "health", "ready", "metrics")
 _GRACE: Final = 30.0  # seconds beyond the request's own limit that a reader may take
 
@@ -33,7 +35,8 @@ class Limits:
 
 @dataclass(frozen=True)
 class ServerConfig:
-    """`names` are what clients may call the model. With `uds`, `host` and `port` are not used."""
+    """`names` are what clients may call the model. With `uds`, `host` and `port` are not used.
+    `allowed_origins` are as browsers write them, or "*"."""
 
     names: tuple[str, ...]
     host: str = option("127.0.0.1", "Where to listen.")
@@ -84,6 +87,22 @@ class ServerConfig:
             raise InvalidOption(f"--max-answer-tokens {ceiling} is not allowed; give 1 or more.")
         if not all(key.strip() == key and key for key in self.api_keys):
             raise InvalidOption("an API key is empty or begins or ends with a space; mend it.")
+        origins = tuple(map(_origin, self.allowed_origins))
+        object.__setattr__(self, "allowed_origins", origins)
+
+
+def _origin(given: str) -> str:
+    """As browsers write it: in small letters, without a slash, or a port that need not be said."""
+    if given == "*":
+        return given
+    found = _ORIGIN.fullmatch(given.lower())
+    if found is None:
+        raise InvalidOption(
+            f"--allowed-origin {given!r} is not allowed; give one like https://app.example.com, "
+            f"without a path, or * for all."
+        )
+    scheme, host, port = found.groups(default="")
+    return f"{scheme}://{host}{port if port != _USUAL_PORTS.get(scheme) else ''}"
 
 
 def _check_pair(cert: Path, key: Path | None) -> None:

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from forerun.server.errors import ApiError, as_api_error
 from forerun.server.operation.access_log import AccessLog
 from forerun.server.operation.auth import Keys
-from forerun.server.operation.origins import Origins
+from forerun.server.operation.origins import Origins, is_preflight
 from forerun.server.operation.protocol import Direct
 from forerun.server.service import Service
 from forerun.server.streaming import DIRECT, REQUEST_ID, JsonAnswer, LastWords, explained
@@ -75,7 +75,8 @@ class Front:
                 await RedirectResponse(f"{self._root}/")(scope, receive, visit.send)
                 return
             self._origins.check(request)
-            self._keys.check(scope["path"], request.headers.get("authorization"))
+            if not is_preflight(request):
+                self._keys.check(scope["path"], request.headers.get("authorization"))
             await self._app(scope, receive, visit.send)
         except ApiError as error:
             await _error_response(error)(scope, receive, visit.send)

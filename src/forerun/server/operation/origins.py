@@ -15,25 +15,32 @@ _READING: Final = ("GET", "HEAD", "OPTIONS")
 
 class Origins:
     """Those that were named, and the server's own. Before a page's JSON is sent the browser asks
-    whether it may; what a page calls plain text it sends, and only keeps the answer from it.
+    whether it may (a preflight); what a page calls plain text it sends, and only keeps the answer
+    from it.
 
     A name that anyone may point at this machine is not the server's own where it `is_local`, for
     this machine alone: a page whose name was so moved would ask as if it were ours.
     """
 
     def __init__(self, allowed: Sequence[str], *, is_local: bool = False) -> None:
-        self._allowed = frozenset(origin.lower().rstrip("/") for origin in allowed)
+        self._allowed = frozenset(allowed)
         self._is_local = is_local
+
+    def allow(self, request: Request) -> bool:
+        """Whether its page was named."""
+        return not self._allowed.isdisjoint((request.headers.get("origin", ""), "*"))
 
     def check(self, request: Request) -> None:
         headers = request.headers
-        origin = headers.get("origin", "").lower()
-        if not origin or request.method in _READING or {origin, "*"} & self._allowed:
+        origin, asks_first = headers.get("origin", ""), is_preflight(request)
+        is_harmless = request.method in _READING and not asks_first
+        if not origin or is_harmless or self.allow(request):
             return
         host = _host(origin.partition("://")[2])  # a proxy may speak another scheme
         forwarded = headers.get("x-forwarded-host", "").partition(",")[0]
         is_own = bool(host) and host in map(_host, (headers.get("host", ""), forwarded))
-        is_json = headers.get("content-type", "").lower().startswith("application/json")
+        kind = headers.get("content-type", "").lower()
+        is_json = kind.startswith("application/json") and not asks_first
         if is_own and self._is_local and not is_loopback(host):
             is_own = is_json = False
         if is_own or is_json:
@@ -43,6 +50,11 @@ class Origins:
             f"pages of {origin[:200]} may not ask here; allow them with --allowed-origin.",
             "origin_not_allowed",
         )
+
+
+def is_preflight(request: Request) -> bool:
+    """Whether a browser asks if a page may ask; it never sends a key with that."""
+    return request.method == "OPTIONS" and "access-control-request-method" in request.headers
 
 
 def is_loopback(host: str) -> bool:

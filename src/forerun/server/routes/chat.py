@@ -14,7 +14,7 @@ from forerun.server.answers.group import Group
 from forerun.server.errors import bad_request
 from forerun.server.fields import Endpoint
 from forerun.server.prompts import chat_prompt, truncated
-from forerun.server.question import Question, answer_len
+from forerun.server.question import Question, answer_len, answer_room
 from forerun.server.routes.asked import Given, answered, identity
 from forerun.server.routes.completions import shown
 from forerun.server.service import Service
@@ -28,9 +28,10 @@ async def chat_completions(request: Request) -> Response:
 def _read(
     given: Given, service: Service, engine: AsyncEngine
 ) -> tuple[Question, Callable[[Group], ChatForm]]:
-    max_len = engine.max_model_len
-    prompt = truncated(chat_prompt(given, engine), given.get("truncate_prompt_tokens"), max_len)
+    max_len, kept = engine.max_model_len, given.get("truncate_prompt_tokens")
     name = "max_completion_tokens" if "max_completion_tokens" in given else "max_tokens"
+    room = answer_room(given.get(name), max_len, service.limits)
+    prompt = truncated(chat_prompt(given, engine), kept, max_len, room)
     length = answer_len(given.get(name), name, prompt, max_len, service.limits)
     question = Question.of(given, [prompt], engine, [length], _num_logprobs(given))
     who = identity(given, "chatcmpl-", service, engine)
@@ -39,6 +40,6 @@ def _read(
 
 def _num_logprobs(given: Given) -> int | None:
     wanted = given.get("logprobs", False)
-    if "top_logprobs" in given and not wanted:
+    if given.get("top_logprobs") and not wanted:
         raise bad_request("top_logprobs needs logprobs=true; add it.", "top_logprobs")
     return given.get("top_logprobs", 0) if wanted else None

@@ -15,7 +15,7 @@ from forerun.server.answers.group import Group
 from forerun.server.errors import bad_request
 from forerun.server.fields import Endpoint
 from forerun.server.prompts import completion_prompts, truncated
-from forerun.server.question import Question, answer_len
+from forerun.server.question import Question, answer_len, answer_room
 from forerun.server.routes.asked import Given, answered, identity
 from forerun.server.service import Service
 from forerun.server.streaming import data_events
@@ -33,8 +33,9 @@ def _read(
     max_len, kept = engine.max_model_len, given.get("truncate_prompt_tokens")
     add_special = given.get("add_special_tokens", True)
     prompts = completion_prompts(given["prompt"], engine, add_special=add_special)
-    prompts = [truncated(prompt, kept, max_len) for prompt in prompts]
     wanted = given.get("max_tokens")
+    room = answer_room(wanted, max_len, service.limits, _USUAL_LEN)
+    prompts = [truncated(prompt, kept, max_len, room) for prompt in prompts]
     lengths = [answer_len(wanted, "max_tokens", p, max_len, service.limits) for p in prompts]
     if wanted is None:
         lengths = [min(_USUAL_LEN, length) for length in lengths]

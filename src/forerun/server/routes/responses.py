@@ -11,9 +11,9 @@ from starlette.responses import Response
 from forerun.engine.api.async_engine import AsyncEngine
 from forerun.server.answers.group import Group
 from forerun.server.answers.responses import ResponseForm, named_events
-from forerun.server.fields import Endpoint
+from forerun.server.fields import LOGPROBS, Endpoint
 from forerun.server.prompts import chat_prompt, conversation, truncated
-from forerun.server.question import Question, answer_len
+from forerun.server.question import Question, answer_len, answer_room
 from forerun.server.routes.asked import Given, answered, identity
 from forerun.server.service import Service
 
@@ -25,11 +25,13 @@ async def responses(request: Request) -> Response:
 def _read(
     given: Given, service: Service, engine: AsyncEngine
 ) -> tuple[Question, Callable[[Group], ResponseForm]]:
-    prompt = chat_prompt({"messages": conversation(given)}, engine)
-    prompt = truncated(prompt, given.get("truncate_prompt_tokens"), engine.max_model_len)
+    max_len, kept = engine.max_model_len, given.get("truncate_prompt_tokens")
     name = "max_output_tokens"
-    length = answer_len(given.get(name), name, prompt, engine.max_model_len, service.limits)
-    wants_logprobs = "top_logprobs" in given or bool(given.get("include"))
+    room = answer_room(given.get(name), max_len, service.limits)
+    prompt = chat_prompt({"messages": conversation(given)}, engine)
+    prompt = truncated(prompt, kept, max_len, room)
+    length = answer_len(given.get(name), name, prompt, max_len, service.limits)
+    wants_logprobs = given.get("top_logprobs", 0) > 0 or LOGPROBS in given.get("include", ())
     num_logprobs = given.get("top_logprobs", 0) if wants_logprobs else None
     question = Question.of(given, [prompt], engine, [length], num_logprobs)
     return question, partial(
