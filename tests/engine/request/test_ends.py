@@ -302,5 +302,5 @@ def test_bad_number_of_running_requests(tiny_path: Path, options: dict[str, Any]
 
 @pytest.mark.parametrize("length", [0, 1, 257, "32", True])
 def test_bad_context_length(tiny_path: Path, length: Any) -> None:
-    with pytest.raises(InvalidOption, match=f"max_model_len={length!r} .* give a whole number, 2"):
+    with pytest.raises(InvalidOption, match=f"max_model_len={length!r} is not allowed"):
         LLM(tiny_path, max_model_len=length)
