@@ -79,7 +79,7 @@ class DigitTile:
     @property
     def asks_in_parts(self) -> bool:
         """Whether weights are asked for by a few lines at a time, and not by blocks. A core waits
-        for a dozen lines at once; a block of the K formats has 36 or more on x86, and asked for
+        for a dozen lines at once; a block of the K formats has 18 to 53 on x86, and asked for
         together they hold up what is to be computed until most have come."""
         return self.layout.num_chunks > 1 and not self.is_arm
 

@@ -46,8 +46,8 @@ class FloatTile:
         first = b.add(self.o.w, b.mul(idx, i64(FLOATS[self.weight_format].block_bytes)))
         x = b.add(self.o.x, b.mul(idx, i64(4 * GROUP_LEN)))
         outputs = [row_of(e, first, self.o.w_stride, output) for output in range(self.num_outputs)]
-        if not e.machine.instructions.is_signed:  # ARM, where this was not measured
-            for address in outputs:  # of the next tile, the same place
+        if not e.machine.instructions.is_signed:  # on ARM it was not measured
+            for address in outputs:  # the same place in the next tile
                 e.prefetch(row_of(e, address, self.o.w_stride, self.num_outputs))
         weights = [e.split(load_floats(self.weight_format, e, address)) for address in outputs]
         for v in range(len(weights[0])):  # [output][vector]
