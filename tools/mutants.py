@@ -40,8 +40,9 @@ SAMPLE: Final = 320
 # What is mutated, and by which tests it should be seen: those that are likeliest to see it first.
 TARGETS: Final[dict[str, tuple[str, ...]]] = {
     "src/forerun/verify/**/*.py": (
-        *("tests/verify/test_refusals.py", "tests/verify/test_rounds.py"),
-        *("tests/verify/test_lenient.py", "tests/verify/test_law_rejection.py"),
+        *("tests/verify/test_matching.py", "tests/verify/test_refusals.py"),
+        *("tests/verify/test_rounds.py", "tests/verify/test_lenient.py"),
+        "tests/verify/test_law_rejection.py",
         "tests/verify/test_coupled.py::test_any_guesses_any_noise_same_tokens",
         "tests/verify/test_coupled.py::test_greedy_is_the_special_case_of_both",
         "tests/verify/test_coupled.py::test_origins",

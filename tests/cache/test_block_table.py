@@ -241,6 +241,34 @@ def test_pages_of_several_next_rows_are_used_before_others_are_taken() -> None:
     assert table.next_slots(7) is None
 
 
+def test_rows_of_pages_that_were_given_back_are_no_next_rows() -> None:
+    _, _, table = new_table(num_pages=4, page_size=2)
+    table.reserve(1)
+    slots = next_rows(table, 6)
+    table.keep(0, ())
+    table.reserve(1)
+    assert next_rows(table, 1) == slots[:1]
+    assert next_rows(table, 2) == slots[:3]
+
+
+def test_slots_are_those_of_the_pages_held_now_whichever_were_held_before() -> None:
+    """A page is given up, another one comes in its place, and then the first one again."""
+    pool, log, table = new_table(num_pages=3, page_size=2)
+    other = BlockTable(pool, log)
+    table.reserve(4)
+    first = table.slots(4).tolist()
+    table.truncate_to(2)
+    other.reserve(2)
+    table.reserve(2)
+    assert set(table.slots(4)[2:].tolist()).isdisjoint(first)
+    table.truncate_to(2)
+    last = pool.take(1)
+    other.free()
+    table.reserve(2)
+    assert table.slots(4).tolist() == first
+    pool.release(last)
+
+
 def next_rows(table: BlockTable, num: int) -> list[int]:
     slots = table.next_slots(num)
     assert slots is not None

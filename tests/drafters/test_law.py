@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from forerun.drafters.law import DraftLaw
-from forerun.sampling import Noise, Stream, gumbel_argmax, softmax
+from forerun.sampling import Context, Noise, Stream, gumbel_argmax, served_logits, softmax
 from forerun.types import Acceptance, SamplingParams
 from tests.contracts.test_drafters import View
 
@@ -84,3 +84,50 @@ def test_drawn_guesses_carry_the_law_of_what_was_left(num: int) -> None:
 def test_at_temperature_0_nothing_is_drawn_in_any_mode() -> None:
     request = view(REJECTION.with_(temperature=0))
     assert LAW.guesses(request, 0, 1, itertools.count()) == [(2, None)]
+
+
+# --------------------------------------------------------------------- from a model's own logits
+
+ROW = np.array([0.3, 1.5, -2.0, 1.5, 0.9], np.float32)
+OPTIONS: dict[str, dict[str, Any]] = {
+    "as they are": {},
+    "temperature": {"temperature": 0.5},
+    "temperature 0": {"temperature": 0, "top_k": 1},
+    "top-k": {"top_k": 2},
+    "repetition": {"repetition_penalty": 2.0},
+    "frequency": {"frequency_penalty": 0.4, "temperature": 0},
+    "bias": {"logit_bias": {1: 5.0, 2: -1.0}},
+    "allowed": {"allowed_token_ids": (0, 2, 3)},
+    "too short to end": {"min_tokens": 4, "stop_token_ids": (3,)},
+    "long enough to end": {"min_tokens": 3, "stop_token_ids": (3,)},
+}
+
+
+# By which ids a row goes, of how many, and how many logits are behind the last: those are nobody's.
+ROWS: dict[str, tuple[tuple[int, ...], int, int]] = {
+    "all": ((0, 1, 2, 3, 4), 5, 0),
+    "filled up": ((0, 1, 2, 3, 4), 5, 2),
+    "the first": ((0, 1, 2, 3, 4), 8, 0),
+    "some": ((0, 2, 3, 5, 6), 8, 0),
+    "some, filled up": ((0, 2, 3, 5, 6), 8, 2),
+}
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("rows", ROWS)
+def test_a_row_of_some_ids_is_served_as_a_whole_one_without_the_others(
+    options: str, rows: str
+) -> None:
+    request, path = view(SamplingParams(**OPTIONS[options])), (1, 3)
+    ids, vocab_size, num_behind = ROWS[rows]
+    row = np.append(ROW, np.full(num_behind, 9, np.float32))
+    tokens = np.array(ids) if "some" in rows else None
+    found = DraftLaw.served(row, request, path, vocab_size, tokens)
+    whole = np.full(vocab_size, -np.inf)
+    whole[list(ids)] = ROW
+    params = request.params if request.params.temperature else request.params.before_argmax
+    context = Context(request.prompt, (*request.output, *path))
+    expected = DraftLaw.dense(served_logits(whole, params, context))
+    assert found.tokens.tolist() == expected.tokens.tolist()
+    assert found.logits.tolist() == expected.logits.tolist()
+    assert found.vocab_size == vocab_size

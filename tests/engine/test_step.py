@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from forerun.drafters import Budget
+from forerun.drafters import Budget, RequestView
 from forerun.engine import LLM
 from forerun.engine.request.request import Request
 from forerun.engine.scheduling.limits import SchedulerLimits
 from forerun.engine.scheduling.scheduler import Scheduler
 from forerun.engine.scheduling.target_pool import TargetPool
 from forerun.errors import InvalidDistribution
-from forerun.kernels import Scores
+from forerun.kernels import Plan, ReferenceKernels, Scores
+from forerun.models.llama import TapRows
 from forerun.speculation.choice import Choice
 from forerun.speculation.guarded_drafters import GuardedDrafters
 from forerun.speculation.request import SpeculativeRequest
 from forerun.speculation.speculation import Speculation, budget_for
 from forerun.speculation.step_times import StepTimes
-from forerun.types import Proposal, SamplingParams, Verdict
-from tests.engine.known_answer import knowing, new_request
+from forerun.types import (
+    ROOT,
+    Acceptance,
+    FloatArray,
+    Proposal,
+    ProposalBuilder,
+    SamplingParams,
+    Verdict,
+)
+from tests.engine.known_answer import KnownAnswer, knowing, new_request
+from tests.engine.test_heads import states
 
 PARAMS = SamplingParams(temperature=0.9, seed=5, max_tokens=20, ignore_eos=True)
 
@@ -232,3 +243,131 @@ def test_a_stream_says_of_every_letter_how_it_came_about(plain: LLM) -> None:
     pieces = [piece for event in events for piece in event.pieces]
     assert pieces == list(zip(output.text, output.origins, strict=True))
     assert len(set(output.origins)) > 1
+
+
+def test_the_laws_of_drawn_guesses_are_gone_once_they_are_judged(plain: LLM) -> None:
+    """A law has a number for each token; who keeps the rounds of an answer would keep them all."""
+    llm = plain.with_speculation({"method": "random", "adaptive": False})
+    params = PARAMS.with_(acceptance=Acceptance.REJECTION)
+    draws = [d for event in llm.stream("abc", params) for d in event.round.proposal.draws]
+    assert draws
+    assert all(draw.probs_q is None for draw in draws)
+
+
+# --------------------------------------------------------------------- where the next pass writes
+
+
+class EarlyKernels(ReferenceKernels):
+    """Could begin the next pass; remembers where that would write."""
+
+    def __init__(self, *, plain: bool, rounds: bool) -> None:
+        super().__init__()
+        self.begins_plain, self.begins_rounds = plain, rounds
+        self.plans: list[Plan] = []
+
+    def begin(self, plan: Plan, *args: Any, **kwargs: Any) -> Any:
+        self.plans.append(plan)
+        return super().begin(plan, *args, **kwargs)
+
+    def promised(self) -> list[list[int] | None]:
+        """Of one request, behind each pass: [] where it ends."""
+        found = list[list[int] | None]()
+        for plan in self.plans:
+            slots = plan.next_slots and plan.next_slots[0]
+            found.append(None if plan.next_slots is None else [] if slots is None else [*slots])
+        return found
+
+
+def early(path: Path, *, plain: bool, rounds: bool) -> tuple[LLM, EarlyKernels]:
+    kernels = EarlyKernels(plain=plain, rounds=rounds)
+    llm = LLM(path, speculative_config=None, kernels=kernels)
+    kernels.plans.clear()
+    return llm, kernels
+
+
+def test_a_plain_pass_knows_where_the_next_one_writes(tiny_path: Path) -> None:
+    """Not inside a prompt, whose next tokens are known; and nothing follows the last token."""
+    llm, kernels = early(tiny_path, plain=True, rounds=False)
+    chunked(llm).generate([*range(20)], PARAMS.with_(max_tokens=15))
+    assert [len(plan) for plan in kernels.plans] == [16, 4, *[1] * 14]
+    inside, *promised, end = kernels.promised()
+    assert (inside, end) == (None, [])
+    for slots, plan in zip(promised, kernels.plans[2:], strict=True):
+        assert slots is not None
+        assert slots[:1] == plan.rows[0].write_slots.tolist()
+
+
+def test_a_pass_with_guesses_knows_where_one_like_it_writes(tiny_path: Path) -> None:
+    llm, kernels = early(tiny_path, plain=False, rounds=True)
+    guessing, _ = knowing(llm, answer_of(llm))
+    kernels.plans.clear()
+    guessing.generate("abc", PARAMS)
+    assert [len(plan) for plan in kernels.plans] == [3, 5, 5, 5, 4]
+    without, *promised, last = kernels.promised()
+    assert without is None, "a plain pass is not begun early here"
+    for slots, plan in zip(promised, kernels.plans[2:], strict=True):
+        assert slots is not None
+        assert len(slots) >= 5
+        assert slots[: len(plan)] == plan.rows[0].write_slots.tolist()
+    assert last, "as far as one knows before it is judged, it may go on"
+
+
+def test_where_nothing_is_begun_early_no_slots_are_held_for_it(tiny_path: Path) -> None:
+    llm, kernels = early(tiny_path, plain=False, rounds=False)
+    guessing, _ = knowing(llm, answer_of(llm))
+    guessing.generate("abc", PARAMS)
+    assert len(kernels.plans) == 20 + 5
+    assert kernels.promised() == [None] * 25
+
+
+# -------------------------------------------------------------------------------- hidden states
+
+
+class Listening(KnownAnswer):
+    """Guesses in some shape, and remembers the hidden states that it is given."""
+
+    layers = (0, 2)
+
+    def __init__(self, answer: Sequence[int], shape: str) -> None:
+        super().__init__(answer)
+        self.shape = shape
+        self.heard: list[tuple[int, int, dict[int, FloatArray]]] = []
+
+    def num_behind(self, request: RequestView) -> int:  # noqa: ARG002
+        return 0
+
+    def tapped(self, request: RequestView, start: int, rows: Mapping[int, FloatArray]) -> None:  # noqa: ARG002
+        assert isinstance(rows, TapRows)
+        self.heard.append((start, rows.num_rows, {k: np.array(rows[k]) for k in rows}))
+
+    def _guess(self, num_known: int, budget: Budget) -> Proposal:
+        right = self.answer[num_known:]
+        builder, parent = ProposalBuilder(), ROOT
+        for depth in range(min(budget.depth, len(right)) if self.shape != "nothing" else 0):
+            wrong = (right[depth] + 1) % 26
+            if self.shape == "tree":  # the right one is the second of two
+                builder.add(parent, wrong)
+            is_right = depth < 2 or self.shape != "chain, half right"
+            parent = builder.add(parent, right[depth] if is_right else wrong)
+        return builder.build()
+
+
+@pytest.mark.parametrize("shape", ["nothing", "chain", "chain, half right", "tree"])
+def test_drafters_get_the_hidden_states_of_the_rows_that_stay(plain: LLM, shape: str) -> None:
+    prompt = [idx % 26 for idx in range(20)]
+    answer = plain.generate(prompt, PARAMS)[0].outputs[0].token_ids
+    llm, drafter = plain.with_speculation(None), Listening(answer, shape)
+    drafters = GuardedDrafters({"listening": drafter}, plain.model.config.vocab_size)
+    chunked(llm, Speculation(drafters, None, Budget(4, 2)))
+    output = llm.generate(prompt, PARAMS)[0].outputs[0]
+    assert output.token_ids == answer
+    assert output.stats["drafter_failures"] == 0
+    assert (output.stats["accepted_tokens"] > 5) is (shape != "nothing")
+    text = (*prompt, *answer[:-1])  # the last token is emitted, and never run
+    expected, end = states(plain.model, text, drafter.layers).rows, 0
+    for start, num_rows, rows in drafter.heard:
+        assert start == end
+        end += num_rows
+        for layer in drafter.layers:
+            assert rows[layer].tobytes() == expected[layer][start:end].tobytes()
+    assert end == len(text)
