@@ -162,6 +162,15 @@ def test_speculation_hears_of_every_pass(plain: LLM) -> None:
     assert llm.metrics()["passes"] == 4
 
 
+def test_one_whose_prompt_is_half_read_holds_up_nobody_behind_it(plain: LLM) -> None:
+    llm = chunked(plain.with_speculation(None))
+    stream = llm.stream("abc", PARAMS)
+    first = next(stream)
+    llm.generate([5] * 50, SamplingParams(max_tokens=1), priority=-1)  # before the other in a pass
+    events = [first, *stream]
+    assert sum((event.tokens for event in events), ()) == answer_of(plain)
+
+
 def test_a_round_says_what_was_asked_guessed_and_kept(plain: LLM) -> None:
     whole = answer_of(plain)
     llm, drafter = knowing(plain, whole)
@@ -310,6 +319,18 @@ def test_a_pass_with_guesses_knows_where_one_like_it_writes(tiny_path: Path) -> 
         assert len(slots) >= 5
         assert slots[: len(plan)] == plan.rows[0].write_slots.tolist()
     assert last, "as far as one knows before it is judged, it may go on"
+
+
+def test_what_was_done_of_a_pass_before_it_was_asked_for_counts_as_its_time(
+    tiny_path: Path,
+) -> None:
+    llm, kernels = early(tiny_path, plain=True, rounds=False)
+    guessing, drafter = knowing(llm, answer_of(llm))
+    heard = Heard(GuardedDrafters({"known": drafter}, llm.model.config.vocab_size), Budget(4))
+    kernels.head_start = 1000.0
+    chunked(guessing, heard).generate("abc", PARAMS)
+    assert heard.times
+    assert all(t.head_start == 1000 and 1000 < t.pass_seconds < 1900 for t in heard.times)
 
 
 def test_where_nothing_is_begun_early_no_slots_are_held_for_it(tiny_path: Path) -> None:
