@@ -139,7 +139,7 @@ def test_whoever_wants_a_whole_answer_is_woken_twice(llm: LLM, plain: LLM) -> No
         assert sum(len(event.tokens) for event in events) == 20
         assert sum(len(event.origins) for event in events) == 20
         assert events[-1].output is not None
-        assert all(len(event.rounds) == 1 for event in events), "rounds between are not kept"
+        assert sum(len(event.rounds) for event in events) <= 2, "rounds between are not kept"
 
     served(llm, body)
 
