@@ -31,8 +31,9 @@ from forerun.kernels.cpu.codegen.lanes import (
     vector,
 )
 from forerun.kernels.cpu.codegen.loops import loop
+from forerun.kernels.cpu.codegen.scalar import ROUND
 from forerun.kernels.cpu.products.blocks import BYTES16, TiledBlocks
-from forerun.kernels.cpu.products.digits import BLOCK_LEN, DIGIT_BITS, RecordShape
+from forerun.kernels.cpu.products.digits import BLOCK_LEN, DIGIT_BITS, RecordShape, first_sum
 from forerun.kernels.cpu.products.dots import DOTS, DOTS_OF_BYTES, smmla
 from forerun.kernels.cpu.products.formats import PACKED, SIGNED_TILES, Format
 from forerun.kernels.cpu.products.integer_weights import CHUNKS, SIGNED_CHUNKS, Run
@@ -166,11 +167,19 @@ class DigitTile:
         return ask
 
     def _added(self, run: Run, record: Value, sums: Value, acc: Value) -> Value:
-        e, b = self.e, self.e.builder
-        total = b.sitofp(sums, vector(F32, self.num_outputs))
+        e = self.e
         scale, block_sum = self._factors(record)
-        acc = e.fma(total, b.fmul(run.d, scale), acc)
+        acc = e.fma(self._scaled(run, sums), scale, acc)
         return acc if run.c is None else e.fma(run.c, block_sum, acc)
+
+    def _scaled(self, run: Run, sums: Value) -> Value:
+        """As floats, times the scale of the weights."""
+        e, b, kind = self.e, self.e.builder, vector(F32, self.num_outputs)
+        if not first_sum(e.machine):
+            return b.fmul(b.sitofp(sums, kind), run.d)
+        # The scale has 19 bits at most, so its multiple is exact, and what is left is rounded once.
+        excess = b.fmul(run.d, constant(F32, [-ROUND] * self.num_outputs))
+        return e.fma(b.bitcast(sums, kind), run.d, excess)
 
     def _factors(self, record: Value) -> tuple[Value, Value]:
         """A row's scale and the sum of its block, once for every output."""
@@ -192,7 +201,7 @@ class DigitTile:
     def _crossed_sums(self, run: Run, records: list[Value], at: int) -> list[Value]:
         """Of two rows: eight bytes of each at a time meet eight of two outputs."""
         e, b = self.e, self.e.builder
-        sums = [self._zero()] * 2  # of outputs 0 and 1, and of 2 and 3
+        sums = [self._first()] * 2  # of outputs 0 and 1, and of 2 and 3
         for digit in range(self.shape.num_digits):
             sums = [self._shifted(total) for total in sums] if digit else sums
             for piece in range(len(run.quants[0])):
@@ -212,14 +221,14 @@ class DigitTile:
     ) -> list[Value]:
         """Four of x at a time meet all outputs."""
         e, num_digits = self.e, self.shape.num_digits
-        totals = [self._zero()] * len(records)
+        totals = [self._first()] * len(records)
         for digit in range(num_digits):
             highs = totals if digit else []
             # ARM goes on with the sums that it has; x86 has a chain for each digit, to wait less.
             if self.is_arm and highs:
                 totals = [self._shifted(high) for high in highs]
             else:
-                totals = [self._zero()] * len(records)
+                totals = [self._first()] * len(records)
             if digit == num_digits - 1:
                 both = zip(records, totals, strict=True)
                 totals = [self._corrected(run, record, at, total) for record, total in both]
@@ -244,8 +253,8 @@ class DigitTile:
         four = e.splat(e.load(e.offset(start, 4 * idx), I32), self.num_outputs)
         return b.bitcast(four, vector(I8, 4 * self.num_outputs))
 
-    def _zero(self) -> Value:
-        return constant(I32, [0] * self.num_outputs)
+    def _first(self) -> Value:
+        return constant(I32, [first_sum(self.e.machine)] * self.num_outputs)
 
     def _corrected(self, run: Run, record: Value, at: int, total: Value) -> Value:
         """With what makes up for an offset of the weights."""
@@ -253,7 +262,7 @@ class DigitTile:
             return total
         first = at if len(run.quants[0]) == 1 else 0
         place = self.e.offset(record, self.shape.correction_at(run.offset, first))
-        return self.e.splat(self.e.load(place, I32), self.num_outputs)  # total is zero
+        return self.e.splat(self.e.load(place, I32), self.num_outputs)  # instead of the first
 
     def _shifted(self, total: Value) -> Value:
         """By a digit."""

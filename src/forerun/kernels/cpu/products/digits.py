@@ -65,6 +65,12 @@ class RecordShape:
         return self.scale_at + 8 + 4 * _CORRECTIONS.index((offset, first))
 
 
+def first_sum(machine: Machine) -> int:
+    """What integer sums start from: with one digit they have 20 bits at most, and from the bits of
+    1.5 · 2^23 on they are floats as they stand, which saves x86 a conversion."""
+    return ROUND_BITS if machine.num_digits == 1 and not machine.instructions.is_signed else 0
+
+
 def make_write_blocks(machine: Machine) -> Any:
     """write_blocks(x, row, first, last, num_blocks, records, stride): of blocks `first` … of a row
     at `x`, the records; those of a group of rows lie `stride` apart by block."""
@@ -124,7 +130,8 @@ def _emit_records(e: Emitter, addresses: list[Value], records: list[Value]) -> N
         sums = [2 * idx, 2 * idx + 1]
         four = e.shuffle(totals, halves, [*sums, *(2 * count + i for i in sums)])
         place = e.offset(record, shape.correction_at(*_CORRECTIONS[0]))
-        e.store(b.mul(four, factors), place)
+        first = constant(I32, [first_sum(e.machine)] * len(_CORRECTIONS))
+        e.store(b.add(b.mul(four, factors), first), place)
 
 
 def _largest(e: Emitter, blocks: list[Value]) -> Value:
