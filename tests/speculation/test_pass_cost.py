@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import itertools
 import random
+from unittest.mock import MagicMock
 
 import pytest
 
+from forerun.models.llama import LlamaModel
+from forerun.speculation.costs import calibration
 from forerun.speculation.costs.pass_cost import PassCost
 
 POINTS = ((1, 1.0), (4, 1.3), (8, 1.9))
@@ -143,3 +146,19 @@ def test_calibration_goes_on_until_costs_are_known(spread: float, least: int, mo
     num_rounds = next(calls) // 2 - 1
     assert least <= num_rounds <= most
     assert curve.seconds(4) / curve.seconds(1) == pytest.approx(4, rel=0.08)
+
+
+@pytest.mark.parametrize(("seconds", "largest"), [(0.005, 16), (0.05, 8)])
+def test_larger_passes_are_timed_where_that_is_quick_however_slow_the_very_first_one_is(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, largest: int
+) -> None:
+    calls = itertools.count()
+
+    def measure(num_tokens: int) -> float:
+        return 10.0 if next(calls) == 0 else seconds * (1 + num_tokens / 16)
+
+    monkeypatch.setattr(calibration, "pass_timer", lambda *_args: measure)
+    monkeypatch.setattr(calibration, "_per_key", lambda *_args: (0.0, 0.0))
+    found = calibration.calibrate(MagicMock(spec=LlamaModel), 136)
+    assert [size for size, _ in found.points] == [n for n in (1, 2, 4, 8, 16) if n <= largest]
+    assert found.seconds(8) == pytest.approx(1.5 * seconds)

@@ -17,8 +17,8 @@ from forerun.speculation.costs.pass_cost import PassCost
 from forerun.types import Span
 
 _SIZES: Final = (1, 2, 4, 8)
-_LARGEST_RECORDED: Final = 16  # where sizes are recorded at first use, which takes its time
-_SECONDS: Final = 0.15  # for one pass of every size
+_LARGEST: Final = 16
+_QUICK: Final = 0.03  # seconds of a pass of the last of `_SIZES`
 _NUM_REPEATS: Final = 2
 _MAX_REPEATS: Final = 8  # on a restless machine
 # What a context adds must show beside what a pass takes: the less of both, the more it wavers.
@@ -29,16 +29,12 @@ _IN_A_ROW: Final = 6  # plain passes, where each may begin the next
 
 
 def calibrate(model: LlamaModel, largest: int) -> PassCost:
-    """A few sizes always, and larger ones up to `largest` where that is quick: other sizes are
+    """A few sizes always, and one more where that is quick and passes may be so large: others are
     learnt from the passes that have them. What a context adds is timed at two sizes."""
-    if model.kernels.begins_early:
-        largest = min(largest, _LARGEST_RECORDED)
-    measure = pass_timer(model, max(*_SIZES, largest))
-    sizes = list(_SIZES)
-    seconds = sum(map(measure, sizes))
-    while 2 * sizes[-1] <= largest and 2 * seconds <= _SECONDS:
-        sizes.append(2 * sizes[-1])
-        seconds += measure(sizes[-1])
+    measure = pass_timer(model, _LARGEST)
+    measure(_SIZES[-1])  # the first pass of all puts weights in their places
+    is_quick = min(measure(_SIZES[-1]) for _ in range(2)) <= _QUICK
+    sizes = (*_SIZES, _LARGEST) if is_quick and largest >= _LARGEST else _SIZES
     found = PassCost.calibrate(measure, sizes, _NUM_REPEATS, _MAX_REPEATS)
     found.per_key = _per_key(model, measure)
     return found
