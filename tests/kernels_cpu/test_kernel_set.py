@@ -15,6 +15,7 @@ from forerun.errors import InvalidOption, InvalidWeights
 from forerun.kernels import AttentionShape, Norm, Plan, PlanRow
 from forerun.kernels.cpu import CpuKernels
 from forerun.kernels.cpu.attention.kv_store import KVStore
+from forerun.kernels.cpu.runtime import workers
 from forerun.kernels.cpu.runtime.batch import CpuBatch
 from forerun.kernels.cpu.runtime.program import Rows
 from forerun.kernels.cpu.runtime.workers import num_usable_cores
@@ -42,7 +43,8 @@ def test_a_wrong_number_of_threads_is_refused(num_threads: int) -> None:
         CpuKernels(num_threads, cache_dir=CACHE_DIR)
 
 
-def test_threads_default_to_the_cores_of_this_process() -> None:
+def test_threads_default_to_the_cores_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "cpu_quota", lambda: None)
     assert CpuKernels(cache_dir=CACHE_DIR).num_threads == num_usable_cores()
 
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-CGROUP: Final = Path("/sys/fs/cgroup")
-PROC: Final = Path("/proc")
+from forerun.control_group import CGROUP, PROC, cpu_quota
 
 # What kernels make use of, by the names that Linux and LLVM give it.
 FEATURES: Final = {
@@ -53,7 +52,8 @@ def read_cpu(proc: Path = PROC, cgroup: Path = CGROUP) -> Cpu:
     flags |= set((_first_match(proc / "cpuinfo", r"(?:flags|Features)\s*:(.+)") or "").split())
     features = tuple(name for name, aliases in FEATURES.items() if aliases & flags)
     name = _first_match(proc / "cpuinfo", r"model name\s*:(.+)")
-    return Cpu(name or llvm_name or platform.machine(), features, usable, installed, _quota(cgroup))
+    quota = cpu_quota(proc, cgroup)
+    return Cpu(name or llvm_name or platform.machine(), features, usable, installed, quota)
 
 
 def _llvm_view() -> tuple[str, set[str]]:
@@ -63,14 +63,6 @@ def _llvm_view() -> tuple[str, set[str]]:
         return "", set()
     host = binding.get_host_cpu_features()
     return binding.get_host_cpu_name(), {name for name, present in host.items() if present}
-
-
-def _quota(cgroup: Path) -> float | None:
-    found = _first_match(cgroup / "cpu.max", r"(\d+ \d+)")
-    if found is None:
-        return None
-    spend, period = map(int, found.split())
-    return spend / period
 
 
 def read_memory(proc: Path = PROC, cgroup: Path = CGROUP) -> Memory:

@@ -1,0 +1,47 @@
+"""How much of the processor a container allows: Linux control groups, of both versions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+PROC: Final = Path("/proc")
+CGROUP: Final = Path("/sys/fs/cgroup")
+
+
+def cpu_quota(proc: Path = PROC, cgroup: Path = CGROUP) -> float | None:
+    """Cores' worth of time that this process may spend, by its group or one around it; None where
+    none of them limits it."""
+    quotas = (_quota(folder) for folder in _folders(proc, cgroup))
+    return min((quota for quota in quotas if quota is not None), default=None)
+
+
+def _folders(proc: Path, cgroup: Path) -> Iterator[Path]:
+    """Of the groups that this process is in, up to the outermost that is shown to it."""
+    yield cgroup
+    for line in _text(proc / "self" / "cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        base = cgroup / controllers
+        parts = Path(path).parts[1:]  # a container may be shown its group as the outermost
+        yield from (base.joinpath(*parts[:num]) for num in range(len(parts) + 1))
+
+
+def _quota(folder: Path) -> float | None:
+    spend, period, *_ = (*_text(folder / "cpu.max").split(), "", "")
+    if not spend:
+        spend, period = (_text(folder / f"cpu.cfs_{name}_us") for name in ("quota", "period"))
+    try:
+        quota = int(spend) / int(period)
+    except (ValueError, ZeroDivisionError):  # "max", or no such file
+        return None
+    return quota if quota > 0 else None  # version 1 says -1
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
