@@ -165,6 +165,7 @@ LIMITS = [
     Attack("ulimit -v 100000; forerun --help", MISUSE, "too little memory"),
     Attack("ulimit -v 300000; forerun generate abc -m model", MISUSE, "too little memory"),
     Attack("NUMBA_NUM_THREADS=0 forerun generate a -m model --kernels cpu", MISUSE, "must be > 0"),
+    Attack("NUMBA_NUM_THREADS=0 forerun bench kernels", MISUSE, "mend the NUMBA_ variables"),
     refused("generate abc $model --kv-cache-memory $DIGITS", "kv_cache_memory="),
     refused("generate abc $model --kv-cache-memory 99999GB", "no memory"),
     refused('generate abc $model --logit-bias "{\\"1\\": $DIGITS}"', "--logit-bias must be"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from forerun.cli.bench.options import OutputOptions, output_options
 from forerun.cli.bench.outcome import finish
@@ -19,19 +20,18 @@ from forerun.engine_config import EngineConfig
 )
 def kernels(engine: EngineConfig, output: OutputOptions) -> None:
     """Time matrix products of every weight format for 1 to 16 rows, beside the memory's speed."""
-    from forerun.bench.measure.kernels import measure_kernels
     from forerun.bench.views.reports import save_kernel_plot
-    from forerun.kernels.cpu import CpuKernels
+    from forerun.engine.setup.kernel_choice import cpu_kernels
 
     with screen().status("preparing …") as status:
-        products = CpuKernels(
-            **engine.cpu_options,
-            cache_dir=engine.cache_folder,
-            progress=lambda what, *_count: status.update(f"{what} …"),
-        )
-        found = measure_kernels(
-            products, time.perf_counter, progress=lambda what: status.update(f"{what} …")
-        )
+
+        def say(what: str, *_count: object) -> None:
+            status.update(f"{what} …")
+
+        products = cpu_kernels(replace(engine, progress=say))
+        from forerun.bench.measure.kernels import measure_kernels  # Numba can be imported
+
+        found = measure_kernels(products, time.perf_counter, progress=say)
     head = record_head(None, {"activations": engine.activations})
     report = {**head, "measured": "kernels", **found}
     if output.plot is not None:

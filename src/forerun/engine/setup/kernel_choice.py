@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from forerun.engine.setup.device_choice import refusal, sees_gpu, wants_cuda
 from forerun.engine_config import EngineConfig
@@ -11,6 +11,9 @@ from forerun.errors import CannotCompile, InvalidOption
 from forerun.kernels import Kernels, ReferenceKernels
 from forerun.models.download.store import default_cache_dir
 from forerun.option_checks import require_known
+
+if TYPE_CHECKING:
+    from forerun.kernels.cpu import CpuKernels
 
 KERNEL_SETS: Final = ("auto", "cpu", "cuda", "reference")
 _ROUNDING: Final = {"quantization", "activations", "kv_cache_dtype"}
@@ -48,7 +51,7 @@ def choose_kernels(config: EngineConfig) -> Kernels:
             stacklevel=2,
         )
     try:
-        return _cpu_kernels(config)
+        return cpu_kernels(config)
     except CannotCompile as error:
         if name == "cpu" or options.keys() & _ROUNDING:
             raise
@@ -78,7 +81,8 @@ def _cuda_kernels(config: EngineConfig) -> Kernels:
     return CudaKernels(dtype, quantization=config.quantization, progress=config.progress)
 
 
-def _cpu_kernels(config: EngineConfig) -> Kernels:
+def cpu_kernels(config: EngineConfig) -> CpuKernels:
+    """`CannotCompile` where Numba is missing or broken, or refuses its own settings."""
     try:
         from forerun.kernels.cpu import CpuKernels
     except (ImportError, OSError, ValueError) as error:  # Numba, its library, its settings
