@@ -17,16 +17,22 @@ def cpu_quota(proc: Path = PROC, cgroup: Path = CGROUP) -> float | None:
     return min((quota for quota in quotas if quota is not None), default=None)
 
 
+def cores_at_once(num_cores: int, quota: float | None) -> int:
+    """How many of its cores a process may keep busy: beyond its quota all of its threads are
+    stopped for a while."""
+    return num_cores if quota is None else max(1, min(num_cores, int(quota)))
+
+
 def _folders(proc: Path, cgroup: Path) -> Iterator[Path]:
     """Of the groups that this process is in, up to the outermost that is shown to it."""
     yield cgroup
     for line in _text(proc / "self" / "cgroup").splitlines():
-        _, controllers, path = line.split(":", 2)
+        _, controllers, path = (*line.split(":", 2), "", "")[:3]
         if controllers and "cpu" not in controllers.split(","):
             continue
-        base = cgroup / controllers
         parts = Path(path).parts[1:]  # a container may be shown its group as the outermost
-        yield from (base.joinpath(*parts[:num]) for num in range(len(parts) + 1))
+        for base in (cgroup / controllers, cgroup / "cpu") if controllers else (cgroup,):
+            yield from (base.joinpath(*parts[:num]) for num in range(len(parts) + 1))
 
 
 def _quota(folder: Path) -> float | None:

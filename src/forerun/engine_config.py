@@ -69,7 +69,9 @@ class EngineConfig:
     device: str = option("auto", "auto, cpu or cuda.")
     dtype: str = option("auto", "On a GPU: bfloat16 (auto), float16 or float32.")
     num_threads: int | None = option(
-        None, "Cores to use; by default all that are allowed.", "--threads"
+        None,
+        "Cores to use; by default all that are allowed, in a container up to its limit.",
+        "--threads",
     )
     quantization: str | None = option(None, "Pack weights on load: int8, or int4 on the processor.")
     activations: str | None = option(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from forerun.control_group import CGROUP, PROC, cpu_quota
+from forerun.control_group import CGROUP, PROC, cores_at_once, cpu_quota
 
 # What kernels make use of, by the names that Linux and LLVM give it.
 FEATURES: Final = {
@@ -36,6 +36,11 @@ class Cpu:
     num_cores: int  # that this process may use
     num_cores_installed: int
     quota: float | None  # cores' worth of time that a container allows, if it limits it
+
+    @property
+    def num_threads(self) -> int:
+        """That run by default."""
+        return cores_at_once(self.num_cores, self.quota)
 
 
 @dataclass(frozen=True)

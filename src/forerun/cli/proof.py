@@ -89,7 +89,7 @@ class ProofOptions:
             model=str(path), device=self.device, max_model_len=max_len, no_speculation=True
         )
         if self.num_processes > 1 and not is_on_gpu(engine):
-            num_threads = max(1, read_cpu().num_cores // self.num_processes)
+            num_threads = max(1, read_cpu().num_threads // self.num_processes)
             engine = replace(engine, num_threads=num_threads)
         return load(engine, max_num_seqs=MOST_AT_ONCE), path
 

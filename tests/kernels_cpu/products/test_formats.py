@@ -172,11 +172,11 @@ def product_of_digits(source: PackedSource, x: F32, num_digits: int) -> F32:
     for first, quants, d, c in runs_of(source):
         block, at = divmod(first, BLOCK_LEN)
         digits = whole[:, block, at : at + quants.shape[1]]
-        sums = (digits @ quants.T).astype(np.float32) * d[None, :]
-        total = fused(sums, scale[:, block, None], total)
         if c is not None:
             sum_of_block = whole[:, block].sum(axis=-1).astype(np.float32) * scale[:, block]
             total = fused(c[None, :], sum_of_block[:, None], total)
+        sums = (digits @ quants.T).astype(np.float32) * d[None, :]
+        total = fused(sums, scale[:, block, None], total)
     return total
 
 

@@ -43,6 +43,18 @@ def test_the_narrowest_of_the_groups_around_it_counts(tmp_path: Path) -> None:
     assert cpu_quota(tmp_path / "proc", tmp_path / "cgroup") == 1.5
 
 
+def test_the_first_version_may_name_its_controllers_in_another_order(tmp_path: Path) -> None:
+    in_group(tmp_path / "proc", "4:cpuacct,cpu:/docker/x")
+    group(tmp_path / "cgroup" / "cpu", cpu__cfs_quota_us="200000", cpu__cfs_period_us="100000")
+    assert cpu_quota(tmp_path / "proc", tmp_path / "cgroup") == 2.0
+
+
+def test_lines_that_say_nothing_are_passed_over(tmp_path: Path) -> None:
+    in_group(tmp_path / "proc", "nothing\n\n0::/a")
+    group(tmp_path / "cgroup" / "a", cpu__max="100000 100000")
+    assert cpu_quota(tmp_path / "proc", tmp_path / "cgroup") == 1.0
+
+
 @pytest.mark.parametrize(("spend", "quota"), [("300000", 3.0), ("-1", None)])
 def test_the_first_version_has_a_tree_for_each_controller(
     tmp_path: Path, spend: str, quota: float | None

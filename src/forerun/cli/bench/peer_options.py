@@ -103,4 +103,4 @@ def peer_versions(peers: list[PeerContender]) -> dict[str, str]:
 
 def num_threads(engine: EngineConfig) -> int:
     """Theirs are as many as ours."""
-    return engine.num_threads or read_cpu().num_cores
+    return engine.num_threads or read_cpu().num_threads

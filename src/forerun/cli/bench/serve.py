@@ -40,7 +40,9 @@ class ServeBench:
     num_requests: int = option(64, "Arrivals at each server.")
     max_tokens: int = option(64, "Tokens per answer.")
     prediction_tokens: int = option(200, "Of answers that are predicted.")
-    num_threads: int | None = option(None, "Of each server; all cores.", "--threads")
+    num_threads: int | None = option(
+        None, "Of each server; by default as `forerun serve` has.", "--threads"
+    )
     seed: int = option(0, "Of orders and arrivals.")
     llama_server: Path = option(BUILT, "A peer under the same load, if it is there.")
 
@@ -55,7 +57,7 @@ class ServeBench:
 
     @property
     def threads(self) -> int:
-        return self.num_threads or read_cpu().num_cores
+        return self.num_threads or read_cpu().num_threads
 
     @property
     def settings(self) -> dict[str, Any]:

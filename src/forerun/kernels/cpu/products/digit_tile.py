@@ -169,8 +169,8 @@ class DigitTile:
     def _added(self, run: Run, record: Value, sums: Value, acc: Value) -> Value:
         e = self.e
         scale, block_sum = self._factors(record)
-        acc = e.fma(self._scaled(run, sums), scale, acc)
-        return acc if run.c is None else e.fma(run.c, block_sum, acc)
+        acc = acc if run.c is None else e.fma(run.c, block_sum, acc)  # which waits for no sum
+        return e.fma(self._scaled(run, sums), scale, acc)
 
     def _scaled(self, run: Run, sums: Value) -> Value:
         """As floats, times the scale of the weights."""

@@ -19,33 +19,28 @@ from forerun.kernels.cpu.products.operands import Operands
 
 
 def max_rows(weight_format: str, machine: Machine) -> int:
-    """Of a tile; there is one for each number up to it. Tiles of the K formats take too long to
-    compile for those beyond eight."""
+    """Of a tile; there is one for each number up to it. Beyond eight those of the K formats take
+    too long to compile, and those without VNNI have too few registers."""
     if weight_format not in PACKED:
         return len(machine.tile_outputs)
-    if _has_wide_tile(machine) and not _is_chunked(weight_format) and not _is_arm(machine):
+    has_all = machine.instructions.name == "vnni" and machine.num_digits == 1
+    if has_all and not _is_chunked(weight_format):
         return GROUP_ROWS
     return machine.instructions.max_rows[machine.num_digits - 1]
 
 
 def widest(weight_format: str, machine: Machine) -> int:
-    """As `max_rows`, or a whole group of rows where there is a tile for just so many: of the K
-    formats, whose weights take longest to unpack."""
-    if weight_format in PACKED and _has_wide_tile(machine) and _is_chunked(weight_format):
+    """As `max_rows`, or a whole group of rows where there is a tile for just so many: on ARM of the
+    K formats alone, whose weights take longest to unpack."""
+    is_wide = machine.instructions.has_wide_tile and machine.num_digits == 1
+    pays = _is_chunked(weight_format) or not machine.instructions.is_signed
+    if is_wide and pays and weight_format in PACKED:
         return GROUP_ROWS
     return max_rows(weight_format, machine)
 
 
-def _has_wide_tile(machine: Machine) -> bool:
-    return machine.instructions.has_wide_tile and machine.num_digits == 1
-
-
 def _is_chunked(weight_format: str) -> bool:
     return FORMATS[weight_format].num_chunks > 1
-
-
-def _is_arm(machine: Machine) -> bool:
-    return machine.instructions.is_signed
 
 
 def make_product(weight_format: str, machine: Machine) -> Any:

@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from forerun.control_group import cpu_quota
+from forerun.control_group import cores_at_once, cpu_quota
 from forerun.errors import InvalidOption
 from forerun.kernels.cpu.codegen.compiled import Compiled, address_of
 from forerun.kernels.cpu.runtime.interpreter import (
@@ -43,11 +43,10 @@ def num_usable_cores() -> int:
 
 def resolved_num_threads(num_threads: int | None) -> int:
     """The threads to use: by default as many as the cores that this process may use, and no more
-    than its container lets run at once: beyond that, all of them are stopped for a while."""
+    than its container lets run at once."""
     most = num_usable_cores()
     if num_threads is None:
-        quota = cpu_quota()
-        return most if quota is None else max(1, min(most, int(quota)))
+        return cores_at_once(most, cpu_quota())
     if not (is_whole(num_threads) and 1 <= num_threads <= most):
         raise InvalidOption(
             f"num_threads={num_threads!r} is not allowed; give 1 … {most}, the cores this process "
