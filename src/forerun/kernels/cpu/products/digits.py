@@ -4,8 +4,8 @@
     x = s · d₀                s = max|x| / 127, where 8 bits are asked for
 
 Two digits are 15 bits below the largest of a block, and a sign. A record of a block holds its
-digits, 32 bytes of each, then s, the sum of the block, and what to add to integer sums where
-weights were made unsigned by an offset: minus the offset times the sum of 256·d₀ + d₁.
+digits, 32 bytes of each, then s, the sum of the block, and what integer sums start from where
+weights were made unsigned by an offset: `first_sum` minus the offset times the sum of 256·d₀ + d₁.
 
 Rows come in groups of up to 16, padded to a power of two; records of one block lie in a row:
 
