@@ -12,8 +12,8 @@ from forerun.engine.setup.device_choice import sees_gpu
 from forerun.kernels import Kernels, ReferenceKernels
 from forerun.kernels.base import Array
 from forerun.kernels.cpu import CpuKernels
-from forerun.kernels.cpu.runtime.workers import num_usable_cores
 from forerun.models.download.store import default_cache_dir
+from forerun.usable_cores import num_usable_cores
 from tests.kernels.sources import F32
 
 # Compiled code is kept between test runs, and shared with engines that are given no folder.

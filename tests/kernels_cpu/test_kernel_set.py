@@ -18,12 +18,12 @@ from forerun.kernels.cpu.attention.kv_store import KVStore
 from forerun.kernels.cpu.runtime import workers
 from forerun.kernels.cpu.runtime.batch import CpuBatch
 from forerun.kernels.cpu.runtime.program import Rows
-from forerun.kernels.cpu.runtime.workers import num_usable_cores
 from forerun.kernels.cpu.weights.quantize import quantize_rows
 from forerun.models.llama import LlamaModel
 from forerun.models.weights.dequantize import dequantize
 from forerun.models.weights.formats import FORMATS
 from forerun.types import Span, Tree
+from forerun.usable_cores import num_usable_cores
 from tests.contracts.kernel_sets import CACHE_DIR
 from tests.kernels.sources import F32, ArraySource, normal
 from tests.kernels_cpu.packed import (

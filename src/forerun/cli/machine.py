@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from forerun.control_group import CGROUP, PROC, cores_at_once, cpu_quota
+from forerun.usable_cores import CGROUP, PROC, cores_at_once, cpu_quota, num_usable_cores
 
 # What kernels make use of, by the names that Linux and LLVM give it.
 FEATURES: Final = {
@@ -50,9 +50,7 @@ class Memory:
 
 
 def read_cpu(proc: Path = PROC, cgroup: Path = CGROUP) -> Cpu:
-    installed = os.cpu_count() or 1
-    affinity = getattr(os, "sched_getaffinity", None)  # absent on macOS and Windows
-    usable = len(affinity(0)) if affinity else installed
+    installed, usable = os.cpu_count() or 1, num_usable_cores()
     llvm_name, flags = _llvm_view()
     flags |= set((_first_match(proc / "cpuinfo", r"(?:flags|Features)\s*:(.+)") or "").split())
     features = tuple(name for name, aliases in FEATURES.items() if aliases & flags)

@@ -14,7 +14,7 @@ from forerun.kernels.cpu import CpuKernels
 from forerun.kernels.cpu.codegen.machine import AVX2_OUTPUTS, AVX512_OUTPUTS, Machine
 from forerun.kernels.cpu.products.digits import BLOCK_LEN
 from forerun.kernels.cpu.products.formats import FORMATS, PACKED
-from forerun.kernels.cpu.runtime.workers import num_usable_cores
+from forerun.usable_cores import num_usable_cores
 from tests.contracts.kernel_sets import CACHE_DIR
 from tests.kernels.sources import F32, ArraySource, normal
 from tests.kernels_cpu.packed import PackedSource, packed

@@ -17,9 +17,10 @@ from types import FrameType
 import numpy as np
 import pytest
 
-from forerun.kernels.cpu.runtime.workers import Workers, num_usable_cores
+from forerun.kernels.cpu.runtime.workers import Workers
 from forerun.sampling import Noise
 from forerun.types import SamplingParams
+from forerun.usable_cores import num_usable_cores
 from tests.interrupting import at_every_line, files, lines_of
 from tests.kernels_cpu.runtime.plain_decoding import DRAWN, GREEDY, SLOW, Decoding, Text
 from tests.kernels_cpu.runtime.test_program import (

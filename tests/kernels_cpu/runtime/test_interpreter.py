@@ -12,7 +12,7 @@ from forerun.kernels.cpu.codegen.compiled import Compiled, address_of
 from forerun.kernels.cpu.codegen.native import fetch_add
 from forerun.kernels.cpu.codegen.step import arg
 from forerun.kernels.cpu.runtime.program import Program
-from forerun.kernels.cpu.runtime.workers import num_usable_cores
+from forerun.usable_cores import num_usable_cores
 from tests.contracts.kernel_sets import CACHE_DIR
 
 needs_two_cores = pytest.mark.skipif(num_usable_cores() < 2, reason="one core runs one thread")

@@ -19,7 +19,6 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from forerun.control_group import cores_at_once, cpu_quota
 from forerun.errors import InvalidOption
 from forerun.kernels.cpu.codegen.compiled import Compiled, address_of
 from forerun.kernels.cpu.runtime.interpreter import (
@@ -31,14 +30,9 @@ from forerun.kernels.cpu.runtime.interpreter import (
     STEPS,
 )
 from forerun.option_checks import is_whole
+from forerun.usable_cores import cores_at_once, cpu_quota, num_usable_cores
 
 Calls = SimpleQueue[bool]  # False: no more will come
-
-
-def num_usable_cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def resolved_num_threads(num_threads: int | None) -> int:

@@ -1,13 +1,21 @@
-"""How much of the processor a container allows: Linux control groups, of both versions."""
+"""The cores that this process may use, and how much of their time a container allows: Linux's
+control groups, of both versions."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 PROC: Final = Path("/proc")
 CGROUP: Final = Path("/sys/fs/cgroup")
+
+
+def num_usable_cores() -> int:
+    if hasattr(os, "sched_getaffinity"):  # absent on macOS and Windows
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def cpu_quota(proc: Path = PROC, cgroup: Path = CGROUP) -> float | None:

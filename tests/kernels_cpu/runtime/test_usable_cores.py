@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from forerun.control_group import cpu_quota
 from forerun.kernels.cpu.runtime import workers
+from forerun.usable_cores import cpu_quota
 
 
 def group(folder: Path, **files: str) -> None:
