@@ -29,7 +29,9 @@ def sources() -> Any:
     )
 
 
-@pytest.mark.parametrize("kind", ["chat", "translation", "summarization", "qa", "maths", "rag"])
+@pytest.mark.parametrize(
+    "kind", ["chat", "translation", "summarization", "qa", "maths", "rag", "code"]
+)
 def test_forms_are_filled(sources: Any, kind: str) -> None:
     make = Questions(sources, Random(0)).kinds[kind]
     found = [make() for _ in range(300)]

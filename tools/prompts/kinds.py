@@ -29,6 +29,7 @@ class Questions:
             "qa": self.qa,
             "maths": self.maths,
             "rag": self.rag,
+            "code": self.code,
         }
 
     def chat(self) -> Turns:
@@ -36,6 +37,9 @@ class Questions:
         if self.rng.random() < 0.5:
             turns.append(self._filled(self.rng.choice(FORMS["then"])))
         return turns
+
+    def code(self) -> Turns:
+        return [self._filled(self.rng.choice(FORMS["coding"]))]
 
     def translation(self) -> Turns:
         rng, sentence = self.rng, self.rng.choice(self.sources.german)
@@ -130,6 +134,11 @@ class Questions:
             "f": lambda: rng.choice(FORMS["fields"]),
             "lang": lambda: rng.choice(FORMS["languages"]),
             "data": lambda: rng.choice(FORMS["data"]),
+            "do": lambda: rng.choice(FORMS["code_does"]),
+            "task": lambda: rng.choice(FORMS["code_tasks"]),
+            **dict.fromkeys("xy", lambda: rng.choice(FORMS["code_ideas"])),
+            "thing": lambda: rng.choice(FORMS["code_things"]),
+            "rows": lambda: rng.choice(FORMS["code_rows"]),
             "text": lambda: self._text(rng.randint(40, 160)),
             "v": lambda: rng.choice(FORMS["verbs"]),
             "place": lambda: self._noun("15", named=True),
