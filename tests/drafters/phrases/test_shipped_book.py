@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import forerun.drafters.heads as heads
+import forerun.drafters.phrases as phrases
 import forerun.engine.api.llm as llm_room
 from forerun.drafters.heads import model_fingerprint
 from forerun.drafters.phrases import PhraseBook, shipped_book
@@ -31,7 +32,18 @@ def test_the_book_of_the_package_is_that_of_smollm2() -> None:
     book = PhraseBook.load(path)
     book.fit(path, config["tokenizer_hash"], config["target_vocab_size"])
     assert len(book) == 300_000
-    assert (path / "README.md").is_file()
+
+
+def test_every_book_of_the_package_has_an_owner_and_a_reader() -> None:
+    folders = sorted(
+        path.parent for path in Path(phrases.__file__).parent.glob("weights/*/*.safe*")
+    )
+    assert [folder.name for folder in folders] == ["qwen2.5-coder-1.5b", "smollm2-135m"]
+    books = [PhraseBook.load(folder) for folder in folders]
+    assert len({book.owner.target_fingerprint for book in books}) == len(books)
+    for folder, book in zip(folders, books, strict=True):
+        assert shipped_book(book.owner.target_fingerprint) == folder
+        assert f"{len(book):,} contexts" in (folder / "README.md").read_text("utf-8")
 
 
 @pytest.fixture(scope="module")
