@@ -631,6 +631,21 @@ def test_an_empty_variable_for_keys_does_not_open_the_server(name: str, value: s
     assert result.stderr == f"forerun: {name} is empty; give it a value, or unset it.\n"
 
 
+def test_a_value_that_cannot_be_read_is_told_with_where_it_stands(tmp_path: Path) -> None:
+    path = tmp_path / "serve.toml"
+    path.write_text('port = "eighty"\n')
+
+    def complaint(*args: str, **env: str) -> str:
+        result = CliRunner().invoke(app, ["serve", *args], env=env)
+        assert result.exit_code == 2
+        return result.stderr
+
+    assert f"(from {path}); see" in complaint("--config", str(path))
+    in_environment = complaint("--config", str(path), FORERUN_SERVE_PORT="eighty")
+    assert "(from FORERUN_SERVE_PORT); see" in in_environment
+    assert "from" not in complaint("--port", "eighty")
+
+
 def test_a_file_may_say_no_as_the_command_line_does(
     tmp_path: Path, started: list[ServerConfig]
 ) -> None:

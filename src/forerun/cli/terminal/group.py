@@ -88,8 +88,20 @@ def _sentence(error: typer.TyperException) -> str:
         return f"{message}; see --help."
     extra = _EXTRA.fullmatch(message)
     if extra is None:
-        return f"{message}; see {context.command_path} --help."
+        return f"{message}{_origin(error, context)}; see {context.command_path} --help."
     return f"{context.command_path} has no place for {extra[1]!r}; {_remedy(context)}."
+
+
+def _origin(error: typer.TyperException, context: typer.Context) -> str:
+    """Where a value came from that nobody wrote on the command line."""
+    parameter: typer.CallbackParam | None = getattr(error, "param", None)
+    name = parameter.name if parameter else None
+    source = context.get_parameter_source(name) if name else None
+    if name is None or source is None:
+        return ""
+    if source.name == "ENVIRONMENT":
+        return f" (from {context.auto_envvar_prefix}_{name.upper()})"
+    return f" (from {context.params['config']})" if source.name == "DEFAULT_MAP" else ""
 
 
 def _remedy(context: typer.Context) -> str:
