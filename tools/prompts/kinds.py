@@ -39,7 +39,9 @@ class Questions:
         return turns
 
     def code(self) -> Turns:
-        return [self._filled(self.rng.choice(FORMS["coding"]))]
+        one, other = self.rng.sample(FORMS["code_ideas"], 2)
+        form = self._filled(self.rng.choice(FORMS["coding"]))
+        return [form.replace("{x}", one).replace("{y}", other)]
 
     def translation(self) -> Turns:
         rng, sentence = self.rng, self.rng.choice(self.sources.german)
@@ -136,7 +138,6 @@ class Questions:
             "data": lambda: rng.choice(FORMS["data"]),
             "do": lambda: rng.choice(FORMS["code_does"]),
             "task": lambda: rng.choice(FORMS["code_tasks"]),
-            **dict.fromkeys("xy", lambda: rng.choice(FORMS["code_ideas"])),
             "thing": lambda: rng.choice(FORMS["code_things"]),
             "rows": lambda: rng.choice(FORMS["code_rows"]),
             "text": lambda: self._text(rng.randint(40, 160)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -29,9 +30,16 @@ def test_the_heads_of_the_package_are_whole() -> None:
         assert folder.num_weights > 10_000_000
         assert np.isfinite(folder.float32("fc.weight")).all()
         assert (folder.path / "README.md").is_file()
-    folders = (WEIGHTS, Path(phrases.__file__).with_name("weights"))
-    files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
-    assert sum(path.stat().st_size for path in files) < 25_000_000
+
+
+def test_what_the_package_has_for_a_model_is_no_burden() -> None:
+    sizes = Counter[str]()
+    for folder in (WEIGHTS, Path(phrases.__file__).with_name("weights")):
+        for path in folder.glob("*/*"):
+            sizes[path.parent.name.removesuffix("-block")] += path.stat().st_size
+    assert set(sizes) == {"smollm2-135m", "qwen2.5-coder-1.5b"}
+    assert max(sizes.values()) < 25_000_000
+    assert sizes.total() < 27_000_000
 
 
 def test_a_head_is_found_by_the_weights_of_its_target(tmp_path: Path) -> None:

@@ -99,9 +99,10 @@ def _origin(error: typer.TyperException, context: typer.Context) -> str:
     source = context.get_parameter_source(name) if name else None
     if name is None or source is None:
         return ""
-    if source.name == "ENVIRONMENT":
+    if source.name == "ENVIRONMENT" and context.auto_envvar_prefix:
         return f" (from {context.auto_envvar_prefix}_{name.upper()})"
-    return f" (from {context.params['config']})" if source.name == "DEFAULT_MAP" else ""
+    file = context.params.get("config")
+    return f" (from {file})" if source.name == "DEFAULT_MAP" and file else ""
 
 
 def _remedy(context: typer.Context) -> str:
