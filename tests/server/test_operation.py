@@ -134,9 +134,13 @@ def test_pages_of_other_origins_are_told_apart(guarded: Running) -> None:
     asked = {"Access-Control-Request-Method": "POST", "Origin": "https://a.example"}
     theirs = "authorization,content-type,x-stainless-os"  # of OpenAI's client in a browser
     asked["Access-Control-Request-Headers"] = theirs
+    asked["X-Request-Id"] = "asked-first"
     answer = guarded.client.options("/v1/chat/completions", headers=asked)
     assert answer.status_code == 200
     assert "x-stainless-os" in answer.headers["access-control-allow-headers"]
+    assert answer.headers["X-Request-Id"] == "asked-first"
+    line = logged(guarded, "asked-first")
+    assert (line["method"], line["status"]) == ("OPTIONS", 200)
 
 
 def test_pages_that_were_named_may_read_errors(guarded: Running) -> None:

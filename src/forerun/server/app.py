@@ -20,7 +20,7 @@ from forerun.server.fields import Endpoint
 from forerun.server.operation.access_log import AccessLog
 from forerun.server.operation.auth import Keys
 from forerun.server.operation.front import Front, api_error, http_error, unforeseen
-from forerun.server.operation.origins import Origins
+from forerun.server.operation.origins import Origins, is_preflight
 from forerun.server.routes import (
     chat,
     completions,
@@ -104,24 +104,40 @@ def build_app(
     app.router.redirect_slashes = False
     app.state.service = service
     origins = Origins(allowed_origins, is_local=is_local)
-    front: ASGIApp = Front(app, service, keys, origins, log, root_path)
-    return _shared(front, origins, allowed_origins) if allowed_origins else front
+
+    def front(behind: ASGIApp) -> ASGIApp:
+        return Front(behind, service, keys, origins, log, root_path)
+
+    if not allowed_origins:
+        return front(app)
+    return _shared(front, app, origins, allowed_origins)
 
 
-def _shared(front: ASGIApp, origins: Origins, allowed_origins: Sequence[str]) -> ASGIApp:
-    """With pages of other origins, which may read errors, too. Preflights of those that were not
-    named are the front's, whose refusals have OpenAI's shape and are logged."""
-    shared = CORSMiddleware(
-        front,
-        allow_origins=list(allowed_origins),
-        allow_methods=["GET", "POST"],
-        allow_headers=["*"],  # OpenAI's client for JavaScript sends a dozen of its own
-        expose_headers=["x-request-id"],
-    )
+def _shared(
+    front: Callable[[ASGIApp], ASGIApp],
+    app: ASGIApp,
+    origins: Origins,
+    allowed_origins: Sequence[str],
+) -> ASGIApp:
+    """With pages of other origins. They may read errors, those of the front, too; their preflights
+    go through a front, which logs them, and so do those that it refuses."""
+
+    def shared(behind: ASGIApp) -> ASGIApp:
+        return CORSMiddleware(
+            behind,
+            allow_origins=list(allowed_origins),
+            allow_methods=["GET", "POST"],
+            allow_headers=["*"],  # OpenAI's client for JavaScript sends a dozen of its own
+            expose_headers=["x-request-id"],
+        )
+
+    plain, asked_first = front(app), front(shared(app))
+    readable = shared(plain)
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        may_ask_first = scope["type"] == "http" and scope["method"] == "OPTIONS"
-        is_strange = may_ask_first and not origins.allow(Request(scope))
-        await (front if is_strange else shared)(scope, receive, send)
+        if scope["type"] != "http" or not is_preflight(request := Request(scope)):
+            await readable(scope, receive, send)
+        else:
+            await (asked_first if origins.allow(request) else plain)(scope, receive, send)
 
     return answer
