@@ -23,6 +23,8 @@ import torch
 import triton
 from triton.runtime.cache import get_cache_manager
 
+from forerun.usable_cores import cores_at_once, cpu_quota, num_usable_cores
+
 _MOST_WORKERS: Final = 16
 _FEW: Final = 4  # kernels; threads compile them before processes have begun
 _is_compiling: ContextVar[bool] = ContextVar("is_compiling", default=False)
@@ -88,8 +90,7 @@ class _Collected(Executor):
         """Those that are `missing` on the disk are compiled by processes: in threads, what is
         Python of it would take turns. All are then loaded by threads, since Triton has a program
         compiled for the host that launches a kernel."""
-        cores = getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count() or 1))(0)
-        num = min(_MOST_WORKERS, len(cores))
+        num = min(_MOST_WORKERS, cores_at_once(num_usable_cores(), cpu_quota()))
         if len(missing) > _FEW:
             _compile([self._all[idx][0] for idx in missing], num)
         begin = partial(torch.cuda.set_device, device_idx)
