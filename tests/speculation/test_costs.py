@@ -113,6 +113,50 @@ def test_a_context_that_is_known_is_no_surprise() -> None:
     assert all(costs.target.seconds(size) == pytest.approx(seconds) for size, seconds in before)
 
 
+def _observe(costs: Costs, num_guesses: int, seconds: float) -> None:
+    times = StepTimes(num_requests=1, num_tokens=1 + num_guesses, num_guesses=num_guesses)
+    times.pass_seconds = seconds
+    costs.observe_round(times)
+
+
+@pytest.mark.parametrize("per_key", [(0.002, 0.0004), (0.0005, 0.002), (0.0003, 0.0003)])
+def test_what_a_context_adds_is_learnt_from_rounds(per_key: tuple[float, float]) -> None:
+    """Whatever was timed at start; long contexts say nothing of short ones that is not true."""
+    costs, rng = _costs(), random.Random(2)
+    costs.target.per_key = per_key
+    for _ in range(600):
+        num_guesses, costs.context_len = rng.choice((0, 0, 1, 3, 5)), rng.choice((50.0, 1000.0))
+        keys = costs.context_len * (0.001 + 0.001 * num_guesses)
+        _observe(costs, num_guesses, 1 + num_guesses / 7 + keys)
+    for costs.context_len in (0.0, 1000.0):
+        plain, *_, deep = costs.round_seconds(1, 0, 5)
+        keys = costs.context_len * 0.001
+        assert deep / plain == pytest.approx((12 / 7 + 6 * keys) / (1 + keys), rel=0.2)
+
+
+def test_slow_passes_behind_a_prompt_do_not_make_guesses_seem_cheap() -> None:
+    """They all take two seconds more at first, and that wears off without guesses, too."""
+    costs, rng = _costs(), random.Random(3)
+    for _ in range(30):
+        costs.observe_round(StepTimes(num_requests=1, num_tokens=500, pass_seconds=60.0))
+        for idx in range(40):
+            num_guesses = rng.choice((0, 0, 3, 7))
+            _observe(costs, num_guesses, 1 + num_guesses / 7 + 2 * 0.8**idx)
+    plain, *_, deep = costs.round_seconds(1, 0, 7)
+    assert deep / plain == pytest.approx(2, rel=0.05)
+
+
+def test_where_all_answers_are_short_their_rounds_are_learnt_from() -> None:
+    costs, rng = _costs(), random.Random(3)
+    for _ in range(100):
+        costs.observe_round(StepTimes(num_requests=1, num_tokens=500, pass_seconds=60.0))
+        for _ in range(10):
+            num_guesses = rng.choice((0, 7))
+            _observe(costs, num_guesses, 1 + num_guesses / 2)
+    plain, *_, deep = costs.round_seconds(1, 0, 7)
+    assert deep / plain == pytest.approx(4.5, rel=0.1)
+
+
 def test_what_rounds_with_guesses_take_beyond_the_curve_is_learnt() -> None:
     """Plain rounds take what was calibrated, and the few with guesses half a second more."""
     costs, rng = _costs(), random.Random(1)

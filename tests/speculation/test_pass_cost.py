@@ -157,8 +157,9 @@ def test_larger_passes_are_timed_where_that_is_quick_however_slow_the_very_first
     def measure(num_tokens: int) -> float:
         return 10.0 if next(calls) == 0 else seconds * (1 + num_tokens / 16)
 
-    monkeypatch.setattr(calibration, "pass_timer", lambda *_args: measure)
+    monkeypatch.setattr(calibration, "pass_timer", lambda *_args, **_kwargs: measure)
     monkeypatch.setattr(calibration, "_per_key", lambda *_args: (0.0, 0.0))
-    found = calibration.calibrate(MagicMock(spec=LlamaModel), 136)
+    model = MagicMock(spec=LlamaModel, kernels=MagicMock(begins_plain=False))
+    found = calibration.calibrate(model, 136)
     assert [size for size, _ in found.points] == [n for n in (1, 2, 4, 8, 16) if n <= largest]
     assert found.seconds(8) == pytest.approx(1.5 * seconds)

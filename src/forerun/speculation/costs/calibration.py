@@ -25,7 +25,9 @@ _MAX_REPEATS: Final = 8  # on a restless machine
 _CONTEXT: Final = 512  # tokens
 _NUM_ROWS: Final = 8
 _NUM_TURNS: Final = 3
-_IN_A_ROW: Final = 6  # plain passes, where each may begin the next
+# Plain passes, where each may begin the next: on a device, and on a processor.
+_IN_A_ROW: Final = 6
+_FEW_IN_A_ROW: Final = 3  # if they are quick
 
 
 def calibrate(model: LlamaModel, largest: int) -> PassCost:
@@ -34,16 +36,21 @@ def calibrate(model: LlamaModel, largest: int) -> PassCost:
     measure = pass_timer(model, _LARGEST)
     measure(_SIZES[-1])  # the first pass of all puts weights in their places
     is_quick = min(measure(_SIZES[-1]) for _ in range(2)) <= _QUICK
+    num_in_a_row = _FEW_IN_A_ROW if is_quick and model.kernels.begins_plain else 1
+    measure = pass_timer(model, _LARGEST, num_in_a_row=num_in_a_row)
     sizes = (*_SIZES, _LARGEST) if is_quick and largest >= _LARGEST else _SIZES
     found = PassCost.calibrate(measure, sizes, _NUM_REPEATS, _MAX_REPEATS)
-    found.per_key = _per_key(model, measure)
+    found.per_key = _per_key(model, measure, num_in_a_row)
     return found
 
 
-def _per_key(model: LlamaModel, measure: Callable[[int], float]) -> tuple[float, float]:
+def _per_key(
+    model: LlamaModel, measure: Callable[[int], float], num_in_a_row: int
+) -> tuple[float, float]:
     """Seconds that each token of the context adds to the first row, and to each row behind it."""
     context_len = max(1, min(_CONTEXT, model.config.max_len - _NUM_ROWS))
-    behind = pass_timer(model, context_len + _NUM_ROWS, context_len)
+    max_tokens = context_len + _NUM_ROWS
+    behind = pass_timer(model, max_tokens, context_len, num_in_a_row=num_in_a_row)
 
     def per_token(num_rows: int) -> float:
         """In turns, and of both the fastest: one may be slow for reasons of its own, never fast."""
@@ -55,9 +62,15 @@ def _per_key(model: LlamaModel, measure: Callable[[int], float]) -> tuple[float,
     return one, max(0.0, several - one) / (_NUM_ROWS - 1)
 
 
-def pass_timer(model: LlamaModel, max_tokens: int, context_len: int = 0) -> Callable[[int], float]:
-    """Seconds that one pass over some tokens takes here and now, behind so many others."""
-    size = CacheSize.for_requests(1, max_tokens + _IN_A_ROW)
+def pass_timer(
+    model: LlamaModel, max_tokens: int, context_len: int = 0, *, num_in_a_row: int = 1
+) -> Callable[[int], float]:
+    """Seconds that one pass over some tokens takes here and now, behind so many others. Where plain
+    passes begin the next, some are run in a row: the first finds caches as other passes left them.
+    On a device they are in any case."""
+    if model.kernels.begins_early:
+        num_in_a_row = _IN_A_ROW
+    size = CacheSize.for_requests(1, max_tokens + num_in_a_row)
     cache = model.new_cache(size.num_pages, size.page_size)
     table = cache.new_table()
     table.reserve(max_tokens + 1)
@@ -69,16 +82,15 @@ def pass_timer(model: LlamaModel, max_tokens: int, context_len: int = 0) -> Call
         table = cache.new_table()
         table.reserve(context_len)
         draws = CoupledDraws.greedy(num_tokens)
-        is_early = num_tokens == 1 and model.kernels.begins_early
         tokens, seconds = (0,) * num_tokens, list[float]()
-        for left in range(_IN_A_ROW if is_early else 1, 0, -1):
+        for left in range(num_in_a_row if num_tokens == 1 else 1, 0, -1):
             span = Span.all_wanted(table.reserve(num_tokens), tokens)
             following = next_slots([(table, 1)]) if left > 1 else None
             began = time.perf_counter()
             scores = model.draw(Plan.build([(span, table)], following), cache, [draws])
-            seconds.append(time.perf_counter() - began)
+            seconds.append(time.perf_counter() - began + model.kernels.head_start)
             tokens = (scores.token(0) or 0,) * num_tokens
         table.free()
-        return median(seconds[1:]) if is_early else seconds[0]
+        return median(seconds[1:] or seconds)
 
     return measure

@@ -17,7 +17,8 @@ _CHEAP: Final = 0.05  # of a plain pass: what asking may cost and still be done 
 _READING: Final = 0.05  # of the time that an answer may take
 _NUM_NOTED: Final = 8  # plain rounds that are learnt from together, at most
 _OFTEN: Final = 32  # rounds of a size, or answers of a drafter
-_ONE_IN: Final = 4  # of what was met often is learnt from
+_ONE_IN: Final = 4  # of what was met often is learnt from, and of what is not settled
+_SETTLING: Final = 12  # rounds behind a prompt
 _LIKE: Final = 32  # tokens of context
 _FORESEEN: Final = 16  # guesses, at least, whose rounds are reckoned at once
 _EXCESS_RATE: Final = 1 / 16  # how much the latest round with guesses says of the next
@@ -47,6 +48,7 @@ class Costs:
         self._ahead = 0.0  # the usual head start of a plain round behind another
         self._lapse = 1.0  # how often one behind a round with guesses is plain
         self._has_guessed = self._was_plain = False  # the last round
+        self._num_rounds = _SETTLING  # behind the last prompt
         self._whole: dict[str, float] = {}  # see `expect_whole`
         self._tried: dict[str, float] = {}  # the same before any request
         self._last_whole: str | None = None  # whose round was the last, if it was such a one
@@ -54,7 +56,7 @@ class Costs:
         self._least_price: tuple[tuple[int, ...], float] | None = None
         self._rounds: tuple[tuple[int, ...], list[float]] | None = None
         self._met: Counter[object] = Counter()  # sizes of rounds with guesses, and of answers
-        self._noted: list[tuple[float, float]] = []  # plain rounds: pass without context, rest
+        self._noted: list[tuple[float, float]] = []  # plain rounds: pass, rest
         self._num_noted = 0  # requests of each
 
     def round_seconds(
@@ -95,8 +97,10 @@ class Costs:
 
     def _context_seconds(self, num_requests: int, num_guesses: int) -> float:
         """What these rows take beyond what they would on an empty context."""
-        first, further = self.target.per_key
-        return self.target.speed * self.context_len * (first * num_requests + further * num_guesses)
+        return self.target.context_seconds(*self._keys(num_requests, num_guesses))
+
+    def _keys(self, num_requests: int, num_guesses: int) -> tuple[float, float]:
+        return self.context_len * num_requests, self.context_len * num_guesses
 
     def least_price(self, num_requests: int, num_prompt_tokens: int) -> float:
         """What one more guess adds to a round where it adds least, in tokens that a plain round
@@ -208,37 +212,48 @@ class Costs:
     def note_round(self, times: StepTimes) -> None:
         """One that nobody weighed. Those without guesses are what others are compared with; several
         are learnt from together, which takes a fraction of the time."""
-        if self._observe_whole(times) or self._was_interrupted(times):
+        if self._observe_whole(times) or self._says_nothing(times):
             return
         if times.num_tokens != times.num_requests:
             return
         if times.num_requests != self._num_noted:
             self._noted.clear()
             self._num_noted = times.num_requests
-        num = times.num_requests
-        self._noted.append(
-            (self._without_context(times.pass_seconds, num, 0, num), times.rest_seconds)
-        )
+        self._noted.append((times.pass_seconds, times.rest_seconds))
         if len(self._noted) == _NUM_NOTED:
             self._learn_noted()
 
     def observe_round(self, times: StepTimes) -> None:
         """A round that was weighed."""
-        if self._observe_whole(times) or self._was_interrupted(times):
+        if self._observe_whole(times) or self._says_nothing(times):
             return
         num = self._num_learnt(times.num_tokens) if times.num_guesses else 1
         if num == 0:
             return
         if times.num_guesses:
             self._observe_excess(times, num)
-        args = times.num_requests, times.num_guesses, times.num_tokens
-        self.observe_pass(times.num_tokens, self._without_context(times.pass_seconds, *args), num)
+        keys = self._keys(times.num_requests, times.num_guesses)
+        self.observe_pass(times.num_tokens, times.pass_seconds, num, keys)
         self.observe_rest(times.num_requests, times.num_guesses, times.rest_seconds)
 
     @property
     def _lost(self) -> float:
         """Of the next round's head start, by guessing in this one."""
         return self.target.speed * self._lapse * self._ahead
+
+    def _says_nothing(self, times: StepTimes) -> bool:
+        """Whether a round is not to be learnt from."""
+        is_odd = self._was_interrupted(times)
+        return self._is_settling(times) or is_odd
+
+    def _is_settling(self, times: StepTimes) -> bool:
+        """Behind a prompt or a pause the caches of some machines are cold for a dozen passes: those
+        of all sizes take the same time more, which no guess saves. So few of them are learnt
+        from, where answers are short as well."""
+        self._num_rounds += 1
+        if times.num_tokens > times.num_requests + times.num_guesses:
+            self._num_rounds = 0
+        return self._num_rounds < _SETTLING and self._num_rounds % _ONE_IN > 0
 
     def _was_interrupted(self, times: StepTimes) -> bool:
         """Whether others took their time before the step, while its pass went on: nothing is to be
@@ -271,22 +286,22 @@ class Costs:
         found = max(-most, min(most, found)) / self.target.speed + max(0.0, self._excess)
         self._excess += (1 - (1 - _EXCESS_RATE) ** num_rounds) * (found - self._excess)
 
-    def _without_context(
-        self, seconds: float, num_requests: int, num_guesses: int, num_tokens: int
-    ) -> float:
-        """What a pass would have taken on an empty one: a slow moment slows both parts alike."""
-        empty = self.target.seconds(num_tokens)
-        return seconds * empty / (empty + self._context_seconds(num_requests, num_guesses))
-
     def _learn_noted(self) -> None:
         if self._noted:
             (seconds, rest), num = sorted(self._noted)[len(self._noted) // 2], self._num_noted
-            self.observe_pass(num, seconds, len(self._noted))
+            self.observe_pass(num, seconds, len(self._noted), self._keys(num, 0))
             self.observe_rest(num, 0, rest)
             self._noted.clear()
 
-    def observe_pass(self, num_tokens: int, seconds: float, num_passes: int = 1) -> None:
-        self.target.observe(num_tokens, seconds, num_passes)
+    def observe_pass(
+        self,
+        num_tokens: int,
+        seconds: float,
+        num_passes: int = 1,
+        keys: tuple[float, float] = (0.0, 0.0),
+    ) -> None:
+        """See `PassCost.observe`."""
+        self.target.observe(num_tokens, seconds, num_passes, keys)
         self._least_price = self._rounds = None
 
     def observe_rest(self, num_requests: int, num_guesses: int, seconds: float) -> None:

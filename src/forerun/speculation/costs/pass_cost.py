@@ -19,6 +19,8 @@ _SHAPE_RATE: Final = 0.15  # for a size that was hardly seen
 _LEAST_SHAPE_RATE: Final = 0.03
 _NUM_AGREEING: Final = 3  # large surprises that make a new fact
 _SHARE_RATE: Final = 0.05
+_KEY_RATE: Final = 0.4
+_LEAST_KEY: Final = 1e-5  # of a plain pass: none is stuck at 0
 _PRECISION: Final = 0.02  # to which calibration wants to know each size
 _EACH_UP_TO: Final = 8  # tokens: sizes that are told apart once they were met often
 _OFTEN: Final = 16  # passes
@@ -64,7 +66,7 @@ class PassCost:
     what decisions rest on: straight lines between sizes, never falling, corrected slowly.
     All this is on an empty context: for each token of another one, a request's first row takes
     `per_key[0]` more, and each row behind it, which finds keys in the processor's caches,
-    `per_key[1]`.
+    `per_key[1]`. Both are corrected like the shape, by as much as they weigh in a pass.
     """
 
     def __init__(self, points: Iterable[tuple[int, float]]) -> None:
@@ -148,15 +150,29 @@ class PassCost:
             self._least_slope = min(slopes, default=0.0)
         return self.speed * self._least_slope
 
-    def observe(self, num_tokens: int, seconds: float, num_passes: int = 1) -> None:
-        """A pass over `num_tokens` took `seconds`, or several in a row did, usually."""
+    def context_seconds(self, first_keys: float, further_keys: float) -> float:
+        """What so many keys of first rows, and of rows behind them, add to a pass."""
+        first, further = self.per_key
+        return self.speed * (first * first_keys + further * further_keys)
+
+    def observe(
+        self,
+        num_tokens: int,
+        seconds: float,
+        num_passes: int = 1,
+        keys: tuple[float, float] = (0.0, 0.0),
+    ) -> None:
+        """A pass over `num_tokens` took `seconds`, or several in a row did, usually; `keys` as in
+        `context_seconds`."""
         while num_tokens > self._sizes[-1]:
             self._add(2 * self._sizes[-1], is_measured=False)
         if num_tokens <= _EACH_UP_TO and num_tokens not in self._sizes:
             self._met[num_tokens] += num_passes
             if self._met[num_tokens] >= _OFTEN:
                 self._add(num_tokens)
-        surprise = math.log(max(seconds, 1e-9) / self.seconds(num_tokens))
+        empty = self.seconds(num_tokens)
+        known = empty + self.context_seconds(*keys)
+        surprise = math.log(max(seconds, 1e-9) / known)
         near = self._neighbours(num_tokens)
         self._count(near, num_passes)
         if surprise < 0 and any(self._is_hidden(point) for point, _ in near):
@@ -166,10 +182,25 @@ class PassCost:
             point.log_seconds += surprise
             point.is_measured = True
         if not new:
+            if any(keys):
+                self._correct_keys(near, keys, clipped(surprise) / known)
             for point, weight in near:
-                point.correct(clipped(surprise), weight)
+                point.correct(clipped(surprise), weight * empty / known)
             self._log_speed += (1 - (1 - _SPEED_RATE) ** num_passes) * clipped(surprise)
         self._refresh()
+
+    def _correct_keys(
+        self, near: Iterable[tuple[_Point, float]], keys: tuple[float, float], surprise: float
+    ) -> None:
+        """By `surprise` for each second of the pass, as far as not nearly all passes have this
+        size: else it tells of the machine."""
+        rate = _KEY_RATE * sum(weight * (1 - point.share) for point, weight in near) * self.speed
+        least = _LEAST_KEY * self._shape[0]
+        first, further = (
+            max(least, per_key) * math.exp(rate * per_key * num * surprise)
+            for per_key, num in zip(self.per_key, keys, strict=True)
+        )
+        self.per_key = first, further
 
     def _add(self, size: int, *, is_measured: bool = True) -> None:
         """One more size, where the lines lead until passes near it are seen: tiles of odd and of
