@@ -121,24 +121,73 @@ def _observe(costs: Costs, num_guesses: int, seconds: float) -> None:
 
 @pytest.mark.parametrize("per_key", [(0.002, 0.0004), (0.0005, 0.002), (0.0003, 0.0003)])
 def test_what_a_context_adds_is_learnt_from_rounds(per_key: tuple[float, float]) -> None:
-    """Whatever was timed at start; long contexts say nothing of short ones that is not true."""
+    """Whatever was timed at start; answers are long, and behind short contexts and long ones."""
     costs, rng = _costs(), random.Random(2)
     costs.target.per_key = per_key
-    for _ in range(600):
-        num_guesses, costs.context_len = rng.choice((0, 0, 1, 3, 5)), rng.choice((50.0, 1000.0))
-        keys = costs.context_len * (0.001 + 0.001 * num_guesses)
-        _observe(costs, num_guesses, 1 + num_guesses / 7 + keys)
-    for costs.context_len in (0.0, 1000.0):
+    for context_len in [50.0, 1000.0] * 10:
+        for idx in range(40):
+            num_guesses, costs.context_len = rng.choice((0, 0, 1, 3, 5)), context_len + idx
+            keys = costs.context_len * (0.001 + 0.001 * num_guesses)
+            _observe(costs, num_guesses, 1 + num_guesses / 7 + keys)
+    for costs.context_len in (50.0, 1000.0):
         plain, *_, deep = costs.round_seconds(1, 0, 5)
         keys = costs.context_len * 0.001
         assert deep / plain == pytest.approx((12 / 7 + 6 * keys) / (1 + keys), rel=0.2)
+
+
+def _prompt(num_tokens: int = 500, seconds: float = 60.0) -> StepTimes:
+    return StepTimes(num_requests=1, num_tokens=num_tokens, pass_seconds=seconds)
+
+
+def test_plain_rounds_that_are_noted_keep_their_contexts() -> None:
+    """Those of two answers are learnt from together, and none is a surprise."""
+    costs = _costs()
+    costs.target.per_key = 0.004, 0.001
+    for costs.context_len in [2000.0, 50.0] * 30:
+        costs.note_round(_prompt())
+        for _ in range(17):
+            times = StepTimes(num_requests=1, num_tokens=1)
+            times.pass_seconds = costs.plain_seconds(1)
+            costs.note_round(times)
+            assert costs.target.speed == pytest.approx(1)
+
+
+def test_a_context_that_costs_nothing_stays_so() -> None:
+    costs, rng = _costs(), random.Random(2)
+    costs.context_len = 8000.0
+    for _ in range(200):
+        num_guesses = rng.choice((0, 3, 7))
+        _observe(costs, num_guesses, (1 + num_guesses / 7) * rng.lognormvariate(0, 0.05))
+    plain, *_, deep = costs.round_seconds(1, 0, 7)
+    assert deep / plain == pytest.approx(2, rel=0.05)
+
+
+def test_prompts_say_nothing_of_what_a_context_adds() -> None:
+    """Their rows attend to each other."""
+    costs = _costs()
+    costs.target.per_key, costs.context_len = (0.001, 0.001), 4000.0
+    for seconds in (30.0, 60.0, 90.0):
+        costs.observe_round(_prompt(256, seconds))
+    assert costs.target.per_key == (0.001, 0.001)
+
+
+def test_in_a_batch_all_rounds_are_learnt_from() -> None:
+    """There a prompt comes at any time, and the others' passes go on."""
+    costs = _costs()
+    costs.is_alone = False
+    costs.observe_round(_prompt())
+    before = costs.target.speed
+    times = StepTimes(num_requests=2, num_tokens=2)
+    times.pass_seconds = 1.2 * costs.target.seconds(2)
+    costs.observe_round(times)
+    assert costs.target.speed > before
 
 
 def test_slow_passes_behind_a_prompt_do_not_make_guesses_seem_cheap() -> None:
     """They all take two seconds more at first, and that wears off without guesses, too."""
     costs, rng = _costs(), random.Random(3)
     for _ in range(30):
-        costs.observe_round(StepTimes(num_requests=1, num_tokens=500, pass_seconds=60.0))
+        costs.observe_round(_prompt())
         for idx in range(40):
             num_guesses = rng.choice((0, 0, 3, 7))
             _observe(costs, num_guesses, 1 + num_guesses / 7 + 2 * 0.8**idx)
@@ -149,7 +198,7 @@ def test_slow_passes_behind_a_prompt_do_not_make_guesses_seem_cheap() -> None:
 def test_where_all_answers_are_short_their_rounds_are_learnt_from() -> None:
     costs, rng = _costs(), random.Random(3)
     for _ in range(100):
-        costs.observe_round(StepTimes(num_requests=1, num_tokens=500, pass_seconds=60.0))
+        costs.observe_round(_prompt())
         for _ in range(10):
             num_guesses = rng.choice((0, 7))
             _observe(costs, num_guesses, 1 + num_guesses / 2)

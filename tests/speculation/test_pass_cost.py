@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Callable
+from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
 
+from forerun.kernels import Plan, ReferenceKernels, Scores
 from forerun.models.llama import LlamaModel
 from forerun.speculation.costs import calibration
 from forerun.speculation.costs.pass_cost import PassCost
+from tests.models_llama.tiny import FAMILIES, TinyCheckpoint
 
 POINTS = ((1, 1.0), (4, 1.3), (8, 1.9))
 
@@ -163,3 +167,43 @@ def test_larger_passes_are_timed_where_that_is_quick_however_slow_the_very_first
     found = calibration.calibrate(model, 136)
     assert [size for size, _ in found.points] == [n for n in (1, 2, 4, 8, 16) if n <= largest]
     assert found.seconds(8) == pytest.approx(1.5 * seconds)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "begins", "num"), [(0.005, True, 3), (0.05, True, 1), (0.005, False, 1)]
+)
+def test_plain_passes_are_timed_as_they_run(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, begins: bool, num: int
+) -> None:
+    """Some in a row, where each begins the next, and that is quick."""
+    asked = list[int]()
+
+    def timer(*_args: object, num_in_a_row: int = 1) -> Callable[[int], float]:
+        asked.append(num_in_a_row)
+        return lambda num_tokens: seconds * (1 + num_tokens / 16)
+
+    monkeypatch.setattr(calibration, "pass_timer", timer)
+    model = MagicMock(spec=LlamaModel, kernels=MagicMock(begins_plain=begins))
+    model.config = MagicMock(max_len=2048)
+    calibration.calibrate(model, 136)
+    assert asked[-1] == num
+
+
+@pytest.mark.parametrize("num_in_a_row", [1, 3])
+def test_the_head_start_of_a_pass_belongs_to_it(
+    monkeypatch: pytest.MonkeyPatch, num_in_a_row: int
+) -> None:
+    model = LlamaModel.load(TinyCheckpoint(FAMILIES["smollm2"]), ReferenceKernels())
+    monkeypatch.setattr(ReferenceKernels, "head_start", 1000.0)
+    plans, draw = list[Plan](), model.draw
+
+    def noted(plan: Plan, *args: Any) -> Scores:
+        plans.append(plan)
+        return draw(plan, *args)
+
+    monkeypatch.setattr(model, "draw", noted)
+    measure = calibration.pass_timer(model, 3, num_in_a_row=num_in_a_row)
+    assert 1000 < measure(1) < 1100
+    assert [plan.next_slots is not None for plan in plans] == [True] * (num_in_a_row - 1) + [False]
+    assert 1000 < measure(3) < 1100
+    assert len(plans) == num_in_a_row + 1

@@ -56,7 +56,8 @@ class Costs:
         self._least_price: tuple[tuple[int, ...], float] | None = None
         self._rounds: tuple[tuple[int, ...], list[float]] | None = None
         self._met: Counter[object] = Counter()  # sizes of rounds with guesses, and of answers
-        self._noted: list[tuple[float, float]] = []  # plain rounds: pass, rest
+        # Plain rounds: the pass beside what is known of it, and in seconds; rest, context.
+        self._noted: list[tuple[float, float, float, float]] = []
         self._num_noted = 0  # requests of each
 
     def round_seconds(
@@ -212,27 +213,33 @@ class Costs:
     def note_round(self, times: StepTimes) -> None:
         """One that nobody weighed. Those without guesses are what others are compared with; several
         are learnt from together, which takes a fraction of the time."""
-        if self._observe_whole(times) or self._says_nothing(times):
+        self._count_round(times)
+        if self._observe_whole(times) or self._was_interrupted(times) or self._is_settling:
             return
         if times.num_tokens != times.num_requests:
             return
         if times.num_requests != self._num_noted:
             self._noted.clear()
             self._num_noted = times.num_requests
-        self._noted.append((times.pass_seconds, times.rest_seconds))
+        seconds = times.pass_seconds
+        beside = seconds / self.plain_seconds(times.num_requests)
+        self._noted.append((beside, seconds, times.rest_seconds, self.context_len))
         if len(self._noted) == _NUM_NOTED:
             self._learn_noted()
 
     def observe_round(self, times: StepTimes) -> None:
         """A round that was weighed."""
-        if self._observe_whole(times) or self._says_nothing(times):
+        self._count_round(times)
+        if self._observe_whole(times) or self._was_interrupted(times) or self._is_settling:
             return
         num = self._num_learnt(times.num_tokens) if times.num_guesses else 1
         if num == 0:
             return
         if times.num_guesses:
             self._observe_excess(times, num)
-        keys = self._keys(times.num_requests, times.num_guesses)
+        keys = 0.0, 0.0
+        if self._num_rounds:  # rows of a prompt attend to others of it as well
+            keys = self._keys(times.num_requests, times.num_guesses)
         self.observe_pass(times.num_tokens, times.pass_seconds, num, keys)
         self.observe_rest(times.num_requests, times.num_guesses, times.rest_seconds)
 
@@ -241,19 +248,18 @@ class Costs:
         """Of the next round's head start, by guessing in this one."""
         return self.target.speed * self._lapse * self._ahead
 
-    def _says_nothing(self, times: StepTimes) -> bool:
-        """Whether a round is not to be learnt from."""
-        is_odd = self._was_interrupted(times)
-        return self._is_settling(times) or is_odd
+    def _count_round(self, times: StepTimes) -> None:
+        reads_prompt = times.num_tokens > times.num_requests + times.num_guesses
+        self._num_rounds = 0 if reads_prompt else self._num_rounds + 1
 
-    def _is_settling(self, times: StepTimes) -> bool:
-        """Behind a prompt or a pause the caches of some machines are cold for a dozen passes: those
-        of all sizes take the same time more, which no guess saves. So few of them are learnt
-        from, where answers are short as well."""
-        self._num_rounds += 1
-        if times.num_tokens > times.num_requests + times.num_guesses:
-            self._num_rounds = 0
-        return self._num_rounds < _SETTLING and self._num_rounds % _ONE_IN > 0
+    @property
+    def _is_settling(self) -> bool:
+        """Whether the round is not to be learnt from. Behind a prompt the caches of some machines
+        are cold for a dozen passes: those of all sizes take the same time more, which no guess
+        saves. One in some is learnt from all the same, since there may be none but short answers;
+        and in a batch all are, as prompts come at any time."""
+        is_new = self.is_alone and self._num_rounds < _SETTLING
+        return is_new and self._num_rounds % _ONE_IN > 0
 
     def _was_interrupted(self, times: StepTimes) -> bool:
         """Whether others took their time before the step, while its pass went on: nothing is to be
@@ -288,8 +294,9 @@ class Costs:
 
     def _learn_noted(self) -> None:
         if self._noted:
-            (seconds, rest), num = sorted(self._noted)[len(self._noted) // 2], self._num_noted
-            self.observe_pass(num, seconds, len(self._noted), self._keys(num, 0))
+            _, seconds, rest, context_len = sorted(self._noted)[len(self._noted) // 2]
+            num = self._num_noted
+            self.observe_pass(num, seconds, len(self._noted), (context_len * num, 0.0))
             self.observe_rest(num, 0, rest)
             self._noted.clear()
 

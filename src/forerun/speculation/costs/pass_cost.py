@@ -20,7 +20,7 @@ _LEAST_SHAPE_RATE: Final = 0.03
 _NUM_AGREEING: Final = 3  # large surprises that make a new fact
 _SHARE_RATE: Final = 0.05
 _KEY_RATE: Final = 0.4
-_LEAST_KEY: Final = 1e-5  # of a plain pass: none is stuck at 0
+_LEAST_KEY: Final = 1e-9  # of a plain pass: none is stuck at 0
 _PRECISION: Final = 0.02  # to which calibration wants to know each size
 _EACH_UP_TO: Final = 8  # tokens: sizes that are told apart once they were met often
 _OFTEN: Final = 16  # passes
@@ -175,6 +175,8 @@ class PassCost:
         surprise = math.log(max(seconds, 1e-9) / known)
         near = self._neighbours(num_tokens)
         self._count(near, num_passes)
+        if any(keys) and abs(surprise) < MOST_SURPRISE:  # a large one is the machine's
+            self._correct_keys(near, keys, surprise / known)
         if surprise < 0 and any(self._is_hidden(point) for point, _ in near):
             return
         new = [point for point, _ in near if not point.is_measured]
@@ -182,8 +184,6 @@ class PassCost:
             point.log_seconds += surprise
             point.is_measured = True
         if not new:
-            if any(keys):
-                self._correct_keys(near, keys, clipped(surprise) / known)
             for point, weight in near:
                 point.correct(clipped(surprise), weight * empty / known)
             self._log_speed += (1 - (1 - _SPEED_RATE) ** num_passes) * clipped(surprise)
