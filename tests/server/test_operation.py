@@ -650,6 +650,29 @@ def test_a_value_that_cannot_be_read_is_told_with_where_it_stands(tmp_path: Path
     assert "from" not in complaint("--port", "eighty")
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("port", "99999", "give 0 … 65535"),
+        ("kv_cache_dtype", "int3", "valid: auto, float16, float32"),
+        ("speculative_config", "{bad", 'write it like {"method": "auto"}'),
+        ("model", "nowhere", "pull one of"),
+    ],
+)
+def test_so_is_one_that_is_refused(tmp_path: Path, option: str, value: str, said: str) -> None:
+    def complaint(*args: str, **env: str) -> str:
+        result = CliRunner().invoke(app, ["serve", *args], env=env)
+        assert result.exit_code == 2
+        assert said in result.stderr
+        return result.stderr
+
+    variable, path = f"FORERUN_SERVE_{option.upper()}", tmp_path / "serve.toml"
+    path.write_text(f"{option} = '{value}'\n")
+    assert complaint(**{variable: value}).endswith(f"({option} is from {variable}).\n")
+    assert complaint("--config", str(path)).endswith(f"({option} is from {path}).\n")
+    assert "is from" not in complaint(f"--{option.replace('_', '-')}", value)
+
+
 def test_a_file_may_say_no_as_the_command_line_does(
     tmp_path: Path, started: list[ServerConfig]
 ) -> None:

@@ -26,6 +26,7 @@ from forerun.cli import (
 )
 from forerun.cli.heads import drafter, train
 from forerun.cli.terminal.group import MISUSE, OneSentenceGroup, complain
+from forerun.cli.terminal.origins import TellsOrigins
 from forerun.cli.terminal.output import open_output, say
 from forerun.version import VERSION
 
@@ -38,7 +39,7 @@ app = typer.Typer(
 )
 app.command()(generate.generate)
 app.command()(chat.chat)
-app.command(context_settings={"auto_envvar_prefix": "FORERUN_SERVE"})(serve.serve)
+app.command(cls=TellsOrigins, context_settings={"auto_envvar_prefix": "FORERUN_SERVE"})(serve.serve)
 app.command()(demo.demo)
 app.command()(pull.pull)
 app.command()(models.models)

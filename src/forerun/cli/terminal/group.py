@@ -11,6 +11,7 @@ from typing import Any, Final, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from forerun.cli.terminal.origins import origin_of
 from forerun.cli.terminal.output import CannotPrint, say
 from forerun.errors import NO_MEMORY, DiskFull, ForerunError, is_lack_of_memory
 from forerun.files import NO_SPACE
@@ -93,16 +94,10 @@ def _sentence(error: typer.TyperException) -> str:
 
 
 def _origin(error: typer.TyperException, context: typer.Context) -> str:
-    """Where a value came from that nobody wrote on the command line."""
     parameter: typer.CallbackParam | None = getattr(error, "param", None)
     name = parameter.name if parameter else None
-    source = context.get_parameter_source(name) if name else None
-    if name is None or source is None:
-        return ""
-    if source.name == "ENVIRONMENT" and context.auto_envvar_prefix:
-        return f" (from {context.auto_envvar_prefix}_{name.upper()})"
-    file = context.params.get("config")
-    return f" (from {file})" if source.name == "DEFAULT_MAP" and file else ""
+    origin = origin_of(name, context) if name else None
+    return f" (from {origin})" if origin else ""
 
 
 def _remedy(context: typer.Context) -> str:
