@@ -12,6 +12,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
+from forerun.errors import unknown_name
 from forerun.kernels import Kernels
 from forerun.option_checks import known_keywords, require, require_known, require_whole
 from forerun.option_fields import option
@@ -19,7 +20,16 @@ from forerun.option_fields import option
 if TYPE_CHECKING:
     from forerun.speculation.config import SpeculativeConfig
 
-KV_CACHE_DTYPES: Final = ("auto", "float16", "float32")  # of the cpu kernels
+KERNEL_SETS: Final = ("auto", "cpu", "cuda", "reference")
+# Of options that are names: those that are known, the kernels' own too, which are heavy to import.
+KNOWN: Final = {
+    "kv_cache_dtype": ("auto", "float16", "float32"),
+    "kv_cache_backend": ("paged", "slotted"),
+    "device": ("auto", "cpu", "cuda"),
+    "dtype": ("auto", "bfloat16", "float16", "float32"),
+    "quantization": (None, "int8", "int4"),
+    "activations": (None, "int8", "int16"),
+}
 DEFAULT_ACTIVATIONS: Final = "int8"
 Progress = Callable[[str, int, int], None]  # what, how many of how many; 0 of 0: nobody knows
 
@@ -91,7 +101,11 @@ class EngineConfig:
         good = self.progress is None or callable(self.progress)
         require(good, "progress", self.progress, "a function, or None")
         require_whole("max_num_seqs", self.max_num_seqs, least=1)
-        require_known("kv_cache_dtype", KV_CACHE_DTYPES, self.kv_cache_dtype)
+        if isinstance(self.kernels, str):
+            require_known("kernel set", KERNEL_SETS, self.kernels)
+        for name, known in KNOWN.items():
+            if (value := getattr(self, name)) not in known:
+                raise unknown_name(name, str(value), [each for each in known if each])
         if self.max_model_len is not None:
             require_whole("max_model_len", self.max_model_len, least=2)
 

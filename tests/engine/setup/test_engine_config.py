@@ -13,12 +13,14 @@ import typer
 from typer.testing import CliRunner
 
 from forerun import LLM, EngineConfig, InvalidOption
+from forerun.cache.cache_size import BACKENDS
 from forerun.cli import app
 from forerun.cli.options.engine import as_arguments, engine_options
 from forerun.cli.options.shared import bundle, takes
-from forerun.engine_config import KV_CACHE_DTYPES
+from forerun.engine_config import KNOWN
 from forerun.kernels.cpu import CpuKernels
-from forerun.kernels.cpu.codegen.machine import ROW_TYPES
+from forerun.kernels.cpu.codegen.machine import ACTIVATIONS, ROW_TYPES
+from forerun.kernels.cpu.weights.loader import QUANTIZATIONS
 from forerun.option_fields import option
 from tests.contracts.kernel_sets import CACHE_DIR
 
@@ -113,8 +115,18 @@ def test_arguments_ask_for_the_same_again() -> None:
     assert words.endswith("--no-speculation")
 
 
-def test_the_types_of_a_cache_are_those_that_kernels_have() -> None:
-    assert set(KV_CACHE_DTYPES) == {"auto", *ROW_TYPES}
+def test_names_are_those_that_kernels_and_caches_know() -> None:
+    assert set(KNOWN["kv_cache_dtype"]) == {"auto", *ROW_TYPES}
+    assert set(KNOWN["kv_cache_backend"]) == set(BACKENDS)
+    assert set(KNOWN["quantization"]) == {None, *QUANTIZATIONS}
+    assert set(KNOWN["activations"]) == {None, *ACTIVATIONS}
+
+
+@pytest.mark.parametrize("name", [*KNOWN, "kernels"])
+def test_unknown_names_are_refused_before_anything_is_loaded(name: str) -> None:
+    given: dict[str, Any] = {name: "nonsense"}
+    with pytest.raises(InvalidOption, match=r"unknown .*'nonsense'"):
+        EngineConfig("nowhere", **given)
 
 
 def test_a_field_is_an_option() -> None:

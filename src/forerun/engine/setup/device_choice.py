@@ -9,10 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from forerun.errors import InvalidOption, MissingExtra, NoDevice
-from forerun.option_checks import require_known
 
-DEVICES: Final = ("auto", "cpu", "cuda")
-DTYPES: Final = ("auto", "bfloat16", "float16", "float32")
 _DRIVERS: Final = (Path("/proc/driver/nvidia/version"), Path("/dev/nvidiactl"), Path("/dev/dxg"))
 
 
@@ -28,8 +25,6 @@ def refusal(kernels: str, options: Mapping[str, Any]) -> InvalidOption:
 def wants_cuda(device: str, dtype: str, kernels: str, cpu_options: Mapping[str, Any]) -> bool:
     """`auto` is the GPU where torch sees one, unless one of `cpu_options` asks for the
     processor."""
-    require_known("device", DEVICES, device)
-    require_known("dtype", DTYPES, dtype)
     if kernels == "cuda" and device == "auto":
         device = "cuda"
     if device == "cuda":

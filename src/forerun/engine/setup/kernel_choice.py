@@ -10,12 +10,10 @@ from forerun.engine_config import EngineConfig
 from forerun.errors import CannotCompile, InvalidOption
 from forerun.kernels import Kernels, ReferenceKernels
 from forerun.models.download.store import default_cache_dir
-from forerun.option_checks import require_known
 
 if TYPE_CHECKING:
     from forerun.kernels.cpu import CpuKernels
 
-KERNEL_SETS: Final = ("auto", "cpu", "cuda", "reference")
 _ROUNDING: Final = {"quantization", "activations", "kv_cache_dtype"}
 _HIDDEN: Final = {  # options that mean the processor and do not sound like it
     "instruction_set": "an instruction set (FORERUN_CPU) is",
@@ -34,7 +32,6 @@ def choose_kernels(config: EngineConfig) -> Kernels:
                 "that you give; drop them, and device and dtype."
             )
         return name
-    require_known("kernel set", KERNEL_SETS, name)
     if is_on_gpu(config):
         return _cuda_kernels(config)
     if name == "reference":
