@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 KERNEL_SETS: Final = ("auto", "cpu", "cuda", "reference")
 # Of options that are names: those that are known, the kernels' own too, which are heavy to import.
-KNOWN: Final = {
+KNOWN_NAMES: Final = {
     "kv_cache_dtype": ("auto", "float16", "float32"),
     "kv_cache_backend": ("paged", "slotted"),
     "device": ("auto", "cpu", "cuda"),
@@ -102,8 +102,8 @@ class EngineConfig:
         require(good, "progress", self.progress, "a function, or None")
         require_whole("max_num_seqs", self.max_num_seqs, least=1)
         if isinstance(self.kernels, str):
-            require_known("kernel set", KERNEL_SETS, self.kernels)
-        for name, known in KNOWN.items():
+            require_known("kernels", KERNEL_SETS, self.kernels)
+        for name, known in KNOWN_NAMES.items():
             if (value := getattr(self, name)) not in known:
                 raise unknown_name(name, str(value), [each for each in known if each])
         if self.max_model_len is not None:

@@ -22,11 +22,13 @@ from typing import Any
 import httpx
 import openai
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from forerun.cli import app
+from forerun.cli.terminal.origins import TellsOrigins
 from forerun.engine import LLM, AsyncEngine
-from forerun.errors import InvalidOption
+from forerun.errors import InvalidOption, MissingExtra
 from forerun.server.errors import ApiError
 from forerun.server.operation.access_log import AccessLog
 from forerun.server.operation.auth import Keys
@@ -657,6 +659,8 @@ def test_a_value_that_cannot_be_read_is_told_with_where_it_stands(tmp_path: Path
         ("kv_cache_dtype", "int3", "valid: auto, float16, float32"),
         ("speculative_config", "{bad", 'write it like {"method": "auto"}'),
         ("model", "nowhere", "pull one of"),
+        ("kernels", "cup", "did you mean"),
+        ("device", "tpu", "did you mean"),
     ],
 )
 def test_so_is_one_that_is_refused(tmp_path: Path, option: str, value: str, said: str) -> None:
@@ -671,6 +675,32 @@ def test_so_is_one_that_is_refused(tmp_path: Path, option: str, value: str, said
     assert complaint(**{variable: value}).endswith(f"({option} is from {variable}).\n")
     assert complaint("--config", str(path)).endswith(f"({option} is from {path}).\n")
     assert "is from" not in complaint(f"--{option.replace('_', '-')}", value)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("--speculative-config", '{"modle": 1}'),
+        ("--tls-cert", "/page/model.pem"),
+    ],
+)
+def test_a_word_that_is_an_option_too_is_not_taken_for_it(args: tuple[str, ...]) -> None:
+    env = {"FORERUN_SERVE_MODEL": "smollm2-135m", "FORERUN_SERVE_PAGE": "1"}
+    result = CliRunner().invoke(app, ["serve", *args], env=env)
+    assert result.exit_code == 2, result.output
+    assert "is from" not in result.stderr
+
+
+def test_where_an_extra_is_missing_that_was_asked_for_elsewhere() -> None:
+    """Its message is that of an ImportError."""
+    alone = typer.Typer()
+
+    @alone.command(cls=TellsOrigins, context_settings={"auto_envvar_prefix": "TEA"})
+    def brew(device: str = "cpu") -> None:
+        raise MissingExtra(f"device {device!r}", "gpu")
+
+    result = CliRunner().invoke(alone, env={"TEA_DEVICE": "cuda"})
+    assert str(result.exception).endswith("(device is from TEA_DEVICE).")
 
 
 def test_a_file_may_say_no_as_the_command_line_does(

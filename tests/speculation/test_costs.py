@@ -204,6 +204,14 @@ def test_slow_passes_behind_a_prompt_do_not_make_guesses_seem_cheap() -> None:
     assert deep / plain == pytest.approx(2, rel=0.05)
 
 
+def test_a_size_that_is_new_is_learnt_from_at_once() -> None:
+    costs = _costs()
+    costs.observe_round(_prompt())
+    for _ in range(3):
+        _observe(costs, 15, 8.0)
+    assert costs.round_seconds(1, 0, 15)[-1] == pytest.approx(8, rel=0.1)
+
+
 def test_where_all_answers_are_short_their_rounds_are_learnt_from() -> None:
     costs, rng = _costs(), random.Random(3)
     for _ in range(100):

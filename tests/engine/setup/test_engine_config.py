@@ -17,7 +17,7 @@ from forerun.cache.cache_size import BACKENDS
 from forerun.cli import app
 from forerun.cli.options.engine import as_arguments, engine_options
 from forerun.cli.options.shared import bundle, takes
-from forerun.engine_config import KNOWN
+from forerun.engine_config import KNOWN_NAMES
 from forerun.kernels.cpu import CpuKernels
 from forerun.kernels.cpu.codegen.machine import ACTIVATIONS, ROW_TYPES
 from forerun.kernels.cpu.weights.loader import QUANTIZATIONS
@@ -116,13 +116,13 @@ def test_arguments_ask_for_the_same_again() -> None:
 
 
 def test_names_are_those_that_kernels_and_caches_know() -> None:
-    assert set(KNOWN["kv_cache_dtype"]) == {"auto", *ROW_TYPES}
-    assert set(KNOWN["kv_cache_backend"]) == set(BACKENDS)
-    assert set(KNOWN["quantization"]) == {None, *QUANTIZATIONS}
-    assert set(KNOWN["activations"]) == {None, *ACTIVATIONS}
+    assert set(KNOWN_NAMES["kv_cache_dtype"]) == {"auto", *ROW_TYPES}
+    assert set(KNOWN_NAMES["kv_cache_backend"]) == set(BACKENDS)
+    assert set(KNOWN_NAMES["quantization"]) == {None, *QUANTIZATIONS}
+    assert set(KNOWN_NAMES["activations"]) == {None, *ACTIVATIONS}
 
 
-@pytest.mark.parametrize("name", [*KNOWN, "kernels"])
+@pytest.mark.parametrize("name", [*KNOWN_NAMES, "kernels"])
 def test_unknown_names_are_refused_before_anything_is_loaded(name: str) -> None:
     given: dict[str, Any] = {name: "nonsense"}
     with pytest.raises(InvalidOption, match=r"unknown .*'nonsense'"):

@@ -27,18 +27,30 @@ class TellsOrigins(TyperCommand):
 
 @contextmanager
 def _telling_origins(context: typer.Context) -> Iterator[None]:
-    """Of all options that a complaint names."""
+    """Of all options that a complaint is about."""
     try:
         yield
     except ForerunError as error:
-        message = str(error)
-        words = {word.strip("_") for word in re.findall(r"\w+", message.replace("-", "_"))}
-        names = [parameter.name for parameter in context.command.params if parameter.name in words]
-        origins = {name: origin_of(name, context) for name in names if name}
+        message, parameters = str(error), context.command.params
+        named = [one.name for one in parameters if one.name and _is_about(message, one, context)]
+        origins = {name: origin_of(name, context) for name in named}
         told = [f"{name} is from {origin}" for name, origin in origins.items() if origin]
         if told:
-            error.args = (f"{message.removesuffix('.')} ({', '.join(told)}).",)
+            message = f"{message.removesuffix('.')} ({', '.join(told)})."
+            error.args = (message,)
+            if isinstance(error, ImportError):
+                error.msg = message
         raise
+
+
+def _is_about(message: str, parameter: Any, context: typer.Context) -> bool:
+    """Whether it has the option's flag, or its name and its value: names are words like others."""
+    name, flags = str(parameter.name), map(re.escape, parameter.opts)
+    if re.search(rf"(?<![\w-])(?:{'|'.join(flags)})(?![\w-])", message):
+        return str(parameter.opts[0]).startswith("-")  # else it is an argument
+    value = context.params.get(name)
+    is_named = re.search(rf"\b{name}\b", message) is not None
+    return is_named and (repr(value) in message or f"{name}={value}" in message)
 
 
 def origin_of(name: str, context: typer.Context) -> str | None:

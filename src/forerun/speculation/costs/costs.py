@@ -19,6 +19,7 @@ _NUM_NOTED: Final = 8  # plain rounds that are learnt from together, at most
 _OFTEN: Final = 32  # rounds of a size, or answers of a drafter
 _ONE_IN: Final = 4  # of what was met often is learnt from, and of what is not settled
 _SETTLING: Final = 12  # rounds behind a prompt
+_FEW: Final = 8  # rounds of a size
 _LIKE: Final = 32  # tokens of context
 _FORESEEN: Final = 16  # guesses, at least, whose rounds are reckoned at once
 _EXCESS_RATE: Final = 1 / 16  # how much the latest round with guesses says of the next
@@ -214,7 +215,7 @@ class Costs:
         """One that nobody weighed. Those without guesses are what others are compared with; several
         are learnt from together, which takes a fraction of the time."""
         self._count_round(times)
-        if self._observe_whole(times) or self._was_interrupted(times) or self._is_settling:
+        if self._observe_whole(times) or self._was_interrupted(times) or self._is_settling(times):
             return
         if times.num_tokens != times.num_requests:
             return
@@ -230,7 +231,7 @@ class Costs:
     def observe_round(self, times: StepTimes) -> None:
         """A round that was weighed."""
         self._count_round(times)
-        if self._observe_whole(times) or self._was_interrupted(times) or self._is_settling:
+        if self._observe_whole(times) or self._was_interrupted(times) or self._is_settling(times):
             return
         num = self._num_learnt(times.num_tokens) if times.num_guesses else 1
         if num == 0:
@@ -252,14 +253,15 @@ class Costs:
         reads_prompt = times.num_tokens > times.num_requests + times.num_guesses
         self._num_rounds = 0 if reads_prompt else self._num_rounds + 1
 
-    @property
-    def _is_settling(self) -> bool:
+    def _is_settling(self, times: StepTimes) -> bool:
         """Whether the round is not to be learnt from. Behind a prompt the caches of some machines
         are cold for a dozen passes: those of all sizes take the same time more, which no guess
-        saves. One in some is learnt from all the same, since there may be none but short answers;
-        and in a batch all are, as prompts come at any time."""
-        is_new = self.is_alone and self._num_rounds < _SETTLING
-        return is_new and self._num_rounds % _ONE_IN > 0
+        saves. One in some is learnt from all the same, and so are sizes that are hardly known, as
+        there may be none but short answers; in a batch all are, since prompts come at any time."""
+        if not self.is_alone or self._num_rounds >= _SETTLING:
+            return False
+        is_known = times.num_guesses == 0 or self._met[times.num_tokens] >= _FEW
+        return is_known and self._num_rounds % _ONE_IN > 0
 
     def _was_interrupted(self, times: StepTimes) -> bool:
         """Whether others took their time before the step, while its pass went on: nothing is to be
