@@ -637,15 +637,15 @@ def test_an_empty_variable_for_keys_does_not_open_the_server(name: str, value: s
     assert result.stderr == f"forerun: {name} is empty; give it a value, or unset it.\n"
 
 
+def complaint(*args: str, **env: str) -> str:
+    result = CliRunner().invoke(app, ["serve", *args], env=env)
+    assert result.exit_code == 2, result.output
+    return result.stderr
+
+
 def test_a_value_that_cannot_be_read_is_told_with_where_it_stands(tmp_path: Path) -> None:
     path = tmp_path / "serve.toml"
     path.write_text('port = "eighty"\n')
-
-    def complaint(*args: str, **env: str) -> str:
-        result = CliRunner().invoke(app, ["serve", *args], env=env)
-        assert result.exit_code == 2
-        return result.stderr
-
     assert f"(from {path}); see" in complaint("--config", str(path))
     in_environment = complaint("--config", str(path), FORERUN_SERVE_PORT="eighty")
     assert "(from FORERUN_SERVE_PORT); see" in in_environment
@@ -664,17 +664,14 @@ def test_a_value_that_cannot_be_read_is_told_with_where_it_stands(tmp_path: Path
     ],
 )
 def test_so_is_one_that_is_refused(tmp_path: Path, option: str, value: str, said: str) -> None:
-    def complaint(*args: str, **env: str) -> str:
-        result = CliRunner().invoke(app, ["serve", *args], env=env)
-        assert result.exit_code == 2
-        assert said in result.stderr
-        return result.stderr
-
     variable, path = f"FORERUN_SERVE_{option.upper()}", tmp_path / "serve.toml"
     path.write_text(f"{option} = '{value}'\n")
-    assert complaint(**{variable: value}).endswith(f"({option} is from {variable}).\n")
-    assert complaint("--config", str(path)).endswith(f"({option} is from {path}).\n")
-    assert "is from" not in complaint(f"--{option.replace('_', '-')}", value)
+    in_environment, in_file = complaint(**{variable: value}), complaint("--config", str(path))
+    on_command_line = complaint(f"--{option.replace('_', '-')}", value)
+    assert all(said in each for each in (in_environment, in_file, on_command_line))
+    assert in_environment.endswith(f"({option} is from {variable}).\n")
+    assert in_file.endswith(f"({option} is from {path}).\n")
+    assert "is from" not in on_command_line
 
 
 @pytest.mark.parametrize(
@@ -686,9 +683,7 @@ def test_so_is_one_that_is_refused(tmp_path: Path, option: str, value: str, said
 )
 def test_a_word_that_is_an_option_too_is_not_taken_for_it(args: tuple[str, ...]) -> None:
     env = {"FORERUN_SERVE_MODEL": "smollm2-135m", "FORERUN_SERVE_PAGE": "1"}
-    result = CliRunner().invoke(app, ["serve", *args], env=env)
-    assert result.exit_code == 2, result.output
-    assert "is from" not in result.stderr
+    assert "is from" not in complaint(*args, **env)
 
 
 def test_where_an_extra_is_missing_that_was_asked_for_elsewhere() -> None:

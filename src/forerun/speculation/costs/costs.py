@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from forerun.speculation.costs.draft_cost import DraftCost
-from forerun.speculation.costs.pass_cost import PassCost, clipped
+from forerun.speculation.costs.pass_cost import NO_KEYS, Keys, PassCost, clipped
 from forerun.speculation.step_times import StepTimes
 
 # A drafter nobody measured is taken to cost this share of a plain pass per level.
@@ -99,9 +99,9 @@ class Costs:
 
     def _context_seconds(self, num_requests: int, num_guesses: int) -> float:
         """What these rows take beyond what they would on an empty context."""
-        return self.target.context_seconds(*self._keys(num_requests, num_guesses))
+        return self.target.context_seconds(self._keys(num_requests, num_guesses))
 
-    def _keys(self, num_requests: int, num_guesses: int) -> tuple[float, float]:
+    def _keys(self, num_requests: int, num_guesses: int) -> Keys:
         return self.context_len * num_requests, self.context_len * num_guesses
 
     def least_price(self, num_requests: int, num_prompt_tokens: int) -> float:
@@ -238,7 +238,7 @@ class Costs:
             return
         if times.num_guesses:
             self._observe_excess(times, num)
-        keys = 0.0, 0.0
+        keys = NO_KEYS
         if self._num_rounds:  # rows of a prompt attend to others of it as well
             keys = self._keys(times.num_requests, times.num_guesses)
         self.observe_pass(times.num_tokens, times.pass_seconds, num, keys)
@@ -303,13 +303,8 @@ class Costs:
             self._noted.clear()
 
     def observe_pass(
-        self,
-        num_tokens: int,
-        seconds: float,
-        num_passes: int = 1,
-        keys: tuple[float, float] = (0.0, 0.0),
+        self, num_tokens: int, seconds: float, num_passes: int = 1, keys: Keys = NO_KEYS
     ) -> None:
-        """See `PassCost.observe`."""
         self.target.observe(num_tokens, seconds, num_passes, keys)
         self._least_price = self._rounds = None
 

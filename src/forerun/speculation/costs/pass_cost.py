@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from statistics import median
-from typing import Final
+from typing import Final, TypeAlias
 
 # One pass may be slow for reasons of its own (another process, a page fault), so a surprise
 # counts at most this much, in log seconds.
@@ -25,6 +25,10 @@ _PRECISION: Final = 0.02  # to which calibration wants to know each size
 _EACH_UP_TO: Final = 8  # tokens: sizes that are told apart once they were met often
 _OFTEN: Final = 16  # passes
 _HIDDEN: Final = 1e-9  # log seconds
+
+# Tokens of context that first rows of requests attend to, and those that rows behind them do.
+Keys: TypeAlias = tuple[float, float]
+NO_KEYS: Final[Keys] = (0.0, 0.0)
 
 
 def clipped(surprise: float) -> float:
@@ -150,20 +154,15 @@ class PassCost:
             self._least_slope = min(slopes, default=0.0)
         return self.speed * self._least_slope
 
-    def context_seconds(self, first_keys: float, further_keys: float) -> float:
-        """What so many keys of first rows, and of rows behind them, add to a pass."""
+    def context_seconds(self, keys: Keys) -> float:
+        """What these add to a pass."""
         first, further = self.per_key
-        return self.speed * (first * first_keys + further * further_keys)
+        return self.speed * (first * keys[0] + further * keys[1])
 
     def observe(
-        self,
-        num_tokens: int,
-        seconds: float,
-        num_passes: int = 1,
-        keys: tuple[float, float] = (0.0, 0.0),
+        self, num_tokens: int, seconds: float, num_passes: int = 1, keys: Keys = NO_KEYS
     ) -> None:
-        """A pass over `num_tokens` took `seconds`, or several in a row did, usually; `keys` as in
-        `context_seconds`."""
+        """A pass over `num_tokens` took `seconds`, or several in a row did, usually."""
         while num_tokens > self._sizes[-1]:
             self._add(2 * self._sizes[-1], is_measured=False)
         if num_tokens <= _EACH_UP_TO and num_tokens not in self._sizes:
@@ -171,7 +170,7 @@ class PassCost:
             if self._met[num_tokens] >= _OFTEN:
                 self._add(num_tokens)
         empty = self.seconds(num_tokens)
-        known = empty + self.context_seconds(*keys)
+        known = empty + self.context_seconds(keys)
         surprise = math.log(max(seconds, 1e-9) / known)
         near = self._neighbours(num_tokens)
         self._count(near, num_passes)
@@ -190,7 +189,7 @@ class PassCost:
         self._refresh()
 
     def _correct_keys(
-        self, near: Iterable[tuple[_Point, float]], keys: tuple[float, float], surprise: float
+        self, near: Iterable[tuple[_Point, float]], keys: Keys, surprise: float
     ) -> None:
         """By `surprise` for each second of the pass, as far as not nearly all passes have this
         size: else it tells of the machine."""
