@@ -11,7 +11,7 @@ FILES := pyproject.toml constraints.txt
 WORKERS ?= 2
 ON_CPU := CUDA_VISIBLE_DEVICES=  # the same tests wherever they run; GPUs have `make test-gpu`
 
-.PHONY: demo serve test test-slow test-page test-gpu pictures lint types imports check docs oracle soak openai-suite mutants proof aims peers clean help
+.PHONY: demo serve test test-slow test-page test-gpu pictures lint types imports check docs oracle soak openai-suite mutants proof aims figures peers clean help
 
 help:
 	@sed -n '2,4s/^# *//p' Makefile
@@ -23,6 +23,7 @@ help:
 	@echo "  make proof   the promise of bits, 2,400 runs on SmolLM2 (about 50 minutes)"
 	@echo "  make peers   llama.cpp built for this processor, for forerun bench (needs cmake, c++)"
 	@echo "  make aims    what the project wants of its speed, held against the records"
+	@echo "  make figures the tables of README.md and docs/measured.md, from the records"
 	@echo "  make soak    crowds of requests equal to themselves alone, 2,000 interrupts (about half an hour)"
 	@echo "  make openai-suite  the tests of OpenAI's own client against our server (a minute)"
 	@echo "  make mutants plant mistakes in a copy; which does no test see? (about 20 minutes)"
@@ -117,7 +118,10 @@ proof: $(VENV)/.run
 peers: .peers/llama-server
 
 aims: $(VENV)/.run
-	$(BIN)/python tools/aims.py
+	$(BIN)/python tools/figures/aims.py
+
+figures: $(VENV)/.run
+	$(BIN)/python tools/figures/pages.py
 
 DOCS := .venv-docs
 $(DOCS)/.installed: $(BIN)/python pyproject.toml

@@ -1,4 +1,4 @@
-"""The project's aims, held against records by tools/aims.py."""
+"""The project's aims, held against records by tools/figures/aims.py."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from forerun.engine import LLM
 from tests.bench.fakes import Scripted, made_record
 
 ROOT = Path(__file__).parents[2]
-TOOL: dict[str, Any] = runpy.run_path(str(ROOT / "tools" / "aims.py"))
+TOOL: dict[str, Any] = runpy.run_path(str(ROOT / "tools" / "figures" / "aims.py"))
 COPYING = ("edit-code", "repeat", "extract")
 
 Word = Callable[..., str]
@@ -35,7 +35,7 @@ def word(llm: LLM, tmp_path: Path) -> Word:
             num_pairs=num_pairs,
         )
         write_json(tmp_path / "made.json", record.as_dict())
-        full = {"what": "speed", "record": "made.json", "figure": figure, **aim}
+        full = {"on": "here", "what": "speed", "record": "made.json", "figure": figure, **aim}
         return str(TOOL["judge"](full, tmp_path).word)
 
     return judged
@@ -84,17 +84,18 @@ def test_the_worst_of_several_places_counts(
     threads = {"1": {"ratio": 3.0}, "2": {"ratio": 0.5}}
     record = {"measured": "passes", "machine": {}, "is_complete": True, "threads": threads}
     write_json(tmp_path / "made.json", record)
-    aim = {"what": "speed", "record": "made.json", "figure": "threads.*.ratio", **bound}
+    aim = {"record": "made.json", "figure": "threads.*.ratio", **bound}
     assert TOOL["judge"](aim, tmp_path).word == verdict
 
 
 def test_a_figure_that_a_record_lacks_is_open(tmp_path: Path) -> None:
     record = {"measured": "gpu", "machine": {}, "is_complete": True, "starts": {}}
     write_json(tmp_path / "made.json", record)
-    aim = {"what": "start", "record": "made.json", "figure": "starts.cold", "at_most": 20}
-    assert TOOL["judge"](aim, tmp_path) == TOOL["Verdict"]("OPEN", "start ≤ 20: not in made.json")
+    where = {"on": "ARM", "record": "made.json", "figure": "starts.cold"}
+    aim = {"what": "start", "at_most": 20, **where}
+    assert str(TOOL["judge"](aim, tmp_path)) == "OPEN  ARM: start ≤ 20: not in made.json"
     found = TOOL["judge"](aim | {"record": "none.json"}, tmp_path)
-    assert found == TOOL["Verdict"]("OPEN", "start ≤ 20: there is no none.json")
+    assert str(found) == "OPEN  ARM: start ≤ 20: there is no none.json"
     write_json(tmp_path / "made.json", record | {"starts": None, "answers": None, "shapes": []})
     assert TOOL["judge"](aim, tmp_path).word == "OPEN"
     for figure in ("host_ms", "pass_ms"):

@@ -1,4 +1,4 @@
-"""Hold bench/aims.toml against the committed records: python tools/aims.py [--strict]
+"""Hold bench/aims.toml against the committed records: python tools/figures/aims.py [--strict]
 
 PASS, FAIL, or OPEN: a pass with fewer pairs than were asked for, or a figure or a record that is
 not there yet. With --strict, exit code 1 if one fails.
@@ -21,7 +21,7 @@ from forerun.bench.records.cells import Cell
 from forerun.bench.records.record import Record
 from forerun.bench.records.report import read_any
 
-BENCH: Final = Path(__file__).parents[1] / "bench"
+BENCH: Final = Path(__file__).parents[2] / "bench"
 _ENOUGH: Final = 20
 _PEER: Final = "llamacpp"
 
@@ -41,8 +41,26 @@ class Found:
 
 @dataclass(frozen=True)
 class Verdict:
+    """`found` is a figure, or why there is none."""
+
     word: str
-    text: str
+    aim: Aim
+    found: str
+    details: Sequence[str] = ()
+
+    @property
+    def wanted(self) -> str:
+        sign, bound = ("≥", "at_least") if "at_least" in self.aim else ("≤", "at_most")
+        return f"{sign} {_short(self.aim[bound])}"
+
+    @property
+    def is_measured(self) -> bool:
+        return len(self.details) > 0
+
+    def __str__(self) -> str:
+        more = f" ({', '.join(self.details)})" if self.details else ""
+        text = f"{self.aim['on']}: {self.aim['what']} {self.wanted}: {self.found}{more}"
+        return f"{self.word}  {text}"
 
 
 class NotThere(Exception):
@@ -50,23 +68,21 @@ class NotThere(Exception):
 
 
 def judge(aim: Aim, records: Path) -> Verdict:
-    is_floor = "at_least" in aim
-    bound = aim["at_least" if is_floor else "at_most"]
-    wanted = f"{'≥' if is_floor else '≤'} {bound:g}"
     path = records / aim["record"]
     if not path.exists():
-        return Verdict("OPEN", f"{aim['what']} {wanted}: there is no {aim['record']}")
+        return Verdict("OPEN", aim, f"there is no {aim['record']}")
     try:
         found = _figure(aim, path)
     except NotThere:
-        return Verdict("OPEN", f"{aim['what']} {wanted}: not in {aim['record']}")
-    is_reached = found.value >= bound if is_floor else found.value <= bound
+        return Verdict("OPEN", aim, f"not in {aim['record']}")
+    is_reached = (
+        found.value >= aim["at_least"] if "at_least" in aim else found.value <= aim["at_most"]
+    )
     pairs = found.num_pairs
     is_open = pairs is not None and pairs < aim.get("pairs", _ENOUGH)
     word = "FAIL" if not is_reached else "OPEN" if is_open else "PASS"
     details = [found.note, "" if pairs is None else f"{pairs} pairs", aim["record"]]
-    more = ", ".join(filter(None, details))
-    return Verdict(word, f"{aim['what']} {wanted}: {_short(found.value)} ({more})")
+    return Verdict(word, aim, _short(found.value), list(filter(None, details)))
 
 
 def _figure(aim: Aim, path: Path) -> Found:
@@ -79,6 +95,8 @@ def _figure(aim: Aim, path: Path) -> Found:
             return Found(figure(record, aim))
         except (KeyError, TypeError, StopIteration):  # a part that is null, a shape left out
             raise NotThere from None
+    if aim["figure"] == "python_share":
+        return Found(record["parts"]["Python"]["seconds"] / record["token_s"])
     worst = min if "at_least" in aim else max
     value = worst(_places(record, *aim["figure"].split(".")))
     servers = record.get("offline", {}).get("servers", {}).items()
@@ -176,11 +194,15 @@ def _short(value: float) -> str:
     return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
-def main(*arguments: str) -> int:
+def verdicts_on_all() -> list[Verdict]:
     aims = tomllib.loads((BENCH / "aims.toml").read_text(encoding="utf-8"))["aim"]
-    verdicts = [judge(aim, BENCH / "records") for aim in aims]
+    return [judge(aim, BENCH / "records") for aim in aims]
+
+
+def main(*arguments: str) -> int:
+    verdicts = verdicts_on_all()
     for verdict in verdicts:
-        print(f"{verdict.word}  {verdict.text}")
+        print(verdict)
     is_failed = any(verdict.word == "FAIL" for verdict in verdicts)
     return int(is_failed and "--strict" in arguments)
 
