@@ -65,6 +65,19 @@ def test_the_handler_of_another_signal_waits_as_well() -> None:
     assert done == ["terminated", "inside", "terminated"]
 
 
+@pytest.mark.parametrize("name", ["SIGQUIT", "SIGVTALRM", "SIGPROF", "SIGXCPU", "SIGCHLD"])
+def test_so_does_any_other_whose_handler_may_raise(name: str) -> None:
+    number, done = getattr(signal, name), list[str]()
+    before = signal.signal(number, lambda *_: done.append(name))
+    try:
+        with Uninterrupted():
+            signal.raise_signal(number)
+            done.append("inside")
+    finally:
+        signal.signal(number, before)
+    assert done == ["inside", name]
+
+
 @pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="no timer signals")
 def test_an_alarm_waits_as_well() -> None:
     done = []

@@ -20,8 +20,11 @@ from threading import current_thread, main_thread
 from types import FrameType
 from typing import Any, Final, Self, TypeGuard
 
-# Those whose handlers raise, in programs that have such: ^C, time that is up, an end.
-_NAMES: Final = ("SIGINT", "SIGALRM", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
+# Those whose handlers raise, in programs that have such: ^C, time that is up, an end, a child's.
+_NAMES: Final = (
+    *("SIGINT", "SIGQUIT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2"),
+    *("SIGALRM", "SIGVTALRM", "SIGPROF", "SIGXCPU", "SIGCHLD", "SIGIO"),
+)
 _HELD: Final[tuple[int, ...]] = tuple(getattr(_signal, n) for n in _NAMES if hasattr(_signal, n))
 _set_handler: Final[Callable[[int, Any], Any]] = _signal.signal
 _handler_of: Final[Callable[[int], Any]] = _signal.getsignal

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from threading import Thread
+from typing import Any
 
 from forerun.engine import LLM
-from forerun.engine.metrics import Metrics
+from forerun.engine.metrics import DrafterCounts, Metrics
 from forerun.speculation.choice import NO_ROOM, Choice, Reason
 from forerun.types import Origin, Proposal, SamplingParams, Verdict
 
@@ -79,3 +81,20 @@ def test_a_snapshot_is_a_copy(plain: LLM) -> None:
     before = plain.metrics()
     before["requests"]["stop"] = -1
     assert plain.metrics()["requests"].get("stop") != -1
+
+
+def test_a_request_that_ends_while_a_snapshot_is_taken_waits_for_nobody() -> None:
+    """Garbage is collected anywhere, and a stream in it has its request ended on the spot."""
+    metrics = Metrics()
+
+    class Collected(DrafterCounts):
+        def as_dict(self) -> dict[str, Any]:
+            metrics.ended("abort", 0)
+            return super().as_dict()
+
+    metrics._drafters["suffix"] = Collected()
+    reader = Thread(target=metrics.snapshot, daemon=True)
+    reader.start()
+    reader.join(30)
+    assert not reader.is_alive()
+    assert metrics.snapshot()["requests"]["abort"] == 1

@@ -22,6 +22,14 @@ def test_numbers_of_any_kind_become_floats(kind: type) -> None:
     assert {type(getattr(params, name)) for name in names} == {float}
 
 
+@pytest.mark.parametrize("kind", [np.int8, np.int64, np.uint64, int])
+def test_whole_numbers_of_any_kind_become_ints(kind: type) -> None:
+    """A seed of numpy's is no number of 64 bits to what computes with it."""
+    names = ("n", "seed", "top_k", "max_tokens", "min_tokens", "logprobs", "prompt_logprobs")
+    params = SamplingParams.from_dict({name: kind(1) for name in names})
+    assert {type(getattr(params, name)) for name in names} == {int}
+
+
 def test_callers_habits_are_met() -> None:
     assert SamplingParams.from_dict({"temperature": np.float32(0.5)}).temperature == 0.5
     params = SamplingParams.from_dict(

@@ -148,12 +148,13 @@ def _interval(found: Mapping[str, float] | None, *, is_missed: bool = False) -> 
 
 def proofs() -> Iterator[str]:
     """All records of `forerun proof`."""
-    yield from _head("record", "model", "kernels", "runs", "tokens", "differ", "of")
+    sizes = ("num_cells", "num_tokens", "accepted_tokens", "num_different")
+    yield from _head("record", "model", "kernels", "runs", "tokens", "accepted", "differ", "of")
     for path in sorted(_RECORDS.glob("*proof*.json")):
         found = json.loads(path.read_text(encoding="utf-8"))
-        sizes = (f"{found[key]:,}" for key in ("num_cells", "num_tokens", "num_different"))
+        counts = (f"{found[size]:,}" for size in sizes)
         made = found["created"][:10]
-        yield _row(f"`{path.name}`", found["model"]["name"], found["kernels"], *sizes, made)
+        yield _row(f"`{path.name}`", found["model"]["name"], found["kernels"], *counts, made)
 
 
 def all_aims() -> Iterator[str]:

@@ -133,9 +133,13 @@ class PrefixTree:
 
     def clear(self) -> None:
         """Forget every page; who holds one keeps it."""
-        for root in tuple(self._roots.values()):
-            for node in tuple(root.children.values()):
-                self.drop(node.page)
+        for salt in tuple(self._roots):
+            self.forget(salt)
+
+    def forget(self, salt: str | None) -> None:
+        """Every page of this salt."""
+        for node in tuple(self.root(salt).children.values()):
+            self.drop(node.page)
 
     def drop(self, page: int) -> None:
         """Forget a page, and those that can only be reached through it."""

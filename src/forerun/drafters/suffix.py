@@ -66,8 +66,9 @@ class SuffixLookup(OneByOne["_OwnText"]):
         return text
 
     def end(self, request: RequestView) -> None:
-        if request.id in self._memories and request.cache_salt is not None:
-            self._history.add(request.cache_salt, request.output)
+        salt, is_unshared = request.cache_salt, request.params.prompt_logprobs is not None
+        if request.id in self._memories and salt is not None and not is_unshared:
+            self._history.add(salt, request.output)
         super().end(request)
 
     def may_guess(self, request: RequestView, budget: Budget) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from threading import Lock
+from threading import RLock
 from typing import Any, Final
 
 from forerun.speculation.choice import Choice, Reason
@@ -56,7 +56,7 @@ class Metrics:
     """Counters that only grow. The engine's thread writes, anyone reads a `snapshot`."""
 
     def __init__(self) -> None:
-        self._lock = Lock()
+        self._lock = RLock()  # garbage may be collected in here, and end a request
         self._counts: Counter[str] = Counter()
         self._outcomes: Counter[str] = Counter()  # stop, length, abort, error
         self._drafters: dict[str, DrafterCounts] = {}

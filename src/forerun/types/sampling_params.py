@@ -28,6 +28,9 @@ _REALS: Final = (
     *("temperature", "top_p", "min_p", "lenience"),
     *("repetition_penalty", "presence_penalty", "frequency_penalty"),
 )
+_WHOLES: Final = (
+    *("n", "seed", "top_k", "max_tokens", "min_tokens", "logprobs", "prompt_logprobs"),
+)
 _BOOLEANS: Final = ("ignore_eos", "include_stop_str_in_output", "skip_special_tokens")
 MAX_N: Final = 128  # answers per prompt, as in OpenAI's API
 
@@ -87,6 +90,9 @@ class SamplingParams:
         """Numbers of numpy's narrow kinds would narrow all that is computed with them."""
         for name in _REALS:
             object.__setattr__(self, name, float(getattr(self, name)))
+        for name in _WHOLES:
+            value = getattr(self, name)
+            object.__setattr__(self, name, None if value is None else int(value))
 
     def _normalise(self) -> None:
         """Accept the habits of callers: one stop string, lists, string keys from JSON, top_k -1."""

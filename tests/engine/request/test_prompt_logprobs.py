@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from forerun.drafters import SuffixLookup
 from forerun.engine import LLM
 from forerun.types import SamplingParams
 
@@ -52,3 +53,25 @@ def test_chunks_and_preemptions_tell_nothing_twice(tiny_path: Path, plain: LLM, 
     for result in results:
         assert result.prompt_logprobs == alone.prompt_logprobs
         assert result.outputs[0].token_ids[:5] == alone.outputs[0].token_ids
+
+
+def test_nothing_is_kept_of_what_nobody_can_find_again(tiny_path: Path) -> None:
+    """Each has a salt of its own, and what others can use must not make way for it."""
+    llm = LLM(
+        tiny_path,
+        max_num_seqs=2,
+        kv_cache_memory=200_000,
+        max_model_len=128,
+        num_threads=1,
+        speculative_config={"method": "suffix"},
+    )
+    llm.generate(PROMPT, ASK.with_(prompt_logprobs=None), cache_salt="ours")
+    speculation, tree = llm.engine.core.speculation, llm.engine.core.cache.prefixes.tree
+    assert speculation is not None
+    suffix = speculation.drafters.drafters["suffix"]
+    assert isinstance(suffix, SuffixLookup)
+    before = len(tree), suffix.num_shared_tokens
+    for idx in range(6):
+        llm.generate(f"{idx} {PROMPT}", ASK, cache_salt="ours")
+    assert (len(tree), suffix.num_shared_tokens) == before
+    assert tree.salts == {"ours"}

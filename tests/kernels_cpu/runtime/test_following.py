@@ -285,6 +285,33 @@ def test_an_exception_at_any_line_leaves_nobody_at_work_on_freed_memory() -> Non
             assert work() == right, (filename, line)
 
 
+def test_a_store_that_goes_at_any_line_changes_no_token() -> None:
+    """Garbage is collected anywhere, and a store in it has what was begun dropped."""
+    decoding = Decoding(is_early=True)
+    workers = decoding.kernels._workers
+
+    def work() -> list[int]:
+        text = decoding.text(PROMPT)
+        decoding.go_on(6, text)
+        text.table.free()
+        return text.tokens
+
+    right = work()
+    places = lines_of(work, RUNTIME)
+    assert len(places) > 200
+    for number in range(len(places)):
+        left = number
+
+        def at(_frame: FrameType) -> None:
+            nonlocal left
+            left -= 1
+            if left == -1:
+                workers.drop()
+
+        with at_every_line(RUNTIME, at):
+            assert work() == right, places[number]
+
+
 def _is_with(filename: str, line: int) -> bool:
     """Where the lock would stay taken: see `test_program`."""
     return linecache.getline(filename, line).strip().startswith("with ")

@@ -38,7 +38,7 @@ COUNTER_BYTES: Final = 128  # taken and done, each in its own cache line
 
 # The control block, in int64 fields that are a cache line apart where threads contend for them.
 CLOSED, NUM_OPENED, ACTIVE = 0, 1, 8
-STEPS, NUM_STEPS, COUNTERS, NUM_THREADS, STOPPED, FOLLOWING = range(16, 22)
+STEPS, NUM_STEPS, COUNTERS, NUM_THREADS, STOPPED, FOLLOWING, IS_WHOLE = range(16, 23)
 SCRATCHES: Final = 24  # from here on, the address of each thread's scratch memory
 
 # What follows a pass, in int64 fields: `runtime/following.py`.
@@ -132,12 +132,14 @@ def open_pass(control, _thread):
 
 def end_pass(control, thread):
     """Join it, close it behind all others, and open it again for what follows, if that is known;
-    else the field of that is zero in the end."""
+    else the field of that is zero in the end. It is whole if nobody has dropped it."""
     _run_steps(control, thread)
     _close(control)
+    is_whole = peek(control + 8 * STOPPED) == 0
+    ints(control)[IS_WHOLE] = 1 if is_whole else 0
     following = int_at(control, FOLLOWING)
     if following != 0:
-        if peek(control + 8 * STOPPED) == 0 and _go_on(following):
+        if is_whole and _go_on(following):
             _open(control)
         else:
             ints(control)[FOLLOWING] = 0

@@ -25,6 +25,7 @@ from forerun.kernels.cpu.runtime.interpreter import (
     CLOSED,
     COUNTER_BYTES,
     FOLLOWING,
+    IS_WHOLE,
     SCRATCHES,
     STEP_FIELDS,
     STEPS,
@@ -128,12 +129,13 @@ class Workers:
             has_scratch = self._scratch.num_bytes >= scratch_bytes
             self._fields[FOLLOWING] = following if has_scratch else 0
             self._end(self._address, 0)
-            self._is_begun = self._fields[FOLLOWING] != 0
+            is_whole = self._fields[IS_WHOLE] != 0
+            self._is_begun = self._fields[FOLLOWING] != 0  # unless that was dropped already
             if self._is_begun:
                 self._wake()
             else:
                 self._held.clear()
-            return self._prepared is not None  # else it was dropped as it began to end
+            return is_whole
 
     def drop(self) -> None:
         """Have what was begun given up, if it still is."""
@@ -141,6 +143,7 @@ class Workers:
             if self._is_begun:
                 self._prepared = None
                 self._drop(self._address, 0)
+                self._fields[FOLLOWING] = 0
                 self._is_begun = False
                 self._held.clear()
 
