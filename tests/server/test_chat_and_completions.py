@@ -68,6 +68,21 @@ def test_echo_puts_the_prompt_and_its_logprobs_first(server: Running) -> None:
     assert values == logprobs["token_logprobs"]
 
 
+def test_an_echo_is_the_prompt_as_it_was_sent(server: Running) -> None:
+    """With its special tokens, which an answer leaves out."""
+    prompt = "<|start|>user hello<|end|>"
+    asked = {"prompt": prompt, **LONG, "max_tokens": 2, "logprobs": 0, "echo": True}
+    answer = server.ask("/v1/completions", **asked, return_token_ids=True)["choices"][0]
+    assert answer["text"].startswith(prompt)
+    tokens, offsets = answer["logprobs"]["tokens"], answer["logprobs"]["text_offset"]
+    for token, start in zip(tokens[:-2], offsets, strict=False):
+        assert prompt[start:].startswith(token)
+    by_ids = server.ask("/v1/completions", **{**asked, "prompt": answer["prompt_token_ids"]})
+    assert by_ids["choices"][0]["text"] == answer["text"]
+    cut = server.ask("/v1/completions", **asked, truncate_prompt_tokens=3)["choices"][0]
+    assert cut["text"].startswith("lo<|end|>")
+
+
 def test_all_choices_echo_their_own_prompt(server: Running) -> None:
     asked = {"prompt": ["abc hello", "hello"], **LONG, "max_tokens": 2, "n": 2, "logprobs": 1}
     choices = server.ask("/v1/completions", **asked, echo=True)["choices"]
@@ -161,9 +176,10 @@ def test_a_text_is_scored_without_an_answer(server: Running) -> None:
 
 
 def test_offsets_count_the_text_that_is_shown(server: Running) -> None:
-    """Special tokens have none of it, unless they are to be shown."""
+    """That of the prompt as it was sent, whatever the answer leaves out."""
     asked = {"prompt": "<|start|>ab<|end|>c", **LONG, "max_tokens": 2, "logprobs": 1, "echo": True}
-    for skips, starts in ((True, [0, 0, 1, 2, 2]), (False, [0, 9, 10, 11, 18])):
+    starts = [0, 9, 10, 11, 18]
+    for skips in (True, False):
         answer = server.ask("/v1/completions", **asked, skip_special_tokens=skips)["choices"][0]
         offsets = answer["logprobs"]["text_offset"]
         assert offsets[:5] == starts
@@ -347,6 +363,11 @@ def test_usage_in_streams(server: Running) -> None:
     assert counts[-1] == whole["completion_tokens"]
 
 
+def test_options_of_a_stream_without_one(server: Running) -> None:
+    asked = {"prompt": "a", "stream_options": {"include_usage": True}}
+    assert error_of(server.post("/v1/completions", **asked), 400)["param"] == "stream_options"
+
+
 def test_a_trace_shows_every_round(server: Running) -> None:
     asked = {"prompt": "abcabcabcabc", **LONG, "temperature": 0, "forerun": {"trace": True}}
     asked |= {"speculative": {"method": "suffix"}, "return_token_ids": True}
@@ -388,6 +409,12 @@ def test_tokens_and_back(server: Running) -> None:
     assert found["token_strs"] == list("hello")
     assert server.ask("/detokenize", tokens=found["tokens"])["prompt"] == "hello"
     assert server.ask("/tokenize", messages=CHAT)["count"] == len("hello there") + 3
+    assert server.ask("/tokenize", prompt="")["count"] == 0
+    goes_on = [*CHAT, {"role": "assistant", "content": "abc"}]
+    options = {"continue_final_message": True, "add_generation_prompt": False}
+    counted = server.ask("/tokenize", messages=goes_on, **options)["count"]
+    answered = server.ask("/v1/chat/completions", messages=goes_on, **options, max_tokens=1)
+    assert answered["usage"]["prompt_tokens"] == counted
     error_of(server.post("/tokenize"), 400)
     error_of(server.post("/detokenize", tokens=[999]), 400)
 

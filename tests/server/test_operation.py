@@ -111,6 +111,9 @@ def test_keys(guarded: Running) -> None:
             assert response.headers["WWW-Authenticate"] == "Bearer"
     for path in ("/health", "/ready", "/version"):
         assert httpx.get(guarded.url + path).status_code == 200
+    counted = guarded.client.get("/metrics").text  # by the path that was refused
+    assert 'http_responses_total{path="/v1/models",status="401"} 6.0' in counted
+    assert 'http_responses_total{path="other",status="401"} 6.0' in counted
 
 
 def test_no_keys_means_that_all_may_ask_and_odd_ones_do_not_crash() -> None:
@@ -150,7 +153,7 @@ def test_pages_that_were_named_may_read_errors(guarded: Running) -> None:
     answer = guarded.client.get("/v1/models", headers=sent)
     assert error_of(answer, 401)["code"] == "invalid_api_key"
     assert answer.headers["access-control-allow-origin"] == "https://a.example"
-    assert answer.headers["access-control-expose-headers"] == "x-request-id"
+    assert answer.headers["access-control-expose-headers"] == "x-request-id, retry-after"
 
 
 PREFLIGHT = {"Access-Control-Request-Method": "POST", "Origin": "https://b.example"}
@@ -169,7 +172,7 @@ def test_a_preflight_of_a_page_that_was_not_named_is_refused_and_logged(guarded:
     line = logged(guarded, "strange")
     assert (line["method"], line["status"]) == ("OPTIONS", 403)
     shown = guarded.client.get("/metrics").text
-    assert 'forerun:http_responses_total{path="other",status="403"} ' in shown
+    assert 'forerun:http_responses_total{path="/v1/chat/completions",status="403"} ' in shown
 
 
 @pytest.mark.parametrize(
@@ -202,6 +205,22 @@ def test_what_is_no_origin_is_refused_at_the_start(given: str, started: list[Any
     assert (result.exit_code, started) == (2, [])
     assert result.stderr.startswith(f"forerun: --allowed-origin {given!r} is not allowed; give one")
     assert result.stderr.count("\n") == 1
+
+
+def test_who_is_cancelled_is_told_that_the_server_ends() -> None:
+    service = Service(("a",), Limits(), Counters(lambda: None))
+
+    async def cancelled(_scope: Any, _receive: Any, _send: Any) -> None:
+        raise asyncio.CancelledError
+
+    front = Front(cancelled, service, Keys(()), Origins(()), AccessLog(None))
+
+    async def ask() -> httpx.Response:
+        transport = httpx.ASGITransport(front)
+        async with httpx.AsyncClient(transport=transport, base_url="http://here:80") as client:
+            return await client.get("/v1/models")
+
+    assert "shutting down" in error_of(asyncio.run(ask()), 503)["message"]
 
 
 def asking(origins: Origins, *keys: str) -> Callable[..., httpx.Response]:
@@ -406,6 +425,8 @@ def test_the_official_client_hears_who_may_not_ask_and_who_has_to_wait(guarded: 
 def test_too_many_answers_at_once_can_never_run(guarded: Running) -> None:
     error = error_of(guarded.post("/v1/completions", prompt="a", n=3), 400)
     assert error["param"] == "n"
+    error = error_of(guarded.post("/v1/completions", prompt=["a"] * 3), 400)
+    assert error["param"] == "prompt"
 
 
 def logged(running: Running, request_id: str) -> dict[str, Any]:
@@ -476,26 +497,36 @@ def test_sigterm_finishes_what_runs_and_refuses_what_comes(long_path: Path, tmp_
         assert not pid.exists()
 
 
-def test_what_still_runs_at_the_end_of_a_drain_is_told_so(long_path: Path) -> None:
-    options = ("--drain-timeout", "0.5", "--max-num-seqs", "4")
+@pytest.mark.parametrize(("timeout", "is_hurried"), [("0.5", False), ("60", True)])
+def test_what_still_runs_at_the_end_of_a_drain_is_told_so(
+    long_path: Path, timeout: str, is_hurried: bool
+) -> None:
+    options = ("--drain-timeout", timeout, "--max-num-seqs", "4")
     with serving(long_path, *PLAIN, *options) as running, ThreadPoolExecutor(1) as beside:
         whole = beside.submit(running.post, "/v1/completions", **ENDLESS)
         asked = {**ENDLESS, "stream": True}
         with (
             running.client.stream("POST", "/v1/completions", json=asked) as stream,
             connected(running) as late,
+            connected(running) as never,
         ):
             lines = stream.iter_lines()
             next(lines)
             running.wait_for("forerun:num_requests_running", 2)
             body = json.dumps({"prompt": "a", "max_tokens": 1}).encode()
-            late.sendall(head_of_body(f"Content-Length: {len(body)}") + body[:5])
+            for client in (late, never):
+                client.sendall(head_of_body(f"Content-Length: {len(body)}") + body[:5])
             time.sleep(0.2)  # its head is read
             running.terminate()
             while running.client.get("/ready").status_code == 200:
                 time.sleep(0.01)
             late.sendall(body[5:])
             assert late.recv(1000).startswith(b"HTTP/1.1 200 ")  # it was let in before
+            if is_hurried:
+                running.terminate()
+            told = b"".join(iter(lambda: never.recv(1000), b""))
+            assert told.startswith(b"HTTP/1.1 503 ")
+            assert b"shutting down" in told
             *_, error, done = [line for line in lines if line]
         assert done == "data: [DONE]"
         assert json.loads(error.removeprefix("data: "))["error"]["type"] == "server_error"
@@ -621,6 +652,25 @@ def test_starts_that_cannot_be(tmp_path: Path) -> None:
             assert part in error
 
 
+def test_a_process_of_somebody_else_lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(_process: int, _number: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "kill", forbidden)
+    path = tmp_path / "pid"
+    path.write_text("1\n")
+    with pytest.raises(InvalidOption, match="belongs to process 1"), pid_file(path):
+        pass
+
+
+def test_a_file_of_keys_may_begin_with_a_mark(tmp_path: Path, started: list[ServerConfig]) -> None:
+    path = tmp_path / "keys"
+    path.write_text("one\ntwo\n", encoding="utf-8-sig")
+    result = CliRunner().invoke(app, ["serve", "--api-key-file", str(path)])
+    assert result.exit_code == 0, result.output
+    assert [each.api_keys for each in started] == [("one", "two")]
+
+
 def test_a_pid_file_with_our_own_number_was_left_by_another_container(tmp_path: Path) -> None:
     path = tmp_path / "pid"
     path.write_text(f"{os.getpid()}\n")
@@ -696,6 +746,25 @@ def test_where_an_extra_is_missing_that_was_asked_for_elsewhere() -> None:
 
     result = CliRunner().invoke(alone, env={"TEA_DEVICE": "cuda"})
     assert str(result.exception).endswith("(device is from TEA_DEVICE).")
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "is_shown"),
+    [("NO_PAGE", "1", False), ("NO_PAGE", "false", True), ("PAGE", "0", False)],
+)
+def test_so_may_the_environment(
+    variable: str, value: str, is_shown: bool, started: list[ServerConfig]
+) -> None:
+    result = CliRunner().invoke(app, ["serve"], env={f"FORERUN_SERVE_{variable}": value})
+    assert result.exit_code == 0, result.output
+    os.environ.pop("FORERUN_SERVE_PAGE", None)
+    assert [one.page for one in started] == [is_shown]
+
+
+def test_what_is_neither_yes_nor_no_in_the_environment_is_refused(started: list[Any]) -> None:
+    said = complaint(FORERUN_SERVE_NO_PAGE="perhaps")
+    assert said == "forerun: FORERUN_SERVE_NO_PAGE is 'perhaps'; write 1 or 0.\n"
+    assert not started
 
 
 def test_a_file_may_say_no_as_the_command_line_does(

@@ -106,7 +106,7 @@ def build_app(
     origins = Origins(allowed_origins, is_local=is_local)
 
     def front(behind: ASGIApp) -> ASGIApp:
-        return Front(behind, service, keys, origins, log, root_path)
+        return Front(behind, service, keys, origins, log, root_path, app.routes)
 
     if not allowed_origins:
         return front(app)
@@ -128,7 +128,7 @@ def _shared(
             allow_origins=list(allowed_origins),
             allow_methods=["GET", "POST"],
             allow_headers=["*"],  # OpenAI's client for JavaScript sends a dozen of its own
-            expose_headers=["x-request-id"],
+            expose_headers=["x-request-id", "retry-after"],
         )
 
     plain, asked_first = front(app), front(shared(app))

@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Final
 
 from starlette.requests import ClientDisconnect, Request
 
-from forerun.server.errors import ApiError
+from forerun.server.errors import ApiError, shutting_down
+from forerun.server.service import Service
 
 _SPARE_BYTES: Final = 1 << 20
 
 
-async def read_body(request: Request, max_bytes: int, timeout_s: float) -> bytes:
-    """A body that is too long or never ends is cut off."""
+async def read_body(request: Request, service: Service) -> bytes:
+    """A body that is too long or never ends is cut off, and so is one that the server has no more
+    time for."""
     packed = request.headers.get("content-encoding", "identity")
     if packed.lower() != "identity":
         raise ApiError(
             415, f"the body is packed as {packed[:64]}; send it as it is.", "packed_body"
         )
     try:
-        async with asyncio.timeout(timeout_s):
-            return await _read_bytes(request, max_bytes)
+        async with service.time_for_a_body():
+            return await _read_bytes(request, service.limits.max_body_bytes)
     except TimeoutError:
+        if service.has_given_up:
+            raise shutting_down() from None
         raise ApiError(
             408,
-            f"the body did not arrive within {timeout_s:g} s; send it at once.",
+            f"the body did not arrive within {service.limits.body_timeout_s:g} s; send it at once.",
             "body_timeout",
             headers={"Connection": "close"},
+            num_dropped_bytes=_SPARE_BYTES,
         ) from None
 
 

@@ -57,6 +57,10 @@ def unavailable(message: str) -> ApiError:
     return ApiError(503, message, "unavailable", headers={"Retry-After": str(RETRY_SECONDS)})
 
 
+def shutting_down() -> ApiError:
+    return unavailable("the server is shutting down; ask another one.")
+
+
 def too_many(message: str) -> ApiError:
     headers = {"Retry-After": str(RETRY_SECONDS)}
     return ApiError(429, message, "rate_limit_exceeded", headers=headers)

@@ -14,13 +14,15 @@ Tokens = tuple[int, ...]
 _LONGEST_TOKEN: Final = 256  # characters; texts of more than this per token of context are refused
 
 
-def completion_prompts(given: Any, engine: AsyncEngine, *, add_special: bool) -> list[Tokens]:
+def listed(given: Any) -> list[str | list[int]]:
     """One prompt or several, as text or ids."""
-    many = given if isinstance(given, list) and not isinstance(given[0], int) else [given]
-    return [
-        encoded(one, engine, add_special=add_special) if isinstance(one, str) else tuple(one)
-        for one in many
-    ]
+    return given if isinstance(given, list) and not isinstance(given[0], int) else [given]
+
+
+def as_tokens(given: str | list[int], engine: AsyncEngine, *, add_special: bool) -> Tokens:
+    if isinstance(given, str):
+        return encoded(given, engine, add_special=add_special)
+    return tuple(given)
 
 
 def encoded(text: str, engine: AsyncEngine, *, add_special: bool) -> Tokens:

@@ -104,8 +104,8 @@ def _check_num(num_prompts: int, num_choices: int, max_num_open: int) -> None:
     if num_answers > max_num_open:
         raise bad_request(
             f"{num_prompts} prompts with n={num_choices} are {num_answers} answers, "
-            f"and {max_num_open} may run or wait; ask for fewer.",
-            "n",
+            f"and {max_num_open} may run or wait; ask for fewer, or raise --max-num-waiting.",
+            "n" if num_choices > 1 else "prompt",
         )
 
 

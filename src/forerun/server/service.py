@@ -7,11 +7,13 @@ import hashlib
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from enum import StrEnum
 from typing import Final, TypeVar
+from weakref import WeakSet
 
 from forerun.engine.api.async_engine import AsyncEngine
-from forerun.server.errors import ApiError, too_many, unavailable
+from forerun.server.errors import ApiError, shutting_down, too_many, unavailable
 from forerun.server.operation.config import Limits
 from forerun.server.operation.counters import Counters
 from forerun.version import VERSION
@@ -40,6 +42,8 @@ class Service:
         self.state = State.LOADING
         self.num_open = 0  # HTTP requests
         self._num_unread = 0  # bodies that are there
+        self.has_given_up = False
+        self._awaited: WeakSet[asyncio.Timeout] = WeakSet()  # of bodies that are not
         self.fingerprint = ""
         self._engine: AsyncEngine | None = None
         # Two, so that nobody with a short body waits for long ones to be read.
@@ -56,6 +60,19 @@ class Service:
     def drain(self) -> None:
         self.state = State.DRAINING
 
+    def give_up(self) -> None:
+        """Bodies that are not there yet are not waited for any longer."""
+        self.has_given_up = True
+        now = asyncio.get_running_loop().time()
+        for time_left in list(self._awaited):
+            with suppress(RuntimeError):  # that one is over
+                time_left.reschedule(now)
+
+    def time_for_a_body(self) -> asyncio.Timeout:
+        time_left = asyncio.timeout(0 if self.has_given_up else self.limits.body_timeout_s)
+        self._awaited.add(time_left)
+        return time_left
+
     @property
     def loaded(self) -> AsyncEngine | None:
         """The engine whatever the state, for those who only look."""
@@ -65,7 +82,7 @@ class Service:
     def engine(self) -> AsyncEngine:
         """For those who ask something of it."""
         if self.state is State.DRAINING:
-            raise unavailable("the server is shutting down; ask another one.")
+            raise shutting_down()
         if self._engine is None:
             raise unavailable("the model is still loading; /ready says when it is there.")
         return self._engine

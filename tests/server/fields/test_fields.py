@@ -82,7 +82,7 @@ def test_ids_are_read_one_by_one_where_they_are_not_plain() -> None:
 
 def test_answers_of_other_servers_can_be_sent_back() -> None:
     """With the keys that they have and we have not, as long as there is nothing in them."""
-    more: dict[str, Any] = {"reasoning_content": None, "tool_calls": []}
+    more: dict[str, Any] = {"reasoning_content": None, "tool_calls": [], "parsed": None}
     message: dict[str, Any] = {"role": "assistant", "content": "a", **more}
     body = {"messages": [*CHAT["messages"], message]}
     read = read_fields(Endpoint.CHAT, body)["messages"][1]
@@ -113,6 +113,7 @@ def test_answers_of_other_servers_can_be_sent_back() -> None:
         ("user", "\ud800", "half a surrogate pair"),
         ("messages", [{"role": "user", "content": [{"type": "image_url"}]}], "parts of type"),
         ("messages", [{"role": "tool", "content": "x"}], "'system'"),
+        ("messages", [{"role": "tool", "content": "x", "tool_call_id": "a"}], "'system'"),
         ("messages", [{"role": "user"}], "messages[0].content is missing"),
         ("messages", [], "1 to 4096 items"),
     ],

@@ -68,7 +68,8 @@ def _refuse_empty_keys() -> None:
 def _keys_in(path: Path | None) -> tuple[str, ...]:
     if path is None:
         return ()
-    lines = read_option(path, "--api-key-file", "a text file").splitlines()
+    text = read_option(path, "--api-key-file", "a text file")
+    lines = text.removeprefix("\N{BYTE ORDER MARK}").splitlines()
     keys = tuple(key for line in lines if (key := line.strip()) and not key.startswith("#"))
     if not keys:
         raise InvalidOption(f"--api-key-file {path} holds no key; write one a line.")

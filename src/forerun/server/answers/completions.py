@@ -25,9 +25,10 @@ _NO_ECHO: Final = Echo()
 
 @dataclass
 class CompletionForm(ChunkForm):
-    """`echoes` puts the prompt before its answer."""
+    """`echoed` stand before their answers: the text of each prompt, None where that is only known
+    by its tokens."""
 
-    echoes: bool = False
+    echoed: Sequence[str | None] = ()
     _echoes: dict[int, Echo] = field(default_factory=dict)  # by a prompt's first choice
 
     chunk_kind = "text_completion"
@@ -37,12 +38,12 @@ class CompletionForm(ChunkForm):
         return {**self._head("text_completion"), "choices": choices, "usage": self.group.usage}
 
     def choices(self, delta: Delta) -> Iterator[dict[str, Any]]:
-        if self.is_news(delta) or (self.echoes and delta.num_before == 0):
+        if self.is_news(delta) or (self.echoed and delta.num_before == 0):
             yield self._choice(delta)
 
     def num_logprobs(self, deltas: Sequence[Delta]) -> int:
         firsts = [delta.index for delta in deltas if delta.num_before == 0]
-        echoed = firsts if self.echoes and self.shows_logprobs else []
+        echoed = firsts if self.echoed and self.shows_logprobs else []
         num_before = sum(len(self.group.requests[index].prompt) for index in echoed)
         return super().num_logprobs(deltas) + num_before
 
@@ -51,7 +52,9 @@ class CompletionForm(ChunkForm):
         first = index - index % self.group.num_choices
         if first not in self._echoes:
             request, tokenizer = self.group.requests[first], self.tokenizer
-            text = tokenizer.decode(request.prompt, request.params.skip_special_tokens)
+            text = self.echoed[first // self.group.num_choices]
+            if text is None:
+                text = tokenizer.decode(request.prompt, skip_special=False)
             found = prompt_logprobs(request, tokenizer, text)
             columns = completion_logprobs(tokenizer, found, len(text))
             self._echoes[first] = Echo(text, columns)
@@ -59,7 +62,7 @@ class CompletionForm(ChunkForm):
 
     def _choice(self, delta: Delta) -> dict[str, Any]:
         is_first = delta.num_before == 0
-        echo = self._echo(delta.index) if self.echoes else _NO_ECHO
+        echo = self._echo(delta.index) if self.echoed else _NO_ECHO
         logprobs = None
         if self.shows_logprobs:
             logprobs = completion_logprobs(self.tokenizer, delta.logprobs, len(echo.text))

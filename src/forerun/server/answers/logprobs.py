@@ -49,11 +49,11 @@ def prompt_logprobs(request: Request, tokenizer: Tokenizer, text: str) -> tuple[
 
 
 def _starts(request: Request, tokenizer: Tokenizer, text_len: int) -> list[int]:
-    """Counted from the prompt's end: its text may leave out a space at its beginning."""
-    skips, num_chars, rest = request.params.skip_special_tokens, 0, b""
+    """Counted from the prompt's end: its text may leave out what the tokenizer put before it."""
+    num_chars, rest = 0, b""
     ends = [0]
     for token in request.prompt:
-        new, rest = whole_characters(rest + tokenizer.token_bytes(token, skips))
+        new, rest = whole_characters(rest + tokenizer.token_bytes(token, skip_special=False))
         num_chars += len(new)
         ends.append(num_chars)
     num_chars += len(whole_characters(rest, final=True)[0])

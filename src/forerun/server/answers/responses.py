@@ -120,7 +120,7 @@ class ResponseForm(Form):
     def failed(self, error: Exception) -> dict[str, Any]:
         told = explained(error).body["error"]
         response = self._response("failed", [])
-        response["error"] = {"code": told["code"] or "server_error", "message": told["message"]}
+        response["error"] = {"code": "server_error", "message": told["message"]}
         return {"type": "response.failed", "response": response}
 
 

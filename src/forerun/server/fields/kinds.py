@@ -208,6 +208,7 @@ class Shape:
         if not LENIENT.get():
             for name in value:
                 if name not in self.keys:
+                    self._check_names(value, at)
                     raise unknown_key(name, at, self.keys)
         for name in self.required:
             if value.get(name) is None:
@@ -217,6 +218,12 @@ class Shape:
             for name, item in value.items()
             if item is not None and name in self.keys
         }
+
+    def _check_names(self, value: Mapping[str, Any], at: str) -> None:
+        """What else it has depends on its role or type: one that is not known says more."""
+        for name, kind in self.keys.items():
+            if isinstance(kind, OneOf) and value.get(name) is not None:
+                kind.read(value[name], f"{at}.{name}")
 
 
 @dataclass(frozen=True)

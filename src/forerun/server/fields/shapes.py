@@ -48,6 +48,7 @@ _MESSAGE: Final = Shape(
         "annotations": ListOf(NOTHING, 0, 0),
         "reasoning": NOTHING,  # vLLM's answers have these two, and clients send answers back
         "reasoning_content": NOTHING,
+        "parsed": NOTHING,  # so have messages that OpenAI's client has read
     },
     ("role", "content"),
 )
@@ -86,6 +87,7 @@ _INPUT_PART: Final = Tagged(
                 "text": TEXT,
                 "annotations": ListOf(NOTHING, 0, 0),
                 "logprobs": ListOf(Anything()),  # of an answer that is sent back
+                "parsed": NOTHING,
             },
             ("type", "text"),
         )

@@ -71,7 +71,10 @@ FIELDS: Final[tuple[Field, ...]] = (
     _honoured("prediction", PREDICTION, *_ALL, note="Predicted Outputs: a drafter of its own"),
     _honoured("echo", FLAG, _COMPLETIONS),
     _honoured(
-        "continue_final_message", FLAG, _CHAT, note="go on where the last message's words end"
+        "continue_final_message",
+        FLAG,
+        *(_CHAT, _TOKENIZE),
+        note="go on where the last message's words end",
     ),
     _honoured("add_generation_prompt", FLAG, _CHAT, _TOKENIZE),
     _honoured("chat_template_kwargs", MapOf("^[A-Za-z_]", Anything(), 64), _CHAT, _TOKENIZE),
@@ -202,7 +205,7 @@ FIELDS: Final[tuple[Field, ...]] = (
     _refused("truncation", *_INPUT, unused=OneOf(("disabled",))),
     _refused("context_management", _RESPONSES, unused=_NO_LIST),
     # Tokens and text.
-    _honoured("prompt", Text(1), _TOKENIZE, note="or `messages`"),
+    _honoured("prompt", TEXT, _TOKENIZE, note="or `messages`"),
     _honoured("messages", MESSAGES, _TOKENIZE, note="or `prompt`"),
     _honoured("return_token_strs", FLAG, _TOKENIZE),
     _honoured("tokens", TOKENS, _DETOKENIZE, needed=True),

@@ -5,16 +5,19 @@ It is plain ASGI: a wrapper around responses would hide from a stream that its r
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 import uuid
+from collections.abc import Sequence
 from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse
+from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from forerun.server.errors import ApiError, as_api_error
+from forerun.server.errors import ApiError, as_api_error, shutting_down
 from forerun.server.operation.access_log import AccessLog
 from forerun.server.operation.auth import Keys
 from forerun.server.operation.origins import Origins, is_preflight
@@ -35,8 +38,10 @@ class Front:
         origins: Origins,
         log: AccessLog,
         root_path: str = "",
+        routes: Sequence[BaseRoute] = (),
     ) -> None:
         self._app = app
+        self._routes = routes
         self._origins = origins
         self._root = root_path
         self._service = service
@@ -58,7 +63,7 @@ class Front:
         finally:
             self._service.num_open -= 1
             seconds = time.perf_counter() - visit.began
-            self._service.counters.responded(_known_path(request), visit.status)
+            self._service.counters.responded(self._known_path(scope), visit.status)
             self._log.write(request, method, visit.request_id, visit.status, seconds)
 
     def _routed(self, scope: Scope) -> Scope:
@@ -68,6 +73,11 @@ class Front:
             path = path.removeprefix(self._root)
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
         return {**scope, "path": path, "method": method}
+
+    def _known_path(self, scope: Scope) -> str:
+        """As the routes spell it, so that strangers cannot make up labels."""
+        found = (route for route in self._routes if route.matches(scope)[0] is not Match.NONE)
+        return str(getattr(next(found, None), "path", "other"))
 
     async def _answer(self, scope: Scope, receive: Receive, visit: Visit, request: Request) -> None:
         try:
@@ -80,6 +90,9 @@ class Front:
             await self._app(scope, receive, visit.send)
         except ApiError as error:
             await _error_response(error)(scope, receive, visit.send)
+        except asyncio.CancelledError:  # the server ends, and waits for nobody
+            if not visit.has_begun:
+                await _error_response(shutting_down())(scope, receive, visit.send)
         except Exception as error:
             told = explained(error)
             if not visit.has_begun:
@@ -147,11 +160,3 @@ def _where(app: Any, path: str) -> str:
 def _request_id(request: Request) -> str:
     given = request.headers.get("x-request-id", "")
     return given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
-
-
-def _known_path(request: Request) -> str:
-    """As the routes spell it, so that strangers cannot make up labels."""
-    if "endpoint" not in request.scope:
-        return "other"
-    endpoint = request.scope["endpoint"]
-    return str(next(one.path for one in request.app.routes if one.endpoint is endpoint))

@@ -114,6 +114,7 @@ def _living(path: Path) -> int | None:
         process = int(path.read_text(encoding="ascii"))
         if process == os.getpid():  # in a container all have the same, and one was killed
             return None
-        os.kill(process, 0)
+        with suppress(PermissionError):  # somebody else's, and it lives
+            os.kill(process, 0)
         return process
     return None

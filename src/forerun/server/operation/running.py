@@ -7,6 +7,7 @@ import contextlib
 import gc
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from threading import Thread
 from typing import Final
@@ -57,7 +58,8 @@ def run_server(
 
 class Life:
     """The first SIGTERM or SIGINT drains: what runs is finished, what comes is refused, until
-    `drain_timeout_s`. The second ends at once."""
+    `drain_timeout_s`. The second says that this was long enough; what still runs is told so. The
+    third ends at once."""
 
     def __init__(
         self,
@@ -73,6 +75,7 @@ class Life:
         self._service = Service(config.names, config.limits, Counters(self._snapshot))
         self._engine: AsyncEngine | None = None
         self._draining: asyncio.Task[None] | None = None
+        self._is_hurried = False
         self.error: Exception | None = None
         is_local = config.uds is None and not config.api_keys and is_loopback(config.host)
         app = build_app(
@@ -142,23 +145,25 @@ class Life:
         return None if self._engine is None else self._engine.metrics()
 
     def _on_signal(self) -> None:
-        if self._draining is not None:
+        if self._draining is None:
+            self._draining = asyncio.get_running_loop().create_task(self._drain())
+        elif not self._is_hurried:
+            self._is_hurried = True
+        else:
             self._server.force_exit = True
             self._stop()
-            return
-        self._draining = asyncio.get_running_loop().create_task(self._drain())
 
     async def _drain(self) -> None:
         """HTTP requests that are open have been taken, also those that the engine has not seen."""
         self._service.drain()
         if self._service.num_open:
             self._on_draining(self._service.num_open)
-        try:
-            async with asyncio.timeout(self._config.drain_timeout_s):
-                while self._service.num_open:
-                    await asyncio.sleep(_MOMENT)
-        except TimeoutError:
-            if self._engine is not None:  # what still runs is told so
+        deadline = time.monotonic() + self._config.drain_timeout_s
+        while self._service.num_open and not self._is_hurried and time.monotonic() < deadline:
+            await asyncio.sleep(_MOMENT)
+        if self._service.num_open:  # who still waits is told so
+            self._service.give_up()
+            if self._engine is not None:
                 await self._engine.shutdown(finish=False)
         self._stop()
 

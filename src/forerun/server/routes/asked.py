@@ -39,7 +39,7 @@ async def made_of(
     megabytes takes seconds, in which no stream would go on."""
     service = service_of(request)
     engine, limits = service.engine, service.limits
-    body = await read_body(request, limits.max_body_bytes, limits.body_timeout_s)
+    body = await read_body(request, service)
 
     def work() -> Result:
         given = read_fields(endpoint, parse_json(body), lenient=limits.lenient_fields)

@@ -14,7 +14,7 @@ from forerun.server.answers.completions import CompletionForm
 from forerun.server.answers.group import Group
 from forerun.server.errors import bad_request
 from forerun.server.fields import Endpoint
-from forerun.server.prompts import completion_prompts, truncated
+from forerun.server.prompts import as_tokens, listed, truncated
 from forerun.server.question import Question, answer_len, answer_room
 from forerun.server.routes.asked import Given, answered, identity
 from forerun.server.service import Service
@@ -32,10 +32,11 @@ def _read(
 ) -> tuple[Question, Callable[[Group], CompletionForm]]:
     max_len, kept = engine.max_model_len, given.get("truncate_prompt_tokens")
     add_special = given.get("add_special_tokens", True)
-    prompts = completion_prompts(given["prompt"], engine, add_special=add_special)
+    said = listed(given["prompt"])
+    whole = [as_tokens(one, engine, add_special=add_special) for one in said]
     wanted = given.get("max_tokens")
     room = answer_room(wanted, max_len, service.limits, _USUAL_LEN)
-    prompts = [truncated(prompt, kept, max_len, room) for prompt in prompts]
+    prompts = [truncated(prompt, kept, max_len, room) for prompt in whole]
     lengths = [answer_len(wanted, "max_tokens", p, max_len, service.limits) for p in prompts]
     if wanted is None:
         lengths = [min(_USUAL_LEN, length) for length in lengths]
@@ -45,12 +46,20 @@ def _read(
     num_before = num_logprobs if echo else None
     question = Question.of(given, prompts, engine, lengths, num_logprobs, num_before)
     who = identity(given, "cmpl-", service, engine)
-    return question, partial(CompletionForm, **who, **shown(given), echoes=echo)
+    echoed = [
+        text if isinstance(text, str) and prompt == all_of_it else None
+        for text, prompt, all_of_it in zip(said, prompts, whole, strict=True)
+    ]
+    return question, partial(CompletionForm, **who, **shown(given), echoed=echoed if echo else ())
 
 
 def shown(given: Given) -> dict[str, Any]:
     """What the client wants to see beside the text."""
     options = given.get("stream_options", {})
+    if options and not given.get("stream"):
+        raise bad_request(
+            "stream_options are for streams; set stream, or leave them out.", "stream_options"
+        )
     return {
         "shows_logprobs": given.get("logprobs", False) is not False,
         "shows_token_ids": given.get("return_token_ids", False),
