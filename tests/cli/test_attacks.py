@@ -229,7 +229,7 @@ def forked(folder: Path) -> dict[Attack, Ending]:
 def in_bash(folder: Path, line: str) -> Ending:
     unread, left = os.pipe()
     os.close(unread)
-    unset = ("PYTHONIOENCODING", "PYTHONUTF8", "XDG_CACHE_HOME")
+    unset = ("PYTHONIOENCODING", "PYTHONUTF8")
     environ = {name: value for name, value in os.environ.items() if name not in unset}
     environ |= {**VALUES, "PYTHON": sys.executable, "LEFT": str(left)}
     try:

@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 
 from forerun.cli import app, machine, plan
 from forerun.cli.doctor import _gpu_finding, _numba_finding
-from forerun.cli.options.cache_dir import cache_dir
+from forerun.models.download.store import default_cache_dir
 from forerun.version import VERSION
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
@@ -281,9 +281,9 @@ def test_the_container_limits_what_the_machine_has(tmp_path: Path) -> None:
 
 
 def test_the_cache_folder_follows_the_environment(tmp_path: Path) -> None:
-    assert cache_dir({}) == Path.home() / ".cache" / "forerun"
-    assert cache_dir({"XDG_CACHE_HOME": "/x"}) == Path("/x/forerun")
-    assert cache_dir({"XDG_CACHE_HOME": "/x", "FORERUN_CACHE": "/y"}) == Path("/y")
+    assert default_cache_dir({}) == Path.home() / ".cache" / "forerun"
+    assert default_cache_dir({"XDG_CACHE_HOME": "/x"}) == Path("/x/forerun")
+    assert default_cache_dir({"XDG_CACHE_HOME": "/x", "FORERUN_CACHE": "/y"}) == Path("/y")
     assert machine.free_disk(tmp_path / "not" / "yet") > 0
 
 

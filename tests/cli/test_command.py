@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -14,7 +13,6 @@ from typing import IO
 
 import pytest
 
-from tests.contracts.kernel_sets import CACHE_DIR
 from tests.tiny_model import write_tiny_model
 
 pytestmark = [
@@ -45,8 +43,7 @@ def start() -> Iterator[Start]:
         if shell:
             command = ["/bin/sh", "-c", f'{shell}; exec "$@"', "sh", *command]
         pipe = subprocess.PIPE
-        env = {**os.environ, "FORERUN_CACHE": str(CACHE_DIR)}
-        begun.append(subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=env))
+        begun.append(subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True))
         return begun[-1]
 
     yield run

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from forerun.cli.bench.options import MOST_SEED, at_least, load_with_room, split
-from forerun.cli.options.cache_dir import cache_dir
 from forerun.cli.options.engine import engine_options, rounding_of
 from forerun.cli.options.shared import bundle, takes
 from forerun.cli.terminal.output import say_json
 from forerun.cli.terminal.screen import screen
 from forerun.engine_config import EngineConfig
 from forerun.errors import InvalidOption
+from forerun.models.download.store import default_cache_dir
 from forerun.option_fields import option
 from forerun.types import SamplingParams
 
@@ -139,7 +139,7 @@ def _along(
     from forerun.bench.measure.alpha import AlphaSums, add_text
     from forerun.bench.measure.teacher_forcing import drafter_for
 
-    drafter = drafter_for(llm, config, cache_dir())
+    drafter = drafter_for(llm, config, default_cache_dir())
     sums = AlphaSums()
     with _status(f"{config.method} guesses along …"):
         for idx, text in enumerate(texts):

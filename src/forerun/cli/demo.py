@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from forerun.cli.options.cache_dir import cache_dir
 from forerun.cli.options.engine import DEFAULT_MODEL, engine_options, load
+from forerun.models.download.store import default_cache_dir
 from forerun.types import SamplingParams
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def demo() -> None:
 
     console = Console(highlight=False)
     engine = engine_options(model=DEFAULT_MODEL, max_model_len=1024)
-    pull_with_progress(DEFAULT_MODEL, cache_dir())
+    pull_with_progress(DEFAULT_MODEL, default_cache_dir())
     console.print(f"loading {DEFAULT_MODEL} …", style="dim")
     speculative = load(engine)
     plain = speculative.with_speculation(None)

@@ -9,10 +9,10 @@ from typing import Annotated, Final
 import typer
 
 from forerun.cli import machine
-from forerun.cli.options.cache_dir import cache_dir
 from forerun.cli.terminal.output import say_json
 from forerun.cli.terminal.screen import screen
 from forerun.errors import InvalidOption
+from forerun.models.download.store import default_cache_dir
 from forerun.version import VERSION
 
 GIB: Final = 2**30
@@ -68,7 +68,7 @@ def _memory_finding(memory: machine.Memory) -> Finding:
 def _disk_finding() -> Finding:
     remedy = "set FORERUN_CACHE to a folder that may be written"
     try:
-        folder = cache_dir()
+        folder = default_cache_dir()
         free = f"{folder}, {machine.free_disk(folder) / GIB:.1f} GiB free"
         can_keep = machine.can_be_made(folder)
     except OSError as error:

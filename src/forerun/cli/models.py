@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from forerun.cli.options.cache_dir import cache_dir
 from forerun.cli.terminal.output import say_json
 from forerun.cli.terminal.screen import screen
+from forerun.models.download.store import default_cache_dir, installed_models
 
 
 def models(
@@ -32,14 +32,13 @@ def models(
 
 def _rows() -> list[dict[str, Any]]:
     from forerun.models.download.sources import SOURCES
-    from forerun.models.download.store import installed_models
 
     rows: dict[str, dict[str, Any]] = {
         source.name: {"name": source.name, "path": None, "bytes": source.num_bytes}
         | {"summary": source.summary}
         for source in SOURCES.values()
     }
-    for model in installed_models(cache_dir()):
+    for model in installed_models(default_cache_dir()):
         summary = rows.get(model.name, {}).get("summary", "")
         row = {"name": model.name, "path": str(model.path), "bytes": model.num_bytes}
         rows[model.name] = row | {"summary": summary}

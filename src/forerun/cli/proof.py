@@ -14,12 +14,12 @@ import typer
 from forerun.cli.bench.options import MOST_SEED, at_least, split
 from forerun.cli.bench.record_head import record_head
 from forerun.cli.machine import read_cpu
-from forerun.cli.options.cache_dir import cache_dir
 from forerun.cli.options.engine import DEFAULT_MODEL, engine_options, load
 from forerun.cli.options.shared import bundle, takes
 from forerun.cli.terminal.group import INTERRUPTED
 from forerun.cli.terminal.output import say
 from forerun.cli.terminal.progress import progress
+from forerun.models.download.store import default_cache_dir, find_model
 from forerun.option_checks import require_known
 from forerun.option_fields import option
 
@@ -78,10 +78,9 @@ class ProofOptions:
         from forerun.cli.pull import pull_with_progress
         from forerun.engine.setup.kernel_choice import is_on_gpu
         from forerun.models.download.sources import SOURCES
-        from forerun.models.download.store import find_model
         from forerun.models.opening import load_tokenizer, open_checkpoint
 
-        folder, model = cache_dir(), self.model
+        folder, model = default_cache_dir(), self.model
         path = pull_with_progress(model, folder) if model in SOURCES else find_model(model, folder)
         tokenizer = load_tokenizer(open_checkpoint(path, folder))
         max_len = max(len(prompt.encode(tokenizer)) for prompt in prompts) + self.tokens

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from forerun.cli.options.cache_dir import cache_dir
 from forerun.cli.terminal.output import say
 from forerun.cli.terminal.progress import following
+from forerun.models.download.store import default_cache_dir
 
 
 def pull(
@@ -21,7 +21,7 @@ def pull(
     ] = "smollm2-135m",
 ) -> None:
     """Download a model, check it, and keep it."""
-    say(str(pull_with_progress(model, cache_dir())))
+    say(str(pull_with_progress(model, default_cache_dir())))
 
 
 def pull_with_progress(model: str, folder: Path) -> Path:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from forerun.cli.options.cache_dir import cache_dir
 from forerun.cli.options.engine import DEFAULT_MODEL, load, serving_options
 from forerun.cli.options.serve import serve_options
 from forerun.cli.options.shared import takes
@@ -19,7 +18,7 @@ from forerun.cli.pull import pull_with_progress
 from forerun.cli.terminal.output import CannotPrint, say
 from forerun.engine_config import EngineConfig
 from forerun.errors import InvalidOption, MissingExtra
-from forerun.models.download.store import find_model
+from forerun.models.download.store import default_cache_dir, find_model
 from forerun.server.operation.config import ServerConfig
 
 if TYPE_CHECKING:
@@ -58,7 +57,8 @@ def serve(
         return
     model = _model(model_name, str(engine.model))
     if not _is_ours(model):
-        find_model(model, cache_dir())  # refuses what is not here, before anybody is told of a port
+        # Refuses what is not here, before anybody is told of a port.
+        find_model(model, default_cache_dir())
     config = replace(config, names=config.names or (_short_name(model),))
 
     def load_model() -> LLM:
@@ -100,7 +100,7 @@ def _short_name(model: str) -> str:
 def _pull_if_ours(model: str) -> None:
     """So that a newcomer needs one command."""
     if _is_ours(model):
-        pull_with_progress(model, cache_dir())
+        pull_with_progress(model, default_cache_dir())
 
 
 def _is_ours(model: str) -> bool:

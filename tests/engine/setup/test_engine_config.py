@@ -18,6 +18,7 @@ from forerun.cli import app
 from forerun.cli.options.engine import as_arguments, engine_options
 from forerun.cli.options.shared import bundle, takes
 from forerun.engine_config import KNOWN_NAMES
+from forerun.errors import UnknownModel
 from forerun.kernels.cpu import CpuKernels
 from forerun.kernels.cpu.codegen.machine import ACTIVATIONS, ROW_TYPES
 from forerun.kernels.cpu.weights.loader import QUANTIZATIONS
@@ -74,6 +75,22 @@ def test_a_cache_folder_may_be_text(tiny_path: Path) -> None:
     llm = LLM(tiny_path, cache_dir=folder, speculative_config=None, num_threads=1)
     assert llm.target.cache_dir == CACHE_DIR
     assert CpuKernels(1, cache_dir=folder).num_threads == 1
+
+
+def test_pulled_models_are_where_the_environment_says(
+    tiny_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "forerun" / "models" / "tiny"
+    folder.parent.mkdir(parents=True)
+    folder.symlink_to(tiny_path)
+    options: dict[str, Any] = {"speculative_config": None, "kernels": "reference"}
+    monkeypatch.delenv("FORERUN_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert LLM("tiny", **options).tokenizer
+    monkeypatch.setenv("FORERUN_CACHE", str(tmp_path))
+    with pytest.raises(UnknownModel):
+        LLM("tiny", **options)
+    assert LLM("tiny", **options, cache_dir=tmp_path / "forerun").tokenizer
 
 
 def test_numbers_of_numpy_are_numbers(tiny_path: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from forerun.cli.machine import read_cpu, read_memory
-from forerun.cli.options.cache_dir import cache_dir
+from forerun.models.download.store import default_cache_dir, find_model
 from forerun.version import VERSION
 
 _PACKAGES: Final = ("numpy", "numba", "llvmlite", "tokenizers", "gguf", "safetensors")
@@ -37,9 +37,7 @@ def record_head(
 
 
 def model_path(model: str | Path) -> Path:
-    from forerun.models.download.store import find_model
-
-    return find_model(model, cache_dir()).resolve()
+    return find_model(model, default_cache_dir()).resolve()
 
 
 def _machine() -> dict[str, Any]:

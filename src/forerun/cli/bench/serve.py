@@ -18,7 +18,6 @@ from forerun.cli.bench.outcome import collect, finish, write_report
 from forerun.cli.bench.peer_options import BUILT
 from forerun.cli.bench.record_head import model_path, record_head
 from forerun.cli.machine import read_cpu
-from forerun.cli.options.cache_dir import cache_dir
 from forerun.cli.options.engine import DEFAULT_MODEL
 from forerun.cli.options.shared import bundle, takes
 from forerun.errors import InvalidOption
@@ -104,8 +103,6 @@ def serve(
 
 def _own(options: ServeBench) -> Iterator[tuple[str, dict[str, Any], bool]]:
     """Part by part: its name, its figures, and whether it was let end."""
-    import os
-
     from forerun.bench.prompts.named_prompts import named_prompts
     from forerun.bench.serve import overhead, predictions
     from forerun.bench.serve.servers import Server, llama_server, our_server
@@ -121,7 +118,6 @@ def _own(options: ServeBench) -> Iterator[tuple[str, dict[str, Any], bool]]:
                 options.model,
                 max_num_seqs=options.concurrency,
                 num_threads=options.threads,
-                cache_dir=cache_dir(os.environ),
             )
             overhead.warm_up(llm, server, prompts[: options.concurrency])
             yield llm, server

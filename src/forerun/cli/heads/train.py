@@ -9,12 +9,12 @@ from typing import Annotated, Final
 
 import typer
 
-from forerun.cli.options.cache_dir import cache_dir
 from forerun.cli.options.engine import DEFAULT_MODEL
 from forerun.cli.options.shared import bundle, takes
 from forerun.cli.terminal.output import say
 from forerun.errors import InvalidOption, MissingExtra, is_lack_of_memory
 from forerun.files import MIB, read_text
+from forerun.models.download.store import default_cache_dir
 from forerun.training.options import PHRASES, TrainOptions
 
 _MAX_BYTES: Final = 128 * MIB  # of a file of prompts
@@ -40,7 +40,7 @@ def train(
     from forerun.training.phrase_writer import write_book
     from forerun.training.trainer import Trainer
 
-    checkpoint = open_checkpoint(model, cache_dir())
+    checkpoint = open_checkpoint(model, default_cache_dir())
     try:
         if options.kind == PHRASES:
             write_book(checkpoint, asked, options, say)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from forerun.cli.options.cache_dir import cache_dir
 from forerun.cli.options.shared import filled_by, flags_of, parted, without
 from forerun.cli.terminal.input import read_option
 from forerun.engine_config import DEFAULT_ACTIVATIONS, EngineConfig
 from forerun.errors import InvalidOption
+from forerun.models.download.store import default_cache_dir
 from forerun.option_fields import option
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def serving_options(
     return EngineConfig(
         model,
         speculative_config=flags.config(),
-        cache_dir=cache_dir(),
+        cache_dir=default_cache_dir(),
         instruction_set=os.environ.get("FORERUN_CPU") or None,
         **rest,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,13 +26,22 @@ class InstalledModel:
     num_bytes: int
 
 
-def default_cache_dir() -> Path:
-    with home_known("~"):
+def default_cache_dir(environ: Mapping[str, str] = os.environ) -> Path:
+    """`FORERUN_CACHE` if set, else `forerun` in the user's cache folder.
+
+    `LLM` and the command line both ask here: each must find what the other pulled.
+    """
+    if chosen := environ.get("FORERUN_CACHE"):
+        with _home_known(chosen):
+            return Path(chosen).expanduser()
+    if base := environ.get("XDG_CACHE_HOME"):
+        return Path(base) / "forerun"
+    with _home_known("~"):
         return Path.home() / ".cache" / "forerun"
 
 
 @contextmanager
-def home_known(path: str) -> Iterator[None]:
+def _home_known(path: str) -> Iterator[None]:
     """Python raises a bare error where the system knows no home folder of a user."""
     try:
         yield
