@@ -176,6 +176,22 @@ def test_a_directory_without_safetensors_says_what_to_do(tmp_path: Path) -> None
 def test_a_directory_with_one_gguf_file_opens(tmp_path: Path) -> None:
     write_tiny_gguf(tmp_path / "m.gguf")
     assert open_checkpoint(tmp_path).config == LLAMA
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')  # as many repositories have
+    assert open_checkpoint(tmp_path).config == LLAMA
+
+
+def test_safetensors_come_before_a_gguf_file(tmp_path: Path) -> None:
+    write_tiny_gguf(tmp_path / "m.gguf")
+    write_hf(tmp_path, LLAMA, random_arrays(LLAMA))
+    assert isinstance(open_checkpoint(tmp_path), HfCheckpoint)
+
+
+def test_of_several_gguf_files_one_must_be_named(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    for name in ("a", "b"):
+        write_tiny_gguf(tmp_path / f"{name}.gguf")
+    with pytest.raises(InvalidWeights, match="2 GGUF files; name one file"):
+        open_checkpoint(tmp_path)
 
 
 def _safetensors(header: Any, data: bytes) -> bytes:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import json
 import os
 import sys
 import tarfile
 import zipfile
 from dataclasses import replace
+from fnmatch import fnmatch
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -117,7 +119,7 @@ def test_unknown_names_point_at_the_nearest(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["../evil", "a/../b", "/etc", "a/b/c", ".hidden", ""])
 def test_names_never_leave_the_shelf(tmp_path: Path, name: str) -> None:
-    with pytest.raises(UnknownModel):
+    with pytest.raises(UnknownModel, match=r"cannot be pulled; give a name from"):
         pull(name, tmp_path)
 
 
@@ -227,34 +229,100 @@ class FakeHub:
     """Stands in for the hub's client."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, files: list[str]) -> None:
-        self.patterns: list[str] = []
+        self.files, self.fetched = files, list[str]()
         info = SimpleNamespace(siblings=[SimpleNamespace(rfilename=file) for file in files])
         monkeypatch.setattr("huggingface_hub.HfApi.model_info", lambda *_: info)
         monkeypatch.setattr("huggingface_hub.snapshot_download", self.download)
 
     def download(self, _repo: str, local_dir: Path, allow_patterns: list[str]) -> None:
-        self.patterns = allow_patterns
-        (local_dir / "config.json").write_text("{}")
-        (local_dir / ".cache").mkdir()
+        chosen = [f for f in self.files if any(fnmatch(f, each) for each in allow_patterns)]
+        self.fetched += chosen
+        for file in chosen:
+            (local_dir / file).parent.mkdir(exist_ok=True)
+            (local_dir / file).write_text(HUB_TEXTS.get(file, "{}"))
+        (local_dir / ".cache").mkdir(exist_ok=True)
 
 
-def test_hub_directories(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    fake = FakeHub(monkeypatch, ["config.json", "model.safetensors", "pytorch_model.bin"])
+INDEX = "model.safetensors.index.json"
+SHARDS = [f"model-0000{n}-of-00002.safetensors" for n in (1, 2)]
+HUB_TEXTS = {INDEX: json.dumps({"weight_map": {"one": SHARDS[0], "two": SHARDS[1]}})}
+TWICE = ["consolidated.safetensors", "onnx/model.safetensors", "onnx/config.json"]
+
+
+@pytest.mark.parametrize(
+    ("weights", "beside"),
+    [
+        (["model.safetensors"], [*TWICE, "pytorch_model.bin"]),
+        ([INDEX, *SHARDS], [*TWICE, "model.safetensors"]),
+        (["medusa_lm_head.safetensors"], []),
+    ],
+)
+def test_hub_directories_come_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, weights: list[str], beside: list[str]
+) -> None:
+    wanted = ["config.json", "chat_template.jinja", *weights]
+    fake = FakeHub(monkeypatch, wanted + beside)
     path = pull("org/name", tmp_path)
     assert path == tmp_path / "models" / "org" / "name"
-    assert [file.name for file in path.iterdir()] == ["config.json"]
-    assert "*.safetensors" in fake.patterns
-    assert not any("bin" in pattern for pattern in fake.patterns)
+    assert {file.name for file in path.iterdir()} == set(wanted)
+    assert sorted(fake.fetched) == sorted(wanted)
+
+
+@pytest.mark.parametrize(
+    ("name", "files", "missing"),
+    [
+        ("o/lora", ["adapter_config.json", "adapter_model.safetensors"], r"config\.json"),
+        ("o/pipeline", ["model_index.json", "unet/x.safetensors"], "safetensors or GGUF files"),
+        ("o/pickle", ["config.json", "pytorch_model.bin"], "safetensors or GGUF files"),
+        ("o/name:Q8_0", ["config.json", "model.safetensors"], "GGUF files"),
+    ],
+)
+def test_what_is_no_whole_model_is_not_downloaded(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, files: list[str], missing: str
+) -> None:
+    fake = FakeHub(monkeypatch, files)
+    with pytest.raises(DownloadFailed, match=rf"^o/\w+ has no {missing} in its top folder; pull"):
+        pull(name, tmp_path)
+    assert fake.fetched == []
+    assert not (tmp_path / "models").exists()
+
+
+def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "models" / "o" / "lora"
+    folder.mkdir(parents=True)
+    (folder / "adapter_config.json").write_text("{}")
+    with pytest.raises(DownloadFailed, match=r"models/o/lora holds no model; remove it"):
+        pull("o/lora", tmp_path)
 
 
 def test_hub_files_are_chosen_by_variant(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     fake = FakeHub(monkeypatch, ["m-Q4_K_M.gguf", "m-Q8_0.gguf", "README.md"])
     pull("org/name", tmp_path)
-    assert fake.patterns == ["m-Q4_K_M.gguf"]
     pull("org/name:q8_0", tmp_path)
-    assert fake.patterns == ["m-Q8_0.gguf"]
+    assert fake.fetched == ["m-Q4_K_M.gguf", "m-Q8_0.gguf"]
     with pytest.raises(DownloadFailed, match="m-Q8_0"):
         pull("org/name:Q2_K", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("variant", "file"),
+    [
+        ("Q6_K", "m-Q6_K.gguf"),
+        ("q6_k_l", "m-Q6_K_L.gguf"),
+        ("F16", "m.f16.gguf"),
+        ("BF16", "m-BF16.gguf"),
+        ("m.f16.gguf", "m.f16.gguf"),
+        ("K_L", "m-Q6_K_L.gguf"),
+        ("IQ3", "m-IQ3_XS.gguf"),
+    ],
+)
+def test_a_variant_that_is_a_part_of_another(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variant: str, file: str
+) -> None:
+    ggufs = ["m-Q6_K.gguf", "m-Q6_K_L.gguf", "m.f16.gguf", "m-BF16.gguf", "m-IQ3_XS.gguf"]
+    fake = FakeHub(monkeypatch, ggufs)
+    pull(f"org/name:{variant}", tmp_path)
+    assert fake.fetched == [file]
 
 
 def test_an_unreachable_hub_is_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -23,13 +23,19 @@ def open_checkpoint(model: str | Path, cache_dir: Path | None = None) -> Checkpo
 
 
 def _open_directory(folder: Path) -> Checkpoint:
-    """A directory with config.json, or one that holds a single GGUF file."""
-    files = sorted(folder.glob("*.gguf"))
-    if (folder / "config.json").is_file():
+    """A directory with config.json, or one that holds a single GGUF file.
+
+    Repositories of GGUF files often have a config.json that says next to nothing.
+    """
+    ggufs = sorted(folder.glob("*.gguf"))
+    has_safetensors = any(folder.glob("*.safetensors"))
+    if (folder / "config.json").is_file() and (has_safetensors or not ggufs):
         return HfCheckpoint(folder)
-    if len(files) == 1:
-        return GgufCheckpoint(files[0])
-    raise InvalidWeights(f"{folder} has no config.json and {len(files)} GGUF files; name one file.")
+    if len(ggufs) == 1:
+        return GgufCheckpoint(ggufs[0])
+    raise InvalidWeights(
+        f"{folder} has no config.json with safetensors and {len(ggufs)} GGUF files; name one file."
+    )
 
 
 def load_tokenizer(checkpoint: Checkpoint) -> Tokenizer:

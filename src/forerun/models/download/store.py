@@ -55,8 +55,8 @@ def model_dir(name: str, cache_dir: Path) -> Path:
     """The folder of a pulled name; ":" (a hub file's variant) is written "@"."""
     if not _NAME.fullmatch(name):
         raise UnknownModel(
-            f"{name!r} is not a model name; give a path, a name from `forerun models`, "
-            "or a hub id such as org/name."
+            f"{name!r} cannot be pulled; give a name from `forerun models`, "
+            "or a hub id such as org/name (a path needs no pull)."
         )
     return cache_dir / "models" / name.replace(":", "@")
 
@@ -76,7 +76,7 @@ def find_model(model: str | Path, cache_dir: Path) -> Path:
     if isinstance(model, Path) or _exists(model):
         return Path(model)
     folder = model_dir(model, cache_dir) if _NAME.fullmatch(model) else None
-    found = None if folder is None else _main_file(folder)
+    found = None if folder is None else main_file(folder)
     if found is not None:
         return found
     if model in SOURCES or (_NAME.fullmatch(model) and model.count("/") == 1):
@@ -102,7 +102,7 @@ def installed_models(cache_dir: Path) -> list[InstalledModel]:
     folders = [f for f in sorted([*root.glob("*"), *root.glob("*/*")]) if f.is_dir()]
     installed = []
     for folder in folders:
-        path = _main_file(folder)
+        path = main_file(folder)
         if path is not None:
             num_bytes = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
             name = folder.relative_to(root).as_posix().replace("@", ":")
@@ -110,7 +110,7 @@ def installed_models(cache_dir: Path) -> list[InstalledModel]:
     return installed
 
 
-def _main_file(folder: Path) -> Path | None:
+def main_file(folder: Path) -> Path | None:
     """A Hugging Face directory is itself the model; otherwise its GGUF file is."""
     if (folder / "config.json").is_file():
         return folder

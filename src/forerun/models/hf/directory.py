@@ -17,8 +17,8 @@ from forerun.models.weights.checkpoint import Tensor
 from forerun.models.weights.dequantize import dequantize
 from forerun.models.weights.layout import check_config, check_tensors
 
-_SINGLE: Final = "model.safetensors"
-_INDEX: Final = "model.safetensors.index.json"
+SINGLE: Final = "model.safetensors"
+INDEX: Final = "model.safetensors.index.json"
 
 # Older exports store what rope computes anyway.
 _IGNORED_SUFFIX: Final = ".rotary_emb.inv_freq"
@@ -69,26 +69,32 @@ class HfCheckpoint:
 
 def _open_files(folder: Path) -> dict[str, SafetensorsFile]:
     """The file that holds each tensor."""
-    index = folder / _INDEX
-    if index.is_file():
-        return _open_shards(folder, read_json(index).get("weight_map"), index)
-    if not (folder / _SINGLE).is_file():
+    if (folder / INDEX).is_file():
+        return _open_shards(folder)
+    if not (folder / SINGLE).is_file():
         raise InvalidWeights(
-            f"{folder} holds neither {_SINGLE} nor {_INDEX}; "
+            f"{folder} holds neither {SINGLE} nor {INDEX}; "
             "convert the weights to safetensors (other formats are not read)."
         )
-    file = SafetensorsFile(folder / _SINGLE)
+    file = SafetensorsFile(folder / SINGLE)
     return dict.fromkeys(file.names(), file)
 
 
-def _open_shards(folder: Path, weight_map: Any, index: Path) -> dict[str, SafetensorsFile]:
+def read_weight_map(index: Path) -> dict[str, str]:
+    """The file name of each tensor's shard."""
+    weight_map = read_json(index).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise InvalidWeights(f"{index}: 'weight_map' is missing; download the file again.")
-    shards: dict[str, SafetensorsFile] = {}
-    holders = {}
     for name, file_name in weight_map.items():
         if not isinstance(file_name, str) or Path(file_name).name != file_name:
             raise InvalidWeights(f"{index}: the file of tensor {name!r} is not a plain file name.")
+    return weight_map
+
+
+def _open_shards(folder: Path) -> dict[str, SafetensorsFile]:
+    shards: dict[str, SafetensorsFile] = {}
+    holders = {}
+    for name, file_name in read_weight_map(folder / INDEX).items():
         if file_name not in shards:
             if not (folder / file_name).is_file():
                 raise InvalidWeights(f"{folder}: shard {file_name!r} is missing; download it.")
