@@ -273,10 +273,10 @@ def test_stop_strings_end_the_text_before_them(server: Running) -> None:
 
 
 def test_parts_and_developer_messages_are_what_they_say(server: Running) -> None:
-    plain = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hi there"}]
+    plain = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hi\nthere"}]
     parts = [
         {"role": "developer", "content": [{"type": "text", "text": "be brief"}]},
-        {"role": "user", "content": [{"type": "text", "text": t} for t in ("hi ", "there")]},
+        {"role": "user", "content": [{"type": "text", "text": t} for t in ("hi", "there")]},
     ]
     first, second = (
         server.ask("/v1/chat/completions", messages=m, return_token_ids=True, **LONG)

@@ -184,10 +184,8 @@ def test_nobody_waits_for_a_body_that_is_much_longer(
     assert asyncio.run(body()) == (65_530, 3)
 
 
-def test_a_prediction_is_encoded_once_for_all_prompts(
-    tiny_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    llm = LLM(tiny_path, kernels="reference")
+def note_encoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The texts that tokenizers are given from now on."""
     encoded: list[str] = []
 
     def noted(self: Tokenizer, text: str, *, encode: Any = Tokenizer.encode, **more: Any) -> Any:
@@ -195,6 +193,39 @@ def test_a_prediction_is_encoded_once_for_all_prompts(
         return encode(self, text, **more)
 
     monkeypatch.setattr(Tokenizer, "encode", noted)
+    return encoded
+
+
+def test_parts_are_lines_of_a_message_and_pieces_of_a_prediction(
+    tiny_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    llm = LLM(tiny_path, kernels="reference")
+    encoded = note_encoded(monkeypatch)
+
+    def parts(kind: str) -> list[dict[str, str]]:
+        return [{"type": kind, "text": text} for text in ("ab", "c")]
+
+    async def run() -> None:
+        async with asking(llm) as client:
+            message = {"role": "user", "content": parts("text")}
+            prediction = {"type": "content", "content": parts("text")}
+            body = {"messages": [message], "prediction": prediction, "max_tokens": 1}
+            assert (await client.post("/v1/chat/completions", json=body)).status_code == 200
+            assert set(encoded) == {"<|start|>ab\nc<|end|><|start|>", "abc"}
+            encoded.clear()
+            item = {"role": "user", "content": parts("input_text")}
+            body = {"input": [item], "max_output_tokens": 1}
+            assert (await client.post("/v1/responses", json=body)).status_code == 200
+            assert set(encoded) == {"<|start|>ab\nc<|end|><|start|>"}
+
+    asyncio.run(run())
+
+
+def test_a_prediction_is_encoded_once_for_all_prompts(
+    tiny_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    llm = LLM(tiny_path, kernels="reference")
+    encoded = note_encoded(monkeypatch)
     prompts, predictions = [(1, 2), (3, 4), (5, 6), (7, 8)], ["ab", "ab", "abc", "ab"]
     pairs = zip(prompts, predictions, strict=True)
     alone = [llm.generate([prompt], PARAMS, prediction=text) for prompt, text in pairs]

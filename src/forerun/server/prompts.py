@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 from forerun.engine.api.async_engine import AsyncEngine
 from forerun.errors import PromptTooLong
+from forerun.models.text.chat_template import content_text
 from forerun.models.text.conversation import checked_variables, conversation_text
 from forerun.server.errors import bad_request
 
@@ -59,15 +60,10 @@ def conversation(given: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _message(message: Mapping[str, Any]) -> dict[str, str]:
     role = "system" if message["role"] == "developer" else message["role"]
-    found = {"role": role, "content": joined(message["content"])}
+    found = {"role": role, "content": content_text(message)}
     if "name" in message:
         found["name"] = message["name"]
     return found
-
-
-def joined(content: str | Sequence[Mapping[str, Any]]) -> str:
-    """A text, or the texts of all parts."""
-    return content if isinstance(content, str) else "".join(part["text"] for part in content)
 
 
 def truncated(tokens: Tokens, num_kept: int | None, max_model_len: int, room: int) -> Tokens:

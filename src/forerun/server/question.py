@@ -13,7 +13,7 @@ from forerun.sampling import derive_key, fresh_seed
 from forerun.server.answers.group import Group
 from forerun.server.errors import bad_request
 from forerun.server.operation.config import Limits
-from forerun.server.prompts import Tokens, joined
+from forerun.server.prompts import Tokens
 from forerun.types import SamplingParams
 
 # Fields that are sampling options of the same name.
@@ -160,4 +160,9 @@ def _speculation(given: Any) -> tuple[RequestSpeculation | None, dict[str, Any]]
 
 
 def _predicted(given: Mapping[str, Any] | None) -> str | None:
-    return None if given is None else joined(given["content"]) or None
+    """A text, or its pieces one after the other."""
+    if given is None:
+        return None
+    content = given["content"]
+    text = content if isinstance(content, str) else "".join(part["text"] for part in content)
+    return text or None

@@ -180,6 +180,35 @@ def test_how_a_conversation_goes_on(plain: LLM) -> None:
     assert _prompt_of(plain, messages, chat_template_kwargs={"unread": 1}) == f"{closed}<|start|>"
 
 
+def _parts(*texts: str) -> list[dict[str, str]]:
+    return [{"type": "text", "text": text} for text in texts]
+
+
+def test_text_parts_are_lines_of_a_message(plain: LLM) -> None:
+    messages = [{"role": "user", "content": _parts("abc", "end")}]
+    assert _prompt_of(plain, messages) == "<|start|>abc\nend<|end|><|start|>"
+    going_on = _prompt_of(plain, messages, continue_final_message=True)
+    assert going_on == "<|start|>abc\nend"
+
+
+def test_an_assistant_may_have_said_nothing(plain: LLM) -> None:
+    messages = [{"role": "assistant", "content": None}, {"role": "user", "content": []}]
+    assert _prompt_of(plain, messages) == "<|start|><|end|>" * 2 + "<|start|>"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(None, 5, b"abc", {"type": "text", "text": "abc"}, ["abc"], [{"type": "text"}]),
+        [{"type": "image_url", "image_url": {"url": "x"}}],
+        [*_parts("abc"), {"type": "text", "text": None}],
+    ],
+)
+def test_content_that_is_no_text_is_refused(plain: LLM, content: Any) -> None:
+    with pytest.raises(InvalidOption, match="give a text, or a list of"):
+        plain.chat([{"role": "user", "content": content}])
+
+
 @pytest.mark.parametrize(
     ("options", "why"),
     [

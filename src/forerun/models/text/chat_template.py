@@ -10,17 +10,18 @@ from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 from jinja2 import meta
 from jinja2.exceptions import SecurityError, TemplateError, TemplateSyntaxError
 
-from forerun.errors import InvalidTemplate
+from forerun.errors import InvalidOption, InvalidTemplate
 from forerun.files import MAX_TEXT_BYTES, read_text
 from forerun.models.text.template_sandbox import MAX_CHARS, TemplateSandbox
 
 Messages = Sequence[Mapping[str, Any]]
 T = TypeVar("T")
+_TEXT_PARTS: Final = ("text", "input_text", "output_text")  # the last two in responses
 
 
 def template_text(given: object) -> str:
@@ -39,6 +40,33 @@ def template_text(given: object) -> str:
         raise InvalidTemplate(
             f"chat_template {given} cannot be read: {reason}; give a jinja2 file."
         ) from None
+
+
+def content_text(message: Mapping[str, Any]) -> str:
+    """What a message says. Text parts are lines of it; an assistant may have said nothing."""
+    content = message["content"]
+    if isinstance(content, str):
+        return content
+    if content is None and message.get("role") == "assistant":
+        return ""
+    if not isinstance(content, list | tuple) or not all(map(_is_text_part, content)):
+        raise InvalidOption(
+            f"the content of a message cannot be {reprlib.repr(content)}; give a text, or a list "
+            f'of {{"type": "text", "text": …}}.'
+        )
+    return "\n".join(part["text"] for part in content)
+
+
+def _is_text_part(given: object) -> bool:
+    if not isinstance(given, Mapping):
+        return False
+    return given.get("type") in _TEXT_PARTS and isinstance(given.get("text"), str)
+
+
+def _with_text(message: Mapping[str, Any]) -> dict[str, Any]:
+    if "content" not in message:
+        return dict(message)
+    return {**message, "content": content_text(message)}
 
 
 class _RefusedMessages(TemplateError):
@@ -64,7 +92,7 @@ class ChatTemplate:
     def render(self, /, messages: Messages, add_generation_prompt: bool, **variables: Any) -> str:
         """The prompt text for `messages`; `variables` are what else the template may read."""
         given = {
-            "messages": [dict(message) for message in messages],
+            "messages": [_with_text(message) for message in messages],
             "add_generation_prompt": add_generation_prompt,
             "tools": None,
             "documents": None,

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from forerun.errors import InvalidOption, UnknownKeyword, unknown_name
-from forerun.models.text.chat_template import Messages
+from forerun.models.text.chat_template import Messages, content_text
 from forerun.models.text.tokenizer import Tokenizer
 
 _TEMPLATE_OWN: Final = ("messages", "add_generation_prompt", "tools", "documents")
@@ -31,13 +31,13 @@ def conversation_text(
             "continue_final_message cannot go with add_generation_prompt; drop one."
         )
     *before, last = messages or [{}]
-    if not isinstance(last.get("content"), str):
+    if last.get("content") is None:
         raise InvalidOption(
             "continue_final_message cannot be where the last message has no text; give it one."
         )
     # Its words may stand in what the template puts behind them, too, so their end has a mark.
     end = uuid.uuid4().hex
-    marked = [*before, {**last, "content": last["content"] + end}]
+    marked = [*before, {**last, "content": content_text(last) + end}]
     text = tokenizer.apply_chat_template(marked, opens, **variables)
     at = text.rfind(end)
     if at < 0:
