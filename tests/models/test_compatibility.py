@@ -43,11 +43,16 @@ def test_a_listed_subset_of_end_ids_passes() -> None:
     check_compatible(_tokenizer(eot_token_id=259), _tokenizer())
 
 
+def test_end_ids_that_only_one_lists_on_either_side_are_named() -> None:
+    listed = r"EOS ids are \[258, 259\] in the target, \[257, 258\] in the draft"
+    with pytest.raises(TokenizerMismatch, match=listed):
+        check_compatible(_tokenizer(eot_token_id=259), _tokenizer(eot_token_id=257))
+
+
 @pytest.mark.parametrize(
     ("changes", "names"),
     [
         ({"tokens": _swapped(70, 71)}, "token 70 is 'F' in the target, 'G' in the draft"),
-        ({"eos_token_id": 259}, r"EOS ids are \[258\] in the target, \[259\] in the draft"),
         (
             {"token_type": _kinds(259, 4)},
             r"token 259 \('<\|turn\|>'\) is special only in the target",

@@ -102,6 +102,24 @@ def test_several_ids_may_end_a_text() -> None:
     assert tokenizer.eos_ids == (258, 259)
 
 
+def _ending(name: str, kind: int) -> tuple[int, ...]:
+    """The ends of a vocabulary that calls token 259 so; its file names 258."""
+    metadata = byte_level_metadata()
+    tokens = [*metadata["tokenizer.ggml.tokens"][:259], name]
+    kinds = np.array([*[1] * 258, 3, kind], np.int32)
+    return tokenizer_from_gguf(byte_level_metadata(tokens=tokens, token_type=kinds)).eos_ids
+
+
+@pytest.mark.parametrize("name", ["<|endoftext|>", "<|im_end|>", "<|eot_id|>", "</s>"])
+def test_a_control_token_that_is_called_an_end_is_one(name: str) -> None:
+    assert _ending(name, kind=3) == (258, 259)
+    assert _ending(name, kind=1) == _ending(name, kind=4) == (258,)
+
+
+def test_other_control_tokens_end_nothing() -> None:
+    assert _ending("<|im_start|>", kind=3) == _ending("<|file_sep|>", kind=3) == (258,)
+
+
 @pytest.mark.parametrize(
     ("changes", "names"),
     [

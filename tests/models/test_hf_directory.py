@@ -49,6 +49,7 @@ def test_a_directory_comes_back(tmp_path: Path, architecture: str) -> None:
         tie_embeddings=False,
         attention_bias=architecture == "qwen2",
         qk_norm=architecture == "qwen3",
+        sliding_window=4096 if architecture == "mistral" else None,  # as where nothing is said
     )
     arrays = random_arrays(config)
     write_hf(tmp_path, config, arrays, head_dim=8)
@@ -120,13 +121,32 @@ def test_older_spelling_of_the_kind_is_read() -> None:
     ("architecture", "changes", "window"),
     [
         ("mistral", {"sliding_window": 16}, 16),
-        ("mistral", {}, None),
+        ("mistral", {"sliding_window": None}, None),
+        ("mistral", {}, 4096),
         ("qwen2", {"sliding_window": 16, "use_sliding_window": False}, None),
-        ("qwen2", {"sliding_window": 16, "use_sliding_window": True}, 16),
+        ("qwen2", {"use_sliding_window": True, "sliding_window": 16}, None),
+        ("qwen2", {"use_sliding_window": True, "sliding_window": 16, "max_window_layers": 0}, 16),
+        ("qwen2", {"use_sliding_window": True, "sliding_window": 16, "max_window_layers": 2}, None),
+        ("qwen3", {"use_sliding_window": True, "max_window_layers": 0}, 4096),
+        ("qwen3", {"use_sliding_window": True, "max_window_layers": 3}, None),
+        (
+            "qwen3",
+            {"use_sliding_window": True, "max_window_layers": 1, "sliding_window": None},
+            None,
+        ),
     ],
 )
 def test_sliding_windows(architecture: str, changes: dict[str, Any], window: int | None) -> None:
-    assert _config(model_type=architecture, **changes).sliding_window == window
+    values = {**hf_values(LLAMA, model_type=architecture), **changes}
+    assert read_hf_config(values, "config.json").sliding_window == window
+
+
+def test_a_window_in_some_layers_is_refused() -> None:
+    windowed = {"model_type": "qwen2", "use_sliding_window": True, "max_window_layers": 1}
+    with pytest.raises(UnsupportedModel, match="in only some layers"):
+        _config(**windowed)
+    with pytest.raises(UnsupportedModel, match="in only some layers"):
+        _config(model_type="qwen2", use_sliding_window=True, num_hidden_layers=29)
 
 
 @pytest.mark.parametrize(

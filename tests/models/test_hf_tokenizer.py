@@ -70,6 +70,16 @@ def test_a_template_file_wins(tmp_path: Path) -> None:
     assert tokenizer.apply_chat_template(MESSAGES) == "file "
 
 
+def test_tokens_that_only_the_special_tokens_map_names(tmp_path: Path) -> None:
+    template = "{{ bos_token }}|{{ eos_token }}|{{ pad_token }}|{{ unk_token is defined }}"
+    folder = _folder(tmp_path, byte_level_metadata(), chat_template=template, pad_token="<|turn|>")
+    named = {"bos_token": "<|turn|>", "eos_token": {"content": "<|end|>"}, "pad_token": "abc"}
+    (folder / "special_tokens_map.json").write_text(json.dumps(named))
+    tokenizer = tokenizer_from_directory(folder, {}, {})
+    assert tokenizer.apply_chat_template(MESSAGES) == "<|turn|>|<|end|>|<|turn|>|False"
+    assert (tokenizer.bos_id, tokenizer.eos_ids) == (259, (258,))
+
+
 def test_no_template_says_what_to_do(tmp_path: Path) -> None:
     tokenizer = tokenizer_from_directory(_folder(tmp_path, byte_level_metadata()), {}, {})
     assert not tokenizer.has_chat_template

@@ -82,9 +82,9 @@ def test_digits_stand_alone(smollm2: Tokenizer) -> None:
 
 
 def test_special_ids(smollm2: Tokenizer) -> None:
-    assert (smollm2.vocab_size, smollm2.bos_id, smollm2.eos_ids) == (49152, 1, (2,))
+    assert (smollm2.vocab_size, smollm2.bos_id, smollm2.eos_ids) == (49152, 1, (2, 0))
     assert {0, 1, 2} <= smollm2.special_ids
-    assert smollm2.token(2) == "<|im_end|>"
+    assert (smollm2.token(2), smollm2.token(0)) == ("<|im_end|>", "<|endoftext|>")
     assert smollm2.decode([2, 28]) == smollm2.decode([28])
 
 

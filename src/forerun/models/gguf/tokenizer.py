@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 import numpy as np
@@ -19,6 +20,15 @@ _UNKNOWN: Final = 2
 _CONTROL: Final = 3
 _USER_DEFINED: Final = 4
 _UNUSED: Final = 5
+# Control tokens of these names end an answer, as in llama.cpp: a file lists few ids, often only the
+# end of a turn, and behind a plain prompt the model writes the end of a text.
+_ENDS: Final = frozenset(
+    (
+        *("</s>", "<eos>", "[EOS]", "<|endoftext|>", "<|end_of_text|>"),
+        *("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "<end_of_turn>"),
+        *("<EOT>", "_<EOT>", "[EOT]", "<end_of_utterance>"),
+    )
+)
 
 
 def _strings(fields: Fields, name: str) -> list[str]:
@@ -143,7 +153,6 @@ def _finish(
         "eos": ids["eos"] if fields.flag("add_eos_token", False) else None,
     }
     _surround(backend, tokens, around["bos"], around["eos"])
-    ends = dict.fromkeys(ids[name] for name in ("eos", "eot", "eom"))
     template = fields.values.get("tokenizer.chat_template")
     return Tokenizer(
         backend,
@@ -151,7 +160,7 @@ def _finish(
             spelling=spelling,
             strips_space=strips_space,
             bos_id=ids["bos"],
-            eos_ids=tuple(i for i in ends if i is not None),
+            eos_ids=_end_ids((ids[name] for name in ("eos", "eot", "eom")), tokens, kinds),
             special_ids=frozenset(special),
             added_ids=frozenset(special + added),
             unused_ids=frozenset(i for i, kind in enumerate(kinds) if kind == _UNUSED),
@@ -163,6 +172,12 @@ def _finish(
             },
         ),
     )
+
+
+def _end_ids(listed: Iterable[int | None], tokens: list[str], kinds: list[int]) -> tuple[int, ...]:
+    """Those that the file lists, then control tokens that are called an end."""
+    called = [i for i, kind in enumerate(kinds) if kind == _CONTROL and tokens[i] in _ENDS]
+    return tuple(dict.fromkeys([*(i for i in listed if i is not None), *called]))
 
 
 def _surround(

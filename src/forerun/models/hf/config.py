@@ -88,13 +88,18 @@ def _rope_scaling(rope: Fields, max_len: int) -> RopeScaling | None:
 
 
 def _sliding_window(fields: Fields, architecture: str) -> int | None:
-    """Mistral windows every layer; Qwen only where `use_sliding_window` asks for it."""
-    window = fields.integer("sliding_window", 0) or None
+    """Mistral windows every layer; Qwen, where `use_sliding_window` asks for it, those from
+    `max_window_layers` on. Defaults are transformers'; a window of null is none."""
+    is_given = "sliding_window" in fields.values
+    window = fields.integer("sliding_window", 0 if is_given else 4096) or None
     if architecture == "mistral":
         return window
     if architecture == "llama" or not fields.flag("use_sliding_window", False):
         return None
-    if fields.integer("max_window_layers", 0):
+    num_full = fields.integer("max_window_layers", 28)
+    if window is None or num_full >= fields.integer("num_hidden_layers"):
+        return None
+    if num_full > 0:
         raise UnsupportedModel(
             f"{fields.source}: a sliding window in only some layers is not supported; "
             "set use_sliding_window to false for prompts within the window."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import tokenizers
 
@@ -14,6 +14,8 @@ from forerun.models.hf.json_file import read_json_if_there
 from forerun.models.text.token_bytes import Spelling
 from forerun.models.text.tokenizer import Tokenizer, TokenizerTraits
 
+_TOKEN_NAMES: Final = ("bos_token", "eos_token", "unk_token", "pad_token")
+
 
 def tokenizer_from_directory(
     folder: Path, config: dict[str, Any], generation_config: dict[str, Any]
@@ -22,7 +24,8 @@ def tokenizer_from_directory(
     backend, description = _read_backend(folder / "tokenizer.json")
     settings = read_json_if_there(folder / "tokenizer_config.json")
     added = description.get("added_tokens") or []
-    bos, eos = (_token_text(settings.get(f"{name}_token")) for name in ("bos", "eos"))
+    named = _named_tokens(folder, settings)
+    bos, eos = named.get("bos_token"), named.get("eos_token")
     spelling, strips_space = _read_decoder(description, folder)
     return Tokenizer(
         backend,
@@ -34,7 +37,7 @@ def tokenizer_from_directory(
             special_ids=frozenset(token["id"] for token in added if token["special"]),
             added_ids=frozenset(token["id"] for token in added),
             chat_template=_chat_template(folder, settings),
-            template_variables={"bos_token": bos or "", "eos_token": eos or ""},
+            template_variables={"bos_token": "", "eos_token": "", **named},
         ),
     )
 
@@ -74,10 +77,13 @@ def _read_decoder(description: dict[str, Any], folder: Path) -> tuple[Spelling, 
     )
 
 
-def _token_text(value: Any) -> str | None:
-    """A token in tokenizer_config.json: a string, or an object with `content`."""
-    content = value.get("content") if isinstance(value, dict) else value
-    return content if isinstance(content, str) else None
+def _named_tokens(folder: Path, settings: dict[str, Any]) -> dict[str, str]:
+    """Special tokens by role, each a string or an object with `content`. What the settings leave
+    out may stand in a file of its own."""
+    given = {**read_json_if_there(folder / "special_tokens_map.json"), **settings}
+    values = {name: given.get(name) for name in _TOKEN_NAMES}
+    texts = {n: v.get("content") if isinstance(v, dict) else v for n, v in values.items()}
+    return {name: text for name, text in texts.items() if isinstance(text, str)}
 
 
 def _bos_id(backend: tokenizers.Tokenizer, bos: str | None, config: dict[str, Any]) -> int | None:
