@@ -17,7 +17,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from forerun.cli import app
-from tests.tiny_model import write_tiny_model
+from forerun.models.text.tokenizer import Tokenizer
+from tests.tiny_model import EOS, write_tiny_model
 
 MODES = ("accepted", "recovered", "bonus", "plain")
 
@@ -92,6 +93,19 @@ def test_trace_has_a_line_per_round(run: Any) -> None:
     assert all("→" in line or "✓" in line for line in lines)
 
 
+@pytest.mark.parametrize("env", [{"TERM": "dumb"}, {"TERM": "xterm", "NO_COLOR": "1"}])
+def test_trace_has_marks_on_a_terminal_without_colours(
+    tiny_path: Path, env: dict[str, str]
+) -> None:
+    def traced(**terminal: str) -> list[str]:
+        args = ["generate", "ababab", "-m", str(tiny_path), "--max-tokens", "4", "--trace"]
+        given = {"FORCE_COLOR": "1", **terminal}  # a pipe that passes for a terminal
+        return CliRunner().invoke(app, args, env=given).stdout.splitlines()
+
+    assert all("→" in line or "✓" in line for line in traced(**env))
+    assert not any("→" in line or "✓" in line for line in traced(TERM="xterm"))
+
+
 def test_trace_and_stats_say_what_was_chosen_and_why(run: Any) -> None:
     fixed = '{"method": "suffix", "num_speculative_tokens": 3, "adaptive": false}'
     for config in ((), ("--speculative-config", fixed)):
@@ -148,6 +162,18 @@ def test_logprobs_in_json(run: Any) -> None:
         (("a", "--speculative-config", '{"method": "ngrm"}'), "did you mean 'ngram'"),
         (("a", "--no-speculation", "--spec-length", "3"), "--no-speculation excludes"),
         (("a", "--speculative-config", "{}", "--spec-length", "3"), "says it all"),
+        (
+            ("a", "--speculative-config", '{"method": "draft_model"}'),
+            'give it beside "method", or --draft-model in place of --speculative-config.',
+        ),
+        (
+            ("a", "--speculative-config", '{"method": "eagle3"}'),
+            'for this target; name the folder of one in "model".',
+        ),
+        (
+            ("a", "--speculative-config", '{"method": "phrases"}'),
+            'name the folder of one in "model" (forerun train --kind phrases writes it).',
+        ),
         (("a", "--draft-model", "no-such-model"), "no-such-model"),
         (("a", "--json", "--trace"), "choose one"),
         (("a", "--max-model-len", "99999"), "max_model_len=99999"),
@@ -174,6 +200,28 @@ def test_a_conversation(run: Any) -> None:
     assert result.exit_code == 0, result.output
     first, second = [line for line in result.stdout.split("> ") if line.strip()][:2]
     assert first.strip() == second.strip(), "after /reset the same question has the same answer"
+
+
+def test_a_conversation_shows_no_logprobs(run: Any) -> None:
+    refused(run("chat", "--logprobs", "2", stdin="abc\n"), "--logprobs are for generate --json")
+
+
+def test_special_tokens_that_are_shown_are_no_part_of_the_conversation(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[str]] = []
+    encode_chat = Tokenizer.encode_chat
+
+    def noted(tokenizer: Tokenizer, messages: Any) -> list[int]:
+        asked.append([message["content"] for message in messages])
+        return encode_chat(tokenizer, messages)
+
+    monkeypatch.setattr(Tokenizer, "encode_chat", noted)
+    a_end = ("--allowed-token-id", "0", "--allowed-token-id", "30", "--logit-bias", '{"30": 99}')
+    shown = ("--keep-special", "--include-stop", "--min-tokens", "3")
+    result = run("chat", *a_end, *shown, stdin="abc\nde\n")
+    assert result.stdout.count(f"aaa{EOS}") == 2
+    assert asked == [["abc"], ["abc", "aaa", "de"]]
 
 
 def test_a_conversation_that_grows_too_long_says_so(run: Any) -> None:

@@ -34,7 +34,7 @@ METHODS: dict[str, dict[str, Any]] = {
         "methods": ["suffix", "own_layers"],
         "num_layers": 3,
     },
-    "prompt_lookup": {"method": "prompt_lookup", "prompt_lookup_min": 1},
+    "prompt_lookup": {"method": "prompt_lookup", "prompt_lookup_min": 1, "prompt_lookup_max": 5},
     "ngram_tables": {"method": "ngram_tables"},
     "unigram": {"method": "unigram"},
     "bigram": {"method": "bigram"},

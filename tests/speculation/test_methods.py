@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,65 @@ def test_a_preempted_request_is_evicted_and_begins_again(
 def test_what_it_needs_must_be_given(head: Head) -> None:  # noqa: ARG001
     with pytest.raises(InvalidOption, match='method "head" needs "model"; give -m'):
         SpeculativeConfig("head")
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (
+            {"method": "suffix", "num_layers": 2, "ngram_orders": [1], "prompt_lookup_max": 3},
+            '"suffix" has no use for num_layers, prompt_lookup_max, ngram_orders; drop them.',
+        ),
+        ({"prompt_lookup_max": 3}, '"auto" has no use for prompt_lookup_max; drop it.'),
+        ({"method": "bigram", "ngram_orders": [2]}, '"bigram" has no use for ngram_orders; '),
+        ({"method": "draft_model", "model": "m", "suffix_min_match": 2}, "suffix_min_match"),
+        (
+            {"method": "hybrid", "methods": ["suffix", "ngram"], "num_layers": 2},
+            '"suffix or ngram" has no use for num_layers; drop it.',
+        ),
+    ],
+)
+def test_an_option_that_no_method_uses_is_refused(options: dict[str, Any], why: str) -> None:
+    with pytest.raises(InvalidOption, match=why):
+        SpeculativeConfig.from_dict(options)
+
+
+@pytest.mark.parametrize("method", ["hybrid", "merge", "choice"])
+def test_options_of_one_part_are_enough(method: str) -> None:
+    options = {"num_layers": 2, "suffix_min_match": 2}
+    config = SpeculativeConfig.from_dict(
+        {"method": method, "methods": ["suffix", "own_layers", "bigram"], **options}
+    )
+    assert config.own_options("suffix") == {"suffix_min_match": 2}
+    assert config.own_options("own_layers") == {"num_layers": 2}
+    assert config.own_options("bigram") == {}
+
+
+def test_auto_takes_the_options_of_suffix() -> None:
+    assert SpeculativeConfig.from_dict({"suffix_max_match": 9}).parts == ("suffix",)
+
+
+def test_every_option_of_a_method_is_one_of_the_config() -> None:
+    known = {field.name for field in fields(SpeculativeConfig)}
+    common = {"method", "methods", "num_speculative_tokens", "num_branches", "adaptive"}
+    assert {name for method in METHODS.values() for name in method.options} == known - common
+
+
+@pytest.mark.parametrize(
+    ("given", "lens"),
+    [
+        ({}, (2, 5)),
+        ({"prompt_lookup_max": 1}, (1, 1)),
+        ({"prompt_lookup_min": 7}, (7, 7)),
+        ({"prompt_lookup_min": 3, "prompt_lookup_max": 4}, (3, 4)),
+    ],
+)
+def test_a_lookup_of_one_length_needs_one_number(
+    given: dict[str, int], lens: tuple[int, int], plain: LLM
+) -> None:
+    options = {"method": "ngram", "adaptive": False, **given}
+    assert SpeculativeConfig.from_dict(options).prompt_lookup_lens == lens
+    plain.with_speculation(options)
 
 
 def test_every_single_method_can_be_built() -> None:

@@ -1,3 +1,4 @@
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,11 @@ def test_defaults_are_plain_sampling() -> None:
     params = SamplingParams()
     assert (params.temperature, params.top_k, params.top_p, params.min_p) == (1.0, 0, 1.0, 0.0)
     assert params.acceptance is Acceptance.COUPLED
+
+
+def test_a_seed_promises_the_text_to_coupled_acceptance_alone() -> None:
+    (seed,) = (field for field in fields(SamplingParams) if field.name == "seed")
+    assert seed.metadata["help"].startswith("With coupled acceptance the same seed")
 
 
 @pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64, int])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from forerun.cli.bench.options import MOST_SEED, at_least, load_with_room, split
 from forerun.cli.options.engine import engine_options, rounding_of
-from forerun.cli.options.shared import bundle, takes
+from forerun.cli.options.shared import bundle, takes, without
 from forerun.cli.terminal.output import say_json
 from forerun.cli.terminal.screen import screen
 from forerun.engine_config import EngineConfig
@@ -35,7 +35,7 @@ _LEGEND: Final = (
 class AlphaOptions:
     drafters: str = option(
         "unigram,bigram,ngram_tables,prompt_lookup",
-        "Methods by comma; a draft model, or a head that is named, adds its own.",
+        "Methods by comma; --speculative-config, --draft-model and --head add theirs.",
     )
     temperatures: str = option("0,1", "By comma; 0 is argmax.")
     lenience: str = option("", "Factors by comma, as in the paper's Table 5: LOSSY.")
@@ -55,7 +55,12 @@ class AlphaOptions:
         at_least("--max-tokens", self.max_tokens, 1)
 
 
-@takes(options=bundle(AlphaOptions), engine=engine_options)
+# There is no α without guesses, and it is of one at a time.
+_engine_options = without(engine_options, "speculative_decoding", "spec_length", "no_speculation")
+_SHAPE: Final = ("num_speculative_tokens", "num_branches", "adaptive")
+
+
+@takes(options=bundle(AlphaOptions), engine=_engine_options)
 def alpha(options: AlphaOptions, engine: EngineConfig) -> None:
     """Measure α = E[Σ min(p, q)], and its coupled form, over text of the target's own."""
     from forerun.bench.views.sheet import rounding
@@ -85,19 +90,28 @@ def alpha(options: AlphaOptions, engine: EngineConfig) -> None:
 def _configs(
     engine: EngineConfig, methods: list[str], num_layers: int | None
 ) -> dict[str, SpeculativeConfig]:
+    """Of the methods that are named, and of those in --speculative-config."""
     from forerun.bench.measure.contenders import fixed_depth, own_options
+    from forerun.speculation.config import AUTO
 
     given = engine.speculation
+    assert given is not None, "there is no option for plain decoding"
+    if shape := [name for name in _SHAPE if getattr(given, name) != getattr(AUTO, name)]:
+        raise InvalidOption(f"α is measured one guess at a time; drop {', '.join(shape)}.")
+    if given != AUTO:
+        methods = list(dict.fromkeys([*methods, *given.parts]))
     own = own_options(given, num_layers)
-    names = {"own_layers": f"first {num_layers} layers"}
-    if given is not None and given.model is not None:
-        owner = given.model_owner
-        assert owner is not None
-        methods = list(dict.fromkeys([*methods, owner]))
-        names["draft_model"] = Path(given.model).name
-    return {
-        names.get(method, method): fixed_depth(method, 1, own.get(method, {})) for method in methods
-    }
+    configs = {method: fixed_depth(method, 1, own.get(method, {})) for method in methods}
+    return {_shown_name(config): config for config in configs.values()}
+
+
+def _shown_name(config: SpeculativeConfig) -> str:
+    if config.method == "own_layers":
+        return f"first {config.num_layers} layers"
+    if config.method == "draft_model":
+        assert config.model is not None
+        return Path(config.model).name
+    return config.method
 
 
 def _head_configs(heads: Sequence[Path]) -> dict[str, SpeculativeConfig]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -16,6 +16,10 @@ from forerun.cli.terminal.output import say
 from forerun.engine_config import EngineConfig
 from forerun.errors import InvalidOption, PromptTooLong, RequestTooLarge
 from forerun.types import SamplingParams
+
+if TYPE_CHECKING:
+    from forerun.engine import CompletionOutput
+    from forerun.models.text.tokenizer import Tokenizer
 
 _COMMANDS: Final = "/reset starts over, /bye leaves"
 _COMMAND: Final = re.compile(r"/\w+")
@@ -30,6 +34,8 @@ def chat(
     """Talk with a model; /reset starts over, /bye or end of input leaves, ^C stops an answer."""
     if params.n != 1:
         raise InvalidOption("--n is for generate; a conversation has one answer at a time.")
+    if params.logprobs is not None:
+        raise InvalidOption("--logprobs are for generate --json; a conversation does not show any.")
     opening = []
     if system is not None:
         opening.append({"role": "system", "content": checked_text(system, "--system")})
@@ -53,7 +59,7 @@ def chat(
         messages.append({"role": "user", "content": line})
         tokens = llm.tokenizer.encode_chat(messages)
         try:
-            answer = show_stream(llm, tokens, bounded(params, llm, len(tokens)), trace=False)
+            output = show_stream(llm, tokens, bounded(params, llm, len(tokens)), trace=False)
         except (PromptTooLong, RequestTooLarge) as error:
             messages.pop()
             say(f"forerun: {error} Or /reset.", err=True)
@@ -63,4 +69,12 @@ def chat(
                 raise
             messages.pop()
             continue
-        messages.append({"role": "assistant", "content": answer})
+        messages.append({"role": "assistant", "content": _said(llm.tokenizer, output)})
+
+
+def _said(tokenizer: Tokenizer, output: CompletionOutput) -> str:
+    """The answer without special tokens: those of a turn are the template's to write."""
+    text = output.text
+    for token in tokenizer.special_ids.intersection(output.token_ids):
+        text = text.replace(tokenizer.decode([token], skip_special=False, continuing=True), "")
+    return text

@@ -92,20 +92,21 @@ def show_stream(
     *,
     trace: bool,
     prediction: str | None = None,
-) -> str:
-    """Stream one answer to the terminal; the summary goes to stderr. Returns the answer's text."""
+) -> CompletionOutput:
+    """Stream one answer to the terminal; the summary goes to stderr."""
     from rich.console import Console
 
     from forerun.cli.terminal.colours import coloured, trace_line
 
     console = Console(soft_wrap=True, highlight=False, markup=False)
+    has_colours = console.color_system is not None and not console.no_color
     output = None
     try:
         with closing(llm.stream(tokens, params, prediction=prediction)) as events:
             for number, event in enumerate(events, start=1):
                 if trace:
                     console.print(
-                        trace_line(llm.tokenizer, event.round, number, colour=console.is_terminal)
+                        trace_line(llm.tokenizer, event.round, number, colour=has_colours)
                     )
                 elif console.is_terminal:
                     console.print(coloured(event), end="")
@@ -121,7 +122,7 @@ def show_stream(
     if not trace:
         console.print()
     _summarise(output)
-    return output.text
+    return output
 
 
 def _summarise(output: CompletionOutput) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from forerun.errors import InvalidOption
@@ -33,8 +33,8 @@ class SpeculativeConfig:
     num_branches: int = 1
     adaptive: bool = True  # the depth is a ceiling; False: it is what is spent
     num_layers: int | None = None
-    prompt_lookup_min: int = 2
-    prompt_lookup_max: int = 5
+    prompt_lookup_min: int | None = None  # None: the other one's value; 2 and 5 without either
+    prompt_lookup_max: int | None = None
     ngram_orders: tuple[int, ...] = (2, 3, 4)
     ngram_window: int = 1 << 17
     suffix_min_match: int = 1
@@ -61,7 +61,8 @@ class SpeculativeConfig:
         require_whole("suffix_max_shared_tokens", self.suffix_max_shared_tokens, 0)
         for name in ("prompt_lookup_min", "prompt_lookup_max"):
             value = getattr(self, name)
-            require(_is_order(value), name, value, f"a whole number from 1 to {MAX_ORDER}")
+            good = value is None or _is_order(value)
+            require(good, name, value, f"a whole number from 1 to {MAX_ORDER}")
         orders = self.ngram_orders if isinstance(self.ngram_orders, tuple) else ()
         good = bool(orders) and all(map(_is_order, orders))
         require(good, "ngram_orders", self.ngram_orders, f"a list of orders ≥ 1 and ≤ {MAX_ORDER}")
@@ -75,25 +76,31 @@ class SpeculativeConfig:
         require(good, "methods", self.methods, "a list of names")
 
     def _check_parts(self) -> None:
-        used = self.methods if self.method in _COMBINED else (self.method,)
-        if self.method in _COMBINED and len(used) < 2:
+        if self.method in _COMBINED and len(self.methods) < 2:
             raise InvalidOption(f'method "{self.method}" combines others; name them in "methods".')
         if self.methods and self.method not in _COMBINED:
             raise InvalidOption(f'"methods" belongs to {" and ".join(_COMBINED)}; drop it.')
         if any(name in (*_COMBINED, "auto") for name in self.methods):
             raise InvalidOption('"methods" cannot hold a combination; name single methods.')
-        self._check_needs(used)
+        self._check_options()
 
-    def _check_needs(self, used: tuple[str, ...]) -> None:
-        for method in used:
+    def _check_options(self) -> None:
+        """Each part has what it needs, and each option a part that uses it."""
+        for method in self.parts:
             for option, remedy in METHODS[method].needs.items():
                 if getattr(self, option) is None:
                     raise InvalidOption(f'method "{method}" needs "{option}"; give {remedy}.')
-        owners = [n for n, m in METHODS.items() if m.takes_model or "model" in m.needs]
-        if self.model is not None and not any(method in owners for method in used):
-            raise InvalidOption(
-                f'"model" is for method "{" or ".join(owners)}", not "{self.method}"; drop it.'
-            )
+        used = {option for part in self.parts for option in METHODS[part].options}
+        given = dict.fromkeys(option for method in METHODS for option in self.own_options(method))
+        if idle := [option for option in given if option not in used]:
+            names, them = " or ".join(self.methods or [self.method]), "them" if idle[1:] else "it"
+            raise InvalidOption(f'method "{names}" has no use for {", ".join(idle)}; drop {them}.')
+
+    def own_options(self, method: str) -> dict[str, Any]:
+        """Those of one method that are not their defaults."""
+        defaults = {field.name: field.default for field in fields(self)}
+        given = {name: getattr(self, name) for name in METHODS[method].options}
+        return {name: value for name, value in given.items() if value != defaults[name]}
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -107,8 +114,13 @@ class SpeculativeConfig:
         """The method that `model` is for."""
         if self.model is None:
             return None
-        takes = (n for n in self.parts if METHODS[n].takes_model or "model" in METHODS[n].needs)
-        return next(takes)
+        return next(name for name in self.parts if "model" in METHODS[name].options)
+
+    @property
+    def prompt_lookup_lens(self) -> tuple[int, int]:
+        """The shortest and the longest n-gram; as in vLLM, one that is missing is the other."""
+        least, most = self.prompt_lookup_min, self.prompt_lookup_max
+        return least or most or 2, most or least or 5
 
     @property
     def depth(self) -> int:

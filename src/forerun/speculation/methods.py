@@ -36,8 +36,13 @@ class Method(NamedTuple):
     about: str
     build: Callable[[SpeculativeConfig, Target], Drafter] | None = None  # None: made of others
     needs: Mapping[str, str] = {}  # options that must be given, and how
-    takes_model: bool = False  # one may be named, and one of the package's is found without
+    takes: tuple[str, ...] = ()  # options that may be given
     default_depth: int = 5
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Those of this method, beside the ones that all have."""
+        return (*self.needs, *self.takes)
 
 
 def build_drafters(config: SpeculativeConfig, target: Target) -> dict[str, Drafter]:
@@ -120,7 +125,7 @@ def _head_path(config: SpeculativeConfig, target: Target, kind: str) -> Path:
             return path
     raise InvalidOption(
         f'no head of kind "{kind}" comes with the package for this target; name the folder of one '
-        'in "model", or with --draft-model.'
+        'in "model".'
     )
 
 
@@ -129,7 +134,7 @@ def _phrases(config: SpeculativeConfig, target: Target) -> Drafter:
     if path is None:
         raise InvalidOption(
             "no book of phrases comes with the package for this target; name the folder of one in "
-            '"model", or with --draft-model (forerun train --kind phrases writes it).'
+            '"model" (forerun train --kind phrases writes it).'
         )
     book = PhraseBook.load(path)
     book.fit(path, tokenizer_hash(target.tokenizer), target.model.config.vocab_size)
@@ -137,7 +142,7 @@ def _phrases(config: SpeculativeConfig, target: Target) -> Drafter:
 
 
 def _prompt_lookup(config: SpeculativeConfig, _: Target) -> Drafter:
-    return PromptLookup(config.prompt_lookup_min, config.prompt_lookup_max)
+    return PromptLookup(*config.prompt_lookup_lens)
 
 
 def _ngram_tables(*orders: int) -> Callable[[SpeculativeConfig, Target], Drafter]:
@@ -154,6 +159,8 @@ def _random(_: SpeculativeConfig, target: Target) -> Drafter:
     return RandomTokens(target.model.config.vocab_size)
 
 
+_LOOKUP_OPTIONS: Final = ("prompt_lookup_min", "prompt_lookup_max")
+
 METHODS: Final[Mapping[str, Method]] = {
     "auto": Method(
         "suffix, and what comes with the package for this target: its phrases, or a head that pays"
@@ -161,12 +168,16 @@ METHODS: Final[Mapping[str, Method]] = {
     "suffix": Method(
         "copies on from the longest stretch of text that stood here before",
         _suffix,
+        takes=(
+            *("suffix_min_match", "suffix_max_match"),
+            *("suffix_min_chance", "suffix_max_shared_tokens"),
+        ),
         default_depth=16,  # its guesses stop by themselves
     ),
     "draft_model": Method(
         "a smaller model of the same tokenizer (`model`)",
         _draft_model,
-        {"model": "it, or --draft-model"},
+        {"model": 'it beside "method", or --draft-model in place of --speculative-config'},
     ),
     "own_layers": Method(
         "the target's own first `num_layers` layers",
@@ -174,19 +185,29 @@ METHODS: Final[Mapping[str, Method]] = {
         {"num_layers": 'how many, like {"method": "own_layers", "num_layers": 4}'},
     ),
     **{
-        kind: Method(f"{each.about} (`model`: the folder)", _head(kind), takes_model=True)
+        kind: Method(f"{each.about} (`model`: the folder)", _head(kind), takes=("model",))
         for kind, each in HEAD_KINDS.items()
     },
     "phrases": Method(
         "what the target usually says, counted beforehand (`model`: the folder)",
         _phrases,
-        takes_model=True,
+        takes=("model",),
     ),
-    "prompt_lookup": Method("copies what followed the same words before", _prompt_lookup),
-    "ngram": Method("vLLM's name for prompt_lookup", _prompt_lookup),
-    "ngram_tables": Method("counts of what followed short contexts in this text", _ngram_tables()),
-    "unigram": Method("counts of single tokens in this text", _ngram_tables(1)),
-    "bigram": Method("counts of token pairs in this text", _ngram_tables(2)),
+    "prompt_lookup": Method(
+        "copies what followed the same words before", _prompt_lookup, takes=_LOOKUP_OPTIONS
+    ),
+    "ngram": Method("vLLM's name for prompt_lookup", _prompt_lookup, takes=_LOOKUP_OPTIONS),
+    "ngram_tables": Method(
+        "counts of what followed short contexts in this text",
+        _ngram_tables(),
+        takes=("ngram_orders", "ngram_window"),
+    ),
+    "unigram": Method(
+        "counts of single tokens in this text", _ngram_tables(1), takes=("ngram_window",)
+    ),
+    "bigram": Method(
+        "counts of token pairs in this text", _ngram_tables(2), takes=("ngram_window",)
+    ),
     "random": Method("random tokens: a lower bound", _random),
     "hybrid": Method("the one of `methods` that pays; if not adaptive, the first with a guess"),
     "merge": Method("the guesses of all `methods` in one tree"),

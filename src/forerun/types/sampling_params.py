@@ -64,7 +64,9 @@ class SamplingParams:
     allowed_token_ids: tuple[int, ...] | None = option(
         None, "Only these ids may come; repeatable.", "--allowed-token-id"
     )
-    seed: int | None = option(None, "The same seed gives the same text; drawn if not given.")
+    seed: int | None = option(
+        None, "With coupled acceptance the same seed gives the same text; drawn if not given."
+    )
     max_tokens: int | None = 16
     min_tokens: int = option(0, "Do not end before this many.")
     stop: tuple[str, ...] = option((), "End before this text; repeatable.")

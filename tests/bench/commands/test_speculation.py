@@ -212,6 +212,20 @@ def test_alpha_in_the_form_of_the_papers_tables(tiny_path: Path, tiny_draft_path
     assert "M_p" in shown.stdout
 
 
+def test_alpha_of_what_a_config_names(tiny_path: Path) -> None:
+    parts = ["suffix", "own_layers"]
+    config = {"method": "hybrid", "methods": parts, "num_layers": 2, "suffix_min_match": 30}
+    result = run(
+        *("alpha", "--model", tiny_path, "--drafters", "bigram", "--temperatures", "0"),
+        *("--class", "story", "--num-tokens", "12", "--json"),
+        *("--speculative-config", json.dumps(config)),
+    )
+    assert result.exit_code == 0, result.output
+    guessed = {row["drafter"]: row["guessed"] for row in json.loads(result.stdout)["rows"]}
+    assert list(guessed) == ["bigram", "suffix", "first 2 layers"]
+    assert guessed["suffix"] == 0, "no stretch of 30 tokens stood there before"
+
+
 def test_alpha_of_several_heads_in_one_table(tiny_path: Path, llm: LLM, tmp_path: Path) -> None:
     heads = [
         write_head(tmp_path / kind, CONFIGS[kind](llm.model.config, tokenizer_hash(llm.tokenizer)))
@@ -269,6 +283,12 @@ def test_alpha_of_several_heads_in_one_table(tiny_path: Path, llm: LLM, tmp_path
         ("bench batch --in-flight=", "--in-flight must not be empty"),
         ("bench batch --parts ,", "--parts and --in-flight must not be empty"),
         ("alpha --seed -1", "--seed -1 is not allowed"),
+        ("alpha --no-speculation", "No such option: --no-speculation"),
+        ("alpha --spec-length 3", "No such option: --spec-length"),
+        (
+            'alpha --speculative-config {{"method":"suffix","num_speculative_tokens":3}}',
+            "α is measured one guess at a time; drop num_speculative_tokens.",
+        ),
         ("alpha --lenience 1,0", "--lenience 0 is not allowed; give more than 0, up to 1"),
         ("alpha --lenience -1", "--lenience -1 is not allowed"),
         ("alpha --lenience 2", "--lenience 2 is not allowed"),

@@ -79,7 +79,6 @@ def fixed_depth(method: str, depth: int, options: Mapping[str, Any]) -> Speculat
 
 
 def own_options(given: SpeculativeConfig | None, num_layers: int | None) -> dict[str, Any]:
-    """What belongs to single methods: a model to the one that it is for."""
-    owner = given.model_owner if given else None
-    found: dict[str, Any] = {} if num_layers is None else {"own_layers": {"num_layers": num_layers}}
-    return found if owner is None or given is None else found | {owner: {"model": given.model}}
+    """What is given for single methods."""
+    found = {} if given is None else {name: given.own_options(name) for name in given.parts}
+    return found if num_layers is None else found | {"own_layers": {"num_layers": num_layers}}

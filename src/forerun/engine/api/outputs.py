@@ -12,7 +12,8 @@ from forerun.types import Origin
 
 @dataclass(frozen=True)
 class CompletionOutput:
-    """One answer. `seed` (with the same `n`) reproduces it, with speculation or without."""
+    """One answer. `seed` (with the same `n`) reproduces it, with speculation or without, where
+    acceptance is coupled."""
 
     index: int
     text: str
