@@ -16,6 +16,7 @@ from forerun.errors import unknown_name
 from forerun.kernels import Kernels
 from forerun.option_checks import known_keywords, require, require_known, require_whole
 from forerun.option_fields import option
+from forerun.usable_cores import resolved_num_threads
 
 if TYPE_CHECKING:
     from forerun.speculation.config import SpeculativeConfig
@@ -106,6 +107,8 @@ class EngineConfig:
         for name, known in KNOWN_NAMES.items():
             if (value := getattr(self, name)) not in known:
                 raise unknown_name(name, str(value), [each for each in known if each])
+        if self.num_threads is not None:
+            resolved_num_threads(self.num_threads)
         if self.max_model_len is not None:
             require_whole("max_model_len", self.max_model_len, least=2)
 

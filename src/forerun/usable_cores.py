@@ -8,6 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from forerun.errors import InvalidOption
+from forerun.option_checks import is_whole
+
 PROC: Final = Path("/proc")
 CGROUP: Final = Path("/sys/fs/cgroup")
 
@@ -16,6 +19,20 @@ def num_usable_cores() -> int:
     if hasattr(os, "sched_getaffinity"):  # absent on macOS and Windows
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def resolved_num_threads(num_threads: int | None) -> int:
+    """The threads to use: by default as many as the cores that this process may use, and no more
+    than its container lets run at once."""
+    most = num_usable_cores()
+    if num_threads is None:
+        return cores_at_once(most, cpu_quota())
+    if not (is_whole(num_threads) and 1 <= num_threads <= most):
+        raise InvalidOption(
+            f"num_threads={num_threads!r} is not allowed; give 1 … {most}, the cores this process "
+            "may use."
+        )
+    return int(num_threads)
 
 
 def cpu_quota(proc: Path = PROC, cgroup: Path = CGROUP) -> float | None:

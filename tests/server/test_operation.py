@@ -798,6 +798,7 @@ def test_a_text_in_the_file_is_no_list(tmp_path: Path, key: str, started: list[A
     [
         (("--max-num-seqs", "0"), "max_num_seqs=0 is not allowed"),
         (("--max-model-len", "0"), "max_model_len=0 is not allowed"),
+        (("--threads", "9999"), "the cores this process may use"),
         (("--kv-cache-dtype", "float18"), "did you mean 'float16'?"),
     ],
 )

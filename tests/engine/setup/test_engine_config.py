@@ -110,10 +110,10 @@ def test_the_server_has_an_option_for_each_that_has_a_sentence() -> None:
 def test_what_is_given_reaches_the_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORERUN_CACHE", str(tmp_path))
     monkeypatch.setenv("FORERUN_CPU", "avx2")
-    config = engine_options(model="m", num_threads=2, quantization="int4", draft_model="small")
-    assert (config.model, config.num_threads, config.cache_dir) == ("m", 2, tmp_path)
+    config = engine_options(model="m", num_threads=1, quantization="int4", draft_model="small")
+    assert (config.model, config.num_threads, config.cache_dir) == ("m", 1, tmp_path)
     assert config.cpu_options == {
-        "num_threads": 2,
+        "num_threads": 1,
         "quantization": "int4",
         "instruction_set": "avx2",
     }
@@ -124,11 +124,11 @@ def test_what_is_given_reaches_the_config(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_arguments_ask_for_the_same_again() -> None:
-    config = engine_options(model="m", num_threads=3, kv_cache_memory="9MB", no_speculation=True)
+    config = engine_options(model="m", num_threads=1, kv_cache_memory="9MB", no_speculation=True)
     words = " ".join(as_arguments(config))
     assert words.startswith("--model m ")
     assert "--kv-cache-memory 9MB" in words
-    assert "--threads 3" in words
+    assert "--threads 1" in words
     assert words.endswith("--no-speculation")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from forerun.kernels.cpu.runtime import workers
+from forerun import usable_cores
 from forerun.usable_cores import cpu_quota
 
 
@@ -70,7 +70,7 @@ def test_the_first_version_has_a_tree_for_each_controller(
 def test_no_more_threads_by_default_than_may_run_at_once(
     monkeypatch: pytest.MonkeyPatch, quota: float | None, threads: int
 ) -> None:
-    monkeypatch.setattr(workers, "num_usable_cores", lambda: 8)
-    monkeypatch.setattr(workers, "cpu_quota", lambda: quota)
-    assert workers.resolved_num_threads(None) == threads
-    assert workers.resolved_num_threads(5) == 5
+    monkeypatch.setattr(usable_cores, "num_usable_cores", lambda: 8)
+    monkeypatch.setattr(usable_cores, "cpu_quota", lambda: quota)
+    assert usable_cores.resolved_num_threads(None) == threads
+    assert usable_cores.resolved_num_threads(5) == 5

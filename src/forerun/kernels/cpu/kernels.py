@@ -35,7 +35,7 @@ from forerun.kernels.cpu.runtime.batch import CpuBatch, RopeTable
 from forerun.kernels.cpu.runtime.kinds import Kind, kinds_of
 from forerun.kernels.cpu.runtime.program import Buffers, KeptProgram, Program, Rows, float_bits
 from forerun.kernels.cpu.runtime.replay import MAX_TOKENS, Replays
-from forerun.kernels.cpu.runtime.workers import Workers, resolved_num_threads
+from forerun.kernels.cpu.runtime.workers import Workers
 from forerun.kernels.cpu.weights.interleave import Tiles
 from forerun.kernels.cpu.weights.load_report import LoadReport, Progress
 from forerun.kernels.cpu.weights.loader import QUANTIZATIONS, Loader, Matrix, Part, Vector
@@ -44,6 +44,7 @@ from forerun.kernels.scores import Scores
 from forerun.option_checks import require_known
 from forerun.sampling import CoupledDraws
 from forerun.types import FloatArray, IntArray
+from forerun.usable_cores import resolved_num_threads
 
 F32 = npt.NDArray[np.float32]
 _NO_BLOCKS: Final = "no matrix has rows that divide into blocks of 32"

@@ -19,7 +19,6 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from forerun.errors import InvalidOption
 from forerun.kernels.cpu.codegen.compiled import Compiled, address_of
 from forerun.kernels.cpu.runtime.interpreter import (
     CLOSED,
@@ -30,24 +29,8 @@ from forerun.kernels.cpu.runtime.interpreter import (
     STEP_FIELDS,
     STEPS,
 )
-from forerun.option_checks import is_whole
-from forerun.usable_cores import cores_at_once, cpu_quota, num_usable_cores
 
 Calls = SimpleQueue[bool]  # False: no more will come
-
-
-def resolved_num_threads(num_threads: int | None) -> int:
-    """The threads to use: by default as many as the cores that this process may use, and no more
-    than its container lets run at once."""
-    most = num_usable_cores()
-    if num_threads is None:
-        return cores_at_once(most, cpu_quota())
-    if not (is_whole(num_threads) and 1 <= num_threads <= most):
-        raise InvalidOption(
-            f"num_threads={num_threads!r} is not allowed; give 1 … {most}, the cores this process "
-            "may use."
-        )
-    return int(num_threads)
 
 
 class _Counters:
