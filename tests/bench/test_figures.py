@@ -48,7 +48,7 @@ def _headings() -> Iterator[tuple[str, str]]:
     yield from tables.CLASSES.items()
     yield from tables.BESIDE_LLAMACPP.items()
     yield from tables.PASSES.items()
-    yield from ((heading, name) for heading, (name, _) in tables.PREDICTIONS.items())
+    yield from tables.PREDICTIONS.items()
 
 
 @pytest.mark.parametrize(("heading", "name"), list(_headings()))

@@ -143,3 +143,16 @@ def test_a_template_is_its_text_or_its_file(tmp_path: Path) -> None:
 def test_what_is_neither_is_refused(given: Any) -> None:
     with pytest.raises(InvalidTemplate, match="is neither a jinja2 template nor a file; give"):
         template_text(given)
+
+
+def test_calls_and_answers_of_tools_are_the_templates_own() -> None:
+    """They are told by what has no words, and answered with any value."""
+    messages: list[dict[str, Any]] = [
+        {"role": "assistant", "content": None, "tool_calls": [{"name": "weather"}]},
+        {"role": "tool", "content": {"degrees": 21}},
+    ]
+    source = (
+        "{% for m in messages %}{% if m.content is none %}{{ m.tool_calls[0].name }}"
+        "{% elif m.content is mapping %}{{ m.content.degrees }}{% endif %} {% endfor %}"
+    )
+    assert ChatTemplate(source).render(messages, add_generation_prompt=False) == "weather 21 "

@@ -230,11 +230,15 @@ class FakeHub:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, files: list[str]) -> None:
         self.files, self.fetched = files, list[str]()
-        info = SimpleNamespace(siblings=[SimpleNamespace(rfilename=file) for file in files])
+        siblings = [SimpleNamespace(rfilename=file) for file in files]
+        info = SimpleNamespace(siblings=siblings, sha="c0ffee")
         monkeypatch.setattr("huggingface_hub.HfApi.model_info", lambda *_: info)
         monkeypatch.setattr("huggingface_hub.snapshot_download", self.download)
 
-    def download(self, _repo: str, local_dir: Path, allow_patterns: list[str]) -> None:
+    def download(
+        self, _repo: str, revision: str, local_dir: Path, allow_patterns: list[str]
+    ) -> None:
+        assert revision == "c0ffee"  # all of one commit
         chosen = [f for f in self.files if any(fnmatch(f, each) for each in allow_patterns)]
         self.fetched += chosen
         for file in chosen:
@@ -287,6 +291,13 @@ def test_what_is_no_whole_model_is_not_downloaded(
     assert not (tmp_path / "models").exists()
 
 
+def test_shards_that_a_repository_lacks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    FakeHub(monkeypatch, ["config.json", INDEX, SHARDS[0]])
+    with pytest.raises(DownloadFailed, match=rf"^org/name lacks {SHARDS[1]}, which its"):
+        pull("org/name", tmp_path)
+    assert not (tmp_path / "models").exists()
+
+
 def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:
     folder = tmp_path / "models" / "o" / "lora"
     folder.mkdir(parents=True)
@@ -302,6 +313,9 @@ def test_hub_files_are_chosen_by_variant(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert fake.fetched == ["m-Q4_K_M.gguf", "m-Q8_0.gguf"]
     with pytest.raises(DownloadFailed, match="m-Q8_0"):
         pull("org/name:Q2_K", tmp_path)
+    FakeHub(monkeypatch, ["m-BF16.gguf"])
+    with pytest.raises(DownloadFailed, match="'F16'"):
+        pull("org/name:F16", tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -750,15 +750,19 @@ def test_where_an_extra_is_missing_that_was_asked_for_elsewhere() -> None:
 
 @pytest.mark.parametrize(
     ("variable", "value", "is_shown"),
-    [("NO_PAGE", "1", False), ("NO_PAGE", "false", True), ("PAGE", "0", False)],
+    [("NO_PAGE", " 1", False), ("NO_PAGE", "false", True), ("PAGE", "0", False)],
 )
-def test_so_may_the_environment(
-    variable: str, value: str, is_shown: bool, started: list[ServerConfig]
+def test_so_may_the_environment_which_wins_over_a_file(
+    variable: str, value: str, is_shown: bool, tmp_path: Path, started: list[ServerConfig]
 ) -> None:
-    result = CliRunner().invoke(app, ["serve"], env={f"FORERUN_SERVE_{variable}": value})
+    path = tmp_path / "serve.toml"
+    path.write_text(f"page = {'false' if is_shown else 'true'}\n")
+    env = {f"FORERUN_SERVE_{variable}": value}
+    result = CliRunner().invoke(app, ["serve", "--config", str(path)], env=env)
     assert result.exit_code == 0, result.output
-    os.environ.pop("FORERUN_SERVE_PAGE", None)
     assert [one.page for one in started] == [is_shown]
+    assert CliRunner().invoke(app, ["serve"]).exit_code == 0  # says nothing of it
+    assert started[1].page
 
 
 def test_what_is_neither_yes_nor_no_in_the_environment_is_refused(started: list[Any]) -> None:

@@ -79,7 +79,7 @@ def serve(
         num = f"{num_open} request{'s' if num_open > 1 else ''}"
         limit = f"up to {config.drain_timeout_s:g} s"
         with suppress(CannotPrint):  # whoever read the log may be gone
-            say(f"finishing {num}, {limit}; ^C or SIGTERM once more ends at once", err=True)
+            say(f"finishing {num}, {limit}; ^C or SIGTERM once more ends the wait", err=True)
 
     run_server(config, load_model, on_listening, on_ready, on_draining)
 

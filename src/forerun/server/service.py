@@ -69,7 +69,7 @@ class Service:
                 time_left.reschedule(now)
 
     def time_for_a_body(self) -> asyncio.Timeout:
-        time_left = asyncio.timeout(0 if self.has_given_up else self.limits.body_timeout_s)
+        time_left = asyncio.timeout(self.limits.body_timeout_s)
         self._awaited.add(time_left)
         return time_left
 

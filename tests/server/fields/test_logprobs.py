@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
 import tokenizers
 
 from forerun.models.text.token_bytes import BYTE_LETTERS, Spelling
@@ -58,6 +59,26 @@ def test_a_space_that_the_text_leaves_out_has_no_length() -> None:
     found = shown(tokenizer_of(pieces, traits), (0, 1, 2, 3))
     assert found["text"] == "ab c"
     assert found["text_offset"] == [0, 0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("text", "prompt", "offsets"),
+    [
+        ("abab", (1, 2, 1, 2), [0, 1, 2, 3]),
+        ("abab", (0, 1, 2, 1, 2), [0, 0, 1, 2, 3]),
+        ("abab", (0, 1, 2, 1, 2, 3), [0, 0, 1, 2, 3, 4]),
+        ("ab", (1, 2, 1, 2), [0, 0, 0, 1]),  # not its own: both end together
+        ("aBab", (1, 2, 1, 2), [0, 1, 2, 3]),
+    ],
+)
+def test_a_text_has_its_place_among_what_the_tokenizer_puts_around_it(
+    text: str, prompt: tuple[int, ...], offsets: list[int]
+) -> None:
+    tokenizer = byte_level(b"<s>", b"a", b"b", b"</s>")
+    params, found = SamplingParams(prompt_logprobs=0), [None, *({t: -1.0} for t in prompt[1:])]
+    request = cast(Any, SimpleNamespace(prompt=prompt, prompt_logprobs=found, params=params))
+    rows = prompt_logprobs(request, tokenizer, text)
+    assert completion_logprobs(tokenizer, rows, len(text))["text_offset"] == offsets
 
 
 def test_tokens_that_are_no_text_are_told_apart() -> None:

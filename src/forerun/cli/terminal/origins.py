@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -15,15 +15,17 @@ from forerun.errors import ForerunError, InvalidOption
 
 _YES: Final = ("1", "true", "t", "yes", "y", "on")
 _NO: Final = ("0", "false", "f", "no", "n", "off")
-_OPPOSITE: Final = {**dict.fromkeys(_YES, "0"), **dict.fromkeys(_NO, "1")}
 
 
 class TellsOrigins(TyperCommand):
     """A command that may be told its options elsewhere, and says where, if one is refused."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        for parameter in self.params:
-            _take_no(parameter, ctx.auto_envvar_prefix)
+        # Before a file's: what the environment says wins.
+        ctx.default_map = {
+            **(ctx.default_map or {}),
+            **_said_no(self.params, ctx.auto_envvar_prefix),
+        }
         with _telling_origins(ctx):
             return super().parse_args(ctx, args)
 
@@ -32,16 +34,18 @@ class TellsOrigins(TyperCommand):
             return super().invoke(ctx)
 
 
-def _take_no(parameter: Any, prefix: str) -> None:
-    """`…_NO_PAGE=1` in the environment is `…_PAGE=0`, as --no-page is: the other is looked up."""
-    name = f"{prefix}_{str(parameter.name).upper()}"
-    for flag in parameter.secondary_opts:
-        variable = f"{prefix}_{flag.lstrip('-').replace('-', '_').upper()}"
-        said = os.environ.get(variable)
-        if said and said.lower() not in _OPPOSITE:
-            raise InvalidOption(f"{variable} is {said!r}; write 1 or 0.")
-        if said and name not in os.environ:
-            os.environ[name] = _OPPOSITE[said.lower()]
+def _said_no(parameters: Sequence[Any], prefix: str) -> dict[str, bool]:
+    """`…_NO_PAGE=1` is `…_PAGE=0`, as --no-page is: only the latter is looked up without this."""
+    found = {}
+    for one in parameters:
+        for flag in one.secondary_opts:
+            variable = f"{prefix}_{flag.lstrip('-').replace('-', '_').upper()}"
+            said = os.environ.get(variable, "").strip().lower()
+            if said and said not in _YES + _NO:
+                raise InvalidOption(f"{variable} is {said!r}; write 1 or 0.")
+            if said:
+                found[str(one.name)] = said in _NO
+    return found
 
 
 @contextmanager

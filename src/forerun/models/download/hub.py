@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -15,22 +17,25 @@ from forerun.models.hf.directory import INDEX, SINGLE, read_weight_map
 _DEFAULT_VARIANT: Final = "Q4_K_M"
 
 
-def pull_from_hub(name: str, partial: Path, folder: Path, progress: Progress) -> None:
+def pull_from_hub(name: str, unfinished: Path, folder: Path, progress: Progress) -> None:
     """Fetch `org/name`, or one file of it as `org/name:Q8_0`, into `folder`.
 
-    The hub's client keeps what it has of each file in `partial`, and resumes there.
+    The hub's client keeps what it has of each file in `unfinished`, and resumes there.
     """
     from huggingface_hub import HfApi, snapshot_download
 
     repo, _, variant = name.partition(":")
     progress(name, 0, 0)
     try:
-        listed = [file.rfilename for file in HfApi().model_info(repo).siblings or []]
+        info = HfApi().model_info(repo)
+        fetch = partial(snapshot_download, repo, revision=info.sha, local_dir=unfinished)
+        listed = [file.rfilename for file in info.siblings or []]
         files = _choose_files(repo, variant, listed)
-        snapshot_download(repo, local_dir=partial, allow_patterns=files)
+        fetch(allow_patterns=files)
         if INDEX in files:
-            shards = sorted(set(read_weight_map(partial / INDEX).values()))
-            snapshot_download(repo, local_dir=partial, allow_patterns=shards)
+            shards = sorted(set(read_weight_map(unfinished / INDEX).values()))
+            _require_all(repo, shards, listed)
+            fetch(allow_patterns=shards)
     except ForerunError:
         raise
     except Exception as error:
@@ -41,8 +46,15 @@ def pull_from_hub(name: str, partial: Path, folder: Path, progress: Progress) ->
             f"{repo} could not be downloaded from the hub ({_first_line(error)}); "
             "check the name, the network, and that you are logged in if it is gated."
         ) from None
-    shutil.rmtree(partial / ".cache", ignore_errors=True)  # the client's notes for resuming
-    publish(partial, folder)
+    shutil.rmtree(unfinished / ".cache", ignore_errors=True)  # the client's notes for resuming
+    publish(unfinished, folder)
+
+
+def _require_all(repo: str, shards: list[str], listed: list[str]) -> None:
+    if missing := [shard for shard in shards if shard not in listed]:
+        raise DownloadFailed(
+            f"{repo} lacks {', '.join(missing)[:200]}, which its {INDEX} names; pull another one."
+        )
 
 
 def _choose_files(repo: str, variant: str, listed: list[str]) -> list[str]:
@@ -75,8 +87,8 @@ def _choose_weights(top: list[str], safetensors: list[str]) -> list[str]:
 
 def _choose_gguf(repo: str, variant: str, ggufs: list[str]) -> str:
     wanted = variant or _DEFAULT_VARIANT
-    exact = [file for file in ggufs if _is_variant(file, wanted)]
-    similar = [file for file in ggufs if wanted.lower() in file.lower()]
+    exact = [file for file in ggufs if _has_part(file, wanted, is_last=True)]
+    similar = [file for file in ggufs if _has_part(file, wanted, is_last=False)]
     chosen = exact or similar or ([] if variant else ggufs)
     if len(chosen) == 1:
         return chosen[0]
@@ -86,10 +98,11 @@ def _choose_gguf(repo: str, variant: str, ggufs: list[str]) -> str:
     )
 
 
-def _is_variant(file: str, wanted: str) -> bool:
-    """Whether the name ends in just that: m-Q6_K_L.gguf is not Q6_K, nor m-BF16.gguf F16."""
-    stem, wanted = file.lower().removesuffix(".gguf"), wanted.lower().removesuffix(".gguf")
-    return stem == wanted or stem.endswith(tuple(mark + wanted for mark in "-._"))
+def _has_part(file: str, wanted: str, *, is_last: bool) -> bool:
+    """Whether a part of its name begins so, or the last is just that: m-BF16.gguf has no F16, and
+    m-Q6_K_L.gguf does not end in Q6_K."""
+    stem, wanted = (name.lower().removesuffix(".gguf") for name in (file, wanted))
+    return re.search(rf"(^|[-._]){re.escape(wanted)}{'$' if is_last else ''}", stem) is not None
 
 
 def _first_line(error: Exception) -> str:

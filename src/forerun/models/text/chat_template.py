@@ -64,7 +64,8 @@ def _is_text_part(given: object) -> bool:
 
 
 def _with_text(message: Mapping[str, Any]) -> dict[str, Any]:
-    if "content" not in message:
+    """Tools are called without words, and answer with any value: templates know both."""
+    if "content" not in message or message.get("tool_calls") or message.get("role") == "tool":
         return dict(message)
     return {**message, "content": content_text(message)}
 

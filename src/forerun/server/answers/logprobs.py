@@ -38,7 +38,7 @@ def prompt_logprobs(request: Request, tokenizer: Tokenizer, text: str) -> tuple[
     num_top = request.params.prompt_logprobs
     if num_top is None:
         return ()
-    starts = _starts(request, tokenizer, len(text))
+    starts = _starts(request, tokenizer, text)
     rows = zip(request.prompt, request.prompt_logprobs, starts, strict=True)
     return tuple(
         TokenLogprob(token, None, (), start)
@@ -48,16 +48,18 @@ def prompt_logprobs(request: Request, tokenizer: Tokenizer, text: str) -> tuple[
     )
 
 
-def _starts(request: Request, tokenizer: Tokenizer, text_len: int) -> list[int]:
-    """Counted from the prompt's end: its text may leave out what the tokenizer put before it."""
-    num_chars, rest = 0, b""
-    ends = [0]
+def _starts(request: Request, tokenizer: Tokenizer, text: str) -> list[int]:
+    """Counted from the text's end. Tokens spell more than it: what the tokenizer put before and
+    behind it. Where it wrote the text otherwise, both end together."""
+    whole, ends, rest = "", [0], b""
     for token in request.prompt:
         new, rest = whole_characters(rest + tokenizer.token_bytes(token, skip_special=False))
-        num_chars += len(new)
-        ends.append(num_chars)
-    num_chars += len(whole_characters(rest, final=True)[0])
-    return [max(end - num_chars, -text_len) for end in ends[:-1]]
+        whole += new
+        ends.append(len(whole))
+    whole += whole_characters(rest, final=True)[0]
+    is_last = whole.endswith(text) or text not in whole
+    last = len(whole) if is_last else whole.rindex(text) + len(text)
+    return [max(min(end - last, 0), -len(text)) for end in ends[:-1]]
 
 
 def spelled(tokenizer: Tokenizer, token: int) -> str:

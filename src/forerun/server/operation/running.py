@@ -161,6 +161,7 @@ class Life:
         deadline = time.monotonic() + self._config.drain_timeout_s
         while self._service.num_open and not self._is_hurried and time.monotonic() < deadline:
             await asyncio.sleep(_MOMENT)
+        self._is_hurried = True  # one more signal ends at once
         if self._service.num_open:  # who still waits is told so
             self._service.give_up()
             if self._engine is not None:
