@@ -11,11 +11,11 @@ import weakref
 import numpy as np
 import pytest
 
+from forerun import usable_cores
 from forerun.errors import InvalidOption, InvalidWeights
 from forerun.kernels import AttentionShape, Norm, Plan, PlanRow
 from forerun.kernels.cpu import CpuKernels
 from forerun.kernels.cpu.attention.kv_store import KVStore
-from forerun.kernels.cpu.runtime import workers
 from forerun.kernels.cpu.runtime.batch import CpuBatch
 from forerun.kernels.cpu.runtime.program import Rows
 from forerun.kernels.cpu.weights.quantize import quantize_rows
@@ -44,7 +44,7 @@ def test_a_wrong_number_of_threads_is_refused(num_threads: int) -> None:
 
 
 def test_threads_default_to_the_cores_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "cpu_quota", lambda: None)
+    monkeypatch.setattr(usable_cores, "cpu_quota", lambda: None)
     assert CpuKernels(cache_dir=CACHE_DIR).num_threads == num_usable_cores()
 
 
