@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +30,8 @@ SPECULATION = (
 def server(tiny_path: Path) -> Iterator[Running]:
     from tests.server.serving import serving
 
+    # Compiled now: Python 3.11 may fail to, deep inside a loop that runs (gh-106905).
+    import_module("anyio._backends._asyncio")
     options = ("--max-num-seqs", "4", "--kernels", "reference", "--max-num-waiting", "60")
     with serving(tiny_path, "--speculative-config", SPECULATION, *options) as running:
         yield running

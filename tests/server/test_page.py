@@ -80,8 +80,13 @@ def test_it_can_be_left_out(tiny_path: Path) -> None:
             "/forerun/theory", params={"alpha": 0.5, "verify_cost": costs["verify_cost"]}
         ).json()
         assert measured["rows"][1]["verify_cost"] > 0
-        running.ask("/v1/completions", prompt="abc" * 20, max_tokens=40, ignore_eos=True, seed=1)
-        heard = running.client.get("/forerun/settings").json()["speculation"]["costs"]["guesses"]
+        heard = dict[str, float]()
+        for _ in range(30):  # on a busy machine guesses may seem dear for a while
+            running.ask("/v1/completions", prompt="abc" * 20, max_tokens=40, ignore_eos=True)
+            settings = running.client.get("/forerun/settings").json()
+            heard = settings["speculation"]["costs"]["guesses"]
+            if "suffix" in heard:
+                break
         assert heard["suffix"] > 0
 
 
