@@ -66,8 +66,8 @@ class SuffixLookup(OneByOne["_OwnText"]):
         return text
 
     def end(self, request: RequestView) -> None:
-        salt, is_unshared = request.cache_salt, request.params.prompt_logprobs is not None
-        if request.id in self._memories and salt is not None and not is_unshared:
+        salt = request.cache_salt
+        if request.id in self._memories and salt is not None and not request.params.is_unshared:
             self._history.add(salt, request.output)
         super().end(request)
 

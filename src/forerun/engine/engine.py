@@ -145,7 +145,7 @@ class Engine:
         """The target's pool looks its requests up, so its rows go before its name."""
         try:
             self.core.scheduler.remove(request.id)
-            if request.is_unshared:
+            if request.params.is_unshared:
                 self.core.cache.prefixes.tree.forget(request.cache_salt)
             speculation = self.core.speculation
             num_failures = speculation.end(request) if speculation else 0

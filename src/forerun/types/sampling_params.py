@@ -88,6 +88,11 @@ class SamplingParams:
         self._check_acceptance()
         self._widen()
 
+    @property
+    def is_unshared(self) -> bool:
+        """All of the prompt is computed, to tell about it: its salt is one that nobody else has."""
+        return self.prompt_logprobs is not None
+
     def _widen(self) -> None:
         """Numbers of numpy's narrow kinds would narrow all that is computed with them."""
         for name in _REALS:

@@ -131,6 +131,6 @@ def _params_of(choice: int, params: SamplingParams) -> SamplingParams:
 
 def _options_of(choice: int, params: SamplingParams, options: RequestOptions) -> RequestOptions:
     """Whoever tells about its prompt computes all of it: rows that it shared have no logits."""
-    if choice or params.prompt_logprobs is None:
+    if choice or not params.is_unshared:
         return options
     return replace(options, cache_salt=f"{options.cache_salt or ''}\0{uuid.uuid4()}")

@@ -65,11 +65,6 @@ class Request:
     def cache_salt(self) -> str | None:
         return self.options.cache_salt
 
-    @property
-    def is_unshared(self) -> bool:
-        """Nobody else will have its salt: it computes all of its prompt, to tell about it."""
-        return self.params.prompt_logprobs is not None
-
     @cached_property
     def context(self) -> Context:
         """It grows with the output."""
