@@ -15,6 +15,7 @@ from tests.models_llama.tiny import TinyCheckpoint, tiny_config
 
 EOS, BOS = "<|end|>", "<|start|>"
 LETTERS = "abcdefghijklmnopqrstuvwxyz .,\n"
+JSON_LETTERS = LETTERS + '0123456789"{}[]:-_'
 TEMPLATE = (
     "{% for m in messages %}<|start|>{{ m['content'] }}<|end|>{% endfor %}"
     "{% if add_generation_prompt %}<|start|>{% endif %}"
@@ -26,9 +27,10 @@ def write_tiny_model(folder: Path, seed: int = 0, sharpness: float = 3.0, **chan
 
     `sharpness` scales the head, so that the model is sure enough of itself to be guessed.
     """
+    letters = changes.pop("letters", LETTERS)
     folder.mkdir(parents=True, exist_ok=True)
     spelled = {byte: letter for letter, byte in BYTE_LETTERS.items()}
-    vocab = {spelled[ord(letter)]: idx for idx, letter in enumerate(LETTERS)}
+    vocab = {spelled[ord(letter)]: idx for idx, letter in enumerate(letters)}
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=vocab, merges=[]))
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(False, use_regex=False)
     tokenizer.decoder = tokenizers.decoders.ByteLevel()
@@ -61,6 +63,6 @@ def _hf_config(config: Any) -> dict[str, Any]:
         "rms_norm_eps": config.rms_norm_eps,
         "rope_theta": config.rope_theta,
         "tie_word_embeddings": False,
-        "eos_token_id": len(LETTERS),
-        "bos_token_id": len(LETTERS) + 1,
+        "eos_token_id": config.vocab_size - 2,
+        "bos_token_id": config.vocab_size - 1,
     }

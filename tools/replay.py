@@ -104,6 +104,7 @@ class Answer:
     cache_salt: str | None = None
     noise: Noise = field(default_factory=lambda: Noise(0))
     round_idx: int = 0
+    grammar: None = None
     prediction: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:

@@ -14,4 +14,7 @@ curl -sSf "$URL/v1/chat/completions" -H "$JSON" -d '{
     "max_tokens": 24, "temperature": 0,
     "prediction": {"type": "content", "content": "one two three four five six seven"},
     "forerun": {"trace": true}}'; echo
+curl -sSf "$URL/v1/chat/completions" -H "$JSON" -d '{
+    "messages": [{"role": "user", "content": "Is water wet?"}],
+    "structured_outputs": {"choice": ["yes", "no"]}}'; echo
 curl -sSf "$URL/metrics" | grep spec_decode

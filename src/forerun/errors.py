@@ -24,6 +24,21 @@ class UnusableDrafter(InvalidOption):
     """A request names a drafter that is not here, or that has nothing to guess from for it."""
 
 
+class NothingAllowed(InvalidOption):
+    """An option leaves no token that might come."""
+
+
+class InvalidGrammar(InvalidOption):
+    """What an answer must look like is not understood, or takes too long to follow."""
+
+    @classmethod
+    def because(cls, what: str, complaint: str) -> InvalidGrammar:
+        """With the line of what llguidance said that tells why; others show where."""
+        why = [line for line in complaint.splitlines() if line.startswith("error: ")]
+        reason = first_line(why[0].removeprefix("error: ") if why else complaint).rstrip(".")
+        return cls(f"{what} cannot be used ({reason}); mend it.")
+
+
 class InvalidDistribution(ForerunError, ValueError):
     """Logits or probabilities are not what they claim to be (NaN, negative, not summing to one)."""
 

@@ -230,7 +230,7 @@ def test_doctor_reports_every_subject() -> None:
 
 @pytest.mark.usefixtures("installed")
 def test_doctor_names_the_command_for_a_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    present = {"starlette", "uvicorn", "matplotlib"}
+    present = {"starlette", "uvicorn", "llguidance", "matplotlib"}
     monkeypatch.setattr(machine, "is_importable", present.__contains__)
     findings = {item["subject"]: item for item in run_json("doctor")}
     assert findings["extra [serve]"]["found"] == "without prometheus-client"

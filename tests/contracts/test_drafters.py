@@ -58,6 +58,7 @@ class View:
     params: SamplingParams = GREEDY
     noise: Noise = field(default_factory=lambda: Noise(7))
     round_idx: int = 0
+    grammar: None = None
     cache_salt: str | None = None
 
     @property

@@ -123,6 +123,7 @@ def test_a_row_of_some_ids_is_served_as_a_whole_one_without_the_others(
     row = np.append(ROW, np.full(num_behind, 9, np.float32))
     tokens = np.array(ids) if "some" in rows else None
     found = DraftLaw.served(row, request, path, vocab_size, tokens)
+    assert found is not None
     whole = np.full(vocab_size, -np.inf)
     whole[list(ids)] = ROW
     params = request.params if request.params.temperature else request.params.before_argmax
@@ -131,3 +132,11 @@ def test_a_row_of_some_ids_is_served_as_a_whole_one_without_the_others(
     assert found.tokens.tolist() == expected.tokens.tolist()
     assert found.logits.tolist() == expected.logits.tolist()
     assert found.vocab_size == vocab_size
+
+
+def test_no_law_where_the_options_allow_none_of_its_ids() -> None:
+    request = view(SamplingParams(allowed_token_ids=(0, 2)))
+    assert DraftLaw.served(ROW[:3], request, (), 20, np.array([5, 6, 9])) is None
+    found = DraftLaw.served(ROW[:3], request, (), 20, np.array([2, 6, 9]))
+    assert found is not None
+    assert found.tokens.tolist() == [2]

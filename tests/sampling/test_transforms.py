@@ -190,7 +190,7 @@ def test_broken_logits_are_refused(row: list[Any]) -> None:
 
 def test_masking_everything_is_refused() -> None:
     params = SamplingParams(allowed_token_ids=(1,), min_tokens=1)
-    with pytest.raises(InvalidDistribution, match="every token is masked"):
+    with pytest.raises(InvalidOption, match="every token is masked"):
         served_logits(np.zeros(3), params, Context(), (1,))
 
 

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from forerun.bench.prompts.named_prompts import named_prompts
-from forerun.drafters import Budget
-from forerun.drafters.prediction import PREDICTION
+from forerun.drafters import OWN, Budget
 from forerun.engine import LLM
 from forerun.engine.api.input_processor import InputProcessor
 from forerun.engine.engine import Engine
@@ -107,7 +106,7 @@ def with_speculation(llm: LLM, speculation: Speculation) -> LLM:
 def drawn(questions: Questions, num: int, rng: Random, llm: LLM) -> list[Asked]:
     """Each question is asked about twice, so that `Alone` answers half as often."""
     pool = [questions.draw(rng) for _ in range(1 + num // 2)]
-    drafters = [name for name in speculation_of(llm).drafters.drafters if name != PREDICTION]
+    drafters = [name for name in speculation_of(llm).drafters.drafters if name not in OWN]
     return [in_a_batch(rng.choice(pool), rng, drafters, CANCEL_RATE) for _ in range(num)]
 
 
@@ -124,7 +123,7 @@ def test_in_a_crowded_pool(
     assert found["preemptions"] > 0
     assert found["evictions"] > 0
     assert found["requests"]["abort"] > 0
-    assert {*found["drafters"], PREDICTION} == set(speculation_of(llm).drafters.drafters)
+    assert {*found["drafters"], *OWN} == set(speculation_of(llm).drafters.drafters)
 
 
 @pytest.mark.parametrize("num", sizes(12, 1000))

@@ -26,7 +26,7 @@ FEATURES: Final = {
     "i8mm": {"i8mm"},
     "sve": {"sve"},
 }
-EXTRAS: Final = ("serve", "gpu", "train", "plot", "bench")
+EXTRAS: Final = ("serve", "structured", "gpu", "train", "plot", "bench")
 
 
 @dataclass(frozen=True)

@@ -138,4 +138,5 @@ def _guesses(llm: LLM) -> str:
         return "off"
     names = ", ".join(speculation.methods)
     without = "".join(f"; without {name}: {why}" for name, why in speculation.left_out.items())
-    return f"{names or 'by predictions alone'}, depth {speculation.ceiling.depth}{without}"
+    names = names or "by predictions and grammars alone"
+    return f"{names}, depth {speculation.ceiling.depth}{without}"

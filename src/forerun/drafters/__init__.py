@@ -1,5 +1,7 @@
 """Whatever guesses for the target. One file each, one protocol."""
 
+from typing import Final
+
 from forerun.drafters.base import (
     NOBODY,
     Budget,
@@ -12,20 +14,27 @@ from forerun.drafters.base import (
 )
 from forerun.drafters.combined import Hybrid, Merge
 from forerun.drafters.draft_model import DraftModel
+from forerun.drafters.grammar_walk import GRAMMAR, GrammarWalk
 from forerun.drafters.ngram_tables import NgramTables
 from forerun.drafters.phrases import Phrases
-from forerun.drafters.prediction import GivenPrediction
+from forerun.drafters.prediction import PREDICTION, GivenPrediction
 from forerun.drafters.prompt_lookup import PromptLookup
 from forerun.drafters.random_tokens import RandomTokens
 from forerun.drafters.suffix import SuffixLookup
 
+OWN: Final = (PREDICTION, GRAMMAR)  # drafters that guess from what a request brings
+
 __all__ = [
+    "GRAMMAR",
     "NOBODY",
+    "OWN",
+    "PREDICTION",
     "Budget",
     "CachedDrafter",
     "DraftModel",
     "Drafter",
     "GivenPrediction",
+    "GrammarWalk",
     "HintingDrafter",
     "Hybrid",
     "Merge",

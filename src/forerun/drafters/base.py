@@ -11,7 +11,7 @@ from typing import Final, Generic, Protocol, TypeVar, runtime_checkable
 from forerun.models.llama import LlamaModel
 from forerun.models.text.tokenizer import Tokenizer
 from forerun.sampling import Noise
-from forerun.types import FloatArray, Proposal, SamplingParams, Verdict
+from forerun.types import FloatArray, Grammar, Proposal, SamplingParams, Verdict
 
 Memory = TypeVar("Memory")
 
@@ -44,6 +44,10 @@ class RequestView(Protocol):
     @property
     def prediction(self) -> Sequence[int]:
         """What the caller expects the output to be; empty if nothing."""
+
+    @property
+    def grammar(self) -> Grammar | None:
+        """What the output must look like, if not everything will do."""
 
     @property
     def noise(self) -> Noise: ...

@@ -145,7 +145,7 @@ class DraftModel(OwnCache[Row]):
         for request, growth in growing:
             growth.extend([self._law(request, path, next(rows)) for _, path in growth.level])
 
-    def _law(self, request: RequestView, path: Path, scores: Scores) -> DraftLaw:
+    def _law(self, request: RequestView, path: Path, scores: Scores) -> DraftLaw | None:
         token = scores.token(0)
         if token is not None:
             return DraftLaw(np.array([token]), np.zeros(1), self._vocab_size)

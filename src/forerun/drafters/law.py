@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from forerun.drafters.base import RequestView
+from forerun.errors import NothingAllowed
 from forerun.sampling import (
     Context,
     Logits,
@@ -44,18 +45,21 @@ class DraftLaw:
         path: Sequence[int],
         vocab_size: int,
         tokens: IntArray | None = None,
-    ) -> DraftLaw:
+    ) -> DraftLaw | None:
         """From a model's logits after `path`, by the request's own options: of ids 0, 1, … or of
-        `tokens`, which ascend."""
+        `tokens`, which ascend. None where the options allow none of these."""
         ids = np.arange(min(len(row), vocab_size)) if tokens is None else tokens
         params = request.params
         if params.temperature == 0:  # one-hot would leave no second-best to branch to
             params = params.before_argmax
-        context = Context(request.prompt, request.output).extended(path)
+        context = Context(request.prompt, request.output, request.grammar).extended(path)
         if params.changes_logits or len(context.output) < params.min_tokens:  # by id
             padded = np.full(vocab_size, -np.inf)
             padded[ids] = row[: len(ids)]
-            return cls.dense(served_logits(padded, params, context))
+            try:
+                return cls.dense(served_logits(padded, params, context))
+            except NothingAllowed:
+                return None
         logits = served_logits(row[: len(ids)], params, context)
         found: IntArray = np.flatnonzero(logits > -np.inf)
         return cls(ids[found], logits[found], vocab_size)

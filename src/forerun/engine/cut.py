@@ -32,8 +32,9 @@ def cut(request: Request, verdict: Verdict) -> Cut:
     ends = params.stop_token_ids
     if not params.ignore_eos:
         ends = (*ends, *request.end_ids)
-    tokens = verdict.tokens
-    if len(tokens) < num_left and not text.rules.stops and not set(tokens).intersection(ends):
+    tokens, grammar = verdict.tokens, request.grammar
+    is_free = grammar is None and not text.rules.stops
+    if len(tokens) < num_left and is_free and not set(tokens).intersection(ends):
         return Cut(len(tokens), *text.push_all(tokens))
     text_ends: list[int] = []
     for num, token in enumerate(tokens, start=1):
@@ -47,6 +48,8 @@ def cut(request: Request, verdict: Verdict) -> Cut:
         text_ends.append(len(text.text))
         if text.stop is not None:
             return Cut(num, text, text_ends, "stop", text.stop)
+        if grammar is not None and grammar.is_over((*request.output, *tokens[:num])):
+            return Cut(num, text.finish(), text_ends, "stop")
         if num == num_left:
             return Cut(num, text.finish(), text_ends, "length")
     return Cut(len(tokens), text, text_ends)

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from forerun.errors import InvalidDistribution, InvalidOption
+from forerun.errors import InvalidDistribution, InvalidOption, NothingAllowed
 from forerun.sampling.softmax import Logits, Probs, WeightSum, softmax, weight_sum
 from forerun.sampling.truncation import is_truncating, truncated
-from forerun.types import FloatArray, IntArray, SamplingParams
+from forerun.types import FloatArray, Grammar, IntArray, SamplingParams
 
 
 @dataclass(frozen=True)
@@ -27,14 +27,15 @@ class Context:
     """The tokens before a position, split as penalties need them.
 
     A guess's own ancestors count as output, and so do generated tokens that are fed again after a
-    recompute.
+    recompute. `grammar` says what may follow the output, where not everything may.
     """
 
     prompt: Sequence[int] = ()
     output: Sequence[int] = ()
+    grammar: Grammar | None = None
 
     def extended(self, tokens: Sequence[int]) -> Context:
-        return Context(self.prompt, (*self.output, *tokens)) if tokens else self
+        return replace(self, output=(*self.output, *tokens)) if tokens else self
 
 
 def served_logits(
@@ -50,11 +51,9 @@ def served_logits(
     """
     logits, top = raw_logits, _check(raw_logits)
     if params.changes_logits or len(context.output) < params.min_tokens:
-        logits = _mask(logits.astype(np.float64), params, context, eos_token_ids)
-        with np.errstate(over="ignore", invalid="ignore"):  # `_max` refuses what overflowed
-            logits = _penalise(logits, params, context)
+        logits = _changed(logits, params, context, eos_token_ids)
         top = _max(logits)
-    elif logits.dtype != np.float32:
+    if logits.dtype != np.float32:
         logits = logits.astype(np.float64, copy=False)
     if params.temperature == 0:
         return _only(logits, int(np.argmax(logits)))
@@ -77,7 +76,10 @@ def ranked_logits(
     """Logits [V] of which the largest is what temperature 0 serves: the raw ones, not even
     copied, where the options leave them alone. `checked_argmax` refuses broken ones."""
     if params.changes_logits or len(context.output) < params.min_tokens:
-        return served_logits(raw_logits, params.before_argmax, context, eos_token_ids)
+        _check(raw_logits)
+        logits = _changed(raw_logits, params, context, eos_token_ids)
+        _max(logits)
+        return logits
     return raw_logits
 
 
@@ -130,41 +132,61 @@ def _check_top(top: float) -> None:
         )
 
 
-def _max(logits: Logits) -> float:
+def _max(logits: FloatArray) -> float:
     top = float(logits.max())
     if top == -np.inf:
-        raise InvalidDistribution("every token is masked out; allow at least one.")
+        raise NothingAllowed("every token is masked out; allow at least one.")
     if not np.isfinite(top):  # inf, or NaN from inf − inf
         raise InvalidOption("bias and penalties are so large that logits overflow; lower them.")
     return top
 
 
-def _mask(
-    logits: Logits, params: SamplingParams, context: Context, eos_token_ids: Sequence[int]
-) -> Logits:
+def _changed(
+    raw_logits: FloatArray,
+    params: SamplingParams,
+    context: Context,
+    eos_token_ids: Sequence[int],
+) -> FloatArray:
+    """By bias, masks and penalties. A copy; where tokens are only left out, in the same dtype."""
+    logits = _masked(raw_logits, params, context, eos_token_ids)
+    if not params.moves_logits:
+        return logits
+    moved: Logits = logits.astype(np.float64)
     for token, bias in params.logit_bias.items():
         _check_token(token, logits, "logit_bias")
-        logits[token] += bias
+        moved[token] += bias
+    with np.errstate(over="ignore", invalid="ignore"):  # `_max` refuses what overflowed
+        return _penalised(moved, params, context)
+
+
+def _masked(
+    raw_logits: FloatArray,
+    params: SamplingParams,
+    context: Context,
+    eos_token_ids: Sequence[int],
+) -> FloatArray:
+    logits = raw_logits.copy()
     if params.allowed_token_ids is not None:
         allowed = params.allowed_array
         _check_token(int(allowed.max()), logits, "allowed_token_ids")
-        masked = np.full_like(logits, -np.inf)
-        masked[allowed] = logits[allowed]
-        logits = masked
+        logits.fill(-np.inf)
+        logits[allowed] = raw_logits[allowed]
+    if context.grammar is not None:
+        logits = np.where(context.grammar.allowed(context.output), logits, -np.inf)
     if len(context.output) < params.min_tokens:
         ends = (*params.stop_token_ids, *(() if params.ignore_eos else eos_token_ids))
         logits[[token for token in ends if token < len(logits)]] = -np.inf
     return logits
 
 
-def _check_token(token: int, logits: Logits, option: str) -> None:
+def _check_token(token: int, logits: FloatArray, option: str) -> None:
     if token >= len(logits):
         raise InvalidOption(
             f"{option} names token {token}; the vocabulary ends at {len(logits) - 1}."
         )
 
 
-def _penalise(logits: Logits, params: SamplingParams, context: Context) -> Logits:
+def _penalised(logits: Logits, params: SamplingParams, context: Context) -> Logits:
     if params.repetition_penalty != 1:
         seen = _tokens((*context.prompt, *context.output))
         kept = logits[seen]

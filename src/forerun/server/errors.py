@@ -12,6 +12,7 @@ from forerun.errors import (
     EngineHung,
     EngineOverloaded,
     ForerunError,
+    InvalidOption,
     PromptTooLong,
     RequestFailed,
     RequestTooLarge,
@@ -82,6 +83,8 @@ def as_api_error(error: Exception) -> ApiError:
     if isinstance(error, ForerunError) and not isinstance(error, RequestFailed):
         named = _NAMED_VALUE.match(message)
         return bad_request(message, named[1] if named else None)
+    if isinstance(error.__cause__, InvalidOption):  # found out when it ran
+        return bad_request(str(error.__cause__))
     return ApiError(
         500, "the server failed on this request; its log says why under the X-Request-Id.", "failed"
     )

@@ -9,11 +9,13 @@ from typing import Any, Final
 from forerun.engine import RequestSpeculation
 from forerun.engine.api.async_engine import AsyncEngine
 from forerun.engine.request.request import Request
+from forerun.errors import InvalidGrammar
 from forerun.sampling import derive_key, fresh_seed
 from forerun.server.answers.group import Group
 from forerun.server.errors import bad_request
 from forerun.server.operation.config import Limits
 from forerun.server.prompts import Tokens
+from forerun.server.structured import structure_of
 from forerun.types import SamplingParams
 
 # Fields that are sampling options of the same name.
@@ -51,6 +53,7 @@ class Question:
         """
         _check_ids(given, engine.tokenizer.vocab_size)
         speculation, acceptance = _speculation(given.get("speculative"))
+        structure = structure_of(given)
         options = {name: given[name] for name in _SAMPLING if name in given}
         seed = given.get("seed", _DRAWN)
         if seed == _DRAWN:
@@ -63,24 +66,28 @@ class Question:
                 "max_tokens": max(1, lengths[0]),
                 "logprobs": num_logprobs,
                 "prompt_logprobs": num_prompt_logprobs,
+                "structured_outputs": structure.wanted,
             }
         )
         _check_num(len(prompts), params.n, engine.max_num_open)
-        requests = [
-            request
-            for idx, (prompt, length) in enumerate(zip(prompts, lengths, strict=True))
-            for request in engine.requests(
-                prompt,
-                # Equal prompts of a list get samples of their own, and one number repeats them all.
-                params.with_(seed=derive_key(seed, idx), max_tokens=max(1, length))
-                if idx
-                else params,
-                priority=given.get("priority", 0),
-                cache_salt=given.get("cache_salt"),
-                speculation=speculation,
-                prediction=_predicted(given.get("prediction")),
-            )
-        ]
+        try:
+            requests = [
+                request
+                for idx, (prompt, length) in enumerate(zip(prompts, lengths, strict=True))
+                for request in engine.requests(
+                    prompt,
+                    # Equal prompts of a list get samples of their own, and one number repeats all.
+                    params.with_(seed=derive_key(seed, idx), max_tokens=max(1, length))
+                    if idx
+                    else params,
+                    priority=given.get("priority", 0),
+                    cache_salt=given.get("cache_salt"),
+                    speculation=speculation,
+                    prediction=_predicted(given.get("prediction")),
+                )
+            ]
+        except InvalidGrammar as error:
+            raise bad_request(str(error), structure.field) from None
         traces = given.get("forerun", {}).get("trace", False)
         return cls(requests, params.n, given.get("stream", False), traces, not any(lengths))
 

@@ -11,11 +11,11 @@ from typing import Final
 
 import numpy as np
 
-from forerun.drafters import Budget, CachedDrafter, Drafter, HintingDrafter, TappedDrafter
+from forerun.drafters import GRAMMAR, Budget, CachedDrafter, Drafter, HintingDrafter, TappedDrafter
 from forerun.drafters.base import OneByOne
-from forerun.errors import InvalidProposal
+from forerun.errors import InvalidGrammar, InvalidProposal
 from forerun.speculation.request import RequestSpeculation, SpeculativeRequest
-from forerun.types import FloatArray, Proposal, Verdict
+from forerun.types import ROOT, FloatArray, Grammar, Proposal, ProposalBuilder, Verdict
 
 _LOG: Final = logging.getLogger("forerun")
 _FEW_BEHIND: Final = 8  # hidden states: as many as a round may leave
@@ -93,6 +93,13 @@ class GuardedDrafters:
                 return
             if is_able:
                 yield name
+
+    def is_led(self, request: SpeculativeRequest) -> bool:
+        """Whether its own grammar says what comes, as it may at any time."""
+        if request.grammar is None:
+            return False
+        awake = [name for name in self.names_for(request) if name != GRAMMAR]
+        return bool(self.able(request, Budget(1), awake))
 
     def put_aside(self, name: str, reason: str) -> None:
         """It is asked no more, and hears no more."""
@@ -209,10 +216,16 @@ class GuardedDrafters:
             return answer
         try:
             proposal = checked_proposal(answer, budget, self.num_trees, self.vocab_size)
-            if name in self._picking and any(d.probs_q is not None for d in proposal.draws):
+            if name not in self._picking:
+                return proposal
+            if any(draw.probs_q is not None for draw in proposal.draws):
                 raise InvalidProposal("it picks, so its guesses must not be drawn.")
-            return proposal
-        except InvalidProposal as error:
+            return (
+                proposal
+                if request.grammar is None
+                else _fitting(proposal, request.grammar, request.output)
+            )
+        except (InvalidProposal, InvalidGrammar) as error:
             self.give_up(name, request, error)
             return Proposal.empty()
 
@@ -258,6 +271,18 @@ def _without(name: str, names: tuple[str, ...]) -> tuple[str, ...]:
 @lru_cache(maxsize=64)
 def _layers_of(several: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
     return tuple(sorted(set().union(*several)))
+
+
+def _fitting(proposal: Proposal, grammar: Grammar, output: Sequence[int]) -> Proposal:
+    """Picked guesses without those that a grammar rules out, since they are never accepted."""
+    if proposal.tree.is_chain:
+        return proposal.pruned(grammar.num_fitting(output, proposal.tokens), num_branches=1)
+    builder, kept = ProposalBuilder(), {ROOT: ROOT}
+    for draw in proposal.draws:
+        parent, path = proposal.tree.parents[draw.node], proposal.path_tokens(draw.node)
+        if parent in kept and grammar.num_fitting(output, path) == len(path):
+            kept[draw.node] = builder.add(kept[parent], path[-1], chance=draw.chance)
+    return builder.build()
 
 
 def checked_proposal(answer: object, budget: Budget, num_trees: int, vocab_size: int) -> Proposal:

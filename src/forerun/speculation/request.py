@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from forerun.drafters import RequestView
-from forerun.drafters.prediction import PREDICTION
+from forerun.drafters import OWN, RequestView
 from forerun.errors import InvalidOption
 from forerun.option_checks import require, require_fields, require_whole
 
@@ -17,7 +16,7 @@ class RequestSpeculation:
     """What may guess for one request, within what the engine was started with.
 
     `drafter` names one of the engine's drafters; without a name they all may guess. A prediction
-    that a request brings is followed in any case.
+    or a grammar that a request brings is followed in any case.
     `num_speculative_tokens` and `num_branches` are ceilings below the engine's own; a depth of 0
     turns guessing off.
     """
@@ -37,11 +36,12 @@ class RequestSpeculation:
         return self.num_speculative_tokens == 0
 
     def allows(self, drafter: str) -> bool:
-        return not self.is_off and (self.drafter in (None, drafter) or drafter == PREDICTION)
+        return not self.is_off and (self.drafter in (None, drafter) or drafter in OWN)
 
-    def without_prediction(self) -> RequestSpeculation:
-        """Of a request that brings none: nobody follows one for it."""
-        return _WithoutPrediction(self.drafter, self.num_speculative_tokens, self.num_branches)
+    def without(self, *names: str) -> RequestSpeculation:
+        """Of a request that brings nothing for these drafters to guess from."""
+        own = self.drafter, self.num_speculative_tokens, self.num_branches
+        return _Without(*own, names) if names else self
 
     @classmethod
     def of(cls, given: RequestSpeculation | Mapping[str, Any] | None) -> RequestSpeculation:
@@ -59,9 +59,12 @@ class RequestSpeculation:
         return cls(**given)
 
 
-class _WithoutPrediction(RequestSpeculation):
+@dataclass(frozen=True)
+class _Without(RequestSpeculation):
+    silent: tuple[str, ...] = ()
+
     def allows(self, drafter: str) -> bool:
-        return drafter != PREDICTION and super().allows(drafter)
+        return drafter not in self.silent and super().allows(drafter)
 
 
 AS_STARTED: Final = RequestSpeculation()

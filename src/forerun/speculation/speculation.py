@@ -8,8 +8,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Final, TypeAlias
 
-from forerun.drafters import Budget
-from forerun.drafters.prediction import PREDICTION
+from forerun.drafters import OWN, Budget
 from forerun.speculation.alone import is_sure
 from forerun.speculation.choice import NO_ROOM, NOT_LOOKED, SILENT, Choice, Reason, Way
 from forerun.speculation.controller import Controller
@@ -48,8 +47,8 @@ class Speculation:
 
     @property
     def methods(self) -> list[str]:
-        """Drafters that a request may name; a prediction is its own."""
-        return [name for name in self.drafters.drafters if name != PREDICTION]
+        """Drafters that a request may name; those that guess from what it brings need no name."""
+        return [name for name in self.drafters.drafters if name not in OWN]
 
     def choose(
         self, requests: Sequence[SpeculativeRequest], num_prompt_tokens: int, times: StepTimes
@@ -92,9 +91,10 @@ class Speculation:
         batch: Batch,
         times: StepTimes,
     ) -> dict[int, Choice]:
-        """Those that are due for a look; the others go on without one."""
+        """Those that are due for a look, or have a grammar that says what comes; the others go on
+        without one."""
         chosen = {request.id: NOT_LOOKED for request in requests}
-        due = [request for request in requests if self.looks.is_due(request.id)]
+        due = [r for r in requests if self.looks.is_due(r.id) or self.drafters.is_led(r)]
         if not due:
             return chosen
         began = times.clock()

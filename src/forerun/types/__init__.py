@@ -11,23 +11,28 @@ emitted token, from which all guesses hang.
 """
 
 from forerun.types.arrays import FloatArray, IntArray, check_probs
+from forerun.types.grammar import BoolArray, Grammar
 from forerun.types.proposal import Draw, Proposal, ProposalBuilder
 from forerun.types.sampling_params import Acceptance, SamplingParams
 from forerun.types.span import Span
+from forerun.types.structured_outputs import StructuredOutputsParams
 from forerun.types.tree import ROOT, Tree
 from forerun.types.verdict import Origin, Verdict
 
 __all__ = [
     "ROOT",
     "Acceptance",
+    "BoolArray",
     "Draw",
     "FloatArray",
+    "Grammar",
     "IntArray",
     "Origin",
     "Proposal",
     "ProposalBuilder",
     "SamplingParams",
     "Span",
+    "StructuredOutputsParams",
     "Tree",
     "Verdict",
     "check_probs",

@@ -23,6 +23,7 @@ from forerun.option_checks import (
 )
 from forerun.option_fields import option
 from forerun.types.arrays import IntArray
+from forerun.types.structured_outputs import StructuredOutputsParams
 
 _REALS: Final = (
     *("temperature", "top_p", "min_p", "lenience"),
@@ -78,6 +79,7 @@ class SamplingParams:
     skip_special_tokens: bool = True
     logprobs: int | None = option(None, "With --json: log-probabilities of the k best.")
     prompt_logprobs: int | None = None
+    structured_outputs: StructuredOutputsParams | None = None
     acceptance: Acceptance = Acceptance.COUPLED
     lenience: float = option(1.0, "For lenient: no token above p/l; 1 is exact.")
 
@@ -123,6 +125,7 @@ class SamplingParams:
             put(self, name, bool(value))
         if self.top_k == -1:
             put(self, "top_k", 0)
+        put(self, "structured_outputs", StructuredOutputsParams.of(self.structured_outputs))
         try:
             put(self, "acceptance", Acceptance(self.acceptance))
         except ValueError:
@@ -182,8 +185,18 @@ class SamplingParams:
     @cached_property
     def changes_logits(self) -> bool:
         """Whether bias, masks or penalties do; `min_tokens` does so for a while."""
+        return self.moves_logits or self.masks_most
+
+    @property
+    def moves_logits(self) -> bool:
+        """Whether bias or penalties do."""
         penalties = (self.repetition_penalty - 1, self.presence_penalty, self.frequency_penalty)
-        return bool(self.logit_bias) or self.allowed_token_ids is not None or any(penalties)
+        return bool(self.logit_bias) or any(penalties)
+
+    @property
+    def masks_most(self) -> bool:
+        """Whether all tokens but some are left out."""
+        return self.allowed_token_ids is not None or self.structured_outputs is not None
 
     @cached_property
     def truncates(self) -> bool:

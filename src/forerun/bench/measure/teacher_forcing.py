@@ -10,8 +10,7 @@ from typing import Final
 import numpy as np
 
 from forerun.cache.cache_size import CacheSize
-from forerun.drafters import Budget, Drafter, TappedDrafter
-from forerun.drafters.prediction import PREDICTION
+from forerun.drafters import OWN, Budget, Drafter, TappedDrafter
 from forerun.engine import LLM, SpeculativeConfig
 from forerun.engine.setup.building import build_core
 from forerun.engine.setup.memory import CacheMemory
@@ -35,6 +34,7 @@ class KnownText:
     round_idx: int = 0
     cache_salt: str | None = None
     prediction: tuple[int, ...] = ()
+    grammar: None = None
 
     def __post_init__(self) -> None:
         self.tokens: list[int] = [*self.prompt, *self.output]
@@ -53,7 +53,7 @@ def drafter_for(llm: LLM, config: SpeculativeConfig, cache_dir: Path | None) -> 
     speculation = build_core(target, CacheMemory(1), llm.max_model_len, fixed).speculation
     assert speculation is not None
     found = speculation.drafters.drafters.items()
-    return next(drafter for name, drafter in found if name != PREDICTION)
+    return next(drafter for name, drafter in found if name not in OWN)
 
 
 def proposals_along(

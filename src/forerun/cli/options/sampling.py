@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from forerun.cli.options.shared import filled_by, parted
+from forerun.cli.terminal.input import read_option
 from forerun.errors import InvalidOption
 from forerun.option_fields import option
-from forerun.types import SamplingParams
+from forerun.types import SamplingParams, StructuredOutputsParams
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,10 @@ class TypedIn:
         "coupled",
         "coupled: the same tokens as without speculation; rejection: the same law; lenient: LOSSY.",
     )
+    json_schema: Path | None = option(None, "A file with a JSON schema that the answer fits.")
+    regex: str | None = option(None, "A regular expression that it fits.")
+    choice: tuple[str, ...] = option((), "It is one of these texts; repeatable.")
+    grammar: Path | None = option(None, "A file with a grammar that it fits, in Lark or GBNF.")
 
 
 @filled_by(TypedIn, SamplingParams, panel="Sampling")
@@ -36,9 +42,24 @@ def sampling_options(**given: Any) -> SamplingParams:
         logit_bias=_parse_bias(typed.logit_bias),
         max_tokens=typed.max_tokens,
         skip_special_tokens=not typed.keep_special,
+        structured_outputs=_structure(typed),
         acceptance=typed.acceptance,  # type: ignore[arg-type]  # its name will do
         **rest,
     )
+
+
+def _structure(typed: TypedIn) -> StructuredOutputsParams | None:
+    given: dict[str, Any] = {"regex": typed.regex, "choice": typed.choice or None}
+    if typed.json_schema is not None:
+        given["json"] = read_option(typed.json_schema, "--json-schema", "a JSON schema")
+    if typed.grammar is not None:
+        given["grammar"] = read_option(typed.grammar, "--grammar", "a grammar in Lark or GBNF")
+    given = {name: value for name, value in given.items() if value is not None}
+    if len(given) > 1:
+        raise InvalidOption(
+            "--json-schema, --regex, --choice and --grammar each say all of an answer; give one."
+        )
+    return StructuredOutputsParams(**given) if given else None
 
 
 def _parse_bias(text: str | None) -> dict[int, float]:

@@ -9,13 +9,14 @@ from dataclasses import replace
 from typing import Final
 
 from forerun.cache import KVCache
-from forerun.drafters.prediction import PREDICTION
+from forerun.drafters import GRAMMAR, PREDICTION
 from forerun.engine.api.prompt import Prompt, as_prompt
 from forerun.engine.request.options import RequestOptions
 from forerun.engine.request.output_text import OutputText
 from forerun.engine.request.request import Request
 from forerun.engine.step import Core
 from forerun.errors import InvalidOption, PromptTooLong, UnusableDrafter, unknown_name
+from forerun.grammars import Grammars
 from forerun.models.text.tokenizer import Tokenizer
 from forerun.sampling import fresh_seed
 from forerun.types import SamplingParams
@@ -27,8 +28,15 @@ class InputProcessor:
     """Touches no state that a step changes, so any thread may use it while the engine runs.
     `limit` is the option that made the context shorter than the model's, if it is."""
 
-    def __init__(self, tokenizer: Tokenizer, core: Core, limit: str = "max_model_len") -> None:
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        core: Core,
+        limit: str = "max_model_len",
+        grammars: Grammars | None = None,
+    ) -> None:
         self._tokenizer = tokenizer
+        self._grammars = grammars or Grammars(tokenizer, core.model.config.vocab_size)
         self._cache: KVCache = core.cache
         self._max_len, self._longest = core.max_len, core.model.config.max_len
         self._limit = limit
@@ -46,7 +54,7 @@ class InputProcessor:
         tokens = tuple(self._tokenizer.encode(given)) if isinstance(given, str) else given
         self._check_prompt(tokens)
         self._check_params(params)
-        self._check_drafter(options)
+        self._check_drafter(params, options)
         prediction = self._predicted(options.prediction)
         seed = fresh_seed() if params.seed is None else params.seed
         text = OutputText.start(
@@ -68,6 +76,7 @@ class InputProcessor:
                 text=text,
                 options=_options_of(choice, params, options),
                 prediction=prediction,
+                grammar=self._grammars.of(params.structured_outputs),
             )
             for choice in range(params.n)
         ]
@@ -111,10 +120,12 @@ class InputProcessor:
             self._encoded = text, ids
         return ids
 
-    def _check_drafter(self, options: RequestOptions) -> None:
+    def _check_drafter(self, params: SamplingParams, options: RequestOptions) -> None:
         name = options.speculation.drafter
         if name == PREDICTION and not options.prediction:
             raise UnusableDrafter("the drafter 'prediction' needs a prediction; give one.")
+        if name == GRAMMAR and params.structured_outputs is None:
+            raise UnusableDrafter("the drafter 'grammar' needs structured_outputs; give some.")
         if name is None or name in self._drafters:
             return
         if not self._drafters:

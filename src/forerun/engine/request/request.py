@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from forerun.cache import BlockTable
+from forerun.drafters import GRAMMAR, PREDICTION
 from forerun.engine.request.options import RequestOptions
 from forerun.engine.request.output_text import OutputText
 from forerun.engine.request.stats import Stats
 from forerun.sampling import Context, Noise
 from forerun.speculation.request import RequestSpeculation
-from forerun.types import Origin, SamplingParams
+from forerun.types import Grammar, Origin, SamplingParams
 
 if TYPE_CHECKING:
     from forerun.engine.step import Round
@@ -35,6 +36,7 @@ class Request:
     text: OutputText
     options: RequestOptions = field(default_factory=RequestOptions)
     prediction: tuple[int, ...] = ()  # what the caller expects the output to be
+    grammar: Grammar | None = None  # what the output must look like
 
     output: list[int] = field(default_factory=list)
     origins: list[Origin] = field(default_factory=list)
@@ -53,9 +55,9 @@ class Request:
     def __post_init__(self) -> None:
         self.tokens: list[int] = list(self.prompt)
         self.noise = Noise(self.seed, self.choice)
-        self.speculation: RequestSpeculation = self.options.speculation
-        if not self.prediction:
-            self.speculation = self.speculation.without_prediction()
+        brought = {PREDICTION: self.prediction, GRAMMAR: self.grammar}
+        silent = [name for name, given in brought.items() if not given]
+        self.speculation: RequestSpeculation = self.options.speculation.without(*silent)
 
     @property
     def priority(self) -> int:
@@ -68,7 +70,7 @@ class Request:
     @cached_property
     def context(self) -> Context:
         """It grows with the output."""
-        return Context(self.prompt, self.output)
+        return Context(self.prompt, self.output, self.grammar)
 
     @property
     def num_tokens(self) -> int:

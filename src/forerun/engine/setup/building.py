@@ -9,8 +9,16 @@ from statistics import fmean
 from typing import Final
 
 from forerun.cache.cache_size import CacheSize
-from forerun.drafters import Budget, CachedDrafter, GivenPrediction, Target
-from forerun.drafters.prediction import PREDICTION
+from forerun.drafters import (
+    GRAMMAR,
+    PREDICTION,
+    Budget,
+    CachedDrafter,
+    Drafter,
+    GivenPrediction,
+    GrammarWalk,
+    Target,
+)
 from forerun.engine.metrics import Metrics
 from forerun.engine.request.request import Request
 from forerun.engine.scheduling.limits import SchedulerLimits
@@ -96,9 +104,10 @@ def _build_speculation(
         drafting.try_heads(costs, trial, config.depth)
         record_passes(core, drafting.layers)
         controller = Controller(costs)
-    # First, so that without a controller it guesses for those who bring one.
-    named = {
+    # First, so that without a controller they guess for those who bring something.
+    named: dict[str, Drafter] = {
         PREDICTION: GivenPrediction(spell=target.tokenizer.token_bytes),
+        GRAMMAR: GrammarWalk(spell=target.tokenizer.token_bytes),
         **combined(config, drafting.drafters),
     }
     drafters = GuardedDrafters(named, model.config.vocab_size, config.num_trees)

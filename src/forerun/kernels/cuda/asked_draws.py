@@ -120,4 +120,4 @@ class AskedDraws:
 
 def _is_sparse(one: CoupledDraws) -> bool:
     """Whether single tokens are changed, and not all but a few."""
-    return one.params.allowed_token_ids is None
+    return not one.params.masks_most

@@ -54,7 +54,7 @@ class ResponseForm(Form):
             "reasoning": {"effort": None, "summary": None},
             "store": False,
             "temperature": given.get("temperature", 1.0),
-            "text": {"format": {"type": "text"}},
+            "text": {"format": {"type": "text"}, **given.get("text", {})},
             "tool_choice": "none",
             "tools": [],
             "top_logprobs": given.get("top_logprobs", 0),

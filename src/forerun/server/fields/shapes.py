@@ -9,6 +9,7 @@ from forerun.server.fields.kinds import (
     TEXT,
     Anything,
     Either,
+    Kind,
     ListOf,
     MapOf,
     OneOf,
@@ -48,7 +49,7 @@ _MESSAGE: Final = Shape(
         "annotations": ListOf(NOTHING, 0, 0),
         "reasoning": NOTHING,  # vLLM's answers have these two, and clients send answers back
         "reasoning_content": NOTHING,
-        "parsed": NOTHING,  # so have messages that OpenAI's client has read
+        "parsed": Anything(),  # so have messages that OpenAI's client has read
     },
     ("role", "content"),
 )
@@ -76,6 +77,45 @@ SPECULATIVE: Final = Either(
     ),
     "false, or an object with method, num_speculative_tokens, num_branches, acceptance",
 )
+_SCHEMA: Final = MapOf("", Anything(), 4096)
+_NAMED_SCHEMA: Final[dict[str, Kind]] = {
+    "name": Text(1, 256),
+    "description": TEXT,
+    "schema": _SCHEMA,
+    "strict": FLAG,
+}
+
+
+def _formats(schema: Shape) -> Tagged:
+    plain = {kind: Shape({"type": OneOf((kind,))}, ("type",)) for kind in ("text", "json_object")}
+    return Tagged({**plain, "json_schema": schema})
+
+
+RESPONSE_FORMAT: Final = _formats(
+    Shape(
+        {"type": OneOf(("json_schema",)), "json_schema": Shape(_NAMED_SCHEMA, ("name",))},
+        ("type", "json_schema"),
+    )
+)
+TEXT_FORMAT: Final = Shape(
+    {
+        "format": _formats(
+            Shape({"type": OneOf(("json_schema",)), **_NAMED_SCHEMA}, ("type", "name", "schema"))
+        ),
+        "verbosity": OneOf(("low", "medium", "high")),
+    }
+)
+STRUCTURED_OUTPUTS: Final = Shape(
+    {
+        "json": Either((TEXT, _SCHEMA), "a JSON schema, or its text"),
+        "json_object": FLAG,
+        "regex": Text(1),
+        "choice": ListOf(Text(1), 1, 4096),
+        "grammar": Text(1),
+        "disable_any_whitespace": FLAG,
+        "whitespace_pattern": Text(1),
+    }
+)
 FORERUN: Final = Shape({"trace": FLAG})
 METADATA: Final = MapOf("^[\\s\\S]{0,64}$", Text(0, 512), 16)
 
@@ -87,7 +127,7 @@ _INPUT_PART: Final = Tagged(
                 "text": TEXT,
                 "annotations": ListOf(NOTHING, 0, 0),
                 "logprobs": ListOf(Anything()),  # of an answer that is sent back
-                "parsed": NOTHING,
+                "parsed": Anything(),
             },
             ("type", "text"),
         )

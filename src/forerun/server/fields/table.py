@@ -29,10 +29,13 @@ from forerun.server.fields.shapes import (
     NOTHING,
     PREDICTION,
     PROMPT,
+    RESPONSE_FORMAT,
     SOME_TOKENS,
     SPECULATIVE,
     STOP,
     STREAM_OPTIONS,
+    STRUCTURED_OUTPUTS,
+    TEXT_FORMAT,
     TOKENS,
 )
 
@@ -118,6 +121,16 @@ FIELDS: Final[tuple[Field, ...]] = (
     _honoured("include_stop_str_in_output", FLAG, *_ALL),
     _honoured("ignore_eos", FLAG, *_ALL),
     _honoured("skip_special_tokens", FLAG, *_ALL),
+    # What it looks like.
+    _honoured(
+        "structured_outputs",
+        STRUCTURED_OUTPUTS,
+        *_ALL,
+        note="`json`, `json_object`, `regex`, `choice` or `grammar`",
+    ),
+    _honoured("response_format", RESPONSE_FORMAT, *_BOTH, note="OpenAI's way to say `json`"),
+    _honoured("text", TEXT_FORMAT, _RESPONSES, note="`format`, as `response_format` of chat"),
+    _idle("text", TEXT_FORMAT, Endpoint.INPUT_TOKENS),
     # How it is shown.
     _honoured("stream", FLAG, *_ALL),
     _honoured("stream_options", STREAM_OPTIONS, *_BOTH),
@@ -164,23 +177,10 @@ FIELDS: Final[tuple[Field, ...]] = (
     _refused("tool_choice", _CHAT, *_INPUT, unused=OneOf(("none", "auto"))),
     _refused("functions", _CHAT, unused=_NO_LIST),
     _refused("function_call", _CHAT, unused=OneOf(("none", "auto"))),
-    _refused("response_format", *_BOTH, unused=Shape({"type": OneOf(("text",))}, ("type",))),
-    _refused(
-        "text",
-        *_INPUT,
-        unused=Shape(
-            {
-                "format": Shape({"type": OneOf(("text",))}, ("type",)),
-                "verbosity": OneOf(("low", "medium", "high")),
-            }
-        ),
-        note="only plain text",
+    *(
+        _refused(name, *_BOTH, note="vLLM's older name; use `structured_outputs`")
+        for name in ("guided_json", "guided_regex", "guided_choice", "guided_grammar")
     ),
-    _refused("structured_outputs", *_ALL),
-    _refused("guided_json", *_BOTH),
-    _refused("guided_regex", *_BOTH),
-    _refused("guided_choice", *_BOTH),
-    _refused("guided_grammar", *_BOTH),
     _refused("modalities", _CHAT, unused=ListOf(OneOf(("text",)))),
     _refused("audio", _CHAT),
     _refused("image", _RESPONSES),

@@ -33,6 +33,7 @@ class _Text:
     round_idx: int = 0
     cache_salt: str | None = None
     prediction: Sequence[int] = ()
+    grammar: None = None
 
     @property
     def prompt(self) -> Sequence[int]:

@@ -1,0 +1,125 @@
+"""The drafter that guesses along what a request's grammar leaves."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from forerun.drafters.base import Budget, OneByOne, RequestView
+from forerun.types import Grammar, Proposal
+
+GRAMMAR: Final = "grammar"  # the drafter's name
+_FORCED: Final = 0.99  # the same text may be spelled in other tokens
+_FADING: Final = 0.9  # of what is known of a choice, with every time it is met
+_MAX_KEPT: Final = 4096  # choices
+
+
+class GrammarWalk(OneByOne["_Read"]):
+    """Keys of an object, the rest of a word: what must come is guessed, since a pass over it is
+    cheaper than one for each token. Where the grammar leaves a choice among few, what was chosen
+    behind the same mark the last time: a model hardly changes how it spaces and indents.
+
+    Such habits are learnt from all requests. They are tokens without a letter or a digit, by
+    `spell`, which gives a token's bytes: nothing of what was written is kept. A guess is made while
+    it and all before it are right with at least `min_chance` and what the budget asks for. A
+    request without a grammar gets none.
+    """
+
+    picks = says_chances = True
+
+    def __init__(self, spell: Callable[[int], bytes], min_chance: float = 0.1) -> None:
+        super().__init__()
+        self._spell = spell
+        self._min_chance = min_chance
+        self._habits: OrderedDict[int, _Habit] = OrderedDict()  # by `_choice`
+
+    def _remember(self, request: RequestView) -> _Read:  # noqa: ARG002
+        return _Read()
+
+    def may_guess(self, request: RequestView, budget: Budget) -> bool:
+        if request.grammar is None or budget.depth == 0:
+            return False
+        self._learn(request.grammar, request.output, self._memories[request.id])
+        step = self._next(request.grammar, request.output)
+        return bool(step) and step[0][1] >= max(self._min_chance, budget.least_chance)
+
+    def _guess(self, request: RequestView, read: _Read, budget: Budget) -> Proposal:
+        grammar, output = request.grammar, list(request.output)
+        if grammar is None or budget.depth == 0:
+            return Proposal.empty()
+        self._learn(grammar, request.output, read)
+        tokens, chances, chance = list[int](), list[float](), 1.0
+        least_chance = max(self._min_chance, budget.least_chance)
+        while step := self._next(grammar, output):
+            for token, sure in step:
+                chance *= sure
+                if chance < least_chance or len(tokens) == budget.depth:
+                    return Proposal.picked(tokens, chances)
+                output.append(token)
+                tokens.append(token)
+                chances.append(sure)
+        return Proposal.picked(tokens, chances)
+
+    def _next(self, grammar: Grammar, output: Sequence[int]) -> list[tuple[int, float]]:
+        """Tokens that come next, and how sure each is behind those before it."""
+        if forced := grammar.forced(output):
+            return [(token, _FORCED) for token in forced]
+        choice = self._choice(grammar, output)
+        habit = None if choice is None else self._habits.get(choice)
+        return [] if habit is None else [(habit.token, habit.chance)]
+
+    def _choice(self, grammar: Grammar, output: Sequence[int]) -> int | None:
+        """A number for what may follow, and for the mark behind which it does."""
+        choice = grammar.choice(output)
+        if choice is None or not output or self._is_content(output[-1]):
+            return choice
+        return hash((choice, output[-1]))
+
+    def _learn(self, grammar: Grammar, output: Sequence[int], read: _Read) -> None:
+        for idx in range(read.num_tokens, len(output)):
+            choice = self._choice(grammar, output[:idx])
+            if choice is not None:
+                self._met(choice, output[idx])
+        read.num_tokens = len(output)
+
+    def _met(self, choice: int, token: int) -> None:
+        habit, is_mark = self._habits.get(choice), not self._is_content(token)
+        if habit is not None:
+            habit.met(token)
+            if is_mark:
+                habit.token = token
+            self._habits.move_to_end(choice)
+        elif is_mark:
+            self._habits[choice] = _Habit(token)
+            if len(self._habits) > _MAX_KEPT:
+                self._habits.popitem(last=False)
+
+    def _is_content(self, token: int) -> bool:
+        """Letters, digits, and parts of such that stand in no ASCII."""
+        return any(byte > 127 or chr(byte).isalnum() for byte in self._spell(token))
+
+
+@dataclass
+class _Read:
+    """How much of an output was learnt from."""
+
+    num_tokens: int = 0
+
+
+@dataclass
+class _Habit:
+    """What was chosen the last time, and how often it was what came."""
+
+    token: int
+    num_right: float = 1.5
+    num_trials: float = 2.0
+
+    @property
+    def chance(self) -> float:
+        return self.num_right / self.num_trials
+
+    def met(self, token: int) -> None:
+        self.num_right = _FADING * self.num_right + (token == self.token)
+        self.num_trials = _FADING * self.num_trials + 1

@@ -1,0 +1,50 @@
+"""What an answer must look like, in the words of each API."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from forerun.errors import InvalidOption
+from forerun.server.errors import bad_request
+from forerun.types import StructuredOutputsParams
+
+
+class Structure(NamedTuple):
+    """`field` is where a client asked for it."""
+
+    field: str | None = None
+    wanted: StructuredOutputsParams | None = None
+
+
+def structure_of(given: Mapping[str, Any]) -> Structure:
+    """vLLM's `structured_outputs`, OpenAI's `response_format`, or `text.format` of responses."""
+    found = []
+    if (own := given.get("structured_outputs")) is not None:
+        found.append(Structure("structured_outputs", _by_vllm(own)))
+    for field, asked in (
+        ("response_format", given.get("response_format")),
+        ("text.format", given.get("text", {}).get("format")),
+    ):
+        if asked is not None and asked["type"] != "text":
+            found.append(Structure(field, _by_openai(asked)))
+    if len(found) > 1:
+        names = " and ".join(str(each.field) for each in found)
+        raise bad_request(f"{names} both say what the answer looks like; give one.", found[0].field)
+    return found[0] if found else Structure()
+
+
+def _by_vllm(asked: Mapping[str, Any]) -> StructuredOutputsParams | None:
+    try:
+        return StructuredOutputsParams.of(asked)
+    except InvalidOption as error:
+        raise bad_request(str(error), "structured_outputs") from None
+
+
+def _by_openai(asked: Mapping[str, Any]) -> StructuredOutputsParams:
+    """Chat wraps a schema in an object of its own, and responses do not. One without a schema
+    is any object."""
+    schema = asked.get("json_schema", asked).get("schema")
+    if schema is None:
+        return StructuredOutputsParams(json_object=True)
+    return StructuredOutputsParams(json=schema)
