@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Final, NamedTuple
 
-from forerun.bench.prompts.workloads import KINDS, WORKLOADS, Kind, build_workloads
+from forerun.bench.prompts.workloads import KINDS, FREE_FORM, Kind, build_workloads
 from forerun.drafters import Budget, SuffixLookup
 from forerun.engine import LLM, RequestSpeculation
 from forerun.sampling import Noise
@@ -36,7 +36,7 @@ from forerun.types import Proposal, SamplingParams, Verdict
 
 _TEXTS: Final = Path(__file__).with_name("recorded_texts.json.gz")
 _RECORDS: Final = Path(__file__).parents[1] / "bench/records"
-_CLASSES: Final = tuple(name for name in WORKLOADS if name != "long")
+_CLASSES: Final = tuple(name for name in FREE_FORM if name != "long")
 _NUM_TEXTS: Final = 20
 _DEPTH: Final = 16
 _GREEDY: Final = SamplingParams(temperature=0, max_tokens=64)

@@ -34,6 +34,8 @@ class InvalidGrammar(InvalidOption):
     @classmethod
     def because(cls, what: str, complaint: str) -> InvalidGrammar:
         """With the line of what llguidance said that tells why; others show where."""
+        if "NoExtension" in complaint:
+            complaint = "there is no text in the model's vocabulary that fits it"
         why = [line for line in complaint.splitlines() if line.startswith("error: ")]
         reason = first_line(why[0].removeprefix("error: ") if why else complaint).rstrip(".")
         return cls(f"{what} cannot be used ({reason}); mend it.")

@@ -56,7 +56,7 @@ class Scripted:
     def about(self) -> Mapping[str, Any]:
         return {"engine": "made up"}
 
-    def answer(self, prompt: Sequence[int], max_tokens: int) -> TimedRun:
+    def answer(self, prompt: Sequence[int], max_tokens: int, _: str | None = None) -> TimedRun:
         if self.stop_after is not None and len(self.asked) >= self.stop_after:
             raise KeyboardInterrupt
         self.asked.append(max_tokens)

@@ -20,13 +20,13 @@ RECORD = {
     "required": ["name", "cab", "abc"],
     "additionalProperties": False,
 }
-GRAMMARS = Grammars(words(), words().vocab_size)
+GRAMMARS = Grammars(words())
 
 
 @pytest.fixture(autouse=True)
 def what_stands_in_a_string_is_no_choice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not in a vocabulary of usual size; this one has 55 tokens."""
-    monkeypatch.setattr("forerun.grammars.matched._FEW", 20)
+    monkeypatch.setattr("forerun.drafters.grammar_walk._FEW", 20)
 
 
 def grammar(**wanted: Any) -> Grammar:

@@ -33,6 +33,7 @@ STRUCTURES: dict[str, dict[str, Any]] = {
     "choice": {"choice": ["a cat", "a canary", "a bird"]},
     "grammar": {"grammar": 'start: "a" start "b" | "c" | "d" start'},
 }
+DIGITS = tuple(JSON_LETTERS.index(letter) for letter in "0123456789-")
 FITS = {
     "json": lambda text: isinstance(json.loads(text), dict),
     "regex": lambda text: re.fullmatch("(abc|cab){3,6}-[0-9]{2}", text) is not None,
@@ -50,6 +51,20 @@ def draft_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def llm(tiny_json_path: Path) -> LLM:
     return LLM(tiny_json_path, speculative_config=None, num_threads=1)
+
+
+# Behind the end of these nothing is left that other options would allow.
+WITH_OTHER_MASKS = [
+    SamplingParams(
+        temperature=temperature,
+        seed=4,
+        max_tokens=30,
+        structured_outputs=Fitting(regex="[0-9]{2}-12345"),
+        **options,
+    )
+    for temperature in (0.0, 1.0)
+    for options in ({"allowed_token_ids": DIGITS}, {"min_tokens": 20})
+]
 
 
 def params(sampling: str, structure: str, **changes: Any) -> SamplingParams:
@@ -80,6 +95,7 @@ def test_speculation_changes_no_token(llm: LLM, draft_path: Path, method: str) -
         for structure in STRUCTURES
         for sampling in SAMPLING
     ] + [(prompt, SamplingParams(seed=3, max_tokens=20)) for prompt in PROMPTS]
+    asked += [(prompt, chosen) for prompt in PROMPTS for chosen in WITH_OTHER_MASKS]
     plain = [tokens(llm, *each) for each in asked]
     for shape in ((4, 2), (8, 1)):
         guessing = llm.with_speculation(config(method, draft_path, *shape))

@@ -18,9 +18,10 @@ from forerun.sampling import (
     ranked_logits,
     served_logits,
 )
-from forerun.types import Proposal, SamplingParams
+from forerun.types import Proposal, SamplingParams, StructuredOutputsParams
 from tests.kernels.sources import F32, normal
 
+ANYTHING = StructuredOutputsParams(regex=".*")  # which tokens may come, `EverySome` says
 SAMPLINGS: tuple[dict[str, Any], ...] = (
     {"temperature": 0.0},
     {"temperature": 1.0},
@@ -42,7 +43,29 @@ SAMPLINGS: tuple[dict[str, Any], ...] = (
     {"repetition_penalty": 0.7, "presence_penalty": 0.4, "frequency_penalty": 0.3, "top_k": 9},
     {"frequency_penalty": 1.7, "temperature": 0.5, "min_tokens": 5, "stop_token_ids": (8,)},
     {"min_tokens": 5, "temperature": 0.0, "logit_bias": {2: 50.0}, "top_p": 0.9},
+    {"allowed_token_ids": tuple(range(3, 400, 7)), "top_p": 0.9},
+    {"allowed_token_ids": (998,), "presence_penalty": 0.4, "top_k": 9},
+    {"temperature": 0.0, "structured_outputs": ANYTHING},
+    {"temperature": 0.8, "structured_outputs": ANYTHING},
+    {"temperature": 0.8, "structured_outputs": ANYTHING, "top_k": 20, "top_p": 0.9},
+    {"structured_outputs": ANYTHING, "min_p": 0.1, "allowed_token_ids": tuple(range(500))},
+    {"structured_outputs": ANYTHING, "repetition_penalty": 1.2, "min_tokens": 5},
 )
+
+
+class EverySome:
+    """Allows a part of the vocabulary, others behind every output; a guess of 7 never fits."""
+
+    def __init__(self, vocab_size: int) -> None:
+        self._vocab_size = vocab_size
+
+    def allowed_bits(self, output: Sequence[int]) -> bytes:
+        assert 7 not in output[3:], "behind what does not fit nobody asks"
+        allowed = np.arange(self._vocab_size) % (len(output) + 2) == 1
+        return np.packbits(allowed, bitorder="little").tobytes()
+
+    def num_fitting(self, _: Sequence[int], tokens: Sequence[int]) -> int:
+        return [*tokens, 7].index(7)
 
 
 def rows_of(num: int, vocab_size: int, scale: float) -> F32:
@@ -54,18 +77,26 @@ def rows_of(num: int, vocab_size: int, scale: float) -> F32:
     return rows
 
 
-def draws_for(seed: int, options: dict[str, Any], num: int, position: int = 3) -> CoupledDraws:
+def draws_for(
+    seed: int, options: dict[str, Any], num: int, position: int = 3, vocab_size: int = 1500
+) -> CoupledDraws:
     """Of a chain of `num` - 1 guesses."""
     params = SamplingParams(**options)
     proposal = Proposal.chain(range(6, 5 + num))
-    context = Context((1, 2, 3, 4, 5), (7, 8, 7))
+    grammar: Any = EverySome(vocab_size) if params.structured_outputs else None
+    context = Context((1, 2, 3, 4, 5), (7, 8, 7), grammar)
     return CoupledDraws(params, Noise(seed), position, context, (2,), proposal)
 
 
-def expected(draws: CoupledDraws, rows: F32) -> list[int]:
-    found = []
+def expected(draws: CoupledDraws, rows: F32) -> list[int | None]:
+    """None behind a guess that does not fit."""
+    found = list[int | None]()
     for row, position in enumerate(draws.positions):
-        context = draws.context.extended(draws.proposal.path_tokens(row - 1))
+        path = draws.proposal.path_tokens(row - 1)
+        if draws.context.grammar is not None and 7 in path:
+            found.append(None)
+            continue
+        context = draws.context.extended(path)
         served: Any = ranked_logits if draws.params.temperature == 0 else served_logits
         logits = served(rows[row], draws.params, context, draws.eos_token_ids)
         if draws.params.temperature == 0:
@@ -85,6 +116,8 @@ def compare(drawing: Drawing, rows: F32, draws: Sequence[CoupledDraws], device: 
     for idx, one in enumerate(draws):
         part = scores[idx * num_each : (idx + 1) * num_each]
         for row, token in enumerate(expected(one, rows[idx])):
+            if token is None:
+                continue
             if part.token(row) is None:
                 num_left += 1
                 np.testing.assert_array_equal(part.row(row), rows[idx, row])
@@ -112,8 +145,7 @@ def check_what_is_left() -> None:
     rows = rows_of(3, 1500, 1.0)
     rows[1, 700] = np.nan
     logits = torch.tensor(rows)
-    restricted = draws_for(0, {"allowed_token_ids": (1, 2, 3)}, 1)
-    draws = [draws_for(0, {}, 1), draws_for(0, {"temperature": 0}, 1), restricted]
+    draws = [draws_for(0, {}, 1), draws_for(0, {"temperature": 0}, 1), None]
     drawing = Drawing({"PDL": 0})
     scores = drawing.finish(logits, drawing.best(logits), [1, 1, 1], draws)
     assert scores.token(0) is not None

@@ -15,6 +15,7 @@ from forerun.drafters import OWN, Budget
 from forerun.engine import LLM
 from forerun.engine.api.input_processor import InputProcessor
 from forerun.engine.engine import Engine
+from forerun.grammars import Grammars
 from forerun.speculation.guarded_drafters import GuardedDrafters
 from forerun.speculation.speculation import Speculation
 from tests.soak.bad_drafters import Garbage, throwing
@@ -99,7 +100,7 @@ def by_rule(llm: LLM) -> LLM:
 
 def with_speculation(llm: LLM, speculation: Speculation) -> LLM:
     llm.engine = Engine(replace(llm.engine.core, speculation=speculation))
-    llm.input_processor = InputProcessor(llm.tokenizer, llm.engine.core)
+    llm.input_processor = InputProcessor(llm.tokenizer, llm.engine.core, Grammars(llm.tokenizer))
     return llm
 
 

@@ -133,7 +133,7 @@ class DraftModel(OwnCache[Row]):
         is_single = params.acceptance is Acceptance.COUPLED and growth.num_siblings == 1
         if not is_single or self._model.config.vocab_size > self._vocab_size:
             return None
-        context = Context(request.prompt, request.output)
+        context = Context(request.prompt, request.output, request.grammar)
         position, noise = len(request.tokens), request.noise
         return CoupledDraws(params, noise, position, context, (), growth.proposal(), nodes)
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from forerun.drafters.base import Budget, OneByOne, RequestView
 from forerun.types import Grammar, Proposal
 
 GRAMMAR: Final = "grammar"  # the drafter's name
-_FORCED: Final = 0.99  # the same text may be spelled in other tokens
+_FORCED: Final = 0.99  # it is all that fits, and the text may be cut off before
 _FADING: Final = 0.9  # of what is known of a choice, with every time it is met
 _MAX_KEPT: Final = 4096  # choices
+_FEW: Final = 512  # tokens: what stands between the parts of JSON is chosen among so many
 
 
 class GrammarWalk(OneByOne["_Read"]):
@@ -33,7 +34,7 @@ class GrammarWalk(OneByOne["_Read"]):
         super().__init__()
         self._spell = spell
         self._min_chance = min_chance
-        self._habits: OrderedDict[int, _Habit] = OrderedDict()  # by `_choice`
+        self._habits: OrderedDict[int, _Habit] = OrderedDict()  # by `_Choice.number`
 
     def _remember(self, request: RequestView) -> _Read:  # noqa: ARG002
         return _Read()
@@ -43,7 +44,7 @@ class GrammarWalk(OneByOne["_Read"]):
             return False
         self._learn(request.grammar, request.output, self._memories[request.id])
         step = self._next(request.grammar, request.output)
-        return bool(step) and step[0][1] >= max(self._min_chance, budget.least_chance)
+        return step is not None and step[1] >= max(self._min_chance, budget.least_chance)
 
     def _guess(self, request: RequestView, read: _Read, budget: Budget) -> Proposal:
         grammar, output = request.grammar, list(request.output)
@@ -52,36 +53,42 @@ class GrammarWalk(OneByOne["_Read"]):
         self._learn(grammar, request.output, read)
         tokens, chances, chance = list[int](), list[float](), 1.0
         least_chance = max(self._min_chance, budget.least_chance)
-        while step := self._next(grammar, output):
-            for token, sure in step:
-                chance *= sure
-                if chance < least_chance or len(tokens) == budget.depth:
-                    return Proposal.picked(tokens, chances)
-                output.append(token)
-                tokens.append(token)
-                chances.append(sure)
+        while len(tokens) < budget.depth and (step := self._next(grammar, output)):
+            token, sure = step
+            chance *= sure
+            if chance < least_chance:
+                break
+            output.append(token)
+            tokens.append(token)
+            chances.append(sure)
         return Proposal.picked(tokens, chances)
 
-    def _next(self, grammar: Grammar, output: Sequence[int]) -> list[tuple[int, float]]:
-        """Tokens that come next, and how sure each is behind those before it."""
-        if forced := grammar.forced(output):
-            return [(token, _FORCED) for token in forced]
-        choice = self._choice(grammar, output)
-        habit = None if choice is None else self._habits.get(choice)
-        return [] if habit is None else [(habit.token, habit.chance)]
+    def _next(self, grammar: Grammar, output: Sequence[int]) -> tuple[int, float] | None:
+        """The token that comes next, and how surely."""
+        allowed = grammar.allowed_bits(output)
+        choice = self._choice(allowed, output)
+        if choice.forced is not None:
+            return choice.forced, _FORCED
+        habit = None if choice.number is None else self._habits.get(choice.number)
+        if habit is None or not allowed[habit.token // 8] >> habit.token % 8 & 1:  # equal by chance
+            return None
+        return habit.token, habit.chance
 
-    def _choice(self, grammar: Grammar, output: Sequence[int]) -> int | None:
-        """A number for what may follow, and for the mark behind which it does."""
-        choice = grammar.choice(output)
-        if choice is None or not output or self._is_content(output[-1]):
-            return choice
-        return hash((choice, output[-1]))
+    def _choice(self, allowed: bytes, output: Sequence[int]) -> _Choice:
+        bits = int.from_bytes(allowed, "little")
+        num = bits.bit_count()
+        if num == 1:
+            return _Choice(None, bits.bit_length() - 1)
+        if num > _FEW:
+            return _Choice(None)
+        mark = output[-1] if output and not self._is_content(output[-1]) else None
+        return _Choice(hash((allowed, mark)))
 
     def _learn(self, grammar: Grammar, output: Sequence[int], read: _Read) -> None:
         for idx in range(read.num_tokens, len(output)):
-            choice = self._choice(grammar, output[:idx])
-            if choice is not None:
-                self._met(choice, output[idx])
+            choice = self._choice(grammar.allowed_bits(output[:idx]), output[:idx])
+            if choice.number is not None:
+                self._met(choice.number, output[idx])
         read.num_tokens = len(output)
 
     def _met(self, choice: int, token: int) -> None:
@@ -97,8 +104,17 @@ class GrammarWalk(OneByOne["_Read"]):
                 self._habits.popitem(last=False)
 
     def _is_content(self, token: int) -> bool:
-        """Letters, digits, and parts of such that stand in no ASCII."""
-        return any(byte > 127 or chr(byte).isalnum() for byte in self._spell(token))
+        """Letters, digits, parts of such that stand in no ASCII, and what is no text."""
+        spelled = self._spell(token)
+        return not spelled or any(byte > 127 or chr(byte).isalnum() for byte in spelled)
+
+
+class _Choice(NamedTuple):
+    """`number` tells what may follow, and behind which mark; None where it is much, or where a
+    token is `forced`."""
+
+    number: int | None
+    forced: int | None = None
 
 
 @dataclass

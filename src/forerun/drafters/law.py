@@ -53,6 +53,8 @@ class DraftLaw:
         if params.temperature == 0:  # one-hot would leave no second-best to branch to
             params = params.before_argmax
         context = Context(request.prompt, request.output, request.grammar).extended(path)
+        if request.grammar is not None and request.grammar.is_over(context.output):
+            return None
         if params.changes_logits or len(context.output) < params.min_tokens:  # by id
             padded = np.full(vocab_size, -np.inf)
             padded[ids] = row[: len(ids)]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from llguidance import LLMatcher, grammar_from
+from llguidance.gbnf_to_lark import gbnf_to_lark
 
 from forerun.errors import InvalidGrammar
 from forerun.types import StructuredOutputsParams
@@ -17,6 +19,13 @@ if TYPE_CHECKING:
 # A line's end and an indentation, or a space. JSON would allow any number of both, and a small
 # model that has begun to indent may never stop.
 _WHITESPACE: Final = r"(\r?\n[ \t]{0,128}|[ ])"
+_MAX_LEN: Final = 1 << 17  # characters: some take 4 µs each to compile
+_MOST_DIGITS: Final = 10_000  # of `multipleOf` without its point: as many states, and more
+_LITERAL: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"i?|/(?:[^/\\\n]|\\.)+/[a-z]*|//[^\n]*')
+# Parts of llguidance's Lark that cannot be followed back, such as limits of a rule, special tokens.
+_ONE_WAY: Final = re.compile(
+    r"^\s*[?!]?\w+\s*\[|[<@]|%(?!import\b|ignore\b|llguidance\s*\{\s*\})", re.MULTILINE
+)
 
 
 def kind_of(wanted: StructuredOutputsParams) -> str:
@@ -30,31 +39,61 @@ def kind_of(wanted: StructuredOutputsParams) -> str:
 
 def described(wanted: StructuredOutputsParams) -> str:
     """The grammar's text; whether it makes sense is found out when it is compiled."""
+    given = wanted.regex or wanted.grammar or wanted.json or "".join(wanted.choice or ())
+    if len(given) > _MAX_LEN:
+        complaint = f"it has {len(given)} characters, and {_MAX_LEN} are allowed"
+        raise InvalidGrammar.because(kind_of(wanted), complaint)
     try:
         if wanted.regex is not None:
             return LLMatcher.grammar_from_regex(wanted.regex)
         if wanted.choice is not None:
             return grammar_from("choice", json.dumps(wanted.choice))
         if wanted.grammar is not None:
-            return grammar_from("grammar", wanted.grammar)
+            return LLMatcher.grammar_from_lark(_lark(wanted.grammar))
         return LLMatcher.grammar_from_json_schema(_schema(wanted), overrides=_whitespace(wanted))
     except ValueError as error:  # what is no GBNF, or has numbers beyond all bounds
         raise InvalidGrammar.because(kind_of(wanted), str(error)) from None
+    except RecursionError:
+        raise InvalidGrammar.because(kind_of(wanted), "it is nested too deep") from None
+
+
+def _lark(grammar: str) -> str:
+    if "::=" in _LITERAL.sub("", grammar):
+        try:
+            grammar = gbnf_to_lark(grammar)
+        except Exception as error:  # it raises plain ones
+            raise ValueError(str(error)) from None
+    if found := _ONE_WAY.search(_LITERAL.sub("", grammar)):
+        raise ValueError(
+            f"attributes of rules, special tokens and other grammars are not supported: "
+            f"{found[0].strip()!r}"
+        )
+    return grammar
 
 
 def _schema(wanted: StructuredOutputsParams) -> str:
     if wanted.json is None:
         return '{"type": "object"}'
-    return wanted.json if isinstance(wanted.json, str) else json.dumps(_plain(wanted.json))
+    assert isinstance(wanted.json, str)
+    schema = json.loads(wanted.json)
+    schema.pop("x-guidance", None)  # would let llguidance pass over what it does not know
+    _check_numbers(schema)
+    return json.dumps(schema)
 
 
-def _plain(value: Any) -> Any:
-    """Mappings of any kind as dicts, which is all that json writes."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value
+def _check_numbers(part: Any) -> None:
+    if isinstance(part, list):
+        for item in part:
+            _check_numbers(item)
+    if not isinstance(part, dict):
+        return
+    for name, item in part.items():
+        if name == "multipleOf" and isinstance(item, int | float):
+            digits = Decimal(str(item)).normalize().as_tuple().digits
+            if int("".join(map(str, digits))) > _MOST_DIGITS:
+                raise ValueError(f"multipleOf {item} has too many digits")
+        elif name not in ("const", "enum", "default", "examples"):
+            _check_numbers(item)
 
 
 def _whitespace(wanted: StructuredOutputsParams) -> JsonCompileOptions:

@@ -3,34 +3,31 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from functools import partial
 from importlib.util import find_spec
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from forerun.errors import MissingExtra
 from forerun.models.text.tokenizer import Tokenizer
 from forerun.types import Grammar, StructuredOutputsParams
 
 if TYPE_CHECKING:
-    from llguidance import LLTokenizer
+    from llguidance import LLMatcher, LLTokenizer
 
-    from forerun.grammars.matched import MatchedGrammar
-
-_MAX_KEPT: Final = 64  # compiled grammars: callers send the same schema again and again
+# Compiled grammars that are kept, as callers send the same schema again and again: so many, and so
+# many characters in all.
+_MAX_KEPT, _MAX_CHARACTERS = 64, 1 << 20
 
 
 class Grammars:
-    """Compiled when they are first asked for, and kept for a while; any thread may ask.
+    """Compiled when they are first asked for, and kept for a while; any thread may ask."""
 
-    `vocab_size` is the model's, which may have more ids than its tokenizer.
-    """
-
-    def __init__(self, tokenizer: Tokenizer, vocab_size: int) -> None:
+    def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
-        self._vocab_size = vocab_size
         self._lock = Lock()
         self._vocabulary: LLTokenizer | None = None
-        self._kept: OrderedDict[str, MatchedGrammar] = OrderedDict()
+        self._kept: OrderedDict[str, LLMatcher] = OrderedDict()
 
     def of(self, wanted: StructuredOutputsParams | None) -> Grammar | None:
         """One for a request; raises `InvalidGrammar` where it cannot be used."""
@@ -39,38 +36,39 @@ class Grammars:
         if find_spec("llguidance") is None:
             raise MissingExtra("structured_outputs", "structured")
         from forerun.grammars import description
+        from forerun.grammars.matched import MatchedGrammar
 
-        text = description.described(wanted)
+        text, kind = description.described(wanted), description.kind_of(wanted)
         with self._lock:
             kept = self._kept.get(text)
-            if kept is None:
-                kept = self._kept[text] = self._compiled(text, description.kind_of(wanted))
-                if len(self._kept) > _MAX_KEPT:
-                    self._kept.popitem(last=False)
-            self._kept.move_to_end(text)
-            return kept.fresh()
+            if kept is not None:
+                self._kept.move_to_end(text)
+        renew = partial(self._compiled, text)
+        grammar = MatchedGrammar((kept or renew()).deep_copy(), renew, kind)
+        if kept is None:
+            grammar.allowed_bits(())  # the first step of some takes too long
+        return grammar
 
-    def _compiled(self, text: str, kind: str) -> MatchedGrammar:
+    def _compiled(self, text: str) -> LLMatcher:
+        """Anew: copies share what they learnt of the text's expressions, and its limits."""
         from llguidance import LLMatcher
 
-        from forerun.grammars.matched import MatchedGrammar
         from forerun.grammars.vocabulary import vocabulary
 
         if self._vocabulary is None:
             self._vocabulary = vocabulary(self._tokenizer)
         matcher = LLMatcher(self._vocabulary, text, log_level=0, limits=_limits())
-        grammar = MatchedGrammar(matcher, self._vocab_size, kind)
-        grammar.fresh().allowed(())  # the first step of some takes too long
-        return grammar
+        if not matcher.is_error():
+            with self._lock:
+                self._kept[text] = matcher
+                self._kept.move_to_end(text)
+                while len(self._kept) > _MAX_KEPT or sum(map(len, self._kept)) > _MAX_CHARACTERS:
+                    self._kept.popitem(last=False)
+        return matcher
 
 
 def _limits() -> Any:
     """A step may take a few hundredths of a second: all requests wait for it."""
     from llguidance import LLParserLimits
 
-    return LLParserLimits(
-        max_items_in_row=10_000,
-        step_lexer_fuel=100_000,
-        step_max_items=20_000,
-        verbose_errors=False,
-    )
+    return LLParserLimits(max_items_in_row=10_000, step_lexer_fuel=100_000, verbose_errors=False)

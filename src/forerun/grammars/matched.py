@@ -2,92 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
 
-import numpy as np
 from llguidance import LLMatcher
 
 from forerun.errors import InvalidGrammar
-from forerun.types import BoolArray
 
-_FEW: Final = 512  # tokens: what stands between the parts of JSON is chosen among so many
+_NUM_KNOWN: Final = 64  # tokens at the end of a text: more than a round guesses
+Found = TypeVar("Found")
 
 
 class MatchedGrammar:
     """A `Grammar` that goes back and forth along the texts that it is asked about: they differ by
-    a few guesses at their end. `what` it was made from is told where it cannot be used."""
+    a few guesses at their end, and are asked about again when these are judged, and learnt from.
 
-    def __init__(self, matcher: LLMatcher, vocab_size: int, what: str) -> None:
+    What a matcher learns, and its limits, it shares with its copies beside other texts. Where one
+    comes to an end of these, `renew` brings one that shares nothing, and the text is read again:
+    only what fails by itself fails. `what` it was made from is told then.
+    """
+
+    def __init__(self, matcher: LLMatcher, renew: Callable[[], LLMatcher], what: str) -> None:
         self._matcher = matcher
-        self._vocab_size = vocab_size
+        self._renew = renew
         self._what = what
         self._read: list[int] = []  # what the matcher has read: nothing behind the end
-        self._check()
+        self._path: list[int] = []  # the text that was asked about
+        self._known: dict[int, bytes] = {}  # what may follow its beginnings, by their length
 
-    def fresh(self) -> MatchedGrammar:
-        """The same one beside another text."""
-        assert not self._read
-        return MatchedGrammar(self._matcher.deep_copy(), self._vocab_size, self._what)
-
-    def allowed(self, output: Sequence[int]) -> BoolArray:
-        bits = np.frombuffer(self._bits(output), np.uint8)
-        found = np.unpackbits(bits, count=min(8 * len(bits), self._vocab_size), bitorder="little")
-        if len(found) == self._vocab_size:
-            return found.view(np.bool_)
-        allowed = np.zeros(self._vocab_size, bool)  # ids beyond the tokenizer's stand for nothing
-        allowed[: len(found)] = found
-        return allowed
-
-    def choice(self, output: Sequence[int]) -> int | None:
-        bits = self._bits(output)
-        return hash(bits) if int.from_bytes(bits, "little").bit_count() <= _FEW else None
+    def allowed_bits(self, output: Sequence[int]) -> bytes:
+        num_same = _num_same(self._path, output)
+        if num_same < len(output):
+            self._path[num_same:] = output[num_same:]
+            num = len(self._path)
+            self._known = {
+                n: bits for n, bits in self._known.items() if num - _NUM_KNOWN < n <= num_same
+            }
+        bits = self._known.get(len(output))
+        if bits is None:
+            bits = self._asked(output, LLMatcher.compute_bitmask)
+            self._known[len(output)] = bits
+        return bits
 
     def is_over(self, output: Sequence[int]) -> bool:
-        self._go_to(output)
-        return self._matcher.is_stopped()
-
-    def forced(self, output: Sequence[int]) -> Sequence[int]:
-        self._go_to(output)
-        tokens = self._matcher.compute_ff_tokens()
-        self._check()
-        return tokens
+        return self._asked(output, LLMatcher.is_stopped)
 
     def num_fitting(self, output: Sequence[int], tokens: Sequence[int]) -> int:
-        self._go_to(output)
-        num = self._matcher.validate_tokens(list(tokens))
-        self._check()
-        return num
+        return self._asked(output, lambda matcher: matcher.validate_tokens(list(tokens)))
 
-    def _bits(self, output: Sequence[int]) -> bytes:
-        """What may follow, a bit for each token."""
-        self._go_to(output)
-        bits = self._matcher.compute_bitmask()
-        self._check()
-        return bits
+    def _asked(self, output: Sequence[int], ask: Callable[[LLMatcher], Found]) -> Found:
+        """What the matcher says behind `output`."""
+        for is_last in (False, True):
+            self._go_to(output)
+            found = ask(self._matcher)
+            if not self._matcher.is_error():
+                return found
+            complaint = self._matcher.get_error()
+            self._matcher, self._read = self._renew().deep_copy(), []
+            if is_last or self._matcher.is_error():
+                break
+        raise InvalidGrammar.because(self._what, complaint)
 
     def _go_to(self, output: Sequence[int]) -> None:
         """The matcher loses count where it reads on behind the end, so it does not."""
         num_same = _num_same(self._read, output)
         if num_same < len(self._read):
-            self._matcher.rollback(len(self._read) - num_same)
+            is_back = self._matcher.rollback(len(self._read) - num_same)
+            assert is_back or self._matcher.is_error(), self._what
             del self._read[num_same:]
         for token in output[num_same:]:
-            if self._matcher.is_stopped():
+            if self._matcher.is_stopped():  # or in error
                 return
             self._matcher.consume_token(token)
-            self._check()
             self._read.append(token)
 
-    def _check(self) -> None:
-        """What could not be understood, or would take too long, is of no more use."""
-        if self._matcher.is_error():
-            raise InvalidGrammar.because(self._what, self._matcher.get_error())
 
-
-def _num_same(read: Sequence[int], output: Sequence[int]) -> int:
+def _num_same(known: Sequence[int], output: Sequence[int]) -> int:
     """At the beginning of both."""
-    num = min(len(read), len(output))
-    if list(output[:num]) == read[:num]:
+    num = min(len(known), len(output))
+    if list(output[:num]) == known[:num]:
         return num
-    return next(idx for idx in range(num) if read[idx] != output[idx])
+    return next(idx for idx in range(num) if known[idx] != output[idx])

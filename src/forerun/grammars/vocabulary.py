@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from llguidance import LLTokenizer, TokenizerWrapper
 
 from forerun.errors import InvalidOption
 from forerun.models.text.tokenizer import Tokenizer
+
+_MARK: Final = "\x02"  # no token goes on behind it
 
 
 class _Spoken:
@@ -22,8 +26,16 @@ class _Spoken:
         ]
 
     def __call__(self, text: bytes) -> list[int]:
+        """Of text that goes on after other text: where a tokenizer puts a space before its first
+        word, there is a mark in front, whose tokens are left out."""
         spelled = text.decode("utf-8", "replace")
-        return self._tokenizer.encode(spelled, add_special=False, parse_special=False)
+        if not self._tokenizer.strips_space:
+            return self._encode(spelled)
+        mark, found = self._encode(_MARK), self._encode(_MARK + spelled)
+        return found[len(mark) :] if found[: len(mark)] == mark else []
+
+    def _encode(self, text: str) -> list[int]:
+        return self._tokenizer.encode(text, add_special=False, parse_special=False)
 
 
 def vocabulary(tokenizer: Tokenizer) -> LLTokenizer:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
@@ -20,6 +21,13 @@ from forerun.errors import InvalidDistribution, InvalidOption, NothingAllowed
 from forerun.sampling.softmax import Logits, Probs, WeightSum, softmax, weight_sum
 from forerun.sampling.truncation import is_truncating, truncated
 from forerun.types import FloatArray, Grammar, IntArray, SamplingParams
+
+# [256, 8]: for each byte, 0 where a bit is set, the lowest first, and −inf where it is not.
+_BITS: Final = np.where(
+    np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little") > 0,
+    np.float32(0),
+    np.float32(-np.inf),
+)
 
 
 @dataclass(frozen=True)
@@ -147,7 +155,10 @@ def _changed(
     context: Context,
     eos_token_ids: Sequence[int],
 ) -> FloatArray:
-    """By bias, masks and penalties. A copy; where tokens are only left out, in the same dtype."""
+    """By bias, masks and penalties. A copy; where tokens are only left out, in the same dtype.
+    Behind the end of a grammar's text all is cut off, so whatever comes will do."""
+    if context.grammar is not None and context.grammar.is_over(context.output):
+        return raw_logits.copy()
     logits = _masked(raw_logits, params, context, eos_token_ids)
     if not params.moves_logits:
         return logits
@@ -172,11 +183,17 @@ def _masked(
         logits.fill(-np.inf)
         logits[allowed] = raw_logits[allowed]
     if context.grammar is not None:
-        logits = np.where(context.grammar.allowed(context.output), logits, -np.inf)
+        logits += _left_out(context.grammar.allowed_bits(context.output), len(logits))
     if len(context.output) < params.min_tokens:
         ends = (*params.stop_token_ids, *(() if params.ignore_eos else eos_token_ids))
         logits[[token for token in ends if token < len(logits)]] = -np.inf
     return logits
+
+
+def _left_out(allowed: bytes, num: int) -> FloatArray:
+    """[num]: 0 where the bit of a token is set, −inf where it is not."""
+    found = _BITS.take(np.frombuffer(allowed.ljust(-(-num // 8), b"\0"), np.uint8), axis=0)
+    return found.ravel()[:num]
 
 
 def _check_token(token: int, logits: FloatArray, option: str) -> None:

@@ -11,7 +11,7 @@ emitted token, from which all guesses hang.
 """
 
 from forerun.types.arrays import FloatArray, IntArray, check_probs
-from forerun.types.grammar import BoolArray, Grammar
+from forerun.types.grammar import Grammar
 from forerun.types.proposal import Draw, Proposal, ProposalBuilder
 from forerun.types.sampling_params import Acceptance, SamplingParams
 from forerun.types.span import Span
@@ -22,7 +22,6 @@ from forerun.types.verdict import Origin, Verdict
 __all__ = [
     "ROOT",
     "Acceptance",
-    "BoolArray",
     "Draw",
     "FloatArray",
     "Grammar",

@@ -53,22 +53,34 @@ class StructuredOutputsParams:
             value = getattr(self, name)
             good = value is None or isinstance(value, bool)
             require(good, f"structured_outputs.{name}", value, "true or false")
-        if self.disable_any_whitespace and self.whitespace_pattern is not None:
+        is_spaced = self.whitespace_pattern is not None
+        if self.disable_any_whitespace and is_spaced:
             raise InvalidOption(
                 "structured_outputs has both disable_any_whitespace and whitespace_pattern; "
                 "give one."
             )
+        if (self.disable_any_whitespace or is_spaced) and given[0] not in ("json", "json_object"):
+            raise InvalidOption(
+                f"structured_outputs says how JSON is spaced, and has {given[0]}; drop one."
+            )
 
     def _check_json(self) -> None:
-        schema = self.json
-        if isinstance(schema, str):
-            try:
-                schema = json.loads(schema)
-            except (ValueError, RecursionError):
-                schema = None
-            require(schema is not None, "structured_outputs.json", self.json, "a JSON schema")
-        good = schema is None or isinstance(schema, Mapping)
-        require(good, "structured_outputs.json", self.json, "a JSON schema: an object")
+        """Kept as text: what a caller does to a mapping afterwards changes nothing here."""
+        schema: Any = self.json
+        if schema is None:
+            return
+        try:
+            found = json.loads(schema) if isinstance(schema, str) else schema
+            text = json.dumps(found, default=_as_dict, allow_nan=False)
+        except RecursionError:
+            raise InvalidOption("structured_outputs.json is nested too deep; flatten it.") from None
+        except (TypeError, ValueError):
+            found = None
+        if not isinstance(found, Mapping):
+            raise InvalidOption(
+                "structured_outputs.json is no JSON schema; give a mapping, or its text."
+            )
+        object.__setattr__(self, "json", text)  # a frozen value is completed
 
     def _check_choice(self) -> None:
         texts: Any = self.choice
@@ -86,3 +98,10 @@ class StructuredOutputsParams:
             return given
         require_fields("structured_outputs option", cls, given)
         return cls(**given)
+
+
+def _as_dict(value: Any) -> dict[Any, Any]:
+    """Mappings of any kind, for json, which writes dicts alone."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError

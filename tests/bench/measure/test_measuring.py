@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -184,6 +185,13 @@ def test_contenders_alternate_and_peers_write_as_much_as_plain(llm: LLM) -> None
         assert len({(m.workload, m.pair_idx) for m in group}) == 1
     assert {found[start].contender for start in range(0, len(found), 3)} == {PLAIN, DEFAULT}
     assert set(peer.asked) == {5}  # what plain wrote, not the 8 that were allowed
+
+
+def test_an_answer_that_fits_a_schema(tiny_json_path: Path) -> None:
+    llm = LLM(tiny_json_path, speculative_config=None, num_threads=1)
+    (plain,) = engines(llm, {}, SamplingParams(temperature=0), Ticks())
+    run = plain.answer([1, 2, 3], 40, '{"enum": ["a cat"]}')
+    assert llm.tokenizer.decode(run.tokens) == '"a cat"'
 
 
 def test_costs_are_relative_to_a_plain_pass(llm: LLM) -> None:

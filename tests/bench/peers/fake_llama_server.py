@@ -19,7 +19,8 @@ class Server(BaseHTTPRequestHandler):
         self.send_response(200)
         self.end_headers()
         is_guessing = "--spec-type" in sys.argv
-        for token in asked["prompt"][: asked["n_predict"]]:
+        tokens = asked["json_schema"]["enum"] if "json_schema" in asked else asked["prompt"]
+        for token in tokens[: asked["n_predict"]]:
             self._send({"tokens": [token]})
         num = 4 if "--flash-attn" in sys.argv else 8  # so that one can tell
         counts = {"draft_n": num, "draft_n_accepted": num - 2} if is_guessing else {}

@@ -53,6 +53,7 @@ def test_a_build_tells_of_itself_and_answers_in_each_mode(server: Path) -> None:
         plain, guessing = PeerContender(peer, "plain"), PeerContender(peer, "ngram_mod")
         run = plain.answer([5, 6, 7, 8], 3)
         assert (run.tokens, len(run.arrivals), run.num_guesses) == ((5, 6, 7), 3, 0)
+        assert plain.answer([5, 6], 9, '{"enum": [7, 8, 9]}').tokens == (7, 8, 9)
         run = guessing.answer([5, 6], 2)
         assert (run.num_guesses, run.num_accepted) == (8, 6)
         run = PeerContender(peer, "ngram_mod_fa_off").answer([5, 6], 2)

@@ -132,11 +132,11 @@ def test_where_we_end_a_peer_does_not_leave_our_text(llm: LLM) -> None:
     end = llm.tokenizer.eos_ids[0]
 
     class Ending(Scripted):
-        def answer(self, prompt: Sequence[int], max_tokens: int) -> TimedRun:
+        def answer(self, prompt: Sequence[int], max_tokens: int, _: str | None = None) -> TimedRun:
             return super().answer([*prompt[:3], end], max_tokens)
 
     class Banned(Scripted):
-        def answer(self, prompt: Sequence[int], max_tokens: int) -> TimedRun:
+        def answer(self, prompt: Sequence[int], max_tokens: int, _: str | None = None) -> TimedRun:
             return super().answer([*prompt[:3], end + 1], max_tokens)
 
     side = side_by_side(llm, Ending(PLAIN), peers=[Banned("llamacpp/plain")])
@@ -159,7 +159,7 @@ def test_the_margin_is_the_targets_own(llm: LLM) -> None:
 
 def test_a_peers_own_way_is_recorded_once_per_class(llm: LLM) -> None:
     class Stubborn(Scripted):
-        def answer(self, prompt: Sequence[int], max_tokens: int) -> TimedRun:
+        def answer(self, prompt: Sequence[int], max_tokens: int, _: str | None = None) -> TimedRun:
             return super().answer([*prompt[:2], 0, 0, 0], max_tokens)
 
     side = side_by_side(llm, Scripted(PLAIN), peers=[Stubborn("llamacpp/plain")])

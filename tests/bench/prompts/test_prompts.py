@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from importlib import resources
 
 import pytest
 
 from forerun.bench.prompts.named_prompts import named_prompts
-from forerun.bench.prompts.workloads import WORKLOADS, Kind, build_workloads
+from forerun.bench.prompts.workloads import FREE_FORM, WORKLOADS, Kind, build_workloads
 from forerun.errors import InvalidOption
 
 
@@ -57,6 +58,17 @@ def test_copy_heavy_classes_hold_what_is_to_be_copied() -> None:
     assert "```python" in edit
     assert len(repeat) > 300
     assert extract.count("- order") == 12
+
+
+def test_records_have_a_schema_and_no_other_class_has_one() -> None:
+    for workload in build_workloads(WORKLOADS, 3, 0):
+        schemas = [prompt.json_schema for prompt in workload.prompts]
+        if workload.kind is Kind.STRUCTURED:
+            assert all(json.loads(schema or "")["required"] for schema in schemas)
+        else:
+            assert schemas == [None] * 3
+    assert "json" not in FREE_FORM
+    assert {*FREE_FORM, "json"} == set(WORKLOADS)
 
 
 def test_an_unknown_class_names_the_nearest() -> None:

@@ -133,7 +133,7 @@ def test_a_prediction_beside_a_schema(server: Running) -> None:
         (CHATS, "structured_outputs", {"regex": "(a"}, "the regular expression cannot be used"),
         (CHATS, "structured_outputs", {"regex": "a", "choice": ["b"]}, "regex and choice is given"),
         (CHATS, "structured_outputs", {}, "none is given"),
-        (COMPLETIONS, "structured_outputs", {"json": "{"}, "a JSON schema"),
+        (COMPLETIONS, "structured_outputs", {"json": "{"}, "no JSON schema"),
         (
             CHATS,
             "response_format",

@@ -21,6 +21,7 @@ from forerun.engine.engine import Engine
 from forerun.engine.request.options import RequestOptions
 from forerun.engine.setup.building import build_core
 from forerun.engine.setup.memory import CacheMemory
+from forerun.grammars import Grammars
 from forerun.models.llama import LlamaModel
 from forerun.models.text.token_bytes import Spelling
 from forerun.models.text.tokenizer import Tokenizer, TokenizerTraits
@@ -131,9 +132,9 @@ class _Bench:
         """Timed from the first token on, and until guesses are cut short by the end of the answer:
         such passes have sizes that would be recorded while the clock runs."""
         options = RequestOptions()
-        (request,) = InputProcessor(self._tokenizer, engine.core).requests(
-            list(prompt), _PARAMS, options
-        )
+        (request,) = InputProcessor(
+            self._tokenizer, engine.core, Grammars(self._tokenizer)
+        ).requests(list(prompt), _PARAMS, options)
         engine.add([request])
         while not request.output:
             engine.step()

@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 
 from forerun.bench.measure.timed_run import Clock, TimedRun, time_stream
 from forerun.engine import LLM, SpeculativeConfig
-from forerun.types import SamplingParams
+from forerun.types import SamplingParams, StructuredOutputsParams
 
 PLAIN: Final = "plain"
 DEFAULT: Final = "default"
@@ -23,7 +23,9 @@ class Contender(Protocol):
     @property
     def about(self) -> Mapping[str, Any]: ...
 
-    def answer(self, prompt: Sequence[int], max_tokens: int) -> TimedRun: ...
+    def answer(
+        self, prompt: Sequence[int], max_tokens: int, json_schema: str | None = None
+    ) -> TimedRun: ...
 
 
 @dataclass(frozen=True)
@@ -44,10 +46,15 @@ class Engine:
             {"left_out": left_out} if left_out else {}
         )
 
-    def answer(self, prompt: Sequence[int], max_tokens: int) -> TimedRun:
+    def answer(
+        self, prompt: Sequence[int], max_tokens: int, json_schema: str | None = None
+    ) -> TimedRun:
         """From an empty cache: what earlier prompts began with is computed again."""
         self.llm.reset_prefix_cache()
-        return time_stream(self.llm, prompt, self.params.with_(max_tokens=max_tokens), self.clock)
+        params = self.params.with_(max_tokens=max_tokens)
+        if json_schema is not None:
+            params = params.with_(structured_outputs=StructuredOutputsParams(json=json_schema))
+        return time_stream(self.llm, prompt, params, self.clock)
 
 
 def engines(

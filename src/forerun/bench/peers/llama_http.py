@@ -23,6 +23,8 @@ def complete(address: str, question: dict[str, Any]) -> Answer:
         "return_tokens": True,
         "stream": True,
     }
+    if "json_schema" in question:
+        body |= {"json_schema": question["json_schema"], "ignore_eos": False}
     began = time.perf_counter()
     tokens: list[int] = []
     arrivals: list[tuple[float, int]] = []

@@ -147,9 +147,13 @@ class PeerContender:
         )
         return reply["seconds"], reply["tokens"]
 
-    def answer(self, prompt: Sequence[int], max_tokens: int) -> TimedRun:
-        """Exactly `max_tokens` tokens, greedily."""
+    def answer(
+        self, prompt: Sequence[int], max_tokens: int, json_schema: str | None = None
+    ) -> TimedRun:
+        """Exactly `max_tokens` tokens, greedily; with a schema, until its answer ends."""
         question = {"mode": self.mode, "prompt": list(prompt), "num_tokens": max_tokens}
+        if json_schema is not None:
+            question["json_schema"] = json.loads(json_schema)
         reply = self.peer.ask(question)
         return TimedRun(
             tuple(reply["tokens"]),

@@ -47,6 +47,8 @@ def start(setup: dict[str, Any]) -> tuple[Answer, Handler]:
     }
 
     def answer(question: dict[str, Any]) -> Answer:
+        if "json_schema" in question:
+            return {"error": "it knows no JSON schemas"}
         prompt = torch.tensor([question["prompt"]], device=setup["device"])
         arrivals = Arrivals()
         with torch.inference_mode():

@@ -7,6 +7,7 @@ they are new.
 from __future__ import annotations
 
 import ast
+import json
 import re
 from collections.abc import Callable, Iterator
 from random import Random
@@ -27,6 +28,30 @@ _HEROES: Final = (("fox", "Tim"), ("girl", "Lily"), ("boy", "Ben"), ("bear", "Ma
 _PLACES: Final = ("near a big forest", "by the sea", "in a small house", "on a farm", "by a lake")
 _FINDS: Final = ("a shiny red ball", "an old map", "a tiny bird", "a blue box", "a lost puppy")
 _NUM_LONG: Final = 4  # articles in a long prompt: about 1300 tokens
+RECORD_SCHEMA: Final = json.dumps(
+    {
+        "type": "object",
+        "properties": {
+            "headline": {"type": "string"},
+            "topic": {"enum": ["politics", "sport", "business", "crime", "culture", "other"]},
+            "place": {"type": "string"},
+            "people": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {"name": {"type": "string"}, "role": {"type": "string"}},
+                    "required": ["name", "role"],
+                    "additionalProperties": False,
+                },
+                "maxItems": 4,
+            },
+            "is_breaking_news": {"type": "boolean"},
+            "summary": {"type": "string"},
+        },
+        "required": ["headline", "topic", "place", "people", "is_breaking_news", "summary"],
+        "additionalProperties": False,
+    }
+)
 
 
 def edit_code(random: Random) -> Iterator[Task]:
@@ -133,4 +158,15 @@ def long_context(random: Random) -> Iterator[Task]:
         yield (
             f"{chosen[asked]['name']}-of-{_NUM_LONG}-{random.randrange(10**6):06d}",
             f"{reports}\n\nWhat happened according to report {asked + 1}? Say who was involved.",
+        )
+
+
+def record(random: Random) -> Iterator[Task]:
+    """What a news text says, as a record: see `RECORD_SCHEMA`."""
+    for row in endlessly(read_rows("articles"), random):
+        yield (
+            f"{row['name']}-record",
+            "Write a JSON record of this report: its headline, topic, place, people with their "
+            "roles, whether it is breaking news, and a summary in one sentence."
+            f"\n\n{_first_sentences(row['text'])}",
         )

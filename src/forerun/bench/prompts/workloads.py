@@ -22,6 +22,7 @@ class Kind(StrEnum):
     TRANSLATION = "translation"
     SUMMARY = "summarisation"
     LONG = "long context"
+    STRUCTURED = "structured"  # answers fit a schema
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class BenchPrompt:
     text: str
     is_chat: bool = True  # a user's message; otherwise a text to continue
     num_tokens: int | None = None  # cut to exactly so many
+    json_schema: str | None = None  # what the answer must fit
 
     def encode(self, tokenizer: Tokenizer) -> list[int]:
         """Through the chat template where the prompt is a message and the model has one."""
@@ -52,6 +54,7 @@ class Workload:
         joined = "\x00".join(prompt.text for prompt in self.prompts)
         if self.prompts[0].num_tokens is not None:
             joined += f"\x00{self.prompts[0].num_tokens}"
+        joined += "".join(f"\x00{p.json_schema}" for p in self.prompts if p.json_schema)
         return hashlib.sha256(joined.encode()).hexdigest()[:16]
 
 
@@ -66,9 +69,11 @@ _TASKS: Final[Mapping[str, tuple[Kind, Callable[[Random], Iterator[tasks.Task]]]
     "translation": (Kind.TRANSLATION, tasks.from_categories("translation")),
     "summarisation": (Kind.SUMMARY, tasks.summary),
     "long": (Kind.LONG, tasks.long_context),
+    "json": (Kind.STRUCTURED, tasks.record),
 }
 WORKLOADS: Final = tuple(_TASKS)
 KINDS: Final[Mapping[str, Kind]] = {name: kind for name, (kind, _) in _TASKS.items()}
+FREE_FORM: Final = tuple(n for n, (kind, _) in _TASKS.items() if kind is not Kind.STRUCTURED)
 _PLAIN_TEXT: Final = {"story"}
 
 
@@ -101,4 +106,6 @@ def _build(name: str, num_prompts: int, seed: int) -> Workload:
     kind, draw = _TASKS[name]
     drawn = itertools.islice(draw(Random(f"{seed}:{name}")), num_prompts)
     is_chat = name not in _PLAIN_TEXT
-    return Workload(name, kind, tuple(BenchPrompt(task, text, is_chat) for task, text in drawn))
+    schema = tasks.RECORD_SCHEMA if kind is Kind.STRUCTURED else None
+    prompts = (BenchPrompt(task, text, is_chat, json_schema=schema) for task, text in drawn)
+    return Workload(name, kind, tuple(prompts))

@@ -26,7 +26,7 @@ _LONGEST_PROMPT: Final = 2048  # tokens; other tokenizers may need more than Smo
 
 @dataclass(frozen=True)
 class BenchOptions:
-    classes: str = option(ALL, "Workload classes, by comma; or all.")
+    classes: str = option(ALL, "Workload classes, by comma; or all (json only by name).")
     pairs: int = option(20, "Interleaved prompts per class.")
     max_tokens: int = option(64, "Tokens per answer at most.")
     temperature: float = option(0.0, "0 is argmax.")
@@ -52,9 +52,9 @@ class BenchOptions:
 
     @property
     def class_list(self) -> list[str]:
-        from forerun.bench.prompts.workloads import WORKLOADS
+        from forerun.bench.prompts.workloads import FREE_FORM
 
-        return list(WORKLOADS) if self.classes == ALL else split(self.classes)
+        return list(FREE_FORM) if self.classes == ALL else split(self.classes)
 
     @property
     def depth_list(self) -> list[int]:

@@ -32,11 +32,11 @@ class InputProcessor:
         self,
         tokenizer: Tokenizer,
         core: Core,
+        grammars: Grammars,
         limit: str = "max_model_len",
-        grammars: Grammars | None = None,
     ) -> None:
         self._tokenizer = tokenizer
-        self._grammars = grammars or Grammars(tokenizer, core.model.config.vocab_size)
+        self._grammars = grammars
         self._cache: KVCache = core.cache
         self._max_len, self._longest = core.max_len, core.model.config.max_len
         self._limit = limit

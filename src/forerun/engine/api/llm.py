@@ -67,7 +67,7 @@ class LLM:
                 shipped_book(fingerprint),
             )
             self._memory, self._wanted_len = memory, max_len
-            self._grammars = Grammars(self.tokenizer, self.model.config.vocab_size)
+            self._grammars = Grammars(self.tokenizer)
             self._lock = EngineLock()  # for all that use this kernel set
             self._start(speculation)
 
@@ -77,7 +77,7 @@ class LLM:
         self.max_model_len = core.max_len
         self.engine = Engine(core, self._lock)
         limit = "kv_cache_memory" if self._wanted_len is None else "max_model_len"
-        self.input_processor = InputProcessor(self.tokenizer, core, limit, self._grammars)
+        self.input_processor = InputProcessor(self.tokenizer, core, self._grammars, limit)
 
     def with_speculation(self, config: SpeculativeConfig | Mapping[str, Any] | None) -> LLM:
         """The same loaded model with other speculation, or with none."""

@@ -15,6 +15,7 @@ from forerun.sampling import CoupledDraws
 from forerun.types import IntArray
 
 I32 = npt.NDArray[np.int32]
+U32 = npt.NDArray[np.uint32]
 F64 = npt.NDArray[np.float64]
 Draws = Sequence[CoupledDraws | None]
 
@@ -25,14 +26,15 @@ MAX_CHANGED: Final = 1 << 23  # logits: so many can be changed in one pass, as f
 class AskedDraws:
     """Which rows are drawn, and how; the others come as logits."""
 
-    # [R, NUM_WORDS]: kind, position, key (two), top_k, first change, number of changes; doubles
-    # from word 8 on: temperature, top_p, log min_p
+    # [R, NUM_WORDS]: kind, position, key (two), top_k, first change, number of changes, mask (0 is
+    # none); doubles from word 8 on: temperature, top_p, log min_p
     words: I32
     drawn: list[slice] = field(default_factory=list)
     as_logits: list[slice] = field(default_factory=list)
     tokens: list[IntArray] = field(default_factory=list)  # whose logits are changed, row by row
     changes: list[F64] = field(default_factory=list)  # [n, 3]: what is added, a factor, taken off
     num_changes: int = 0
+    masks: list[U32] = field(default_factory=list)  # [⌈V / 32⌉] each: a bit for each token
     is_noisy: bool = False
 
     @classmethod
@@ -44,7 +46,7 @@ class AskedDraws:
         for num, one in zip(wanted, draws, strict=True):
             rows = slice(first, first + num)
             first += num
-            if one is None or (one.changes_logits and not (may_change and _is_sparse(one))):
+            if one is None or (one.changes_logits and not may_change):
                 if num:
                     asked.as_logits.append(rows)
                 continue
@@ -52,8 +54,10 @@ class AskedDraws:
             asked.drawn.append(rows)
             if one.params.temperature > 0:
                 asked._describe(rows, one)
-            if one.changes_logits:
+            if one.params.moves_logits or len(one.context.output) < one.params.min_tokens:
                 asked._change(rows, one, vocab_size)
+            if one.params.masks_most:
+                asked._mask(rows, one, vocab_size)
         return asked
 
     @classmethod
@@ -80,6 +84,10 @@ class AskedDraws:
     @property
     def num(self) -> int:
         return len(self.words)
+
+    @property
+    def changes_logits(self) -> bool:
+        return bool(self.num_changes or self.masks)
 
     def _describe(self, rows: slice, one: CoupledDraws) -> None:
         params, words = one.params, self.words[rows]
@@ -117,7 +125,22 @@ class AskedDraws:
             self.tokens.append(tokens)
             self.changes.append(changes)
 
-
-def _is_sparse(one: CoupledDraws) -> bool:
-    """Whether single tokens are changed, and not all but a few."""
-    return not one.params.masks_most
+    def _mask(self, rows: slice, one: CoupledDraws, vocab_size: int) -> None:
+        """What may follow each node. Behind a guess that does not fit nobody asks, and behind the
+        end of a grammar's text all is cut off."""
+        fixed, grammar, output = None, one.context.grammar, one.context.output
+        if one.params.allowed_token_ids is not None:
+            allowed = np.zeros(-(-vocab_size // 32) * 32, bool)
+            allowed[one.params.allowed_array] = True
+            fixed = np.packbits(allowed, bitorder="little").view(np.uint32)
+        for row, node in zip(range(rows.start, rows.stop), one.nodes, strict=True):
+            mask, path = fixed, one.proposal.path_tokens(node)
+            if grammar is not None and grammar.num_fitting(output, path) == len(path):
+                written = (*output, *path)
+                bits = grammar.allowed_bits(written).ljust(-(-vocab_size // 32) * 4, b"\0")
+                if not grammar.is_over(written):
+                    found = np.frombuffer(bits, np.uint32)[: -(-vocab_size // 32)]
+                    mask = found if fixed is None else found & fixed
+            if mask is not None:
+                self.masks.append(mask)
+                self.words[row, 7] = len(self.masks)

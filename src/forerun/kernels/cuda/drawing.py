@@ -13,7 +13,7 @@ import torch
 import triton
 from torch import Tensor
 
-from forerun.kernels.cuda.asked_draws import AskedDraws, Draws
+from forerun.kernels.cuda.asked_draws import U32, AskedDraws, Draws
 from forerun.kernels.cuda.draws import (
     BLOCK,
     DEPTH,
@@ -117,7 +117,7 @@ class Drawing:
         self, logits: Tensor, best: Best, asked: AskedDraws, count: Tensor | None = None
     ) -> Started:
         """With `count`, on the device, positions are so many places behind what is asked for."""
-        if asked.is_noisy or asked.num_changes:
+        if asked.is_noisy or asked.changes_logits:
             self._launch(logits, best, asked, self._room(logits), count)
         for rows in asked.as_logits:
             self._room(logits).logits[rows].copy_(logits[rows], non_blocking=True)
@@ -160,7 +160,7 @@ class Drawing:
         if count is not None:
             block = triton.next_power_of_2(asked.num)
             move_positions[(1,)](room.words, count, asked.num, NUM_WORDS, block)
-        if asked.num_changes:
+        if asked.changes_logits:
             self._launch_changes(logits, best, asked, room)
         if asked.is_noisy:
             self._launch_noise(logits, best, asked, room)
@@ -168,11 +168,13 @@ class Drawing:
     def _launch_changes(self, logits: Tensor, best: Best, asked: AskedDraws, room: _Room) -> None:
         num, width, wide = asked.num, logits.shape[1], room.wide
         blocks = -(-width // BLOCK)
-        tokens, changes = room.send_changes(asked)
-        widen_rows[(blocks, num)](logits, room.words, wide, width, BLOCK, NUM_WORDS)
-        change_rows[(num,)](
-            wide, room.words, tokens, changes, width, BLOCK, NUM_WORDS, enable_fp_fusion=False
-        )
+        masks = room.send_masks(asked.masks)
+        widen_rows[(blocks, num)](logits, room.words, masks, wide, width, BLOCK, NUM_WORDS)
+        if asked.num_changes:
+            tokens, changes = room.send_changes(asked)
+            change_rows[(num,)](
+                wide, room.words, tokens, changes, width, BLOCK, NUM_WORDS, enable_fp_fusion=False
+            )
         best_of_blocks[(blocks, num)](
             wide, room.words, room.bests, room.ids, width, BLOCK, True, NUM_WORDS, PDL=0
         )
@@ -183,7 +185,7 @@ class Drawing:
 
     def _launch_noise(self, logits: Tensor, best: Best, asked: AskedDraws, room: _Room) -> None:
         num, width = asked.num, logits.shape[1]
-        blocks, changed = -(-width // BLOCK), asked.num_changes > 0
+        blocks, changed = -(-width // BLOCK), asked.changes_logits
         doubles = room.words.view(torch.float64)
         found = (room.bests, room.seconds, room.ids, room.weights, best.counts)
         gathered = (room.kept, room.noisy, room.kept_ids)
@@ -250,6 +252,21 @@ class _Room:
             device[: len(array)].copy_(host[: len(array)], non_blocking=True)
         tokens, changes = self._changes
         return tokens, changes
+
+    def send_masks(self, masks: Sequence[U32]) -> Tensor:
+        """On the device; where there are none, memory that nobody reads."""
+        host, device = self._masks
+        for row, mask in enumerate(masks):
+            host.numpy()[row] = mask.view(np.int32)
+        device[: len(masks)].copy_(host[: len(masks)], non_blocking=True)
+        return device
+
+    @cached_property
+    def _masks(self) -> tuple[Tensor, Tensor]:
+        size = self._size[0], -(-self._size[1] // 32)
+        return self._on_host(torch.int32, *size), torch.empty(
+            size, dtype=torch.int32, device=self.words.device
+        )
 
     @cached_property
     def wide(self) -> Tensor:

@@ -25,7 +25,7 @@ MOST: Final = 4096
 
 @triton.jit
 def is_changed(WORDS, r, NUM_WORDS: tl.constexpr):
-    return tl.load(WORDS + r * NUM_WORDS + 6) > 0
+    return (tl.load(WORDS + r * NUM_WORDS + 6) > 0) | (tl.load(WORDS + r * NUM_WORDS + 7) > 0)
 
 
 @kernel()
@@ -84,14 +84,20 @@ def best_of_rows(
 
 
 @kernel()
-def widen_rows(LOGITS, WORDS, WIDE, V: tl.constexpr, BLOCK: tl.constexpr, NUM_WORDS: tl.constexpr):
-    """Rows whose logits are changed, as float64."""
+def widen_rows(
+    LOGITS, WORDS, MASKS, WIDE, V: tl.constexpr, BLOCK: tl.constexpr, NUM_WORDS: tl.constexpr
+):
+    """Rows whose logits are changed, as float64, without what their mask leaves out."""
     block, r = tl.program_id(0), tl.program_id(1)
     if is_changed(WORDS, r, NUM_WORDS):
-        at = r.to(tl.int64) * V + block * BLOCK + tl.arange(0, BLOCK)
-        inside = block * BLOCK + tl.arange(0, BLOCK) < V
-        x = tl.load(LOGITS + at, mask=inside, other=0.0)
-        tl.store(WIDE + at, x.to(tl.float64), mask=inside)
+        v = block * BLOCK + tl.arange(0, BLOCK)
+        at, inside = r.to(tl.int64) * V + v, v < V
+        x = tl.load(LOGITS + at, mask=inside, other=0.0).to(tl.float64)
+        mask = tl.load(WORDS + r * NUM_WORDS + 7)
+        if mask > 0:
+            bits = tl.load(MASKS + (mask - 1) * ((V + 31) // 32) + v // 32, mask=inside, other=0)
+            x = tl.where((bits >> (v % 32)) & 1 == 1, x, float("-inf"))
+        tl.store(WIDE + at, x, mask=inside)
 
 
 @kernel()

@@ -48,6 +48,7 @@ class Tokenizer:
         self.bos_id: Final = traits.bos_id
         self.eos_ids: Final = traits.eos_ids
         self.special_ids: Final = traits.special_ids
+        self.strips_space: Final = traits.strips_space
         self.has_chat_template: Final = traits.chat_template is not None
 
     def encode(self, text: str, add_special: bool = True, parse_special: bool = True) -> list[int]:

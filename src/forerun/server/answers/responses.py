@@ -118,9 +118,10 @@ class ResponseForm(Form):
         return increment
 
     def failed(self, error: Exception) -> dict[str, Any]:
-        told = explained(error).body["error"]
+        told = explained(error)
         response = self._response("failed", [])
-        response["error"] = {"code": "server_error", "message": told["message"]}
+        code = "server_error" if told.status >= 500 else "invalid_prompt"  # of the codes there are
+        response["error"] = {"code": code, "message": told.body["error"]["message"]}
         return {"type": "response.failed", "response": response}
 
 

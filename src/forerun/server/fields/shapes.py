@@ -87,8 +87,10 @@ _NAMED_SCHEMA: Final[dict[str, Kind]] = {
 
 
 def _formats(schema: Shape) -> Tagged:
-    plain = {kind: Shape({"type": OneOf((kind,))}, ("type",)) for kind in ("text", "json_object")}
-    return Tagged({**plain, "json_schema": schema})
+    """`schema` of any object is llama.cpp's way to give one."""
+    text = Shape({"type": OneOf(("text",))}, ("type",))
+    some = Shape({"type": OneOf(("json_object",)), "schema": _SCHEMA}, ("type",))
+    return Tagged({"text": text, "json_object": some, "json_schema": schema})
 
 
 RESPONSE_FORMAT: Final = _formats(

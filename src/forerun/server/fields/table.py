@@ -178,7 +178,7 @@ FIELDS: Final[tuple[Field, ...]] = (
     _refused("functions", _CHAT, unused=_NO_LIST),
     _refused("function_call", _CHAT, unused=OneOf(("none", "auto"))),
     *(
-        _refused(name, *_BOTH, note="vLLM's older name; use `structured_outputs`")
+        _refused(name, *_BOTH, note="vLLM's older name for `structured_outputs`")
         for name in ("guided_json", "guided_regex", "guided_choice", "guided_grammar")
     ),
     _refused("modalities", _CHAT, unused=ListOf(OneOf(("text",)))),

@@ -1,0 +1,30 @@
+"""On a GPU, what a grammar leaves out is left out where the logits are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forerun.engine import LLM
+from tests.engine.test_structured import PROMPTS, params
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("sampling", ["greedy", "top_p", "min_p"])
+def test_masks_are_applied_on_the_device(tiny_json_path: Path, sampling: str) -> None:
+    plain = LLM(tiny_json_path, device="cuda", dtype="float32", speculative_config=None)
+    kernels: Any = plain.model.kernels
+    chosen = params(sampling, "json")
+    found = []
+    for config in (None, {"method": "suffix", "adaptive": False, "num_speculative_tokens": 4}):
+        before = kernels.drawing.num_asked
+        outputs = [r.outputs[0] for r in plain.with_speculation(config).generate(PROMPTS, chosen)]
+        found.append([output.token_ids for output in outputs])
+        assert all(isinstance(json.loads(output.text), dict) for output in outputs)
+        num_tokens = sum(len(output.token_ids) for output in outputs)
+        num_drawn = kernels.drawing.num_asked - before - kernels.drawing.num_left
+        assert num_drawn > 0.8 * num_tokens, "most were left to the host"
+    assert found[0] == found[1]
