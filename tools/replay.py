@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Final, NamedTuple
 
-from forerun.bench.prompts.workloads import KINDS, FREE_FORM, Kind, build_workloads
+from forerun.bench.prompts.workloads import FREE_FORM, KINDS, Kind, build_workloads
 from forerun.drafters import Budget, SuffixLookup
 from forerun.engine import LLM, RequestSpeculation
 from forerun.sampling import Noise

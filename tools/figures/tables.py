@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from aims import BENCH, Verdict, verdicts_on_all
 from forerun.bench.measure.contenders import DEFAULT, PLAIN
-from forerun.bench.prompts.workloads import KINDS
+from forerun.bench.prompts.workloads import FREE_FORM
 from forerun.bench.records.cells import Cell
 from forerun.bench.records.record import Record
 from forerun.bench.records.report import read_any
@@ -56,7 +56,7 @@ def classes() -> Iterator[str]:
     found = {heading: _cells(_RECORDS / name) for heading, name in CLASSES.items()}
     yield from _head("class", *found)
     yield _row("*plain, tokens/s*", *map(_plain_speeds, found.values()))
-    best_first = sorted(KINDS, key=lambda name: -_median(next(iter(found.values())), name))
+    best_first = sorted(FREE_FORM, key=lambda name: -_median(next(iter(found.values())), name))
     for name in best_first:
         yield _row(name, *(_times_plain(cells.get((name, DEFAULT))) for cells in found.values()))
 
