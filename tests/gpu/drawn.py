@@ -64,6 +64,9 @@ class EverySome:
         allowed = np.arange(self._vocab_size) % (len(output) + 2) == 1
         return np.packbits(allowed, bitorder="little").tobytes()
 
+    def is_over(self, _: Sequence[int]) -> bool:
+        return False
+
     def num_fitting(self, _: Sequence[int], tokens: Sequence[int]) -> int:
         return [*tokens, 7].index(7)
 

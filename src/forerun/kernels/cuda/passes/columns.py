@@ -32,7 +32,7 @@ class Columns(NamedTuple):
             num_keys = [position + 1 for position in positions]
             per_token = (tokens, write_slots, starts, zeros, num_keys, zeros, num_keys)
             slots = plan.rows[0].slots
-            return cls(np.array(per_token, np.int32), slots, positions, wanted, num_keys[-1])
+            return cls(_as_int32(per_token), slots, positions, wanted, num_keys[-1])
         keys = _Keys()
         for row in plan.rows:
             keys.add(row)
@@ -51,7 +51,7 @@ class Columns(NamedTuple):
             keys[first : first + num] = row.slots
             keys[first + num] = slot
         wanted = range(len(rows))
-        return cls(np.array(per_token, np.int32), keys, before, wanted, max(num_keys))
+        return cls(_as_int32(per_token), keys, before, wanted, max(num_keys))
 
     def filled(self, at: int, num: int, dump_slot: int) -> Columns:
         """With `num` tokens for nobody before number `at`."""
@@ -118,6 +118,13 @@ class _Keys:
         wanted: Sequence[int],
     ) -> Columns:
         keys = self._starts, self._firsts, self._lengths, self._own_firsts, self._num_keys
-        per_token = np.array((tokens, write_slots, *keys), np.int32)
+        per_token = _as_int32((tokens, write_slots, *keys))
         slots = np.concatenate(self._slots)
         return Columns(per_token, slots, positions, wanted, max(self._num_keys))
+
+
+def _as_int32(values: Sequence[Sequence[int]]) -> I32:
+    try:
+        return np.array(values, np.int32)
+    except OverflowError as error:
+        raise AssertionError(f"a token or a place that is none: {error}") from None
