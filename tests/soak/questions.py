@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 from forerun.engine.request.options import RequestOptions
 from forerun.speculation.request import RequestSpeculation
-from forerun.types import Acceptance, SamplingParams
+from forerun.types import Acceptance, SamplingParams, StructuredOutputsParams
+
+# What models of letters and of words can both write.
+_FITTING: Final = (
+    StructuredOutputsParams(regex="[a-z ,.]{0,30}"),
+    StructuredOutputsParams(choice=("abc", "abcabcabc", "a cat on a mat", "ab")),
+    StructuredOutputsParams(grammar='start: "a" start "b" | "c" start | "d"'),
+)
 
 
 @dataclass(frozen=True)
@@ -69,6 +76,7 @@ class Questions:
             "logit_bias": rng.choice([{}, {}, {}, {some[0]: 2.0}]),
             "stop": rng.choice([(), (), (), tuple(rng.sample(list(self.stops), 2))]),
             "stop_token_ids": rng.choice([(), (), (), (some[1],)]),
+            "structured_outputs": rng.choice([None, None, None, None, *_FITTING]),
             "ignore_eos": rng.random() < 0.8,
             "logprobs": rng.choice([None, None, None, 2]),
             "seed": rng.randrange(1 << 32),

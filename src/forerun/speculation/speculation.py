@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Final, TypeAlias
 
-from forerun.drafters import OWN, Budget
+from forerun.drafters import GRAMMAR, OWN, Budget
 from forerun.speculation.alone import is_sure
 from forerun.speculation.choice import NO_ROOM, NOT_LOOKED, SILENT, Choice, Reason, Way
 from forerun.speculation.controller import Controller
@@ -28,7 +28,8 @@ class Speculation:
     """Each request guesses with what it allows: its own drafter, depth and branches, or none.
 
     `ceiling` is what a request may spend at most; without a controller, what it always spends, on
-    its prediction, or the drafter it names, or else on the first that may guess for it.
+    its prediction, or its grammar where that says what comes, or the drafter it names, or else on
+    the first that may guess for it.
     """
 
     def __init__(
@@ -80,7 +81,10 @@ class Speculation:
         budget = budget_for(request, self.ceiling, is_steady=self.is_steady)
         if budget.depth == 0:
             return NO_ROOM
-        drafter = self.drafters.names_for(request)[0]
+        names = self.drafters.names_for(request)
+        if names[0] == GRAMMAR and len(names) > 1 and not self.drafters.is_led(request):
+            names = names[1:]
+        drafter = names[0]
         num_trees = self.drafters.num_trees
         return Choice(Reason.FIXED, drafter, budget.depth, budget.num_branches, num_trees)
 
