@@ -88,7 +88,9 @@ TARGETS: Final[dict[str, tuple[str, ...]]] = {
 PLANTED: Final[dict[str, tuple[str, ...]]] = {
     "src/forerun/drafters/**/combined.py": ("tests/drafters/test_combined.py",),
     "src/forerun/drafters/**/suffix.py": ("tests/drafters/test_suffix.py",),
+    "src/forerun/grammars/matched.py": ("tests/grammars/test_matched.py",),
     "src/forerun/speculation/speculation.py": ("tests/engine/test_step.py",),
+    "src/forerun/speculation/guarded_drafters.py": ("tests/speculation/test_guarded_drafters.py",),
 }
 
 

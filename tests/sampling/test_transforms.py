@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,11 @@ from forerun.sampling import (
     served_probs,
 )
 from forerun.sampling.softmax import weight_sum
-from forerun.types import SamplingParams
+from forerun.types import SamplingParams, StructuredOutputsParams
 from tests.plain_pipeline import plain_probs
 
 V = 7
+FITTING: dict[str, Any] = {"structured_outputs": StructuredOutputsParams(regex="any")}
 EOS = (6,)
 
 
@@ -186,6 +188,36 @@ def test_broken_logits_are_refused(row: list[Any]) -> None:
         served_logits(np.array(row), SamplingParams(), Context())
     with pytest.raises(InvalidDistribution):
         checked_argmax(ranked_logits(np.array(row), SamplingParams(), Context()))
+
+
+class OddThenOver:
+    """A grammar of one odd token, or two."""
+
+    def allowed_bits(self, output: Sequence[int]) -> bytes:
+        return bytes([0b0010_1010 if len(output) < 2 else 0])
+
+    def is_over(self, output: Sequence[int]) -> bool:
+        return len(output) == 2
+
+    def num_fitting(self, output: Sequence[int], tokens: Sequence[int]) -> int:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_grammar_leaves_tokens_out(dtype: Any) -> None:
+    row, start = np.arange(10, dtype=dtype), Context((1,), (), OddThenOver())
+    for context in (start, start.extended((3,))):  # a guess's own, too
+        probs = served_probs(row, SamplingParams(**FITTING), context)
+        assert np.flatnonzero(probs).tolist() == [1, 3, 5]
+        assert checked_argmax(ranked_logits(row, SamplingParams(**FITTING), context)) == 5
+    assert row.tolist() == list(range(10))
+
+
+def test_behind_the_end_of_a_grammar_whatever_comes_will_do() -> None:
+    """It is cut off; but there must be something, whatever else is left out."""
+    params = SamplingParams(allowed_token_ids=(1,), min_tokens=9, max_tokens=9, **FITTING)
+    over = Context((), (1, 3), OddThenOver())
+    assert served_probs(np.zeros(10), params, over).sum() == pytest.approx(1)
 
 
 def test_masking_everything_is_refused() -> None:

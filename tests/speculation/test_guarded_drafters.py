@@ -20,7 +20,7 @@ from forerun.speculation.costs.pass_cost import PassCost
 from forerun.speculation.guarded_drafters import GuardedDrafters, checked_proposal
 from forerun.speculation.request import AS_STARTED, SpeculativeRequest
 from forerun.speculation.speculation import Speculation
-from forerun.types import Proposal, SamplingParams, Verdict
+from forerun.types import ROOT, Grammar, Proposal, ProposalBuilder, SamplingParams, Verdict
 from tests.engine.leaks import assert_nothing_is_held
 from tests.soak.bad_drafters import nonsense
 
@@ -179,6 +179,38 @@ def test_a_pick_that_was_drawn_is_refused(plain: LLM, caplog: pytest.LogCaptureF
     (request,) = plain.input_processor.requests("abc", PARAMS, RequestOptions())
     assert drafters.propose("drawn", [request], [Budget(2)]) == [Proposal.empty()]
     assert "must not be drawn" in caplog.text
+
+
+class OnlyEven:
+    """A grammar of tokens that are even."""
+
+    def num_fitting(self, _: Sequence[int], tokens: Sequence[int]) -> int:
+        return next((n for n, token in enumerate(tokens) if token % 2), len(tokens))
+
+
+def test_picked_guesses_that_a_grammar_rules_out_are_cut(plain: LLM) -> None:
+    builder = ProposalBuilder()
+    first = builder.add(ROOT, 2, chance=0.5)
+    builder.add(builder.add(first, 3, chance=0.5), 4, chance=0.5)
+    builder.add(builder.add(ROOT, 5, chance=0.5), 6, chance=0.5)
+    builder.add(builder.add(ROOT, 8, chance=0.5), 10, chance=0.25)
+    answers = [Proposal.chain([2, 4, 5, 6]), builder.build()]
+
+    class Picking(Broken):
+        picks = True
+
+        def propose(self, requests: Sequence[RequestView], _: Any) -> list[Proposal]:
+            return [answers[0] for _ in requests]
+
+    drafters = GuardedDrafters({"picking": Picking("")}, vocab_size=32)
+    (request,) = plain.input_processor.requests("abc", PARAMS, RequestOptions())
+    request.grammar = cast(Grammar, OnlyEven())
+    (found,) = drafters.propose("picking", [request], [Budget(4, 3)])
+    assert found.tokens == (2, 4)
+    answers.pop(0)
+    (found,) = drafters.propose("picking", [request], [Budget(4, 3)])
+    assert (found.tokens, found.tree.parents) == ((2, 8, 10), (-1, -1, 1))
+    assert found.draws[2].chance == 0.25
 
 
 def test_who_is_put_aside_changes_nothing_for_the_others() -> None:
