@@ -220,10 +220,18 @@ def test_behind_the_end_of_a_grammar_whatever_comes_will_do() -> None:
     assert served_probs(np.zeros(10), params, over).sum() == pytest.approx(1)
 
 
-def test_masking_everything_is_refused() -> None:
+@pytest.mark.parametrize("transform", [served_logits, ranked_logits])
+def test_masking_everything_is_refused(transform: Any) -> None:
     params = SamplingParams(allowed_token_ids=(1,), min_tokens=1)
     with pytest.raises(InvalidOption, match="every token is masked"):
-        served_logits(np.zeros(3), params, Context(), (1,))
+        transform(np.zeros(3), params, Context(), (1,))
+
+
+@pytest.mark.parametrize("transform", [served_logits, ranked_logits])
+def test_broken_logits_are_refused_where_they_are_masked(transform: Any) -> None:
+    params = SamplingParams(allowed_token_ids=(1,))
+    with pytest.raises(InvalidDistribution, match="the model's output is broken"):
+        transform(np.array([np.nan, 1.0]), params, Context())
 
 
 @pytest.mark.parametrize("token", [3, 9])

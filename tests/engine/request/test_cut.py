@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, cast
 
 import pytest
 
 from forerun.engine import LLM
 from forerun.engine.cut import Cut, cut
-from forerun.types import Origin, SamplingParams, Verdict
+from forerun.types import Grammar, Origin, SamplingParams, Verdict
 from tests.engine.known_answer import new_request
 
 A, B, C, D = range(4)  # "a", "b", "c", "d"
@@ -54,6 +55,25 @@ def test_a_stop_token_ends_and_says_which_it_was(plain: LLM) -> None:
     assert (found.text.text, found.text_ends) == ("a", [1, 1])
     kept = ended(plain, (A, C, B), stop_token_ids=(C, 9), include_stop_str_in_output=True)
     assert (kept.num_tokens, kept.text.text, kept.text_ends) == (2, "ac", [1, 2])
+
+
+class OverAfterTwo:
+    """A grammar of two tokens."""
+
+    def is_over(self, output: Sequence[int]) -> bool:
+        return len(output) >= 2
+
+
+@pytest.mark.parametrize("num_before", [0, 1])
+def test_the_end_of_a_grammar_ends_the_answer(plain: LLM, num_before: int) -> None:
+    """What was accepted behind it is not emitted."""
+    answer = (A, B, C, D)
+    request = new_request(plain.tokenizer, SamplingParams(max_tokens=9), output=answer[:num_before])
+    request.grammar = cast(Grammar, OverAfterTwo())
+    tokens = answer[num_before:]
+    found = cut(request, Verdict(tuple(range(len(tokens) - 1)), tokens, Origin.BONUS))
+    assert (found.num_tokens, found.finish_reason) == (2 - num_before, "stop")
+    assert (found.text.text, found.stop_reason) == ("ab", None)
 
 
 def test_eos_ends_without_a_reason_unless_it_was_named(plain: LLM) -> None:
