@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +35,13 @@ STRUCTURES: dict[str, dict[str, Any]] = {
     "grammar": {"grammar": 'start: "a" start "b" | "c" | "d" start'},
 }
 DIGITS = tuple(JSON_LETTERS.index(letter) for letter in "0123456789-")
-FITS = {
+FITS: dict[str, Callable[[str], bool]] = {
     "json": lambda text: isinstance(json.loads(text), dict),
     "regex": lambda text: re.fullmatch("(abc|cab){3,6}-[0-9]{2}", text) is not None,
     "choice": lambda text: text in ("a cat", "a canary", "a bird"),
-    "grammar": lambda text: re.fullmatch("[ad]*c?b*", text) is not None,
+    "grammar": lambda text: (
+        re.fullmatch("[ad]*c?b*", text) is not None and text.count("b") <= text.count("a")
+    ),
 }
 
 
@@ -109,11 +112,16 @@ def test_speculation_changes_no_token(llm: LLM, draft_path: Path, method: str) -
 @pytest.mark.parametrize("method", ["ngram_tables", "draft_model", "merge"])
 def test_drawn_guesses_fit_too(llm: LLM, draft_path: Path, method: str, acceptance: str) -> None:
     guessing = llm.with_speculation(config(method, draft_path, 4, 2))
+    drafters, num_whole = set[str](), 0
     for structure in STRUCTURES:
         chosen = params("top_p", structure, acceptance=acceptance, n=4)
         for output in guessing.generate(PROMPTS[0], chosen)[0].outputs:
             assert output.finish_reason == "length" or FITS[structure](output.text), output.text
             assert output.stats["drafter_failures"] == 0
+            drafters.update(output.stats["drafters"])
+            num_whole += output.finish_reason == "stop"
+    assert drafters == {method, "grammar"}, "where depths are fixed, both guess"
+    assert num_whole > 8
 
 
 def test_what_is_forced_takes_few_passes(llm: LLM) -> None:

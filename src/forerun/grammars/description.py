@@ -21,11 +21,9 @@ if TYPE_CHECKING:
 _WHITESPACE: Final = r"(\r?\n[ \t]{0,128}|[ ])"
 _MAX_LEN: Final = 1 << 17  # characters: some take 4 µs each to compile
 _MOST_DIGITS: Final = 10_000  # of `multipleOf` without its point: as many states, and more
-_LITERAL: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"i?|/(?:[^/\\\n]|\\.)+/[a-z]*|//[^\n]*')
+_LITERAL: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"i?|/(?:[^/\\\n]|\\.)+/[a-z]*|(?://|#)[^\n]*')
 # Parts of llguidance's Lark that cannot be followed back, such as limits of a rule, special tokens.
-_ONE_WAY: Final = re.compile(
-    r"^\s*[?!]?\w+\s*\[|[<@]|%(?!import\b|ignore\b|llguidance\s*\{\s*\})", re.MULTILINE
-)
+_ONE_WAY: Final = re.compile(r"\[[^\]]*\]\s*:|[<@]|%(?!import\b|ignore\b|llguidance\s*\{\s*\})")
 
 
 def kind_of(wanted: StructuredOutputsParams) -> str:
