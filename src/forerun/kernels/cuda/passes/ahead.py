@@ -57,6 +57,7 @@ class Ahead:
             and len(row.slots) == len(part.row.slots) + 1
             and int(row.slots[-1]) == part.slot
             and draw.params is part.draw.params
+            and not draw.changes_logits  # by a grammar that begins here
             and draw.noise is part.draw.noise
             and (not draw.params.temperature or draw.positions[0] == part.draw.positions[-1] + 1)
         )
