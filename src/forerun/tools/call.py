@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 
-def fresh_call_id(num_chars: int = 24) -> str:
-    """Letters and digits alone, since some templates take no others."""
-    return secrets.token_hex(num_chars // 2 + 1)[:num_chars]
+def fresh_call_id(num_chars: int | None = None) -> str:
+    """Some templates take only letters and digits, and so many of them."""
+    if num_chars is None:
+        return f"call_{secrets.token_hex(12)}"
+    return secrets.token_hex(num_chars)[:num_chars]
 
 
 @dataclass(frozen=True)

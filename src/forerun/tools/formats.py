@@ -28,7 +28,7 @@ class CallFormat:
     between: str | None = None
     closes: str = ""
     is_special: bool = False  # what opens calls is a special token, which texts leave out
-    id_len: int = 24
+    id_len: int | None = None  # of the ids of calls, where the template asks for it
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, wanted: str | None) -> CallFormat:
