@@ -70,6 +70,7 @@ class Calling:
             if not loose:
                 raise
             structure = write(loose)
+            check(structure)
         return cls(form, shown, usable, structure)
 
     def params(self, given: SamplingParams) -> SamplingParams:
