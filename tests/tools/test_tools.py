@@ -125,6 +125,9 @@ def test_what_an_answer_may_be(tokenizer: Tokenizer) -> None:
     named = calling(tokenizer, *both, choice={"type": "function", "function": {"name": "time"}})
     assert fits(tokenizer, named, FORMATS["hermes"].written([("time", "{}")]))
     assert not fits(tokenizer, named, one)
+    twice = FORMATS["hermes"].written([("time", "{}")] * 2)
+    assert fits(tokenizer, must, twice)
+    assert not fits(tokenizer, named, twice), "one call is what was asked for"
     once = calling(tokenizer, *both, repeats=False)
     assert fits(tokenizer, once, one)
     assert not fits(tokenizer, once, two)
@@ -201,7 +204,7 @@ def test_a_call_needs_tools(tokenizer: Tokenizer) -> None:
 def test_choices_in_the_words_of_both_apis() -> None:
     chat = {"type": "function", "function": {"name": "a"}}
     flat = {"type": "function", "name": "a"}
-    assert ToolChoice.of(chat) == ToolChoice.of(flat) == ToolChoice("required", ("a",))
+    assert ToolChoice.of(chat) == ToolChoice.of(flat) == ToolChoice("required", ("a",), True)
     some = {"mode": "auto", "tools": [chat]}
     assert ToolChoice.of({"type": "allowed_tools", "allowed_tools": some}).names == ("a",)
     assert ToolChoice.of({"type": "allowed_tools", **some}) == ToolChoice("auto", ("a",))

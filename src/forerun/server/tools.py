@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from forerun.engine.api.async_engine import AsyncEngine
 from forerun.errors import InvalidGrammar, InvalidOption, InvalidTemplate
@@ -11,22 +11,19 @@ from forerun.server.errors import bad_request
 from forerun.server.structured import structure_of
 from forerun.tools import Calling
 
-_CHOICE: Final = "tool_choice"
-
-
 def calling_of(given: Mapping[str, Any], engine: AsyncEngine) -> Calling | None:
     """From `tools` and `tool_choice`."""
     tools = [_nested(tool) for tool in given.get("tools", ())]
     try:
         return engine.toolbox.calling(
             tools,
-            given.get(_CHOICE),
+            given.get("tool_choice"),
             given.get("parallel_tool_calls", True),
             structure_of(given).wanted,
         )
     except (InvalidOption, InvalidGrammar, InvalidTemplate) as error:
-        is_choice = _CHOICE in str(error) or not tools
-        raise bad_request(str(error), _CHOICE if is_choice else "tools") from None
+        named = (name for name in ("tool_choice", "structured_outputs") if name in str(error))
+        raise bad_request(str(error), next(named, "tools")) from None
 
 
 def _nested(tool: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -15,10 +15,12 @@ MODES: Final = ("auto", "required", "none")
 
 @dataclass(frozen=True)
 class ToolChoice:
-    """`names` are all that may be called; None: every tool."""
+    """`names` are all that may be called; None: every tool. `is_once`: one function was named,
+    which is called once."""
 
     mode: str = "auto"
     names: tuple[str, ...] | None = None
+    is_once: bool = False
 
     @classmethod
     def of(cls, given: Any) -> ToolChoice:
@@ -28,7 +30,7 @@ class ToolChoice:
             return cls(given or "auto")
         if isinstance(given, Mapping):
             if given.get("type") == "function":
-                return cls("required", (_name_in(given),))
+                return cls("required", (_name_in(given),), is_once=True)
             if given.get("type") == "allowed_tools":
                 allowed = given.get("allowed_tools", given)
                 names = tuple(map(_name_in, _listed(allowed.get("tools"))))
@@ -42,7 +44,7 @@ class ToolChoice:
             return []
         for name in self.names or ():
             if all(tool.name != name for tool in tools):
-                raise unknown_name("tool", name, [tool.name for tool in tools])
+                raise unknown_name("tool in tool_choice", name, [tool.name for tool in tools])
         return [tool for tool in tools if self.names is None or tool.name in self.names]
 
 
