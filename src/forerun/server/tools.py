@@ -11,6 +11,7 @@ from forerun.server.errors import bad_request
 from forerun.server.structured import structure_of
 from forerun.tools import Calling
 
+
 def calling_of(given: Mapping[str, Any], engine: AsyncEngine) -> Calling | None:
     """From `tools` and `tool_choice`."""
     tools = [_nested(tool) for tool in given.get("tools", ())]

@@ -61,7 +61,8 @@ class Calling:
                 )
             return None
         is_free = chosen.mode == "auto"
-        write = _Grammar(form, usable, repeats and not chosen.is_once, is_free, answer if is_free else None)
+        repeats = repeats and not chosen.is_once
+        write = _Grammar(form, usable, repeats, is_free, answer if is_free else None)
         structure = write(())
         try:
             check(structure)
