@@ -11,7 +11,7 @@ from forerun.bench.measure.contenders import DEFAULT, PLAIN
 from forerun.bench.measure.prediction import Costs
 from forerun.bench.measure.side_by_side import SideBySide
 from forerun.bench.measure.timed_run import Pass, TimedRun
-from forerun.bench.prompts.workloads import build_workloads
+from forerun.bench.prompts.workloads import BenchPrompt, build_workloads
 from forerun.bench.records.record import Record
 from forerun.bench.session import Session
 from forerun.engine import LLM
@@ -56,7 +56,9 @@ class Scripted:
     def about(self) -> Mapping[str, Any]:
         return {"engine": "made up"}
 
-    def answer(self, prompt: Sequence[int], max_tokens: int, _: str | None = None) -> TimedRun:
+    def answer(
+        self, prompt: Sequence[int], max_tokens: int, _: BenchPrompt | None = None
+    ) -> TimedRun:
         if self.stop_after is not None and len(self.asked) >= self.stop_after:
             raise KeyboardInterrupt
         self.asked.append(max_tokens)

@@ -67,7 +67,9 @@ def test_a_special_token_that_opens_calls_is_text() -> None:
     assert grammar.num_fitting([], [opens, *follow]) == 3
     assert grammar.num_fitting([], [other]) == 0
     waiting = Grammars(tokenizer).of(
-        StructuredOutputsParams(grammar='start: "[TOOL_CALLS][" /[a-z]/', triggers=["[TOOL_CALLS]"])
+        StructuredOutputsParams(
+            grammar='start: "[TOOL_CALLS][" /[a-z]/', triggers=("[TOOL_CALLS]",)
+        )
     )
     assert waiting is not None
     assert not waiting.binds(follow)

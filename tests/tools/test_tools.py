@@ -223,7 +223,7 @@ def asked(call_arguments: Any = '{"city": "rom"}') -> list[dict[str, Any]]:
 
 
 def prompt(box: Toolbox, tokenizer: Tokenizer, found: Calling | None, messages: Any) -> str:
-    return conversation_text(tokenizer, *box.told(messages, found, {}))
+    return conversation_text(tokenizer, *box.told(messages, found.shown if found else (), {}))
 
 
 def test_a_template_with_tools_is_given_them(tokenizer: Tokenizer) -> None:
@@ -257,7 +257,7 @@ def test_a_template_without_tools_is_told_in_words(tokenizer: Tokenizer) -> None
 @pytest.mark.parametrize("bad", ["no json", "[1]", 5])
 def test_arguments_that_are_none(tokenizer: Tokenizer, bad: Any) -> None:
     with pytest.raises(InvalidOption, match="of a call of 'weather' are no JSON object"):
-        toolbox(tokenizer).told(asked(bad), None, {})
+        toolbox(tokenizer).told(asked(bad), (), {})
 
 
 def test_calls_go_back_as_they_came() -> None:

@@ -41,7 +41,7 @@ def chat_prompt(
     variables = checked_variables(given.get("chat_template_kwargs"))
     text = conversation_text(
         engine.tokenizer,
-        *engine.toolbox.told(messages, calling, variables),
+        *engine.toolbox.told(messages, calling.shown if calling else (), variables),
         add_generation_prompt=given.get("add_generation_prompt"),
         continue_final_message=given.get("continue_final_message", False),
     )

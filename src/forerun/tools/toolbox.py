@@ -13,6 +13,7 @@ from forerun.models.text.tokenizer import Tokenizer
 from forerun.tools.calling import Calling
 from forerun.tools.formats import CallFormat
 from forerun.tools.messages import in_words, with_values
+from forerun.tools.tool import Tool
 from forerun.types import StructuredOutputsParams
 
 
@@ -50,10 +51,10 @@ class Toolbox:
         return Calling.of(self.form, tools, choice, check, repeats=repeats, answer=answer)
 
     def told(
-        self, messages: Messages, calling: Calling | None, variables: Mapping[str, Any]
+        self, messages: Messages, shown: Sequence[Tool], variables: Mapping[str, Any]
     ) -> tuple[Messages, Mapping[str, Any]]:
-        """Messages and variables for the chat template."""
-        messages, shown = with_values(messages), calling.shown if calling else ()
+        """Messages and variables for the chat template, with which the model is shown tools."""
+        messages = with_values(messages)
         if self.is_in_template:
             tools = [tool.as_dict() for tool in shown]
             return messages, {**variables, "tools": tools} if tools else variables

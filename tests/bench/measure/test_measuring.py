@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from forerun.bench.measure.costs import costs_by_contender, measure_passes
 from forerun.bench.measure.prediction import Costs, observed_alpha, predict
 from forerun.bench.measure.side_by_side import Measurement
 from forerun.bench.measure.timed_run import Pass, time_stream
-from forerun.bench.prompts.workloads import build_workloads
+from forerun.bench.prompts.workloads import BenchPrompt, build_workloads
 from forerun.bench.records.cells import Cell, by_position, sum_up
 from forerun.bench.records.typed_json import as_type
 from forerun.engine import LLM, SpeculativeConfig
@@ -190,8 +191,13 @@ def test_contenders_alternate_and_peers_write_as_much_as_plain(llm: LLM) -> None
 def test_an_answer_that_fits_a_schema(tiny_json_path: Path) -> None:
     llm = LLM(tiny_json_path, speculative_config=None, num_threads=1)
     (plain,) = engines(llm, {}, SamplingParams(temperature=0), Ticks())
-    run = plain.answer([1, 2, 3], 40, '{"enum": ["a cat"]}')
+    asked = BenchPrompt("a", "a", json_schema='{"enum": ["a cat"]}')
+    run = plain.answer([1, 2, 3], 40, asked)
     assert llm.tokenizer.decode(run.tokens) == '"a cat"'
+    tool = {"type": "function", "function": {"name": "nap"}}
+    run = plain.answer([1, 2, 3], 80, replace(asked, tools=(tool,)))
+    call = '<tool_call>\n{"name": "nap", "arguments": {}}\n</tool_call>'
+    assert llm.tokenizer.decode(run.tokens) == call
 
 
 def test_costs_are_relative_to_a_plain_pass(llm: LLM) -> None:

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from forerun.bench.peers import Peer, PeerContender, open_peer
 from forerun.bench.peers import peer as peer_module
 from forerun.bench.peers.peer import PeerFailed
+from forerun.bench.prompts.workloads import BenchPrompt
 from forerun.bench.records.record import read_record
 from forerun.bench.records.summary import labelled, peer_label
 from forerun.cli import app
@@ -53,7 +54,8 @@ def test_a_build_tells_of_itself_and_answers_in_each_mode(server: Path) -> None:
         plain, guessing = PeerContender(peer, "plain"), PeerContender(peer, "ngram_mod")
         run = plain.answer([5, 6, 7, 8], 3)
         assert (run.tokens, len(run.arrivals), run.num_guesses) == ((5, 6, 7), 3, 0)
-        assert plain.answer([5, 6], 9, '{"enum": [7, 8, 9]}').tokens == (7, 8, 9)
+        asked = BenchPrompt("a", "a", json_schema='{"enum": [7, 8, 9]}')
+        assert plain.answer([5, 6], 9, asked).tokens == (7, 8, 9)
         run = guessing.answer([5, 6], 2)
         assert (run.num_guesses, run.num_accepted) == (8, 6)
         run = PeerContender(peer, "ngram_mod_fa_off").answer([5, 6], 2)

@@ -13,6 +13,7 @@ from forerun.bench.measure.timed_run import TimedRun
 from forerun.bench.peers import MissingPeer, PeerContender, open_peer
 from forerun.bench.peers.divergence import first_difference, margin_at
 from forerun.bench.peers.peer import PeerFailed
+from forerun.bench.prompts.workloads import BenchPrompt
 from forerun.bench.session import Session
 from forerun.cli.bench.peer_options import peer_modes
 from forerun.engine import LLM
@@ -132,11 +133,15 @@ def test_where_we_end_a_peer_does_not_leave_our_text(llm: LLM) -> None:
     end = llm.tokenizer.eos_ids[0]
 
     class Ending(Scripted):
-        def answer(self, prompt: Sequence[int], max_tokens: int, _: str | None = None) -> TimedRun:
+        def answer(
+            self, prompt: Sequence[int], max_tokens: int, _: BenchPrompt | None = None
+        ) -> TimedRun:
             return super().answer([*prompt[:3], end], max_tokens)
 
     class Banned(Scripted):
-        def answer(self, prompt: Sequence[int], max_tokens: int, _: str | None = None) -> TimedRun:
+        def answer(
+            self, prompt: Sequence[int], max_tokens: int, _: BenchPrompt | None = None
+        ) -> TimedRun:
             return super().answer([*prompt[:3], end + 1], max_tokens)
 
     side = side_by_side(llm, Ending(PLAIN), peers=[Banned("llamacpp/plain")])
@@ -159,7 +164,9 @@ def test_the_margin_is_the_targets_own(llm: LLM) -> None:
 
 def test_a_peers_own_way_is_recorded_once_per_class(llm: LLM) -> None:
     class Stubborn(Scripted):
-        def answer(self, prompt: Sequence[int], max_tokens: int, _: str | None = None) -> TimedRun:
+        def answer(
+            self, prompt: Sequence[int], max_tokens: int, _: BenchPrompt | None = None
+        ) -> TimedRun:
             return super().answer([*prompt[:2], 0, 0, 0], max_tokens)
 
     side = side_by_side(llm, Scripted(PLAIN), peers=[Stubborn("llamacpp/plain")])

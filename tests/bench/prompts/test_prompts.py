@@ -63,12 +63,17 @@ def test_copy_heavy_classes_hold_what_is_to_be_copied() -> None:
 def test_records_have_a_schema_and_no_other_class_has_one() -> None:
     for workload in build_workloads(WORKLOADS, 3, 0):
         schemas = [prompt.json_schema for prompt in workload.prompts]
-        if workload.kind is Kind.STRUCTURED:
+        if workload.name == "tools":
+            calls = json.loads(schemas[0] or "")["anyOf"]
+            assert [call["properties"]["name"]["const"] for call in calls] == [
+                tool["function"]["name"] for tool in workload.prompts[0].tools
+            ]
+        elif workload.kind is Kind.STRUCTURED:
             assert all(json.loads(schema or "")["required"] for schema in schemas)
         else:
             assert schemas == [None] * 3
-    assert "json" not in FREE_FORM
-    assert {*FREE_FORM, "json"} == set(WORKLOADS)
+    assert {*FREE_FORM, "json", "tools"} == set(WORKLOADS)
+    assert len(FREE_FORM) == len(WORKLOADS) - 2
 
 
 def test_an_unknown_class_names_the_nearest() -> None:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final, Protocol
 
 from forerun.bench.measure.timed_run import Clock, TimedRun, time_stream
+from forerun.bench.prompts.workloads import BenchPrompt
 from forerun.engine import LLM, SpeculativeConfig
 from forerun.types import SamplingParams, StructuredOutputsParams
 
@@ -24,8 +25,10 @@ class Contender(Protocol):
     def about(self) -> Mapping[str, Any]: ...
 
     def answer(
-        self, prompt: Sequence[int], max_tokens: int, json_schema: str | None = None
-    ) -> TimedRun: ...
+        self, prompt: Sequence[int], max_tokens: int, asked: BenchPrompt | None = None
+    ) -> TimedRun:
+        """`prompt` are the tokens of what is `asked`, which may say what an answer must be."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -47,13 +50,17 @@ class Engine:
         )
 
     def answer(
-        self, prompt: Sequence[int], max_tokens: int, json_schema: str | None = None
+        self, prompt: Sequence[int], max_tokens: int, asked: BenchPrompt | None = None
     ) -> TimedRun:
         """From an empty cache: what earlier prompts began with is computed again."""
         self.llm.reset_prefix_cache()
         params = self.params.with_(max_tokens=max_tokens)
-        if json_schema is not None:
-            params = params.with_(structured_outputs=StructuredOutputsParams(json=json_schema))
+        if asked is not None and asked.tools:
+            calling = self.llm.toolbox.calling(asked.tools, "required", repeats=False)
+            params = params if calling is None else calling.params(params)
+        elif asked is not None and asked.json_schema is not None:
+            wanted = StructuredOutputsParams(json=asked.json_schema)
+            params = params.with_(structured_outputs=wanted)
         return time_stream(self.llm, prompt, params, self.clock)
 
 

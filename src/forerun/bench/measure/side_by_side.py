@@ -64,10 +64,10 @@ class SideBySide:
         tokens = prompt.encode(self.tokenizer)
         num_tokens = self.max_tokens
         for contender in random.sample(self.engines, len(self.engines)):
-            run = contender.answer(tokens, self.max_tokens, prompt.json_schema)
+            run = contender.answer(tokens, self.max_tokens, prompt)
             if contender.name == PLAIN:
                 num_tokens = len(run.tokens)
             yield Measurement(workload.name, pair_idx, prompt.name, contender.name, run)
         for peer in random.sample(self.peers, len(self.peers)):
-            run = peer.answer(tokens, num_tokens, prompt.json_schema)
+            run = peer.answer(tokens, num_tokens, prompt)
             yield Measurement(workload.name, pair_idx, prompt.name, peer.name, run)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from forerun.bench.measure.timed_run import TimedRun
+from forerun.bench.prompts.workloads import BenchPrompt
 from forerun.errors import ForerunError, InvalidOption
 from forerun.option_checks import require_known
 
@@ -148,12 +149,12 @@ class PeerContender:
         return reply["seconds"], reply["tokens"]
 
     def answer(
-        self, prompt: Sequence[int], max_tokens: int, json_schema: str | None = None
+        self, prompt: Sequence[int], max_tokens: int, asked: BenchPrompt | None = None
     ) -> TimedRun:
         """Exactly `max_tokens` tokens, greedily; with a schema, until its answer ends."""
         question = {"mode": self.mode, "prompt": list(prompt), "num_tokens": max_tokens}
-        if json_schema is not None:
-            question["json_schema"] = json.loads(json_schema)
+        if asked is not None and asked.json_schema is not None:
+            question["json_schema"] = json.loads(asked.json_schema)
         reply = self.peer.ask(question)
         return TimedRun(
             tuple(reply["tokens"]),

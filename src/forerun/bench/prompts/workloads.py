@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from random import Random
-from typing import Final
+from typing import Any, Final
 
-from forerun.bench.prompts import tasks
+from forerun.bench.prompts import functions, tasks
 from forerun.errors import InvalidOption
+from forerun.grammars import Grammars
 from forerun.models.text.tokenizer import Tokenizer
 from forerun.option_checks import require_known
+from forerun.tools import Tool, Toolbox
 
 
 class Kind(StrEnum):
@@ -32,13 +35,17 @@ class BenchPrompt:
     is_chat: bool = True  # a user's message; otherwise a text to continue
     num_tokens: int | None = None  # cut to exactly so many
     json_schema: str | None = None  # what the answer must fit
+    # What it must call: then the schema is a call's, for those who know no tools.
+    tools: Sequence[Mapping[str, Any]] = ()
 
     def encode(self, tokenizer: Tokenizer) -> list[int]:
         """Through the chat template where the prompt is a message and the model has one."""
         if self.is_chat and tokenizer.has_chat_template:
-            return tokenizer.encode_chat([{"role": "user", "content": self.text}])[
-                : self.num_tokens
-            ]
+            toolbox = Toolbox(tokenizer, Grammars(tokenizer), None)
+            asked = [{"role": "user", "content": self.text}]
+            shown = [Tool.of(tool) for tool in self.tools]
+            messages, variables = toolbox.told(asked, shown, {})
+            return tokenizer.encode_chat(messages, **variables)[: self.num_tokens]
         return tokenizer.encode(self.text)[: self.num_tokens]
 
 
@@ -55,6 +62,7 @@ class Workload:
         if self.prompts[0].num_tokens is not None:
             joined += f"\x00{self.prompts[0].num_tokens}"
         joined += "".join(f"\x00{p.json_schema}" for p in self.prompts if p.json_schema)
+        joined += "".join(f"\x00{json.dumps(p.tools)}" for p in self.prompts if p.tools)
         return hashlib.sha256(joined.encode()).hexdigest()[:16]
 
 
@@ -70,11 +78,13 @@ _TASKS: Final[Mapping[str, tuple[Kind, Callable[[Random], Iterator[tasks.Task]]]
     "summarisation": (Kind.SUMMARY, tasks.summary),
     "long": (Kind.LONG, tasks.long_context),
     "json": (Kind.STRUCTURED, tasks.record),
+    "tools": (Kind.STRUCTURED, functions.wishes),
 }
 WORKLOADS: Final = tuple(_TASKS)
 KINDS: Final[Mapping[str, Kind]] = {name: kind for name, (kind, _) in _TASKS.items()}
 FREE_FORM: Final = tuple(n for n, (kind, _) in _TASKS.items() if kind is not Kind.STRUCTURED)
 _PLAIN_TEXT: Final = {"story"}
+_SCHEMAS: Final = {"json": tasks.RECORD_SCHEMA, "tools": functions.CALL_SCHEMA}
 
 
 def build_workloads(names: Sequence[str], num_prompts: int, seed: int) -> list[Workload]:
@@ -106,6 +116,8 @@ def _build(name: str, num_prompts: int, seed: int) -> Workload:
     kind, draw = _TASKS[name]
     drawn = itertools.islice(draw(Random(f"{seed}:{name}")), num_prompts)
     is_chat = name not in _PLAIN_TEXT
-    schema = tasks.RECORD_SCHEMA if kind is Kind.STRUCTURED else None
-    prompts = (BenchPrompt(task, text, is_chat, json_schema=schema) for task, text in drawn)
+    schema, tools = _SCHEMAS.get(name), functions.FUNCTIONS if name == "tools" else ()
+    prompts = (
+        BenchPrompt(task, text, is_chat, json_schema=schema, tools=tools) for task, text in drawn
+    )
     return Workload(name, kind, tuple(prompts))

@@ -152,7 +152,7 @@ class LLM:
         texts = [
             conversation_text(
                 self.tokenizer,
-                *self.toolbox.told(conversation, calling, variables),
+                *self.toolbox.told(conversation, calling.shown if calling else (), variables),
                 add_generation_prompt=add_generation_prompt,
                 continue_final_message=continue_final_message,
             )
