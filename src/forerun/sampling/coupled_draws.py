@@ -56,3 +56,9 @@ class CoupledDraws:
         last = self.nodes[-1:] if self.proposal.tree.is_chain else self.nodes
         paths = (self.proposal.path_tokens(node) for node in last)
         return any(self.context.extended(path).changes_logits(self.params) for path in paths)
+
+    @property
+    def takes_noise_alone(self) -> bool:
+        """Whether nothing else is between logits and tokens."""
+        is_drawn = self.params.temperature > 0
+        return not (self.changes_logits or (is_drawn and self.params.truncates))

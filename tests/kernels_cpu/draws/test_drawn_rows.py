@@ -169,12 +169,25 @@ def test_some_nodes_are_all_drawn() -> None:
     [{"top_k": 3}, {"top_p": 0.5}, {"min_p": 0.1}, {"logit_bias": {3: 1.0}}, None],
     ids=str,
 )
-def test_what_needs_more_than_noise_brings_logits(options: dict[str, Any] | None) -> None:
-    one, plain = Pass(50, 1.0), draws_for(Proposal.empty(), temperature=0.0)
-    other = None if options is None else draws_for(Proposal.empty(), temperature=1.0, **options)
-    found = one.draw(([3], plain), ([4], other))
-    assert found.tokens is None
-    np.testing.assert_array_equal(found.all_rows(), one.logits([3, 4]))
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_what_needs_more_than_noise_brings_logits(
+    options: dict[str, Any] | None, temperature: float
+) -> None:
+    """Its own alone: others are drawn."""
+    one, chain = Pass(50, 1.0), Proposal.chain([5, 6])
+    plain = draws_for(Proposal.empty(), temperature=temperature)
+    other = None if options is None else draws_for(chain, temperature=1.0, **options)
+    rows = one.logits([3, 4, 5, 6, 7])
+    for _ in range(2):
+        found = one.draw(([3], plain), ([4, 5, 6], other), ([7], plain))
+        first, last = (expected(rows[idx], plain, 5) for idx in (0, 4))
+        assert found.tokens == [first, None, None, None, last]
+        assert found.logits[0] is found.logits[4] is None
+        for idx in (1, 2, 3):
+            np.testing.assert_array_equal(found.row(idx), rows[idx])
+        alone = one.draw(([4, 5, 6], other))
+        assert alone.tokens is None
+        np.testing.assert_array_equal(alone.all_rows(), rows[1:4])
 
 
 def test_temperature_0_does_not_ask_for_truncation() -> None:

@@ -7,8 +7,9 @@
 
 Noise is evaluated where it can win. That of a token is −log(−log(1 − u)) ≤ −log(u), so it reaches
 the best sum that is known only where u ≤ e^(value − best), and u ≥ word / 2^32. All others stay
-under it by 5e-4. Where the best two are closer than the libraries' rounding, and where a logit is
-not finite, the row is `LEFT` to `sampling`: so a token is the oracle's, bit for bit.
+under it by 5e-4. Where the best two are closer than the libraries' rounding, where a logit is not
+finite, and where more than noise decides, the row is `LEFT` to `sampling`: so a token is the
+oracle's, bit for bit.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from forerun.kernels.cpu.draws.gumbel import SLACK, gumbel_noise
 from forerun.kernels.cpu.draws.noise_words import group_words
 from forerun.kernels.cpu.runtime.drawn import (
     BEFORE,
+    BY_HOST,
     GUESS,
     KEY,
     LEFT,
@@ -157,7 +159,7 @@ def _is_asked(noise, tokens):
     """Whether a row's token follows from what was drawn before, as far as that is known."""
     before = int_at(noise, BEFORE)
     if before < 0:
-        return True
+        return before != BY_HOST
     token = int_at(tokens, before)
     return token == LEFT or token == int_at(noise, GUESS)
 
@@ -200,7 +202,9 @@ def noisy_row(step, _chunk, _scratch):
     noise, pieces = arg(step, 6) + _NOISE_BYTES * row, arg(step, 3) + _PIECE_BYTES * row * num
     temperature, key, position = doubles(noise)[0], int_at(noise, KEY), int_at(noise, POSITION)
     token, _ = _best_of_row(pieces, num)
-    if not _is_asked(noise, arg(step, 5)):
+    if int_at(noise, BEFORE) == BY_HOST:
+        token = int64(LEFT)
+    elif not _is_asked(noise, arg(step, 5)):
         token = int64(NOT_ASKED)
     elif temperature != 0 and token >= 0:
         most, second = gumbel_noise(key, position, token), -np.inf

@@ -17,9 +17,11 @@ from forerun.types import ROOT, IntArray
 
 LEFT, NOT_ASKED = -1, -2  # in the place of a token
 # Of a row: the bits of its temperature, key and position; the row before it, and the guess that
-# must have been drawn there, if any.
+# must have been drawn there, if any; instead of that row, that the host is to draw.
 NOISE_FIELDS: Final = 5
 KEY, POSITION, BEFORE, GUESS = range(1, 5)
+NOTHING, BY_HOST = -1, -2  # in the place of the row before
+_OF_HOST: Final = (0, 0, 0, BY_HOST, 0)
 
 
 class Result(IntEnum):
@@ -27,7 +29,7 @@ class Result(IntEnum):
 
     LOGITS = 0
     BEST = 1
-    NOISY = 2
+    NOISY = 2  # where at least one of them is, or is left
 
 
 class DrawnRows(NamedTuple):
@@ -56,15 +58,19 @@ def as_bits(temperature: float, key: int) -> tuple[int, int]:
     return bits, key - (key >> 63 << 64)
 
 
-def noise_ints(draws: Sequence[CoupledDraws]) -> list[int]:
-    """Of all their rows, as the kernels read them. A row behind a guess is asked for once that
-    guess is drawn."""
+def noise_ints(draws: Sequence[CoupledDraws | None], wanted: Sequence[int]) -> list[int]:
+    """Of all their rows, so many each, as the kernels read them; None: the host draws. A row behind
+    a guess is asked for once that guess is drawn."""
     found: list[int] = []
-    for one in draws:
+    for one, num in zip(draws, wanted, strict=True):
+        if one is None:
+            found += _OF_HOST * num
+            continue
+        assert len(one) == num, (len(one), num)
         first_row = len(found) // NOISE_FIELDS
         bits, key = as_bits(one.params.temperature, one.noise.key)
         for node, position in zip(one.nodes, one.positions, strict=True):
-            before, guess = -1, 0
+            before, guess = NOTHING, 0
             if node != ROOT and one.some_nodes is None:
                 before = first_row + 1 + one.proposal.tree.parents[node]
                 guess = one.proposal.tokens[node]
@@ -77,5 +83,5 @@ def noise_after(noise: Sequence[int]) -> list[int]:
     found = list(noise)
     for row in range(0, len(found), NOISE_FIELDS):
         found[row + POSITION] += 1
-        found[row + BEFORE], found[row + GUESS] = -1, 0
+        found[row + BEFORE], found[row + GUESS] = NOTHING, 0
     return found
