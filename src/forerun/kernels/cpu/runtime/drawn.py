@@ -15,21 +15,26 @@ from forerun.kernels.scores import Scores
 from forerun.sampling import CoupledDraws
 from forerun.types import ROOT, IntArray
 
+Mask = npt.NDArray[np.uint16]
+
 LEFT, NOT_ASKED = -1, -2  # in the place of a token
 # Of a row: the bits of its temperature, key and position; the row before it, and the guess that
-# must have been drawn there, if any; instead of that row, that the host is to draw.
-NOISE_FIELDS: Final = 5
-KEY, POSITION, BEFORE, GUESS = range(1, 5)
+# must have been drawn there, if any; instead of that row, that the host is to draw; a mask of what
+# may come, if not everything may: where it lies, and how many groups of 16 bits it has.
+NOISE_FIELDS: Final = 7
+KEY, POSITION, BEFORE, GUESS, MASK, NUM_GROUPS = range(1, 7)
 NOTHING, BY_HOST = -1, -2  # in the place of the row before
-_OF_HOST: Final = (0, 0, 0, BY_HOST, 0)
+_OF_HOST: Final = (0, 0, 0, BY_HOST, 0, 0, 0)
+_NO_MASK: Final = (0, 0)
 
 
 class Result(IntEnum):
-    """What a pass brings: logits, or of each wanted row the best token, or one drawn with noise."""
+    """What a pass brings: logits, or of each wanted row the best token, or what its noise and mask
+    come to."""
 
     LOGITS = 0
     BEST = 1
-    NOISY = 2  # where at least one of them is, or is left
+    NOISY = 2
 
 
 class DrawnRows(NamedTuple):
@@ -58,10 +63,12 @@ def as_bits(temperature: float, key: int) -> tuple[int, int]:
     return bits, key - (key >> 63 << 64)
 
 
-def noise_ints(draws: Sequence[CoupledDraws | None], wanted: Sequence[int]) -> list[int]:
-    """Of all their rows, so many each, as the kernels read them; None: the host draws. A row behind
-    a guess is asked for once that guess is drawn."""
-    found: list[int] = []
+def noise_ints(
+    draws: Sequence[CoupledDraws | None], wanted: Sequence[int]
+) -> tuple[list[int], list[Mask]]:
+    """Of all their rows, so many each, as the kernels read them, and the masks that must stay alive
+    for it; None: the host draws. A row behind a guess is asked for once that guess is drawn."""
+    found, masks = list[int](), list[Mask]()
     for one, num in zip(draws, wanted, strict=True):
         if one is None:
             found += _OF_HOST * num
@@ -75,7 +82,18 @@ def noise_ints(draws: Sequence[CoupledDraws | None], wanted: Sequence[int]) -> l
                 before = first_row + 1 + one.proposal.tree.parents[node]
                 guess = one.proposal.tokens[node]
             found += (bits, key, position, before, guess)
-    return found
+            allowed = one.allowed_after(node) if one.changes_logits else None
+            if allowed is None:
+                found += _NO_MASK
+            else:
+                masks.append(_padded(allowed))
+                found += (address_of(masks[-1]), len(masks[-1]))
+    return found, masks
+
+
+def _padded(bits: bytes) -> Mask:
+    """In whole groups, at least one."""
+    return np.frombuffer(bytearray(bits.ljust(max(2, len(bits) + len(bits) % 2), b"\0")), np.uint16)
 
 
 def noise_after(noise: Sequence[int]) -> list[int]:
