@@ -79,7 +79,11 @@ class CoupledDraws:
         output, path = self.context.output, self.proposal.path_tokens(node)
         written = (*output, *path)
         try:
-            if (path and grammar.num_fitting(output, path) < len(path)) or grammar.is_over(written):
+            if path and grammar.num_fitting(output, path) < len(path):
+                return b""
+            if not grammar.binds(written):
+                return fixed
+            if grammar.is_over(written):
                 return b""
             bits = grammar.allowed_bits(written)
         except InvalidGrammar:

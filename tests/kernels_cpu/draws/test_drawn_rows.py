@@ -11,6 +11,7 @@ import pytest
 from forerun.kernels import AttentionShape, Plan, PlanRow, Scores
 from forerun.kernels.cpu import CpuKernels
 from forerun.kernels.cpu.attention.kv_store import KVStore
+from forerun.kernels.cpu.codegen.machine import Machine
 from forerun.kernels.cpu.runtime.batch import CpuBatch
 from forerun.sampling import Context, CoupledDraws, Noise, gumbel_argmax, served_logits
 from forerun.types import ROOT, Proposal, ProposalBuilder, SamplingParams, Span
@@ -27,9 +28,14 @@ class Pass:
     """From tokens to logits, without anything in between; each token has other ones."""
 
     def __init__(
-        self, vocab_size: int, scale: float, num_threads: int = 2, broken_ids: Sequence[int] = ()
+        self,
+        vocab_size: int,
+        scale: float,
+        num_threads: int = 2,
+        broken_ids: Sequence[int] = (),
+        machine: Machine | None = None,
     ) -> None:
-        self.kernels: CpuKernels = kernels(num_threads)
+        self.kernels: CpuKernels = kernels(num_threads, machine or Machine.host())
         table: F32 = np.float32(scale) * normal(1, NUM_TOKENS, WIDTH)
         table[1] = 0  # all logits are equal
         table[2] = np.round(table[2])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from forerun.errors import InvalidGrammar, NothingAllowed
+from forerun.kernels.cpu.codegen.machine import Machine
 from forerun.sampling import (
     Context,
     CoupledDraws,
@@ -34,16 +35,21 @@ PASSES = {size: Pass(size, 2.0) for size in (1, 40, 8192, 8209, 20_000)}
 
 @dataclass
 class Listed:
-    """What may follow each output that fits, written down."""
+    """What may follow each output that fits, written down; None: it does not bind there."""
 
-    allowed: dict[tuple[int, ...], bytes]
+    allowed: dict[tuple[int, ...], bytes | None]
     ends: set[tuple[int, ...]] = field(default_factory=set)
     is_broken: bool = False
+
+    def binds(self, output: Sequence[int]) -> bool:
+        return self.allowed.get(tuple(output), b"") is not None
 
     def allowed_bits(self, output: Sequence[int]) -> bytes:
         if self.is_broken:
             raise InvalidGrammar("too much")
-        return self.allowed[tuple(output)]
+        found = self.allowed[tuple(output)]
+        assert found is not None, "asked where it does not bind"
+        return found
 
     def is_over(self, output: Sequence[int]) -> bool:
         return tuple(output) in self.ends
@@ -107,6 +113,18 @@ def test_one_token_is_left(size: int, temperature: float) -> None:
         assert PASSES[size].draw(([3], draws)).tokens == [token]
 
 
+@pytest.mark.parametrize("instruction_set", [each.name for each in Machine.offered()[1:]])
+def test_other_instruction_sets_draw_the_same(instruction_set: str) -> None:
+    sizes, random = (40, 8209), np.random.default_rng(5)
+    for size in sizes:
+        other = Pass(size, 2.0, machine=Machine.host(instruction_set))
+        for share in (0.5, 0.01):
+            chosen = bits([size - 1, *np.flatnonzero(random.random(size) < share).tolist()])
+            draws = [masked(Listed({WRITTEN: chosen}), temperature=t) for t in TEMPERATURES]
+            spans = [([1 + idx], draw) for idx, draw in enumerate(draws)]
+            assert other.draw(*spans).tokens == PASSES[size].draw(*spans).tokens
+
+
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 def test_equal_logits_go_to_the_first_that_may_come(temperature: float) -> None:
     """Token 1 of the table makes all logits equal."""
@@ -157,6 +175,20 @@ def test_each_node_has_its_own_mask(temperature: float) -> None:
         assert found.token(1 + node) == expected(rows[1 + node], draws, node)
     for node in (left, wrong):
         assert found.token(1 + node) is None
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_a_grammar_that_begins_on_the_way(temperature: float) -> None:
+    """Where it does not bind yet all may come, or what other options allow."""
+    one, rows = PASSES[40], PASSES[40].logits([9, 4, 5])
+    grammar = Listed({WRITTEN: None, (2, 4): None, (2, 4, 5): bits([3, 11, 39])})
+    for options in ({}, {"allowed_token_ids": (3, 4, 5, 11)}):
+        draws = masked(grammar, Proposal.chain([4, 5]), temperature=temperature, **options)
+        token = expected(rows[0], draws)
+        assert one.draw(([9, 4, 5], draws)).token(0) == token
+        draws = replace(draws, some_nodes=(0, 1))
+        found = one.draw(([4, 5], draws))
+        assert found.tokens == [expected(rows[1 + node], draws, node) for node in (0, 1)]
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
