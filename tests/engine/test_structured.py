@@ -110,6 +110,32 @@ def test_speculation_changes_no_token(llm: LLM, draft_path: Path, method: str) -
         assert [tokens(guessing, *each) for each in asked[::5]] == plain[::5]
 
 
+@pytest.mark.parametrize("num_threads", [1, 2])
+def test_each_beside_others_is_itself(tiny_json_path: Path, num_threads: int) -> None:
+    """Rows that are masked, drawn as they are, and drawn by the host, in one pass."""
+    llm = LLM(tiny_json_path, speculative_config=None, num_threads=num_threads)
+    kinds: list[dict[str, Any]] = [
+        {"structured_outputs": Fitting(**STRUCTURES["json"])},
+        {"structured_outputs": Fitting(**STRUCTURES["regex"]), "top_p": 0.9},
+        {"allowed_token_ids": DIGITS},
+        {"top_p": 0.8},
+        {"presence_penalty": 1.5, "repetition_penalty": 1.2},
+        {"min_tokens": 8},
+        {"acceptance": "rejection"},
+        {"logprobs": 2},
+        {},
+        {},
+    ]
+    asked = [
+        SamplingParams(temperature=temperature, seed=seed, max_tokens=20, **kind)
+        for seed, kind in enumerate(kinds)
+        for temperature in (0.0, 0.9)
+    ]
+    alone = [tokens(llm, PROMPTS[0], chosen) for chosen in asked]
+    together = llm.generate([PROMPTS[0]] * len(asked), asked)
+    assert [result.outputs[0].token_ids for result in together] == alone
+
+
 @pytest.mark.parametrize("acceptance", ["rejection", "lenient"])
 @pytest.mark.parametrize("method", ["ngram_tables", "draft_model", "merge"])
 def test_drawn_guesses_fit_too(llm: LLM, draft_path: Path, method: str, acceptance: str) -> None:

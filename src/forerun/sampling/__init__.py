@@ -20,7 +20,6 @@ from forerun.sampling.transforms import (
     served_logits,
     served_probs,
 )
-from forerun.sampling.truncation import is_truncating
 
 __all__ = [
     "Context",
@@ -39,7 +38,6 @@ __all__ = [
     "fresh_seed",
     "gumbel_argmax",
     "gumbel_top",
-    "is_truncating",
     "largest",
     "log_probs",
     "ranked_logits",

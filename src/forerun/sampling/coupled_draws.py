@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
+from forerun.errors import InvalidGrammar
 from forerun.sampling.noise import Noise
 from forerun.sampling.transforms import Context
 from forerun.types import ROOT, Proposal, SamplingParams
@@ -56,3 +59,38 @@ class CoupledDraws:
         last = self.nodes[-1:] if self.proposal.tree.is_chain else self.nodes
         paths = (self.proposal.path_tokens(node) for node in last)
         return any(self.context.extended(path).changes_logits(self.params) for path in paths)
+
+    @property
+    def masks_at_most(self) -> bool:
+        """Whether masks are all that changes logits, and nothing but noise comes behind them."""
+        params, num_written = self.params, len(self.context.output)
+        if self.changes_logits and (params.moves_logits or num_written < params.min_tokens):
+            return False
+        return params.temperature == 0 or not params.truncates
+
+    def allowed_after(self, node: int) -> bytes | None:
+        """A bit for each token that may follow a node, the lowest first; None: all may.
+
+        None of them is set where a grammar's text is over or was left, or is too much for it: what
+        comes there is for `sampling` to say, if anybody asks."""
+        fixed, grammar = self.params.allowed_bits, self.context.grammar
+        if grammar is None:
+            return fixed
+        output, path = self.context.output, self.proposal.path_tokens(node)
+        written = (*output, *path)
+        try:
+            if path and grammar.num_fitting(output, path) < len(path):
+                return b""
+            if not grammar.binds(written):
+                return fixed
+            if grammar.is_over(written):
+                return b""
+            bits = grammar.allowed_bits(written)
+        except InvalidGrammar:
+            return b""
+        return bits if fixed is None else _both(bits, fixed)
+
+
+def _both(left: bytes, right: bytes) -> bytes:
+    num = min(len(left), len(right))
+    return (np.frombuffer(left, np.uint8, num) & np.frombuffer(right, np.uint8, num)).tobytes()

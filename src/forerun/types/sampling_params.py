@@ -204,6 +204,15 @@ class SamplingParams:
         return np.array(self.allowed_token_ids or (), np.int64)
 
     @cached_property
+    def allowed_bits(self) -> bytes | None:
+        """A bit for each token up to the last of `allowed_token_ids`, the lowest first."""
+        if self.allowed_token_ids is None:
+            return None
+        found = np.zeros(int(self.allowed_array.max()) + 1, bool)
+        found[self.allowed_array] = True
+        return np.packbits(found, bitorder="little").tobytes()
+
+    @cached_property
     def before_argmax(self) -> SamplingParams:
         """The same bias, masks and penalties, with all that narrows the distribution left out."""
         return self.with_(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)

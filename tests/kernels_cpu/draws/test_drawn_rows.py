@@ -11,6 +11,7 @@ import pytest
 from forerun.kernels import AttentionShape, Plan, PlanRow, Scores
 from forerun.kernels.cpu import CpuKernels
 from forerun.kernels.cpu.attention.kv_store import KVStore
+from forerun.kernels.cpu.codegen.machine import Machine
 from forerun.kernels.cpu.runtime.batch import CpuBatch
 from forerun.sampling import Context, CoupledDraws, Noise, gumbel_argmax, served_logits
 from forerun.types import ROOT, Proposal, ProposalBuilder, SamplingParams, Span
@@ -27,9 +28,14 @@ class Pass:
     """From tokens to logits, without anything in between; each token has other ones."""
 
     def __init__(
-        self, vocab_size: int, scale: float, num_threads: int = 2, broken_ids: Sequence[int] = ()
+        self,
+        vocab_size: int,
+        scale: float,
+        num_threads: int = 2,
+        broken_ids: Sequence[int] = (),
+        machine: Machine | None = None,
     ) -> None:
-        self.kernels: CpuKernels = kernels(num_threads)
+        self.kernels: CpuKernels = kernels(num_threads, machine or Machine.host())
         table: F32 = np.float32(scale) * normal(1, NUM_TOKENS, WIDTH)
         table[1] = 0  # all logits are equal
         table[2] = np.round(table[2])
@@ -169,12 +175,25 @@ def test_some_nodes_are_all_drawn() -> None:
     [{"top_k": 3}, {"top_p": 0.5}, {"min_p": 0.1}, {"logit_bias": {3: 1.0}}, None],
     ids=str,
 )
-def test_what_needs_more_than_noise_brings_logits(options: dict[str, Any] | None) -> None:
-    one, plain = Pass(50, 1.0), draws_for(Proposal.empty(), temperature=0.0)
-    other = None if options is None else draws_for(Proposal.empty(), temperature=1.0, **options)
-    found = one.draw(([3], plain), ([4], other))
-    assert found.tokens is None
-    np.testing.assert_array_equal(found.all_rows(), one.logits([3, 4]))
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_what_needs_more_than_noise_brings_logits(
+    options: dict[str, Any] | None, temperature: float
+) -> None:
+    """Its own alone: others are drawn."""
+    one, chain = Pass(50, 1.0), Proposal.chain([5, 6])
+    plain = draws_for(Proposal.empty(), temperature=temperature)
+    other = None if options is None else draws_for(chain, temperature=1.0, **options)
+    rows = one.logits([3, 4, 5, 6, 7])
+    for _ in range(2):
+        found = one.draw(([3], plain), ([4, 5, 6], other), ([7], plain))
+        first, last = (expected(rows[idx], plain, 5) for idx in (0, 4))
+        assert found.tokens == [first, None, None, None, last]
+        assert found.logits[0] is found.logits[4] is None
+        for idx in (1, 2, 3):
+            np.testing.assert_array_equal(found.row(idx), rows[idx])
+        alone = one.draw(([4, 5, 6], other))
+        assert alone.tokens is None
+        np.testing.assert_array_equal(alone.all_rows(), rows[1:4])
 
 
 def test_temperature_0_does_not_ask_for_truncation() -> None:

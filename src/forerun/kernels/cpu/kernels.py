@@ -196,8 +196,8 @@ class CpuKernels(Attending, ChainSteps, Drawing):
     def draw(
         self, body: Body, batch: CpuBatch, store: KVStore, draws: Sequence[CoupledDraws | None]
     ) -> Scores:
-        """Where one row needs more than noise, logits of all: the host draws from them, and only
-        along the accepted path."""
+        """Rows that need more than noise come as logits: the host draws from them, and only along
+        the accepted path."""
         if not batch.draw(draws):
             return Scores(self.run(body, batch, store))
         if batch.size[0] > MAX_TOKENS:

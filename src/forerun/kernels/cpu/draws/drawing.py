@@ -43,13 +43,15 @@ class Drawing:
         pieces = np.zeros((num_rows, num, PIECE_FIELDS))
         program.hold(pieces, *drawn)
         args = (*logits.place, logits.width, pieces.ctypes.data, num, drawn.tokens.ctypes.data)
-        program.add(best, num_rows * num, *args)
         if not len(drawn.noise):
+            program.add(best, num_rows * num, *args)
             program.add(best_of_row, num_rows, *args)
             return
+        args = (*args, drawn.noise.ctypes.data)
+        program.add(best, num_rows * num, *args)
         for row in range(num_rows):
-            program.add(noisy, num, *args, drawn.noise.ctypes.data, row)
-            program.add(noisy_of_row, 1, *args, drawn.noise.ctypes.data, row)
+            program.add(noisy, num, *args, row)
+            program.add(noisy_of_row, 1, *args, row)
 
     @cached_property
     def _row_draws(self) -> list[int]:

@@ -1,18 +1,20 @@
 """The token of every wanted row, drawn where its logits are: the last steps of a pass.
 
-    best_piece   the largest logit of each piece of a row
+    best_piece   the largest logit of each piece of a row, of those that may come
     best_row     the largest of all pieces                      temperature 0: this is all
     noisy_piece  the best of logit + noise in each piece        row by row, while guesses are right
     noisy_row    the best of all pieces
 
 Noise is evaluated where it can win. That of a token is −log(−log(1 − u)) ≤ −log(u), so it reaches
 the best sum that is known only where u ≤ e^(value − best), and u ≥ word / 2^32. All others stay
-under it by 5e-4. Where the best two are closer than the libraries' rounding, and where a logit is
-not finite, the row is `LEFT` to `sampling`: so a token is the oracle's, bit for bit.
+under it by 5e-4. Where the best two are closer than the libraries' rounding, where a logit is not
+finite or none may come, and where more than noise and masks decides, the row is `LEFT` to
+`sampling`: so a token is the oracle's, bit for bit.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -36,14 +38,18 @@ from forerun.kernels.cpu.codegen.native import doubles, floats, int_at, ints
 from forerun.kernels.cpu.codegen.scalar import emit_exp
 from forerun.kernels.cpu.codegen.step import arg
 from forerun.kernels.cpu.draws.gumbel import SLACK, gumbel_noise
+from forerun.kernels.cpu.draws.masks import group_bits, group_lanes
 from forerun.kernels.cpu.draws.noise_words import group_words
 from forerun.kernels.cpu.runtime.drawn import (
     BEFORE,
+    BY_HOST,
     GUESS,
     KEY,
     LEFT,
+    MASK,
     NOISE_FIELDS,
     NOT_ASKED,
+    NUM_GROUPS,
     POSITION,
 )
 
@@ -56,7 +62,7 @@ _TOP, _TOP_ID, _NOISY, _NOISY_ID, _SECOND = range(5)
 _NOISE_BYTES: Final = 8 * NOISE_FIELDS
 _GROUP_BYTES: Final = 4 * GROUP_LEN
 _LARGE = 1e30  # as 1 / temperature: a token that is not the best stays far under it
-_LAST_ID: Final = 2**31 - 1
+_NONE: Final = 2**31 - 1  # behind all ids
 
 
 def num_pieces(num_tokens: int) -> int:
@@ -66,9 +72,29 @@ def num_pieces(num_tokens: int) -> int:
 @emitted(int64, int64, int64)
 def _best_of(b: Any, address: Value, num: Value) -> Value:
     """Which of `num` floats in padded rows is the first of the largest; −1: not all are finite."""
+    return _emit_best(b, address, num, lambda _, is_there: is_there)
+
+
+@emitted(int64, int64, int64, int64, int64, int64)
+def _best_allowed(
+    b: Any, address: Value, num: Value, mask: Value, num_groups: Value, first_group: Value
+) -> Value:
+    """`_best_of` those that a mask lets come, whose bits begin in one of its groups; _NONE: none
+    of them may, and all are finite."""
+
+    def may_come(idx: Value, is_there: Value) -> Value:
+        return b.and_(is_there, group_lanes(b, mask, num_groups, b.add(first_group, idx)))
+
+    return _emit_best(b, address, num, may_come)
+
+
+def _emit_best(
+    b: Any, address: Value, num: Value, may_come: Callable[[Value, Value], Value]
+) -> Value:
+    """`may_come` makes lanes of a group's number, and of those lanes where there is a float."""
     e, lanes = Emitter(b, Machine.host()), constant(I32, list(range(GROUP_LEN)))
     lowest = constant(F32, [-np.inf] * GROUP_LEN)
-    zeros, last = constant(F32, [0.0] * GROUP_LEN), constant(I32, [_LAST_ID] * GROUP_LEN)
+    zeros, last = constant(F32, [0.0] * GROUP_LEN), constant(I32, [_NONE] * GROUP_LEN)
     num_groups = b.sdiv(b.add(num, i64(GROUP_LEN - 1)), i64(GROUP_LEN))
     end = e.splat(b.trunc(num, I32), GROUP_LEN)
 
@@ -79,7 +105,7 @@ def _best_of(b: Any, address: Value, num: Value) -> Value:
         found = e.load(b.add(address, b.mul(idx, i64(_GROUP_BYTES))), lowest.type)
         is_there = b.icmp_signed("<", ids, end)
         total = e.fma(b.select(is_there, found, zeros), zeros, total)  # NaN once one is not finite
-        is_more = b.and_(is_there, b.fcmp_ordered(">", found, most))
+        is_more = b.and_(may_come(idx, is_there), b.fcmp_ordered(">", found, most))
         return [b.select(is_more, found, most), b.select(is_more, ids, where), total]
 
     def larger(left: Value, right: Value) -> Value:
@@ -121,7 +147,7 @@ def _may_win(
 
 @njit(inline="always")
 def _best_of_row(pieces, num):
-    """(id, logit) of the best of all pieces; −1 where one of them is left."""
+    """(id, logit) of the best of all pieces; LEFT where one of them is, or nothing may come."""
     token, top = int_at(pieces, _TOP_ID), doubles(pieces)[_TOP]
     for idx in range(1, num):
         piece = pieces + _PIECE_BYTES * idx
@@ -129,7 +155,7 @@ def _best_of_row(pieces, num):
             token = int64(LEFT)
         elif doubles(piece)[_TOP] > top:
             token, top = int_at(piece, _TOP_ID), doubles(piece)[_TOP]
-    return token, top
+    return int64(LEFT) if token == _NONE else token, top
 
 
 def best_piece(step, chunk, _scratch):
@@ -140,9 +166,21 @@ def best_piece(step, chunk, _scratch):
     first = idx * _PIECE_LEN
     logits = arg(step, 0) + row * arg(step, 1) + 4 * first
     piece = arg(step, 3) + _PIECE_BYTES * (row * num + idx)
-    best = _best_of(logits, min(_PIECE_LEN, num_tokens - first))
-    ints(piece)[_TOP_ID] = best + first if best >= 0 else LEFT
-    doubles(piece)[_TOP] = float64(floats(logits)[max(best, 0)])
+    best, noise, mask = int64(0), arg(step, 6), int64(0)
+    if noise != 0:
+        noise += _NOISE_BYTES * row
+        mask = int_at(noise, MASK)
+        if int_at(noise, BEFORE) == BY_HOST:
+            return
+    count = min(_PIECE_LEN, num_tokens - first)
+    if mask == 0:
+        best = _best_of(logits, count)
+    else:
+        num_groups = int_at(noise, NUM_GROUPS)
+        best = _best_allowed(logits, count, mask, num_groups, first // GROUP_LEN)
+    is_found = 0 <= best < _NONE
+    ints(piece)[_TOP_ID] = best + first if is_found else best
+    doubles(piece)[_TOP] = float64(floats(logits)[best]) if is_found else -np.inf
 
 
 def best_row(step, row, _scratch):
@@ -157,7 +195,7 @@ def _is_asked(noise, tokens):
     """Whether a row's token follows from what was drawn before, as far as that is known."""
     before = int_at(noise, BEFORE)
     if before < 0:
-        return True
+        return before != BY_HOST
     token = int_at(tokens, before)
     return token == LEFT or token == int_at(noise, GUESS)
 
@@ -177,10 +215,11 @@ def noisy_piece(step, chunk, _scratch):
     factor, best = float32(min(1 / temperature, _LARGE)), gumbel_noise(key, position, top_id)
     token, most, second = int64(LEFT), -np.inf, -np.inf
     for start in range(0, count, GROUP_LEN):
-        bits = _may_win(
-            logits + 4 * start, first + start, key, position, float32(top), factor, float32(best)
-        )
-        idx = start
+        idx, place = start, first + start
+        bits = group_bits(noise, place // GROUP_LEN)
+        if bits != 0:
+            group, least = logits + 4 * start, float32(best)
+            bits &= _may_win(group, place, key, position, float32(top), factor, least)
         while bits != 0 and idx < count:
             if bits & 1 and first + idx != top_id:
                 value = (float64(floats(logits)[idx]) - top) / temperature
@@ -200,7 +239,9 @@ def noisy_row(step, _chunk, _scratch):
     noise, pieces = arg(step, 6) + _NOISE_BYTES * row, arg(step, 3) + _PIECE_BYTES * row * num
     temperature, key, position = doubles(noise)[0], int_at(noise, KEY), int_at(noise, POSITION)
     token, _ = _best_of_row(pieces, num)
-    if not _is_asked(noise, arg(step, 5)):
+    if int_at(noise, BEFORE) == BY_HOST:
+        token = int64(LEFT)
+    elif not _is_asked(noise, arg(step, 5)):
         token = int64(NOT_ASKED)
     elif temperature != 0 and token >= 0:
         most, second = gumbel_noise(key, position, token), -np.inf

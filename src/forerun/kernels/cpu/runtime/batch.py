@@ -16,10 +16,10 @@ from forerun.kernels.base import AttentionShape, Body, ChainNoise
 from forerun.kernels.cpu.attention.attend import KEY_FIELDS, scratch_bytes
 from forerun.kernels.cpu.codegen.compiled import address_of
 from forerun.kernels.cpu.codegen.lanes import padded
-from forerun.kernels.cpu.runtime.drawn import LEFT, DrawnRows, Result, as_bits, noise_ints
+from forerun.kernels.cpu.runtime.drawn import LEFT, DrawnRows, Mask, Result, as_bits, noise_ints
 from forerun.kernels.cpu.runtime.program import Program, aligned_zeros
 from forerun.kernels.plan import Plan, PlanRow
-from forerun.sampling import CoupledDraws, is_truncating
+from forerun.sampling import CoupledDraws
 from forerun.types import FloatArray, IntArray
 
 F32 = npt.NDArray[np.float32]
@@ -79,12 +79,14 @@ class CpuBatch:
         self.size = len(plan), plan.num_wanted  # what a recording depends on, and
         self.is_alone = len(plan.rows) == 1  # one request's tokens, who share what they read
         self.result = Result.LOGITS
+        self._is_free = False  # all its tokens are drawn, by noise alone
         self._noise: Sequence[int] = _NO_NOISE if noise is None else _chain_ints(noise)
         self.shape = shape
         self.num_embeddings = 0  # rows of the table that tokens are looked up in, once they were
         self.taps: tuple[F32, ...] = ()  # once it has run
         self._new_program: Callable[[int], Program] | None = new_program
         self._given = given
+        self._masks: list[Mask] = []  # of which its noise has the addresses
         self._held: Numbers | None = None
 
     @cached_property
@@ -105,18 +107,19 @@ class CpuBatch:
         return program
 
     def draw(self, draws: Sequence[CoupledDraws | None]) -> bool:
-        """Have the tokens of all wanted rows drawn; False: some of them need more than noise."""
-        asked, num_rows, is_noisy = [one for one in draws if one is not None], 0, False
-        for one in asked:
-            num_rows += len(one)
-            if one.params.temperature:
-                is_noisy = True
-            if one.changes_logits or (one.params.temperature and is_truncating(one.params)):
-                return False
-        if num_rows < self.size[1]:
+        """Have the tokens of all wanted rows drawn that need no more than noise and masks; False:
+        there are only others."""
+        here = [one if one is not None and one.masks_at_most else None for one in draws]
+        drawn = [one for one in here if one is not None]
+        num_drawn = sum(map(len, drawn))
+        if num_drawn == 0 < self.size[1]:
             return False
-        self.result = Result.NOISY if is_noisy else Result.BEST
-        self._noise = noise_ints(asked) if is_noisy else []
+        is_masked = any(one.changes_logits for one in drawn)
+        self._is_free = num_drawn == self.size[1] and not is_masked
+        is_best = self._is_free and not any(one.params.temperature for one in drawn)
+        self.result = Result.BEST if is_best else Result.NOISY
+        wanted = [len(row.span.wanted) for row in self._plan.rows]
+        self._noise, self._masks = ([], []) if is_best else noise_ints(here, wanted)
         return True
 
     def key(self, body: Body) -> tuple[Body, int, int, bool, Result]:
@@ -135,7 +138,7 @@ class CpuBatch:
     @property
     def is_followed(self) -> bool:
         """Whether the pass behind it is known, but for its tokens."""
-        return bool(self._next_slots)
+        return self._is_free and bool(self._next_slots)
 
     def following(self) -> Numbers:
         """Of the plain pass behind it, which has one row for each of these."""
@@ -209,7 +212,7 @@ class CpuBatch:
         numbers = other._numbers
         self.check(numbers.integers[: self.size[0]])
         self._arrays.write(*numbers.integers, *other._noise)
-        self._numbers = numbers
+        self._numbers, self._masks = numbers, other._masks
         for mine, width, theirs in zip(self.given, self.given_widths, other._given, strict=True):
             mine[:, :width] = theirs
 

@@ -15,15 +15,22 @@ from forerun.kernels.scores import Scores
 from forerun.sampling import CoupledDraws
 from forerun.types import ROOT, IntArray
 
+Mask = npt.NDArray[np.uint16]
+
 LEFT, NOT_ASKED = -1, -2  # in the place of a token
 # Of a row: the bits of its temperature, key and position; the row before it, and the guess that
-# must have been drawn there, if any.
-NOISE_FIELDS: Final = 5
-KEY, POSITION, BEFORE, GUESS = range(1, 5)
+# must have been drawn there, if any; instead of that row, that the host is to draw; a mask of what
+# may come, if not everything may: where it lies, and how many groups of 16 bits it has.
+NOISE_FIELDS: Final = 7
+KEY, POSITION, BEFORE, GUESS, MASK, NUM_GROUPS = range(1, 7)
+NOTHING, BY_HOST = -1, -2  # in the place of the row before
+_OF_HOST: Final = (0, 0, 0, BY_HOST, 0, 0, 0)
+_NO_MASK: Final = (0, 0)
 
 
 class Result(IntEnum):
-    """What a pass brings: logits, or of each wanted row the best token, or one drawn with noise."""
+    """What a pass brings: logits, or of each wanted row the best token, or what its noise and mask
+    come to."""
 
     LOGITS = 0
     BEST = 1
@@ -56,20 +63,37 @@ def as_bits(temperature: float, key: int) -> tuple[int, int]:
     return bits, key - (key >> 63 << 64)
 
 
-def noise_ints(draws: Sequence[CoupledDraws]) -> list[int]:
-    """Of all their rows, as the kernels read them. A row behind a guess is asked for once that
-    guess is drawn."""
-    found: list[int] = []
-    for one in draws:
+def noise_ints(
+    draws: Sequence[CoupledDraws | None], wanted: Sequence[int]
+) -> tuple[list[int], list[Mask]]:
+    """Of all their rows, so many each, as the kernels read them, and the masks that must stay alive
+    for it; None: the host draws. A row behind a guess is asked for once that guess is drawn."""
+    found, masks = list[int](), list[Mask]()
+    for one, num in zip(draws, wanted, strict=True):
+        if one is None:
+            found += _OF_HOST * num
+            continue
+        assert len(one) == num, (len(one), num)
         first_row = len(found) // NOISE_FIELDS
         bits, key = as_bits(one.params.temperature, one.noise.key)
         for node, position in zip(one.nodes, one.positions, strict=True):
-            before, guess = -1, 0
+            before, guess = NOTHING, 0
             if node != ROOT and one.some_nodes is None:
                 before = first_row + 1 + one.proposal.tree.parents[node]
                 guess = one.proposal.tokens[node]
             found += (bits, key, position, before, guess)
-    return found
+            allowed = one.allowed_after(node) if one.changes_logits else None
+            if allowed is None:
+                found += _NO_MASK
+            else:
+                masks.append(_padded(allowed))
+                found += (address_of(masks[-1]), len(masks[-1]))
+    return found, masks
+
+
+def _padded(bits: bytes) -> Mask:
+    """In whole groups, at least one."""
+    return np.frombuffer(bytearray(bits.ljust(max(2, len(bits) + len(bits) % 2), b"\0")), np.uint16)
 
 
 def noise_after(noise: Sequence[int]) -> list[int]:
@@ -77,5 +101,5 @@ def noise_after(noise: Sequence[int]) -> list[int]:
     found = list(noise)
     for row in range(0, len(found), NOISE_FIELDS):
         found[row + POSITION] += 1
-        found[row + BEFORE], found[row + GUESS] = -1, 0
+        found[row + BEFORE], found[row + GUESS] = NOTHING, 0
     return found
