@@ -265,6 +265,7 @@ class Plain:
     next: tuple[Pass, Pass] = (Pass(5, (8,), 6), Pass(10, (2,), 11, DRAFT))
     body: object = BODY
     parts: list[Next] = field(default_factory=list)
+    is_drawn: bool = True
 
     def rows_for(self, *asked: Pass) -> list[int] | None:
         parts = []
@@ -274,7 +275,8 @@ class Plain:
             slot = int(one.table.slots(one.start + 2)[-1])
             parts.append(Next(row, draw, drawn, slot))
         nothing: Any = None
-        ahead = Ahead(BODY, parts, nothing, nothing, None, [8, 2])  # type: ignore[arg-type]
+        started = object() if self.is_drawn else None
+        ahead = Ahead(BODY, parts, started, nothing, nothing, nothing, None, [8, 2])  # type: ignore[arg-type]
         rows = tuple(row for one in asked for row in one.asked.batch.plan.rows)
         draws = [draw for one in asked for draw in one.asked.draws]
         return ahead.rows_for(asked[0].body, Plan(rows), draws)  # type: ignore[arg-type]
