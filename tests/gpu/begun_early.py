@@ -14,7 +14,8 @@ from forerun.engine import LLM
 from forerun.kernels.cuda import CudaKernels
 from forerun.kernels.cuda.batch import CudaBatch
 from forerun.kernels.cuda.drawing import Best
-from forerun.types import SamplingParams, StructuredOutputsParams
+from forerun.types import SamplingParams
+from forerun.types import StructuredOutputsParams as Fitting
 from tests.tiny_model import write_tiny_model
 
 PROMPTS = ("ab", "b")
@@ -24,8 +25,8 @@ SAMPLINGS: tuple[dict[str, Any], ...] = (
     {"temperature": 1.0, "seed": 3},
     {"temperature": 0.0, "allowed_token_ids": tuple(range(2, 30, 3)), "min_tokens": 2},
     {"temperature": 1.0, "seed": 3, "repetition_penalty": 1.5, "frequency_penalty": 0.5},
-    {"temperature": 0.0, "structured_outputs": StructuredOutputsParams(regex="(ab|c){9}")},
-    {"temperature": 1.0, "seed": 5, "structured_outputs": StructuredOutputsParams(regex="[a-m]{9}")},
+    {"temperature": 0.0, "structured_outputs": Fitting(regex="(ab|c){9}")},
+    {"temperature": 1.0, "seed": 5, "structured_outputs": Fitting(regex="[a-m]{9}")},
 )
 
 

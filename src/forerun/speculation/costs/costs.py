@@ -27,7 +27,7 @@ _EXCESS_SURPRISE: Final = 0.1  # of a round: slow moments are to say little, and
 _WHOLE_RATE: Final = 1 / 16
 _AHEAD_RATE: Final = 1 / 16
 _MOST_AHEAD: Final = 2  # times what the host does in a plain round
-_LEAST_MASKED: Final = 4e-3  # seconds
+_LEAST_MASKED: Final = 4e-3  # seconds of a pass: see `draws_masked`
 _PLAIN: Final = ""  # no drafter has this name
 
 
@@ -35,9 +35,10 @@ class Costs:
     """The target's pass, each drafter's answer, and the rest of a round: verdicts, commit.
 
     `context_len` is what a row of the present round attends to, on average; `is_alone`: it is of
-    one request, and reads no prompt beside it; `is_free`: none has a grammar. A busy machine slows all of them alike, so drafters
-    and the rest are kept in seconds at calibration and read through the pass's speed. What the
-    choice itself took is spent when it is made, so it belongs to no round that it could choose.
+    one request, and reads no prompt beside it; `is_free`: none has a grammar. A
+    busy machine slows all of them alike, so drafters and the rest are kept in seconds at
+    calibration and read through the pass's speed. What the choice itself took is spent when it is
+    made, so it belongs to no round that it could choose.
     """
 
     def __init__(self, target: PassCost, drafters: dict[str, DraftCost] | None = None) -> None:

@@ -15,7 +15,6 @@ from forerun.kernels.cuda.heads.given import SentOut
 from forerun.kernels.plan import Plan, PlanRow
 from forerun.sampling import CoupledDraws
 
-
 _NOBODY: Final = CoupledDraws.greedy(1)
 
 
