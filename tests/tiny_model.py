@@ -15,7 +15,7 @@ from tests.models_llama.tiny import TinyCheckpoint, tiny_config
 
 EOS, BOS = "<|end|>", "<|start|>"
 LETTERS = "abcdefghijklmnopqrstuvwxyz .,\n"
-JSON_LETTERS = LETTERS + '0123456789"{}[]:-_'
+JSON_LETTERS = LETTERS + '0123456789"{}[]:-_<>/'
 TEMPLATE = (
     "{% for m in messages %}<|start|>{{ m['content'] }}<|end|>{% endfor %}"
     "{% if add_generation_prompt %}<|start|>{% endif %}"

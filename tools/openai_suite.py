@@ -50,7 +50,7 @@ EXPLAINED: Final = (
     (
         r"(best_of|audio|background|conversation) is not supported here",
         "all parameters at once, among them fields that are refused: best_of, suffix, audio, "
-        "tools, functions, moderation, web_search_options, background, conversation",
+        "functions, moderation, web_search_options, background, conversation",
     ),
 )
 

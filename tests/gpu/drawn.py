@@ -59,6 +59,9 @@ class EverySome:
     def __init__(self, vocab_size: int) -> None:
         self._vocab_size = vocab_size
 
+    def binds(self, output: Sequence[int]) -> bool:  # noqa: ARG002
+        return True
+
     def allowed_bits(self, output: Sequence[int]) -> bytes:
         assert 7 not in output[3:], "behind what does not fit nobody asks"
         allowed = np.arange(self._vocab_size) % (len(output) + 2) == 1

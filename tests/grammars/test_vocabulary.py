@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
+import tokenizers
 
 from forerun.errors import InvalidOption
 from forerun.grammars import Grammars
 from forerun.models.gguf.tokenizer import tokenizer_from_gguf
+from forerun.models.text.token_bytes import Spelling
+from forerun.models.text.tokenizer import Tokenizer, TokenizerTraits
 from forerun.types import StructuredOutputsParams
+from tests.grammars.words import words
 from tests.models.small_vocabularies import sentencepiece_metadata
 
 
@@ -44,3 +49,31 @@ def test_a_tokenizer_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tokenizer, "eos_ids", ())
     with pytest.raises(InvalidOption, match="needs a token that ends a text"):
         Grammars(tokenizer).of(StructuredOutputsParams(regex="a"))
+
+
+def test_a_special_token_that_opens_calls_is_text() -> None:
+    """Others stay out of what a grammar allows, also where they are spelled like its text."""
+    backend = tokenizers.Tokenizer.from_str(words()._backend.to_str())
+    backend.add_special_tokens(["[TOOL_CALLS]", "[OTHER]"])
+    opens, other = (backend.token_to_id(text) or 0 for text in ("[TOOL_CALLS]", "[OTHER]"))
+    special = words().special_ids | {opens, other}
+    traits = TokenizerTraits(Spelling.BYTE_LEVEL, eos_ids=words().eos_ids, special_ids=special)
+    tokenizer = Tokenizer(backend, replace(traits, added_ids=frozenset({opens, other})))
+    grammar = Grammars(tokenizer).of(
+        StructuredOutputsParams(grammar='start: "[TOOL_CALLS][" /[a-z]/ | "[OTHER]"')
+    )
+    assert grammar is not None
+    follow = tokenizer.encode("[a", add_special=False)
+    assert grammar.num_fitting([], [opens, *follow]) == 3
+    assert grammar.num_fitting([], [other]) == 0
+    waiting = Grammars(tokenizer).of(
+        StructuredOutputsParams(grammar='start: "[TOOL_CALLS][" /[a-z]/', triggers=["[TOOL_CALLS]"])
+    )
+    assert waiting is not None
+    assert not waiting.binds(follow)
+    assert waiting.binds([*follow, opens])
+    assert waiting.num_fitting([*follow, opens], follow) == 2
+    must = Grammars(tokenizer).of(StructuredOutputsParams(grammar='start: "[TOOL_CALLS][" /[a-z]/'))
+    assert must is not None
+    allowed = int.from_bytes(must.allowed_bits([]), "little")
+    assert allowed == 1 << opens, "in one token, as the tokenizer spells it"

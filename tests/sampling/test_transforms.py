@@ -193,6 +193,9 @@ def test_broken_logits_are_refused(row: list[Any]) -> None:
 class OddThenOver:
     """A grammar of one odd token, or two."""
 
+    def binds(self, output: Sequence[int]) -> bool:  # noqa: ARG002
+        return True
+
     def allowed_bits(self, output: Sequence[int]) -> bytes:
         return bytes([0b0010_1010 if len(output) < 2 else 0])
 

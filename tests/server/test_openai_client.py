@@ -227,11 +227,11 @@ def test_all_parameters_that_are_not_refused(client: Any) -> None:
 def test_errors_are_the_clients_own(client: Any) -> None:
     with pytest.raises(openai.NotFoundError, match="not served here"):
         client.completions.create(model="gpt-9", prompt="a")
-    with pytest.raises(openai.BadRequestError, match="tools") as caught:
+    with pytest.raises(openai.BadRequestError, match="cannot be called 'f g'") as caught:
         client.chat.completions.create(
             model=MODEL,
             messages=CHAT,
-            tools=[{"type": "function", "function": {"name": "f", "parameters": {}}}],
+            tools=[{"type": "function", "function": {"name": "f g", "parameters": {}}}],
         )
     assert caught.value.param == "tools"
     with pytest.raises(openai.BadRequestError, match="context"):

@@ -165,7 +165,7 @@ def test_refusals_have_openais_shape(server: Running) -> None:
     error = error_of(server.post("/v1/completions", prompt="a" * 300), 400)
     assert error["code"] == "context_length_exceeded"
     error = error_of(server.post("/v1/chat/completions", messages=CHAT, tools=[{"a": 1}]), 400)
-    assert error["param"] == "tools"
+    assert error["param"] == "tools[0]"
     for content in (b"{", b"[1]", b"\xff\xfe", b'{"prompt": "a", "temperature": NaN}'):
         error_of(client.post("/v1/completions", content=content), 400)
 

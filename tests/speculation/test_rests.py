@@ -126,17 +126,23 @@ def test_a_head_whose_guesses_fail_rests_and_hears_nothing(plain: LLM) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds_each", "is_early", "is_asked"),
+    ("seconds_each", "is_early", "triggers", "is_asked"),
     [
-        (1e-3, True, False),
-        (1e-3, False, True),
-        (1.0, True, True),
+        (1e-3, True, None, False),
+        (1e-3, False, None, True),
+        (1.0, True, None, True),
+        (1e-3, True, ("nothing like it",), True),
     ],
 )
-def test_under_a_grammar_a_small_model_goes_without_a_head_whose_rounds_would_not_begin_early(
-    plain: LLM, seconds_each: float, is_early: bool, is_asked: bool
+def test_behind_masks_a_small_model_goes_without_a_head_whose_rounds_would_not_begin_early(
+    plain: LLM,
+    seconds_each: float,
+    is_early: bool,
+    triggers: tuple[str, ...] | None,
+    is_asked: bool,
 ) -> None:
-    params = replace(PARAMS, structured_outputs=StructuredOutputsParams(regex="[a-m]*"))
+    fitting = StructuredOutputsParams(regex="[a-m]*", triggers=triggers)
+    params = replace(PARAMS, structured_outputs=fitting)
     answer = tuple(plain.generate("abc", params)[0].outputs[0].token_ids)
     head = Head(answer)
     output = answered(plain, seconds_each=seconds_each, is_early=is_early, params=params, head=head)

@@ -10,7 +10,7 @@ from typing import Final, Generic, Protocol, TypeVar, runtime_checkable
 
 from forerun.models.llama import LlamaModel
 from forerun.models.text.tokenizer import Tokenizer
-from forerun.sampling import Noise
+from forerun.sampling import Context, Noise
 from forerun.types import FloatArray, Grammar, Proposal, SamplingParams, Verdict
 
 Memory = TypeVar("Memory")
@@ -54,6 +54,11 @@ class RequestView(Protocol):
 
     @property
     def round_idx(self) -> int: ...
+
+
+def context_of(request: RequestView) -> Context:
+    """Its committed tokens, as options read them."""
+    return Context(request.prompt, request.output, request.grammar)
 
 
 @dataclass(frozen=True)

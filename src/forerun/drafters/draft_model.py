@@ -8,13 +8,13 @@ from dataclasses import replace
 import numpy as np
 
 from forerun.cache import next_slots
-from forerun.drafters.base import Budget, RequestView
+from forerun.drafters.base import Budget, RequestView, context_of
 from forerun.drafters.growing import Growth, Path
 from forerun.drafters.law import DraftLaw
 from forerun.drafters.own_cache import MAX_KNOWN, OwnCache, Row
 from forerun.kernels import Plan, PlanRow, Scores
 from forerun.models.llama import LlamaModel
-from forerun.sampling import Context, CoupledDraws
+from forerun.sampling import CoupledDraws
 from forerun.types import ROOT, Acceptance, IntArray, Proposal, Span, Tree, Verdict
 
 
@@ -133,7 +133,7 @@ class DraftModel(OwnCache[Row]):
         is_single = params.acceptance is Acceptance.COUPLED and growth.num_siblings == 1
         if not is_single or self._model.config.vocab_size > self._vocab_size:
             return None
-        context = Context(request.prompt, request.output, request.grammar)
+        context = context_of(request)
         position, noise = len(request.tokens), request.noise
         return CoupledDraws(params, noise, position, context, (), growth.proposal(), nodes)
 

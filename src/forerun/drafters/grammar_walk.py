@@ -66,6 +66,8 @@ class GrammarWalk(OneByOne["_Read"]):
 
     def _next(self, grammar: Grammar, output: Sequence[int]) -> tuple[int, float] | None:
         """The token that comes next, and how surely."""
+        if not grammar.binds(output):
+            return None
         allowed = grammar.allowed_bits(output)
         choice = self._choice(allowed, output)
         if choice.forced is not None:
@@ -86,6 +88,8 @@ class GrammarWalk(OneByOne["_Read"]):
 
     def _learn(self, grammar: Grammar, output: Sequence[int], read: _Read) -> None:
         for idx in range(read.num_tokens, len(output)):
+            if not grammar.binds(output[:idx]):
+                continue
             choice = self._choice(grammar.allowed_bits(output[:idx]), output[:idx])
             if choice.number is not None:
                 self._met(choice.number, output[idx])

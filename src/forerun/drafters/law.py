@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from forerun.drafters.base import RequestView
+from forerun.drafters.base import RequestView, context_of
 from forerun.errors import NothingAllowed
 from forerun.sampling import (
-    Context,
     Logits,
     Probs,
     Stream,
@@ -52,10 +51,10 @@ class DraftLaw:
         params = request.params
         if params.temperature == 0:  # one-hot would leave no second-best to branch to
             params = params.before_argmax
-        context = Context(request.prompt, request.output, request.grammar).extended(path)
+        context = context_of(request).extended(path)
         if request.grammar is not None and request.grammar.is_over(context.output):
             return None
-        if params.changes_logits or len(context.output) < params.min_tokens:  # by id
+        if context.changes_logits(params):  # by id
             padded = np.full(vocab_size, -np.inf)
             padded[ids] = row[: len(ids)]
             try:

@@ -33,7 +33,9 @@ def cut(request: Request, verdict: Verdict) -> Cut:
     if not params.ignore_eos:
         ends = (*ends, *request.end_ids)
     tokens, grammar = verdict.tokens, request.grammar
-    is_free = grammar is None and not text.rules.stops
+    is_free = not text.rules.stops
+    if grammar is not None:
+        is_free = is_free and not grammar.binds((*request.output, *tokens))
     if len(tokens) < num_left and is_free and not set(tokens).intersection(ends):
         return Cut(len(tokens), *text.push_all(tokens))
     text_ends: list[int] = []

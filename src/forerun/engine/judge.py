@@ -54,13 +54,9 @@ def judge(request: Request, proposal: Proposal, scores: Scores, kernels: Kernels
     def drawn(node: int) -> int | None:
         return scores.token(node + 1)
 
-    def raw(node: int) -> FloatArray:
-        return scores.row(node + 1)
-
     params = request.params
     if params.acceptance is Acceptance.COUPLED and params.temperature == 0:
-        is_raw = not params.changes_logits and len(request.output) >= params.min_tokens
-        return greedy(proposal, raw if is_raw else served(ranked_logits), drawn)
+        return greedy(proposal, served(ranked_logits), drawn)
     if params.acceptance is Acceptance.COUPLED:
         position = len(request.tokens)
         logits_at = served(partial(served_logits, weight_sum=kernels.weight_sum))

@@ -21,9 +21,12 @@ if TYPE_CHECKING:
 _WHITESPACE: Final = r"(\r?\n[ \t]{0,128}|[ ])"
 _MAX_LEN: Final = 1 << 17  # characters: some take 4 µs each to compile
 _MOST_DIGITS: Final = 10_000  # of `multipleOf` without its point: as many states, and more
+# What a schema may say of its spacing; other words let llguidance pass over what it cannot do.
+_SPACING: Final = ("item_separator", "key_separator", "whitespace_flexible", "whitespace_pattern")
 _LITERAL: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"i?|/(?:[^/\\\n]|\\.)+/[a-z]*|(?://|#)[^\n]*')
 # Parts of llguidance's Lark that cannot be followed back, such as limits of a rule, special tokens.
 _ONE_WAY: Final = re.compile(r"\[[^\]]*\]\s*:|[<@]|%(?!import\b|ignore\b|llguidance\s*\{\s*\})")
+_SCHEMA_IN_LARK: Final = re.compile(_LITERAL.pattern + r"|%json\s*(?=\{)")
 
 
 def kind_of(wanted: StructuredOutputsParams) -> str:
@@ -61,7 +64,8 @@ def _lark(grammar: str) -> str:
             grammar = gbnf_to_lark(grammar)
         except Exception as error:  # it raises plain ones
             raise ValueError(str(error)) from None
-    if found := _ONE_WAY.search(_LITERAL.sub("", grammar)):
+    grammar, rules = _with_schemas(grammar)
+    if found := _ONE_WAY.search(rules):
         raise ValueError(
             f"attributes of rules, special tokens and other grammars are not supported: "
             f"{found[0].strip()!r}"
@@ -69,13 +73,31 @@ def _lark(grammar: str) -> str:
     return grammar
 
 
+def _with_schemas(grammar: str) -> tuple[str, str]:
+    """Lark with the schemas behind its `%json` as they are used, and without these and literals."""
+    used, rules, at = "", "", 0
+    while found := _SCHEMA_IN_LARK.search(grammar, at):
+        before, at = grammar[at : found.start()], found.end()
+        used, rules = used + before + found[0], rules + before
+        if found[0].startswith("%json"):
+            schema, at = json.JSONDecoder().raw_decode(grammar, at)
+            schema.setdefault("x-guidance", {"whitespace_pattern": _WHITESPACE})
+            used += _used(schema)
+    return used + grammar[at:], rules + grammar[at:]
+
+
 def _schema(wanted: StructuredOutputsParams) -> str:
     if wanted.json is None:
         return '{"type": "object"}'
     assert isinstance(wanted.json, str)
-    schema = json.loads(wanted.json)
-    schema.pop("x-guidance", None)  # would let llguidance pass over what it does not know
+    return _used(json.loads(wanted.json))
+
+
+def _used(schema: dict[str, Any]) -> str:
+    spacing = schema.pop("x-guidance", {})
     _check_numbers(schema)
+    if isinstance(spacing, dict):
+        schema["x-guidance"] = {name: spacing[name] for name in _SPACING if name in spacing}
     return json.dumps(schema)
 
 

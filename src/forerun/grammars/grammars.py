@@ -37,6 +37,7 @@ class Grammars:
             raise MissingExtra("structured_outputs", "structured")
         from forerun.grammars import description
         from forerun.grammars.matched import MatchedGrammar
+        from forerun.grammars.triggered import TriggeredGrammar
 
         text, kind = description.described(wanted), description.kind_of(wanted)
         with self._lock:
@@ -47,7 +48,11 @@ class Grammars:
         grammar = MatchedGrammar((kept or renew()).deep_copy(), renew, kind)
         if kept is None:
             grammar.allowed_bits(())  # the first step of some takes too long
-        return grammar
+        if not wanted.triggers:
+            return grammar
+        assert self._vocabulary is not None
+        spell = partial(self._tokenizer.token_bytes, skip_special=False)
+        return TriggeredGrammar(grammar, wanted.triggers, spell, self._vocabulary.tokenize_bytes)
 
     def _compiled(self, text: str) -> LLMatcher:
         """Anew: copies share what they learnt of the text's expressions, and its limits."""

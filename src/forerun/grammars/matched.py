@@ -30,8 +30,11 @@ class MatchedGrammar:
         self._path: list[int] = []  # the text that was asked about
         self._known: dict[int, bytes] = {}  # what may follow its beginnings, by their length
 
+    def binds(self, output: Sequence[int]) -> bool:  # noqa: ARG002
+        return True
+
     def allowed_bits(self, output: Sequence[int]) -> bytes:
-        num_same = _num_same(self._path, output)
+        num_same = num_alike(self._path, output)
         if num_same < len(output):
             for num in range(num_same + 1, len(self._path) + 1):
                 self._known.pop(num, None)
@@ -65,7 +68,7 @@ class MatchedGrammar:
 
     def _go_to(self, output: Sequence[int]) -> None:
         """The matcher loses count where it reads on behind the end, so it does not."""
-        num_same = _num_same(self._read, output)
+        num_same = num_alike(self._read, output)
         if num_same < len(self._read):
             is_back = self._matcher.rollback(len(self._read) - num_same)
             assert is_back or self._matcher.is_error(), self._what
@@ -77,7 +80,7 @@ class MatchedGrammar:
             self._read.append(token)
 
 
-def _num_same(known: Sequence[int], output: Sequence[int]) -> int:
+def num_alike(known: Sequence[int], output: Sequence[int]) -> int:
     """At the beginning of both."""
     num = min(len(known), len(output))
     if list(output[:num]) == known[:num]:

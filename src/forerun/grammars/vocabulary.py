@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from llguidance import LLTokenizer, TokenizerWrapper
@@ -10,6 +11,10 @@ from forerun.errors import InvalidOption
 from forerun.models.text.tokenizer import Tokenizer
 
 _MARK: Final = "\x02"  # no token goes on behind it
+# Special tokens that stand in an answer, where a model calls tools: to grammars they are text.
+_SPOKEN_SPECIAL: Final = ("[TOOL_CALLS]",)
+
+_PARTS: Final = re.compile(f"({'|'.join(map(re.escape, _SPOKEN_SPECIAL))})")
 
 
 class _Spoken:
@@ -19,7 +24,12 @@ class _Spoken:
         self._tokenizer = tokenizer
         self.eos_token_id = tokenizer.eos_ids[0]
         self.bos_token_id = tokenizer.bos_id
-        self.special_token_ids = sorted(tokenizer.special_ids)
+        self._special = {
+            tokenizer.token(token): token
+            for token in tokenizer.special_ids
+            if tokenizer.token(token) in _SPOKEN_SPECIAL
+        }
+        self.special_token_ids = sorted(tokenizer.special_ids - set(self._special.values()))
         self.tokens = [
             tokenizer.token_bytes(token, skip_special=False)
             for token in range(tokenizer.vocab_size)
@@ -28,7 +38,12 @@ class _Spoken:
     def __call__(self, text: bytes) -> list[int]:
         """Of text that goes on after other text: where a tokenizer puts a space before its first
         word, there is a mark in front, whose tokens are left out."""
-        spelled = text.decode("utf-8", "replace")
+        found: list[int] = []
+        for part in _PARTS.split(text.decode("utf-8", "replace")):
+            found += [self._special[part]] if part in self._special else self._spell(part)
+        return found
+
+    def _spell(self, spelled: str) -> list[int]:
         if not self._tokenizer.strips_space:
             return self._encode(spelled)
         mark, found = self._encode(_MARK), self._encode(_MARK + spelled)

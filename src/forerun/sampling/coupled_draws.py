@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from forerun.sampling.noise import Noise
 from forerun.sampling.transforms import Context
@@ -44,7 +45,14 @@ class CoupledDraws:
         depths = (*self.proposal.tree.depths, 0)  # the last is the root's, whose number is -1
         return [self.position + depths[node] for node in self.nodes]
 
-    @property
+    @cached_property
     def changes_logits(self) -> bool:
         """Whether bias, masks or penalties do, for any of them."""
-        return self.params.changes_logits or len(self.context.output) < self.params.min_tokens
+        if self.context.changes_logits(self.params):
+            return True
+        if self.context.grammar is None:
+            return False
+        # A grammar that begins on the way to a node goes on behind it.
+        last = self.nodes[-1:] if self.proposal.tree.is_chain else self.nodes
+        paths = (self.proposal.path_tokens(node) for node in last)
+        return any(self.context.extended(path).changes_logits(self.params) for path in paths)

@@ -42,6 +42,12 @@ class Context:
     output: Sequence[int] = ()
     grammar: Grammar | None = None
 
+    def changes_logits(self, params: SamplingParams) -> bool:
+        """Whether bias, masks or penalties do, for the token that comes next."""
+        if params.changes_logits or len(self.output) < params.min_tokens:
+            return True
+        return self.grammar is not None and self.grammar.binds(self.output)
+
     def extended(self, tokens: Sequence[int]) -> Context:
         return replace(self, output=(*self.output, *tokens)) if tokens else self
 
@@ -58,7 +64,7 @@ def served_logits(
     `weight_sum` is the one of `sampling`, or a kernel's.
     """
     logits, top = raw_logits, _check(raw_logits)
-    if params.changes_logits or len(context.output) < params.min_tokens:
+    if context.changes_logits(params):
         logits = _changed(logits, params, context, eos_token_ids)
         top = _max(logits)
     if logits.dtype != np.float32:
@@ -83,7 +89,7 @@ def ranked_logits(
 ) -> FloatArray:
     """Logits [V] of which the largest is what temperature 0 serves: the raw ones, not even
     copied, where the options leave them alone. `checked_argmax` refuses broken ones."""
-    if params.changes_logits or len(context.output) < params.min_tokens:
+    if context.changes_logits(params):
         _check(raw_logits)
         logits = _changed(raw_logits, params, context, eos_token_ids)
         _max(logits)
@@ -182,7 +188,7 @@ def _masked(
         _check_token(int(allowed.max()), logits, "allowed_token_ids")
         logits.fill(-np.inf)
         logits[allowed] = raw_logits[allowed]
-    if context.grammar is not None:
+    if context.grammar is not None and context.grammar.binds(context.output):
         logits += _left_out(context.grammar.allowed_bits(context.output), len(logits))
     if len(context.output) < params.min_tokens:
         ends = (*params.stop_token_ids, *(() if params.ignore_eos else eos_token_ids))

@@ -37,7 +37,7 @@ _USAGE: Final = {
         "total_tokens": _COUNT,
     },
 }
-_REASON: Final = {"enum": ["stop", "length"]}
+_REASON: Final = {"enum": ["stop", "length", "tool_calls"]}
 _MODEL: Final = {
     "type": "object",
     "required": ["id", "object", "created", "owned_by"],
@@ -84,7 +84,11 @@ def _chunk(kind: str, choice: dict[str, Any]) -> dict[str, Any]:
 _MESSAGE: Final = {
     "type": "object",
     "required": ["role", "content"],
-    "properties": {"role": {"enum": ["assistant"]}, "content": _TEXT},
+    "properties": {
+        "role": {"enum": ["assistant"]},
+        "content": or_null(_TEXT),
+        "tool_calls": {"type": "array", "minItems": 1, "items": {"type": "object"}},
+    },
 }
 _RESPONSE: Final = {
     "type": "object",

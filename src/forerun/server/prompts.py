@@ -10,6 +10,7 @@ from forerun.errors import PromptTooLong
 from forerun.models.text.chat_template import content_text
 from forerun.models.text.conversation import checked_variables, conversation_text
 from forerun.server.errors import bad_request
+from forerun.tools import Calling
 
 Tokens = tuple[int, ...]
 _LONGEST_TOKEN: Final = 256  # characters; texts of more than this per token of context are refused
@@ -31,14 +32,16 @@ def encoded(text: str, engine: AsyncEngine, *, add_special: bool) -> Tokens:
     return tuple(engine.tokenizer.encode(text, add_special=add_special))
 
 
-def chat_prompt(given: Mapping[str, Any], engine: AsyncEngine) -> Tokens:
+def chat_prompt(
+    given: Mapping[str, Any], engine: AsyncEngine, calling: Calling | None = None
+) -> Tokens:
     """Through the model's chat template; `continue_final_message` leaves the last message open."""
     messages = [_message(message) for message in given["messages"]]
     _refuse_endless(sum(len(m["content"]) for m in messages), engine.max_model_len)
+    variables = checked_variables(given.get("chat_template_kwargs"))
     text = conversation_text(
         engine.tokenizer,
-        messages,
-        checked_variables(given.get("chat_template_kwargs")),
+        *engine.toolbox.told(messages, calling, variables),
         add_generation_prompt=given.get("add_generation_prompt"),
         continue_final_message=given.get("continue_final_message", False),
     )
@@ -52,18 +55,40 @@ def chat_prompt(given: Mapping[str, Any], engine: AsyncEngine) -> Tokens:
 def conversation(given: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The instructions and items of a response, as messages."""
     found = given.get("input", [])
-    items = [{"role": "user", "content": found}] if isinstance(found, str) else found
+    messages: list[dict[str, Any]] = []
     if given.get("instructions"):
-        return [{"role": "system", "content": given["instructions"]}, *items]
-    return list(items)
+        messages.append({"role": "system", "content": given["instructions"]})
+    if isinstance(found, str):
+        return [*messages, {"role": "user", "content": found}]
+    for item in found:
+        kind = item.get("type", "message")
+        if kind == "function_call_output":
+            said = {"role": "tool", "content": item["output"], "tool_call_id": item["call_id"]}
+            messages.append(said)
+        elif kind == "function_call":
+            function = {"name": item["name"], "arguments": item["arguments"]}
+            call = {"id": item["call_id"], "type": "function", "function": function}
+            if not messages or messages[-1]["role"] != "assistant":
+                messages.append({"role": "assistant", "content": ""})
+            said = messages[-1]
+            messages[-1] = {**said, "tool_calls": [*said.get("tool_calls", ()), call]}
+        else:
+            messages.append(item)
+    return messages
 
 
-def _message(message: Mapping[str, Any]) -> dict[str, str]:
-    role = "system" if message["role"] == "developer" else message["role"]
-    found = {"role": role, "content": content_text(message)}
-    if "name" in message:
-        found["name"] = message["name"]
-    return found
+def _message(message: Mapping[str, Any]) -> dict[str, Any]:
+    role, calls = message["role"], message.get("tool_calls")
+    if role == "assistant" and "content" not in message and not calls:
+        raise bad_request(
+            "a message of the assistant has neither content nor tool_calls; give one.", "messages"
+        )
+    content = content_text({"role": role, "content": message.get("content")})
+    found = {"role": "system" if role == "developer" else role, "content": content}
+    for name in ("name", "tool_call_id"):
+        if name in message:
+            found[name] = message[name]
+    return {**found, "tool_calls": calls} if calls else found
 
 
 def truncated(tokens: Tokens, num_kept: int | None, max_model_len: int, room: int) -> Tokens:

@@ -16,6 +16,7 @@ from forerun.server.errors import bad_request
 from forerun.server.operation.config import Limits
 from forerun.server.prompts import Tokens
 from forerun.server.structured import structure_of
+from forerun.tools import Calling
 from forerun.types import SamplingParams
 
 # Fields that are sampling options of the same name.
@@ -47,6 +48,7 @@ class Question:
         lengths: Sequence[int],
         num_logprobs: int | None,
         num_prompt_logprobs: int | None = None,
+        calling: Calling | None = None,
     ) -> Question:
         """Any thread may do this: what cannot run is refused, and nothing runs yet. `lengths` are
         what the answers to each prompt may have; those of 0 tokens have one that nobody is shown.
@@ -69,6 +71,8 @@ class Question:
                 "structured_outputs": structure.wanted,
             }
         )
+        if calling is not None:
+            params = calling.params(params)
         _check_num(len(prompts), params.n, engine.max_num_open)
         try:
             requests = [

@@ -66,17 +66,18 @@ class Speculation:
         for request in requests:
             for name in self.looks.rested(request):
                 self.drafters.bring_back(name, request)
-            if self.controller is not None and request.grammar is not None:
-                self._leave_out_heads(self.controller, request)
         able = [request for request in requests if self.drafters.names_for(request)]
         try:
             if self.controller is None:
                 return {request.id: self._fixed(request) for request in able}
+            bound = [request for request in requests if self.drafters.is_bound(request)]
+            for request in bound:
+                self._leave_out_heads(self.controller, request)
             batch = len(requests), num_prompt_tokens
             lengths = [len(request.tokens) for request in requests]
             self.controller.costs.context_len = sum(lengths) / max(1, len(lengths))
             self.controller.costs.is_alone = batch == (1, 0)
-            self.controller.costs.is_free = all(r.grammar is None for r in requests)
+            self.controller.costs.is_free = not bound
             return self._weighed(self.controller, able, batch, times)
         except Exception as error:
             for request in able:

@@ -13,9 +13,14 @@ class Grammar(Protocol):
     it allowed, token after token; of another one it says nothing.
     """
 
+    def binds(self, output: Sequence[int]) -> bool:
+        """Whether it says anything here: as long as it does not, everything may follow. Where it
+        does once, it does so in all that follows."""
+
     def allowed_bits(self, output: Sequence[int]) -> bytes:
-        """A bit for each token, the lowest first: those that may follow, and those that end a text
-        where it may end here. Tokens that it does not know are 0, or not there."""
+        """Asked where it binds. A bit for each token, the lowest first: those that may follow, and
+        those that end a text where it may end here. Tokens that it does not know are 0, or not
+        there."""
 
     def is_over(self, output: Sequence[int]) -> bool:
         """Whether nothing but the end may follow."""

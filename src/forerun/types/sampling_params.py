@@ -184,19 +184,14 @@ class SamplingParams:
 
     @cached_property
     def changes_logits(self) -> bool:
-        """Whether bias, masks or penalties do; `min_tokens` does so for a while."""
-        return self.moves_logits or self.masks_most
+        """Whether bias, masks or penalties do; `min_tokens` and grammars do so for a while."""
+        return self.moves_logits or self.allowed_token_ids is not None
 
     @property
     def moves_logits(self) -> bool:
         """Whether bias or penalties do."""
         penalties = (self.repetition_penalty - 1, self.presence_penalty, self.frequency_penalty)
         return bool(self.logit_bias) or any(penalties)
-
-    @property
-    def masks_most(self) -> bool:
-        """Whether all tokens but some are left out."""
-        return self.allowed_token_ids is not None or self.structured_outputs is not None
 
     @cached_property
     def truncates(self) -> bool:

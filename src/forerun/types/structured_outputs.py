@@ -26,6 +26,9 @@ class StructuredOutputsParams:
 
     Between the parts of JSON there may be a line's end and some space, unless
     `disable_any_whitespace`; `whitespace_pattern` is another regular expression for it.
+
+    With `triggers` an answer is free until one of these texts comes; from its first character on
+    all is what `grammar` or `regex` says, the trigger too.
     """
 
     json: str | Mapping[str, Any] | None = None
@@ -35,6 +38,7 @@ class StructuredOutputsParams:
     json_object: bool | None = None
     disable_any_whitespace: bool = False
     whitespace_pattern: str | None = None
+    triggers: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         given = [name for name in _KINDS if getattr(self, name) not in (None, False)]
@@ -44,11 +48,17 @@ class StructuredOutputsParams:
                 f"{' and '.join(given) if given else 'none'} is given."
             )
         self._check_json()
+        self._complete("triggers")
+        if self.triggers and given[0] not in ("grammar", "regex"):
+            raise InvalidOption(
+                f"structured_outputs has triggers, which go with grammar or regex, and "
+                f"{given[0]}; drop one."
+            )
         for name in ("regex", "grammar", "whitespace_pattern"):
             text = getattr(self, name)
             good = text is None or (isinstance(text, str) and is_unicode(text))
             require(good, f"structured_outputs.{name}", text, "a text")
-        self._check_choice()
+        self._complete("choice")
         for name in ("json_object", "disable_any_whitespace"):
             value = getattr(self, name)
             good = value is None or isinstance(value, bool)
@@ -82,14 +92,15 @@ class StructuredOutputsParams:
             )
         object.__setattr__(self, "json", text)  # a frozen value is completed
 
-    def _check_choice(self) -> None:
-        texts: Any = self.choice
+    def _complete(self, name: str) -> None:
+        """A list of texts, as a tuple."""
+        texts: Any = getattr(self, name)
         if texts is None:
             return
         good = isinstance(texts, list | tuple) and len(texts) > 0
         good = good and all(isinstance(t, str) and t and is_unicode(t) for t in texts)
-        require(good, "structured_outputs.choice", texts, "a list of texts, none of them empty")
-        object.__setattr__(self, "choice", tuple(texts))  # a frozen value is completed
+        require(good, f"structured_outputs.{name}", texts, "a list of texts, none of them empty")
+        object.__setattr__(self, name, tuple(texts))  # a frozen value is completed
 
     @classmethod
     def of(cls, given: Any) -> StructuredOutputsParams | None:

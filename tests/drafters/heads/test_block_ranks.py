@@ -31,7 +31,10 @@ def head(rng: np.random.Generator) -> Any:
 
 def request(temperature: float, **options: Any) -> Any:
     params = SamplingParams(temperature=temperature, **options)
-    return SimpleNamespace(params=params, tokens=[1] * 11, output=[], noise=Noise(4))
+    prompt, noise = [1] * 11, Noise(4)
+    return SimpleNamespace(
+        params=params, prompt=prompt, tokens=prompt, output=[], grammar=None, noise=noise
+    )
 
 
 @pytest.mark.parametrize("temperature", [0, 0.6])

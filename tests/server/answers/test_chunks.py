@@ -13,6 +13,8 @@ from forerun.server.answers.completions import CompletionForm
 from forerun.server.answers.delta import Delta
 from forerun.server.answers.form import ChunkForm
 from forerun.server.answers.group import Group
+from forerun.tools import FORMATS, Calling, Tool
+from forerun.types import StructuredOutputsParams
 
 TEXTS = ("a", 'he said "no"', "\0", "\\u0000", "é\n\u2028 end", "\ud7ff😀")
 
@@ -71,3 +73,43 @@ def test_a_step_is_one_write_and_what_says_nothing_is_left_out() -> None:
     ]
     assert [chunk["choices"][0]["finish_reason"] for chunk in chunks] == [None, None, None, "stop"]
     assert form.closing() == b""
+
+
+def called(pieces: list[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The chunks' choices, and the message of the whole."""
+    calling = Calling(FORMATS["hermes"], [], [Tool("add")], StructuredOutputsParams(json={}))
+    form, last = form_of(ChatForm, calling=calling), len(pieces) - 1
+    deltas = [delta_of(text, idx, is_last=idx == last) for idx, text in enumerate(pieces)]
+    chunks = told(form, *deltas)
+    (choice,) = form.whole([Delta.joined(deltas)])["choices"]
+    return [choice for chunk in chunks for choice in chunk["choices"]], choice
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_words_and_then_calls(size: int) -> None:
+    """However a text comes, its chunks say what the whole does."""
+    calls = [("add", '{"a": "}"}'), ("add", "{}")]
+    text = "Let me add <that>.\n\n" + FORMATS["hermes"].written(calls)
+    choices, whole = called([text[at : at + size] for at in range(0, len(text), size)])
+    assert "".join(c["delta"].get("content", "") for c in choices) == "Let me add <that>."
+    parts = [part for c in choices for part in c["delta"].get("tool_calls", ())]
+    for index, (name, arguments) in enumerate(calls):
+        own = [part for part in parts if part["index"] == index]
+        assert own[0]["id"].startswith("call_")
+        assert own[0]["function"]["name"] == name
+        assert "".join(part["function"]["arguments"] for part in own) == arguments
+    assert [c["finish_reason"] for c in choices if c["finish_reason"]] == ["tool_calls"]
+    assert choices[-1]["finish_reason"] == "tool_calls"
+    message = whole["message"]
+    assert message["content"] == "Let me add <that>."
+    assert [
+        (each["function"]["name"], each["function"]["arguments"]) for each in message["tool_calls"]
+    ] == calls
+    assert whole["finish_reason"] == "tool_calls"
+
+
+def test_without_a_call_words_are_words() -> None:
+    choices, whole = called(["a <tool", "_call> ", ""])
+    assert "".join(c["delta"].get("content", "") for c in choices) == "a <tool_call> "
+    assert choices[-1]["finish_reason"] == whole["finish_reason"] == "stop"
+    assert whole["message"] == {"role": "assistant", "content": "a <tool_call> ", "refusal": None}

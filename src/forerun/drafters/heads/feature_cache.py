@@ -10,7 +10,7 @@ from typing import Final, Generic, TypeVar
 import numpy as np
 
 from forerun.cache import next_slots
-from forerun.drafters.base import Budget, RequestView
+from forerun.drafters.base import Budget, RequestView, context_of
 from forerun.drafters.heads.cached_head import CachedHead
 from forerun.drafters.heads.confidence import Confidence, Guess
 from forerun.drafters.own_cache import MAX_KNOWN, OwnCache, Row
@@ -163,9 +163,9 @@ class FeatureCache(OwnCache[FeatureRow], Generic[HeadT]):
         if len(requests) != 1 or self._head.chain_kernels is None:
             return False
         request, budget, params = requests[0], budgets[0], requests[0].params
-        if budget.depth == 0 or budget.num_branches > 1 or params.changes_logits:
+        if budget.depth == 0 or budget.num_branches > 1:
             return False
-        if len(request.output) < params.min_tokens:
+        if context_of(request).changes_logits(params):
             return False
         is_coupled = params.acceptance is Acceptance.COUPLED and not params.truncates
         num_pending = self._rows[request.id].num_pending

@@ -20,6 +20,7 @@ from forerun.errors import InvalidOption
 from forerun.models.text.tokenizer import Tokenizer
 from forerun.option_checks import is_finite, require, require_whole
 from forerun.speculation.speculation import Speculation
+from forerun.tools import Toolbox
 from forerun.types import SamplingParams
 
 
@@ -55,6 +56,10 @@ class AsyncEngine:
     @property
     def tokenizer(self) -> Tokenizer:
         return self._llm.tokenizer
+
+    @property
+    def toolbox(self) -> Toolbox:
+        return self._llm.toolbox
 
     @property
     def max_model_len(self) -> int:

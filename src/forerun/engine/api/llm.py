@@ -32,12 +32,14 @@ from forerun.models.opening import load_tokenizer, open_checkpoint
 from forerun.models.text.chat_template import Messages
 from forerun.models.text.conversation import checked_variables, conversation_text, require_read
 from forerun.speculation.config import SpeculativeConfig
+from forerun.tools import Toolbox
 from forerun.types import SamplingParams
 
 Item = TypeVar("Item")
 _CHAT_OPTIONS: Final = (
     *("sampling_params", *RequestKeywords.__annotations__),
     *("add_generation_prompt", "continue_final_message", "chat_template_kwargs"),
+    *("tools", "tool_choice", "parallel_tool_calls"),
 )
 
 
@@ -68,6 +70,7 @@ class LLM:
             )
             self._memory, self._wanted_len = memory, max_len
             self._grammars = Grammars(self.tokenizer)
+            self.toolbox = Toolbox(self.tokenizer, self._grammars, config.tool_call_parser)
             self._lock = EngineLock()  # for all that use this kernel set
             self._start(speculation)
 
@@ -124,6 +127,9 @@ class LLM:
         add_generation_prompt: bool | None = None,
         continue_final_message: bool = False,
         chat_template_kwargs: Mapping[str, Any] | None = None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        tool_choice: str | Mapping[str, Any] = "auto",
+        parallel_tool_calls: bool = True,
         **template_variables: Any,
     ) -> list[RequestOutput]:
         """Answer one conversation or several, through the model's chat template.
@@ -131,28 +137,37 @@ class LLM:
         An answer begins (`add_generation_prompt`), or `continue_final_message` goes on with the
         last message. Templates are given `chat_template_kwargs` whether they read them or not;
         other keywords must be variables that the template reads.
+
+        `tools` are functions that may be called, in OpenAI's form; docs/tools.md has more. Calls
+        stand in the outputs' `text`, and are read from there into their `tool_calls`.
         """
         require_read(template_variables, self.tokenizer, _CHAT_OPTIONS)
         variables = {**checked_variables(chat_template_kwargs), **template_variables}
+        conversations = as_conversations(messages)
+        params = params_for(len(conversations), sampling_params)
+        callings = [
+            self.toolbox.calling(tools, tool_choice, parallel_tool_calls, one.structured_outputs)
+            for one in params
+        ]
         texts = [
             conversation_text(
                 self.tokenizer,
-                conversation,
-                variables,
+                *self.toolbox.told(conversation, calling, variables),
                 add_generation_prompt=add_generation_prompt,
                 continue_final_message=continue_final_message,
             )
-            for conversation in as_conversations(messages)
+            for conversation, calling in zip(conversations, callings, strict=True)
         ]
-        prompts = [self.tokenizer.encode(text, add_special=False) for text in texts]
-        return self.generate(
-            prompts,
-            sampling_params,
+        outputs = self.generate(
+            [self.tokenizer.encode(text, add_special=False) for text in texts],
+            [call.params(one) if call else one for one, call in zip(params, callings, strict=True)],
             priority=priority,
             cache_salt=cache_salt,
             speculation=speculation,
             prediction=prediction,
         )
+        pairs = zip(outputs, callings, strict=True)
+        return [output.with_calls(calling) if calling else output for output, calling in pairs]
 
     def stream(
         self,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from forerun.engine.request.request import Request
+from forerun.tools import Calling, ToolCall
 from forerun.types import Origin
 
 
@@ -24,6 +25,7 @@ class CompletionOutput:
     origins: tuple[Origin, ...]
     logprobs: tuple[dict[int, float], ...] | None
     stats: dict[str, Any]
+    tool_calls: tuple[ToolCall, ...] = ()  # in the text, where tools were given
 
     @classmethod
     def of(cls, request: Request) -> CompletionOutput:
@@ -65,3 +67,8 @@ class RequestOutput:
             answers[0].num_cached_tokens or 0,
             answers[0].prompt_logprobs or None,
         )
+
+    def with_calls(self, calling: Calling) -> RequestOutput:
+        """What each answer calls, read from its text."""
+        outputs = [replace(one, tool_calls=calling.read(one.text).calls) for one in self.outputs]
+        return replace(self, outputs=outputs)

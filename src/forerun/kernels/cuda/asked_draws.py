@@ -56,7 +56,7 @@ class AskedDraws:
                 asked._describe(rows, one)
             if one.params.moves_logits or len(one.context.output) < one.params.min_tokens:
                 asked._change(rows, one, vocab_size)
-            if one.params.masks_most:
+            if one.params.allowed_token_ids is not None or one.context.grammar is not None:
                 asked._mask(rows, one, vocab_size)
         return asked
 
@@ -135,8 +135,9 @@ class AskedDraws:
             fixed = np.packbits(allowed, bitorder="little").view(np.uint32)
         for row, node in zip(range(rows.start, rows.stop), one.nodes, strict=True):
             mask, path = fixed, one.proposal.path_tokens(node)
-            if grammar is not None and grammar.num_fitting(output, path) == len(path):
-                written = (*output, *path)
+            written = (*output, *path)
+            is_bound = grammar is not None and grammar.binds(written)
+            if grammar and is_bound and grammar.num_fitting(output, path) == len(path):
                 bits = grammar.allowed_bits(written).ljust(-(-vocab_size // 32) * 4, b"\0")
                 if not grammar.is_over(written):
                     found = np.frombuffer(bits, np.uint32)[: -(-vocab_size // 32)]

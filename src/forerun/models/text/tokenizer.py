@@ -49,6 +49,7 @@ class Tokenizer:
         self.eos_ids: Final = traits.eos_ids
         self.special_ids: Final = traits.special_ids
         self.strips_space: Final = traits.strips_space
+        self.chat_template: Final = traits.chat_template
         self.has_chat_template: Final = traits.chat_template is not None
 
     def encode(self, text: str, add_special: bool = True, parse_special: bool = True) -> list[int]:

@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from forerun.server.answers.delta import Delta
 from forerun.server.answers.form import ChunkForm
 from forerun.server.answers.trace import trace
+from forerun.tools import Arguments, CallBegun, Calling, CallReader, Piece, ToolCall, Words
 
 
 @dataclass
 class ChatForm(ChunkForm):
+    calling: Calling | None = None
+    _readers: dict[int, CallReader] = field(default_factory=dict)  # of streams, by choice
+
     chunk_kind = "chat.completion.chunk"
+
+    @property
+    def is_framed(self) -> bool:
+        return self.calling is None and super().is_framed
 
     def whole(self, deltas: list[Delta]) -> dict[str, Any]:
         choices = []
         for delta in deltas:
-            message = {"role": "assistant", "content": delta.text, "refusal": None}
-            choices.append({"index": delta.index, "message": message, **self._rest(delta)})
+            message: dict[str, Any] = {"role": "assistant", "content": delta.text, "refusal": None}
+            rest = self._rest(delta)
+            if self.calling is not None and (reply := self.calling.read(delta.text)).calls:
+                message["content"] = reply.words or None
+                message["tool_calls"] = [call.as_dict() for call in reply.calls]
+                rest["finish_reason"] = _reason(delta)
+            choices.append({"index": delta.index, "message": message, **rest})
         answer = {**self._head("chat.completion"), "choices": choices, "usage": self.group.usage}
         if self.shows_token_ids:
             answer["prompt_token_ids"] = self._prompt
@@ -38,9 +51,32 @@ class ChatForm(ChunkForm):
         if delta.num_before == 0:
             opening = {"role": "assistant", "content": "", "refusal": None}
             yield {"index": delta.index, "delta": opening, **_EMPTY}
-        if self.is_news(delta):
+        if self.calling is not None:
+            yield from self._told(delta, self.calling)
+        elif self.is_news(delta):
             words = {} if delta.output and not delta.text else {"content": delta.text}
             yield {"index": delta.index, "delta": words, **self._rest(delta)}
+
+    def _told(self, delta: Delta, calling: Calling) -> Iterator[dict[str, Any]]:
+        """Words and calls; the tokens' own figures come with the last of these."""
+        reader = self._readers.get(delta.index)
+        if reader is None:
+            reader = self._readers[delta.index] = calling.reader()
+        pieces = reader.read(delta.text, is_last=delta.output is not None)
+        number = reader.num_calls - sum(isinstance(piece, CallBegun) for piece in pieces) - 1
+        told = list[dict[str, Any]]()
+        for piece in pieces:
+            number += isinstance(piece, CallBegun)
+            told.append(_as_delta(piece, number, calling))
+        if not told and (delta.output is not None or self.shows_more):
+            told.append({})
+        for words in told[:-1]:
+            yield {"index": delta.index, "delta": words, **_EMPTY}
+        if told:
+            rest = self._rest(delta)
+            if reader.num_calls:
+                rest["finish_reason"] = _reason(delta)
+            yield {"index": delta.index, "delta": told[-1], **rest}
 
     def _rest(self, delta: Delta) -> dict[str, Any]:
         rest: dict[str, Any] = {
@@ -58,3 +94,17 @@ class ChatForm(ChunkForm):
 
 
 _EMPTY = {"logprobs": None, "finish_reason": None}
+
+
+def _reason(delta: Delta) -> str | None:
+    """Of an answer with calls."""
+    return "tool_calls" if delta.finish_reason == "stop" else delta.finish_reason
+
+
+def _as_delta(piece: Piece, number: int, calling: Calling) -> dict[str, Any]:
+    if isinstance(piece, Words):
+        return {"content": piece.text}
+    if isinstance(piece, Arguments):
+        return {"tool_calls": [{"index": number, "function": {"arguments": piece.text}}]}
+    begun = ToolCall(piece.name, "", calling.fresh_id()).as_dict()
+    return {"tool_calls": [{"index": number, **begun}]}

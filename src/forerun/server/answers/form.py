@@ -86,6 +86,11 @@ class ChunkForm(Form, ABC):
     def choices(self, delta: Delta) -> Iterator[dict[str, Any]]:
         """What a delta becomes, one for each chunk."""
 
+    @property
+    def is_framed(self) -> bool:
+        """Whether most chunks say nothing but text."""
+        return not self.shows_more
+
     def num_logprobs(self, deltas: Sequence[Delta]) -> int:
         """Tokens whose chances are among what their chunks tell."""
         return sum([len(delta.logprobs) for delta in deltas])
@@ -99,7 +104,7 @@ class ChunkForm(Form, ABC):
 
     def _lines(self, delta: Delta) -> list[bytes]:
         after = self._usage() if self.continuous_usage else self._after
-        if delta.num_before and delta.output is None and not self.shows_more:
+        if delta.num_before and delta.output is None and self.is_framed:
             if not delta.text:
                 return []
             start, end = self._frames.get(delta.index) or self._framed(delta)

@@ -9,11 +9,14 @@ from typing import Any
 
 from forerun.server.answers.delta import Delta
 from forerun.server.answers.form import Form
+from forerun.server.answers.item import Event
+from forerun.server.answers.output_items import OutputItems
 from forerun.server.answers.trace import trace
 from forerun.server.answers.usage import responses_usage
 from forerun.server.json_text import to_json
 from forerun.server.operation.protocol import Direct
 from forerun.server.streaming import MANY_LOGPROBS, explained, made
+from forerun.tools import Calling
 
 
 @dataclass
@@ -21,13 +24,19 @@ class ResponseForm(Form):
     """`given` are the request's fields, some of which a response repeats."""
 
     given: Mapping[str, Any] = field(default_factory=dict)
+    calling: Calling | None = None
 
     def whole(self, deltas: list[Delta]) -> dict[str, Any]:
         (delta,) = deltas
-        return self._ended(delta, {**self._item(_status(delta)), "content": [self._part(delta)]})
+        items = OutputItems(self.id, self.calling)
+        for _ in items.read(delta.text, is_last=True):
+            pass
+        for _ in items.closing(_status(delta), self._logprobs(delta)):
+            pass
+        return self._ended(delta, items.done)
 
-    def _ended(self, delta: Delta, item: dict[str, Any]) -> dict[str, Any]:
-        response = self._response(_status(delta), [item])
+    def _ended(self, delta: Delta, items: list[dict[str, Any]]) -> dict[str, Any]:
+        response = self._response(_status(delta), items)
         if delta.finish_reason == "length":
             response["incomplete_details"] = {"reason": "max_output_tokens"}
         response["usage"] = responses_usage(self.group.usage)
@@ -49,14 +58,14 @@ class ResponseForm(Form):
             "max_output_tokens": given.get("max_output_tokens"),
             "model": self.model,
             "output": output,
-            "parallel_tool_calls": False,
+            "parallel_tool_calls": given.get("parallel_tool_calls", True),
             "previous_response_id": None,
             "reasoning": {"effort": None, "summary": None},
             "store": False,
             "temperature": given.get("temperature", 1.0),
             "text": {"format": {"type": "text"}, **given.get("text", {})},
-            "tool_choice": "none",
-            "tools": [],
+            "tool_choice": given.get("tool_choice", "auto"),
+            "tools": given.get("tools", []),
             "top_logprobs": given.get("top_logprobs", 0),
             "top_p": given.get("top_p", 1.0),
             "truncation": "disabled",
@@ -65,57 +74,39 @@ class ResponseForm(Form):
             "system_fingerprint": self.fingerprint,
         }
 
-    def _item(self, status: str) -> dict[str, Any]:
-        return {
-            "type": "message",
-            "id": f"msg_{self.id.removeprefix('resp_')}",
-            "status": status,
-            "role": "assistant",
-            "content": [],
-        }
-
-    def _part(self, delta: Delta) -> dict[str, Any]:
-        return {
-            "type": "output_text",
-            "text": delta.text,
-            "annotations": [],
-            "logprobs": self._logprobs(delta),
-        }
-
     def _logprobs(self, delta: Delta) -> list[dict[str, Any]]:
         return self.chat_entries(delta) if self.shows_logprobs else []
 
-    async def events(self) -> AsyncIterator[dict[str, Any]]:
+    async def events(self) -> AsyncIterator[Event]:
         """Each event as an object; its `type` is its name."""
-        place = {"item_id": self._item("")["id"], "output_index": 0, "content_index": 0}
         begun = self._response("in_progress", [])
         yield {"type": "response.created", "response": begun}
         yield {"type": "response.in_progress", "response": begun}
-        item = self._item("in_progress")
-        yield {"type": "response.output_item.added", "output_index": 0, "item": item}
-        part = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
-        yield {"type": "response.content_part.added", **place, "part": part}
+        items = OutputItems(self.id, self.calling)
+        for event in items.opening():
+            yield event
         deltas = list[Delta]()
         async for (delta,) in self.group.news():
             deltas.append(delta if self.shows_trace else replace(delta, rounds=()))
+            more: Event = {}
             if self.is_news(delta):
-                is_long = len(delta.logprobs) > MANY_LOGPROBS
-                told = await made(self._increment, delta, is_long=is_long)
-                yield {"type": "response.output_text.delta", **place, **told}
+                more = await made(self._more, delta, is_long=len(delta.logprobs) > MANY_LOGPROBS)
+            is_last = delta.output is not None
+            for event in items.read(delta.text, more, is_last=is_last, is_news=bool(more)):
+                yield event
         whole = Delta.joined(deltas)  # of which there is at least one
-        part = await made(self._part, whole, is_long=self.shows_more)
-        text = {"text": whole.text, "logprobs": part["logprobs"]}
-        yield {"type": "response.output_text.done", **place, **text}
-        yield {"type": "response.content_part.done", **place, "part": part}
-        item = {**self._item(_status(whole)), "content": [part]}
-        yield {"type": "response.output_item.done", "output_index": 0, "item": item}
-        yield {"type": f"response.{_status(whole)}", "response": self._ended(whole, item)}
+        logprobs = await made(self._logprobs, whole, is_long=self.shows_more)
+        for event in items.closing(_status(whole), logprobs):
+            yield event
+        response = self._ended(whole, items.done)
+        yield {"type": f"response.{_status(whole)}", "response": response}
 
-    def _increment(self, delta: Delta) -> dict[str, Any]:
-        increment: dict[str, Any] = {"delta": delta.text, "logprobs": self._logprobs(delta)}
+    def _more(self, delta: Delta) -> Event:
+        """What stands beside an increment of text."""
+        more: Event = {"logprobs": self._logprobs(delta)}
         if self.shows_trace:
-            increment["forerun"] = {"trace": [trace(done, self.tokenizer) for done in delta.rounds]}
-        return increment
+            more["forerun"] = {"trace": [trace(done, self.tokenizer) for done in delta.rounds]}
+        return more
 
     def failed(self, error: Exception) -> dict[str, Any]:
         told = explained(error)

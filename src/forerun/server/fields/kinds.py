@@ -308,21 +308,27 @@ class Either:
 
 @dataclass(frozen=True)
 class Tagged:
-    """Objects that say in `type` which of several shapes they have."""
+    """Objects that say in `key` which of several shapes they have; without a word, `usual`."""
 
     shapes: Mapping[str, Shape]
     hint: str = ""
+    key: str = "type"
+    usual: str | None = None
 
     @property
     def words(self) -> str:
-        return self.hint or f'an object whose "type" is {" or ".join(self.shapes)}'
+        return self.hint or f'an object whose "{self.key}" is {" or ".join(self.shapes)}'
 
     @property
     def schema(self) -> Schema:
         return {"anyOf": [shape.schema for shape in self.shapes.values()]}
 
     def read(self, value: Any, at: str) -> dict[str, Any]:
-        kind = value.get("type") if isinstance(value, dict) else None
+        if not isinstance(value, dict):
+            raise wrong(self, value, at)
+        kind = value.get(self.key) or self.usual
+        if kind is None:
+            raise bad_request(f"{at}.{self.key} is missing; give {self.words}.", at)
         if not isinstance(kind, str) or kind not in self.shapes:
             raise wrong(self, value, at)
         return self.shapes[kind].read(value, at)

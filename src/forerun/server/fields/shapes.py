@@ -19,6 +19,7 @@ from forerun.server.fields.kinds import (
     Text,
     Whole,
 )
+from forerun.server.fields.tool_shapes import CALLS
 
 NOTHING: Final = OneOf((None,))
 MAX_MESSAGES: Final = 4096
@@ -37,21 +38,34 @@ PARTS: Final = ListOf(
     Tagged({"text": _TEXT_PART}, 'parts of type "text"; others are not supported'), 0, MAX_MESSAGES
 )
 CONTENT: Final = Either((TEXT, PARTS), 'a text, or a list of {"type": "text", "text": …}')
-_MESSAGE: Final = Shape(
-    {
-        "role": OneOf(("system", "developer", "user", "assistant")),
+
+
+def _said_by(role: str, *needed: str, **more: Kind) -> Shape:
+    """A message; what is null in answers may be so when they are sent back."""
+    known: dict[str, Kind] = {
+        "role": OneOf((role,)),
         "content": CONTENT,
         "name": TEXT,
         "refusal": NOTHING,
-        "tool_calls": Either((NOTHING, ListOf(NOTHING, 0, 0)), "null: tools are not supported"),
+        "tool_calls": Either((NOTHING, ListOf(NOTHING, 0, 0)), "null: this role calls no tools"),
         "function_call": NOTHING,
         "audio": NOTHING,
         "annotations": ListOf(NOTHING, 0, 0),
-        "reasoning": NOTHING,  # vLLM's answers have these two, and clients send answers back
+        "reasoning": NOTHING,  # vLLM's answers have these two
         "reasoning_content": NOTHING,
         "parsed": Anything(),  # so have messages that OpenAI's client has read
+    }
+    return Shape({**known, **more}, ("role", *needed))
+
+
+_MESSAGE: Final = Tagged(
+    {
+        **{role: _said_by(role, "content") for role in ("system", "developer", "user")},
+        "assistant": _said_by("assistant", tool_calls=CALLS),
+        "tool": _said_by("tool", "content", tool_call_id=TEXT),
     },
-    ("role", "content"),
+    'an object whose "role" is system, developer, user, assistant or tool',
+    key="role",
 )
 MESSAGES: Final = ListOf(_MESSAGE, 1, MAX_MESSAGES)
 
@@ -116,6 +130,7 @@ STRUCTURED_OUTPUTS: Final = Shape(
         "grammar": Text(1),
         "disable_any_whitespace": FLAG,
         "whitespace_pattern": Text(1),
+        "triggers": ListOf(Text(1, 1000), 1, 4096),
     }
 )
 FORERUN: Final = Shape({"trace": FLAG})
@@ -137,17 +152,39 @@ _INPUT_PART: Final = Tagged(
     },
     'parts of type "input_text" or "output_text"; others are not supported',
 )
-_ITEM: Final = Shape(
-    {
-        "type": OneOf(("message",)),
-        "role": OneOf(("system", "developer", "user", "assistant")),
-        "content": Either((TEXT, ListOf(_INPUT_PART, 0, MAX_MESSAGES))),
+_TEXT_OR_PARTS: Final = Either((TEXT, ListOf(_INPUT_PART, 0, MAX_MESSAGES)))
+
+
+def _item(kind: str, *needed: str, **more: Kind) -> Shape:
+    known: dict[str, Kind] = {
+        "type": OneOf((kind,)),
         "id": TEXT,
         "status": OneOf(("in_progress", "completed", "incomplete")),
-        "phase": OneOf(("commentary", "final_answer")),
+    }
+    return Shape({**known, **more}, needed)
+
+
+_ITEM: Final = Tagged(
+    {
+        "message": _item(
+            "message",
+            *("role", "content"),
+            role=OneOf(("system", "developer", "user", "assistant")),
+            content=_TEXT_OR_PARTS,
+            phase=OneOf(("commentary", "final_answer")),
+        ),
+        "function_call": _item(
+            "function_call",
+            *("call_id", "name", "arguments"),
+            call_id=TEXT,
+            name=Text(1, 64),
+            arguments=TEXT,
+            parsed_arguments=Anything(),
+        ),
+        "function_call_output": _item(
+            "function_call_output", "call_id", "output", call_id=TEXT, output=_TEXT_OR_PARTS
+        ),
     },
-    ("role", "content"),
+    usual="message",
 )
-INPUT: Final = Either(
-    (Text(1), ListOf(_ITEM, 1, MAX_MESSAGES)), "a text, or a list of message items"
-)
+INPUT: Final = Either((Text(1), ListOf(_ITEM, 1, MAX_MESSAGES)), "a text, or a list of items")

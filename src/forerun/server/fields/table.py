@@ -38,6 +38,12 @@ from forerun.server.fields.shapes import (
     TEXT_FORMAT,
     TOKENS,
 )
+from forerun.server.fields.tool_shapes import (
+    FLAT_TOOL_CHOICE,
+    FLAT_TOOLS,
+    TOOL_CHOICE,
+    TOOLS,
+)
 
 _COMPLETIONS, _CHAT, _RESPONSES = Endpoint.COMPLETIONS, Endpoint.CHAT, Endpoint.RESPONSES
 _TOKENIZE, _DETOKENIZE = Endpoint.TOKENIZE, Endpoint.DETOKENIZE
@@ -68,7 +74,7 @@ FIELDS: Final[tuple[Field, ...]] = (
     _honoured("model", Text(1), *Endpoint, note="a name of `/v1/models`"),
     _honoured("prompt", PROMPT, _COMPLETIONS, needed=True),
     _honoured("messages", MESSAGES, _CHAT, needed=True),
-    _honoured("input", INPUT, _RESPONSES, needed=True, note="text or message items"),
+    _honoured("input", INPUT, _RESPONSES, needed=True, note="text or items"),
     _honoured("input", INPUT, Endpoint.INPUT_TOKENS),
     _honoured("instructions", TEXT, *_INPUT, note="a system message before `input`"),
     _honoured("prediction", PREDICTION, *_ALL, note="Predicted Outputs: a drafter of its own"),
@@ -131,6 +137,18 @@ FIELDS: Final[tuple[Field, ...]] = (
     _honoured("response_format", RESPONSE_FORMAT, *_BOTH, note="OpenAI's way to say `json`"),
     _honoured("text", TEXT_FORMAT, _RESPONSES, note="`format`, as `response_format` of chat"),
     _idle("text", TEXT_FORMAT, Endpoint.INPUT_TOKENS),
+    # What it may call.
+    _honoured("tools", TOOLS, _CHAT, _TOKENIZE, note="functions; see docs/tools.md"),
+    _honoured("tools", FLAT_TOOLS, *_INPUT),
+    _honoured(
+        "tool_choice",
+        TOOL_CHOICE,
+        *(_CHAT, _TOKENIZE),
+        note="`auto`, `required`, `none`, a function, or `allowed_tools`",
+    ),
+    _honoured("tool_choice", FLAT_TOOL_CHOICE, *_INPUT),
+    _honoured("parallel_tool_calls", FLAG, _CHAT, _RESPONSES, note="`false`: one call at most"),
+    _idle("parallel_tool_calls", FLAG, Endpoint.INPUT_TOKENS),
     # How it is shown.
     _honoured("stream", FLAG, *_ALL),
     _honoured("stream_options", STREAM_OPTIONS, *_BOTH),
@@ -162,7 +180,6 @@ FIELDS: Final[tuple[Field, ...]] = (
     _honoured("metadata", METADATA, _RESPONSES, note="comes back with the response"),
     _idle("metadata", METADATA, _CHAT),
     _idle("store", FLAG, _CHAT, _RESPONSES, note="nothing is stored"),
-    _idle("parallel_tool_calls", FLAG, _CHAT, *_INPUT),
     _idle("max_tool_calls", Whole(0, MAX_COUNT), _RESPONSES),
     _idle("verbosity", OneOf(("low", "medium", "high")), _CHAT),
     _idle("reasoning_effort", TEXT, _CHAT),
@@ -173,10 +190,8 @@ FIELDS: Final[tuple[Field, ...]] = (
     # What does not work here, and what means that nobody asks for it.
     _refused("suffix", _COMPLETIONS, unused=OneOf(("",)), note="no infilling"),
     _refused("best_of", _COMPLETIONS, unused=OneOf((1,)), note="use `n`"),
-    _refused("tools", _CHAT, *_INPUT, unused=_NO_LIST),
-    _refused("tool_choice", _CHAT, *_INPUT, unused=OneOf(("none", "auto"))),
-    _refused("functions", _CHAT, unused=_NO_LIST),
-    _refused("function_call", _CHAT, unused=OneOf(("none", "auto"))),
+    _refused("functions", _CHAT, unused=_NO_LIST, note="use `tools`"),
+    _refused("function_call", _CHAT, unused=OneOf(("none", "auto")), note="use `tool_choice`"),
     *(
         _refused(name, *_BOTH, note="vLLM's older name for `structured_outputs`")
         for name in ("guided_json", "guided_regex", "guided_choice", "guided_grammar")

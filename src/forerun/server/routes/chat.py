@@ -19,6 +19,7 @@ from forerun.server.routes.asked import Given, answered, identity
 from forerun.server.routes.completions import shown
 from forerun.server.service import Service
 from forerun.server.streaming import data_events
+from forerun.server.tools import calling_of
 
 
 async def chat_completions(request: Request) -> Response:
@@ -31,11 +32,13 @@ def _read(
     max_len, kept = engine.max_model_len, given.get("truncate_prompt_tokens")
     name = "max_completion_tokens" if "max_completion_tokens" in given else "max_tokens"
     room = answer_room(given.get(name), max_len, service.limits)
-    prompt = truncated(chat_prompt(given, engine), kept, max_len, room)
+    calling = calling_of(given, engine)
+    prompt = truncated(chat_prompt(given, engine, calling), kept, max_len, room)
     length = answer_len(given.get(name), name, prompt, max_len, service.limits)
-    question = Question.of(given, [prompt], engine, [length], _num_logprobs(given))
+    num_logprobs = _num_logprobs(given)
+    question = Question.of(given, [prompt], engine, [length], num_logprobs, calling=calling)
     who = identity(given, "chatcmpl-", service, engine)
-    return question, partial(ChatForm, **who, **shown(given))
+    return question, partial(ChatForm, **who, **shown(given), calling=calling)
 
 
 def _num_logprobs(given: Given) -> int | None:

@@ -16,6 +16,7 @@ from forerun.server.prompts import chat_prompt, conversation, truncated
 from forerun.server.question import Question, answer_len, answer_room
 from forerun.server.routes.asked import Given, answered, identity
 from forerun.server.service import Service
+from forerun.server.tools import calling_of
 
 
 async def responses(request: Request) -> Response:
@@ -28,16 +29,18 @@ def _read(
     max_len, kept = engine.max_model_len, given.get("truncate_prompt_tokens")
     name = "max_output_tokens"
     room = answer_room(given.get(name), max_len, service.limits)
-    prompt = chat_prompt({"messages": conversation(given)}, engine)
+    calling = calling_of(given, engine)
+    prompt = chat_prompt({"messages": conversation(given)}, engine, calling)
     prompt = truncated(prompt, kept, max_len, room)
     length = answer_len(given.get(name), name, prompt, max_len, service.limits)
     wants_logprobs = given.get("top_logprobs", 0) > 0 or LOGPROBS in given.get("include", ())
     num_logprobs = given.get("top_logprobs", 0) if wants_logprobs else None
-    question = Question.of(given, [prompt], engine, [length], num_logprobs)
+    question = Question.of(given, [prompt], engine, [length], num_logprobs, calling=calling)
     return question, partial(
         ResponseForm,
         **identity(given, "resp_", service, engine),
         shows_logprobs=wants_logprobs,
         shows_trace=question.traces,
         given=given,
+        calling=calling,
     )

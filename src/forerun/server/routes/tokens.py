@@ -14,6 +14,7 @@ from forerun.server.prompts import Tokens, chat_prompt, conversation, encoded
 from forerun.server.routes.asked import Given, made_of
 from forerun.server.service import Service
 from forerun.server.streaming import JsonAnswer
+from forerun.server.tools import calling_of
 
 
 async def tokenize(request: Request) -> Response:
@@ -45,12 +46,13 @@ def _tokens(given: Given, engine: AsyncEngine) -> Tokens:
     if ("prompt" in given) == ("messages" in given):
         raise bad_request("give either prompt or messages.", "prompt")
     if "messages" in given:
-        return chat_prompt(given, engine)
+        return chat_prompt(given, engine, calling_of(given, engine))
     return encoded(given["prompt"], engine, add_special=given.get("add_special_tokens", True))
 
 
 def _counted(given: Given, _service: Service, engine: AsyncEngine) -> JsonAnswer:
-    tokens = chat_prompt({"messages": conversation(given)}, engine)
+    messages = {"messages": conversation(given)}
+    tokens = chat_prompt(messages, engine, calling_of(given, engine))
     return JsonAnswer({"object": "response.input_tokens", "input_tokens": len(tokens)})
 
 

@@ -35,7 +35,7 @@ class Costs:
     """The target's pass, each drafter's answer, and the rest of a round: verdicts, commit.
 
     `context_len` is what a row of the present round attends to, on average; `is_alone`: it is of
-    one request, and reads no prompt beside it; `is_free`: none has a grammar. A
+    one request, and reads no prompt beside it; `is_free`: no grammar binds any. A
     busy machine slows all of them alike, so drafters and the rest are kept in seconds at
     calibration and read through the pass's speed. What the choice itself took is spent when it is
     made, so it belongs to no round that it could choose.

@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from forerun.drafters.base import RequestView
+from forerun.drafters.base import RequestView, context_of
 from forerun.drafters.growing import Path, Ranked
 from forerun.drafters.heads.kinds.block_head import BlockHead
 from forerun.types import Acceptance
@@ -23,7 +23,7 @@ _NUM_RANKED: Final = 8
 def has_ranks(request: RequestView) -> bool:
     """Whether guesses are picked, and the request's options leave logits alone."""
     params = request.params
-    if params.changes_logits or params.truncates or len(request.output) < params.min_tokens:
+    if params.truncates or context_of(request).changes_logits(params):
         return False
     return params.temperature == 0 or params.acceptance is Acceptance.COUPLED
 

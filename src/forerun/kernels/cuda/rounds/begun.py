@@ -93,6 +93,7 @@ class Begun:
             and are_same(row.slots, self.follow.slots[TARGET][: len(row.slots)])
             and len(row.span.wanted) == len(row.span)
             and draw.params is last.params
+            and not draw.changes_logits  # by a grammar that begins here
             and draw.noise is last.noise
             and draw.position == last.position + settled.count + 1
         )

@@ -1,0 +1,89 @@
+"""One item of a response, and the events of its life."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+Event = dict[str, Any]
+
+
+class MessageItem:
+    def __init__(self, index: int, item_id: str) -> None:
+        self._index, self._id = index, item_id
+        self._text = ""
+
+    def opening(self) -> Iterator[Event]:
+        yield _added(self._index, {**self.as_dict("in_progress", []), "content": []})
+        part = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
+        yield {"type": "response.content_part.added", **self._place, "part": part}
+
+    def increment(self, text: str, more: Event) -> Event:
+        self._text += text
+        return {"type": "response.output_text.delta", **self._place, "delta": text, **more}
+
+    def closing(self, status: str, logprobs: list[Any]) -> Iterator[Event]:
+        text = {"text": self._text, "logprobs": logprobs}
+        yield {"type": "response.output_text.done", **self._place, **text}
+        part = self._part(logprobs)
+        yield {"type": "response.content_part.done", **self._place, "part": part}
+        yield _done(self._index, self.as_dict(status, logprobs))
+
+    def as_dict(self, status: str, logprobs: list[Any]) -> Event:
+        content = [self._part(logprobs)]
+        own = {"type": "message", "id": self._id, "status": status, "role": "assistant"}
+        return {**own, "content": content}
+
+    def _part(self, logprobs: list[Any]) -> Event:
+        own = {"type": "output_text", "text": self._text, "annotations": []}
+        return {**own, "logprobs": logprobs}
+
+    @property
+    def _place(self) -> Event:
+        return {"item_id": self._id, "output_index": self._index, "content_index": 0}
+
+
+class CallItem:
+    def __init__(self, name: str, index: int, call_id: str) -> None:
+        self._name, self._index, self._call_id = name, index, call_id
+        self._arguments = ""
+
+    def opening(self) -> Iterator[Event]:
+        yield _added(self._index, self.as_dict("in_progress", []))
+
+    def increment(self, text: str) -> Event:
+        self._arguments += text
+        kind = "response.function_call_arguments.delta"
+        return {"type": kind, **self._place, "delta": text}
+
+    def closing(self, status: str, logprobs: list[Any]) -> Iterator[Event]:
+        told = {"name": self._name, "arguments": self._arguments}
+        yield {"type": "response.function_call_arguments.done", **self._place, **told}
+        yield _done(self._index, self.as_dict(status, logprobs))
+
+    def as_dict(self, status: str, _logprobs: list[Any]) -> Event:
+        """Chances are of words; these have none."""
+        return {
+            "type": "function_call",
+            "id": self._id,
+            "call_id": self._call_id,
+            "name": self._name,
+            "arguments": self._arguments,
+            "status": status,
+        }
+
+    @property
+    def _place(self) -> Event:
+        return {"item_id": self._id, "output_index": self._index}
+
+    @property
+    def _id(self) -> str:
+        return f"fc_{self._call_id.removeprefix('call_')}"
+
+
+def _added(index: int, item: Event) -> Event:
+    return {"type": "response.output_item.added", "output_index": index, "item": item}
+
+
+def _done(index: int, item: Event) -> Event:
+    return {"type": "response.output_item.done", "output_index": index, "item": item}

@@ -1,0 +1,106 @@
+"""How families of models write calls."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from forerun.errors import InvalidOption, unknown_name
+from forerun.models.text.tokenizer import Tokenizer
+from forerun.tools.tool import Tool
+
+# As models are trained to write JSON: Python's way, with no other space.
+_SPACING: Final = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+
+
+@dataclass(frozen=True)
+class CallFormat:
+    """All calls stand within `opens` and `closes`, each within `before` and `after`, with `between`
+    in between (None: there is one alone): {"name": …, `key`: {…}}."""
+
+    name: str
+    key: str = "arguments"
+    opens: str = ""
+    before: str = ""
+    after: str = ""
+    between: str | None = None
+    closes: str = ""
+    is_special: bool = False  # what opens calls is a special token, which texts leave out
+    id_len: int | None = None  # of the ids of calls, where the template asks for it
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer, wanted: str | None) -> CallFormat:
+        """The one that is `wanted`, or that the chat template shows. Where a template knows no
+        tools, they are described as Hermes has them."""
+        source = tokenizer.chat_template or ""
+        if wanted is not None:
+            if wanted not in FORMATS:
+                raise unknown_name("tool call parser", wanted, FORMATS)
+            found: CallFormat | None = FORMATS[wanted]
+        elif not tokenizer.has_chat_template or "tools" not in tokenizer.template_reads:
+            found = HERMES
+        else:
+            found = _shown_in(source)
+        if found is None:
+            raise InvalidOption(
+                "how this model's chat template writes tool calls is not known; give "
+                f"tool_call_parser: {', '.join(FORMATS)}."
+            )
+        # Both are written; a template shows which its model has learnt.
+        if found is MISTRAL and "[TOOL_CALLS] [" in source:
+            return replace(MISTRAL, opens="[TOOL_CALLS] [")
+        return found
+
+    def header(self, name: str) -> str:
+        """What stands before a call's arguments."""
+        return f'{self.before}{{"name": "{name}", "{self.key}": '
+
+    def written(self, calls: Iterable[tuple[str, str]]) -> str:
+        """Names and arguments as the model writes them."""
+        each = [f"{self.header(name)}{arguments}}}{self.after}" for name, arguments in calls]
+        return self.opens + (self.between or "").join(each) + self.closes
+
+    def triggers(self, tools: Sequence[Tool]) -> tuple[str, ...]:
+        """What an answer has in it where calls begin."""
+        if begins := (self.opens or self.before).strip():
+            return (begins.split()[0],)
+        return tuple(f'{{"name": "{tool.name}"' for tool in tools)
+
+    def rules(self, tools: Sequence[Tool], any_object: Sequence[str], *, repeats: bool) -> str:
+        """`calls` in Lark; the arguments of tools in `any_object` are any."""
+        more = ""
+        if repeats and self.between is not None:
+            more = f" ({json.dumps(self.between)} call)*" if self.between else " call*"
+        opens = f"{json.dumps(self.opens)} " if self.opens else ""
+        closes = f" {json.dumps(self.closes)}" if self.closes else ""
+        names = " | ".join(f"call{idx}" for idx in range(len(tools)))
+        start, rest = self.header("\0").split("\0")
+        lines = [
+            f"calls: {opens}call{more}{closes}",
+            f"call: {json.dumps(start)} ({names}) {json.dumps('}' + self.after)}",
+        ]
+        for idx, tool in enumerate(tools):
+            schema = {"type": "object"} if tool.name in any_object else tool.schema
+            spaced = json.dumps({**schema, "x-guidance": _SPACING})
+            lines.append(f"call{idx}: {json.dumps(tool.name + rest)} %json {spaced}")
+        return "\n".join(lines)
+
+
+HERMES: Final = CallFormat("hermes", before="<tool_call>\n", after="\n</tool_call>", between="\n")
+LLAMA: Final = CallFormat("llama3_json", key="parameters")
+MISTRAL: Final = CallFormat(
+    "mistral", opens="[TOOL_CALLS][", between=", ", closes="]", is_special=True, id_len=9
+)
+# By the names that vLLM gives their parsers.
+FORMATS: Final = {each.name: each for each in (HERMES, LLAMA, MISTRAL)}
+
+
+def _shown_in(template: str) -> CallFormat | None:
+    if "<tool_call>" in template:
+        return None if "<function=" in template else HERMES
+    if "[TOOL_CALLS]" in template:
+        return None if "[ARGS]" in template else MISTRAL
+    is_llama = '"parameters"' in template and '"name"' in template
+    return LLAMA if is_llama else None

@@ -1,0 +1,125 @@
+"""Words and calls, from an answer's text as it grows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from forerun.tools.formats import CallFormat
+
+
+class Words(NamedTuple):
+    text: str
+
+
+class CallBegun(NamedTuple):
+    name: str
+
+
+class Arguments(NamedTuple):
+    """More of those of the call that began last."""
+
+    text: str
+
+
+Piece = Words | CallBegun | Arguments
+
+
+@dataclass
+class _Extent:
+    """How far an object in JSON goes."""
+
+    depth: int = 0
+    is_in_text: bool = False
+    is_escaped: bool = False
+
+    def end_in(self, text: str) -> int | None:
+        """Where it ends, if it does."""
+        for at, char in enumerate(text):
+            if self.is_escaped:
+                self.is_escaped = False
+            elif self.is_in_text:
+                self.is_escaped = char == "\\"
+                self.is_in_text = char != '"'
+            elif char == '"':
+                self.is_in_text = True
+            elif char in "{[":
+                self.depth += 1
+            elif char in "}]":
+                self.depth -= 1
+                if self.depth == 0:
+                    return at + 1
+        return None
+
+
+_WORDS, _ARGUMENTS, _BEHIND = range(3)
+
+
+class CallReader:
+    """What cannot be words any more when a call follows, space too, waits until it is known.
+
+    Where calls have begun a grammar sees to it that more calls follow, and no words.
+    """
+
+    def __init__(self, form: CallFormat, names: Iterable[str]) -> None:
+        self._opened = {form.opens + form.header(name): name for name in names}
+        self._next = {form.header(name): name for name in self._opened.values()}
+        self._text = ""  # that was not told yet
+        self._at: int = _WORDS
+        self._extent = _Extent()
+        self.num_calls = 0
+
+    def read(self, text: str, *, is_last: bool = False) -> list[Piece]:
+        """What is known now, with `text` behind all that came before."""
+        self._text += text
+        pieces: list[Piece] = []
+        while (found := self._step()) is not None:
+            pieces += found
+        if self._at == _WORDS and is_last and self._text:
+            pieces.append(Words(self._text))
+            self._text = ""
+        return pieces
+
+    def _step(self) -> list[Piece] | None:
+        """None: nothing more is known."""
+        if self._at == _ARGUMENTS:
+            return self._read_arguments()
+        headers = self._opened if self._at == _WORDS else self._next
+        begun = [(at, header) for header in headers if (at := self._text.find(header)) >= 0]
+        if not begun:
+            return self._read_words() if self._at == _WORDS else None
+        at, header = min(begun)
+        words: str = self._text[:at].rstrip() if self._at == _WORDS else ""
+        self._text = self._text[at + len(header) :]
+        self._at, self._extent = _ARGUMENTS, _Extent()
+        self.num_calls += 1
+        return [*([Words(words)] if words else []), CallBegun(headers[header])]
+
+    def _read_words(self) -> list[Piece] | None:
+        certain = self._text[: _num_certain(self._text, self._opened)].rstrip()
+        if not certain:
+            return None
+        self._text = self._text[len(certain) :]
+        return [Words(certain)]
+
+    def _read_arguments(self) -> list[Piece] | None:
+        if not self._text:
+            return None
+        end, text = self._extent.end_in(self._text), self._text
+        if end is not None:
+            self._at = _BEHIND
+        self._text = "" if end is None else text[end:]
+        return [Arguments(text[:end])]
+
+
+def _num_certain(text: str, headers: Iterable[str]) -> int:
+    """Characters that are no beginning of a header."""
+    known = list(headers)
+    at = max(0, len(text) - max(map(len, known)) + 1)
+    while (at := text.find(known[0][0], at)) >= 0:
+        end = text[at:]
+        if any(header.startswith(end) for header in known):
+            return at
+        at += 1
+    return len(text)

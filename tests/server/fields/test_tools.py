@@ -1,0 +1,279 @@
+"""Tools over HTTP, with OpenAI's own client and without."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import openai as typed_openai
+import pydantic
+import pytest
+
+from tests.server.serving import MODEL, Running, serving
+
+openai: Any = typed_openai  # its overloads know only models of its own
+CHATS, RESPONSES, TOKENIZE = "/v1/chat/completions", "/v1/responses", "/tokenize"
+TEMPLATE = (
+    "{% for t in tools or [] %}{{ t.function.name }} {% endfor %}{% for m in messages %}"
+    "{{ m.content }}{% for c in m.tool_calls or [] %}<tool_call>{{ c.function.name }}"
+    "{{ c.function.arguments.kind }}{% endfor %}\n{% endfor %}"
+)
+
+
+class Pet(pydantic.BaseModel):
+    """Tells of a pet."""
+
+    model_config = pydantic.ConfigDict(extra="forbid")
+    kind: Literal["cat", "canary"]
+    ages: list[Literal[1, 2, 17]] = pydantic.Field(max_length=2)
+
+
+def named(name: str, schema: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    """A tool in the words of responses."""
+    return {"type": "function", "name": name, "parameters": schema or PET, **more}
+
+
+def only(name: str) -> dict[str, Any]:
+    """A choice of chat."""
+    return {"type": "function", "function": {"name": name}}
+
+
+def nested(tool: dict[str, Any]) -> dict[str, Any]:
+    """The same in those of chat."""
+    return {
+        "type": "function",
+        "function": {name: value for name, value in tool.items() if name != "type"},
+    }
+
+
+PET = Pet.model_json_schema()
+FLAT = [named("pet", strict=True), named("other", {"type": "object", "properties": {}})]
+TOOLS = [nested(tool) for tool in FLAT]
+ASKED = [{"role": "user", "content": "which pet?"}]
+CHAT: dict[str, Any] = {"model": MODEL, "messages": ASKED, "seed": 3, "max_tokens": 200}
+RESPONSE: dict[str, Any] = {"model": MODEL, "input": "which pet?", "max_output_tokens": 200}
+
+
+@pytest.fixture(scope="module")
+def server(tiny_json_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    template = tmp_path_factory.mktemp("templates") / "chat.jinja"
+    template.write_text(TEMPLATE)
+    fixed = '{"method": "suffix", "adaptive": false}'  # not by how fast this machine is today
+    options = ("--kernels", "reference", "--speculative-config", fixed)
+    more = ("--chat-template", str(template), "--tool-call-parser", "hermes")
+    with serving(tiny_json_path, *options, *more) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def client(server: Running) -> Iterator[Any]:
+    options = {"api_key": "any", "max_retries": 0, "_strict_response_validation": True}
+    with openai.OpenAI(base_url=f"{server.url}/v1", **options) as found:
+        yield found
+
+
+def test_a_call_and_what_it_brought(client: Any) -> None:
+    """The loop of every agent: ask, call, tell, answer."""
+    answer = client.chat.completions.create(**CHAT, tools=TOOLS, tool_choice=only("pet"))
+    (choice,) = answer.choices
+    assert choice.finish_reason == "tool_calls"
+    assert choice.message.content is None
+    for call in choice.message.tool_calls:
+        assert call.function.name == "pet"
+        Pet.model_validate_json(call.function.arguments)
+    told = [
+        {"role": "tool", "tool_call_id": call.id, "content": "it sleeps."}
+        for call in choice.message.tool_calls
+    ]
+    messages = [*ASKED, choice.message, *told]
+    again = client.chat.completions.create(**{**CHAT, "messages": messages}, tools=TOOLS)
+    assert again.usage.prompt_tokens > answer.usage.prompt_tokens
+
+
+def joined(deltas: list[dict[str, Any]]) -> tuple[str, list[dict[str, Any]]]:
+    """As clients put a stream together."""
+    words, calls = "", list[dict[str, Any]]()
+    for delta in deltas:
+        words += delta.get("content") or ""
+        for part in delta.get("tool_calls", ()):
+            if part["index"] == len(calls):
+                assert part["type"] == "function"
+                calls.append({"id": part["id"], **part["function"]})
+            else:
+                assert part["index"] == len(calls) - 1
+                calls[-1]["arguments"] += part["function"]["arguments"]
+    return words, calls
+
+
+@pytest.mark.parametrize("choice", ["auto", "required", "pet"])
+@pytest.mark.parametrize("parallel", [True, False])
+def test_a_stream_tells_the_same(server: Running, choice: Any, parallel: bool) -> None:
+    kinds = set[str]()
+    for seed in range(3):
+        wanted = only(choice) if choice == "pet" else choice
+        more = {"tools": TOOLS, "tool_choice": wanted, "parallel_tool_calls": parallel, "n": 2}
+        asked = {**CHAT, "seed": seed, **more}
+        whole = server.ask(CHATS, **asked)
+        plain = server.ask(CHATS, **asked, speculative=False)
+        chunks = [json.loads(each) for each in server.stream(CHATS, **asked)[:-1]]
+        for one in whole["choices"]:
+            told = [c for chunk in chunks for c in chunk["choices"] if c["index"] == one["index"]]
+            words, calls = joined([each["delta"] for each in told])
+            message, other = one["message"], plain["choices"][one["index"]]["message"]
+            expected = [each["function"] for each in message.get("tool_calls", ())]
+            assert expected == [each["function"] for each in other.get("tool_calls", ())]
+            assert words == (message["content"] or "") == (other["content"] or "")
+            assert [{k: c[k] for k in ("name", "arguments")} for c in calls] == expected
+            assert [each["finish_reason"] for each in told if each["finish_reason"]] == [
+                one["finish_reason"]
+            ]
+            assert len({call["id"] for call in calls}) == len(calls)
+            assert parallel or len(calls) <= 1
+            kinds.add(one["finish_reason"])
+    assert ("tool_calls" in kinds) == (choice != "auto"), "a random model writes no tags"
+
+
+def test_the_clients_stream_parses_arguments(client: Any) -> None:
+    tools = [openai.pydantic_function_tool(Pet, name="pet")]
+    with client.chat.completions.stream(**CHAT, tools=tools, tool_choice="required") as stream:
+        kinds = {event.type for event in stream}
+        message = stream.get_final_completion().choices[0].message
+    assert "tool_calls.function.arguments.delta" in kinds
+    assert isinstance(message.tool_calls[0].function.parsed_arguments, Pet)
+
+
+def test_responses_call_too(client: Any) -> None:
+    response = client.responses.create(
+        **RESPONSE, tools=FLAT, tool_choice={"type": "function", "name": "pet"}
+    )
+    assert response.status == "completed"
+    assert [item.type for item in response.output] == ["function_call"] * len(response.output)
+    Pet.model_validate_json(response.output[0].arguments)
+    assert response.tools[0].name == "pet"
+    told = {"type": "function_call_output", "call_id": response.output[0].call_id, "output": "a"}
+    items = [{"role": "user", "content": "which pet?"}, *response.output, told]
+    again = client.responses.create(**{**RESPONSE, "input": items}, tools=FLAT)
+    assert again.usage.input_tokens > response.usage.input_tokens
+    tool = openai.pydantic_function_tool(Pet, name="pet")["function"]
+    parsed = client.responses.parse(
+        **RESPONSE,
+        tools=[{"type": "function", **tool}],
+        tool_choice="required",
+        parallel_tool_calls=False,
+    )
+    Pet.model_validate(parsed.output[0].parsed_arguments)
+
+
+@pytest.mark.parametrize("choice", ["auto", "required"])
+def test_events_of_a_response(client: Any, choice: str) -> None:
+    asked = {**RESPONSE, "temperature": 0, "tools": FLAT, "tool_choice": choice}
+    whole = client.responses.create(**asked)
+    events = list(client.responses.create(**asked, stream=True))
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    final = events[-1].response
+    assert len(final.output) == len(whole.output)
+    for idx, (item, same) in enumerate(zip(final.output, whole.output, strict=True)):
+        own = [event for event in events if getattr(event, "output_index", None) == idx]
+        assert own[0].type == "response.output_item.added"
+        assert own[-1].type == "response.output_item.done"
+        assert own[-1].item == item
+        deltas = "".join(event.delta for event in own if event.type.endswith(".delta"))
+        if item.type == "function_call":
+            assert deltas == item.arguments == same.arguments
+            assert own[0].item.call_id == item.call_id
+        else:
+            assert deltas == item.content[0].text == same.content[0].text
+
+
+def test_answers_that_say_nothing_have_a_message(client: Any) -> None:
+    """The first token ends it."""
+    end = {"extra_body": {"logit_bias": None, "allowed_token_ids": [0]}}
+    asked = {**RESPONSE, "max_output_tokens": 1, "tools": FLAT, **end}
+    response = client.responses.create(**asked)
+    assert [item.type for item in response.output] == ["message"]
+    events = list(client.responses.create(**asked, stream=True))
+    assert events[-1].response.output[0].content[0].text == response.output_text
+
+
+def test_tools_are_counted(server: Running) -> None:
+    def num(path: str, **body: Any) -> int:
+        answer = server.ask(path, **body)
+        return int(answer.get("count", answer.get("input_tokens", 0)))
+
+    more = len("pet other ")
+    chat: dict[str, Any] = {"messages": ASKED}
+    assert num(TOKENIZE, **chat, tools=TOOLS) == num(TOKENIZE, **chat) + more
+    assert num(TOKENIZE, **chat, tools=TOOLS, tool_choice="none") == num(TOKENIZE, **chat)
+    counted = "/v1/responses/input_tokens"
+    assert num(counted, input="a", tools=FLAT) == num(counted, input="a") + more
+
+
+def test_words_beside_tools_fit_a_schema(server: Running) -> None:
+    """Whatever came, it is the one or the other."""
+    wanted = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"enum": ["a", "b"]}}}
+    seen = set[str]()
+    for seed in range(8):
+        asked = {**CHAT, "seed": seed, "tools": TOOLS, "response_format": wanted}
+        (choice,) = server.ask(CHATS, **asked)["choices"]
+        if choice["message"].get("tool_calls"):
+            seen.add("call")
+        else:
+            seen.add(json.loads(choice["message"]["content"]))
+    assert len(seen) > 1
+
+
+ODD = {"type": "object", "properties": {"a": {"not": {}}}}
+
+
+@pytest.mark.parametrize(
+    ("path", "more", "field", "sentence"),
+    [
+        (CHATS, {"tools": [{"a": 1}]}, "tools[0]", "type is missing"),
+        (CHATS, {"tools": [{"type": "web_search"}]}, "tools[0]", "others are not supported"),
+        (CHATS, {"tools": [nested(named("a b"))]}, "tools", "cannot be called"),
+        (CHATS, {"tools": [TOOLS[0], TOOLS[0]]}, "tools", "two tools are called 'pet'"),
+        (CHATS, {"tools": [nested(named("a", ODD, strict=True))]}, "tools", "parameters of tool"),
+        (CHATS, {"tools": TOOLS, "tool_choice": "any"}, "tool_choice", "'auto' or 'required'"),
+        (CHATS, {"tool_choice": "required"}, "tool_choice", "no tools; give some"),
+        (
+            CHATS,
+            {"tools": TOOLS, "tool_choice": only("pat")},
+            "tool_choice",
+            "did you mean 'pet'",
+        ),
+        (
+            CHATS,
+            {"tools": TOOLS, "structured_outputs": {"regex": "a"}},
+            "structured_outputs",
+            "drop one",
+        ),
+        (RESPONSES, {"tools": TOOLS}, "tools[0].function", "unknown field"),
+        (RESPONSES, {"tools": [{"type": "mcp"}]}, "tools[0]", "others are not supported"),
+        (RESPONSES, {"input": [{"type": "image"}]}, "input[0]", "message or function_call"),
+        (
+            RESPONSES,
+            {"input": [{"type": "function_call", "call_id": "a", "name": "b", "arguments": "{"}]},
+            None,
+            "no JSON object",
+        ),
+        (CHATS, {"messages": [{"role": "tool"}]}, "messages[0]", "content is missing"),
+        (CHATS, {"messages": [{"role": "robot"}]}, "messages[0]", "assistant or tool"),
+        (CHATS, {"messages": [{"role": "assistant"}]}, "messages", "neither content nor"),
+        (
+            CHATS,
+            {"messages": [{"role": "assistant", "tool_calls": [{"type": "custom"}]}]},
+            "messages[0].tool_calls[0]",
+            "others are not supported",
+        ),
+    ],
+)
+def test_what_cannot_be_called(
+    server: Running, path: str, more: Any, field: str | None, sentence: str
+) -> None:
+    response = server.post(path, **{**(CHAT if path == CHATS else RESPONSE), **more})
+    assert response.status_code == 400, response.text
+    error = response.json()["error"]
+    assert sentence in error["message"]
+    assert error["param"] == field

@@ -1,0 +1,94 @@
+"""Words and calls, in whatever pieces a text comes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forerun.tools import FORMATS, Arguments, CallBegun, CallFormat, CallReader, Words
+
+NAMES = ("add", "add_more", "mail")
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 99) | st.text('ab"\\{}[]<>/,\n é', max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("ab}", max_size=3), inner),
+    max_leaves=6,
+)
+arguments = st.dictionaries(st.sampled_from(["a", "b}", 'c"']), values, max_size=3)
+words = st.text('ab <tool_cal>{"name": "add', max_size=30)
+
+
+def told(form: CallFormat, pieces: list[str]) -> tuple[str, list[tuple[str, str]]]:
+    reader, said, calls = CallReader(form, NAMES), "", list[tuple[str, str]]()
+    for idx, text in enumerate(pieces):
+        for piece in reader.read(text, is_last=idx == len(pieces) - 1):
+            if isinstance(piece, Words):
+                assert not calls, "no words behind a call"
+                said += piece.text
+            elif isinstance(piece, CallBegun):
+                calls.append((piece.name, ""))
+            elif isinstance(piece, Arguments):
+                name, before = calls.pop()
+                calls.append((name, before + piece.text))
+    assert reader.num_calls == len(calls)
+    return said, calls
+
+
+def cut(text: str, data: st.DataObject) -> list[str]:
+    ends = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
+    return [text[a:b] for a, b in zip([0, *ends], [*ends, len(text)], strict=True)]
+
+
+@given(
+    st.sampled_from(list(FORMATS.values())),
+    words,
+    st.lists(st.tuples(st.sampled_from(NAMES), arguments), min_size=1, max_size=3),
+    st.data(),
+)
+def test_what_was_written_is_read(
+    form: CallFormat, before: str, calls: list[tuple[str, Any]], data: st.DataObject
+) -> None:
+    if form.between is None:
+        calls = calls[:1]
+    spelled = [(name, json.dumps(each, ensure_ascii=False)) for name, each in calls]
+    text = before + form.written(spelled)
+    assert told(form, cut(text, data)) == (before.rstrip(), spelled)
+
+
+@given(st.sampled_from(list(FORMATS.values())), words, st.data())
+def test_words_stay_what_they_are(form: CallFormat, text: str, data: st.DataObject) -> None:
+    assert told(form, cut(text, data)) == (text, [])
+
+
+@given(st.sampled_from(list(FORMATS.values())), arguments, st.data())
+def test_an_answer_that_was_cut_off(form: CallFormat, given: Any, data: st.DataObject) -> None:
+    """Of the last call comes what there is."""
+    spelled = json.dumps(given)
+    text = form.written([("add", spelled)])
+    end = data.draw(st.integers(0, len(text)))
+    said, calls = told(form, cut(text[:end], data))
+    num_header = len(form.opens + form.header("add"))
+    if end < num_header:
+        assert (said, calls) == (text[:end], [])
+    else:
+        assert (said, calls) == ("", [("add", spelled[: end - num_header])])
+
+
+@pytest.mark.parametrize("form", FORMATS.values(), ids=FORMATS)
+def test_a_stream_waits_for_nothing_else(form: CallFormat) -> None:
+    """What cannot begin a call is told at once, arguments character by character."""
+    reader = CallReader(form, NAMES)
+    assert reader.read("Let me see") == [Words("Let me see")]
+    assert reader.read(". ") == [Words(".")]
+    opened = form.opens + form.header("mail")
+    assert reader.read(" " + opened[:-1]) == []
+    assert reader.read(opened[-1]) == [CallBegun("mail")]
+    assert [reader.read(each) for each in '{"a"'] == [[Arguments(each)] for each in '{"a"']
+
+
+def test_a_name_that_nobody_knows_is_words() -> None:
+    text = '<tool_call>\n{"name": "other", "arguments": {}}\n</tool_call>'
+    assert told(FORMATS["hermes"], [text]) == (text, [])

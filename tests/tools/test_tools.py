@@ -1,0 +1,272 @@
+"""What tools are, who may be called, and how models are told of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forerun.errors import InvalidGrammar, InvalidOption
+from forerun.grammars import Grammars
+from forerun.models.opening import load_tokenizer, open_checkpoint
+from forerun.models.text.conversation import conversation_text
+from forerun.models.text.tokenizer import Tokenizer
+from forerun.tools import FORMATS, Calling, Tool, Toolbox, ToolCall, ToolChoice
+from forerun.types import StructuredOutputsParams
+
+# As families write them, shortened to what matters here.
+TEMPLATES = {
+    "hermes": "{% for t in tools or [] %}{{ t | tojson }}{% endfor %}{% for m in messages %}"
+    "{{ m.content }}{% for c in m.tool_calls %}<tool_call>\n{{ c.function.arguments | tojson }}"
+    "\n</tool_call>{% endfor %}{% endfor %}",
+    "llama3_json": '{% if tools %}{"name": name, "parameters": values}{% endif %}'
+    "{% for m in messages %}{{ m.content }}{% endfor %}",
+    "mistral": "{% if tools %}[AVAILABLE_TOOLS]{% endif %}"
+    '{% for m in messages %}{{ m.content }}{% if m.tool_calls %}{{ "[TOOL_CALLS] [" }}{% endif %}'
+    "{% endfor %}",
+}
+CITY = {
+    "type": "object",
+    "properties": {"city": {"type": "string", "maxLength": 8}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
+
+
+def tool(name: str = "weather", **more: Any) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name, "parameters": CITY, **more}}
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tiny_json_path: Path) -> Tokenizer:
+    return load_tokenizer(open_checkpoint(tiny_json_path, None))
+
+
+def toolbox(
+    tokenizer: Tokenizer, template: str | None = None, parser: str | None = None
+) -> Toolbox:
+    if template is not None:
+        tokenizer = tokenizer.with_chat_template(template)
+    return Toolbox(tokenizer, Grammars(tokenizer), parser)
+
+
+def calling(tokenizer: Tokenizer, *tools: Any, choice: Any = "auto", **options: Any) -> Calling:
+    found = toolbox(tokenizer).calling(list(tools), choice, **options)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_a_template_shows_how_calls_are_written(tokenizer: Tokenizer, name: str) -> None:
+    assert toolbox(tokenizer, TEMPLATES[name]).form.name == name
+    for parser in FORMATS:
+        assert toolbox(tokenizer, TEMPLATES[name], parser).form.name == parser
+
+
+def test_a_template_that_nobody_knows_needs_a_word(tokenizer: Tokenizer) -> None:
+    for template in (
+        "{{ tools }}{{ messages }}",
+        "{{ tools }}<tool_call><function=a>",
+        "{{ tools }}[TOOL_CALLS]a[ARGS]",
+    ):
+        with pytest.raises(InvalidOption, match="tool_call_parser: hermes, llama3_json, mistral"):
+            _ = toolbox(tokenizer, template).form
+        assert toolbox(tokenizer, template).calling([]) is None, "unless nobody asks"
+        assert toolbox(tokenizer, template, "hermes").form is FORMATS["hermes"]
+    with pytest.raises(InvalidOption, match="did you mean 'hermes'"):
+        _ = toolbox(tokenizer, parser="hermas").form
+
+
+def test_forms_write_as_their_models_do() -> None:
+    calls = [("a", '{"b": 1}'), ("c", "{}")]
+    written = {
+        name: form.written(calls[: 1 if name == "llama3_json" else 2])
+        for name, form in FORMATS.items()
+    }
+    assert written == {
+        "hermes": '<tool_call>\n{"name": "a", "arguments": {"b": 1}}\n</tool_call>\n'
+        '<tool_call>\n{"name": "c", "arguments": {}}\n</tool_call>',
+        "llama3_json": '{"name": "a", "parameters": {"b": 1}}',
+        "mistral": '[TOOL_CALLS][{"name": "a", "arguments": {"b": 1}}, '
+        '{"name": "c", "arguments": {}}]',
+    }
+
+
+def fits(tokenizer: Tokenizer, found: Calling, text: str) -> bool:
+    """As a whole, from the first trigger on."""
+    wanted = found.structure
+    grammar = Grammars(tokenizer).of(wanted)
+    assert grammar is not None
+    tokens = tokenizer.encode(text, add_special=False)
+    return grammar.num_fitting([], tokens) == len(tokens) and (
+        not grammar.binds(tokens)
+        or grammar.is_over(tokens)
+        or bool(
+            grammar.allowed_bits(tokens)[tokenizer.eos_ids[0] // 8] >> tokenizer.eos_ids[0] % 8 & 1
+        )
+    )
+
+
+def test_what_an_answer_may_be(tokenizer: Tokenizer) -> None:
+    one = FORMATS["hermes"].written([("weather", '{"city": "rom"}')])
+    two = FORMATS["hermes"].written([("weather", '{"city": "rom"}'), ("time", "{}")])
+    both = tool(), {"function": {"name": "time"}}
+    free = calling(tokenizer, *both)
+    for text in ("", "no calls.", one, "a word\n" + one, two):
+        assert fits(tokenizer, free, text), text
+    for text in (one.replace("city", "town"), one.replace('"rom"', "1"), one + "words", one[:-1]):
+        assert not fits(tokenizer, free, text), text
+    must = calling(tokenizer, *both, choice="required")
+    assert fits(tokenizer, must, two)
+    assert not fits(tokenizer, must, "no calls.")
+    assert not fits(tokenizer, must, "a word\n" + one)
+    named = calling(tokenizer, *both, choice={"type": "function", "function": {"name": "time"}})
+    assert fits(tokenizer, named, FORMATS["hermes"].written([("time", "{}")]))
+    assert not fits(tokenizer, named, one)
+    twice = FORMATS["hermes"].written([("time", "{}")] * 2)
+    assert fits(tokenizer, must, twice)
+    assert not fits(tokenizer, named, twice), "one call is what was asked for"
+    once = calling(tokenizer, *both, repeats=False)
+    assert fits(tokenizer, once, one)
+    assert not fits(tokenizer, once, two)
+
+
+def test_a_schema_beside_tools(tokenizer: Tokenizer) -> None:
+    """Words must fit it, and calls need not."""
+    answer = StructuredOutputsParams(json={"type": "array", "items": {"type": "integer"}})
+    found = calling(tokenizer, tool(), answer=answer)
+    call = FORMATS["hermes"].written([("weather", '{"city": "rom"}')])
+    assert fits(tokenizer, found, "[1, 2]")
+    assert fits(tokenizer, found, call)
+    assert not fits(tokenizer, found, "words")
+    with pytest.raises(InvalidOption, match="only be json or json_object"):
+        calling(tokenizer, tool(), answer=StructuredOutputsParams(regex="a"))
+
+
+def test_a_schema_that_cannot_be_followed(tokenizer: Tokenizer) -> None:
+    """Strict tools say so; others take any object."""
+    odd = {"type": "object", "properties": {"a": {"not": {"type": "string"}}}}
+    found = calling(tokenizer, tool(), tool("odd", parameters=odd))
+    for arguments in ('{"a": 1, "b": []}', "{}"):
+        assert fits(tokenizer, found, FORMATS["hermes"].written([("odd", arguments)]))
+    assert not fits(tokenizer, found, FORMATS["hermes"].written([("weather", '{"a": 1}')]))
+    with pytest.raises(InvalidGrammar, match="the parameters of tool 'odd'"):
+        calling(tokenizer, tool(), tool("odd", parameters=odd, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ([{"type": "web_search"}], "is no tool"),
+        (["weather"], "is no tool"),
+        ({"a": 1}, "no list"),
+        ([{"function": {"name": "a b"}}], "cannot be called 'a b'"),
+        ([{"function": {"name": "a" * 65}}], "cannot be called"),
+        ([{"function": {}}], "cannot be called None"),
+        ([tool(parameters=[1])], "no JSON schema"),
+        ([tool(parameters={"type": "string"})], "takes an object"),
+        ([tool(parameters={"a": float("nan")})], "no JSON schema"),
+        ([tool(description=1)], "no text"),
+        ([tool(), tool()], "two tools are called 'weather'"),
+        ([tool(f"t{idx}") for idx in range(600)], "600 tools are more than 512"),
+    ],
+)
+def test_what_is_no_tool(tokenizer: Tokenizer, given: Any, sentence: str) -> None:
+    with pytest.raises(InvalidOption, match=sentence):
+        toolbox(tokenizer).calling(given)
+
+
+@pytest.mark.parametrize(
+    ("choice", "sentence"),
+    [
+        ("always", "is not allowed"),
+        (3, "is not allowed"),
+        ({"type": "function"}, "is not allowed"),
+        ({"type": "function", "name": "wether"}, "did you mean 'weather'"),
+        ({"type": "allowed_tools", "mode": "none", "tools": []}, "is not allowed"),
+        ({"type": "allowed_tools", "mode": "auto", "tools": []}, "is not allowed"),
+    ],
+)
+def test_what_is_no_choice(tokenizer: Tokenizer, choice: Any, sentence: str) -> None:
+    with pytest.raises(InvalidOption, match=sentence):
+        toolbox(tokenizer).calling([tool()], choice)
+
+
+def test_a_call_needs_tools(tokenizer: Tokenizer) -> None:
+    with pytest.raises(InvalidOption, match="asks for a call, and there are no tools"):
+        toolbox(tokenizer).calling([], "required")
+    assert toolbox(tokenizer).calling(None, "auto") is None
+    assert toolbox(tokenizer).calling([tool()], "none") is None
+
+
+def test_choices_in_the_words_of_both_apis() -> None:
+    chat = {"type": "function", "function": {"name": "a"}}
+    flat = {"type": "function", "name": "a"}
+    assert ToolChoice.of(chat) == ToolChoice.of(flat) == ToolChoice("required", ("a",), True)
+    some = {"mode": "auto", "tools": [chat]}
+    assert ToolChoice.of({"type": "allowed_tools", "allowed_tools": some}).names == ("a",)
+    assert ToolChoice.of({"type": "allowed_tools", **some}) == ToolChoice("auto", ("a",))
+    tools = [Tool("a"), Tool("b")]
+    assert ToolChoice("auto", ("b",)).among(tools) == [Tool("b")]
+    assert ToolChoice("none").among(tools) == []
+
+
+def asked(call_arguments: Any = '{"city": "rom"}') -> list[dict[str, Any]]:
+    function = {"name": "weather", "arguments": call_arguments}
+    return [
+        {"role": "user", "content": "how is it?"},
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "x", "function": function}]},
+        {"role": "tool", "tool_call_id": "x", "content": "rain"},
+    ]
+
+
+def prompt(box: Toolbox, tokenizer: Tokenizer, found: Calling | None, messages: Any) -> str:
+    return conversation_text(tokenizer, *box.told(messages, found, {}))
+
+
+def test_a_template_with_tools_is_given_them(tokenizer: Tokenizer) -> None:
+    with_tools = tokenizer.with_chat_template(TEMPLATES["hermes"])
+    box = toolbox(tokenizer, TEMPLATES["hermes"])
+    text = prompt(box, with_tools, box.calling([tool(strict=True)]), asked())
+    assert text.startswith(json.dumps(tool()))
+    assert '<tool_call>\n{"city": "rom"}\n</tool_call>rain' in text, "arguments are values there"
+    assert json.dumps(tool()) not in prompt(box, with_tools, None, asked())
+
+
+def test_a_template_without_tools_is_told_in_words(tokenizer: Tokenizer) -> None:
+    box = toolbox(tokenizer, "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}")
+    plain = tokenizer.with_chat_template(
+        "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}"
+    )
+    call = FORMATS["hermes"].written([("weather", '{"city": "rom"}')])
+    found = box.calling([tool(description="Rain or sun.")])
+    text = prompt(box, plain, found, asked())
+    assert text.startswith("[system]")
+    assert "Rain or sun." in text
+    rest = f"[user]how is it?[assistant]{call}[user]<tool_response>\nrain\n</tool_response>"
+    assert text.endswith(rest)
+    own = [{"role": "system", "content": "Be brief."}, *asked()]
+    assert prompt(box, plain, found, own).startswith("[system]Be brief.\n\nYou can call")
+    assert prompt(box, plain, None, asked()) == rest
+    only = [{"role": "user", "content": "a"}]
+    assert prompt(box, plain, None, only) == "[user]a"
+
+
+@pytest.mark.parametrize("bad", ["no json", "[1]", 5])
+def test_arguments_that_are_none(tokenizer: Tokenizer, bad: Any) -> None:
+    with pytest.raises(InvalidOption, match="of a call of 'weather' are no JSON object"):
+        toolbox(tokenizer).told(asked(bad), None, {})
+
+
+def test_calls_go_back_as_they_came() -> None:
+    call = ToolCall("weather", '{"city": "rom"}')
+    assert call.values == {"city": "rom"}
+    assert call.as_dict()["function"] == {"name": "weather", "arguments": '{"city": "rom"}'}
+    assert call.id.startswith("call_")
+    assert call.id != ToolCall("weather", "{}").id
+    mistral = Calling(FORMATS["mistral"], [], [Tool("a")], None)  # type: ignore[arg-type]
+    found = mistral.read(FORMATS["mistral"].written([("a", "{}")]))
+    assert [(each.name, len(each.id)) for each in found.calls] == [("a", 9)]
+    assert found.words == ""
