@@ -265,6 +265,7 @@ class Plain:
     next: tuple[Pass, Pass] = (Pass(5, (8,), 6), Pass(10, (2,), 11, DRAFT))
     body: object = BODY
     parts: list[Next] = field(default_factory=list)
+    is_drawn: bool = True
 
     def rows_for(self, *asked: Pass) -> list[int] | None:
         parts = []
@@ -274,7 +275,8 @@ class Plain:
             slot = int(one.table.slots(one.start + 2)[-1])
             parts.append(Next(row, draw, drawn, slot))
         nothing: Any = None
-        ahead = Ahead(BODY, parts, nothing, nothing, None, [8, 2])  # type: ignore[arg-type]
+        started = object() if self.is_drawn else None
+        ahead = Ahead(BODY, parts, started, nothing, nothing, nothing, None, [8, 2])  # type: ignore[arg-type]
         rows = tuple(row for one in asked for row in one.asked.batch.plan.rows)
         draws = [draw for one in asked for draw in one.asked.draws]
         return ahead.rows_for(asked[0].body, Plan(rows), draws)  # type: ignore[arg-type]
@@ -285,6 +287,26 @@ def test_a_plain_pass_that_was_begun_is_taken() -> None:
     assert Plain().rows_for(first, second) == [0, 1]
     assert Plain().rows_for(second, first) == [1, 0]
     assert Plain().rows_for(second) == [1]  # the other one has ended
+
+
+def test_what_was_drawn_already_is_for_none_whose_logits_are_changed() -> None:
+    some = SamplingParams(temperature=0, allowed_token_ids=(1, 2))
+    one, other = Plain.before
+    before = replace(one, params=some), replace(other, params=some)
+    first, second = (replace(one, params=some) for one in Plain.next)
+    assert Plain(before, is_drawn=True).rows_for(first, second) is None
+    assert Plain(before, is_drawn=False).rows_for(first, second) == [0, 1]
+
+
+def test_a_row_for_nobody_is_drawn_from_as_it_is() -> None:
+    nothing: Any = None
+    ahead = Ahead(BODY, [nothing] * 3, None, nothing, nothing, nothing)  # type: ignore[arg-type]
+    draws = [one.asked.draws[0] for one in Plain.next]
+    found = ahead.draws_for([2, 0], draws)
+    assert (found[2], found[0]) == tuple(draws)
+    assert found[1] is not None
+    assert len(found[1]) == 1
+    assert not found[1].changes_logits
 
 
 @pytest.mark.parametrize(

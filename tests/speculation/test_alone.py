@@ -91,8 +91,9 @@ def answered(
     guarded = GuardedDrafters({**drafters}, core.model.config.vocab_size)
     costs = Costs(PassCost(((1, 1.0), (9, 1.2))))
     speculation = Speculation(guarded, Controller(costs), Budget(3))
-    assert speculation._is_simple
-    speculation._is_simple = is_simple
+    assert speculation._simple == set(drafters)
+    if not is_simple:
+        speculation._simple = frozenset()
     llm.engine.core = replace(
         core, speculation=speculation, clock=itertools.count(step=tick).__next__
     )

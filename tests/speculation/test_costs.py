@@ -255,6 +255,16 @@ def test_a_round_that_begins_early_takes_what_it_took_as_a_whole() -> None:
         assert sum(parts) == pytest.approx(1.25)
     costs.is_alone = False  # rounds of several begin when they are asked for
     assert costs.draft_seconds("head", 1, [1] * 4) == pytest.approx(2.5)
+    costs.is_alone, costs.is_free = True, False  # and so do those under a grammar
+    assert costs.draft_seconds("head", 1, [1] * 4) == pytest.approx(2.5)
+    assert costs.round_seconds(1, 0, 0) == pytest.approx([1.0])
+    for _ in range(100):
+        costs.note_round(_whole_round(9.0))
+    costs.is_free = True
+    assert costs.round_seconds(1, 0, 0) == pytest.approx([0.8])
+    assert costs.draft_seconds("head", 1, [1] * 4) + costs.round_seconds(1, 0, 4)[
+        -1
+    ] == pytest.approx(1.25)
 
 
 @pytest.mark.parametrize("is_weighed", [False, True])

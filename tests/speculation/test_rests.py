@@ -6,6 +6,8 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import pytest
+
 from forerun.drafters import Budget, Drafter, RequestView
 from forerun.engine import LLM
 from forerun.engine.api.outputs import CompletionOutput
@@ -16,7 +18,7 @@ from forerun.speculation.costs.pass_cost import PassCost
 from forerun.speculation.guarded_drafters import GuardedDrafters
 from forerun.speculation.speculation import Speculation
 from forerun.speculation.step_times import StepTimes
-from forerun.types import FloatArray, Proposal, SamplingParams
+from forerun.types import FloatArray, Proposal, SamplingParams, StructuredOutputsParams
 from tests.engine.known_answer import KnownAnswer
 
 NUM_TOKENS, REST = 120, 64
@@ -60,12 +62,13 @@ class Lookup(KnownAnswer):
 
 
 class KnownCosts(Costs):
-    """A plain round takes a second, one with the head's guesses two; no clock is believed."""
+    """A plain round takes a second, or other `plain` ones, and one with the head's guesses twice
+    as long; no clock is believed."""
 
-    def __init__(self, *, is_early: bool = True) -> None:
-        super().__init__(PassCost(((1, 1.0), (16, 1.0))), {"head": DraftCost(1.0, 0.0)})
+    def __init__(self, *, is_early: bool = True, plain: float = 1.0) -> None:
+        super().__init__(PassCost(((1, plain), (16, plain))), {"head": DraftCost(plain, 0.0)})
         if is_early:
-            self.expect_whole("head", 2.0, 1.0)
+            self.expect_whole("head", 2 * plain, plain)
 
     def observe_draft(self, *_: object) -> None: ...
 
@@ -74,14 +77,22 @@ class KnownCosts(Costs):
     def note_round(self, times: StepTimes) -> None: ...
 
 
-def answered(plain: LLM, *, is_early: bool = True, **drafters: Drafter) -> CompletionOutput:
+def answered(
+    plain: LLM,
+    *,
+    is_early: bool = True,
+    seconds_each: float = 1.0,
+    params: SamplingParams = PARAMS,
+    **drafters: Drafter,
+) -> CompletionOutput:
     """On a clock by which every look takes longer than a token."""
     llm = plain.with_speculation({"method": "suffix", "adaptive": False})
     core, seconds = llm.engine.core, itertools.count()
     guarded = GuardedDrafters(drafters, core.model.config.vocab_size)
-    speculation = Speculation(guarded, Controller(KnownCosts(is_early=is_early)), Budget(4))
+    costs = KnownCosts(is_early=is_early, plain=seconds_each)
+    speculation = Speculation(guarded, Controller(costs), Budget(4))
     llm.engine.core = replace(core, speculation=speculation, clock=lambda: float(next(seconds)))
-    output = llm.generate("abc", PARAMS)[0].outputs[0]
+    output = llm.generate("abc", params)[0].outputs[0]
     assert not any(speculation.in_use().values())
     return output
 
@@ -112,6 +123,32 @@ def test_a_head_whose_guesses_fail_rests_and_hears_nothing(plain: LLM) -> None:
     tried = [num for num in head.asked if num < REST]
     assert tried == list(range(1, 1 + len(tried)))  # in a row, or never
     assert len(head.asked) < 24
+
+
+@pytest.mark.parametrize(
+    ("seconds_each", "is_early", "triggers", "is_asked"),
+    [
+        (1e-3, True, None, False),
+        (1e-3, False, None, True),
+        (1.0, True, None, True),
+        (1e-3, True, ("nothing like it",), True),
+    ],
+)
+def test_behind_masks_a_small_model_goes_without_a_head_whose_rounds_would_not_begin_early(
+    plain: LLM,
+    seconds_each: float,
+    is_early: bool,
+    triggers: tuple[str, ...] | None,
+    is_asked: bool,
+) -> None:
+    fitting = StructuredOutputsParams(regex="[a-m]*", triggers=triggers)
+    params = replace(PARAMS, structured_outputs=fitting)
+    answer = tuple(plain.generate("abc", params)[0].outputs[0].token_ids)
+    head = Head(answer)
+    output = answered(plain, seconds_each=seconds_each, is_early=is_early, params=params, head=head)
+    assert tuple(output.token_ids) == answer
+    assert bool(head.asked) == is_asked
+    assert (len(head.heard) > 1) == is_asked  # of more than the prompt
 
 
 def test_a_guess_of_another_is_no_reason_to_rest(plain: LLM) -> None:

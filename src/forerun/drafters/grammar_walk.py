@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from forerun.drafters.base import Budget, OneByOne, RequestView
@@ -77,10 +78,9 @@ class GrammarWalk(OneByOne["_Read"]):
         return habit.token, habit.chance
 
     def _choice(self, allowed: bytes, output: Sequence[int]) -> _Choice:
-        bits = int.from_bytes(allowed, "little")
-        num = bits.bit_count()
+        num, most = _counted(allowed)
         if num == 1:
-            return _Choice(None, bits.bit_length() - 1)
+            return _Choice(None, most)
         if num > _FEW:
             return _Choice(None)
         mark = output[-1] if output and not self._is_content(output[-1]) else None
@@ -111,6 +111,13 @@ class GrammarWalk(OneByOne["_Read"]):
         """Letters, digits, parts of such that stand in no ASCII, and what is no text."""
         spelled = self._spell(token)
         return not spelled or any(byte > 127 or chr(byte).isalnum() for byte in spelled)
+
+
+@lru_cache(maxsize=256)
+def _counted(allowed: bytes) -> tuple[int, int]:
+    """How many tokens fit, and the largest: asked about the same ones again and again."""
+    bits = int.from_bytes(allowed, "little")
+    return bits.bit_count(), bits.bit_length() - 1
 
 
 class _Choice(NamedTuple):

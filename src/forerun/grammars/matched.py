@@ -9,7 +9,7 @@ from llguidance import LLMatcher
 
 from forerun.errors import InvalidGrammar
 
-_NUM_KNOWN: Final = 64  # tokens at the end of a text: more than a round guesses
+_NUM_KNOWN: Final = 64  # beginnings of a text: more than a round guesses
 Found = TypeVar("Found")
 
 
@@ -36,11 +36,11 @@ class MatchedGrammar:
     def allowed_bits(self, output: Sequence[int]) -> bytes:
         num_same = num_alike(self._path, output)
         if num_same < len(output):
+            for num in range(num_same + 1, len(self._path) + 1):
+                self._known.pop(num, None)
             self._path[num_same:] = output[num_same:]
-            num = len(self._path)
-            self._known = {
-                n: bits for n, bits in self._known.items() if num - _NUM_KNOWN < n <= num_same
-            }
+            while len(self._known) >= _NUM_KNOWN:
+                del self._known[min(self._known)]
         bits = self._known.get(len(output))
         if bits is None:
             bits = self._asked(output, LLMatcher.compute_bitmask)

@@ -101,6 +101,16 @@ class GuardedDrafters:
         awake = [name for name in self.names_for(request) if name != GRAMMAR]
         return bool(self.able(request, Budget(1), awake))
 
+    def is_bound(self, request: SpeculativeRequest) -> bool:
+        """Whether its grammar says anything by now."""
+        if request.grammar is None:
+            return False
+        try:
+            return request.grammar.binds(request.output)
+        except InvalidGrammar as error:
+            self.give_up(GRAMMAR, request, error)
+            return True
+
     def put_aside(self, name: str, reason: str) -> None:
         """It is asked no more, and hears no more."""
         self._names = _without(name, self._names)

@@ -43,8 +43,12 @@ class Speculation:
         self.left_out: dict[str, str] = {}  # drafters that are not used, and why
         self.cards: CardCheck | None = None
         self.is_steady = False  # rounds begin early, if they are like those before
-        says = all(getattr(d, "says_chances", False) for d in drafters.drafters.values())
-        self._is_simple = says and ceiling.num_branches == 1  # see `_alone`
+        # Those that say how surely they guess, if it is one chain: see `_alone`.
+        self._simple = frozenset(
+            name
+            for name, drafter in drafters.drafters.items()
+            if ceiling.num_branches == 1 and getattr(drafter, "says_chances", False)
+        )
 
     @property
     def methods(self) -> list[str]:
@@ -66,10 +70,14 @@ class Speculation:
         try:
             if self.controller is None:
                 return {request.id: self._fixed(request) for request in able}
+            bound = [request for request in requests if self.drafters.is_bound(request)]
+            for request in bound:
+                self._leave_out_heads(self.controller, request)
             batch = len(requests), num_prompt_tokens
             lengths = [len(request.tokens) for request in requests]
             self.controller.costs.context_len = sum(lengths) / max(1, len(lengths))
             self.controller.costs.is_alone = batch == (1, 0)
+            self.controller.costs.is_free = not bound
             return self._weighed(self.controller, able, batch, times)
         except Exception as error:
             for request in able:
@@ -124,8 +132,10 @@ class Speculation:
     ) -> dict[int, Choice]:
         """Where a glance does not show that nobody has a guess, drafters that pick are asked; then
         all ways to guess are weighed against each other."""
-        if batch == (1, 0) and self._is_simple and (choice := self._alone(requests[0], times)):
-            return {requests[0].id: choice}
+        if batch == (1, 0) and self._simple.issuperset(self.drafters.names_for(requests[0])):
+            choice = self._alone(requests[0], times)
+            if choice is not None:
+                return {requests[0].id: choice}
         least_chance = controller.costs.least_price(*batch)
         budgets, found = dict[int, Budget](), dict[int, Choice]()
         able, names = [], dict[int, Sequence[str]]()
@@ -215,6 +225,12 @@ class Speculation:
     def _rest(self, request: SpeculativeRequest, name: str, *num_rounds: int) -> None:
         self.looks.rest(request, name, *num_rounds)
         self.drafters.leave_out(name, request)
+
+    def _leave_out_heads(self, controller: Controller, request: SpeculativeRequest) -> None:
+        """Those that would take too long under its grammar."""
+        for name in self.drafters.tapped_for(request):
+            if not controller.costs.draws_masked(name):
+                self.drafters.leave_out(name, request)
 
     def _leave_out_readers(self, controller: Controller, request: SpeculativeRequest) -> None:
         """Drafters that would have to read more of the text first than they could make up for. It

@@ -96,6 +96,7 @@ class Graphs:
             one = _Pass(body, batch, store, draws, kept)
             scores = self._early(one)
             if scores is None:
+                self._drawing.last = None  # what was drawn is written over from here on
                 scores = self._run(one)
             self._rounds.note(one, scores)
             return scores
@@ -125,14 +126,21 @@ class Graphs:
                 batch.handed_out, batch.sent_out = begun.graph.handed_out, begun.sent_out
                 rows: Sequence[int] = range(len(batch.plan))
                 return self._take(one, begun.started, begun.graph.logits, rows)
-        if ahead is None or ahead.started is not self._drawing.last:
+        if ahead is None or ahead.last is not self._drawing.last:
             return None
         found = ahead.rows_for(one.body, batch.plan, one.draws)
         if found is None:
             return None
         if ahead.sent_out is not None:
             batch.sent_out = ahead.sent_out.some(found)
-        return self._take(one, ahead.started, ahead.logits, found)
+        started = ahead.started or self._start_late(ahead, found, one.draws)
+        return self._take(one, started, ahead.logits, found)
+
+    def _start_late(self, ahead: Ahead, rows: Sequence[int], draws: Draws) -> Started:
+        """What is drawn from logits that the device may still work on."""
+        own = ahead.draws_for(rows, draws)
+        asked = self._drawing.asked(ahead.logits, [1] * len(own), own)
+        return self._drawing.start(ahead.logits, ahead.best, asked)
 
     def _run(self, one: _Pass) -> Scores:
         batch, graphs = one.batch, one.kept.graphs
@@ -168,8 +176,8 @@ class Graphs:
         """Begin what follows, then wait for the tokens of `rows` of this one, or of all."""
         own_rows = range(len(one.draws)) if rows is None else rows
         ahead, begun = None, self._rounds.begin(one)
-        if begun is None:
-            ahead = self._begin_next(one, own_rows)
+        if begun is None and not started.asked.as_logits:
+            ahead = self._begin_next(one, own_rows, started)
         tokens = self._drawing.tokens(started)
         if (ahead or begun) and min(tokens) < 0:  # the host needs logits that are written over
             one.batch.plan = replace(one.batch.plan, next_slots=None)
@@ -183,9 +191,9 @@ class Graphs:
         scores = self._drawing.scores(started, tokens, logits)
         return scores if rows is None else scores.some(rows)
 
-    def _begin_next(self, one: _Pass, rows: Sequence[int]) -> Ahead | None:
-        """`rows`: where the pass under way has those of the plan. None also for a size that is
-        new: whoever asks for it first records it."""
+    def _begin_next(self, one: _Pass, rows: Sequence[int], last: Started) -> Ahead | None:
+        """`rows`: where the pass under way, whose draws are the `last`, has those of the plan. None
+        also for a size that is new: whoever asks for it first records it."""
         parts = parts_after(one.batch.plan, one.draws, rows)
         if parts is None:
             return None
@@ -200,8 +208,11 @@ class Graphs:
         one.batch.send(columns, entry.inputs, one.store.dump_slot)
         entry.recording.replay()
         sent_out = None if entry.handed_out is None else entry.handed_out.send()
-        started = self._drawing.start(entry.logits, entry.best, AskedDraws.after(draws))
-        return Ahead(one.body, parts, started, entry.logits, sent_out)
+        started = None
+        if not any(draw.changes_logits for draw in draws):
+            asked = AskedDraws.after(draws)
+            started = last = self._drawing.start(entry.logits, entry.best, asked)
+        return Ahead(one.body, parts, started, entry.logits, entry.best, last, sent_out)
 
     def _key(self, body: Body, columns: Columns) -> Key | None:
         """None: it is too large for a graph."""

@@ -27,6 +27,7 @@ _EXCESS_SURPRISE: Final = 0.1  # of a round: slow moments are to say little, and
 _WHOLE_RATE: Final = 1 / 16
 _AHEAD_RATE: Final = 1 / 16
 _MOST_AHEAD: Final = 2  # times what the host does in a plain round
+_LEAST_MASKED: Final = 4e-3  # seconds of a pass: see `draws_masked`
 _PLAIN: Final = ""  # no drafter has this name
 
 
@@ -34,15 +35,16 @@ class Costs:
     """The target's pass, each drafter's answer, and the rest of a round: verdicts, commit.
 
     `context_len` is what a row of the present round attends to, on average; `is_alone`: it is of
-    one request, and reads no prompt beside it. A busy machine slows all of them alike, so drafters
-    and the rest are kept in seconds at calibration and read through the pass's speed. What the
-    choice itself took is spent when it is made, so it belongs to no round that it could choose.
+    one request, and reads no prompt beside it; `is_free`: no grammar binds any. A
+    busy machine slows all of them alike, so drafters and the rest are kept in seconds at
+    calibration and read through the pass's speed. What the choice itself took is spent when it is
+    made, so it belongs to no round that it could choose.
     """
 
     def __init__(self, target: PassCost, drafters: dict[str, DraftCost] | None = None) -> None:
         self.target = target
         self.context_len = 0.0
-        self.is_alone = True
+        self.is_alone = self.is_free = True
         self._drafters = drafters or {}
         self._rest = DraftCost(0.0, 0.0)
         self._excess = 0.0  # see `round_seconds`
@@ -65,7 +67,7 @@ class Costs:
         self, num_requests: int, num_prompt_tokens: int, max_guesses: int
     ) -> list[float]:
         """Of rounds with 0 … `max_guesses` guesses, drafting aside."""
-        like = num_requests, num_prompt_tokens, self._context, self.is_alone
+        like = num_requests, num_prompt_tokens, self._context, self._is_early
         if self._rounds is None or self._rounds[0] != like or len(self._rounds[1]) <= max_guesses:
             most = max(_FORESEEN, max_guesses)
             self._rounds = like, self._round_seconds(num_requests, num_prompt_tokens, most)
@@ -84,7 +86,7 @@ class Costs:
         rounds = [seconds + plain + guess * num for num, seconds in enumerate(passes)]
         excess = speed * max(0.0, self._excess) + self._lost
         rounds[0] -= min(speed * self._ahead, rounds[0] / 2)
-        if self.is_alone and _PLAIN in self._whole:
+        if self._is_early and _PLAIN in self._whole:
             rounds[0] = self._plain_whole()
         return [rounds[0], *(seconds + excess for seconds in rounds[1:])]
 
@@ -147,14 +149,25 @@ class Costs:
 
     def is_whole(self, drafter: str | None) -> bool:
         """Whether a round of the present batch with its guesses is known as a whole."""
-        return self.is_alone and drafter in self._whole
+        return self._is_early and drafter in self._whole
+
+    @property
+    def _is_early(self) -> bool:
+        """Whether the present round is like those that were timed whole."""
+        return self.is_alone and self.is_free
+
+    def draws_masked(self, drafter: str) -> bool:
+        """Whether a drafter whose rounds are known as a whole is of use where a grammar is. No such
+        round begins early, and the host draws its guesses: that takes as long as several passes
+        of a small model."""
+        return drafter not in self._whole or self.plain_seconds(1) > _LEAST_MASKED
 
     def _observe_whole(self, times: StepTimes) -> bool:
         """Whether a round's guesses are known as a whole, so that nothing is to be learnt of its
         parts. A round that is not behind another such one was not begun early, and its drafter may
         have read a prompt first."""
         last, self._last_whole = self._last_whole, None
-        if not self._whole or times.num_tokens != 1 + times.num_guesses:
+        if not self._whole or not self.is_free or times.num_tokens != 1 + times.num_guesses:
             return False
         name, num_told = _PLAIN, 1
         if times.num_guesses:
@@ -173,7 +186,7 @@ class Costs:
     def draft_seconds(self, drafter: str, num_requests: int, level_sizes: Sequence[int]) -> float:
         """One answer for `num_requests` at once; `level_sizes` counts its guesses by depth. Less
         than 0 where it is a whole round that is known."""
-        if self.is_alone and level_sizes and drafter in self._whole:
+        if level_sizes and self.is_whole(drafter):
             return self._whole[drafter] - self.round_seconds(1, 0, sum(level_sizes))[-1]
         levels = self._levels(level_sizes)
         return self.target.speed * self._of(drafter).seconds(num_requests, levels)

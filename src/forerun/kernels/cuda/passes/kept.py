@@ -17,7 +17,10 @@ from forerun.kernels.cuda.passes.inputs import Inputs
 from forerun.kernels.cuda.passes.recording import Replay
 
 _SMALL: Final = 8  # tokens; passes over fewer take hardly less
-_MOST_FILLED: Final = 32  # passes
+# Passes that are filled up before one of their size is recorded, which takes as long as what is
+# saved on so many: few, and for those of up to `_SMALL` tokens.
+_MOST_FILLED: Final = 32
+_MOST_SMALL: Final = 256
 
 # Body, tokens, wanted ones, splits of keys, room for slots of keys.
 Key = tuple[Body, int, int, int, int]
@@ -64,4 +67,5 @@ class KeptPasses:
         if found is None:
             return key
         self.num_filled[key] = num = self.num_filled.get(key, 0) + 1
-        return found if num <= _MOST_FILLED else key
+        most = _MOST_SMALL if num_tokens <= _SMALL else _MOST_FILLED
+        return found if num <= most else key
