@@ -182,8 +182,9 @@ def test_a_grammar_that_begins_on_the_way(temperature: float) -> None:
     """Where it does not bind yet all may come, or what other options allow."""
     one, rows = PASSES[40], PASSES[40].logits([9, 4, 5])
     grammar = Listed({WRITTEN: None, (2, 4): None, (2, 4, 5): bits([3, 11, 39])})
-    for options in ({}, {"allowed_token_ids": (3, 4, 5, 11)}):
-        draws = masked(grammar, Proposal.chain([4, 5]), temperature=temperature, **options)
+    for allowed in (None, (3, 4, 5, 11)):
+        options = {"temperature": temperature, "allowed_token_ids": allowed}
+        draws = masked(grammar, Proposal.chain([4, 5]), 0, **options)
         token = expected(rows[0], draws)
         assert one.draw(([9, 4, 5], draws)).token(0) == token
         draws = replace(draws, some_nodes=(0, 1))

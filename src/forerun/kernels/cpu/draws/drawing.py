@@ -47,11 +47,11 @@ class Drawing:
             program.add(best, num_rows * num, *args)
             program.add(best_of_row, num_rows, *args)
             return
-        args = (*args, drawn.noise.ctypes.data)
-        program.add(best, num_rows * num, *args)
+        noise = drawn.noise.ctypes.data
+        program.add(best, num_rows * num, *args, noise)
         for row in range(num_rows):
-            program.add(noisy, num, *args, row)
-            program.add(noisy_of_row, 1, *args, row)
+            program.add(noisy, num, *args, noise, row)
+            program.add(noisy_of_row, 1, *args, noise, row)
 
     @cached_property
     def _row_draws(self) -> list[int]:

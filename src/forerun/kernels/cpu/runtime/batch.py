@@ -109,17 +109,24 @@ class CpuBatch:
     def draw(self, draws: Sequence[CoupledDraws | None]) -> bool:
         """Have the tokens of all wanted rows drawn that need no more than noise and masks; False:
         there are only others."""
-        here = [one if one is not None and one.masks_at_most else None for one in draws]
-        drawn = [one for one in here if one is not None]
-        num_drawn = sum(map(len, drawn))
+        here, num_drawn, is_free, is_best = list[CoupledDraws | None](), 0, True, True
+        for one in draws:
+            if one is None or not one.masks_at_most:
+                here.append(None)
+                continue
+            here.append(one)
+            num_drawn += len(one)
+            is_free = is_free and not one.changes_logits
+            is_best = is_best and not one.params.temperature
         if num_drawn == 0 < self.size[1]:
             return False
-        is_masked = any(one.changes_logits for one in drawn)
-        self._is_free = num_drawn == self.size[1] and not is_masked
-        is_best = self._is_free and not any(one.params.temperature for one in drawn)
-        self.result = Result.BEST if is_best else Result.NOISY
+        self._is_free = is_free and num_drawn == self.size[1]
+        if is_best and self._is_free:
+            self.result, self._noise = Result.BEST, []
+            return True
+        self.result = Result.NOISY
         wanted = [len(row.span.wanted) for row in self._plan.rows]
-        self._noise, self._masks = ([], []) if is_best else noise_ints(here, wanted)
+        self._noise, self._masks = noise_ints(here, wanted)
         return True
 
     def key(self, body: Body) -> tuple[Body, int, int, bool, Result]:

@@ -25,7 +25,7 @@ NOISE_FIELDS: Final = 7
 KEY, POSITION, BEFORE, GUESS, MASK, NUM_GROUPS = range(1, 7)
 NOTHING, BY_HOST = -1, -2  # in the place of the row before
 _OF_HOST: Final = (0, 0, 0, BY_HOST, 0, 0, 0)
-_NO_MASK: Final = (0, 0)
+_NO_MASK: Final[tuple[int, int]] = (0, 0)
 
 
 class Result(IntEnum):
@@ -73,27 +73,29 @@ def noise_ints(
         if one is None:
             found += _OF_HOST * num
             continue
-        assert len(one) == num, (len(one), num)
         first_row = len(found) // NOISE_FIELDS
         bits, key = as_bits(one.params.temperature, one.noise.key)
+        is_masked = one.changes_logits
         for node, position in zip(one.nodes, one.positions, strict=True):
             before, guess = NOTHING, 0
             if node != ROOT and one.some_nodes is None:
                 before = first_row + 1 + one.proposal.tree.parents[node]
                 guess = one.proposal.tokens[node]
-            found += (bits, key, position, before, guess)
-            allowed = one.allowed_after(node) if one.changes_logits else None
-            if allowed is None:
-                found += _NO_MASK
-            else:
+            mask = _NO_MASK
+            if is_masked and (allowed := one.allowed_after(node)) is not None:
                 masks.append(_padded(allowed))
-                found += (address_of(masks[-1]), len(masks[-1]))
+                mask = (address_of(masks[-1]), len(masks[-1]))
+            found += (bits, key, position, before, guess, *mask)
+    assert len(found) == NOISE_FIELDS * sum(wanted), (draws, wanted)
     return found, masks
 
 
 def _padded(bits: bytes) -> Mask:
-    """In whole groups, at least one."""
-    return np.frombuffer(bytearray(bits.ljust(max(2, len(bits) + len(bits) % 2), b"\0")), np.uint16)
+    """In whole groups, at least one; where it is that already, not a copy."""
+    num_bytes = max(2, len(bits) + len(bits) % 2)
+    return np.frombuffer(
+        bits if len(bits) == num_bytes else bits.ljust(num_bytes, b"\0"), np.uint16
+    )
 
 
 def noise_after(noise: Sequence[int]) -> list[int]:
