@@ -28,6 +28,10 @@ class NothingAllowed(InvalidOption):
     """An option leaves no token that might come."""
 
 
+class InvalidToolChoice(InvalidOption):
+    """What is to be called is not among the tools, or is said in no known way."""
+
+
 class InvalidGrammar(InvalidOption):
     """What an answer must look like is not understood, or takes too long to follow."""
 

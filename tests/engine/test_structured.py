@@ -210,3 +210,22 @@ def test_answers_to_one_prompt_have_a_grammar_each(llm: LLM) -> None:
     assert several[0].token_ids == tokens(llm, "abc", chosen.with_(n=1))
     for output in several:
         json.loads(output.text)
+
+
+def test_passes_that_began_before_a_trigger_are_not_used(tiny_json_path: Path) -> None:
+    """With two threads a pass begins before the token that it is over is known."""
+    llm = LLM(tiny_json_path, speculative_config=None, num_threads=2)
+    alone = LLM(tiny_json_path, speculative_config=None, kernels="reference")
+    num_bound = 0
+    for seed in range(12):
+        for temperature in (0.0, 1.0):
+            wanted = Fitting(**STRUCTURES["triggers"])
+            chosen = SamplingParams(
+                temperature=temperature, seed=seed, max_tokens=40, structured_outputs=wanted
+            )
+            prompt = PROMPTS[0] + "abcdefghij"[seed % 10]
+            (output,) = llm.generate(prompt, chosen)[0].outputs
+            assert output.finish_reason == "length" or FITS["triggers"](output.text), output.text
+            assert output.token_ids == tokens(alone, prompt, chosen)
+            num_bound += any(letter in output.text for letter in "abcde")
+    assert num_bound > 6

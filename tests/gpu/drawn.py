@@ -59,7 +59,7 @@ class EverySome:
     def __init__(self, vocab_size: int) -> None:
         self._vocab_size = vocab_size
 
-    def binds(self, output: Sequence[int]) -> bool:  # noqa: ARG002
+    def binds(self, output: Sequence[int], more: Sequence[int] = ()) -> bool:  # noqa: ARG002
         return True
 
     def allowed_bits(self, output: Sequence[int]) -> bytes:

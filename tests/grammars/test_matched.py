@@ -161,6 +161,7 @@ def test_every_kind(wanted: dict[str, Any], good: list[str], bad: list[str]) -> 
         ({"json": {"$ref": "#"}}, "there is no text"),
         ({"json": {"properties": {"a": {"multipleOf": 3000017}}}}, "too many digits"),
         ({"json": {"type": "number", "multipleOf": 1500.007}}, "too many digits"),
+        ({"json": {"type": "number", "multipleOf": True}}, "the JSON schema cannot be used"),
         ({"json": nested(150)}, "the JSON schema cannot be used"),
         ({"json": nested(450)}, "the JSON schema cannot be used"),
         ({"regex": "a" * 200_000}, "200000 characters, and 131072 are allowed"),

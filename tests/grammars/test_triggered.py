@@ -36,9 +36,10 @@ def begun(tokens: Sequence[int]) -> str | None:
     """What was written from the trigger on, which the token that ends it may go on behind."""
     for num in range(1, len(tokens) + 1):
         text, num_before = spelled(tokens[:num]), len(spelled(tokens[: num - 1]))
-        for trigger in TRIGGERS:
-            at = text.find(trigger, max(0, num_before - len(trigger) + 1))
-            if at >= 0 and any(each.startswith(text[at:]) for each in TEXTS):
+        for at in range(len(text)):
+            trigger = next((each for each in TRIGGERS if text.startswith(each, at)), None)
+            is_new = trigger is not None and at + len(trigger) > num_before
+            if is_new and any(each.startswith(text[at:]) for each in TEXTS):
                 return spelled(tokens)[at:]
     return None
 
@@ -49,6 +50,8 @@ def test_nothing_is_said_before_a_trigger(data: st.DataObject) -> None:
     for _ in range(12):
         written = begun(output)
         assert one.binds(output) == (written is not None) == grammar().binds(output)
+        more = data.draw(st.lists(st.sampled_from(PIECES), max_size=3))
+        assert one.binds(output, more) == (begun([*output, *more]) is not None)
         if written is None:
             assert not one.is_over(output)
             guess = data.draw(st.lists(st.sampled_from(PIECES), max_size=4))

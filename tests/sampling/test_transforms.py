@@ -193,7 +193,7 @@ def test_broken_logits_are_refused(row: list[Any]) -> None:
 class OddThenOver:
     """A grammar of one odd token, or two."""
 
-    def binds(self, output: Sequence[int]) -> bool:  # noqa: ARG002
+    def binds(self, output: Sequence[int], more: Sequence[int] = ()) -> bool:  # noqa: ARG002
         return True
 
     def allowed_bits(self, output: Sequence[int]) -> bytes:

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forerun.tools import FORMATS, Arguments, CallBegun, CallFormat, CallReader, Words
+from forerun.tools import FORMATS, Arguments, CallBegun, CallFormat, CallReader, Tool, Words
 
 NAMES = ("add", "add_more", "mail")
+TOOLS = tuple(map(Tool, NAMES))
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 99) | st.text('ab"\\{}[]<>/,\n é', max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("ab}", max_size=3), inner),
@@ -22,7 +23,7 @@ words = st.text('ab <tool_cal>{"name": "add', max_size=30)
 
 
 def told(form: CallFormat, pieces: list[str]) -> tuple[str, list[tuple[str, str]]]:
-    reader, said, calls = CallReader(form, NAMES), "", list[tuple[str, str]]()
+    reader, said, calls = CallReader(form, TOOLS), "", list[tuple[str, str]]()
     for idx, text in enumerate(pieces):
         for piece in reader.read(text, is_last=idx == len(pieces) - 1):
             if isinstance(piece, Words):
@@ -72,7 +73,8 @@ def test_an_answer_that_was_cut_off(form: CallFormat, given: Any, data: st.DataO
     said, calls = told(form, cut(text[:end], data))
     num_header = len(form.opens + form.header("add"))
     if end < num_header:
-        assert (said, calls) == (text[:end], [])
+        begun = min(len(trigger) for trigger in form.triggers(TOOLS[:1]))
+        assert (said, calls) == (text[:end] if end < begun else "", [])
     else:
         assert (said, calls) == ("", [("add", spelled[: end - num_header])])
 
@@ -80,13 +82,24 @@ def test_an_answer_that_was_cut_off(form: CallFormat, given: Any, data: st.DataO
 @pytest.mark.parametrize("form", FORMATS.values(), ids=FORMATS)
 def test_a_stream_waits_for_nothing_else(form: CallFormat) -> None:
     """What cannot begin a call is told at once, arguments character by character."""
-    reader = CallReader(form, NAMES)
+    reader = CallReader(form, TOOLS)
     assert reader.read("Let me see") == [Words("Let me see")]
     assert reader.read(". ") == [Words(".")]
     opened = form.opens + form.header("mail")
     assert reader.read(" " + opened[:-1]) == []
     assert reader.read(opened[-1]) == [CallBegun("mail")]
     assert [reader.read(each) for each in '{"a"'] == [[Arguments(each)] for each in '{"a"']
+
+
+def test_a_call_that_was_cut_off_is_not_whole() -> None:
+    form = FORMATS["hermes"]
+    text = form.written([("add", '{"a": 1}')])
+    for num, is_whole in ((0, True), (20, True), (48, False), (len(text), True)):
+        reader = CallReader(form, TOOLS)
+        reader.read(text[:num], is_last=True)
+        assert reader.is_whole == is_whole, num
+    only = CallReader(form, TOOLS, has_words=False)
+    assert only.read(text[:4], is_last=True) == [], "where calls alone may come, these are none"
 
 
 def test_a_name_that_nobody_knows_is_words() -> None:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import tokenizers
 
+from forerun.engine_config import KNOWN_NAMES
 from forerun.errors import InvalidGrammar, InvalidOption
 from forerun.grammars import Grammars
 from forerun.models.opening import load_tokenizer, open_checkpoint
 from forerun.models.text.conversation import conversation_text
 from forerun.models.text.tokenizer import Tokenizer
 from forerun.tools import FORMATS, Calling, Tool, Toolbox, ToolCall, ToolChoice
-from forerun.types import StructuredOutputsParams
+from forerun.types import SamplingParams, StructuredOutputsParams
 
 # As families write them, shortened to what matters here.
 TEMPLATES = {
@@ -37,6 +40,13 @@ CITY = {
 
 def tool(name: str = "weather", **more: Any) -> dict[str, Any]:
     return {"type": "function", "function": {"name": name, "parameters": CITY, **more}}
+
+
+def nested(depth: int) -> dict[str, Any]:
+    found: dict[str, Any] = {"type": "string"}
+    for _ in range(depth):
+        found = {"type": "object", "properties": {"a": found}}
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +84,7 @@ def test_a_template_that_nobody_knows_needs_a_word(tokenizer: Tokenizer) -> None
         with pytest.raises(InvalidOption, match="tool_call_parser: hermes, llama3_json, mistral"):
             _ = toolbox(tokenizer, template).form
         assert toolbox(tokenizer, template).calling([]) is None, "unless nobody asks"
-        assert toolbox(tokenizer, template, "hermes").form is FORMATS["hermes"]
+        assert toolbox(tokenizer, template, "hermes").form == FORMATS["hermes"]
     with pytest.raises(InvalidOption, match="did you mean 'hermes'"):
         _ = toolbox(tokenizer, parser="hermas").form
 
@@ -141,17 +151,41 @@ def test_a_schema_beside_tools(tokenizer: Tokenizer) -> None:
     assert fits(tokenizer, found, "[1, 2]")
     assert fits(tokenizer, found, call)
     assert not fits(tokenizer, found, "words")
-    with pytest.raises(InvalidOption, match="only be json or json_object"):
-        calling(tokenizer, tool(), answer=StructuredOutputsParams(regex="a"))
+    for choice in ("auto", "required"):
+        for bad in (
+            StructuredOutputsParams(regex="a"),
+            StructuredOutputsParams(json={}, disable_any_whitespace=True),
+            StructuredOutputsParams(json={}, whitespace_pattern=" "),
+        ):
+            with pytest.raises(InvalidOption, match="only be json or json_object"):
+                calling(tokenizer, tool(), choice=choice, answer=bad)
+    with pytest.raises(InvalidOption, match="calls of llama3_json, which are JSON as well"):
+        toolbox(tokenizer, parser="llama3_json").calling([tool()], "auto", None, answer)
 
 
 def test_a_schema_that_cannot_be_followed(tokenizer: Tokenizer) -> None:
-    """Strict tools say so; others take any object."""
-    odd = {"type": "object", "properties": {"a": {"not": {"type": "string"}}}}
-    found = calling(tokenizer, tool(), tool("odd", parameters=odd))
-    for arguments in ('{"a": 1, "b": []}', "{}"):
-        assert fits(tokenizer, found, FORMATS["hermes"].written([("odd", arguments)]))
-    assert not fits(tokenizer, found, FORMATS["hermes"].written([("weather", '{"a": 1}')]))
+    """Strict tools say so; with others the keyword alone is left out, or all if need be."""
+    odd = {
+        "type": ["object", "null"],
+        "properties": {
+            "a": {"not": {"type": "string"}},
+            "title": {"type": "integer", "description": "a" * 200_000, "nullable": True},
+        },
+        "required": ["title"],
+    }
+    worse = {"type": "object", "properties": {"a": {"pattern": "("}}}
+    tools = tool(), tool("odd", parameters=odd), tool("worse", parameters=worse)
+    found = calling(tokenizer, *tools)
+
+    def is_fit(name: str, arguments: str) -> bool:
+        return fits(tokenizer, found, FORMATS["hermes"].written([(name, arguments)]))
+
+    for arguments in ('{"a": "b", "title": 1}', '{"title": null, "b": []}'):
+        assert is_fit("odd", arguments)
+    for arguments in ("{}", '{"title": "a"}'):
+        assert not is_fit("odd", arguments)
+    assert is_fit("worse", '{"a": 1}')
+    assert not is_fit("weather", '{"a": 1}')
     with pytest.raises(InvalidGrammar, match="the parameters of tool 'odd'"):
         calling(tokenizer, tool(), tool("odd", parameters=odd, strict=True))
 
@@ -168,6 +202,8 @@ def test_a_schema_that_cannot_be_followed(tokenizer: Tokenizer) -> None:
         ([tool(parameters=[1])], "no JSON schema"),
         ([tool(parameters={"type": "string"})], "takes an object"),
         ([tool(parameters={"a": float("nan")})], "no JSON schema"),
+        ([tool(parameters={"type": ["string"]})], "takes an object"),
+        ([tool(parameters=nested(20_000))], "nested too deep"),
         ([tool(description=1)], "no text"),
         ([tool(), tool()], "two tools are called 'weather'"),
         ([tool(f"t{idx}") for idx in range(600)], "600 tools are more than 512"),
@@ -254,10 +290,110 @@ def test_a_template_without_tools_is_told_in_words(tokenizer: Tokenizer) -> None
     assert prompt(box, plain, None, only) == "[user]a"
 
 
-@pytest.mark.parametrize("bad", ["no json", "[1]", 5])
-def test_arguments_that_are_none(tokenizer: Tokenizer, bad: Any) -> None:
-    with pytest.raises(InvalidOption, match="of a call of 'weather' are no JSON object"):
-        toolbox(tokenizer).told(asked(bad), (), {})
+def test_calls_that_are_none(tokenizer: Tokenizer) -> None:
+    for calls, sentence in ((5, "is no list"), ([5], "no call of a tool"), ([{}], "no call")):
+        message: dict[str, Any] = {"role": "assistant", "tool_calls": calls}
+        with pytest.raises(InvalidOption, match=sentence):
+            toolbox(tokenizer).told([message], (), {})
+    with pytest.raises(InvalidOption, match="neither a text nor an object"):
+        toolbox(tokenizer).told(asked(5), (), {})
+
+
+@pytest.mark.parametrize("arguments", ['{"city": "ro', "", None, "[1]", '{"a":' + "[" * 3000])
+def test_arguments_that_were_cut_off_come_back(tokenizer: Tokenizer, arguments: Any) -> None:
+    """As they came; a template that writes JSON shows them as a text."""
+    box = toolbox(tokenizer, TEMPLATES["hermes"])
+    with_tools = tokenizer.with_chat_template(TEMPLATES["hermes"])
+    written = json.dumps(arguments or {})
+    assert f"<tool_call>\n{written}\n</tool_call>" in prompt(
+        box, with_tools, None, asked(arguments)
+    )
+    plain = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}"
+    text = prompt(
+        toolbox(tokenizer, plain), tokenizer.with_chat_template(plain), None, asked(arguments)
+    )
+    assert f'"arguments": {arguments or "{}"}}}' in text
+
+
+def test_results_of_several_calls_are_one_message(tokenizer: Tokenizer) -> None:
+    """Some templates want users and assistants to take turns."""
+    turns = (
+        "{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
+        "{{ raise_exception('take turns') }}{% endif %}[{{ m.role }}]{{ m.content }}{% endfor %}"
+    )
+    box, plain = toolbox(tokenizer, turns), tokenizer.with_chat_template(turns)
+    both = [*asked(), {"role": "tool", "tool_call_id": "y", "content": [text_part("sun")]}]
+    text = prompt(box, plain, box.calling([tool()]), both)
+    assert text.startswith("[user]You can call functions."), "no message of the system"
+    assert "\n\nhow is it?[assistant]" in text
+    told = "<tool_response>\nrain\n</tool_response>\n<tool_response>\nsun\n</tool_response>"
+    assert text.endswith(f"[user]{told}")
+
+
+def test_words_beside_calls_are_shown(tokenizer: Tokenizer) -> None:
+    template = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}"
+    first, call, result = asked()
+    messages = [first, {**call, "content": "Let me see."}, result]
+    box = toolbox(tokenizer, template)
+    text = prompt(box, tokenizer.with_chat_template(template), None, messages)
+    assert "[assistant]Let me see.\n<tool_call>\n" in text
+    alone = [{"role": "tool", "content": "rain"}]
+    assert "<tool_response>" in prompt(box, tokenizer.with_chat_template(template), None, alone)
+
+
+def text_part(text: str) -> dict[str, str]:
+    return {"type": "text", "text": text}
+
+
+def test_a_choice_of_none_needs_no_known_template(tokenizer: Tokenizer) -> None:
+    assert toolbox(tokenizer, "{{ tools }}{{ messages }}").calling([tool()], "none") is None
+    with pytest.raises(InvalidOption, match="parallel_tool_calls='no'"):
+        toolbox(tokenizer).calling([tool()], "auto", "no")  # type: ignore[arg-type]
+
+
+def test_marks_that_are_special_tokens(tokenizer: Tokenizer) -> None:
+    """Texts leave special tokens out, and calls are read from texts."""
+    backend = tokenizers.Tokenizer.from_str(tokenizer._backend.to_str())
+    assert not toolbox(tokenizer).form.is_special
+    backend.add_special_tokens(["<tool_call>"])
+    mark = backend.token_to_id("<tool_call>") or 0
+    special = tokenizer.special_ids | {mark}
+    traits = replace(tokenizer._traits, special_ids=special, added_ids=frozenset({mark}))
+    marked = Tokenizer(backend, traits)
+    found = calling(marked, tool())
+    assert found.form.is_special
+    assert not found.params(SamplingParams()).skip_special_tokens
+    text = found.form.written([("weather", '{"city": "rom"}')])
+    assert marked.encode(text, add_special=False)[0] == mark
+    assert fits(marked, found, text)
+    must = calling(marked, tool(), choice="required")
+    grammar = Grammars(marked).of(must.structure)
+    assert grammar is not None
+    assert int.from_bytes(grammar.allowed_bits([]), "little") == 1 << mark
+    assert calling(tokenizer, tool()).params(SamplingParams()).skip_special_tokens
+
+
+@pytest.mark.parametrize("opens", ["[TOOL_CALLS] [", "[TOOL_CALLS]["])
+def test_mistrals_mark_alone_binds(tokenizer: Tokenizer, opens: str) -> None:
+    template = "{{ tools }}{% for m in messages %}{{ m.content }}{% endfor %}{# " + opens + " #}"
+    backend = tokenizers.Tokenizer.from_str(tokenizer._backend.to_str())
+    backend.add_special_tokens(["[TOOL_CALLS]"])
+    mark = backend.token_to_id("[TOOL_CALLS]") or 0
+    special = tokenizer.special_ids | {mark}
+    traits = replace(tokenizer._traits, special_ids=special, added_ids=frozenset({mark}))
+    marked = Tokenizer(backend, replace(traits, chat_template=template))
+    found = toolbox(marked).calling([tool()])
+    assert found is not None
+    assert found.form.is_special
+    assert found.form.opens == opens
+    grammar = Grammars(marked).of(found.structure)
+    assert grammar is not None
+    assert grammar.binds([mark])
+    assert not grammar.binds([])
+
+
+def test_names_of_parsers_are_the_same_everywhere() -> None:
+    assert (None, *FORMATS) == KNOWN_NAMES["tool_call_parser"]
 
 
 def test_calls_go_back_as_they_came() -> None:

@@ -87,7 +87,8 @@ class GrammarWalk(OneByOne["_Read"]):
         return _Choice(hash((allowed, mark)))
 
     def _learn(self, grammar: Grammar, output: Sequence[int], read: _Read) -> None:
-        for idx in range(read.num_tokens, len(output)):
+        is_bound = grammar.binds(output)  # where it does not bind here, it never did
+        for idx in range(read.num_tokens, len(output) if is_bound else 0):
             if not grammar.binds(output[:idx]):
                 continue
             choice = self._choice(grammar.allowed_bits(output[:idx]), output[:idx])

@@ -108,7 +108,8 @@ def _check_numbers(part: Any) -> None:
     if not isinstance(part, dict):
         return
     for name, item in part.items():
-        if name == "multipleOf" and isinstance(item, int | float):
+        is_number = isinstance(item, int | float) and not isinstance(item, bool)
+        if name == "multipleOf" and is_number:
             digits = Decimal(str(item)).normalize().as_tuple().digits
             if int("".join(map(str, digits))) > _MOST_DIGITS:
                 raise ValueError(f"multipleOf {item} has too many digits")

@@ -33,8 +33,7 @@ class Grammars:
         """One for a request; raises `InvalidGrammar` where it cannot be used."""
         if wanted is None:
             return None
-        if find_spec("llguidance") is None:
-            raise MissingExtra("structured_outputs", "structured")
+        _need_llguidance()
         from forerun.grammars import description
         from forerun.grammars.matched import MatchedGrammar
         from forerun.grammars.triggered import TriggeredGrammar
@@ -44,7 +43,7 @@ class Grammars:
             kept = self._kept.get(text)
             if kept is not None:
                 self._kept.move_to_end(text)
-        renew = partial(self._compiled, text)
+        renew = partial(self._renewed, text)
         grammar = MatchedGrammar((kept or renew()).deep_copy(), renew, kind)
         if kept is None:
             grammar.allowed_bits(())  # the first step of some takes too long
@@ -54,15 +53,19 @@ class Grammars:
         spell = partial(self._tokenizer.token_bytes, skip_special=False)
         return TriggeredGrammar(grammar, wanted.triggers, spell, self._vocabulary.tokenize_bytes)
 
-    def _compiled(self, text: str) -> LLMatcher:
+    def check(self, wanted: StructuredOutputsParams) -> None:
+        """Raise what `of` would; nothing is kept of it."""
+        _need_llguidance()
+        from forerun.grammars import description
+        from forerun.grammars.matched import MatchedGrammar
+
+        text, kind = description.described(wanted), description.kind_of(wanted)
+        compile_it = partial(self._compiled, text)
+        MatchedGrammar(compile_it(), compile_it, kind).allowed_bits(())
+
+    def _renewed(self, text: str) -> LLMatcher:
         """Anew: copies share what they learnt of the text's expressions, and its limits."""
-        from llguidance import LLMatcher
-
-        from forerun.grammars.vocabulary import vocabulary
-
-        if self._vocabulary is None:
-            self._vocabulary = vocabulary(self._tokenizer)
-        matcher = LLMatcher(self._vocabulary, text, log_level=0, limits=_limits())
+        matcher = self._compiled(text)
         if not matcher.is_error():
             with self._lock:
                 self._kept[text] = matcher
@@ -70,6 +73,20 @@ class Grammars:
                 while len(self._kept) > _MAX_KEPT or sum(map(len, self._kept)) > _MAX_CHARACTERS:
                     self._kept.popitem(last=False)
         return matcher
+
+    def _compiled(self, text: str) -> LLMatcher:
+        from llguidance import LLMatcher
+
+        from forerun.grammars.vocabulary import vocabulary
+
+        if self._vocabulary is None:
+            self._vocabulary = vocabulary(self._tokenizer)
+        return LLMatcher(self._vocabulary, text, log_level=0, limits=_limits())
+
+
+def _need_llguidance() -> None:
+    if find_spec("llguidance") is None:
+        raise MissingExtra("structured_outputs", "structured")
 
 
 def _limits() -> Any:

@@ -30,7 +30,7 @@ class MatchedGrammar:
         self._path: list[int] = []  # the text that was asked about
         self._known: dict[int, bytes] = {}  # what may follow its beginnings, by their length
 
-    def binds(self, output: Sequence[int]) -> bool:  # noqa: ARG002
+    def binds(self, output: Sequence[int], more: Sequence[int] = ()) -> bool:  # noqa: ARG002
         return True
 
     def allowed_bits(self, output: Sequence[int]) -> bytes:

@@ -12,7 +12,7 @@ from forerun.models.text.tokenizer import Tokenizer
 
 _MARK: Final = "\x02"  # no token goes on behind it
 # Special tokens that stand in an answer, where a model calls tools: to grammars they are text.
-_SPOKEN_SPECIAL: Final = ("[TOOL_CALLS]",)
+_SPOKEN_SPECIAL: Final = ("[TOOL_CALLS]", "<tool_call>", "</tool_call>")
 
 _PARTS: Final = re.compile(f"({'|'.join(map(re.escape, _SPOKEN_SPECIAL))})")
 

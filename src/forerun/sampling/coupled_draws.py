@@ -53,12 +53,12 @@ class CoupledDraws:
         """Whether bias, masks or penalties do, for any of them."""
         if self.context.changes_logits(self.params):
             return True
-        if self.context.grammar is None:
+        grammar, output = self.context.grammar, self.context.output
+        if grammar is None:
             return False
-        # A grammar that begins on the way to a node goes on behind it.
+        # One that begins on the way to a node goes on behind it.
         last = self.nodes[-1:] if self.proposal.tree.is_chain else self.nodes
-        paths = (self.proposal.path_tokens(node) for node in last)
-        return any(self.context.extended(path).changes_logits(self.params) for path in paths)
+        return any(grammar.binds(output, self.proposal.path_tokens(node)) for node in last)
 
     @property
     def masks_at_most(self) -> bool:
@@ -81,7 +81,7 @@ class CoupledDraws:
         try:
             if path and grammar.num_fitting(output, path) < len(path):
                 return b""
-            if not grammar.binds(written):
+            if not grammar.binds(output, path):
                 return fixed
             if grammar.is_over(written):
                 return b""

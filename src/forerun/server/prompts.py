@@ -72,7 +72,7 @@ def conversation(given: Mapping[str, Any]) -> list[dict[str, Any]]:
                 messages.append({"role": "assistant", "content": ""})
             said = messages[-1]
             messages[-1] = {**said, "tool_calls": [*said.get("tool_calls", ()), call]}
-        else:
+        elif kind == "message":
             messages.append(item)
     return messages
 

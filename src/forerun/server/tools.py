@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from forerun.engine.api.async_engine import AsyncEngine
-from forerun.errors import InvalidGrammar, InvalidOption, InvalidTemplate
+from forerun.errors import InvalidGrammar, InvalidOption, InvalidTemplate, InvalidToolChoice
 from forerun.server.errors import bad_request
 from forerun.server.structured import structure_of
 from forerun.tools import Calling
@@ -15,16 +15,20 @@ from forerun.tools import Calling
 def calling_of(given: Mapping[str, Any], engine: AsyncEngine) -> Calling | None:
     """From `tools` and `tool_choice`."""
     tools = [_nested(tool) for tool in given.get("tools", ())]
+    field, answer = structure_of(given)
     try:
-        return engine.toolbox.calling(
-            tools,
-            given.get("tool_choice"),
-            given.get("parallel_tool_calls", True),
-            structure_of(given).wanted,
-        )
-    except (InvalidOption, InvalidGrammar, InvalidTemplate) as error:
-        named = (name for name in ("tool_choice", "structured_outputs") if name in str(error))
-        raise bad_request(str(error), next(named, "tools")) from None
+        if tools and answer is not None:
+            engine.toolbox.check(answer)
+    except InvalidGrammar as error:
+        raise bad_request(str(error), field) from None
+    repeats = given.get("parallel_tool_calls")
+    try:
+        return engine.toolbox.calling(tools, given.get("tool_choice"), repeats, answer)
+    except InvalidToolChoice as error:
+        raise bad_request(str(error), "tool_choice") from None
+    except (InvalidOption, InvalidTemplate) as error:
+        is_answer = str(error).startswith("structured_outputs")
+        raise bad_request(str(error), field if is_answer else "tools") from None
 
 
 def _nested(tool: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from forerun.errors import InvalidOption, unknown_name
+from forerun.errors import InvalidToolChoice, unknown_name
 from forerun.tools.tool import Tool
 
 MODES: Final = ("auto", "required", "none")
@@ -33,6 +33,8 @@ class ToolChoice:
                 return cls("required", (_name_in(given),), is_once=True)
             if given.get("type") == "allowed_tools":
                 allowed = given.get("allowed_tools", given)
+                if not isinstance(allowed, Mapping):
+                    raise _no_choice(given)
                 names = tuple(map(_name_in, _listed(allowed.get("tools"))))
                 if allowed.get("mode", "auto") in MODES[:2] and names:
                     return cls(allowed.get("mode", "auto"), names)
@@ -40,11 +42,16 @@ class ToolChoice:
 
     def among(self, tools: Sequence[Tool]) -> list[Tool]:
         """Those that may be called."""
-        if self.mode == "none":
+        if not tools and self.mode == "required":
+            raise InvalidToolChoice(
+                "tool_choice asks for a call, and there are no tools; give some."
+            )
+        if not tools or self.mode == "none":
             return []
         for name in self.names or ():
             if all(tool.name != name for tool in tools):
-                raise unknown_name("tool in tool_choice", name, [tool.name for tool in tools])
+                known = [tool.name for tool in tools]
+                raise InvalidToolChoice(str(unknown_name("tool in tool_choice", name, known)))
         return [tool for tool in tools if self.names is None or tool.name in self.names]
 
 
@@ -61,8 +68,8 @@ def _listed(given: Any) -> Iterable[Any]:
     return given if isinstance(given, list | tuple) else ()
 
 
-def _no_choice(given: Any) -> InvalidOption:
-    return InvalidOption(
+def _no_choice(given: Any) -> InvalidToolChoice:
+    return InvalidToolChoice(
         f"tool_choice={reprlib.repr(given)} is not allowed; give auto, required, none, or "
         '{"type": "function", "function": {"name": …}}.'
     )

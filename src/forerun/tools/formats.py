@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from forerun.errors import InvalidOption, unknown_name
 from forerun.models.text.tokenizer import Tokenizer
@@ -18,16 +18,18 @@ _SPACING: Final = {"whitespace_flexible": False, "item_separator": ", ", "key_se
 @dataclass(frozen=True)
 class CallFormat:
     """All calls stand within `opens` and `closes`, each within `before` and `after`, with `between`
-    in between (None: there is one alone): {"name": …, `key`: {…}}."""
+    in between (None: there is one alone): {"name": …, `key`: {…}}. Where `trigger` comes calls
+    begin; None: where an object begins with a function's name."""
 
     name: str
     key: str = "arguments"
+    trigger: str | None = None
     opens: str = ""
     before: str = ""
     after: str = ""
     between: str | None = None
     closes: str = ""
-    is_special: bool = False  # what opens calls is a special token, which texts leave out
+    is_special: bool = False  # some of it is special tokens, which texts leave out
     id_len: int | None = None  # of the ids of calls, where the template asks for it
 
     @classmethod
@@ -50,8 +52,10 @@ class CallFormat:
             )
         # Both are written; a template shows which its model has learnt.
         if found is MISTRAL and "[TOOL_CALLS] [" in source:
-            return replace(MISTRAL, opens="[TOOL_CALLS] [")
-        return found
+            found = replace(MISTRAL, opens="[TOOL_CALLS] [")
+        written = found.written([("", "")])
+        marks = map(tokenizer.token, tokenizer.special_ids)
+        return replace(found, is_special=any(mark in written for mark in marks if mark))
 
     def header(self, name: str) -> str:
         """What stands before a call's arguments."""
@@ -64,34 +68,35 @@ class CallFormat:
 
     def triggers(self, tools: Sequence[Tool]) -> tuple[str, ...]:
         """What an answer has in it where calls begin."""
-        if begins := (self.opens or self.before).strip():
-            return (begins.split()[0],)
+        if self.trigger is not None:
+            return (self.trigger,)
         return tuple(f'{{"name": "{tool.name}"' for tool in tools)
 
-    def rules(self, tools: Sequence[Tool], any_object: Sequence[str], *, repeats: bool) -> str:
-        """`calls` in Lark; the arguments of tools in `any_object` are any."""
+    def rules(self, schemas: Mapping[str, Any], *, repeats: bool) -> str:
+        """`calls` in Lark; `schemas` are those of arguments, by the names of functions."""
         more = ""
         if repeats and self.between is not None:
             more = f" ({json.dumps(self.between)} call)*" if self.between else " call*"
         opens = f"{json.dumps(self.opens)} " if self.opens else ""
         closes = f" {json.dumps(self.closes)}" if self.closes else ""
-        names = " | ".join(f"call{idx}" for idx in range(len(tools)))
+        names = " | ".join(f"call{idx}" for idx in range(len(schemas)))
         start, rest = self.header("\0").split("\0")
         lines = [
             f"calls: {opens}call{more}{closes}",
             f"call: {json.dumps(start)} ({names}) {json.dumps('}' + self.after)}",
         ]
-        for idx, tool in enumerate(tools):
-            schema = {"type": "object"} if tool.name in any_object else tool.schema
-            spaced = json.dumps({**schema, "x-guidance": _SPACING})
-            lines.append(f"call{idx}: {json.dumps(tool.name + rest)} %json {spaced}")
+        for idx, (name, schema) in enumerate(schemas.items()):
+            spaced = json.dumps({**schema, "x-guidance": _SPACING}, ensure_ascii=False)
+            lines.append(f"call{idx}: {json.dumps(name + rest)} %json {spaced}")
         return "\n".join(lines)
 
 
-HERMES: Final = CallFormat("hermes", before="<tool_call>\n", after="\n</tool_call>", between="\n")
+HERMES: Final = CallFormat(
+    "hermes", trigger="<tool_call>", before="<tool_call>\n", after="\n</tool_call>", between="\n"
+)
 LLAMA: Final = CallFormat("llama3_json", key="parameters")
 MISTRAL: Final = CallFormat(
-    "mistral", opens="[TOOL_CALLS][", between=", ", closes="]", is_special=True, id_len=9
+    "mistral", trigger="[TOOL_CALLS]", opens="[TOOL_CALLS][", between=", ", closes="]", id_len=9
 )
 # By the names that vLLM gives their parsers.
 FORMATS: Final = {each.name: each for each in (HERMES, LLAMA, MISTRAL)}

@@ -24,22 +24,34 @@ def with_values(messages: Messages) -> Messages:
     return list(map(_with_values, messages))
 
 
-def in_words(messages: Messages, tools: Sequence[Tool], form: CallFormat) -> Messages:
-    """For a template that knows no tools: the first message tells of them."""
-    plain = [_in_words(message, form) for message in messages]
+def in_words(messages: Messages, tools: Sequence[Tool], form: CallFormat, role: str) -> Messages:
+    """For a template that knows no tools: the first message, which is one of `role`, tells of them,
+    and the user what they brought."""
+    plain: list[Mapping[str, Any]] = []
+    for message in messages:
+        told = _in_words(message, form)
+        if message.get("role") == "tool" and plain and plain[-1].get("role") == "tools":
+            text = f"{plain[-1]['content']}\n{told['content']}"
+            plain[-1] = {**plain[-1], "content": text}
+        else:
+            plain.append(told)
+    plain = [{**m, "role": "user"} if m.get("role") == "tools" else m for m in plain]
     if not tools:
         return plain
     introduction = _introduction(tools, form)
-    if not plain or plain[0].get("role") != "system":
-        return [{"role": "system", "content": introduction}, *plain]
-    text = f"{content_text(plain[0])}\n\n{introduction}"
-    return [{**plain[0], "content": text}, *plain[1:]]
+    if not plain or plain[0].get("role") != role:
+        return [{"role": role, "content": introduction}, *plain]
+    said = content_text(plain[0])
+    parts = (said, introduction) if role == "system" else (introduction, said)
+    return [{**plain[0], "content": "\n\n".join(parts)}, *plain[1:]]
 
 
 def _with_values(message: Mapping[str, Any]) -> dict[str, Any]:
     calls = message.get("tool_calls")
     if not calls:
         return dict(message)
+    if not isinstance(calls, list | tuple):
+        raise InvalidOption(f"tool_calls={reprlib.repr(calls)} is no list; send them as they came.")
     found = []
     for call in calls:
         function = call.get("function") if isinstance(call, Mapping) else None
@@ -50,18 +62,22 @@ def _with_values(message: Mapping[str, Any]) -> dict[str, Any]:
     return {**message, "content": message.get("content") or "", "tool_calls": found}
 
 
-def _values(function: Mapping[str, Any]) -> Mapping[str, Any]:
-    given = function.get("arguments")
-    try:
-        found = json.loads(given or "{}") if isinstance(given, str | None) else given
-    except ValueError:
-        found = None
-    if not isinstance(found, Mapping):
+def _values(function: Mapping[str, Any]) -> Mapping[str, Any] | str:
+    """Those of a call that was cut off are the text that there is of them."""
+    given = function.get("arguments") or {}
+    if isinstance(given, Mapping):
+        return given
+    if not isinstance(given, str):
         raise InvalidOption(
-            f"the arguments of a call of {function['name']!r} are no JSON object; send them as "
-            f"they came."
+            f"the arguments of a call of {function['name']!r} are neither a text nor an object; "
+            f"send them as they came."
         )
-    return found
+    try:
+        found = json.loads(given)
+        json.dumps(found)  # as templates do
+    except (ValueError, RecursionError):
+        return given
+    return found if isinstance(found, Mapping) else given
 
 
 def _in_words(message: Mapping[str, Any], form: CallFormat) -> dict[str, Any]:
@@ -69,15 +85,19 @@ def _in_words(message: Mapping[str, Any], form: CallFormat) -> dict[str, Any]:
     if message.get("role") == "tool":
         content = message.get("content")
         text = content if isinstance(content, str) else content_text({"content": content})
-        return {"role": "user", "content": f"<tool_response>\n{text}\n</tool_response>"}
+        return {"role": "tools", "content": f"<tool_response>\n{text}\n</tool_response>"}
     calls = message.get("tool_calls")
     if not calls:
         return dict(message)
     functions = [call["function"] for call in calls]
-    pairs = [(each["name"], json.dumps(each["arguments"])) for each in functions]
-    words = content_text(message)
+    pairs = [(each["name"], _as_text(each["arguments"])) for each in functions]
+    words = content_text({"role": "assistant", **message})
     text = f"{words}\n{form.written(pairs)}" if words else form.written(pairs)
-    return {"role": message["role"], "content": text}
+    return {"role": message.get("role"), "content": text}
+
+
+def _as_text(arguments: Mapping[str, Any] | str) -> str:
+    return arguments if isinstance(arguments, str) else json.dumps(arguments)
 
 
 def _introduction(tools: Sequence[Tool], form: CallFormat) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from forerun.tools.formats import CallFormat
+from forerun.tools.tool import Tool
 
 
 class Words(NamedTuple):
@@ -59,11 +60,14 @@ _WORDS, _ARGUMENTS, _BEHIND = range(3)
 class CallReader:
     """What cannot be words any more when a call follows, space too, waits until it is known.
 
-    Where calls have begun a grammar sees to it that more calls follow, and no words.
+    Where calls have begun a grammar sees to it that more calls follow, and no words; without
+    `has_words` there were none before. A call of which not even the name came is left out.
     """
 
-    def __init__(self, form: CallFormat, names: Iterable[str]) -> None:
-        self._opened = {form.opens + form.header(name): name for name in names}
+    def __init__(self, form: CallFormat, tools: Sequence[Tool], *, has_words: bool = True) -> None:
+        self._triggers = form.triggers(tools)
+        self._has_words = has_words
+        self._opened = {form.opens + form.header(tool.name): tool.name for tool in tools}
         self._next = {form.header(name): name for name in self._opened.values()}
         self._text = ""  # that was not told yet
         self._at: int = _WORDS
@@ -76,10 +80,14 @@ class CallReader:
         pieces: list[Piece] = []
         while (found := self._step()) is not None:
             pieces += found
-        if self._at == _WORDS and is_last and self._text:
-            pieces.append(Words(self._text))
-            self._text = ""
+        if is_last and self._at == _WORDS:
+            pieces += self._read_last()
         return pieces
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether no call has begun that has not ended."""
+        return self._at != _ARGUMENTS
 
     def _step(self) -> list[Piece] | None:
         """None: nothing more is known."""
@@ -102,6 +110,16 @@ class CallReader:
             return None
         self._text = self._text[len(certain) :]
         return [Words(certain)]
+
+    def _read_last(self) -> list[Piece]:
+        """Words, but not the beginning of a call that was cut off."""
+        text, self._text = self._text, ""
+        if not self._has_words:
+            return []
+        num_words = _num_certain(text, self._opened)
+        if text[num_words:].startswith(self._triggers):
+            text = text[:num_words].rstrip()
+        return [Words(text)] if text else []
 
     def _read_arguments(self) -> list[Piece] | None:
         if not self._text:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from forerun.errors import InvalidOption
 from forerun.option_checks import is_unicode
+from forerun.tools.schemas import without_notes
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _NO_PARAMETERS: Final = '{"type": "object", "properties": {}, "additionalProperties": false}'
@@ -18,8 +19,8 @@ _NO_PARAMETERS: Final = '{"type": "object", "properties": {}, "additionalPropert
 
 @dataclass(frozen=True)
 class Tool:
-    """`parameters` is the text of a JSON schema of an object. Arguments fit it; one that cannot be
-    followed in full is an error where it `is_strict`, and else allows any object."""
+    """`parameters` is the text of a JSON schema of an object, which arguments fit. Keywords that
+    cannot be followed are an error where it `is_strict`, and else are left out."""
 
     name: str
     description: str | None = None
@@ -50,8 +51,7 @@ class Tool:
     @property
     def schema(self) -> dict[str, Any]:
         """Of its arguments: a function without parameters takes none."""
-        found: dict[str, Any] = json.loads(self.parameters or _NO_PARAMETERS)
-        return {"type": "object", **found}
+        return {**without_notes(json.loads(self.parameters or _NO_PARAMETERS)), "type": "object"}
 
     def as_dict(self) -> dict[str, Any]:
         """As templates show it."""
@@ -66,11 +66,17 @@ class Tool:
 def _schema_text(name: str, parameters: Any) -> str:
     try:
         text = json.dumps(parameters, allow_nan=False)
-    except (TypeError, ValueError, RecursionError):
+        _ = without_notes(parameters)
+    except (TypeError, ValueError):
         text = ""
+    except RecursionError:
+        raise InvalidOption(
+            f"the parameters of tool {name!r} are nested too deep; flatten them."
+        ) from None
     if not text or not isinstance(parameters, Mapping):
         raise InvalidOption(f"the parameters of tool {name!r} are no JSON schema; give a mapping.")
-    if parameters.get("type", "object") != "object":
+    kind = parameters.get("type", "object")
+    if kind != "object" and not (isinstance(kind, list) and "object" in kind):
         raise InvalidOption(
             f"the parameters of tool {name!r} are of type {reprlib.repr(parameters['type'])}; "
             f"a function takes an object."

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
-from typing import Any
+from functools import cached_property, lru_cache
+from typing import Any, Final
 
-from forerun.errors import InvalidOption
+from forerun.errors import InvalidOption, InvalidTemplate
 from forerun.grammars import Grammars
 from forerun.models.text.chat_template import Messages
 from forerun.models.text.tokenizer import Tokenizer
+from forerun.option_checks import require
 from forerun.tools.calling import Calling
+from forerun.tools.choice import ToolChoice
 from forerun.tools.formats import CallFormat
 from forerun.tools.messages import in_words, with_values
+from forerun.tools.structure import Wanted
 from forerun.tools.tool import Tool
 from forerun.types import StructuredOutputsParams
+
+MAX_TOOLS: Final = 512
+_MAX_KEPT: Final = 64  # structures, as callers give the same tools again and again
 
 
 class Toolbox:
@@ -22,42 +28,73 @@ class Toolbox:
 
     def __init__(self, tokenizer: Tokenizer, grammars: Grammars, parser: str | None) -> None:
         self._tokenizer = tokenizer
-        self._grammars = grammars
         self._parser = parser
+        self.check = grammars.check
+        self._structure = lru_cache(_MAX_KEPT)(lambda wanted: wanted.structure(grammars.check))
 
     @cached_property
     def form(self) -> CallFormat:
         return CallFormat.of(self._tokenizer, self._parser)
 
-    @property
-    def is_in_template(self) -> bool:
-        """Whether the chat template knows tools, or they are told of in a message."""
-        tokenizer = self._tokenizer
-        return not tokenizer.has_chat_template or "tools" in tokenizer.template_reads
-
     def calling(
         self,
         tools: Sequence[Any] | None,
         choice: Any = None,
-        repeats: bool = True,
+        repeats: bool | None = None,
         answer: StructuredOutputsParams | None = None,
     ) -> Calling | None:
-        """What one request may call: see `Calling.of`."""
-        if not tools and choice in (None, "auto", "none"):
-            return None
-        if not isinstance(tools, list | tuple):
+        """What one request may call, and how often; words fit `answer`, if there is one. None where
+        nothing may be called: then the model is not told of any tool, either."""
+        require(isinstance(repeats, bool | None), "parallel_tool_calls", repeats, "true or false")
+        if not isinstance(tools, list | tuple | None):
             raise InvalidOption("tools are no list; give one of OpenAI's form.")
-        check = self._grammars.of
-        return Calling.of(self.form, tools, choice, check, repeats=repeats, answer=answer)
+        shown = tuple(map(Tool.of, tools or ()))
+        _check_names(shown)
+        chosen = ToolChoice.of(choice)
+        usable = tuple(chosen.among(shown))
+        if not usable:
+            return None
+        must_call = chosen.mode == "required"
+        is_repeated = repeats is not False and not chosen.is_once
+        wanted = Wanted(self.form, usable, must_call, is_repeated, answer)
+        structure: StructuredOutputsParams = self._structure(wanted)
+        return Calling(self.form, shown, usable, structure, must_call)
 
     def told(
         self, messages: Messages, shown: Sequence[Tool], variables: Mapping[str, Any]
     ) -> tuple[Messages, Mapping[str, Any]]:
         """Messages and variables for the chat template, with which the model is shown tools."""
         messages = with_values(messages)
-        if self.is_in_template:
+        if self._is_in_template:
             tools = [tool.as_dict() for tool in shown]
             return messages, {**variables, "tools": tools} if tools else variables
         has_calls = any(m.get("tool_calls") or m.get("role") == "tool" for m in messages)
-        is_plain = not shown and not has_calls
-        return messages if is_plain else in_words(messages, shown, self.form), variables
+        if not shown and not has_calls:
+            return messages, variables
+        role = "system" if self._takes_system else "user"
+        return in_words(messages, shown, self.form, role), variables
+
+    @property
+    def _is_in_template(self) -> bool:
+        """Whether the chat template knows tools; if not, a message tells of them."""
+        tokenizer = self._tokenizer
+        return not tokenizer.has_chat_template or "tools" in tokenizer.template_reads
+
+    @cached_property
+    def _takes_system(self) -> bool:
+        """Whether the chat template knows messages of the system."""
+        turns = [{"role": role, "content": "a"} for role in ("system", "user")]
+        try:
+            self._tokenizer.apply_chat_template(turns)
+        except InvalidTemplate:
+            return False
+        return True
+
+
+def _check_names(tools: Sequence[Tool]) -> None:
+    if len(tools) > MAX_TOOLS:
+        raise InvalidOption(f"{len(tools)} tools are more than {MAX_TOOLS}; give fewer.")
+    names = [tool.name for tool in tools]
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidOption(f"two tools are called {name!r}; give each a name of its own.")

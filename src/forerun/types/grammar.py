@@ -10,12 +10,13 @@ class Grammar(Protocol):
     """A function of the output so far: which tokens may follow it.
 
     It may remember where it was asked last, so one request has one of its own. An output is what
-    it allowed, token after token; of another one it says nothing.
+    it allowed, token after token; of another one it says nothing. Lists may grow between two
+    questions, and do not change otherwise.
     """
 
-    def binds(self, output: Sequence[int]) -> bool:
-        """Whether it says anything here: as long as it does not, everything may follow. Where it
-        does once, it does so in all that follows."""
+    def binds(self, output: Sequence[int], more: Sequence[int] = ()) -> bool:
+        """Whether it says anything behind both: as long as it does not, everything may follow.
+        Where it does once, it does so in all that follows."""
 
     def allowed_bits(self, output: Sequence[int]) -> bytes:
         """Asked where it binds. A bit for each token, the lowest first: those that may follow, and

@@ -41,7 +41,7 @@ class Listed:
     ends: set[tuple[int, ...]] = field(default_factory=set)
     is_broken: bool = False
 
-    def binds(self, output: Sequence[int]) -> bool:
+    def binds(self, output: Sequence[int], more: Sequence[int] = ()) -> bool:  # noqa: ARG002
         return self.allowed.get(tuple(output), b"") is not None
 
     def allowed_bits(self, output: Sequence[int]) -> bytes:

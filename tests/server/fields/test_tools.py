@@ -12,6 +12,7 @@ import pydantic
 import pytest
 
 from tests.server.serving import MODEL, Running, serving
+from tests.tiny_model import JSON_LETTERS
 
 openai: Any = typed_openai  # its overloads know only models of its own
 CHATS, RESPONSES, TOKENIZE = "/v1/chat/completions", "/v1/responses", "/tokenize"
@@ -224,7 +225,70 @@ def test_words_beside_tools_fit_a_schema(server: Running) -> None:
     assert len(seen) > 1
 
 
+def test_a_call_that_was_cut_off_comes_back(client: Any) -> None:
+    """Of the client's objects, as dicts with all their nulls, and as nobody's JSON."""
+    asked = {**RESPONSE, "max_output_tokens": 60, "temperature": 0, "tools": FLAT}
+    response = client.responses.create(**asked, tool_choice={"type": "function", "name": "pet"})
+    assert response.status == "incomplete"
+    (item,) = response.output
+    assert item.status == "incomplete"
+    assert item.arguments
+    told = {"type": "function_call_output", "call_id": item.call_id, "output": "cut off"}
+    thought = {"type": "reasoning", "id": "r", "summary": []}
+    for sent in (item, item.model_dump(), {**item.to_dict(), "arguments": '{"a":' + "[" * 3000}):
+        items = [{"role": "user", "content": "which?"}, thought, sent, told]
+        again = client.responses.create(**{**RESPONSE, "input": items}, tools=FLAT)
+        assert again.usage.input_tokens > 0
+
+
+def test_a_call_that_has_no_name_yet_is_no_words(server: Running) -> None:
+    must = {**CHAT, "tools": TOOLS, "tool_choice": "required"}
+    for num in (1, 8, 20):
+        (choice,) = server.ask(CHATS, **{**must, "max_tokens": num})["choices"]
+        assert choice["finish_reason"] == "length"
+        assert not choice["message"]["content"]
+        assert "tool_calls" not in choice["message"]
+
+
+def test_a_stop_string_within_a_call(server: Running) -> None:
+    """What it cut off is not to be run."""
+    asked = {**CHAT, "tools": TOOLS, "tool_choice": only("pet"), "stop": ["ages"]}
+    (choice,) = server.ask(CHATS, **asked)["choices"]
+    assert choice["finish_reason"] == "stop"
+    (call,) = choice["message"]["tool_calls"]
+    assert call["function"]["arguments"].endswith(', "')
+    told = [json.loads(each) for each in server.stream(CHATS, **asked)[:-1]]
+    assert told[-1]["choices"][0]["finish_reason"] == "stop"
+
+
+def test_a_response_repeats_what_was_asked(server: Running) -> None:
+    asked = {**RESPONSE, "max_output_tokens": 5, "tools": FLAT, "parallel_tool_calls": False}
+    choice = {"type": "function", "name": "other"}
+    answer = server.ask(RESPONSES, **asked, tool_choice=choice)
+    assert answer["parallel_tool_calls"] is False
+    assert answer["tool_choice"] == choice
+    assert answer["tools"] == FLAT
+    plain = server.ask(RESPONSES, **RESPONSE)
+    assert (plain["parallel_tool_calls"], plain["tool_choice"], plain["tools"]) == (
+        True,
+        "auto",
+        [],
+    )
+
+
+def test_all_but_the_last_call_are_complete(client: Any) -> None:
+    """Of an answer that never ends by itself."""
+    never = {"logit_bias": {str(len(JSON_LETTERS)): -100}, "seed": 1}
+    asked = {**RESPONSE, "tools": FLAT, "tool_choice": "required", "extra_body": never}
+    response = client.responses.create(**asked)
+    assert response.status == "incomplete"
+    statuses = [item.status for item in response.output]
+    assert len(statuses) > 1
+    assert statuses == ["completed"] * (len(statuses) - 1) + ["incomplete"]
+
+
 ODD = {"type": "object", "properties": {"a": {"not": {}}}}
+BAD_FORMAT = {"name": "a", "schema": ODD}
 
 
 @pytest.mark.parametrize(
@@ -245,6 +309,19 @@ ODD = {"type": "object", "properties": {"a": {"not": {}}}}
         ),
         (
             CHATS,
+            {"tools": TOOLS, "response_format": {"type": "json_schema", "json_schema": BAD_FORMAT}},
+            "response_format",
+            "the JSON schema cannot be used",
+        ),
+        (
+            CHATS,
+            {"tools": [nested(named("tool_choice", ODD, strict=True))]},
+            "tools",
+            "parameters of tool 'tool_choice'",
+        ),
+        (CHATS, {"tools": [nested(named("a", {"multipleOf": True}))] * 2}, "tools", "two tools"),
+        (
+            CHATS,
             {"tools": TOOLS, "structured_outputs": {"regex": "a"}},
             "structured_outputs",
             "drop one",
@@ -252,12 +329,6 @@ ODD = {"type": "object", "properties": {"a": {"not": {}}}}
         (RESPONSES, {"tools": TOOLS}, "tools[0].function", "unknown field"),
         (RESPONSES, {"tools": [{"type": "mcp"}]}, "tools[0]", "others are not supported"),
         (RESPONSES, {"input": [{"type": "image"}]}, "input[0]", "message or function_call"),
-        (
-            RESPONSES,
-            {"input": [{"type": "function_call", "call_id": "a", "name": "b", "arguments": "{"}]},
-            None,
-            "no JSON object",
-        ),
         (CHATS, {"messages": [{"role": "tool"}]}, "messages[0]", "content is missing"),
         (CHATS, {"messages": [{"role": "robot"}]}, "messages[0]", "assistant or tool"),
         (CHATS, {"messages": [{"role": "assistant"}]}, "messages", "neither content nor"),

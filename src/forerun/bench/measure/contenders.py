@@ -56,7 +56,7 @@ class Engine:
         self.llm.reset_prefix_cache()
         params = self.params.with_(max_tokens=max_tokens)
         if asked is not None and asked.tools:
-            calling = self.llm.toolbox.calling(asked.tools, "required", repeats=False)
+            calling = self.llm.toolbox.calling(asked.tools, "required", False)
             params = params if calling is None else calling.params(params)
         elif asked is not None and asked.json_schema is not None:
             wanted = StructuredOutputsParams(json=asked.json_schema)

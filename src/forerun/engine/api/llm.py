@@ -129,7 +129,7 @@ class LLM:
         chat_template_kwargs: Mapping[str, Any] | None = None,
         tools: Sequence[Mapping[str, Any]] | None = None,
         tool_choice: str | Mapping[str, Any] = "auto",
-        parallel_tool_calls: bool = True,
+        parallel_tool_calls: bool | None = None,
         **template_variables: Any,
     ) -> list[RequestOutput]:
         """Answer one conversation or several, through the model's chat template.

@@ -135,9 +135,9 @@ class AskedDraws:
             fixed = np.packbits(allowed, bitorder="little").view(np.uint32)
         for row, node in zip(range(rows.start, rows.stop), one.nodes, strict=True):
             mask, path = fixed, one.proposal.path_tokens(node)
-            written = (*output, *path)
-            is_bound = grammar is not None and grammar.binds(written)
+            is_bound = grammar is not None and grammar.binds(output, path)
             if grammar and is_bound and grammar.num_fitting(output, path) == len(path):
+                written = (*output, *path)
                 bits = grammar.allowed_bits(written).ljust(-(-vocab_size // 32) * 4, b"\0")
                 if not grammar.is_over(written):
                     found = np.frombuffer(bits, np.uint32)[: -(-vocab_size // 32)]

@@ -28,10 +28,13 @@ class ChatForm(ChunkForm):
         for delta in deltas:
             message: dict[str, Any] = {"role": "assistant", "content": delta.text, "refusal": None}
             rest = self._rest(delta)
-            if self.calling is not None and (reply := self.calling.read(delta.text)).calls:
-                message["content"] = reply.words or None
-                message["tool_calls"] = [call.as_dict() for call in reply.calls]
-                rest["finish_reason"] = _reason(delta)
+            if self.calling is not None:
+                reply = self.calling.read(delta.text)
+                message["content"] = reply.words
+                if reply.calls:
+                    message["content"] = reply.words or None
+                    message["tool_calls"] = [call.as_dict() for call in reply.calls]
+                    rest["finish_reason"] = _reason(delta, is_whole=reply.is_whole)
             choices.append({"index": delta.index, "message": message, **rest})
         answer = {**self._head("chat.completion"), "choices": choices, "usage": self.group.usage}
         if self.shows_token_ids:
@@ -75,7 +78,7 @@ class ChatForm(ChunkForm):
         if told:
             rest = self._rest(delta)
             if reader.num_calls:
-                rest["finish_reason"] = _reason(delta)
+                rest["finish_reason"] = _reason(delta, is_whole=reader.is_whole)
             yield {"index": delta.index, "delta": told[-1], **rest}
 
     def _rest(self, delta: Delta) -> dict[str, Any]:
@@ -96,9 +99,9 @@ class ChatForm(ChunkForm):
 _EMPTY = {"logprobs": None, "finish_reason": None}
 
 
-def _reason(delta: Delta) -> str | None:
-    """Of an answer with calls."""
-    return "tool_calls" if delta.finish_reason == "stop" else delta.finish_reason
+def _reason(delta: Delta, *, is_whole: bool) -> str | None:
+    """Of an answer with calls; one that a stop string cut off is not to be run."""
+    return "tool_calls" if delta.finish_reason == "stop" and is_whole else delta.finish_reason
 
 
 def _as_delta(piece: Piece, number: int, calling: Calling) -> dict[str, Any]:

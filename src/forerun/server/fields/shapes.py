@@ -180,9 +180,16 @@ _ITEM: Final = Tagged(
             name=Text(1, 64),
             arguments=TEXT,
             parsed_arguments=Anything(),
+            async_=NOTHING,  # as the client has it, where nothing stands there
+            caller=NOTHING,
+            namespace=NOTHING,
         ),
         "function_call_output": _item(
             "function_call_output", "call_id", "output", call_id=TEXT, output=_TEXT_OR_PARTS
+        ),
+        # Of another server's model; it is passed over.
+        "reasoning": _item(
+            "reasoning", summary=Anything(), content=Anything(), encrypted_content=Anything()
         ),
     },
     usual="message",

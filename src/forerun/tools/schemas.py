@@ -1,0 +1,62 @@
+"""Schemas of arguments, as far as they can be followed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+Schema = dict[str, Any]
+
+# Said to people, and without meaning for what fits.
+_NOTES: Final = frozenset(
+    ("title", "description", "default", "examples", "$comment", "deprecated", "nullable")
+)
+# Where keys are names, and what stands behind them are schemas.
+_BY_NAME: Final = frozenset(("properties", "patternProperties", "$defs", "definitions"))
+_VALUES: Final = frozenset(("enum", "const", "required", "type"))
+# What llguidance follows of all others; formats it knows some of.
+_FOLLOWED: Final = frozenset(
+    (
+        *("type", "enum", "const", "$ref", "$id", "$schema", "$anchor", "anyOf", "oneOf", "allOf"),
+        *("properties", "patternProperties", "required", "additionalProperties"),
+        *("items", "prefixItems", "additionalItems", "minItems", "maxItems"),
+        *("minLength", "maxLength", "pattern", "minimum", "maximum", "multipleOf"),
+        *("exclusiveMinimum", "exclusiveMaximum", "$defs", "definitions"),
+    )
+)
+ANY_OBJECT: Final[Schema] = {"type": "object"}
+
+
+def without_notes(schema: Any) -> Any:
+    """As short as it can be said; OpenAPI's `nullable` in the words of JSON Schema."""
+    return _mapped(schema, lambda key: key not in _NOTES)
+
+
+def what_is_followed(schema: Any) -> Any:
+    """Without keywords that may not be followed: more may fit."""
+    return _mapped(schema, _FOLLOWED.__contains__)
+
+
+def _mapped(schema: Any, keeps: Callable[[str], bool]) -> Any:
+    if isinstance(schema, list):
+        return [_mapped(each, keeps) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found: Schema = {}
+    for key, value in schema.items():
+        if not keeps(key):
+            continue
+        if key in _BY_NAME and isinstance(value, dict):
+            found[key] = {name: _mapped(each, keeps) for name, each in value.items()}
+        else:
+            found[key] = value if key in _VALUES else _mapped(value, keeps)
+    return _with_null(found) if schema.get("nullable") is True else found
+
+
+def _with_null(schema: Schema) -> Schema:
+    found = dict(schema)
+    if isinstance(kind := schema.get("type"), str):
+        found["type"] = [kind, "null"]
+    if isinstance(values := schema.get("enum"), list) and None not in values:
+        found["enum"] = [*values, None]
+    return found
