@@ -74,7 +74,8 @@ def test_they_are_the_residual_stream_after_so_many_layers(kernel_set: str, fami
     model = model_of(kernel_set, family)
     _, taps = tapped(model, all_wanted(0, TOKENS[:12]))
     expected = naive_hidden_states(TinyCheckpoint(FAMILIES[family]), TOKENS[:12])
-    tolerance = 5e-3 if kernel_set == "cpu-2-float16" else 2e-4
+    own_set = KERNEL_SETS[kernel_set]()
+    tolerance = 2e-4 + 10 * max(own_set.rounding, own_set.row_rounding)
     for layer in LAYERS:
         found = taps.rows[layer]
         np.testing.assert_allclose(found, expected[layer], rtol=tolerance, atol=tolerance)
@@ -100,9 +101,9 @@ def test_a_row_has_the_same_bits_in_any_batch(kernel_set: str) -> None:
 @pytest.mark.parametrize("num_rows", [1, 4, 40])
 def test_what_a_pass_is_given_comes_out_side_by_side(kernel_set: str, num_rows: int) -> None:
     """Odd widths, replayed with other contents."""
-    kernels = KERNEL_SETS[kernel_set]().kernels
-    assert isinstance(kernels, TappedKernels)
-    k: TappedKernels = kernels
+    own_set = KERNEL_SETS[kernel_set]()
+    assert isinstance(own_set.kernels, TappedKernels)
+    k: TappedKernels = own_set.kernels
     source = ArraySource({"n": np.ones(7, np.float32), "m": np.eye(20, 12, dtype=np.float32)})
     norm, matrix = Norm(k.load_vector(source, "n"), 1e-5), k.load_matrix(source, ["m"])
 
@@ -124,11 +125,11 @@ def test_what_a_pass_is_given_comes_out_side_by_side(kernel_set: str, num_rows: 
         a, b, c = (rng.standard_normal((num_rows, w)).astype(np.float32) for w in (7, 5, 7))
         batch = k.begin(plan, shape, np.ones(1), [a, b, c])
         logits = k.run(body, batch, store)
-        both, before, after = k.taps(batch)
+        both, before, after = (found[:num_rows] for found in k.taps(batch))
         assert (both == np.concatenate([a, b], axis=1)).all()
         assert (before == a).all()
         assert (after == a + c).all()
-        np.testing.assert_allclose(logits[:, :12], both, rtol=1e-6)
+        np.testing.assert_allclose(logits[:, :12], both, rtol=1e-6 + own_set.rounding)
 
 
 @pytest.mark.parametrize("flags", [{}, {"norm_output": True}, {"norm_before_residual": True}])
