@@ -26,7 +26,7 @@ _LONGEST_PROMPT: Final = 2048  # tokens; other tokenizers may need more than Smo
 
 @dataclass(frozen=True)
 class BenchOptions:
-    classes: str = option(ALL, "Workload classes, by comma; or all (json only by name).")
+    classes: str = option(ALL, "Workload classes, by comma; or all (json, tools only by name).")
     pairs: int = option(20, "Interleaved prompts per class.")
     max_tokens: int = option(64, "Tokens per answer at most.")
     temperature: float = option(0.0, "0 is argmax.")
