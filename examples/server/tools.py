@@ -1,7 +1,7 @@
 """An agent's loop: the model asks for functions, they run here, and it is told what they brought.
 
-    forerun serve qwen2.5-coder-1.5b            # or any model that was trained to call functions
-    python examples/server/tools.py "What is the weather in Paris?"
+forerun serve qwen2.5-coder-1.5b            # or any model that was trained to call functions
+python examples/server/tools.py "What is the weather in Paris?"
 """
 
 from __future__ import annotations

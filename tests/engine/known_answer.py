@@ -33,7 +33,7 @@ class KnownAnswer:
 
     @property
     def num_requests(self) -> int:
-        return len(self.begun) - len(self.ended)
+        return len({*self.begun} - {*self.ended})
 
     def begin(self, request: RequestView) -> None:
         self.begun.append(request.id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
@@ -18,8 +19,14 @@ from forerun.speculation.costs.pass_cost import PassCost
 from forerun.speculation.guarded_drafters import GuardedDrafters
 from forerun.speculation.speculation import Speculation
 from forerun.speculation.step_times import StepTimes
-from forerun.types import FloatArray, Proposal, SamplingParams, StructuredOutputsParams
-from tests.engine.known_answer import KnownAnswer
+from forerun.types import (
+    FloatArray,
+    Grammar,
+    Proposal,
+    SamplingParams,
+    StructuredOutputsParams,
+)
+from tests.engine.known_answer import KnownAnswer, new_request
 
 NUM_TOKENS, REST = 120, 64
 PARAMS = SamplingParams(temperature=0, max_tokens=NUM_TOKENS, ignore_eos=True)
@@ -59,6 +66,13 @@ class Lookup(KnownAnswer):
         if not 10 <= num_known < 20:
             return Proposal.empty()
         return super()._guess(num_known, replace(budget, depth=min(budget.depth, 20 - num_known)))
+
+
+class Bound:
+    """A grammar that says something from the beginning on."""
+
+    def binds(self, output: Sequence[int], more: Sequence[int] = ()) -> bool:  # noqa: ARG002
+        return True
 
 
 class KnownCosts(Costs):
@@ -148,7 +162,23 @@ def test_behind_masks_a_small_model_goes_without_a_head_whose_rounds_would_not_b
     output = answered(plain, seconds_each=seconds_each, is_early=is_early, params=params, head=head)
     assert tuple(output.token_ids) == answer
     assert bool(head.asked) == is_asked
-    assert (len(head.heard) > 1) == is_asked  # of more than the prompt
+    assert bool(head.heard) == is_asked, "it is told of the prompt, or of nothing at all"
+    assert bool(head.begun) == is_asked
+
+
+@pytest.mark.parametrize(("plain_seconds", "layers"), [(1e-3, ()), (1.0, (0,))])
+def test_a_prompt_hands_out_nothing_for_a_head_that_is_left_out(
+    plain: LLM, plain_seconds: float, layers: tuple[int, ...]
+) -> None:
+    guarded = GuardedDrafters({"head": Head(())}, plain.engine.core.model.config.vocab_size)
+    controller = Controller(KnownCosts(plain=plain_seconds))
+    speculation = Speculation(guarded, controller, Budget(4))
+    free, bound = (replace(new_request(plain.tokenizer, PARAMS), id=idx) for idx in range(2))
+    bound.grammar = cast(Grammar, Bound())
+    assert speculation.layers_for([bound]) == layers
+    assert speculation.layers_for([bound, free]) == (0,)
+    assert list(guarded.tapped_for(free)) == ["head"]
+    assert list(guarded.tapped_for(bound)) == (["head"] if layers else [])
 
 
 def test_a_guess_of_another_is_no_reason_to_rest(plain: LLM) -> None:

@@ -70,9 +70,7 @@ class Speculation:
         try:
             if self.controller is None:
                 return {request.id: self._fixed(request) for request in able}
-            bound = [request for request in requests if self.drafters.is_bound(request)]
-            for request in bound:
-                self._leave_out_heads(self.controller, request)
+            bound = self._without_heads(self.controller, requests)
             batch = len(requests), num_prompt_tokens
             lengths = [len(request.tokens) for request in requests]
             self.controller.costs.context_len = sum(lengths) / max(1, len(lengths))
@@ -226,11 +224,17 @@ class Speculation:
         self.looks.rest(request, name, *num_rounds)
         self.drafters.leave_out(name, request)
 
-    def _leave_out_heads(self, controller: Controller, request: SpeculativeRequest) -> None:
-        """Those that would take too long under its grammar."""
-        for name in self.drafters.tapped_for(request):
-            if not controller.costs.draws_masked(name):
-                self.drafters.leave_out(name, request)
+    def _without_heads(
+        self, controller: Controller, requests: Iterable[SpeculativeRequest]
+    ) -> list[SpeculativeRequest]:
+        """Those that a grammar binds by now; heads that would take too long under it are left out
+        for them."""
+        bound = [request for request in requests if self.drafters.is_bound(request)]
+        for request in bound:
+            for name in self.drafters.tapped_for(request):
+                if not controller.costs.draws_masked(name):
+                    self.drafters.leave_out(name, request)
+        return bound
 
     def _leave_out_readers(self, controller: Controller, request: SpeculativeRequest) -> None:
         """Drafters that would have to read more of the text first than they could make up for. It
@@ -312,9 +316,13 @@ class Speculation:
         """It runs now; it may have run before."""
         self.drafters.begin(request)
 
-    def layers_for(self, requests: Iterable[SpeculativeRequest]) -> tuple[int, ...]:
-        """The layers whose hidden states drafters need of a pass over these requests."""
-        return self.drafters.layers_for(requests)
+    def layers_for(self, requests: Sequence[SpeculativeRequest]) -> tuple[int, ...]:
+        """The layers whose hidden states drafters need of a pass over these requests, of which some
+        begin with it: heads that a grammar leaves out need none of the prompt either."""
+        layers = self.drafters.layers_for(requests)
+        if layers and self.controller and self._without_heads(self.controller, requests):
+            layers = self.drafters.layers_for(requests)
+        return layers
 
     def tapped(
         self, request: SpeculativeRequest, start: int, rows: Mapping[int, FloatArray]

@@ -60,6 +60,9 @@ def test_a_stop_token_ends_and_says_which_it_was(plain: LLM) -> None:
 class OverAfterTwo:
     """A grammar of two tokens."""
 
+    def binds(self, output: Sequence[int], more: Sequence[int] = ()) -> bool:  # noqa: ARG002
+        return True
+
     def is_over(self, output: Sequence[int]) -> bool:
         return len(output) >= 2
 

@@ -41,8 +41,8 @@ class Listed:
     ends: set[tuple[int, ...]] = field(default_factory=set)
     is_broken: bool = False
 
-    def binds(self, output: Sequence[int], more: Sequence[int] = ()) -> bool:  # noqa: ARG002
-        return self.allowed.get(tuple(output), b"") is not None
+    def binds(self, output: Sequence[int], more: Sequence[int] = ()) -> bool:
+        return self.allowed.get((*output, *more), b"") is not None
 
     def allowed_bits(self, output: Sequence[int]) -> bytes:
         if self.is_broken:

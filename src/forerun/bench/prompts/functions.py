@@ -102,7 +102,7 @@ def _wishes(random: Random) -> list[str]:
     hour, thing = random.randrange(8, 17), random.choice(_THINGS)
     return [
         f"What will the weather be in {here} on {day}? In celsius, please.",
-        f"I need {random.randrange(1, 5)} seats in economy from {here} to {there} on {day}.",
+        f"I need {random.randrange(1, 5)} tickets in economy from {here} to {there} on {day}.",
         f"Set up a meeting about {thing} on {day} from {hour:02d}:00 to {hour + 1:02d}:30 with "
         f"{someone} and {other}.",
         f"Tell {someone} that I shall be late for our talk about {thing} in {there}, and that I am "
