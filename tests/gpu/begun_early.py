@@ -82,6 +82,10 @@ def main() -> None:
         kernels.drawing.margin = 60.0  # every row with noise is left to the host
         for sampling in SAMPLINGS[1::2]:
             assert answers(early, sampling) == answers(plain, sampling)
+        for sampling in SAMPLINGS[1:4:2]:
+            again.were_early = []
+            early.generate("ab", SamplingParams(max_tokens=16, ignore_eos=True, **sampling))
+            assert len(again.were_early) <= 16 + 2 * 4, "begun for nobody ever more rarely"
 
 
 def loaded(path: Path, kernels: CudaKernels) -> LLM:

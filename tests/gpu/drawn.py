@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from forerun.errors import InvalidGrammar
 from forerun.kernels.cuda.drawing import Drawing
 from forerun.sampling import (
     Context,
@@ -54,16 +55,20 @@ SAMPLINGS: tuple[dict[str, Any], ...] = (
 
 
 class EverySome:
-    """Allows a part of the vocabulary, others behind every output; a guess of 7 never fits."""
+    """Allows a part of the vocabulary, others behind every output; a guess of 7 never fits, and
+    one of 9 `is_too_much`."""
 
-    def __init__(self, vocab_size: int) -> None:
+    def __init__(self, vocab_size: int, *, is_too_much: bool = False) -> None:
         self._vocab_size = vocab_size
+        self._is_too_much = is_too_much
 
     def binds(self, output: Sequence[int], more: Sequence[int] = ()) -> bool:  # noqa: ARG002
         return True
 
     def allowed_bits(self, output: Sequence[int]) -> bytes:
         assert 7 not in output[3:], "behind what does not fit nobody asks"
+        if self._is_too_much and 9 in output:
+            raise InvalidGrammar("too much")
         allowed = np.arange(self._vocab_size) % (len(output) + 2) == 1
         return np.packbits(allowed, bitorder="little").tobytes()
 
@@ -144,6 +149,24 @@ def main() -> None:
     assert num_left < num_rows / 3, num_left
     assert drawing.num_left == num_left
     check_what_is_left()
+    check_what_is_too_much()
+
+
+def check_what_is_too_much() -> None:
+    """Behind a guess that may never be accepted; and a bias of a token that these logits end
+    before."""
+    rows = rows_of(3, 1500, 1.0)
+    logits = torch.tensor(rows)
+    for temperature in (0.0, 0.8):
+        params = SamplingParams(
+            temperature=temperature, structured_outputs=ANYTHING, logit_bias={1600: 5.0}
+        )
+        context = Context((1,), (7, 8, 7), EverySome(1500, is_too_much=True))
+        draws = CoupledDraws(params, Noise(4), 3, context, (2,), Proposal.chain([6, 9]))
+        drawing = Drawing({"PDL": 0})
+        scores = drawing.finish(logits, drawing.best(logits), [3], [draws])
+        assert [scores.token(row) is None for row in range(3)] == [False, False, True]
+        np.testing.assert_array_equal(scores.row(2), rows[2])
 
 
 def check_what_is_left() -> None:

@@ -267,6 +267,21 @@ def test_a_round_that_begins_early_takes_what_it_took_as_a_whole() -> None:
     ] == pytest.approx(1.25)
 
 
+def test_rounds_that_were_slow_once_are_not_given_up_for_good() -> None:
+    costs = _costs(head=DraftCost(0.5, 0.5))
+    costs.expect_whole("head", 1.0, 0.8)
+
+    def whole() -> float:
+        return costs.round_seconds(1, 0, 4)[-1] + costs.draft_seconds("head", 1, [1] * 4)
+
+    for _ in range(100):
+        costs.note_round(_whole_round(9.0))
+    assert whole() > 5
+    for _ in range(6000):
+        costs.note_round(StepTimes(num_requests=1, num_tokens=1, pass_seconds=0.8))
+    assert whole() == pytest.approx(1.0, rel=0.05)
+
+
 @pytest.mark.parametrize("is_weighed", [False, True])
 def test_whole_rounds_are_learnt_from_and_passes_are_not(is_weighed: bool) -> None:
     costs = _costs(head=DraftCost(0.5, 0.5))

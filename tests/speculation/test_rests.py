@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -20,6 +20,7 @@ from forerun.speculation.guarded_drafters import GuardedDrafters
 from forerun.speculation.speculation import Speculation
 from forerun.speculation.step_times import StepTimes
 from forerun.types import (
+    Acceptance,
     FloatArray,
     Grammar,
     Proposal,
@@ -139,31 +140,65 @@ def test_a_head_whose_guesses_fail_rests_and_hears_nothing(plain: LLM) -> None:
     assert len(head.asked) < 24
 
 
-@pytest.mark.parametrize(
-    ("seconds_each", "is_early", "triggers", "is_asked"),
-    [
-        (1e-3, True, None, False),
-        (1e-3, False, None, True),
-        (1.0, True, None, True),
-        (1e-3, True, ("nothing like it",), True),
-    ],
+APART: tuple[dict[str, Any], ...] = (
+    {"structured_outputs": StructuredOutputsParams(regex="[a-m]*")},
+    {"repetition_penalty": 1.1},
+    {"logit_bias": {3: 1.0}},
+    {"allowed_token_ids": tuple(range(20))},
+    {"temperature": 0.7, "top_p": 0.9, "seed": 1},
+    {"logprobs": 1},
+    {"acceptance": "rejection", "temperature": 0.7, "seed": 1},
 )
-def test_behind_masks_a_small_model_goes_without_a_head_whose_rounds_would_not_begin_early(
+WAITING = StructuredOutputsParams(regex="[a-m]*", triggers=("nothing like it",))
+TOGETHER: tuple[dict[str, Any], ...] = (
+    {"structured_outputs": WAITING},
+    {"temperature": 0.7, "seed": 1},
+    {"top_p": 0.9},  # of the best token alone
+)
+
+
+@pytest.mark.parametrize(
+    ("options", "seconds_each", "is_early", "is_asked"),
+    [
+        *((options, 1e-3, True, False) for options in APART),
+        *((options, 1e-3, True, True) for options in TOGETHER),
+        *((options, 1e-3, False, True) for options in APART[:2]),
+        *((options, 1.0, True, True) for options in APART[:2]),
+    ],
+    ids=str,
+)
+def test_a_small_model_goes_without_a_head_whose_guesses_would_be_drawn_apart(
     plain: LLM,
+    options: dict[str, Any],
     seconds_each: float,
     is_early: bool,
-    triggers: tuple[str, ...] | None,
     is_asked: bool,
 ) -> None:
-    fitting = StructuredOutputsParams(regex="[a-m]*", triggers=triggers)
-    params = replace(PARAMS, structured_outputs=fitting)
+    params = replace(PARAMS, **options)
     answer = tuple(plain.generate("abc", params)[0].outputs[0].token_ids)
     head = Head(answer)
     output = answered(plain, seconds_each=seconds_each, is_early=is_early, params=params, head=head)
-    assert tuple(output.token_ids) == answer
+    if params.acceptance is Acceptance.COUPLED:
+        assert tuple(output.token_ids) == answer
     assert bool(head.asked) == is_asked
     assert bool(head.heard) == is_asked, "it is told of the prompt, or of nothing at all"
     assert bool(head.begun) == is_asked
+
+
+@pytest.mark.parametrize("min_tokens", [0, 2, 9])
+def test_rounds_before_the_end_may_come_are_not_taken_for_others(
+    plain: LLM, min_tokens: int
+) -> None:
+    """What may not come yet is masked, so they do not begin early; the head stays for the rest."""
+    params = replace(PARAMS, min_tokens=min_tokens, ignore_eos=False)
+    guarded = GuardedDrafters({"head": Head(())}, plain.engine.core.model.config.vocab_size)
+    controller = Controller(KnownCosts())
+    speculation = Speculation(guarded, controller, Budget(4))
+    for num in (0, 1, 2, 5, 9):
+        request = new_request(plain.tokenizer, params, output=(1,) * num)
+        speculation.choose([request], 0, StepTimes(lambda: 0.0))
+        assert controller.costs.is_free is (num >= min_tokens)
+        assert list(guarded.tapped_for(request)) == ["head"]
 
 
 @pytest.mark.parametrize(("plain_seconds", "layers"), [(1e-3, ()), (1.0, (0,))])

@@ -27,8 +27,7 @@ def draws_of(request: Request, span: Span, proposal: Proposal) -> CoupledDraws |
     """What of a verdict may be drawn together with the pass; None: somebody needs the logits."""
     params = request.params
     is_coupled = params.acceptance is Acceptance.COUPLED
-    shows_laws = params.logprobs is not None or params.prompt_logprobs is not None
-    if not is_coupled or shows_laws or is_inside(request, span, proposal):
+    if not is_coupled or params.shows_laws or is_inside(request, span, proposal):
         return None
     position = len(request.tokens)
     return CoupledDraws(params, request.noise, position, request.context, request.end_ids, proposal)

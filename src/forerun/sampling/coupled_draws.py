@@ -58,7 +58,10 @@ class CoupledDraws:
             return False
         # One that begins on the way to a node goes on behind it.
         last = self.nodes[-1:] if self.proposal.tree.is_chain else self.nodes
-        return any(grammar.binds(output, self.proposal.path_tokens(node)) for node in last)
+        try:
+            return any(grammar.binds(output, self.proposal.path_tokens(node)) for node in last)
+        except InvalidGrammar:  # too much for it behind guesses that may never be accepted
+            return True
 
     @property
     def masks_at_most(self) -> bool:
@@ -69,22 +72,20 @@ class CoupledDraws:
         return params.temperature == 0 or not params.truncates
 
     def allowed_after(self, node: int) -> bytes | None:
-        """A bit for each token that may follow a node, the lowest first; None: all may.
-
-        None of them is set where a grammar's text is over or was left, or is too much for it: what
-        comes there is for `sampling` to say, if anybody asks."""
+        """A bit for each token that may follow a node, the lowest first; None: all may, or nobody
+        asks, since a grammar's text is over or was left there. None of them is set where it is too
+        much for the grammar: `sampling` says so, if anybody asks."""
         fixed, grammar = self.params.allowed_bits, self.context.grammar
         if grammar is None:
             return fixed
         output, path = self.context.output, self.proposal.path_tokens(node)
         written = (*output, *path)
         try:
-            if path and grammar.num_fitting(output, path) < len(path):
-                return b""
             if not grammar.binds(output, path):
                 return fixed
-            if grammar.is_over(written):
-                return b""
+            is_left = bool(path) and grammar.num_fitting(output, path) < len(path)
+            if is_left or grammar.is_over(written):
+                return None
             bits = grammar.allowed_bits(written)
         except InvalidGrammar:
             return b""

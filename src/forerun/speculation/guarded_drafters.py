@@ -15,7 +15,15 @@ from forerun.drafters import GRAMMAR, Budget, CachedDrafter, Drafter, HintingDra
 from forerun.drafters.base import OneByOne
 from forerun.errors import InvalidGrammar, InvalidProposal
 from forerun.speculation.request import RequestSpeculation, SpeculativeRequest
-from forerun.types import ROOT, FloatArray, Grammar, Proposal, ProposalBuilder, Verdict
+from forerun.types import (
+    ROOT,
+    Acceptance,
+    FloatArray,
+    Grammar,
+    Proposal,
+    ProposalBuilder,
+    Verdict,
+)
 
 _LOG: Final = logging.getLogger("forerun")
 _FEW_BEHIND: Final = 8  # hidden states: as many as a round may leave
@@ -101,13 +109,22 @@ class GuardedDrafters:
         awake = [name for name in self.names_for(request) if name != GRAMMAR]
         return bool(self.able(request, Budget(1), awake))
 
-    def is_bound(self, request: SpeculativeRequest) -> bool:
+    def draws_apart(self, request: SpeculativeRequest) -> bool:
+        """Whether more than noise decides what comes, from here to its end, or somebody asks for
+        the logits: then a device does not draw a head's guesses together."""
+        params = request.params
+        is_coupled = params.acceptance is Acceptance.COUPLED
+        if not is_coupled or params.changes_logits or params.shows_laws:
+            return True
+        return bool(params.temperature and params.truncates) or self._is_bound(request)
+
+    def _is_bound(self, request: SpeculativeRequest) -> bool:
         """Whether its grammar says anything by now."""
         if request.grammar is None:
             return False
         try:
             return request.grammar.binds(request.output)
-        except InvalidGrammar as error:
+        except Exception as error:
             self.give_up(GRAMMAR, request, error)
             return True
 

@@ -70,12 +70,14 @@ class Speculation:
         try:
             if self.controller is None:
                 return {request.id: self._fixed(request) for request in able}
-            bound = self._without_heads(self.controller, requests)
-            batch = len(requests), num_prompt_tokens
+            costs, batch = self.controller.costs, (len(requests), num_prompt_tokens)
             lengths = [len(request.tokens) for request in requests]
-            self.controller.costs.context_len = sum(lengths) / max(1, len(lengths))
-            self.controller.costs.is_alone = batch == (1, 0)
-            self.controller.costs.is_free = not bound
+            costs.context_len = sum(lengths) / max(1, len(lengths))
+            costs.is_alone = batch == (1, 0)
+            if costs.knows_whole:
+                is_apart = self._leave_out_heads(self.controller, requests)
+                may_end = all(len(r.output) >= r.params.min_tokens for r in requests)
+                costs.is_free = may_end and not is_apart
             return self._weighed(self.controller, able, batch, times)
         except Exception as error:
             for request in able:
@@ -224,17 +226,17 @@ class Speculation:
         self.looks.rest(request, name, *num_rounds)
         self.drafters.leave_out(name, request)
 
-    def _without_heads(
+    def _leave_out_heads(
         self, controller: Controller, requests: Iterable[SpeculativeRequest]
-    ) -> list[SpeculativeRequest]:
-        """Those that a grammar binds by now; heads that would take too long under it are left out
-        for them."""
-        bound = [request for request in requests if self.drafters.is_bound(request)]
-        for request in bound:
+    ) -> bool:
+        """Of those whose guesses are drawn apart, the heads that take too long for it; whether
+        there are any such requests."""
+        apart = [request for request in requests if self.drafters.draws_apart(request)]
+        for request in apart:
             for name in self.drafters.tapped_for(request):
-                if not controller.costs.draws_masked(name):
+                if not controller.costs.may_draw_apart(name):
                     self.drafters.leave_out(name, request)
-        return bound
+        return bool(apart)
 
     def _leave_out_readers(self, controller: Controller, request: SpeculativeRequest) -> None:
         """Drafters that would have to read more of the text first than they could make up for. It
@@ -318,9 +320,9 @@ class Speculation:
 
     def layers_for(self, requests: Sequence[SpeculativeRequest]) -> tuple[int, ...]:
         """The layers whose hidden states drafters need of a pass over these requests, of which some
-        begin with it: heads that a grammar leaves out need none of the prompt either."""
+        begin with it: heads that are left out need none of the prompt either."""
         layers = self.drafters.layers_for(requests)
-        if layers and self.controller and self._without_heads(self.controller, requests):
+        if layers and self.controller and self._leave_out_heads(self.controller, requests):
             layers = self.drafters.layers_for(requests)
         return layers
 

@@ -193,6 +193,11 @@ class SamplingParams:
         penalties = (self.repetition_penalty - 1, self.presence_penalty, self.frequency_penalty)
         return bool(self.logit_bias) or any(penalties)
 
+    @property
+    def shows_laws(self) -> bool:
+        """Whether somebody wants log-probabilities, and with them the logits."""
+        return self.logprobs is not None or self.prompt_logprobs is not None
+
     @cached_property
     def truncates(self) -> bool:
         """Whether top-k, top-p or min-p leave tokens out."""

@@ -193,12 +193,23 @@ def test_a_grammar_that_begins_on_the_way(temperature: float) -> None:
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
-@pytest.mark.parametrize("grammar", [Listed({}, {WRITTEN}), Listed({}, is_broken=True)], ids=str)
-def test_where_a_grammar_says_nothing_the_row_is_left(grammar: Listed, temperature: float) -> None:
-    one, draws = PASSES[40], masked(grammar, temperature=temperature)
+def test_what_is_too_much_for_a_grammar_is_left(temperature: float) -> None:
+    one, draws = PASSES[40], masked(Listed({}, is_broken=True), temperature=temperature)
     found = one.draw(([3], draws))
     assert found.tokens == [None]
     np.testing.assert_array_equal(found.row(0), one.logits([3])[0])
+
+
+@pytest.mark.parametrize("allowed", [None, (3, 4)])
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_behind_the_end_of_a_text_all_may_come(
+    temperature: float, allowed: tuple[int, ...] | None
+) -> None:
+    """All is cut off there."""
+    one, grammar = PASSES[40], Listed({}, {WRITTEN})
+    draws = masked(grammar, temperature=temperature, allowed_token_ids=allowed)
+    for token in range(6):
+        assert one.draw(([token], draws)).tokens == [expected(one.logits([token])[0], draws)]
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])

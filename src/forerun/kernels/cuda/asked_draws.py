@@ -105,7 +105,8 @@ class AskedDraws:
         """As `sampling.served_logits` does, each node with its own ancestors."""
         params = one.params
         prompt, output = np.array(one.context.prompt, int), np.array(one.context.output, int)
-        bias = np.array(list(params.logit_bias.items()), float).reshape(-1, 2)
+        known = [each for each in params.logit_bias.items() if each[0] < vocab_size]
+        bias = np.array(known, float).reshape(-1, 2)
         ends = (*params.stop_token_ids, *(() if params.ignore_eos else one.eos_token_ids))
         for row, node in zip(range(rows.start, rows.stop), one.nodes, strict=True):
             written = np.append(output, np.array(one.proposal.path_tokens(node), int))
@@ -126,22 +127,12 @@ class AskedDraws:
             self.changes.append(changes)
 
     def _mask(self, rows: slice, one: CoupledDraws, vocab_size: int) -> None:
-        """What may follow each node. Behind a guess that does not fit nobody asks, and behind the
-        end of a grammar's text all is cut off."""
-        fixed, grammar, output = None, one.context.grammar, one.context.output
-        if one.params.allowed_token_ids is not None:
-            allowed = np.zeros(-(-vocab_size // 32) * 32, bool)
-            allowed[one.params.allowed_array] = True
-            fixed = np.packbits(allowed, bitorder="little").view(np.uint32)
+        """What may follow each node; where a grammar leaves nothing the host is asked, if anybody
+        comes there."""
+        size = -(-vocab_size // 32)
         for row, node in zip(range(rows.start, rows.stop), one.nodes, strict=True):
-            mask, path = fixed, one.proposal.path_tokens(node)
-            is_bound = grammar is not None and grammar.binds(output, path)
-            if grammar and is_bound and grammar.num_fitting(output, path) == len(path):
-                written = (*output, *path)
-                bits = grammar.allowed_bits(written).ljust(-(-vocab_size // 32) * 4, b"\0")
-                if not grammar.is_over(written):
-                    found = np.frombuffer(bits, np.uint32)[: -(-vocab_size // 32)]
-                    mask = found if fixed is None else found & fixed
-            if mask is not None:
-                self.masks.append(mask)
+            allowed = one.allowed_after(node)
+            if allowed is not None:
+                bits = allowed[: 4 * size].ljust(4 * size, b"\0")
+                self.masks.append(np.frombuffer(bits, np.uint32))
                 self.words[row, 7] = len(self.masks)

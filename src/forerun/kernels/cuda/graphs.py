@@ -175,13 +175,17 @@ class Graphs:
     ) -> Scores:
         """Begin what follows, then wait for the tokens of `rows` of this one, or of all."""
         own_rows = range(len(one.draws)) if rows is None else rows
-        ahead, begun = None, self._rounds.begin(one)
-        if begun is None and not started.asked.as_logits:
-            ahead = self._begin_next(one, own_rows, started)
+        ahead, begun = None, None
+        if one.batch.plan.next_slots is not None and one.kept.may_begin():
+            begun = self._rounds.begin(one)
+            if begun is None and not started.asked.as_logits:
+                ahead = self._begin_next(one, own_rows, started)
         tokens = self._drawing.tokens(started)
-        if (ahead or begun) and min(tokens) < 0:  # the host needs logits that are written over
-            one.batch.plan = replace(one.batch.plan, next_slots=None)
-            return self._run(one)
+        if ahead or begun:
+            one.kept.settle(is_left=min(tokens) < 0)
+            if min(tokens) < 0:  # the host needs logits that are written over
+                one.batch.plan = replace(one.batch.plan, next_slots=None)
+                return self._run(one)
         if begun is not None:
             begun.settle(tokens)
             self._rounds.begun = begun

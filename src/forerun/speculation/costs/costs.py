@@ -25,9 +25,10 @@ _FORESEEN: Final = 16  # guesses, at least, whose rounds are reckoned at once
 _EXCESS_RATE: Final = 1 / 16  # how much the latest round with guesses says of the next
 _EXCESS_SURPRISE: Final = 0.1  # of a round: slow moments are to say little, and are all on one side
 _WHOLE_RATE: Final = 1 / 16
+_HOPE_RATE: Final = 1 / 1024  # with every plain round, of what was slower than when it was tried
 _AHEAD_RATE: Final = 1 / 16
 _MOST_AHEAD: Final = 2  # times what the host does in a plain round
-_LEAST_MASKED: Final = 4e-3  # seconds of a pass: see `draws_masked`
+_LEAST_APART: Final = 4e-3  # seconds of a pass: see `may_draw_apart`
 _PLAIN: Final = ""  # no drafter has this name
 
 
@@ -35,7 +36,7 @@ class Costs:
     """The target's pass, each drafter's answer, and the rest of a round: verdicts, commit.
 
     `context_len` is what a row of the present round attends to, on average; `is_alone`: it is of
-    one request, and reads no prompt beside it; `is_free`: no grammar binds any. A
+    one request, and reads no prompt beside it; `is_free`: nothing but noise decides what comes. A
     busy machine slows all of them alike, so drafters and the rest are kept in seconds at
     calibration and read through the pass's speed. What the choice itself took is spent when it is
     made, so it belongs to no round that it could choose.
@@ -156,11 +157,11 @@ class Costs:
         """Whether the present round is like those that were timed whole."""
         return self.is_alone and self.is_free
 
-    def draws_masked(self, drafter: str) -> bool:
-        """Whether a drafter whose rounds are known as a whole is of use where a grammar is. No such
-        round begins early, and the host draws its guesses: that takes as long as several passes
-        of a small model."""
-        return drafter not in self._whole or self.plain_seconds(1) > _LEAST_MASKED
+    def may_draw_apart(self, drafter: str) -> bool:
+        """Whether a drafter whose rounds are known as a whole is of use where more than noise
+        decides. No such round begins early, and the host draws its guesses: that takes as long as
+        several passes of a small model."""
+        return drafter not in self._whole or self.plain_seconds(1) > _LEAST_APART
 
     def _observe_whole(self, times: StepTimes) -> bool:
         """Whether a round's guesses are known as a whole, so that nothing is to be learnt of its
@@ -176,12 +177,21 @@ class Costs:
                 return False
             ((name, num_told, *_),) = answers
         self._last_whole = name
+        if name == _PLAIN:
+            self._hope()
         if num_told and last == name:
             seconds = sum((answer[-1] for answer in times.drafts), times.pass_seconds)
             surprise = clipped(math.log((seconds + times.rest_seconds) / self._whole[name]))
             self._whole[name] *= math.exp(_WHOLE_RATE * surprise)
             self._rounds = None
         return times.num_guesses > 0
+
+    def _hope(self) -> None:
+        """Rounds that nobody asks for any more, since they were slow, are asked for again once."""
+        for name, tried in self._tried.items():
+            if name != _PLAIN and self._whole[name] > tried:
+                self._whole[name] += _HOPE_RATE * (tried - self._whole[name])
+                self._rounds = None
 
     def draft_seconds(self, drafter: str, num_requests: int, level_sizes: Sequence[int]) -> float:
         """One answer for `num_requests` at once; `level_sizes` counts its guesses by depth. Less

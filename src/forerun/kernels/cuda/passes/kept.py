@@ -21,6 +21,7 @@ _SMALL: Final = 8  # tokens; passes over fewer take hardly less
 # saved on so many: few, and for those of up to `_SMALL` tokens.
 _MOST_FILLED: Final = 32
 _MOST_SMALL: Final = 256
+_MOST_PAUSED: Final = 32  # passes
 
 # Body, tokens, wanted ones, splits of keys, room for slots of keys.
 Key = tuple[Body, int, int, int, int]
@@ -44,6 +45,19 @@ class KeptPasses:
     ahead: Ahead | None = None  # a pass that was begun before it was asked for
     launched: set[Hashable] = field(default_factory=set)  # whose kernels were
     num_filled: dict[Key, int] = field(default_factory=dict)  # passes that others had room for
+    num_waiting: int = 0  # passes behind which none is begun
+    _pause: int = 0  # the latest, in passes
+
+    def may_begin(self) -> bool:
+        """Whether the pass behind this one is to be begun before it is asked for."""
+        self.num_waiting -= self.num_waiting > 0
+        return self.num_waiting == 0
+
+    def settle(self, *, is_left: bool) -> None:
+        """A pass was begun behind one of which the host draws a row, or not: where it does, both
+        are run for nothing, and that is tried ever more rarely until it does not."""
+        self._pause = min(_MOST_PAUSED, max(2, 2 * self._pause)) if is_left else 0
+        self.num_waiting = self._pause
 
     def room_for(self, key: Key) -> Key:
         """One that is recorded and has room for such a pass; itself where there is none, and where
