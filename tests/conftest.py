@@ -18,7 +18,7 @@ from filelock import FileLock
 from forerun.engine import LLM
 from forerun.models.download.pull import pull
 from tests.contracts.kernel_sets import CACHE_DIR
-from tests.tiny_model import JSON_LETTERS, write_tiny_model
+from tests.tiny_model import JSON_LETTERS, MARKS, write_tiny_model
 
 # What a person's terminal says of itself must not decide how wide or colourful our tables are.
 for _name in ("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
@@ -66,6 +66,13 @@ def tiny_json_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small random target that can write JSON."""
     folder = tmp_path_factory.mktemp("models") / "target"
     return write_tiny_model(folder, seed=0, letters=JSON_LETTERS)
+
+
+@pytest.fixture(scope="session")
+def tiny_reasoning_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One with tokens for the marks around reasoning, too."""
+    folder = tmp_path_factory.mktemp("models") / "target"
+    return write_tiny_model(folder, seed=0, letters=JSON_LETTERS, added=MARKS, max_len=512)
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,7 @@ from tests.models_llama.tiny import TinyCheckpoint, tiny_config
 
 EOS, BOS = "<|end|>", "<|start|>"
 LETTERS = "abcdefghijklmnopqrstuvwxyz .,\n"
+MARKS = ("<think>", "</think>")  # what stands around a model's reasoning
 JSON_LETTERS = LETTERS + '0123456789"{}[]:-_<>/'
 TEMPLATE = (
     "{% for m in messages %}<|start|>{{ m['content'] }}<|end|>{% endfor %}"
@@ -23,20 +24,22 @@ TEMPLATE = (
 
 
 def write_tiny_model(folder: Path, seed: int = 0, sharpness: float = 3.0, **changes: Any) -> Path:
-    """Random weights over a vocabulary of single letters and two special tokens.
+    """Random weights over a vocabulary of single letters, tokens that are `added` as they are, and
+    two special ones.
 
     `sharpness` scales the head, so that the model is sure enough of itself to be guessed.
     """
-    letters = changes.pop("letters", LETTERS)
+    letters, added = changes.pop("letters", LETTERS), changes.pop("added", ())
     folder.mkdir(parents=True, exist_ok=True)
     spelled = {byte: letter for letter, byte in BYTE_LETTERS.items()}
     vocab = {spelled[ord(letter)]: idx for idx, letter in enumerate(letters)}
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=vocab, merges=[]))
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(False, use_regex=False)
     tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    tokenizer.add_tokens(list(added))
     tokenizer.add_special_tokens([EOS, BOS])
     tokenizer.save(str(folder / "tokenizer.json"))
-    config = tiny_config(**{"vocab_size": len(vocab) + 2, "max_len": 256, **changes})
+    config = tiny_config(**{"vocab_size": len(vocab) + len(added) + 2, "max_len": 256, **changes})
     checkpoint = TinyCheckpoint(config, seed)
     weights = {name: checkpoint.float32(name) for name in checkpoint.names()}
     weights["lm_head.weight"] = weights["lm_head.weight"] * np.float32(sharpness)

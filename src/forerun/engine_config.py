@@ -31,6 +31,7 @@ KNOWN_NAMES: Final = {
     "quantization": (None, "int8", "int4"),
     "activations": (None, "int8", "int16"),
     "tool_call_parser": (None, "hermes", "llama3_json", "mistral"),
+    "reasoning_parser": (None, "qwen3", "deepseek_r1", "mistral", "none"),
 }
 DEFAULT_ACTIVATIONS: Final = "int8"
 Progress = Callable[[str, int, int], None]  # what, how many of how many; 0 of 0: nobody knows
@@ -47,9 +48,10 @@ def _auto() -> "SpeculativeConfig":
 class EngineConfig:
     """`model` is a GGUF file, a Hugging Face directory, or the name of a pulled model;
     `speculative_config=None` is plain decoding. `chat_template` is the text of a jinja2 template,
-    or the path of its file; `tool_call_parser` is how the model writes calls of tools, where that
-    template does not tell ("hermes", "llama3_json", "mistral"). `cache_dir` is where pulled models
-    and compiled code are kept.
+    or the path of its file; where that does not tell, `tool_call_parser` is how the model writes
+    calls of tools ("hermes", "llama3_json", "mistral"), and `reasoning_parser` how it marks what it
+    reasons ("qwen3", "deepseek_r1", "mistral"; "none" leaves that in the answer). `cache_dir` is
+    where pulled models and compiled code are kept.
 
     `kernels` may also be a kernel set. `device` auto is the GPU where torch sees one, and there
     `dtype` is "bfloat16", "float16" or "float32" (docs/gpu.md). `quantization` ("int8", "int4")
@@ -81,6 +83,9 @@ class EngineConfig:
     chat_template: str | None = option(None, "A jinja2 file in place of the model's own.")
     tool_call_parser: str | None = option(
         None, "How the model writes tool calls: hermes, llama3_json or mistral."
+    )
+    reasoning_parser: str | None = option(
+        None, "How the model marks its reasoning: qwen3, deepseek_r1, mistral, or none."
     )
     kernels: str | Kernels = option("auto", "auto, cpu, cuda or reference.")
     device: str = option("auto", "auto, cpu or cuda.")

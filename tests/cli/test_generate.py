@@ -210,13 +210,13 @@ def test_special_tokens_that_are_shown_are_no_part_of_the_conversation(
     run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[list[str]] = []
-    encode_chat = Tokenizer.encode_chat
+    apply_chat_template = Tokenizer.apply_chat_template
 
-    def noted(tokenizer: Tokenizer, messages: Any) -> list[int]:
+    def noted(tokenizer: Tokenizer, messages: Any, *options: Any) -> str:
         asked.append([message["content"] for message in messages])
-        return encode_chat(tokenizer, messages)
+        return apply_chat_template(tokenizer, messages, *options)
 
-    monkeypatch.setattr(Tokenizer, "encode_chat", noted)
+    monkeypatch.setattr(Tokenizer, "apply_chat_template", noted)
     a_end = ("--allowed-token-id", "0", "--allowed-token-id", "30", "--logit-bias", '{"30": 99}')
     shown = ("--keep-special", "--include-stop", "--min-tokens", "3")
     result = run("chat", *a_end, *shown, stdin="abc\nde\n")

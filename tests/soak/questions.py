@@ -16,6 +16,8 @@ _FITTING: Final = (
     StructuredOutputsParams(regex="[a-z ,.]{0,30}"),
     StructuredOutputsParams(choice=("abc", "abcabcabc", "a cat on a mat", "ab")),
     StructuredOutputsParams(grammar='start: "a" start "b" | "c" start | "d"'),
+    StructuredOutputsParams(regex="a[a-z ]{2,9}e", triggers=("a",)),
+    StructuredOutputsParams(regex="[a-z ]{3,12}", reasoning=("a", "e")),
 )
 
 

@@ -115,7 +115,7 @@ def sizes(few: int, many: int) -> list[Any]:
     return [few, pytest.param(many, marks=pytest.mark.soak)]
 
 
-@pytest.mark.parametrize("num", sizes(50, 3500))
+@pytest.mark.parametrize("num", sizes(60, 3500))
 def test_in_a_crowded_pool(
     num: int, crowded: LLM, alone: Alone, questions: Questions, tell: Tell
 ) -> None:

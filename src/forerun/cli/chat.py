@@ -20,6 +20,7 @@ from forerun.types import SamplingParams
 if TYPE_CHECKING:
     from forerun.engine import CompletionOutput
     from forerun.models.text.tokenizer import Tokenizer
+    from forerun.replies import ReplyForm
 
 _COMMANDS: Final = "/reset starts over, /bye leaves"
 _COMMAND: Final = re.compile(r"/\w+")
@@ -57,9 +58,11 @@ def chat(
         if not line:
             continue
         messages.append({"role": "user", "content": line})
-        tokens = llm.tokenizer.encode_chat(messages)
+        asked = llm.conversations.ask(messages)
+        tokens = llm.tokenizer.encode(asked.text, add_special=False)
+        fitting = asked.form.params(bounded(params, llm, len(tokens)))
         try:
-            output = show_stream(llm, tokens, bounded(params, llm, len(tokens)), trace=False)
+            output = show_stream(llm, tokens, fitting, trace=False)
         except (PromptTooLong, RequestTooLarge) as error:
             messages.pop()
             say(f"forerun: {error} Or /reset.", err=True)
@@ -69,12 +72,14 @@ def chat(
                 raise
             messages.pop()
             continue
-        messages.append({"role": "assistant", "content": _said(llm.tokenizer, output)})
+        messages.append(_said(llm.tokenizer, output, asked.form))
 
 
-def _said(tokenizer: Tokenizer, output: CompletionOutput) -> str:
-    """The answer without special tokens: those of a turn are the template's to write."""
-    text = output.text
+def _said(tokenizer: Tokenizer, output: CompletionOutput, form: ReplyForm) -> dict[str, str]:
+    """The answer without special tokens: those of a turn are the template's to write, as are the
+    marks of what was reasoned."""
+    reply = form.read(output.text)
+    words = reply.words
     for token in tokenizer.special_ids.intersection(output.token_ids):
-        text = text.replace(tokenizer.decode([token], skip_special=False, continuing=True), "")
-    return text
+        words = words.replace(tokenizer.decode([token], skip_special=False, continuing=True), "")
+    return {"role": "assistant", "content": words, "reasoning_content": reply.reasoning}

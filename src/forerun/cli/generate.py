@@ -23,6 +23,7 @@ from forerun.types import SamplingParams
 
 if TYPE_CHECKING:
     from forerun.engine import LLM, CompletionOutput, RequestOutput
+    from forerun.replies import ReplyForm
 
 
 MAX_NUM_SEQS: Final = 8  # answers that are written at once
@@ -59,14 +60,12 @@ def generate(
     if options.prediction is not None:
         expected = read_option(options.prediction, "--prediction", "a text file")
     llm = load(engine, max_num_seqs=min(params.n, MAX_NUM_SEQS))
-    tokens = (
-        llm.tokenizer.encode_chat([{"role": "user", "content": text}])
-        if options.chat
-        else llm.tokenizer.encode(text)
-    )
+    tokens, form = _asked(llm, text) if options.chat else (llm.tokenizer.encode(text), None)
     params = bounded(params, llm, len(tokens))
+    params = form.params(params) if form else params
     if options.json:
-        result = _as_dict(llm.generate(tokens, params, prediction=expected)[0])
+        found = llm.generate(tokens, params, prediction=expected)[0]
+        result = _as_dict(found.read_as(form) if form else found)
         with Uninterrupted():  # the whole line, or nothing of it
             say_json(result)
     elif params.n > 1:
@@ -75,6 +74,12 @@ def generate(
             _summarise(output)
     else:
         show_stream(llm, tokens, params, trace=options.trace, prediction=expected)
+
+
+def _asked(llm: LLM, text: str) -> tuple[list[int], ReplyForm]:
+    """As a user's message."""
+    asked = llm.conversations.ask([{"role": "user", "content": text}])
+    return llm.tokenizer.encode(asked.text, add_special=False), asked.form
 
 
 def bounded(params: SamplingParams, llm: LLM, prompt_len: int) -> SamplingParams:
@@ -173,6 +178,8 @@ def _choice(output: CompletionOutput) -> dict[str, Any]:
         "origins": [str(origin) for origin in output.origins],
         "stats": output.stats,
     }
+    if output.reasoning is not None:
+        choice["reasoning"] = output.reasoning
     if output.logprobs is not None:
         choice["logprobs"] = output.logprobs
     return choice

@@ -87,7 +87,7 @@ class GrammarWalk(OneByOne["_Read"]):
         return _Choice(hash((allowed, mark)))
 
     def _learn(self, grammar: Grammar, output: Sequence[int], read: _Read) -> None:
-        is_bound = grammar.binds(output)  # where it does not bind here, it never did
+        is_bound = grammar.binds(output)  # else only before some reasoning
         for idx in range(read.num_tokens, len(output) if is_bound else 0):
             if not grammar.binds(output[:idx]):
                 continue

@@ -15,6 +15,8 @@ from forerun.types import Grammar, StructuredOutputsParams
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
 
+    from forerun.grammars.matched import MatchedGrammar
+
 # Compiled grammars that are kept, as callers send the same schema again and again: so many, and so
 # many characters in all.
 _MAX_KEPT, _MAX_CHARACTERS = 64, 1 << 20
@@ -34,24 +36,17 @@ class Grammars:
         if wanted is None:
             return None
         _need_llguidance()
-        from forerun.grammars import description
-        from forerun.grammars.matched import MatchedGrammar
+        from forerun.grammars.behind_reasoning import BehindReasoning
         from forerun.grammars.triggered import TriggeredGrammar
 
-        text, kind = description.described(wanted), description.kind_of(wanted)
-        with self._lock:
-            kept = self._kept.get(text)
-            if kept is not None:
-                self._kept.move_to_end(text)
-        renew = partial(self._renewed, text)
-        grammar = MatchedGrammar((kept or renew()).deep_copy(), renew, kind)
-        if kept is None:
-            grammar.allowed_bits(())  # the first step of some takes too long
-        if not wanted.triggers:
-            return grammar
+        grammar: Grammar = self._matched(wanted)
         assert self._vocabulary is not None
-        spell = partial(self._tokenizer.token_bytes, skip_special=False)
-        return TriggeredGrammar(grammar, wanted.triggers, spell, self._vocabulary.tokenize_bytes)
+        spell, read = self._spell, self._vocabulary.tokenize_bytes
+        if wanted.triggers:
+            grammar = TriggeredGrammar(grammar, wanted.triggers, spell, read)
+        if wanted.reasoning is not None:
+            grammar = BehindReasoning(grammar, wanted.reasoning, spell, read)
+        return grammar
 
     def check(self, wanted: StructuredOutputsParams) -> None:
         """Raise what `of` would; nothing is kept of it."""
@@ -62,6 +57,24 @@ class Grammars:
         text, kind = description.described(wanted), description.kind_of(wanted)
         compile_it = partial(self._compiled, text)
         MatchedGrammar(compile_it(), compile_it, kind).allowed_bits(())
+
+    def _matched(self, wanted: StructuredOutputsParams) -> MatchedGrammar:
+        from forerun.grammars import description
+        from forerun.grammars.matched import MatchedGrammar
+
+        text, kind = description.described(wanted), description.kind_of(wanted)
+        with self._lock:
+            kept = self._kept.get(text)
+            if kept is not None:
+                self._kept.move_to_end(text)
+        renew = partial(self._renewed, text)
+        grammar = MatchedGrammar((kept or renew()).deep_copy(), renew, kind)
+        if kept is None:
+            grammar.allowed_bits(())  # the first step of some takes too long
+        return grammar
+
+    def _spell(self, token: int) -> bytes:
+        return self._tokenizer.token_bytes(token, skip_special=False)
 
     def _renewed(self, text: str) -> LLMatcher:
         """Anew: copies share what they learnt of the text's expressions, and its limits."""

@@ -11,8 +11,11 @@ from forerun.errors import InvalidOption
 from forerun.models.text.tokenizer import Tokenizer
 
 _MARK: Final = "\x02"  # no token goes on behind it
-# Special tokens that stand in an answer, where a model calls tools: to grammars they are text.
-_SPOKEN_SPECIAL: Final = ("[TOOL_CALLS]", "<tool_call>", "</tool_call>")
+# Special tokens that stand in an answer, around calls and reasoning: to grammars they are text.
+_SPOKEN_SPECIAL: Final = (
+    *("[TOOL_CALLS]", "<tool_call>", "</tool_call>"),
+    *("<think>", "</think>", "[THINK]", "[/THINK]"),
+)
 
 _PARTS: Final = re.compile(f"({'|'.join(map(re.escape, _SPOKEN_SPECIAL))})")
 

@@ -56,7 +56,7 @@ class CoupledDraws:
         grammar, output = self.context.grammar, self.context.output
         if grammar is None:
             return False
-        # One that begins on the way to a node goes on behind it.
+        # It does not bind here, so if it does behind a node, then behind all that follow.
         last = self.nodes[-1:] if self.proposal.tree.is_chain else self.nodes
         try:
             return any(grammar.binds(output, self.proposal.path_tokens(node)) for node in last)

@@ -88,6 +88,8 @@ _MESSAGE: Final = {
         "role": {"enum": ["assistant"]},
         "content": or_null(_TEXT),
         "tool_calls": {"type": "array", "minItems": 1, "items": {"type": "object"}},
+        "reasoning": _TEXT,
+        "reasoning_content": _TEXT,
     },
 }
 _RESPONSE: Final = {

@@ -8,7 +8,8 @@ from typing import Any, Final
 from forerun.engine.api.async_engine import AsyncEngine
 from forerun.errors import PromptTooLong
 from forerun.models.text.chat_template import content_text
-from forerun.models.text.conversation import checked_variables, conversation_text
+from forerun.models.text.conversation import checked_variables, effort_variables
+from forerun.replies import ReplyForm
 from forerun.server.errors import bad_request
 from forerun.tools import Calling
 
@@ -33,23 +34,30 @@ def encoded(text: str, engine: AsyncEngine, *, add_special: bool) -> Tokens:
 
 
 def chat_prompt(
-    given: Mapping[str, Any], engine: AsyncEngine, calling: Calling | None = None
-) -> Tokens:
-    """Through the model's chat template; `continue_final_message` leaves the last message open."""
+    given: Mapping[str, Any],
+    engine: AsyncEngine,
+    calling: Calling | None = None,
+    effort: str | None = None,
+) -> tuple[Tokens, ReplyForm]:
+    """Through the model's chat template, and what its answer is made of; `continue_final_message`
+    leaves the last message open."""
     messages = [_message(message) for message in given["messages"]]
     _refuse_endless(sum(len(m["content"]) for m in messages), engine.max_model_len)
-    variables = checked_variables(given.get("chat_template_kwargs"))
-    text = conversation_text(
-        engine.tokenizer,
-        *engine.toolbox.told(messages, calling.shown if calling else (), variables),
+    asked = engine.conversations.ask(
+        messages,
+        calling,
+        {
+            **effort_variables(engine.tokenizer, effort),
+            **checked_variables(given.get("chat_template_kwargs")),
+        },
         add_generation_prompt=given.get("add_generation_prompt"),
         continue_final_message=given.get("continue_final_message", False),
     )
     add_special = given.get("add_special_tokens", False)
-    tokens = tuple(engine.tokenizer.encode(text, add_special=add_special))
+    tokens = tuple(engine.tokenizer.encode(asked.text, add_special=add_special))
     if not tokens:
         raise bad_request("the chat template made an empty prompt of the messages; say something.")
-    return tokens
+    return tokens, asked.form
 
 
 def conversation(given: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -60,20 +68,27 @@ def conversation(given: Mapping[str, Any]) -> list[dict[str, Any]]:
         messages.append({"role": "system", "content": given["instructions"]})
     if isinstance(found, str):
         return [*messages, {"role": "user", "content": found}]
+    reasoned: dict[str, str] = {}  # by the assistant, before it said anything
     for item in found:
         kind = item.get("type", "message")
+        if kind == "reasoning":
+            parts = [part["text"] for part in item.get("content", ())]
+            reasoned = {"reasoning": "".join(parts)} if parts else {}
+            continue
         if kind == "function_call_output":
             said = {"role": "tool", "content": item["output"], "tool_call_id": item["call_id"]}
             messages.append(said)
         elif kind == "function_call":
             function = {"name": item["name"], "arguments": item["arguments"]}
             call = {"id": item["call_id"], "type": "function", "function": function}
-            if not messages or messages[-1]["role"] != "assistant":
-                messages.append({"role": "assistant", "content": ""})
+            if reasoned or not messages or messages[-1]["role"] != "assistant":
+                messages.append({"role": "assistant", "content": "", **reasoned})
             said = messages[-1]
             messages[-1] = {**said, "tool_calls": [*said.get("tool_calls", ()), call]}
-        elif kind == "message":
-            messages.append(item)
+        else:
+            is_reasoned = item["role"] == "assistant"
+            messages.append({**item, **reasoned} if is_reasoned else item)
+        reasoned = {}
     return messages
 
 
@@ -88,6 +103,8 @@ def _message(message: Mapping[str, Any]) -> dict[str, Any]:
     for name in ("name", "tool_call_id"):
         if name in message:
             found[name] = message[name]
+    if reasoning := message.get("reasoning") or message.get("reasoning_content"):
+        found |= {"reasoning": reasoning, "reasoning_content": reasoning}  # templates read either
     return {**found, "tool_calls": calls} if calls else found
 
 

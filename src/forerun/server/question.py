@@ -10,13 +10,13 @@ from forerun.engine import RequestSpeculation
 from forerun.engine.api.async_engine import AsyncEngine
 from forerun.engine.request.request import Request
 from forerun.errors import InvalidGrammar
+from forerun.replies import Reasoning, ReplyForm
 from forerun.sampling import derive_key, fresh_seed
 from forerun.server.answers.group import Group
 from forerun.server.errors import bad_request
 from forerun.server.operation.config import Limits
 from forerun.server.prompts import Tokens
 from forerun.server.structured import structure_of
-from forerun.tools import Calling
 from forerun.types import SamplingParams
 
 # Fields that are sampling options of the same name.
@@ -38,6 +38,7 @@ class Question:
     streams: bool
     traces: bool
     hides_answers: bool
+    reasoning: Reasoning | None = None  # in each answer
 
     @classmethod
     def of(
@@ -48,7 +49,7 @@ class Question:
         lengths: Sequence[int],
         num_logprobs: int | None,
         num_prompt_logprobs: int | None = None,
-        calling: Calling | None = None,
+        reply: ReplyForm | None = None,
     ) -> Question:
         """Any thread may do this: what cannot run is refused, and nothing runs yet. `lengths` are
         what the answers to each prompt may have; those of 0 tokens have one that nobody is shown.
@@ -71,8 +72,8 @@ class Question:
                 "structured_outputs": structure.wanted,
             }
         )
-        if calling is not None:
-            params = calling.params(params)
+        if reply is not None:
+            params = reply.params(params)
         _check_num(len(prompts), params.n, engine.max_num_open)
         try:
             requests = [
@@ -93,12 +94,19 @@ class Question:
         except InvalidGrammar as error:
             raise bad_request(str(error), structure.field) from None
         traces = given.get("forerun", {}).get("trace", False)
-        return cls(requests, params.n, given.get("stream", False), traces, not any(lengths))
+        streams, reasoning = given.get("stream", False), reply.reasoning if reply else None
+        return cls(requests, params.n, streams, traces, not any(lengths), reasoning)
 
     def ask(self, engine: AsyncEngine, timeout_s: float) -> Group:
         """All answers are under way, or none is."""
         answers = engine.take(self.requests, whole=not (self.streams or self.traces))
-        return Group(answers, self.num_choices, timeout_s, hides_answers=self.hides_answers)
+        return Group(
+            answers,
+            self.num_choices,
+            timeout_s,
+            hides_answers=self.hides_answers,
+            reasoning=self.reasoning,
+        )
 
 
 def _check_ids(given: Mapping[str, Any], vocab_size: int) -> None:

@@ -55,7 +55,8 @@ class Wanted:
         if answer is None:
             return
         is_spaced = answer.disable_any_whitespace or answer.whitespace_pattern is not None
-        if is_spaced or (answer.json is None and not answer.json_object):
+        is_json = answer.json is not None or answer.json_object
+        if is_spaced or answer.reasoning or not is_json:
             raise InvalidOption(
                 "structured_outputs beside tools can only be json or json_object; drop one."
             )

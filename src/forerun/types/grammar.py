@@ -16,7 +16,7 @@ class Grammar(Protocol):
 
     def binds(self, output: Sequence[int], more: Sequence[int] = ()) -> bool:
         """Whether it says anything behind both: as long as it does not, everything may follow.
-        Where it does once, it does so in all that follows."""
+        It may do so at the beginning, then not, and from somewhere on for good."""
 
     def allowed_bits(self, output: Sequence[int]) -> bytes:
         """Asked where it binds. A bit for each token, the lowest first: those that may follow, and

@@ -28,7 +28,9 @@ class StructuredOutputsParams:
     `disable_any_whitespace`; `whitespace_pattern` is another regular expression for it.
 
     With `triggers` an answer is free until one of these texts comes; from its first character on
-    all is what `grammar` or `regex` says, the trigger too.
+    all is what `grammar` or `regex` says, the trigger too. With `reasoning`, two texts, an answer
+    may begin with the first, and is free until the second; what is asked for comes behind that, or
+    instead. The first is empty where the prompt has it already.
     """
 
     json: str | Mapping[str, Any] | None = None
@@ -39,6 +41,7 @@ class StructuredOutputsParams:
     disable_any_whitespace: bool = False
     whitespace_pattern: str | None = None
     triggers: tuple[str, ...] | None = None
+    reasoning: tuple[str, str] | None = None
 
     def __post_init__(self) -> None:
         given = [name for name in _KINDS if getattr(self, name) not in (None, False)]
@@ -59,6 +62,7 @@ class StructuredOutputsParams:
             good = text is None or (isinstance(text, str) and is_unicode(text))
             require(good, f"structured_outputs.{name}", text, "a text")
         self._complete("choice")
+        self._check_reasoning()
         for name in ("json_object", "disable_any_whitespace"):
             value = getattr(self, name)
             good = value is None or isinstance(value, bool)
@@ -91,6 +95,16 @@ class StructuredOutputsParams:
                 "structured_outputs.json is no JSON schema; give a mapping, or its text."
             )
         object.__setattr__(self, "json", text)  # a frozen value is completed
+
+    def _check_reasoning(self) -> None:
+        marks: Any = self.reasoning
+        if marks is None:
+            return
+        good = isinstance(marks, list | tuple) and len(marks) == 2
+        good = good and all(isinstance(mark, str) and is_unicode(mark) for mark in marks)
+        wanted = "two texts, of which the second is not empty"
+        require(good and marks[1] != "", "structured_outputs.reasoning", marks, wanted)
+        object.__setattr__(self, "reasoning", tuple(marks))  # a frozen value is completed
 
     def _complete(self, name: str) -> None:
         """A list of texts, as a tuple."""

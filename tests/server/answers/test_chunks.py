@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from forerun.engine.api.outputs import CompletionOutput
+from forerun.replies import ReplyForm
 from forerun.server.answers.chat import ChatForm
 from forerun.server.answers.completions import CompletionForm
 from forerun.server.answers.delta import Delta
@@ -78,7 +79,7 @@ def test_a_step_is_one_write_and_what_says_nothing_is_left_out() -> None:
 def called(pieces: list[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The chunks' choices, and the message of the whole."""
     calling = Calling(FORMATS["hermes"], [], [Tool("add")], StructuredOutputsParams(json={}))
-    form, last = form_of(ChatForm, calling=calling), len(pieces) - 1
+    form, last = form_of(ChatForm, reply=ReplyForm(calling=calling)), len(pieces) - 1
     deltas = [delta_of(text, idx, is_last=idx == last) for idx, text in enumerate(pieces)]
     chunks = told(form, *deltas)
     (choice,) = form.whole([Delta.joined(deltas)])["choices"]

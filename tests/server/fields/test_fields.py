@@ -87,8 +87,8 @@ def test_answers_of_other_servers_can_be_sent_back() -> None:
     body = {"messages": [*CHAT["messages"], message]}
     read = read_fields(Endpoint.CHAT, body)["messages"][1]
     assert (read["role"], read["content"]) == ("assistant", "a")
-    message["reasoning_content"] = "thought"
-    assert "reasoning_content" in refused(Endpoint.CHAT, body).message
+    message["refusal"] = "no"
+    assert "refusal" in refused(Endpoint.CHAT, body).message
 
 
 @pytest.mark.parametrize(

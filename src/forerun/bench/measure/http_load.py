@@ -9,7 +9,7 @@ from __future__ import annotations
 import http.client
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from random import Random
 from threading import Thread
@@ -79,7 +79,7 @@ def _answer(url: str, body: dict[str, Any], arrival: float) -> Answered:
             if not line.startswith(b"data: {"):
                 continue
             chunk = json.loads(line[6:])
-            if first is None and any(c["delta"].get("content") for c in chunk.get("choices", ())):
+            if first is None and any(_is_said(c["delta"]) for c in chunk.get("choices", ())):
                 first = time.perf_counter() - began
             if chunk.get("usage"):
                 num_tokens = chunk["usage"]["completion_tokens"]
@@ -90,6 +90,10 @@ def _answer(url: str, body: dict[str, Any], arrival: float) -> Answered:
     finally:
         connection.close()
     return Answered(arrival, first, time.perf_counter() - began, num_tokens)
+
+
+def _is_said(delta: Mapping[str, Any]) -> bool:
+    return any(delta.get(name) for name in ("content", "reasoning_content"))
 
 
 def _connect(url: str) -> http.client.HTTPConnection:

@@ -19,6 +19,7 @@ from forerun.engine.request.request import Request
 from forerun.errors import InvalidOption
 from forerun.models.text.tokenizer import Tokenizer
 from forerun.option_checks import is_finite, require, require_whole
+from forerun.replies import Conversations
 from forerun.speculation.speculation import Speculation
 from forerun.tools import Toolbox
 from forerun.types import SamplingParams
@@ -60,6 +61,10 @@ class AsyncEngine:
     @property
     def toolbox(self) -> Toolbox:
         return self._llm.toolbox
+
+    @property
+    def conversations(self) -> Conversations:
+        return self._llm.conversations
 
     @property
     def max_model_len(self) -> int:

@@ -30,7 +30,8 @@ from forerun.interrupts import Uninterrupted, safe_point
 from forerun.models.llama import LlamaModel
 from forerun.models.opening import load_tokenizer, open_checkpoint
 from forerun.models.text.chat_template import Messages
-from forerun.models.text.conversation import checked_variables, conversation_text, require_read
+from forerun.models.text.conversation import checked_variables, require_read
+from forerun.replies import Conversations, ReasoningMarks
 from forerun.speculation.config import SpeculativeConfig
 from forerun.tools import Toolbox
 from forerun.types import SamplingParams
@@ -71,6 +72,8 @@ class LLM:
             self._memory, self._wanted_len = memory, max_len
             self._grammars = Grammars(self.tokenizer)
             self.toolbox = Toolbox(self.tokenizer, self._grammars, config.tool_call_parser)
+            marks = ReasoningMarks.of(self.tokenizer, config.reasoning_parser)
+            self.conversations = Conversations(self.tokenizer, self.toolbox, marks)
             self._lock = EngineLock()  # for all that use this kernel set
             self._start(speculation)
 
@@ -139,7 +142,8 @@ class LLM:
         other keywords must be variables that the template reads.
 
         `tools` are functions that may be called, in OpenAI's form; docs/tools.md has more. Calls
-        stand in the outputs' `text`, and are read from there into their `tool_calls`.
+        stand in the outputs' `text`, and are read from there into their `tool_calls`; so is what
+        the model reasoned before it answered into their `reasoning`.
         """
         require_read(template_variables, self.tokenizer, _CHAT_OPTIONS)
         variables = {**checked_variables(chat_template_kwargs), **template_variables}
@@ -149,25 +153,25 @@ class LLM:
             self.toolbox.calling(tools, tool_choice, parallel_tool_calls, one.structured_outputs)
             for one in params
         ]
-        texts = [
-            conversation_text(
-                self.tokenizer,
-                *self.toolbox.told(conversation, calling.shown if calling else (), variables),
+        asked = [
+            self.conversations.ask(
+                conversation,
+                calling,
+                variables,
                 add_generation_prompt=add_generation_prompt,
                 continue_final_message=continue_final_message,
             )
             for conversation, calling in zip(conversations, callings, strict=True)
         ]
         outputs = self.generate(
-            [self.tokenizer.encode(text, add_special=False) for text in texts],
-            [call.params(one) if call else one for one, call in zip(params, callings, strict=True)],
+            [self.tokenizer.encode(one.text, add_special=False) for one in asked],
+            [each.form.params(one) for one, each in zip(params, asked, strict=True)],
             priority=priority,
             cache_salt=cache_salt,
             speculation=speculation,
             prediction=prediction,
         )
-        pairs = zip(outputs, callings, strict=True)
-        return [output.with_calls(calling) if calling else output for output, calling in pairs]
+        return [output.read_as(one.form) for output, one in zip(outputs, asked, strict=True)]
 
     def stream(
         self,

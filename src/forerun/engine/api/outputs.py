@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from forerun.engine.request.request import Request
-from forerun.tools import Calling, ToolCall
+from forerun.replies import ReplyForm
+from forerun.tools import ToolCall
 from forerun.types import Origin
 
 
@@ -26,6 +27,7 @@ class CompletionOutput:
     logprobs: tuple[dict[int, float], ...] | None
     stats: dict[str, Any]
     tool_calls: tuple[ToolCall, ...] = ()  # in the text, where tools were given
+    reasoning: str | None = None  # in the text, of models that reason before they answer
 
     @classmethod
     def of(cls, request: Request) -> CompletionOutput:
@@ -68,7 +70,13 @@ class RequestOutput:
             answers[0].prompt_logprobs or None,
         )
 
-    def with_calls(self, calling: Calling) -> RequestOutput:
-        """What each answer calls, read from its text."""
-        outputs = [replace(one, tool_calls=calling.read(one.text).calls) for one in self.outputs]
+    def read_as(self, form: ReplyForm) -> RequestOutput:
+        """With what each answer's text is made of."""
+        if form.is_plain:
+            return self
+        replies = [form.read(one.text) for one in self.outputs]
+        outputs = [
+            replace(one, tool_calls=reply.calls, reasoning=reply.reasoning or None)
+            for one, reply in zip(self.outputs, replies, strict=True)
+        ]
         return replace(self, outputs=outputs)

@@ -47,6 +47,16 @@ def conversation_text(
     return text[:at]
 
 
+def effort_variables(tokenizer: Tokenizer, effort: str | None) -> dict[str, Any]:
+    """What says how much to reason, where the chat template reads it: OpenAI's `reasoning_effort`,
+    or whether to at all."""
+    if effort is None:
+        return {}
+    known = {"reasoning_effort": effort, "enable_thinking": effort != "none"}
+    reads = tokenizer.template_reads if tokenizer.has_chat_template else ()
+    return {name: value for name, value in known.items() if name in reads}
+
+
 def checked_variables(given: Mapping[str, Any] | None) -> Mapping[str, Any]:
     """`chat_template_kwargs`: whatever a template reads, but for what has a name of its own."""
     if not isinstance(given, Mapping | None):

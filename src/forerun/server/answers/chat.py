@@ -6,31 +6,35 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from forerun.replies import WORDS_ALONE, Piece, ReplyForm, ReplyReader, Thoughts
 from forerun.server.answers.delta import Delta
 from forerun.server.answers.form import ChunkForm
 from forerun.server.answers.trace import trace
-from forerun.tools import Arguments, CallBegun, Calling, CallReader, Piece, ToolCall, Words
+from forerun.tools import Arguments, CallBegun, ToolCall, Words
 
 
 @dataclass
 class ChatForm(ChunkForm):
-    calling: Calling | None = None
-    _readers: dict[int, CallReader] = field(default_factory=dict)  # of streams, by choice
+    reply: ReplyForm = WORDS_ALONE
+    shows_reasoning: bool = True
+    _readers: dict[int, ReplyReader] = field(default_factory=dict)  # of streams, by choice
 
     chunk_kind = "chat.completion.chunk"
 
     @property
     def is_framed(self) -> bool:
-        return self.calling is None and super().is_framed
+        return self.reply.is_plain and super().is_framed
 
     def whole(self, deltas: list[Delta]) -> dict[str, Any]:
         choices = []
         for delta in deltas:
             message: dict[str, Any] = {"role": "assistant", "content": delta.text, "refusal": None}
             rest = self._rest(delta)
-            if self.calling is not None:
-                reply = self.calling.read(delta.text)
+            if not self.reply.is_plain:
+                reply = self.reply.read(delta.text)
                 message["content"] = reply.words
+                if reply.reasoning and self.shows_reasoning:
+                    message |= _reasoned(reply.reasoning)
                 if reply.calls:
                     message["content"] = reply.words or None
                     message["tool_calls"] = [call.as_dict() for call in reply.calls]
@@ -54,23 +58,24 @@ class ChatForm(ChunkForm):
         if delta.num_before == 0:
             opening = {"role": "assistant", "content": "", "refusal": None}
             yield {"index": delta.index, "delta": opening, **_EMPTY}
-        if self.calling is not None:
-            yield from self._told(delta, self.calling)
+        if not self.reply.is_plain:
+            yield from self._told(delta)
         elif self.is_news(delta):
             words = {} if delta.output and not delta.text else {"content": delta.text}
             yield {"index": delta.index, "delta": words, **self._rest(delta)}
 
-    def _told(self, delta: Delta, calling: Calling) -> Iterator[dict[str, Any]]:
-        """Words and calls; the tokens' own figures come with the last of these."""
+    def _told(self, delta: Delta) -> Iterator[dict[str, Any]]:
+        """Reasoning, words and calls; the tokens' own figures come with the last of these."""
         reader = self._readers.get(delta.index)
         if reader is None:
-            reader = self._readers[delta.index] = calling.reader()
+            reader = self._readers[delta.index] = self.reply.reader()
         pieces = reader.read(delta.text, is_last=delta.output is not None)
         number = reader.num_calls - sum(isinstance(piece, CallBegun) for piece in pieces) - 1
         told = list[dict[str, Any]]()
         for piece in pieces:
             number += isinstance(piece, CallBegun)
-            told.append(_as_delta(piece, number, calling))
+            if self.shows_reasoning or not isinstance(piece, Thoughts):
+                told.append(self._as_delta(piece, number))
         if not told and (delta.output is not None or self.shows_more):
             told.append({})
         for words in told[:-1]:
@@ -80,6 +85,16 @@ class ChatForm(ChunkForm):
             if reader.num_calls:
                 rest["finish_reason"] = _reason(delta, is_whole=reader.is_whole)
             yield {"index": delta.index, "delta": told[-1], **rest}
+
+    def _as_delta(self, piece: Piece, number: int) -> dict[str, Any]:
+        if isinstance(piece, Thoughts):
+            return _reasoned(piece.text)
+        if isinstance(piece, Words):
+            return {"content": piece.text}
+        if isinstance(piece, Arguments):
+            return {"tool_calls": [{"index": number, "function": {"arguments": piece.text}}]}
+        begun = ToolCall(piece.name, "", self.reply.fresh_id()).as_dict()
+        return {"tool_calls": [{"index": number, **begun}]}
 
     def _rest(self, delta: Delta) -> dict[str, Any]:
         rest: dict[str, Any] = {
@@ -104,10 +119,6 @@ def _reason(delta: Delta, *, is_whole: bool) -> str | None:
     return "tool_calls" if delta.finish_reason == "stop" and is_whole else delta.finish_reason
 
 
-def _as_delta(piece: Piece, number: int, calling: Calling) -> dict[str, Any]:
-    if isinstance(piece, Words):
-        return {"content": piece.text}
-    if isinstance(piece, Arguments):
-        return {"tool_calls": [{"index": number, "function": {"arguments": piece.text}}]}
-    begun = ToolCall(piece.name, "", calling.fresh_id()).as_dict()
-    return {"tool_calls": [{"index": number, **begun}]}
+def _reasoned(text: str) -> dict[str, str]:
+    """vLLM's name for it, and that of DeepSeek and llama.cpp."""
+    return {"reasoning": text, "reasoning_content": text}

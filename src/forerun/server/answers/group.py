@@ -9,6 +9,7 @@ from weakref import ref
 
 from forerun.engine.api.async_engine import Answer
 from forerun.engine.request.request import Request
+from forerun.replies import Reasoning
 from forerun.server.answers.delta import Delta, Telling
 from forerun.server.answers.usage import usage
 from forerun.server.errors import ApiError
@@ -31,11 +32,13 @@ class Group:
         timeout_s: float,
         *,
         hides_answers: bool = False,
+        reasoning: Reasoning | None = None,
     ) -> None:
         self._tellings = [Telling(index, answer) for index, answer in enumerate(answers)]
         self._running = self._tellings  # those of which more may be read
         self._error: Exception | None = None  # of the first that failed
         self._hides_answers = hides_answers
+        self.reasoning = reasoning
         self.num_choices = num_choices
         self._timeout_s = timeout_s
         self._is_late = False
@@ -50,7 +53,7 @@ class Group:
 
     @property
     def usage(self) -> dict[str, Any]:
-        return usage(self.requests, self.num_choices, self._num_told)
+        return usage(self.requests, self.num_choices, self._num_told, self.reasoning)
 
     @property
     def num_generated(self) -> int:

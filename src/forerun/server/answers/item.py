@@ -43,6 +43,39 @@ class MessageItem:
         return {"item_id": self._id, "output_index": self._index, "content_index": 0}
 
 
+class ReasoningItem:
+    def __init__(self, index: int, item_id: str) -> None:
+        self._index, self._id = index, item_id
+        self._text = ""
+
+    def opening(self) -> Iterator[Event]:
+        yield _added(self._index, {**self.as_dict("in_progress", []), "content": []})
+        part = {"type": "reasoning_text", "text": ""}
+        yield {"type": "response.content_part.added", **self._place, "part": part}
+
+    def increment(self, text: str) -> Event:
+        self._text += text
+        return {"type": "response.reasoning_text.delta", **self._place, "delta": text}
+
+    def closing(self, status: str, logprobs: list[Any]) -> Iterator[Event]:
+        yield {"type": "response.reasoning_text.done", **self._place, "text": self._text}
+        yield {"type": "response.content_part.done", **self._place, "part": self._part}
+        yield _done(self._index, self.as_dict(status, logprobs))
+
+    def as_dict(self, status: str, _logprobs: list[Any]) -> Event:
+        """Chances are of words; these have none."""
+        own = {"type": "reasoning", "id": self._id, "status": status, "summary": []}
+        return {**own, "content": [self._part]}
+
+    @property
+    def _part(self) -> Event:
+        return {"type": "reasoning_text", "text": self._text}
+
+    @property
+    def _place(self) -> Event:
+        return {"item_id": self._id, "output_index": self._index, "content_index": 0}
+
+
 class CallItem:
     def __init__(self, name: str, index: int, call_id: str) -> None:
         self._name, self._index, self._call_id = name, index, call_id

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from forerun.replies import WORDS_ALONE, ReplyForm
 from forerun.server.answers.delta import Delta
 from forerun.server.answers.form import Form
 from forerun.server.answers.item import Event
@@ -16,7 +17,6 @@ from forerun.server.answers.usage import responses_usage
 from forerun.server.json_text import to_json
 from forerun.server.operation.protocol import Direct
 from forerun.server.streaming import MANY_LOGPROBS, explained, made
-from forerun.tools import Calling
 
 
 @dataclass
@@ -24,14 +24,14 @@ class ResponseForm(Form):
     """`given` are the request's fields, some of which a response repeats."""
 
     given: Mapping[str, Any] = field(default_factory=dict)
-    calling: Calling | None = None
+    reply: ReplyForm = WORDS_ALONE
 
     def whole(self, deltas: list[Delta]) -> dict[str, Any]:
         (delta,) = deltas
-        items = OutputItems(self.id, self.calling)
+        items = OutputItems(self.id, self.reply)
         for _ in items.read(delta.text, is_last=True):
             pass
-        for _ in items.closing(_status(delta), self._logprobs(delta)):
+        for _ in items.closing(_status(delta), self._logprobs(delta, delta.text)):
             pass
         return self._ended(delta, items.done)
 
@@ -60,7 +60,7 @@ class ResponseForm(Form):
             "output": output,
             "parallel_tool_calls": given.get("parallel_tool_calls", True),
             "previous_response_id": None,
-            "reasoning": {"effort": None, "summary": None},
+            "reasoning": {"effort": None, "summary": None, **given.get("reasoning", {})},
             "store": False,
             "temperature": given.get("temperature", 1.0),
             "text": {"format": {"type": "text"}, **given.get("text", {})},
@@ -74,36 +74,46 @@ class ResponseForm(Form):
             "system_fingerprint": self.fingerprint,
         }
 
-    def _logprobs(self, delta: Delta) -> list[dict[str, Any]]:
-        return self.chat_entries(delta) if self.shows_logprobs else []
+    def _logprobs(self, delta: Delta, text: str) -> list[dict[str, Any]]:
+        """Those of its words; `text` is all of the answer up to there."""
+        if not self.shows_logprobs:
+            return []
+        reasoning = self.reply.reasoning
+        end = 0 if reasoning is None else reasoning.end_in(text)
+        if end is None:
+            return []
+        spoken = tuple(one for one in delta.logprobs if one.start >= end)
+        return self.chat_entries(replace(delta, logprobs=spoken))
 
     async def events(self) -> AsyncIterator[Event]:
         """Each event as an object; its `type` is its name."""
         begun = self._response("in_progress", [])
         yield {"type": "response.created", "response": begun}
         yield {"type": "response.in_progress", "response": begun}
-        items = OutputItems(self.id, self.calling)
+        items = OutputItems(self.id, self.reply)
         for event in items.opening():
             yield event
-        deltas = list[Delta]()
+        deltas, text = list[Delta](), ""
         async for (delta,) in self.group.news():
             deltas.append(delta if self.shows_trace else replace(delta, rounds=()))
+            text += delta.text
             more: Event = {}
             if self.is_news(delta):
-                more = await made(self._more, delta, is_long=len(delta.logprobs) > MANY_LOGPROBS)
+                is_long = len(delta.logprobs) > MANY_LOGPROBS
+                more = await made(self._more, delta, text, is_long=is_long)
             is_last = delta.output is not None
             for event in items.read(delta.text, more, is_last=is_last, is_news=bool(more)):
                 yield event
         whole = Delta.joined(deltas)  # of which there is at least one
-        logprobs = await made(self._logprobs, whole, is_long=self.shows_more)
+        logprobs = await made(self._logprobs, whole, text, is_long=self.shows_more)
         for event in items.closing(_status(whole), logprobs):
             yield event
         response = self._ended(whole, items.done)
         yield {"type": f"response.{_status(whole)}", "response": response}
 
-    def _more(self, delta: Delta) -> Event:
+    def _more(self, delta: Delta, text: str) -> Event:
         """What stands beside an increment of text."""
-        more: Event = {"logprobs": self._logprobs(delta)}
+        more: Event = {"logprobs": self._logprobs(delta, text)}
         if self.shows_trace:
             more["forerun"] = {"trace": [trace(done, self.tokenizer) for done in delta.rounds]}
         return more

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any
 
 from forerun.drafters.prediction import PREDICTION
 from forerun.engine.request.request import Request
+from forerun.replies import Reasoning
 
 
-def usage(requests: Sequence[Request], num_choices: int, num_told: int) -> dict[str, Any]:
+def usage(
+    requests: Sequence[Request],
+    num_choices: int,
+    num_told: int,
+    reasoning: Reasoning | None = None,
+) -> dict[str, Any]:
     """`requests` hold `num_choices` answers to each prompt; `num_told` tokens were sent so far."""
+    num_reasoning = sum(_num_reasoned(request, reasoning) for request in requests)
     prompts = requests[::num_choices]
     num_prompt_tokens = sum(len(request.prompt) for request in prompts)
     num_predicted, num_accepted = _guesses_of(requests, PREDICTION)
@@ -25,11 +33,21 @@ def usage(requests: Sequence[Request], num_choices: int, num_told: int) -> dict[
         "completion_tokens_details": {
             "accepted_prediction_tokens": num_accepted,
             "rejected_prediction_tokens": num_predicted - num_accepted,
-            "reasoning_tokens": 0,
+            "reasoning_tokens": min(num_reasoning, num_told),
             "audio_tokens": 0,
         },
         "forerun": speculation_figures(requests),
     }
+
+
+def _num_reasoned(request: Request, reasoning: Reasoning | None) -> int:
+    """Tokens of an answer so far, the marks around it counted in."""
+    if reasoning is None:
+        return 0
+    ends, end = request.text_ends, reasoning.end_in(request.text.text)
+    if end is None:
+        return len(ends)
+    return min(len(ends), bisect_left(ends, end) + 1) if end else 0
 
 
 def speculation_figures(requests: Sequence[Request]) -> dict[str, Any]:
@@ -60,11 +78,11 @@ def responses_usage(found: dict[str, Any]) -> dict[str, Any]:
         },
         "output_tokens": found["completion_tokens"],
         "output_tokens_details": {
-            "reasoning_tokens": 0,
-            **{
-                name: found["completion_tokens_details"][name]
-                for name in ("accepted_prediction_tokens", "rejected_prediction_tokens")
-            },
+            name: found["completion_tokens_details"][name]
+            for name in (
+                *("reasoning_tokens", "accepted_prediction_tokens"),
+                "rejected_prediction_tokens",
+            )
         },
         "total_tokens": found["total_tokens"],
         "forerun": found["forerun"],

@@ -51,7 +51,7 @@ def _said_by(role: str, *needed: str, **more: Kind) -> Shape:
         "function_call": NOTHING,
         "audio": NOTHING,
         "annotations": ListOf(NOTHING, 0, 0),
-        "reasoning": NOTHING,  # vLLM's answers have these two
+        "reasoning": NOTHING,
         "reasoning_content": NOTHING,
         "parsed": Anything(),  # so have messages that OpenAI's client has read
     }
@@ -61,7 +61,9 @@ def _said_by(role: str, *needed: str, **more: Kind) -> Shape:
 _MESSAGE: Final = Tagged(
     {
         **{role: _said_by(role, "content") for role in ("system", "developer", "user")},
-        "assistant": _said_by("assistant", tool_calls=CALLS),
+        "assistant": _said_by(
+            "assistant", tool_calls=CALLS, reasoning=TEXT, reasoning_content=TEXT
+        ),
         "tool": _said_by("tool", "content", tool_call_id=TEXT),
     },
     'an object whose "role" is system, developer, user, assistant or tool',
@@ -133,6 +135,12 @@ STRUCTURED_OUTPUTS: Final = Shape(
         "triggers": ListOf(Text(1, 1000), 1, 4096),
     }
 )
+REASONING: Final = Shape(
+    {
+        "effort": TEXT,
+        **{name: Anything() for name in ("summary", "generate_summary", "context", "mode")},
+    }
+)
 FORERUN: Final = Shape({"trace": FLAG})
 METADATA: Final = MapOf("^[\\s\\S]{0,64}$", Text(0, 512), 16)
 
@@ -153,6 +161,20 @@ _INPUT_PART: Final = Tagged(
     'parts of type "input_text" or "output_text"; others are not supported',
 )
 _TEXT_OR_PARTS: Final = Either((TEXT, ListOf(_INPUT_PART, 0, MAX_MESSAGES)))
+
+
+_REASONED: Final = ListOf(
+    Tagged(
+        {
+            "reasoning_text": Shape(
+                {"type": OneOf(("reasoning_text",)), "text": TEXT}, ("type", "text")
+            )
+        },
+        'parts of type "reasoning_text"',
+    ),
+    0,
+    MAX_MESSAGES,
+)
 
 
 def _item(kind: str, *needed: str, **more: Kind) -> Shape:
@@ -187,9 +209,9 @@ _ITEM: Final = Tagged(
         "function_call_output": _item(
             "function_call_output", "call_id", "output", call_id=TEXT, output=_TEXT_OR_PARTS
         ),
-        # Of another server's model; it is passed over.
+        # Other servers' items have summaries or what only they can read; these are passed over.
         "reasoning": _item(
-            "reasoning", summary=Anything(), content=Anything(), encrypted_content=Anything()
+            "reasoning", summary=Anything(), content=_REASONED, encrypted_content=Anything()
         ),
     },
     usual="message",

@@ -29,6 +29,7 @@ from forerun.server.fields.shapes import (
     NOTHING,
     PREDICTION,
     PROMPT,
+    REASONING,
     RESPONSE_FORMAT,
     SOME_TOKENS,
     SPECULATIVE,
@@ -149,6 +150,14 @@ FIELDS: Final[tuple[Field, ...]] = (
     _honoured("tool_choice", FLAT_TOOL_CHOICE, *_INPUT),
     _honoured("parallel_tool_calls", FLAG, _CHAT, _RESPONSES, note="`false`: one call at most"),
     _idle("parallel_tool_calls", FLAG, Endpoint.INPUT_TOKENS),
+    # What it reasons before.
+    _honoured(
+        "reasoning_effort",
+        TEXT,
+        *(_CHAT, _TOKENIZE),
+        note="where the chat template reads it; `none`: no reasoning, where it can do without",
+    ),
+    _honoured("reasoning", REASONING, *_INPUT, note="`effort`, as `reasoning_effort` of chat"),
     # How it is shown.
     _honoured("stream", FLAG, *_ALL),
     _honoured("stream_options", STREAM_OPTIONS, *_BOTH),
@@ -160,9 +169,16 @@ FIELDS: Final[tuple[Field, ...]] = (
         "include",
         ListOf(OneOf((LOGPROBS, "reasoning.encrypted_content"))),
         _RESPONSES,
-        note="`reasoning.encrypted_content` has no effect: there is no reasoning",
+        note="`reasoning.encrypted_content` has no effect: reasoning comes as text",
     ),
     _honoured("return_token_ids", FLAG, *_BOTH),
+    _honoured("include_reasoning", FLAG, _CHAT, note="`false` leaves it out of the answer"),
+    _honoured(
+        "reasoning_format",
+        OneOf(("auto", "deepseek", "none")),
+        _CHAT,
+        note="llama.cpp's; `none` leaves it in the content, marks and all",
+    ),
     _honoured("request_id", Text(1, 128), *_ALL, note="becomes part of the answer's id"),
     # How it is run.
     _honoured("speculative", SPECULATIVE, *_ALL),
@@ -182,10 +198,7 @@ FIELDS: Final[tuple[Field, ...]] = (
     _idle("store", FLAG, _CHAT, _RESPONSES, note="nothing is stored"),
     _idle("max_tool_calls", Whole(0, MAX_COUNT), _RESPONSES),
     _idle("verbosity", OneOf(("low", "medium", "high")), _CHAT),
-    _idle("reasoning_effort", TEXT, _CHAT),
-    _idle("reasoning", Anything(), *_INPUT),
     _idle("personality", TEXT, Endpoint.INPUT_TOKENS),
-    _idle("include_reasoning", FLAG, _CHAT),
     _idle("spaces_between_special_tokens", FLAG, *_BOTH),
     # What does not work here, and what means that nobody asks for it.
     _refused("suffix", _COMPLETIONS, unused=OneOf(("",)), note="no infilling"),

@@ -53,6 +53,7 @@ export class Race {
       max_completion_tokens: Number(byId("race-tokens").value || 128),
       seed: Math.floor(Math.random() * 2 ** 32), // the same for both
       return_token_ids: true,
+      reasoning_format: "none",
       stream_options: { include_usage: true },
     };
     const lanes = LANES[kind].map(({ name, fields }) => new Lane(name, { ...common, ...fields(text) }));

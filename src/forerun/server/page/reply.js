@@ -33,6 +33,7 @@ export class Reply {
       ...chosen(),
       messages: this._messages,
       logprobs: true,
+      reasoning_format: "none", // what it thinks stays in its text, where tokens are shown
       forerun: { trace: true },
       stream_options: { include_usage: true },
     };

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from forerun.engine.api.async_engine import AsyncEngine
+from forerun.replies import WORDS_ALONE
 from forerun.server.answers.chat import ChatForm
 from forerun.server.answers.group import Group
 from forerun.server.errors import bad_request
@@ -33,12 +34,21 @@ def _read(
     name = "max_completion_tokens" if "max_completion_tokens" in given else "max_tokens"
     room = answer_room(given.get(name), max_len, service.limits)
     calling = calling_of(given, engine)
-    prompt = truncated(chat_prompt(given, engine, calling), kept, max_len, room)
+    prompt, reply = chat_prompt(given, engine, calling, given.get("reasoning_effort"))
+    prompt = truncated(prompt, kept, max_len, room)
     length = answer_len(given.get(name), name, prompt, max_len, service.limits)
     num_logprobs = _num_logprobs(given)
-    question = Question.of(given, [prompt], engine, [length], num_logprobs, calling=calling)
+    question = Question.of(given, [prompt], engine, [length], num_logprobs, reply=reply)
+    if given.get("reasoning_format") == "none":
+        if calling is not None:
+            raise bad_request(
+                "reasoning_format=none cannot go with tools, which it may speak of; drop one.",
+                "reasoning_format",
+            )
+        reply = WORDS_ALONE
     who = identity(given, "chatcmpl-", service, engine)
-    return question, partial(ChatForm, **who, **shown(given), calling=calling)
+    shows = given.get("include_reasoning", True)
+    return question, partial(ChatForm, **who, **shown(given), reply=reply, shows_reasoning=shows)
 
 
 def _num_logprobs(given: Given) -> int | None:

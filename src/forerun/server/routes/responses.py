@@ -30,17 +30,18 @@ def _read(
     name = "max_output_tokens"
     room = answer_room(given.get(name), max_len, service.limits)
     calling = calling_of(given, engine)
-    prompt = chat_prompt({"messages": conversation(given)}, engine, calling)
+    effort = given.get("reasoning", {}).get("effort")
+    prompt, reply = chat_prompt({"messages": conversation(given)}, engine, calling, effort)
     prompt = truncated(prompt, kept, max_len, room)
     length = answer_len(given.get(name), name, prompt, max_len, service.limits)
     wants_logprobs = given.get("top_logprobs", 0) > 0 or LOGPROBS in given.get("include", ())
     num_logprobs = given.get("top_logprobs", 0) if wants_logprobs else None
-    question = Question.of(given, [prompt], engine, [length], num_logprobs, calling=calling)
+    question = Question.of(given, [prompt], engine, [length], num_logprobs, reply=reply)
     return question, partial(
         ResponseForm,
         **identity(given, "resp_", service, engine),
         shows_logprobs=wants_logprobs,
         shows_trace=question.traces,
         given=given,
-        calling=calling,
+        reply=reply,
     )

@@ -46,13 +46,15 @@ def _tokens(given: Given, engine: AsyncEngine) -> Tokens:
     if ("prompt" in given) == ("messages" in given):
         raise bad_request("give either prompt or messages.", "prompt")
     if "messages" in given:
-        return chat_prompt(given, engine, calling_of(given, engine))
+        effort = given.get("reasoning_effort")
+        return chat_prompt(given, engine, calling_of(given, engine), effort)[0]
     return encoded(given["prompt"], engine, add_special=given.get("add_special_tokens", True))
 
 
 def _counted(given: Given, _service: Service, engine: AsyncEngine) -> JsonAnswer:
     messages = {"messages": conversation(given)}
-    tokens = chat_prompt(messages, engine, calling_of(given, engine))
+    effort = given.get("reasoning", {}).get("effort")
+    tokens, _ = chat_prompt(messages, engine, calling_of(given, engine), effort)
     return JsonAnswer({"object": "response.input_tokens", "input_tokens": len(tokens)})
 
 
