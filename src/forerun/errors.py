@@ -173,6 +173,6 @@ def first_line(text: str) -> str:
 def unknown_name(kind: str, name: str, valid: Iterable[str]) -> InvalidOption:
     """The error for a name nobody knows, pointing at the nearest one that exists."""
     names = sorted(map(str, valid))
-    near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.65)
     hint = f"did you mean {near[0]!r}?" if near else f"valid: {', '.join(names)}."
     return InvalidOption(f"unknown {kind} {name!r}; {hint}")

@@ -81,8 +81,7 @@ def require_whole(name: str, value: Any, least: int, *, or_none: bool = False) -
     """A whole number, `least` or more."""
     if or_none and value is None:
         return
-    rule = f"a whole number ≥ {least}" + (", or None" if or_none else "")
-    require(is_whole(value) and value >= least, name, value, rule)
+    require(is_whole(value) and value >= least, name, value, f"a whole number ≥ {least}")
 
 
 def require_real(name: str, value: Any, rule: str, is_allowed: Callable[[float], bool]) -> None:

@@ -17,6 +17,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from forerun.cli import app
+from forerun.cli.options.shared import keep, takes
 from forerun.models.text.tokenizer import Tokenizer
 from tests.tiny_model import EOS, write_tiny_model
 
@@ -198,8 +199,8 @@ def test_a_conversation(run: Any) -> None:
     lines = "abc\n\n/reset\nabc\n/bye\n"
     result = run("chat", "--max-tokens", "4", "--system", "be kind", stdin=lines)
     assert result.exit_code == 0, result.output
-    first, second = [line for line in result.stdout.split("> ") if line.strip()][:2]
-    assert first.strip() == second.strip(), "after /reset the same question has the same answer"
+    first, second = result.stdout.splitlines()
+    assert first == second, "after /reset the same question has the same answer"
 
 
 def test_a_conversation_shows_no_logprobs(run: Any) -> None:
@@ -235,6 +236,28 @@ def test_a_command_that_does_not_exist_is_not_sent_to_the_model(run: Any) -> Non
     assert result.exit_code == 0, result.output
     assert "there is no /help; /reset starts over, /bye leaves." in result.stderr
     assert "target passes" not in result.stderr
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_an_interrupt_while_a_model_goes_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Raised where memory is given back, Python would print it and go on."""
+    gone = list[str]()
+
+    class Model:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGINT)
+            gone.append("whole")
+
+    @takes()
+    def command() -> None:
+        keep(Model())
+
+    unraisable = list[object]()
+    monkeypatch.setattr(sys, "unraisablehook", unraisable.append)
+    with pytest.raises(KeyboardInterrupt):
+        command()
+    assert gone == ["whole"]
+    assert not unraisable
 
 
 @pytest.mark.slow

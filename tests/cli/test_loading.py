@@ -31,14 +31,16 @@ def shown(monkeypatch: pytest.MonkeyPatch, *, is_terminal: bool) -> str:
     return out.getvalue()
 
 
-def test_in_a_log_only_notes_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_has_notes_and_once_what_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiling = "compiling linear, once for this machine …\n"
     note = "note: a note that is longer than a line of this terminal is\n"
-    assert shown(monkeypatch, is_terminal=False) == note
+    assert shown(monkeypatch, is_terminal=False) == compiling + note
 
 
 def test_a_terminal_shows_a_bar_and_keeps_notes(monkeypatch: pytest.MonkeyPatch) -> None:
     text = shown(monkeypatch, is_terminal=True)
     assert "note: a note" in text
-    assert re.search(r"compiling attend, .* 2 of 272 tensors", text)
+    assert re.search(r"compiling attend, once", text)
+    assert not re.search(r"compiling attend.*tensors", text), "it does not count these"
     assert "once)" not in text
     assert "Traceback" not in text

@@ -210,7 +210,7 @@ def test_of_several_gguf_files_one_must_be_named(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     for name in ("a", "b"):
         write_tiny_gguf(tmp_path / f"{name}.gguf")
-    with pytest.raises(InvalidWeights, match="2 GGUF files; name one file"):
+    with pytest.raises(InvalidWeights, match="2 GGUF files; give the path of one"):
         open_checkpoint(tmp_path)
 
 

@@ -142,7 +142,7 @@ def test_installed_models_are_listed_with_sizes(tmp_path: Path) -> None:
         ("smollm2-135m", "forerun pull smollm2-135m"),
         ("org/name", "forerun pull org/name"),
         ("nothing", "pull one of"),
-        ("no/such/file.gguf", "pull one of"),
+        ("no/such/file.gguf", "does not exist; give a GGUF file"),
     ],
 )
 def test_a_model_that_is_not_here_says_how_to_get_it(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from forerun.cli.bench.options import MOST_SEED, at_least, load_with_room, split
-from forerun.cli.options.engine import engine_options, rounding_of
+from forerun.cli.options.engine import measuring_options, rounding_of
 from forerun.cli.options.shared import bundle, takes, without
 from forerun.cli.terminal.output import say_json
 from forerun.cli.terminal.screen import screen
@@ -56,7 +56,9 @@ class AlphaOptions:
 
 
 # There is no α without guesses, and it is of one at a time.
-_engine_options = without(engine_options, "speculative_decoding", "spec_length", "no_speculation")
+_engine_options = without(
+    measuring_options, "speculative_decoding", "spec_length", "no_speculation"
+)
 _SHAPE: Final = ("num_speculative_tokens", "num_branches", "adaptive")
 
 

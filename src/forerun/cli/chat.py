@@ -10,7 +10,7 @@ import typer
 from forerun.cli.generate import bounded, show_stream
 from forerun.cli.options.engine import engine_options, load
 from forerun.cli.options.sampling import sampling_options
-from forerun.cli.options.shared import takes
+from forerun.cli.options.shared import keep, takes
 from forerun.cli.terminal.input import ask, check_stdin, checked_text
 from forerun.cli.terminal.output import say
 from forerun.engine_config import EngineConfig
@@ -41,7 +41,7 @@ def chat(
     if system is not None:
         opening.append({"role": "system", "content": checked_text(system, "--system")})
     check_stdin()
-    llm = load(engine)
+    llm = keep(load(engine))
     if not llm.tokenizer.has_chat_template:
         raise InvalidOption(
             "this model has no chat template; give one with --chat-template, or use generate."

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from forerun.cli.options.engine import DEFAULT_MODEL, engine_options, load
+from forerun.cli.options.shared import keep, takes
 from forerun.models.download.store import default_cache_dir
 from forerun.types import SamplingParams
 
@@ -30,6 +31,7 @@ PARAMS = SamplingParams(temperature=0, max_tokens=120)
 WARM_UP = "one two three four " * 6  # what is compiled or recorded at first use is so behind it
 
 
+@takes()
 def demo() -> None:
     """Fetch SmolLM2, answer two prompts with and without speculation, compare tokens and time."""
     from rich.console import Console
@@ -40,7 +42,7 @@ def demo() -> None:
     engine = engine_options(model=DEFAULT_MODEL, max_model_len=1024)
     pull_with_progress(DEFAULT_MODEL, default_cache_dir())
     console.print(f"loading {DEFAULT_MODEL} …", style="dim")
-    speculative = load(engine)
+    speculative = keep(load(engine))
     plain = speculative.with_speculation(None)
     for llm in (plain, speculative):
         llm.generate(WARM_UP, SamplingParams(temperature=0, max_tokens=16))

@@ -12,7 +12,7 @@ import typer
 
 from forerun.cli.options.engine import engine_options, load
 from forerun.cli.options.sampling import sampling_options
-from forerun.cli.options.shared import bundle, takes
+from forerun.cli.options.shared import bundle, keep, takes
 from forerun.cli.terminal.input import checked_text, read_option, read_stdin
 from forerun.cli.terminal.output import say, say_json
 from forerun.engine_config import EngineConfig
@@ -59,7 +59,7 @@ def generate(
     expected = None
     if options.prediction is not None:
         expected = read_option(options.prediction, "--prediction", "a text file")
-    llm = load(engine, max_num_seqs=min(params.n, MAX_NUM_SEQS))
+    llm = keep(load(engine, max_num_seqs=min(params.n, MAX_NUM_SEQS)))
     tokens, form = _asked(llm, text) if options.chat else (llm.tokenizer.encode(text), None)
     params = bounded(params, llm, len(tokens))
     params = form.params(params) if form else params

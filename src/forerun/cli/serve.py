@@ -137,6 +137,6 @@ def _guesses(llm: LLM) -> str:
     if speculation is None:
         return "off"
     names = ", ".join(speculation.methods)
-    without = "".join(f"; without {name}: {why}" for name, why in speculation.left_out.items())
+    without = "".join(f"; not {name}: {why}" for name, why in speculation.left_out.items())
     names = names or "by predictions and grammars alone"
     return f"{names}, depth {speculation.ceiling.depth}{without}"

@@ -112,7 +112,10 @@ def _check_numbers(part: Any) -> None:
         if name == "multipleOf" and is_number:
             digits = Decimal(str(item)).normalize().as_tuple().digits
             if int("".join(map(str, digits))) > _MOST_DIGITS:
-                raise ValueError(f"multipleOf {item} has too many digits")
+                raise ValueError(
+                    f"multipleOf {item} is more than {_MOST_DIGITS} without its point and zeros "
+                    f"at its end"
+                )
         elif name not in ("const", "enum", "default", "examples"):
             _check_numbers(item)
 

@@ -33,9 +33,12 @@ def _open_directory(folder: Path) -> Checkpoint:
         return HfCheckpoint(folder)
     if len(ggufs) == 1:
         return GgufCheckpoint(ggufs[0])
-    raise InvalidWeights(
-        f"{folder} has no config.json with safetensors and {len(ggufs)} GGUF files; name one file."
-    )
+    if not ggufs:
+        raise InvalidWeights(
+            f"{folder} holds no model: neither a config.json with safetensors nor a GGUF file; "
+            f"give another folder, or a file."
+        )
+    raise InvalidWeights(f"{folder} has {len(ggufs)} GGUF files; give the path of one.")
 
 
 def load_tokenizer(checkpoint: Checkpoint) -> Tokenizer:

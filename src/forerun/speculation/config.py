@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
+from forerun.drafters import GRAMMAR, PREDICTION
 from forerun.errors import InvalidOption
 from forerun.option_checks import (
     is_whole,
@@ -18,6 +19,7 @@ from forerun.option_checks import (
 )
 from forerun.speculation.methods import METHODS
 
+_BROUGHT: Final = {PREDICTION: "a prediction", GRAMMAR: "structured_outputs or tools"}
 _COMBINED: Final = ("hybrid", "merge", "choice")
 MAX_NODES: Final = 512  # guesses in one round: far beyond what ever pays
 MAX_ORDER: Final = 64  # tokens that a lookup or a table may look back
@@ -45,6 +47,12 @@ class SpeculativeConfig:
 
     def __post_init__(self) -> None:
         self._check_types()
+        for name in (self.method, *self.methods):
+            if name in _BROUGHT:
+                raise InvalidOption(
+                    f'"{name}" is no method: it guesses by itself for requests that bring '
+                    f"{_BROUGHT[name]}; leave it out."
+                )
         require_known("speculative method", METHODS, self.method, *self.methods)
         if self.depth * self.num_branches > MAX_NODES:
             raise InvalidOption(

@@ -47,8 +47,8 @@ class StructuredOutputsParams:
         given = [name for name in _KINDS if getattr(self, name) not in (None, False)]
         if len(given) != 1:
             raise InvalidOption(
-                f"structured_outputs needs one of {', '.join(_KINDS)}; "
-                f"{' and '.join(given) if given else 'none'} is given."
+                f"structured_outputs needs just one of {', '.join(_KINDS)}; given: "
+                f"{' and '.join(given) or 'none'}."
             )
         self._check_json()
         self._complete("triggers")
@@ -83,16 +83,17 @@ class StructuredOutputsParams:
         schema: Any = self.json
         if schema is None:
             return
+        found, why = None, "it is no object"
         try:
             found = json.loads(schema) if isinstance(schema, str) else schema
             text = json.dumps(found, default=_as_dict, allow_nan=False)
         except RecursionError:
             raise InvalidOption("structured_outputs.json is nested too deep; flatten it.") from None
-        except (TypeError, ValueError):
-            found = None
+        except (TypeError, ValueError) as error:
+            found, why = None, str(error)
         if not isinstance(found, Mapping):
             raise InvalidOption(
-                "structured_outputs.json is no JSON schema; give a mapping, or its text."
+                f"structured_outputs.json is no JSON schema ({why}); give a mapping, or its text."
             )
         object.__setattr__(self, "json", text)  # a frozen value is completed
 

@@ -90,24 +90,6 @@ def test_bench_shows_a_record_again(record_path: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("bench --pairs 0", "forerun bench speculation …"),
-        ("bench --show {record} --pairs 0", "forerun bench show FILE"),
-        ("bench --show={record} --pairs 0", "forerun bench show FILE"),
-        ("bench speculation --pairs 0 --show {record}", "forerun bench show FILE"),
-    ],
-)
-def test_the_old_spelling_works_and_says_the_new_one(record_path: Path, old: str, new: str) -> None:
-    """Up to the mistake, which shows that the options arrived where they belong."""
-    result = run(*old.format(record=record_path).split())
-    note, mistake = result.stderr.splitlines()
-    assert f"is now `{new}`" in note
-    takes_pairs = "speculation" in new
-    assert mistake.startswith("forerun: --pairs 0" if takes_pairs else "forerun: No such option")
-
-
-@pytest.mark.parametrize(
     ("name", "place", "value"),
     [
         ("startup", "starts", [{}]),
@@ -138,12 +120,6 @@ def test_a_damaged_report_of_another_bench_is_refused(
     result = run("bench", "show", path)
     assert result.exit_code == 2, result.output
     assert "report.json is damaged" in result.stderr or "is no record" in result.stderr
-
-
-def test_an_old_spelling_without_mistake_shows_the_record(record_path: Path) -> None:
-    old, new = run("bench", "--show", record_path), run("bench", "show", record_path)
-    assert (old.exit_code, old.stdout) == (0, new.stdout)
-    assert new.stderr == ""
 
 
 def test_gate_says_yes_no_or_that_it_cannot_tell(record_path: Path, tmp_path: Path) -> None:

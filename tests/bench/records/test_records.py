@@ -69,10 +69,10 @@ def test_the_file_is_whole_after_every_pair(llm: LLM, tmp_path: Path) -> None:
     ("content", "sentence"),
     [
         ("{", "cannot be read as a bench record"),
-        ("[]", "has the schema None"),
+        ("[]", "its schema is None"),
         (
             '{"schema": "forerun-bench/0"}',
-            "has the schema 'forerun-bench/0', not 'forerun-bench/1'",
+            "its schema is 'forerun-bench/0', not 'forerun-bench/1'",
         ),
         ('{"schema": "forerun-bench/1"}', "is damaged"),
         ("[" * 200_000, "cannot be read as a bench record"),

@@ -131,8 +131,8 @@ def test_a_prediction_beside_a_schema(server: Running) -> None:
     ("path", "field", "wanted", "sentence"),
     [
         (CHATS, "structured_outputs", {"regex": "(a"}, "the regular expression cannot be used"),
-        (CHATS, "structured_outputs", {"regex": "a", "choice": ["b"]}, "regex and choice is given"),
-        (CHATS, "structured_outputs", {}, "none is given"),
+        (CHATS, "structured_outputs", {"regex": "a", "choice": ["b"]}, "given: regex and choice"),
+        (CHATS, "structured_outputs", {}, "given: none"),
         (COMPLETIONS, "structured_outputs", {"json": "{"}, "no JSON schema"),
         (
             CHATS,

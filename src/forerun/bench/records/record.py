@@ -100,7 +100,7 @@ def parse_record(path: Path, values: Any) -> Record:
     schema = values.get("schema") if isinstance(values, dict) else None
     if schema != SCHEMA:
         raise InvalidRecord(
-            f"{path} is no record of speculation: it has the schema {schema!r}, not {SCHEMA!r}; "
+            f"{path} is no record of speculation (its schema is {schema!r}, not {SCHEMA!r}); "
             "give a file that `forerun bench speculation --json` wrote."
         )
     record: Record = checked(Record, path, values)

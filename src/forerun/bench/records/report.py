@@ -7,7 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, TypedDict
 
-from forerun.bench.records.record import Record, checked, parse_record, read_json
+from forerun.bench.records.record import (
+    InvalidRecord,
+    Record,
+    checked,
+    parse_record,
+    read_json,
+)
 
 Report = Mapping[str, Any]
 
@@ -30,17 +36,25 @@ _KNOWN_BY: Final = {
 def read_any(path: Path) -> Record | Report:
     """A record of speculation, or a report of another bench, which says what was `measured`."""
     values = read_json(path)
-    if not isinstance(values, dict) or "schema" in values:
+    if isinstance(values, dict) and "schema" in values:
         return parse_record(path, values)
+    if not isinstance(values, dict):
+        raise _no_record(path)
     for key, kind in _KNOWN_BY.items():
         if key in values:
             values.setdefault("measured", kind)
     if "measured" not in values:
-        return parse_record(path, values)
+        raise _no_record(path)
     if values["measured"] == "simulation":  # of no machine, and written when it is complete
         values = {"machine": {}, "is_complete": True, **values}
     report: Report = checked(_Head, path, values)
     return report
+
+
+def _no_record(path: Path) -> InvalidRecord:
+    return InvalidRecord(
+        f"{path} is no record of a bench; give a file that `forerun bench … --json` wrote."
+    )
 
 
 def has_other_tokens(report: Report) -> bool:

@@ -16,12 +16,10 @@ from forerun.cli.bench import (
     speculation,
     startup,
 )
-from forerun.cli.bench.old_spelling import BenchGroup
 
 app = typer.Typer(
-    cls=BenchGroup,
+    no_args_is_help=True,
     help="Measure this machine: speculation, batches, kernels, passes, starts, texts, servers.",
-    no_args_is_help=False,
 )
 app.command()(speculation.speculation)
 app.command()(acceptance.acceptance)

@@ -18,7 +18,7 @@ from forerun.cli.bench.options import (
 )
 from forerun.cli.bench.outcome import collect, finish
 from forerun.cli.bench.record_head import record_head
-from forerun.cli.options.engine import engine_options, rounding_of
+from forerun.cli.options.engine import measuring_options, rounding_of
 from forerun.cli.options.shared import bundle, only, takes
 from forerun.cli.terminal.group import INTERRUPTED
 from forerun.engine_config import EngineConfig
@@ -54,7 +54,7 @@ class AcceptanceOptions:
 
 
 @takes(
-    options=bundle(AcceptanceOptions), engine=engine_options, output=only(output_options, "json")
+    options=bundle(AcceptanceOptions), engine=measuring_options, output=only(output_options, "json")
 )
 def acceptance(
     options: AcceptanceOptions,

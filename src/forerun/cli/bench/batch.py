@@ -23,7 +23,7 @@ from forerun.cli.bench.options import (
 from forerun.cli.bench.outcome import collect, finish, write_report
 from forerun.cli.bench.peer_options import PeerOptions, open_peers, peer_options, peer_versions
 from forerun.cli.bench.record_head import record_head
-from forerun.cli.options.engine import engine_options, load, rounding_of
+from forerun.cli.options.engine import load, measuring_options, rounding_of
 from forerun.cli.options.shared import bundle, only, takes
 from forerun.cli.terminal.output import say
 from forerun.engine_config import EngineConfig
@@ -80,7 +80,7 @@ batch_options = bundle(BatchOptions, "Batch")
 
 
 @takes(
-    engine=engine_options,
+    engine=measuring_options,
     asked=only(bench_options, "classes", "pairs", "max_tokens", "temperature", "seed"),
     options=batch_options,
     peers=peer_options,

@@ -8,14 +8,14 @@ from dataclasses import replace
 from forerun.cli.bench.options import OutputOptions, output_options
 from forerun.cli.bench.outcome import finish
 from forerun.cli.bench.record_head import record_head
-from forerun.cli.options.engine import engine_options
+from forerun.cli.options.engine import measuring_options
 from forerun.cli.options.shared import only, takes
 from forerun.cli.terminal.screen import screen
 from forerun.engine_config import EngineConfig
 
 
 @takes(
-    engine=only(engine_options, "num_threads", "activations"),
+    engine=only(measuring_options, "num_threads", "activations"),
     output=only(output_options, "json", "plot"),
 )
 def kernels(engine: EngineConfig, output: OutputOptions) -> None:

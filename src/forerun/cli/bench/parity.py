@@ -11,11 +11,11 @@ from forerun.cli.bench.options import OutputOptions, at_least, output_options, s
 from forerun.cli.bench.outcome import collect, finish
 from forerun.cli.bench.record_head import record_head
 from forerun.cli.options.engine import load, loading_options, rounding_of
-from forerun.cli.options.shared import only, takes
+from forerun.cli.options.shared import only, takes, without
 from forerun.engine_config import EngineConfig
 
 
-@takes(engine=loading_options, output=only(output_options, "json"))
+@takes(engine=without(loading_options, "no_speculation"), output=only(output_options, "json"))
 def parity(
     engine: EngineConfig,
     output: OutputOptions,

@@ -11,12 +11,12 @@ from forerun.cli.bench.options import OutputOptions, output_options
 from forerun.cli.bench.outcome import finish
 from forerun.cli.bench.record_head import record_head
 from forerun.cli.options.engine import load, loading_options, rounding_of
-from forerun.cli.options.shared import only, takes
+from forerun.cli.options.shared import only, takes, without
 from forerun.cli.terminal.screen import screen
 from forerun.engine_config import EngineConfig
 
 
-@takes(engine=loading_options, output=only(output_options, "json"))
+@takes(engine=without(loading_options, "no_speculation"), output=only(output_options, "json"))
 def passes(
     engine: EngineConfig,
     output: OutputOptions,

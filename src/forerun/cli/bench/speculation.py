@@ -29,7 +29,7 @@ from forerun.cli.bench.peer_options import (
 )
 from forerun.cli.bench.record_head import record_head
 from forerun.cli.bench.show import show_record
-from forerun.cli.options.engine import engine_options, rounding_of
+from forerun.cli.options.engine import measuring_options, rounding_of
 from forerun.cli.options.shared import takes
 from forerun.cli.terminal.progress import progress
 from forerun.engine_config import EngineConfig
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from forerun.engine import LLM, SpeculativeConfig
 
 
-@takes(engine=engine_options, options=bench_options, peers=peer_options, output=output_options)
+@takes(engine=measuring_options, options=bench_options, peers=peer_options, output=output_options)
 def speculation(
     engine: EngineConfig,
     options: BenchOptions,

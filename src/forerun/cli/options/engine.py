@@ -85,8 +85,10 @@ def serving_options(
     )
 
 
-engine_options = without(serving_options, "max_num_seqs")  # each command knows how many it asks
-loading_options = without(engine_options, *_SPECULATING, "chat_template")
+# Each command knows how many it asks, and only a server is told of tools.
+engine_options = without(serving_options, "max_num_seqs", "tool_call_parser")
+measuring_options = without(engine_options, "reasoning_parser")  # of answers that nobody reads
+loading_options = without(measuring_options, *_SPECULATING, "chat_template")
 
 
 def load(config: EngineConfig, *, max_num_seqs: int = 1, **changes: Any) -> LLM:

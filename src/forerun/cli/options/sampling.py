@@ -51,15 +51,28 @@ def sampling_options(**given: Any) -> SamplingParams:
 def _structure(typed: TypedIn) -> StructuredOutputsParams | None:
     given: dict[str, Any] = {"regex": typed.regex, "choice": typed.choice or None}
     if typed.json_schema is not None:
-        given["json"] = read_option(typed.json_schema, "--json-schema", "a JSON schema")
+        given["json"] = _read_schema(typed.json_schema)
     if typed.grammar is not None:
-        given["grammar"] = read_option(typed.grammar, "--grammar", "a grammar in Lark or GBNF")
+        wanted = "the path of a grammar in Lark or GBNF"
+        given["grammar"] = read_option(typed.grammar, "--grammar", wanted)
     given = {name: value for name, value in given.items() if value is not None}
     if len(given) > 1:
         raise InvalidOption(
             "--json-schema, --regex, --choice and --grammar each say all of an answer; give one."
         )
     return StructuredOutputsParams(**given) if given else None
+
+
+def _read_schema(path: Path) -> str:
+    wanted = 'the path of a JSON schema, like {"type": "object"}'
+    text = read_option(path, "--json-schema", wanted)
+    try:
+        found, why = json.loads(text), "it is no object"
+    except (ValueError, RecursionError) as error:
+        found, why = None, str(error)
+    if not isinstance(found, dict):
+        raise InvalidOption(f"--json-schema {path} is no JSON schema ({why}); give {wanted}.")
+    return text
 
 
 def _parse_bias(text: str | None) -> dict[int, float]:

@@ -10,13 +10,18 @@ for them as `**rest`. `takes(name=bundle)` gives a command those options and pas
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import Field, fields
 from types import UnionType
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
 
+from forerun.interrupts import Uninterrupted
+
+_KEPT: ContextVar[list[object]] = ContextVar("what the command under way keeps")
 Command = TypeVar("Command", bound=Callable[..., Any])
 Value = TypeVar("Value")
 
@@ -31,13 +36,34 @@ def takes(**bundles: Callable[..., Any]) -> Callable[[Command], Callable[..., No
                 name: bundles[name](**{option: given.pop(option) for option in options})
                 for name, options in shared.items()
             }
-            command(**given, **values)
+            with _holding():
+                command(**given, **values)
 
         _sign(run, own + [p for options in shared.values() for p in options.values()])
         run.__doc__, run.__name__ = command.__doc__, command.__name__
         return run
 
     return decorate
+
+
+@contextmanager
+def _holding() -> Iterator[None]:
+    """What a command `keep`s goes when it is over, and ^C waits for that."""
+    kept = list[object]()
+    before = _KEPT.set(kept)
+    try:
+        yield
+    finally:
+        with Uninterrupted():
+            _KEPT.reset(before)
+            kept.clear()
+
+
+def keep(thing: Value) -> Value:
+    """To the end of the command under way: ^C that is raised where a model's memory is given back
+    would be printed there, and forgotten."""
+    _KEPT.get().append(thing)
+    return thing
 
 
 def bundle(config: Callable[..., Value], panel: str | None = None) -> Callable[..., Value]:

@@ -35,11 +35,10 @@ def read_stdin() -> str:
 
 
 def ask(prompt: str) -> str | None:
-    """One line, without its end; None where there are no more."""
+    """One line, without its end; None where there are no more. A pipe is not prompted."""
     stdin = check_stdin()
     if stdin.isatty():
         return _ask_terminal(prompt)
-    print(prompt, end="", flush=True)
     line = _read(stdin, is_line=True)
     return line.strip() if line else None
 

@@ -52,7 +52,7 @@ def following(
     console: Console, what: str, column: ProgressColumn, unit: str = ""
 ) -> Iterator[Progress]:
     """A line on a terminal that follows whatever is reported; `column` says how far it is. What
-    has no end of its own is said beside the bar as it stands."""
+    has no end of its own is said beside the bar as it stands; elsewhere that alone is, once."""
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
     columns = (SpinnerColumn(), TextColumn("{task.description} …", markup=False), BarColumn())
@@ -61,12 +61,12 @@ def following(
         task = bar.add_task(what, total=None, count="")
 
         def report(what: str, num_done: int, num_all: int) -> None:
-            bar.update(task, description=what)
+            bar.update(task, description=what, count="")
             if num_all:
                 count = f"{num_done} of {num_all} {unit}"
                 bar.update(task, completed=num_done, total=num_all, count=count)
 
-        yield report
+        yield report if is_seen else _Once(console)
 
 
 @contextmanager
@@ -92,6 +92,20 @@ def _warnings_as_lines(console: Console) -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.showwarning = show
         yield
+
+
+class _Once:
+    """The first of each kind that has no known end: a download, and what is compiled."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._said = set[str]()
+
+    def __call__(self, what: str, _num_done: int, num_all: int) -> None:
+        kind = what.partition(" ")[0]
+        if not num_all and kind not in self._said:
+            self._said.add(kind)
+            self._console.print(f"{what} …", markup=False, highlight=False, soft_wrap=True)
 
 
 class Lines:

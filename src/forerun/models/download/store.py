@@ -82,6 +82,10 @@ def find_model(model: str | Path, cache_dir: Path) -> Path:
     if model in SOURCES or (_NAME.fullmatch(model) and model.count("/") == 1):
         raise UnknownModel(f"{model!r} is not here yet; run: forerun pull {model}")
     names = ", ".join(SOURCES)
+    if model.endswith(".gguf") or model.startswith((".", "/", "~")):
+        raise UnknownModel(
+            f"{model} does not exist; give a GGUF file, a Hugging Face folder, or one of {names}."
+        )
     raise UnknownModel(f"{model!r} is neither a path nor a pulled model; pull one of {names}.")
 
 

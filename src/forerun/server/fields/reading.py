@@ -60,7 +60,7 @@ def _read(field: Field, value: Any) -> Any:
     except ApiError:
         if field.treatment is not Treatment.REFUSED:
             raise
-        hint = f": {field.note}" if field.note else ""
+        hint = field.note or "leave it out"
         raise bad_request(
-            f"{field.name} is not supported here{hint}; leave it out.", field.name, "unsupported"
+            f"{field.name} is not supported here; {hint}.", field.name, "unsupported"
         ) from None

@@ -201,12 +201,12 @@ FIELDS: Final[tuple[Field, ...]] = (
     _idle("personality", TEXT, Endpoint.INPUT_TOKENS),
     _idle("spaces_between_special_tokens", FLAG, *_BOTH),
     # What does not work here, and what means that nobody asks for it.
-    _refused("suffix", _COMPLETIONS, unused=OneOf(("",)), note="no infilling"),
+    _refused("suffix", _COMPLETIONS, unused=OneOf(("",)), note="no infilling: leave it out"),
     _refused("best_of", _COMPLETIONS, unused=OneOf((1,)), note="use `n`"),
     _refused("functions", _CHAT, unused=_NO_LIST, note="use `tools`"),
     _refused("function_call", _CHAT, unused=OneOf(("none", "auto")), note="use `tool_choice`"),
     *(
-        _refused(name, *_BOTH, note="vLLM's older name for `structured_outputs`")
+        _refused(name, *_BOTH, note="use `structured_outputs`, vLLM's newer name for it")
         for name in ("guided_json", "guided_regex", "guided_choice", "guided_grammar")
     ),
     _refused("modalities", _CHAT, unused=ListOf(OneOf(("text",)))),
@@ -215,7 +215,12 @@ FIELDS: Final[tuple[Field, ...]] = (
     _refused("moderation", _CHAT, _RESPONSES),
     _refused("web_search_options", _CHAT),
     _refused("use_beam_search", *_BOTH, unused=_NO_FLAG),
-    _refused("length_penalty", *_BOTH, unused=OneOf((1, 1.0)), note="belongs to beam search"),
+    _refused(
+        "length_penalty",
+        *_BOTH,
+        unused=OneOf((1, 1.0)),
+        note="there is no beam search",
+    ),
     _refused("bad_words", *_BOTH, unused=_NO_LIST, note="use `logit_bias`"),
     _refused("prompt_logprobs", *_BOTH, note="completions with `echo` and `logprobs` have them"),
     _refused("return_tokens_as_token_ids", *_BOTH, unused=_NO_FLAG, note="use `return_token_ids`"),
@@ -226,10 +231,10 @@ FIELDS: Final[tuple[Field, ...]] = (
     _refused("logits_processors", *_BOTH, unused=_NO_LIST),
     _refused("kv_transfer_params", *_BOTH),
     _refused("vllm_xargs", *_BOTH, unused=MapOf("$^", NOTHING, 0)),
-    _refused("background", _RESPONSES, unused=_NO_FLAG, note="nothing is stored"),
+    _refused("background", _RESPONSES, unused=_NO_FLAG, note="wait for the answer"),
     _refused("conversation", *_INPUT, note="nothing is stored: send all items"),
     _refused("previous_response_id", *_INPUT, note="nothing is stored: send all items"),
-    _refused("prompt", _RESPONSES, note="there are no stored prompts"),
+    _refused("prompt", _RESPONSES, note="there are no stored prompts: give `input`"),
     _refused("truncation", *_INPUT, unused=OneOf(("disabled",))),
     _refused("context_management", _RESPONSES, unused=_NO_LIST),
     # Tokens and text.

@@ -9,6 +9,7 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
+from forerun.errors import InvalidOption
 from forerun.server.errors import bad_request
 from forerun.server.fields.kinds import or_null
 from forerun.server.routes.asked import service_of
@@ -78,7 +79,11 @@ async def theory(request: Request) -> Response:
     max_depth = _depth(given.get("max_depth", "16"))
     if isinstance(verify_cost, MeasuredVerifyCost):
         max_depth = min(max_depth, verify_cost.max_depth)
-    table = depth_table(alpha, cost, max_depth, verify_cost)
+    try:
+        table = depth_table(alpha, cost, max_depth, verify_cost)
+    except InvalidOption as error:
+        named = (name for name in _QUERY if str(error).startswith(f"{name} is"))
+        raise bad_request(str(error), next(named, None)) from None
     rows = [{**asdict(row), "verify_cost": verify_cost.at(row.depth)} for row in table.rows]
     return JsonAnswer(
         {
@@ -97,8 +102,10 @@ def _real(text: str | None, name: str) -> float:
         found = float(text or "")
     except ValueError:
         found = math.nan
+    if text is None:
+        raise bad_request(f"{name} is missing; give a number.", name)
     if not abs(found) <= MOST_COST:
-        raise bad_request(f"{name} is missing, no number or too large; give one.", name)
+        raise bad_request(f"{name} is {text[:64]!r}; give a number, {MOST_COST:g} at most.", name)
     return found
 
 

@@ -44,7 +44,10 @@ class Promise:
     @property
     def reason(self) -> str:
         """Why it is left out, if it does not pay."""
-        return f"on this machine it promises {self}, and less than {self.least:g} is seldom kept"
+        return (
+            f"on this machine, as measured at start, it promises {self}, and promises below "
+            f"{self.least:g} are seldom kept"
+        )
 
     def __str__(self) -> str:
         return (
