@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import errno
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Self
 
 
 class ForerunError(Exception):
@@ -35,14 +35,22 @@ class InvalidToolChoice(InvalidOption):
 class InvalidGrammar(InvalidOption):
     """What an answer must look like is not understood, or takes too long to follow."""
 
+    reason = ""
+
     @classmethod
-    def because(cls, what: str, complaint: str) -> InvalidGrammar:
+    def because(cls, what: str, complaint: str) -> Self:
         """With the line of what llguidance said that tells why; others show where."""
         if "NoExtension" in complaint:
             complaint = "there is no text in the model's vocabulary that fits it"
         why = [line for line in complaint.splitlines() if line.startswith("error: ")]
         reason = first_line(why[0].removeprefix("error: ") if why else complaint).rstrip(".")
-        return cls(f"{what} cannot be used ({reason}); mend it.")
+        error = cls(f"{what} cannot be used ({reason}); mend it.")
+        error.reason = reason
+        return error
+
+
+class GrammarTooMuch(InvalidGrammar):
+    """It takes more time, or memory, than an answer may."""
 
 
 class InvalidDistribution(ForerunError, ValueError):

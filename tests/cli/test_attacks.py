@@ -145,7 +145,7 @@ UNREADABLE = [
     refused("plan --budget fifo smollm2-135m", "a pipe or a device"),
     refused("plan --budget $LONG smollm2-135m", "File name too long"),
     refused("generate abc -m /dev/zero", "/dev/zero does not exist"),
-    refused("generate abc -m pipes", "pipes has no config.json"),
+    refused("generate abc -m pipes", "pipes holds no model"),
     refused("generate abc -m $LONG", "neither a path nor a pulled model"),
 ]
 

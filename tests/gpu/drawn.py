@@ -65,14 +65,18 @@ class EverySome:
     def binds(self, output: Sequence[int], more: Sequence[int] = ()) -> bool:  # noqa: ARG002
         return True
 
-    def allowed_bits(self, output: Sequence[int]) -> bytes:
-        assert 7 not in output[3:], "behind what does not fit nobody asks"
-        if self._is_too_much and 9 in output:
+    def may_loosen(self, output: Sequence[int]) -> bool:  # noqa: ARG002
+        return False
+
+    def allowed_bits(self, output: Sequence[int], more: Sequence[int] = ()) -> bytes:
+        assert 7 not in (*output[3:], *more), "behind what does not fit nobody asks"
+        if self._is_too_much and 9 in more:
             raise InvalidGrammar("too much")
-        allowed = np.arange(self._vocab_size) % (len(output) + 2) == 1
+        allowed = np.arange(self._vocab_size) % (len(output) + len(more) + 2) == 1
+        allowed[5:12], allowed[7] = True, False
         return np.packbits(allowed, bitorder="little").tobytes()
 
-    def is_over(self, _: Sequence[int]) -> bool:
+    def is_over(self, *_: Sequence[int]) -> bool:
         return False
 
     def num_fitting(self, _: Sequence[int], tokens: Sequence[int]) -> int:

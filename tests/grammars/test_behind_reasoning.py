@@ -177,11 +177,14 @@ class Braces:
     def binds(self, output: Sequence[int], more: Sequence[int] = ()) -> bool:
         return not self._waits or BEGIN in (*output, *more)
 
-    def allowed_bits(self, output: Sequence[int]) -> bytes:
-        return bytes([1 << (FINISH if BEGIN in output else BEGIN)])
+    def may_loosen(self, output: Sequence[int]) -> bool:  # noqa: ARG002
+        return False
 
-    def is_over(self, output: Sequence[int]) -> bool:
-        return FINISH in output
+    def allowed_bits(self, output: Sequence[int], more: Sequence[int] = ()) -> bytes:
+        return bytes([1 << (FINISH if BEGIN in (*output, *more) else BEGIN)])
+
+    def is_over(self, output: Sequence[int], more: Sequence[int] = ()) -> bool:
+        return FINISH in (*output, *more)
 
     def num_fitting(self, output: Sequence[int], tokens: Sequence[int]) -> int:
         text = [*output, *tokens]

@@ -59,23 +59,28 @@ def test_a_special_token_that_opens_calls_is_text() -> None:
     special = words().special_ids | {opens, other}
     traits = TokenizerTraits(Spelling.BYTE_LEVEL, eos_ids=words().eos_ids, special_ids=special)
     tokenizer = Tokenizer(backend, replace(traits, added_ids=frozenset({opens, other})))
-    grammar = Grammars(tokenizer).of(
-        StructuredOutputsParams(grammar='start: "[TOOL_CALLS][" /[a-z]/ | "[OTHER]"')
-    )
+    grammars = Grammars(tokenizer)
+    wanted = StructuredOutputsParams(grammar='start: "[TOOL_CALLS][" /[a-z]/ | "[OTHER]"')
+    grammar = grammars.of(wanted, shows_special=True)
     assert grammar is not None
     follow = tokenizer.encode("[a", add_special=False)
     assert grammar.num_fitting([], [opens, *follow]) == 3
     assert grammar.num_fitting([], [other]) == 0
-    waiting = Grammars(tokenizer).of(
-        StructuredOutputsParams(
-            grammar='start: "[TOOL_CALLS][" /[a-z]/', triggers=("[TOOL_CALLS]",)
-        )
+    behind: dict[str, Any] = {"grammar": 'start: "[TOOL_CALLS][" /[a-z]/'}
+    waiting = grammars.of(
+        StructuredOutputsParams(**behind, triggers=("[TOOL_CALLS]",)), shows_special=True
     )
     assert waiting is not None
     assert not waiting.binds(follow)
     assert waiting.binds([*follow, opens])
     assert waiting.num_fitting([*follow, opens], follow) == 2
-    must = Grammars(tokenizer).of(StructuredOutputsParams(grammar='start: "[TOOL_CALLS][" /[a-z]/'))
+    must = grammars.of(StructuredOutputsParams(**behind), shows_special=True)
     assert must is not None
     allowed = int.from_bytes(must.allowed_bits([]), "little")
     assert allowed == 1 << opens, "in one token, as the tokenizer spells it"
+    hidden = grammars.of(StructuredOutputsParams(regex="[^a]{3}"))
+    shown = grammars.of(StructuredOutputsParams(regex="[^a]{13}"), shows_special=True)
+    assert hidden is not None
+    assert shown is not None
+    assert hidden.num_fitting([], [opens]) == 0, "where texts leave it out, it spells nothing"
+    assert shown.num_fitting([], [opens]) == 1

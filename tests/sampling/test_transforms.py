@@ -196,11 +196,14 @@ class OddThenOver:
     def binds(self, output: Sequence[int], more: Sequence[int] = ()) -> bool:  # noqa: ARG002
         return True
 
-    def allowed_bits(self, output: Sequence[int]) -> bytes:
-        return bytes([0b0010_1010 if len(output) < 2 else 0])
+    def may_loosen(self, output: Sequence[int]) -> bool:  # noqa: ARG002
+        return False
 
-    def is_over(self, output: Sequence[int]) -> bool:
-        return len(output) == 2
+    def allowed_bits(self, output: Sequence[int], more: Sequence[int] = ()) -> bytes:
+        return bytes([0b0010_1010 if len(output) + len(more) < 2 else 0])
+
+    def is_over(self, output: Sequence[int], more: Sequence[int] = ()) -> bool:
+        return len(output) + len(more) == 2
 
     def num_fitting(self, output: Sequence[int], tokens: Sequence[int]) -> int:
         raise NotImplementedError

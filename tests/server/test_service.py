@@ -17,7 +17,7 @@ from forerun.server.operation.access_log import AccessLog
 from forerun.server.operation.auth import Keys
 from forerun.server.operation.config import Limits
 from forerun.server.operation.counters import Counters
-from forerun.server.service import Service
+from forerun.server.service import Lane, Service
 from tests.server.test_routes import error_of
 
 
@@ -48,14 +48,14 @@ def test_bodies_that_wait_to_be_read_are_bounded() -> None:
     read = threading.Event()
 
     async def ask() -> None:
-        waiting = [asyncio.create_task(service.read(read.wait, 1)) for _ in range(2)]
+        waiting = [asyncio.create_task(service.read(read.wait, Lane.SHORT)) for _ in range(2)]
         await asyncio.sleep(0)
         with pytest.raises(ApiError, match="wait to be read") as refused:
-            await asyncio.wait_for(service.read(lambda: None, 1), 5)
+            await asyncio.wait_for(service.read(lambda: None, Lane.LONG), 5)
         assert refused.value.status == 429
         read.set()
         await asyncio.gather(*waiting)
-        assert await service.read(lambda: 7, 1) == 7
+        assert await service.read(lambda: 7, Lane.GRAMMAR) == 7
 
     try:
         asyncio.run(ask())

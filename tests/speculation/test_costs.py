@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 
@@ -280,6 +281,22 @@ def test_rounds_that_were_slow_once_are_not_given_up_for_good() -> None:
     for _ in range(6000):
         costs.note_round(StepTimes(num_requests=1, num_tokens=1, pass_seconds=0.8))
     assert whole() == pytest.approx(1.0, rel=0.05)
+
+
+def test_rounds_that_are_slow_each_time_are_asked_for_more_and_more_rarely() -> None:
+    costs = _costs(head=DraftCost(0.5, 0.5))
+    costs.expect_whole("head", 1.0, 0.8)
+    tries = list[int]()
+    for num in range(40_000):
+        whole = costs.round_seconds(1, 0, 4)[-1] + costs.draft_seconds("head", 1, [1] * 4)
+        if whole < 1.6:  # as long as two plain ones
+            tries.append(num)
+            costs.note_round(_whole_round(3.0))
+        else:
+            costs.note_round(StepTimes(num_requests=1, num_tokens=1, pass_seconds=0.8))
+    gaps = [late - early for early, late in pairwise(tries) if late - early > 1]
+    assert gaps == sorted(gaps)
+    assert gaps[-1] > 20 * gaps[0]
 
 
 @pytest.mark.parametrize("is_weighed", [False, True])

@@ -75,6 +75,9 @@ class Bound:
     def binds(self, output: Sequence[int], more: Sequence[int] = ()) -> bool:  # noqa: ARG002
         return True
 
+    def may_loosen(self, output: Sequence[int]) -> bool:  # noqa: ARG002
+        return False
+
 
 class KnownCosts(Costs):
     """A plain round takes a second, or other `plain` ones, and one with the head's guesses twice
@@ -183,6 +186,17 @@ def test_a_small_model_goes_without_a_head_whose_guesses_would_be_drawn_apart(
     assert bool(head.asked) == is_asked
     assert bool(head.heard) == is_asked, "it is told of the prompt, or of nothing at all"
     assert bool(head.begun) == is_asked
+
+
+def test_a_head_stays_where_only_the_beginning_of_reasoning_is_bound(plain: LLM) -> None:
+    answer = plain_answer(plain)
+    opens = plain.tokenizer.decode(answer[:3])
+    grammar = StructuredOutputsParams(regex="[^a-z]", reasoning=(opens, "it never ends"))
+    params = PARAMS.with_(structured_outputs=grammar)
+    head = Head(answer)
+    output = answered(plain, seconds_each=1e-3, params=params, head=head)
+    assert tuple(output.token_ids) == answer
+    assert len(head.asked) > NUM_TOKENS / 8
 
 
 @pytest.mark.parametrize("min_tokens", [0, 2, 9])

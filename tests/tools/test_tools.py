@@ -107,7 +107,7 @@ def test_forms_write_as_their_models_do() -> None:
 def fits(tokenizer: Tokenizer, found: Calling, text: str) -> bool:
     """As a whole, from the first trigger on."""
     wanted = found.structure
-    grammar = Grammars(tokenizer).of(wanted)
+    grammar = Grammars(tokenizer).of(wanted, shows_special=True)
     assert grammar is not None
     tokens = tokenizer.encode(text, add_special=False)
     return grammar.num_fitting([], tokens) == len(tokens) and (
@@ -367,7 +367,7 @@ def test_marks_that_are_special_tokens(tokenizer: Tokenizer) -> None:
     assert marked.encode(text, add_special=False)[0] == mark
     assert fits(marked, found, text)
     must = calling(marked, tool(), choice="required")
-    grammar = Grammars(marked).of(must.structure)
+    grammar = Grammars(marked).of(must.structure, shows_special=True)
     assert grammar is not None
     assert int.from_bytes(grammar.allowed_bits([]), "little") == 1 << mark
     assert calling(tokenizer, tool()).params(SamplingParams()).skip_special_tokens
@@ -386,7 +386,7 @@ def test_mistrals_mark_alone_binds(tokenizer: Tokenizer, opens: str) -> None:
     assert found is not None
     assert found.form.is_special
     assert found.form.opens == opens
-    grammar = Grammars(marked).of(found.structure)
+    grammar = Grammars(marked).of(found.structure, shows_special=True)
     assert grammar is not None
     assert grammar.binds([mark])
     assert not grammar.binds([])

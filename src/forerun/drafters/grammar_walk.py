@@ -48,28 +48,29 @@ class GrammarWalk(OneByOne["_Read"]):
         return step is not None and step[1] >= max(self._min_chance, budget.least_chance)
 
     def _guess(self, request: RequestView, read: _Read, budget: Budget) -> Proposal:
-        grammar, output = request.grammar, list(request.output)
+        grammar, output = request.grammar, request.output
         if grammar is None or budget.depth == 0:
             return Proposal.empty()
-        self._learn(grammar, request.output, read)
+        self._learn(grammar, output, read)
         tokens, chances, chance = list[int](), list[float](), 1.0
         least_chance = max(self._min_chance, budget.least_chance)
-        while len(tokens) < budget.depth and (step := self._next(grammar, output)):
+        while len(tokens) < budget.depth and (step := self._next(grammar, output, tokens)):
             token, sure = step
             chance *= sure
             if chance < least_chance:
                 break
-            output.append(token)
             tokens.append(token)
             chances.append(sure)
         return Proposal.picked(tokens, chances)
 
-    def _next(self, grammar: Grammar, output: Sequence[int]) -> tuple[int, float] | None:
-        """The token that comes next, and how surely."""
-        if not grammar.binds(output):
+    def _next(
+        self, grammar: Grammar, output: Sequence[int], more: Sequence[int] = ()
+    ) -> tuple[int, float] | None:
+        """The token that comes next behind both, and how surely."""
+        if not grammar.binds(output, more):
             return None
-        allowed = grammar.allowed_bits(output)
-        choice = self._choice(allowed, output)
+        allowed = grammar.allowed_bits(output, more)
+        choice = self._choice(allowed, more or output[-1:])
         if choice.forced is not None:
             return choice.forced, _FORCED
         habit = None if choice.number is None else self._habits.get(choice.number)
@@ -77,21 +78,24 @@ class GrammarWalk(OneByOne["_Read"]):
             return None
         return habit.token, habit.chance
 
-    def _choice(self, allowed: bytes, output: Sequence[int]) -> _Choice:
+    def _choice(self, allowed: bytes, written: Sequence[int]) -> _Choice:
+        """Behind what was `written`."""
         num, most = _counted(allowed)
         if num == 1:
             return _Choice(None, most)
         if num > _FEW:
             return _Choice(None)
-        mark = output[-1] if output and not self._is_content(output[-1]) else None
+        mark = written[-1] if written and not self._is_content(written[-1]) else None
         return _Choice(hash((allowed, mark)))
 
     def _learn(self, grammar: Grammar, output: Sequence[int], read: _Read) -> None:
         is_bound = grammar.binds(output)  # else only before some reasoning
+        known = output[: read.num_tokens]
         for idx in range(read.num_tokens, len(output) if is_bound else 0):
-            if not grammar.binds(output[:idx]):
+            more = output[read.num_tokens : idx]
+            if not grammar.binds(known, more):
                 continue
-            choice = self._choice(grammar.allowed_bits(output[:idx]), output[:idx])
+            choice = self._choice(grammar.allowed_bits(known, more), more or known[-1:])
             if choice.number is not None:
                 self._met(choice.number, output[idx])
         read.num_tokens = len(output)

@@ -35,6 +35,7 @@ def cut(request: Request, verdict: Verdict) -> Cut:
     tokens, grammar = verdict.tokens, request.grammar
     is_free = not text.rules.stops
     if grammar is not None:
+        is_free = is_free and not grammar.may_loosen(request.output)
         is_free = is_free and not grammar.binds(request.output, tokens)
     if len(tokens) < num_left and is_free and not set(tokens).intersection(ends):
         return Cut(len(tokens), *text.push_all(tokens))
@@ -50,7 +51,7 @@ def cut(request: Request, verdict: Verdict) -> Cut:
         text_ends.append(len(text.text))
         if text.stop is not None:
             return Cut(num, text, text_ends, "stop", text.stop)
-        if grammar is not None and grammar.is_over((*request.output, *tokens[:num])):
+        if grammar is not None and grammar.is_over(request.output, tokens[:num]):
             return Cut(num, text.finish(), text_ends, "stop")
         if num == num_left:
             return Cut(num, text.finish(), text_ends, "length")

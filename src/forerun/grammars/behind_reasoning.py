@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import chain
 
-from forerun.grammars.cues import Cue, Cues
+from forerun.grammars.cues import Behind, Cue, Cues
 from forerun.types import Grammar
 
 _OPENING, _REASONING, _ANSWERING = range(3)
@@ -34,66 +33,78 @@ class BehindReasoning:
         spaces = [read(space) for space in _SPACES]
         self._spaces = [tokens[0] for tokens in spaces if len(tokens) == 1]
         self._cues = Cues([marks[1]], spell, self._begun)
-        self._behind: list[int] = []  # what `grammar` reads of a list, which may grow:
-        self._growing: Sequence[int] | None = None
-        self._num_read = 0  # of its tokens, behind
-        self._cue: Cue | None = None
+        self._behind = Behind()
+        self._looked: Sequence[int] | None = None  # through so many tokens of it:
+        self._num_looked, self._begins = 0, b""  # which spell that
 
     def binds(self, output: Sequence[int], more: Sequence[int] = ()) -> bool:
-        if self._stage(chain(output, more)) != _REASONING:
+        if self._stage(output, more) != _REASONING:
             return self._grammar.binds(output, more)
         cue = self._cues.first_in(output, more)
         if cue is None:
             return False
-        behind, rest, _ = self._split(cue, output, more)
+        behind, rest = self._split(cue, output, more)
         return self._grammar.binds(behind, rest)
 
-    def allowed_bits(self, output: Sequence[int]) -> bytes:
-        stage = self._stage(output)
-        if stage == _ANSWERING:
-            return self._grammar.allowed_bits(output)
-        if stage == _OPENING:
-            bits = self._grammar.allowed_bits(output) if self._fits(output) else b""
-            return _with(bits, self._goes_on(output))
-        cue = self._cues.first_in(output)
-        assert cue is not None, "asked where it does not bind"
-        bits = self._grammar.allowed_bits(self._read_behind(cue, output))
-        return bits if cue.tokens or cue.num < len(output) else _with(bits, self._spaces)
+    def may_loosen(self, output: Sequence[int]) -> bool:
+        return self._stage(output) == _OPENING
 
-    def is_over(self, output: Sequence[int]) -> bool:
-        stage = self._stage(output)
-        if stage == _OPENING and self._goes_on(output):
+    def allowed_bits(self, output: Sequence[int], more: Sequence[int] = ()) -> bytes:
+        stage = self._stage(output, more)
+        if stage == _ANSWERING:
+            return self._grammar.allowed_bits(output, more)
+        if stage == _OPENING:
+            text = (*output, *more)
+            bits = self._grammar.allowed_bits(text) if self._fits(text) else b""
+            return _with(bits, self._goes_on(text))
+        cue = self._cues.first_in(output, more)
+        assert cue is not None, "asked where it does not bind"
+        bits = self._grammar.allowed_bits(*self._split(cue, output, more))
+        is_first = not cue.tokens and cue.num == len(output) + len(more)
+        return _with(bits, self._spaces) if is_first else bits
+
+    def is_over(self, output: Sequence[int], more: Sequence[int] = ()) -> bool:
+        stage = self._stage(output, more)
+        if stage == _OPENING and self._goes_on((*output, *more)):
             return False
         if stage != _REASONING:
-            return self._grammar.is_over(output)
-        cue = self._cues.first_in(output)
-        return cue is not None and self._grammar.is_over(self._read_behind(cue, output))
+            return self._grammar.is_over(output, more)
+        cue = self._cues.first_in(output, more)
+        return cue is not None and self._grammar.is_over(*self._split(cue, output, more))
 
     def num_fitting(self, output: Sequence[int], tokens: Sequence[int]) -> int:
         if self._stage(output) == _ANSWERING:
             return self._grammar.num_fitting(output, tokens)
-        if self._stage(chain(output, tokens)) != _REASONING:
-            text = [*output, *tokens]
+        if self._stage(output, tokens) != _REASONING:
+            text = (*output, *tokens)
             num_fitting = self._grammar.num_fitting((), text)
             return max(self._num_opening(text), num_fitting) - len(output)
         cue = self._cues.first_in(output, tokens)
         if cue is None:
             return len(tokens)
-        behind, rest, num_free = self._split(cue, output, tokens)
-        return num_free + self._grammar.num_fitting(behind, rest)
+        behind, rest = self._split(cue, output, tokens)
+        return len(tokens) - len(rest) + self._grammar.num_fitting(behind, rest)
 
-    def _stage(self, tokens: Iterable[int]) -> int:
-        """Known by the first few of them. `_OPENING` may yet become either."""
-        text = b""
-        if not self._opens:
+    def _stage(self, output: Sequence[int], more: Sequence[int] = ()) -> int:
+        """Known by the first few tokens. `_OPENING` may yet become either."""
+        if output is not self._looked:
+            self._looked, self._num_looked, self._begins = output, 0, b""
+        while (stage := self._stage_of(self._begins)) == _OPENING:
+            if self._num_looked == len(output):
+                break
+            self._begins = (self._begins + self._spell(output[self._num_looked])).lstrip()
+            self._num_looked += 1
+        begins = self._begins
+        for token in more if stage == _OPENING else ():
+            begins = (begins + self._spell(token)).lstrip()
+            if (stage := self._stage_of(begins)) != _OPENING:
+                break
+        return stage
+
+    def _stage_of(self, begins: bytes) -> int:
+        if begins.startswith(self._opens):
             return _REASONING
-        for token in tokens:
-            text = (text + self._spell(token)).lstrip()
-            if text.startswith(self._opens):
-                return _REASONING
-            if not self._opens.startswith(text):
-                return _ANSWERING
-        return _OPENING
+        return _OPENING if self._opens.startswith(begins) else _ANSWERING
 
     def _goes_on(self, output: Sequence[int]) -> Sequence[int]:
         """The next token of the first mark, where `output` is its beginning."""
@@ -110,30 +121,18 @@ class BehindReasoning:
 
     def _split(
         self, cue: Cue, output: Sequence[int], more: Sequence[int]
-    ) -> tuple[Sequence[int], Sequence[int], int]:
-        """What `grammar` reads of `output`, what of `more`, and how much of that it does not."""
-        num_free = max(0, cue.num - len(output))
-        if cue.num >= len(output) and not cue.tokens:
-            num_free += self._is_space(more[num_free : num_free + 1])
-        return self._read_behind(cue, output), more[num_free:], num_free
+    ) -> tuple[Sequence[int], Sequence[int]]:
+        """What `grammar` reads of both."""
+        num_free, num_skipped = max(0, cue.num - len(output)), 0
+        if not cue.tokens:
+            if cue.num < len(output):
+                num_skipped = self._is_space(output[cue.num])
+            elif num_free < len(more):
+                num_free += self._is_space(more[num_free])
+        return self._behind.of(output, cue, num_skipped), more[num_free:]
 
-    def _read_behind(self, cue: Cue, output: Sequence[int]) -> Sequence[int]:
-        """A list that grows as the output does."""
-        is_known = output is self._growing and cue is self._cue and self._num_read > cue.num
-        if is_known and self._num_read <= len(output):
-            self._behind += output[self._num_read :]
-        else:
-            num = cue.num
-            if not cue.tokens:
-                num += self._is_space(output[num : num + 1])
-            self._behind = [*cue.tokens, *output[num:]]
-            self._growing, self._cue = output, cue
-        self._num_read = len(output)
-        return self._behind
-
-    def _is_space(self, tokens: Sequence[int]) -> bool:
-        """Whether there is a token, of space alone."""
-        return len(tokens) > 0 and self._spell(tokens[0]).isspace()
+    def _is_space(self, token: int) -> bool:
+        return self._spell(token).isspace()
 
     def _begun(self, text: bytes) -> Sequence[int] | None:
         """What is behind the second mark in the token that ends it."""

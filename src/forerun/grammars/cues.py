@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from forerun.grammars.matched import num_alike
+from forerun.grammars.path import Path
 
 
 class Cue(NamedTuple):
@@ -30,45 +31,36 @@ class Cues:
         spell: Callable[[int], bytes],
         begin: Callable[[bytes], Sequence[int] | None],
     ) -> None:
-        self._texts = [text.encode() for text in texts]
-        self._longest = max(map(len, self._texts))
-        self._lasts = {text[-1:] for text in self._texts}  # of which one ends in each cue
+        wanted = sorted([text.encode() for text in texts], key=len, reverse=True)
+        self._longest = len(wanted[0])
+        self._lasts = {text[-1:] for text in wanted}  # of which one ends in each cue
+        # Also where one begins within another.
+        self._pattern = re.compile(b"(?=(" + b"|".join(map(re.escape, wanted)) + b"))", re.DOTALL)
         self._spell = spell
         self._begin = begin
-        self._path: list[int] = []  # the text that was looked through
-        self._growing: Sequence[int] = self._path  # a list that begins with so much of it:
-        self._num_alike = 0
+        self._path = Path()
         self._num_clear = 0  # tokens of the path behind which nothing has begun
         self._cue: Cue | None = None  # behind the next one
 
     def first_in(self, output: Sequence[int], more: Sequence[int] = ()) -> Cue | None:
         """In `output` with `more` behind it, which is not kept."""
-        self._follow(output)
+        num_same = self._path.follow(output)
+        if self._cue is None or num_same <= self._num_clear:
+            self._cue, self._num_clear = None, min(self._num_clear, num_same)
         while self._cue is None and self._num_clear < len(output):
             self._cue = self._completed(output, self._num_clear)
             self._num_clear += self._cue is None
         if self._cue is not None or not more:
             return self._cue
-        first = max(0, len(output) - self._longest)
+        first, num_bytes = len(output), 0
+        while first > 0 and num_bytes < self._longest:
+            first -= 1
+            num_bytes += len(self._spell(output[first]))
         text = (*output[first:], *more)
         for idx in range(len(output) - first, len(text)):
             if (cue := self._completed(text, idx)) is not None:
                 return Cue(first + cue.num, cue.tokens)
         return None
-
-    def _follow(self, output: Sequence[int]) -> None:
-        """Forget what is not in `output`, and read what is new."""
-        if output is self._growing and len(output) >= self._num_alike:
-            num_same = self._num_alike
-        else:
-            num_same = num_alike(self._path, output)
-            if isinstance(output, list):
-                self._growing = output
-        if self._cue is None or num_same <= self._num_clear:
-            self._cue, self._num_clear = None, min(self._num_clear, num_same)
-        self._path[num_same:] = output[num_same:]
-        is_growing = output is self._growing
-        self._num_alike = len(output) if is_growing else min(self._num_alike, num_same)
 
     def _completed(self, output: Sequence[int], idx: int) -> Cue | None:
         """Whether that token completes one of the texts: the first that fits."""
@@ -80,16 +72,31 @@ class Cues:
             first -= 1
             before = self._spell(output[first]) + before
         text = before + piece
-        for at in sorted({at for each in self._texts for at in _places(each, text, before)}):
-            tokens = self._begin(text[at:])
+        for found in self._pattern.finditer(text):
+            if found.end(1) <= len(before):
+                continue
+            tokens = self._begin(text[found.start() :])
             if tokens is not None:
                 return Cue(idx + 1, tokens)
         return None
 
 
-def _places(wanted: bytes, text: bytes, before: bytes) -> list[int]:
-    """Where it stands in `text`, and not all of it in what is `before`."""
-    found, at = list[int](), len(before) - len(wanted)
-    while (at := text.find(wanted, max(0, at + 1))) >= 0:
-        found.append(at)
-    return found
+class Behind:
+    """What a grammar reads of an output behind a cue: of a list that grows, one that grows too."""
+
+    def __init__(self) -> None:
+        self._tokens: list[int] = []
+        self._growing: Sequence[int] | None = None  # whose first tokens, so many, were read:
+        self._num_read = 0
+        self._cue: Cue | None = None
+
+    def of(self, output: Sequence[int], cue: Cue, num_skipped: int = 0) -> list[int]:
+        start = cue.num + num_skipped
+        is_growing = output is self._growing and cue is self._cue
+        if is_growing and start <= self._num_read <= len(output):
+            self._tokens += output[self._num_read :]
+        else:
+            self._tokens = [*cue.tokens, *output[start:]]
+            self._growing, self._cue = output, cue
+        self._num_read = len(output)
+        return self._tokens

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 from decimal import Decimal
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from llguidance import LLMatcher, grammar_from
 from llguidance.gbnf_to_lark import gbnf_to_lark
 
-from forerun.errors import InvalidGrammar
+from forerun.errors import GrammarTooMuch, InvalidGrammar
 from forerun.types import StructuredOutputsParams
 
 if TYPE_CHECKING:
@@ -20,13 +21,18 @@ if TYPE_CHECKING:
 # model that has begun to indent may never stop.
 _WHITESPACE: Final = r"(\r?\n[ \t]{0,128}|[ ])"
 _MAX_LEN: Final = 1 << 17  # characters: some take 4 µs each to compile
+_MOST_RULES: Final = 1000  # of GBNF: the time they take grows with their square
 _MOST_DIGITS: Final = 10_000  # of `multipleOf` without its point: as many states, and more
 # What a schema may say of its spacing; other words let llguidance pass over what it cannot do.
 _SPACING: Final = ("item_separator", "key_separator", "whitespace_flexible", "whitespace_pattern")
-_LITERAL: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"i?|/(?:[^/\\\n]|\\.)+/[a-z]*|(?://|#)[^\n]*')
+# Nothing here is looked at twice, so that no text takes long: one without its end goes to the
+# line's.
+_LITERAL: Final = re.compile(r'"(?:[^"\\\n]|\\.)*+"?i?|/(?:[^/\\\n]|\\.)++/?[a-z]*|(?://|#)[^\n]*')
 # Parts of llguidance's Lark that cannot be followed back, such as limits of a rule, special tokens.
-_ONE_WAY: Final = re.compile(r"\[[^\]]*\]\s*:|[<@]|%(?!import\b|ignore\b|llguidance\s*\{\s*\})")
-_SCHEMA_IN_LARK: Final = re.compile(_LITERAL.pattern + r"|%json\s*(?=\{)")
+_ONE_WAY: Final = re.compile(
+    r"\[[^\[\]]*+\]\s*+:|[<@]|%(?!import\b|ignore\b|llguidance\s*+\{\s*+\})"
+)
+_SCHEMA_IN_LARK: Final = re.compile(_LITERAL.pattern + r"|%json\s*+(?=\{)")
 
 
 def kind_of(wanted: StructuredOutputsParams) -> str:
@@ -38,12 +44,13 @@ def kind_of(wanted: StructuredOutputsParams) -> str:
     return "the grammar" if wanted.grammar is not None else "the JSON schema"
 
 
+@lru_cache(maxsize=32)
 def described(wanted: StructuredOutputsParams) -> str:
     """The grammar's text; whether it makes sense is found out when it is compiled."""
     given = wanted.regex or wanted.grammar or wanted.json or "".join(wanted.choice or ())
     if len(given) > _MAX_LEN:
         complaint = f"it has {len(given)} characters, and {_MAX_LEN} are allowed"
-        raise InvalidGrammar.because(kind_of(wanted), complaint)
+        raise GrammarTooMuch.because(kind_of(wanted), complaint)
     try:
         if wanted.regex is not None:
             return LLMatcher.grammar_from_regex(wanted.regex)
@@ -59,7 +66,9 @@ def described(wanted: StructuredOutputsParams) -> str:
 
 
 def _lark(grammar: str) -> str:
-    if "::=" in _LITERAL.sub("", grammar):
+    if num_rules := _LITERAL.sub("", grammar).count("::="):
+        if num_rules > _MOST_RULES:
+            raise ValueError(f"it has {num_rules} rules, and {_MOST_RULES} are allowed")
         try:
             grammar = gbnf_to_lark(grammar)
         except Exception as error:  # it raises plain ones

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from functools import partial
+from collections.abc import Iterable
+from functools import cached_property, partial
 from importlib.util import find_spec
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from forerun.errors import MissingExtra
+from forerun.errors import GrammarTooMuch, InvalidGrammar, MissingExtra
 from forerun.models.text.tokenizer import Tokenizer
 from forerun.types import Grammar, StructuredOutputsParams
 
@@ -16,10 +17,18 @@ if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
 
     from forerun.grammars.matched import MatchedGrammar
+    from forerun.grammars.trial import Trial
 
 # Compiled grammars that are kept, as callers send the same schema again and again: so many, and so
 # many characters in all.
 _MAX_KEPT, _MAX_CHARACTERS = 64, 1 << 20
+# A step may take a few hundredths of a second: all requests wait for it.
+_LIMITS: Final[dict[str, Any]] = {
+    "max_items_in_row": 10_000,
+    "step_lexer_fuel": 100_000,
+    "verbose_errors": False,
+}
+_Key = tuple[str, bool]  # a grammar's text, and whether special tokens are shown
 
 
 class Grammars:
@@ -28,20 +37,30 @@ class Grammars:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self._lock = Lock()
-        self._vocabulary: LLTokenizer | None = None
-        self._kept: OrderedDict[str, LLMatcher] = OrderedDict()
+        self._vocabularies: dict[bool, LLTokenizer] = {}  # by whether special tokens are shown
+        self._kept: OrderedDict[_Key, LLMatcher] = OrderedDict()
+        self._trial: Trial | None = None
+        self._is_tried = False
 
-    def of(self, wanted: StructuredOutputsParams | None) -> Grammar | None:
-        """One for a request; raises `InvalidGrammar` where it cannot be used."""
+    def try_first(self) -> None:
+        """Elsewhere, each that is new: what is too much for this process is refused then. For those
+        of callers whom nobody knows."""
+        self._is_tried = True
+
+    def of(
+        self, wanted: StructuredOutputsParams | None, *, shows_special: bool = False
+    ) -> Grammar | None:
+        """One for a request, whose text shows special tokens or not; raises `InvalidGrammar` where
+        it cannot be used."""
         if wanted is None:
             return None
         _need_llguidance()
         from forerun.grammars.behind_reasoning import BehindReasoning
         from forerun.grammars.triggered import TriggeredGrammar
 
-        grammar: Grammar = self._matched(wanted)
-        assert self._vocabulary is not None
-        spell, read = self._spell, self._vocabulary.tokenize_bytes
+        grammar: Grammar = self._matched(wanted, shows_special=shows_special)
+        spell = partial(self._tokenizer.token_bytes, skip_special=not shows_special)
+        read = self._vocabulary(shows_special).tokenize_bytes
         if wanted.triggers:
             grammar = TriggeredGrammar(grammar, wanted.triggers, spell, read)
         if wanted.reasoning is not None:
@@ -55,46 +74,75 @@ class Grammars:
         from forerun.grammars.matched import MatchedGrammar
 
         text, kind = description.described(wanted), description.kind_of(wanted)
-        compile_it = partial(self._compiled, text)
+        if self._is_tried:
+            self._try(text, kind, is_looked_at=True)
+            return
+        compile_it = partial(self._compiled, (text, True))
         MatchedGrammar(compile_it(), compile_it, kind).allowed_bits(())
 
-    def _matched(self, wanted: StructuredOutputsParams) -> MatchedGrammar:
+    def _matched(self, wanted: StructuredOutputsParams, *, shows_special: bool) -> MatchedGrammar:
         from forerun.grammars import description
         from forerun.grammars.matched import MatchedGrammar
 
         text, kind = description.described(wanted), description.kind_of(wanted)
+        key = text, shows_special
         with self._lock:
-            kept = self._kept.get(text)
+            kept = self._kept.get(key)
             if kept is not None:
-                self._kept.move_to_end(text)
-        renew = partial(self._renewed, text)
+                self._kept.move_to_end(key)
+        if kept is None and self._is_tried:
+            self._try(text, kind)
+        renew = partial(self._renewed, key)
         grammar = MatchedGrammar((kept or renew()).deep_copy(), renew, kind)
         if kept is None:
             grammar.allowed_bits(())  # the first step of some takes too long
         return grammar
 
-    def _spell(self, token: int) -> bytes:
-        return self._tokenizer.token_bytes(token, skip_special=False)
+    def _try(self, text: str, kind: str, *, is_looked_at: bool = False) -> None:
+        from forerun.grammars.trial import TOO_LONG, TOO_MUCH, Trial
+        from forerun.grammars.vocabulary import told
 
-    def _renewed(self, text: str) -> LLMatcher:
+        with self._lock:
+            if self._trial is None:
+                self._trial = Trial(told(self._tokenizer), _LIMITS)
+        if complaint := self._trial.complaint(text, is_looked_at=is_looked_at):
+            is_much = complaint in (TOO_LONG, TOO_MUCH)
+            raise (GrammarTooMuch if is_much else InvalidGrammar).because(kind, complaint)
+
+    def _renewed(self, key: _Key) -> LLMatcher:
         """Anew: copies share what they learnt of the text's expressions, and its limits."""
-        matcher = self._compiled(text)
+        matcher = self._compiled(key)
         if not matcher.is_error():
             with self._lock:
-                self._kept[text] = matcher
-                self._kept.move_to_end(text)
-                while len(self._kept) > _MAX_KEPT or sum(map(len, self._kept)) > _MAX_CHARACTERS:
+                self._kept[key] = matcher
+                self._kept.move_to_end(key)
+                while len(self._kept) > _MAX_KEPT or _num_characters(self._kept) > _MAX_CHARACTERS:
                     self._kept.popitem(last=False)
         return matcher
 
-    def _compiled(self, text: str) -> LLMatcher:
-        from llguidance import LLMatcher
+    def _compiled(self, key: _Key) -> LLMatcher:
+        from llguidance import LLMatcher, LLParserLimits
 
+        text, shows_special = key
+        limits = LLParserLimits(**_LIMITS)
+        return LLMatcher(self._vocabulary(shows_special), text, log_level=0, limits=limits)
+
+    def _vocabulary(self, shows_special: bool) -> LLTokenizer:
+        """One where that makes no difference."""
         from forerun.grammars.vocabulary import vocabulary
 
-        if self._vocabulary is None:
-            self._vocabulary = vocabulary(self._tokenizer)
-        return LLMatcher(self._vocabulary, text, log_level=0, limits=_limits())
+        shows_special = shows_special and self._has_spoken_special
+        found = self._vocabularies.get(shows_special)
+        if found is None:
+            found = vocabulary(self._tokenizer, shows_special=shows_special)
+            self._vocabularies[shows_special] = found
+        return found
+
+    @cached_property
+    def _has_spoken_special(self) -> bool:
+        from forerun.grammars.vocabulary import spoken_special
+
+        return bool(spoken_special(self._tokenizer))
 
 
 def _need_llguidance() -> None:
@@ -102,8 +150,5 @@ def _need_llguidance() -> None:
         raise MissingExtra("structured_outputs", "structured")
 
 
-def _limits() -> Any:
-    """A step may take a few hundredths of a second: all requests wait for it."""
-    from llguidance import LLParserLimits
-
-    return LLParserLimits(max_items_in_row=10_000, step_lexer_fuel=100_000, verbose_errors=False)
+def _num_characters(kept: Iterable[_Key]) -> int:
+    return sum([len(text) for text, _ in kept])

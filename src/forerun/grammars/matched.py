@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from llguidance import LLMatcher
 
-from forerun.errors import InvalidGrammar
+from forerun.errors import GrammarTooMuch, InvalidGrammar
+from forerun.grammars.path import Path
 
 _NUM_KNOWN: Final = 64  # beginnings of a text: more than a round guesses
+_MOST_SECONDS: Final = 1.0  # of a processor, for one answer: all requests wait for it
 Found = TypeVar("Found")
 
 
@@ -26,63 +29,69 @@ class MatchedGrammar:
         self._matcher = matcher
         self._renew = renew
         self._what = what
-        self._read: list[int] = []  # what the matcher has read: nothing behind the end
-        self._path: list[int] = []  # the text that was asked about
+        self._path = Path()
+        self._num_read = 0  # of its tokens, by the matcher: nothing behind the end
         self._known: dict[int, bytes] = {}  # what may follow its beginnings, by their length
 
     def binds(self, output: Sequence[int], more: Sequence[int] = ()) -> bool:  # noqa: ARG002
         return True
 
-    def allowed_bits(self, output: Sequence[int]) -> bytes:
-        num_same = num_alike(self._path, output)
-        if num_same < len(output):
-            for num in range(num_same + 1, len(self._path) + 1):
-                self._known.pop(num, None)
-            self._path[num_same:] = output[num_same:]
+    def may_loosen(self, output: Sequence[int]) -> bool:  # noqa: ARG002
+        return False
+
+    def allowed_bits(self, output: Sequence[int], more: Sequence[int] = ()) -> bytes:
+        self._follow(output, more)
+        num = len(output) + len(more)
+        bits = self._known.get(num)
+        if bits is None:
+            bits = self._asked(num, LLMatcher.compute_bitmask)
             while len(self._known) >= _NUM_KNOWN:
                 del self._known[min(self._known)]
-        bits = self._known.get(len(output))
-        if bits is None:
-            bits = self._asked(output, LLMatcher.compute_bitmask)
-            self._known[len(output)] = bits
+            self._known[num] = bits
         return bits
 
-    def is_over(self, output: Sequence[int]) -> bool:
-        return self._asked(output, LLMatcher.is_stopped)
+    def is_over(self, output: Sequence[int], more: Sequence[int] = ()) -> bool:
+        self._follow(output, more)
+        return self._asked(len(output) + len(more), LLMatcher.is_stopped)
 
     def num_fitting(self, output: Sequence[int], tokens: Sequence[int]) -> int:
-        return self._asked(output, lambda matcher: matcher.validate_tokens(list(tokens)))
+        self._follow(output)
+        return self._asked(len(output), lambda matcher: matcher.validate_tokens(list(tokens)))
 
-    def _asked(self, output: Sequence[int], ask: Callable[[LLMatcher], Found]) -> Found:
-        """What the matcher says behind `output`."""
+    def _follow(self, output: Sequence[int], more: Sequence[int] = ()) -> None:
+        num_same = self._path.follow(output, more)
+        if num_same < len(output) + len(more):
+            for num in [each for each in self._known if each > num_same]:
+                del self._known[num]
+            self._go_back_to(num_same)
+
+    def _asked(self, num: int, ask: Callable[[LLMatcher], Found]) -> Found:
+        """What the matcher says behind so many tokens of the path."""
         for is_last in (False, True):
-            self._go_to(output)
+            began = time.thread_time()
+            self._go_to(num)
             found = ask(self._matcher)
+            if time.thread_time() - began > _MOST_SECONDS:
+                raise GrammarTooMuch.because(self._what, "a step takes too long")
             if not self._matcher.is_error():
                 return found
             complaint = self._matcher.get_error()
-            self._matcher, self._read = self._renew().deep_copy(), []
+            self._matcher, self._num_read = self._renew().deep_copy(), 0
             if is_last or self._matcher.is_error():
                 break
         raise InvalidGrammar.because(self._what, complaint)
 
-    def _go_to(self, output: Sequence[int]) -> None:
+    def _go_to(self, num: int) -> None:
         """The matcher loses count where it reads on behind the end, so it does not."""
-        num_same = num_alike(self._read, output)
-        if num_same < len(self._read):
-            is_back = self._matcher.rollback(len(self._read) - num_same)
-            assert is_back or self._matcher.is_error(), self._what
-            del self._read[num_same:]
-        for token in output[num_same:]:
+        self._go_back_to(num)
+        for token in self._path.tokens[self._num_read : num]:
             if self._matcher.is_stopped():  # or in error
                 return
             self._matcher.consume_token(token)
-            self._read.append(token)
+            self._num_read += 1
 
-
-def num_alike(known: Sequence[int], output: Sequence[int]) -> int:
-    """At the beginning of both."""
-    num = min(len(known), len(output))
-    if list(output[:num]) == known[:num]:
-        return num
-    return next(idx for idx in range(num) if known[idx] != output[idx])
+    def _go_back_to(self, num: int) -> None:
+        if num < self._num_read:
+            is_back = self._matcher.rollback(self._num_read - num)
+            assert is_back or self._matcher.is_error(), self._what
+            self._num_read = num

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from forerun.grammars.cues import Cue, Cues
+from forerun.grammars.cues import Behind, Cue, Cues
 from forerun.types import Grammar
 
 
@@ -25,32 +25,36 @@ class TriggeredGrammar:
         self._grammar = grammar
         self._read = read
         self._cues = Cues(triggers, spell, self._begun)
+        self._behind = Behind()
 
     def binds(self, output: Sequence[int], more: Sequence[int] = ()) -> bool:
         return self._cues.first_in(output, more) is not None
 
-    def allowed_bits(self, output: Sequence[int]) -> bytes:
-        cue = self._cues.first_in(output)
-        assert cue is not None, "asked where it does not bind"
-        return self._grammar.allowed_bits(_behind(cue, output))
+    def may_loosen(self, output: Sequence[int]) -> bool:  # noqa: ARG002
+        return False
 
-    def is_over(self, output: Sequence[int]) -> bool:
-        cue = self._cues.first_in(output)
-        return cue is not None and self._grammar.is_over(_behind(cue, output))
+    def allowed_bits(self, output: Sequence[int], more: Sequence[int] = ()) -> bytes:
+        cue = self._cues.first_in(output, more)
+        assert cue is not None, "asked where it does not bind"
+        return self._grammar.allowed_bits(*self._split(cue, output, more))
+
+    def is_over(self, output: Sequence[int], more: Sequence[int] = ()) -> bool:
+        cue = self._cues.first_in(output, more)
+        return cue is not None and self._grammar.is_over(*self._split(cue, output, more))
 
     def num_fitting(self, output: Sequence[int], tokens: Sequence[int]) -> int:
         cue = self._cues.first_in(output, tokens)
         if cue is None:
             return len(tokens)
-        num_free = max(0, cue.num - len(output))
-        known = _behind(cue, output)
-        return num_free + self._grammar.num_fitting(known, tokens[num_free:])
+        behind, rest = self._split(cue, output, tokens)
+        return len(tokens) - len(rest) + self._grammar.num_fitting(behind, rest)
+
+    def _split(
+        self, cue: Cue, output: Sequence[int], more: Sequence[int]
+    ) -> tuple[Sequence[int], Sequence[int]]:
+        """What the grammar reads of both."""
+        return self._behind.of(output, cue), more[max(0, cue.num - len(output)) :]
 
     def _begun(self, text: bytes) -> Sequence[int] | None:
         tokens = self._read(text)
         return tokens if self._grammar.num_fitting((), tokens) == len(tokens) else None
-
-
-def _behind(cue: Cue, output: Sequence[int]) -> list[int]:
-    """What the grammar reads of an output."""
-    return [*cue.tokens, *output[cue.num :]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Any, Final
 
 from llguidance import LLTokenizer, TokenizerWrapper
 
@@ -23,15 +23,11 @@ _PARTS: Final = re.compile(f"({'|'.join(map(re.escape, _SPOKEN_SPECIAL))})")
 class _Spoken:
     """A tokenizer in the words of llguidance."""
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: Tokenizer, *, shows_special: bool) -> None:
         self._tokenizer = tokenizer
         self.eos_token_id = tokenizer.eos_ids[0]
         self.bos_token_id = tokenizer.bos_id
-        self._special = {
-            tokenizer.token(token): token
-            for token in tokenizer.special_ids
-            if tokenizer.token(token) in _SPOKEN_SPECIAL
-        }
+        self._special = spoken_special(tokenizer) if shows_special else {}
         self.special_token_ids = sorted(tokenizer.special_ids - set(self._special.values()))
         self.tokens = [
             tokenizer.token_bytes(token, skip_special=False)
@@ -56,11 +52,33 @@ class _Spoken:
         return self._tokenizer.encode(text, add_special=False, parse_special=False)
 
 
-def vocabulary(tokenizer: Tokenizer) -> LLTokenizer:
+def spoken_special(tokenizer: Tokenizer) -> dict[str, int]:
+    """Special tokens that are text where texts show them."""
+    tokens = {tokenizer.token(token): token for token in tokenizer.special_ids}
+    return {name: token for name, token in tokens.items() if name in _SPOKEN_SPECIAL}
+
+
+def vocabulary(tokenizer: Tokenizer, *, shows_special: bool) -> LLTokenizer:
     """It takes some tenths of a second."""
+    _need_an_end(tokenizer)
+    wrapped = TokenizerWrapper(_Spoken(tokenizer, shows_special=shows_special))
+    return LLTokenizer(wrapped, eos_token=list(tokenizer.eos_ids))
+
+
+def told(tokenizer: Tokenizer) -> dict[str, Any]:
+    """A vocabulary for another process, as JSON has it."""
+    _need_an_end(tokenizer)
+    words = _Spoken(tokenizer, shows_special=True)
+    return {
+        "tokens": [token.decode("latin-1") for token in words.tokens],
+        "ends": list(tokenizer.eos_ids),
+        "begins": words.bos_token_id,
+        "special": words.special_token_ids,
+    }
+
+
+def _need_an_end(tokenizer: Tokenizer) -> None:
     if not tokenizer.eos_ids:
         raise InvalidOption(
             "structured_outputs needs a token that ends a text, and this tokenizer has none."
         )
-    wrapped = TokenizerWrapper(_Spoken(tokenizer))
-    return LLTokenizer(wrapped, eos_token=list(tokenizer.eos_ids))

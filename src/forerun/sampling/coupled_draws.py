@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,7 +11,7 @@ import numpy as np
 from forerun.errors import InvalidGrammar
 from forerun.sampling.noise import Noise
 from forerun.sampling.transforms import Context
-from forerun.types import ROOT, Proposal, SamplingParams
+from forerun.types import ROOT, Grammar, Proposal, SamplingParams
 
 
 @dataclass(frozen=True)
@@ -56,10 +56,11 @@ class CoupledDraws:
         grammar, output = self.context.grammar, self.context.output
         if grammar is None:
             return False
-        # It does not bind here, so if it does behind a node, then behind all that follow.
-        last = self.nodes[-1:] if self.proposal.tree.is_chain else self.nodes
+        # It does not bind here; if it does behind a node of a chain, then behind the last one.
+        is_last_enough = self.proposal.tree.is_chain and not grammar.may_loosen(output)
+        nodes = self.nodes[-1:] if is_last_enough else self.nodes
         try:
-            return any(grammar.binds(output, self.proposal.path_tokens(node)) for node in last)
+            return any(grammar.binds(output, self.proposal.path_tokens(node)) for node in nodes)
         except InvalidGrammar:  # too much for it behind guesses that may never be accepted
             return True
 
@@ -71,25 +72,37 @@ class CoupledDraws:
             return False
         return params.temperature == 0 or not params.truncates
 
-    def allowed_after(self, node: int) -> bytes | None:
-        """A bit for each token that may follow a node, the lowest first; None: all may, or nobody
-        asks, since a grammar's text is over or was left there. None of them is set where it is too
-        much for the grammar: `sampling` says so, if anybody asks."""
-        fixed, grammar = self.params.allowed_bits, self.context.grammar
-        if grammar is None:
-            return fixed
-        output, path = self.context.output, self.proposal.path_tokens(node)
-        written = (*output, *path)
-        try:
-            if not grammar.binds(output, path):
-                return fixed
-            is_left = bool(path) and grammar.num_fitting(output, path) < len(path)
-            if is_left or grammar.is_over(written):
-                return None
-            bits = grammar.allowed_bits(written)
-        except InvalidGrammar:
-            return b""
-        return bits if fixed is None else _both(bits, fixed)
+    def allowed(self) -> Iterator[bytes | None]:
+        """For each node, a bit for each token that may follow it, the lowest first; None: all may,
+        or nobody asks, since a grammar's text is over or was left there. None of them is set where
+        it is too much for the grammar: `sampling` says so, if anybody asks."""
+        fixed, grammar, output = self.params.allowed_bits, self.context.grammar, self.context.output
+        found = dict[int, bytes | None]()  # where the grammar binds; None: nobody comes there
+        for node in self.nodes:
+            path = self.proposal.path_tokens(node)
+            try:
+                if grammar is None or not grammar.binds(output, path):
+                    yield fixed
+                    continue
+                is_out = self._is_left(node, grammar, found) or grammar.is_over(output, path)
+                bits = None if is_out else grammar.allowed_bits(output, path)
+            except InvalidGrammar:
+                bits = b""
+            found[node] = bits
+            yield bits if not bits or fixed is None else _both(bits, fixed)
+
+    def _is_left(self, node: int, grammar: Grammar, found: Mapping[int, bytes | None]) -> bool:
+        """Whether a guess on the way to a node does not fit."""
+        if node == ROOT:
+            return False
+        parent, token = self.proposal.tree.parents[node], self.proposal.tokens[node]
+        if parent in found:
+            bits = found[parent] or b""
+            return token // 8 >= len(bits) or not bits[token // 8] >> token % 8 & 1
+        if self.some_nodes is None:  # it may follow what the grammar says nothing of
+            return False
+        path = self.proposal.path_tokens(node)
+        return grammar.num_fitting(self.context.output, path) < len(path)
 
 
 def _both(left: bytes, right: bytes) -> bytes:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Iterable
 from typing import Any, Final, NoReturn
 
 from forerun.server.errors import bad_request
 
+MAX_DEPTH: Final = 256  # of what is nested
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
@@ -17,14 +20,39 @@ def to_json(value: Any) -> bytes:
 
 def parse_json(found: bytes) -> Any:
     try:
-        return json.loads(found.decode("utf-8"), parse_constant=_no_constant)
+        text = found.decode("utf-8")
+        value = json.loads(text, parse_constant=_no_constant, parse_float=_finite)
+        if found.count(b"[") + found.count(b"{") > MAX_DEPTH:
+            _check_depth(value)
     except UnicodeDecodeError as error:
         raise bad_request(f"the body is not UTF-8 (byte {error.start}); encode it.") from None
     except RecursionError:
         raise bad_request("the body is nested too deeply; send flatter JSON.") from None
     except ValueError as error:  # also a number with thousands of digits
         raise bad_request(f"the body is not JSON ({error}); mend it.") from None
+    return value
 
 
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON number")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"{digits[:20]} is beyond all numbers")
+    return number
+
+
+def _check_depth(value: Any) -> None:
+    """What is written again, in an answer or for a template, is nested deeper there."""
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [each for part in level for each in _parts(part) if isinstance(each, dict | list)]
+        if not level:
+            return
+    raise RecursionError
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value

@@ -22,6 +22,18 @@ Result = TypeVar("Result")
 _LONG_BODY: Final = 1 << 16  # bytes
 
 
+class Lane(StrEnum):
+    """Where bodies are read one after the other, so that nobody waits for what takes longer."""
+
+    SHORT = "short"
+    LONG = "long"
+    GRAMMAR = "grammar"
+
+    @classmethod
+    def of(cls, body: bytes) -> Lane:
+        return cls.LONG if len(body) > _LONG_BODY else cls.SHORT
+
+
 class State(StrEnum):
     LOADING = "loading"
     READY = "ready"
@@ -46,9 +58,7 @@ class Service:
         self._awaited: WeakSet[asyncio.Timeout] = WeakSet()  # of bodies that are not
         self.fingerprint = ""
         self._engine: AsyncEngine | None = None
-        # Two, so that nobody with a short body waits for long ones to be read.
-        self._reader = ThreadPoolExecutor(1, "forerun-reader")
-        self._long_reader = ThreadPoolExecutor(1, "forerun-long-reader")
+        self._readers = {lane: ThreadPoolExecutor(1, f"forerun-{lane}-reader") for lane in Lane}
 
     def start(self, engine: AsyncEngine, backend: str) -> None:
         """The model is there; `backend` says what its bits depend on."""
@@ -101,21 +111,20 @@ class Service:
             )
         return name
 
-    async def read(self, work: Callable[[], Result], num_bytes: int) -> Result:
-        """What a body of so many bytes takes, beside the event loop. Bodies wait in memory, so of
-        more than may be answered at once the next one is refused. Who was let in before the server
-        drains is heard."""
+    async def read(self, work: Callable[[], Result], lane: Lane) -> Result:
+        """What a body takes, beside the event loop. Bodies wait in memory, so of more than may be
+        answered at once the next one is refused. Who was let in before the server drains is heard.
+        """
         if self._engine is not None and self._num_unread >= self._engine.max_num_open:
             raise too_many(f"{self._num_unread} bodies wait to be read; try again later.")
-        reader = self._long_reader if num_bytes > _LONG_BODY else self._reader
         self._num_unread += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(reader, work)
+            return await asyncio.get_running_loop().run_in_executor(self._readers[lane], work)
         finally:
             self._num_unread -= 1
 
     def close(self) -> None:
-        for reader in (self._reader, self._long_reader):
+        for reader in self._readers.values():
             reader.shutdown(wait=False, cancel_futures=True)
 
 

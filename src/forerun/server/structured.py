@@ -34,6 +34,13 @@ def structure_of(given: Mapping[str, Any]) -> Structure:
     return found[0] if found else Structure()
 
 
+def may_take_long(given: Mapping[str, Any]) -> bool:
+    """Whether a grammar has to be made of a body's fields, and tried."""
+    formats = (given.get("response_format"), given.get("text", {}).get("format"))
+    is_formed = any(asked is not None and asked["type"] != "text" for asked in formats)
+    return is_formed or bool(given.get("structured_outputs") or given.get("tools"))
+
+
 def _by_vllm(asked: Mapping[str, Any]) -> StructuredOutputsParams | None:
     try:
         return StructuredOutputsParams.of(asked)

@@ -13,7 +13,7 @@ import numpy as np
 
 from forerun.drafters import GRAMMAR, Budget, CachedDrafter, Drafter, HintingDrafter, TappedDrafter
 from forerun.drafters.base import OneByOne
-from forerun.errors import InvalidGrammar, InvalidProposal
+from forerun.errors import InvalidProposal
 from forerun.speculation.request import RequestSpeculation, SpeculativeRequest
 from forerun.types import (
     ROOT,
@@ -110,13 +110,17 @@ class GuardedDrafters:
         return bool(self.able(request, Budget(1), awake))
 
     def draws_apart(self, request: SpeculativeRequest) -> bool:
-        """Whether more than noise decides what comes, from here to its end, or somebody asks for
-        the logits: then a device does not draw a head's guesses together."""
+        """Whether more than noise decides what comes next, or somebody asks for the logits: then a
+        device does not draw a head's guesses together."""
         params = request.params
         is_coupled = params.acceptance is Acceptance.COUPLED
         if not is_coupled or params.changes_logits or params.shows_laws:
             return True
         return bool(params.temperature and params.truncates) or self._is_bound(request)
+
+    def may_join(self, request: SpeculativeRequest) -> bool:
+        """Whether one that `draws_apart` may do so no more later on."""
+        return request.grammar is not None and request.grammar.may_loosen(request.output)
 
     def _is_bound(self, request: SpeculativeRequest) -> bool:
         """Whether its grammar says anything by now."""
@@ -241,7 +245,7 @@ class GuardedDrafters:
         """The answer, if it is what was asked for."""
         if isinstance(answer, Proposal) and not len(answer):
             return answer
-        try:
+        try:  # its grammar may fail as well
             proposal = checked_proposal(answer, budget, self.num_trees, self.vocab_size)
             if name not in self._picking:
                 return proposal
@@ -252,7 +256,7 @@ class GuardedDrafters:
                 if request.grammar is None
                 else _fitting(proposal, request.grammar, request.output)
             )
-        except (InvalidProposal, InvalidGrammar) as error:
+        except Exception as error:
             self.give_up(name, request, error)
             return Proposal.empty()
 

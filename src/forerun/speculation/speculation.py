@@ -229,11 +229,12 @@ class Speculation:
     def _leave_out_heads(
         self, controller: Controller, requests: Iterable[SpeculativeRequest]
     ) -> bool:
-        """Of those whose guesses are drawn apart, the heads that take too long for it; whether
-        there are any such requests."""
+        """Of those whose guesses are drawn apart to their end, the heads that take too long for it;
+        whether there are any that are drawn apart now."""
         apart = [request for request in requests if self.drafters.draws_apart(request)]
         for request in apart:
-            for name in self.drafters.tapped_for(request):
+            tapped = () if self.drafters.may_join(request) else self.drafters.tapped_for(request)
+            for name in tapped:
                 if not controller.costs.may_draw_apart(name):
                     self.drafters.leave_out(name, request)
         return bool(apart)

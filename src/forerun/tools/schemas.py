@@ -9,15 +9,20 @@ Schema = dict[str, Any]
 
 # Said to people, and without meaning for what fits.
 _NOTES: Final = frozenset(
-    ("title", "description", "default", "examples", "$comment", "deprecated", "nullable")
+    ("$schema", "title", "description", "default", "examples", "$comment", "deprecated", "nullable")
 )
 # Where keys are names, and what stands behind them are schemas.
 _BY_NAME: Final = frozenset(("properties", "patternProperties", "$defs", "definitions"))
 _VALUES: Final = frozenset(("enum", "const", "required", "type"))
+_SEVERAL: Final = frozenset(("anyOf", "oneOf", "allOf", "prefixItems"))
+_ONE: Final = frozenset(("items", "additionalItems", "additionalProperties"))
+_BARE: Final = frozenset(
+    ("type", "properties", "required", "items", "anyOf", "enum", "const", "additionalProperties")
+)
 # What llguidance follows of all others; formats it knows some of.
 _FOLLOWED: Final = frozenset(
     (
-        *("type", "enum", "const", "$ref", "$id", "$schema", "$anchor", "anyOf", "oneOf", "allOf"),
+        *("type", "enum", "const", "$ref", "$id", "$anchor", "anyOf", "oneOf", "allOf"),
         *("properties", "patternProperties", "required", "additionalProperties"),
         *("items", "prefixItems", "additionalItems", "minItems", "maxItems"),
         *("minLength", "maxLength", "pattern", "minimum", "maximum", "multipleOf"),
@@ -35,6 +40,24 @@ def without_notes(schema: Any) -> Any:
 def what_is_followed(schema: Any) -> Any:
     """Without keywords that may not be followed: more may fit."""
     return _mapped(schema, _FOLLOWED.__contains__)
+
+
+def mapped_parts(schema: Schema, change: Callable[[Any], Any]) -> Schema:
+    """With other schemas for those within it; `oneOf` is any of them."""
+    found: Schema = {}
+    for key, value in schema.items():
+        if key in _BY_NAME and isinstance(value, dict):
+            found[key] = {name: change(each) for name, each in value.items()}
+        elif key in _SEVERAL and isinstance(value, list):
+            found["anyOf" if key == "oneOf" else key] = [change(each) for each in value]
+        else:
+            found[key] = change(value) if key in _ONE else value
+    return found
+
+
+def bare(schema: Schema) -> Schema:
+    """Its form alone."""
+    return {key: value for key, value in schema.items() if key in _BARE}
 
 
 def _mapped(schema: Any, keeps: Callable[[str], bool]) -> Any:

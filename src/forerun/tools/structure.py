@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from forerun.errors import InvalidGrammar, InvalidOption
+from forerun.errors import GrammarTooMuch, InvalidGrammar, InvalidOption
+from forerun.tools.following import Check, Following
 from forerun.tools.formats import CallFormat
-from forerun.tools.schemas import ANY_OBJECT, Schema, what_is_followed
+from forerun.tools.schemas import ANY_OBJECT, Schema
 from forerun.tools.tool import Tool
 from forerun.types import StructuredOutputsParams
-
-Check = Callable[[StructuredOutputsParams], None]  # raises `InvalidGrammar`
 
 
 @dataclass(frozen=True)
@@ -25,18 +23,20 @@ class Wanted:
     repeats: bool
     answer: StructuredOutputsParams | None
 
-    def structure(self, check: Check) -> StructuredOutputsParams:
-        """Keywords that cannot be followed are left out where a tool is not strict."""
+    def structure(self, check: Check, following: Following) -> StructuredOutputsParams:
+        """What cannot be followed of tools is left out where these are not strict."""
         self._check_answer()
         try:
             found = self._written({tool.name: tool.schema for tool in self.tools})
             check(found)
+        except GrammarTooMuch as error:
+            raise _too_many(error) from None
         except InvalidGrammar:
-            found = self._written({tool.name: _followed(tool, check) for tool in self.tools})
+            found = self._written({tool.name: following.nearest(tool) for tool in self.tools})
             try:
                 check(found)
             except InvalidGrammar as error:
-                raise InvalidGrammar(f"the tools cannot be followed: {error}") from None
+                raise _too_many(error) from None
         return found
 
     def _written(self, schemas: dict[str, Schema]) -> StructuredOutputsParams:
@@ -67,15 +67,7 @@ class Wanted:
             )
 
 
-def _followed(tool: Tool, check: Check) -> Schema:
-    """The nearest to its schema that can be."""
-    for schema in (tool.schema, what_is_followed(tool.schema)):
-        try:
-            check(StructuredOutputsParams(json=schema))
-        except InvalidOption as error:
-            if tool.is_strict:
-                raise InvalidGrammar(f"the parameters of tool {tool.name!r}: {error}") from None
-        else:
-            found: Schema = schema
-            return found
-    return ANY_OBJECT
+def _too_many(error: InvalidGrammar) -> InvalidGrammar:
+    return InvalidGrammar(
+        f"the tools cannot be followed together ({error.reason}); give fewer, or shorter ones."
+    )

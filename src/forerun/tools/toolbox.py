@@ -13,6 +13,7 @@ from forerun.models.text.tokenizer import Tokenizer
 from forerun.option_checks import require
 from forerun.tools.calling import Calling
 from forerun.tools.choice import ToolChoice
+from forerun.tools.following import Following
 from forerun.tools.formats import CallFormat
 from forerun.tools.messages import in_words, with_values
 from forerun.tools.structure import Wanted
@@ -30,7 +31,8 @@ class Toolbox:
         self._tokenizer = tokenizer
         self._parser = parser
         self.check = grammars.check
-        self._structure = lru_cache(_MAX_KEPT)(lambda wanted: wanted.structure(grammars.check))
+        following = Following(grammars.check)
+        self._structure = lru_cache(_MAX_KEPT)(lambda one: one.structure(grammars.check, following))
 
     @cached_property
     def form(self) -> CallFormat:

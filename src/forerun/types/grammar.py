@@ -16,15 +16,18 @@ class Grammar(Protocol):
 
     def binds(self, output: Sequence[int], more: Sequence[int] = ()) -> bool:
         """Whether it says anything behind both: as long as it does not, everything may follow.
-        It may do so at the beginning, then not, and from somewhere on for good."""
+        Where it does once, it does so in all that follows, unless it `may_loosen`."""
 
-    def allowed_bits(self, output: Sequence[int]) -> bytes:
-        """Asked where it binds. A bit for each token, the lowest first: those that may follow, and
-        those that end a text where it may end here. Tokens that it does not know are 0, or not
-        there."""
+    def may_loosen(self, output: Sequence[int]) -> bool:
+        """Whether it may bind, and then not, before it binds for good."""
 
-    def is_over(self, output: Sequence[int]) -> bool:
-        """Whether nothing but the end may follow."""
+    def allowed_bits(self, output: Sequence[int], more: Sequence[int] = ()) -> bytes:
+        """Asked where it binds, behind both. A bit for each token, the lowest first: those that may
+        follow, and those that end a text where it may end here. Tokens that it does not know are 0,
+        or not there."""
+
+    def is_over(self, output: Sequence[int], more: Sequence[int] = ()) -> bool:
+        """Whether nothing but the end may follow both."""
 
     def num_fitting(self, output: Sequence[int], tokens: Sequence[int]) -> int:
         """How many of `tokens` may follow, one after the other."""

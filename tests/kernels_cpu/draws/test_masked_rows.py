@@ -44,15 +44,18 @@ class Listed:
     def binds(self, output: Sequence[int], more: Sequence[int] = ()) -> bool:
         return self.allowed.get((*output, *more), b"") is not None
 
-    def allowed_bits(self, output: Sequence[int]) -> bytes:
+    def may_loosen(self, output: Sequence[int]) -> bool:  # noqa: ARG002
+        return False
+
+    def allowed_bits(self, output: Sequence[int], more: Sequence[int] = ()) -> bytes:
         if self.is_broken:
             raise InvalidGrammar("too much")
-        found = self.allowed[tuple(output)]
+        found = self.allowed[(*output, *more)]
         assert found is not None, "asked where it does not bind"
         return found
 
-    def is_over(self, output: Sequence[int]) -> bool:
-        return tuple(output) in self.ends
+    def is_over(self, output: Sequence[int], more: Sequence[int] = ()) -> bool:
+        return (*output, *more) in self.ends
 
     def num_fitting(self, output: Sequence[int], tokens: Sequence[int]) -> int:
         written = [(*output, *tokens[: num + 1]) for num in range(len(tokens))]

@@ -34,18 +34,27 @@ class AsyncEngine:
 
     Up to `max_num_waiting` requests wait beside the `max_num_seqs` that run; one more is refused
     with `EngineOverloaded`. A step that takes longer than `step_timeout_s` ends all streams with
-    `EngineHung`; None waits for ever. Until it is closed, ask the engine and not the `LLM`. One
-    that is dropped, its answers too, closes by itself.
+    `EngineHung`; None waits for ever. With `tries_grammars`, those of structured outputs that are
+    new are tried in a process of their own first: hostile ones, of callers whom nobody knows, could
+    end this one. Until it is closed, ask the engine and not the `LLM`. One that is dropped, its
+    answers too, closes by itself.
     """
 
     def __init__(
-        self, llm: LLM, *, max_num_waiting: int = 256, step_timeout_s: float | None = 300.0
+        self,
+        llm: LLM,
+        *,
+        max_num_waiting: int = 256,
+        step_timeout_s: float | None = 300.0,
+        tries_grammars: bool = False,
     ) -> None:
         require_whole("max_num_waiting", max_num_waiting, least=0)
         good = step_timeout_s is None or (is_finite(step_timeout_s) and step_timeout_s > 0)
         require(good, "step_timeout_s", step_timeout_s, "a finite number > 0, or None")
         require(isinstance(llm, LLM), "llm", llm, "an LLM")
         self._llm = llm
+        if tries_grammars:
+            llm.grammars.try_first()
         llm.in_use()  # what nobody waits for is gone after this
         with llm.engine.lock:  # nobody asks it between the look and the claim
             if llm.engine.owner is not None or not llm.engine.is_idle:

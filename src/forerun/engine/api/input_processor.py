@@ -76,7 +76,9 @@ class InputProcessor:
                 text=text,
                 options=_options_of(choice, params, options),
                 prediction=prediction,
-                grammar=self._grammars.of(params.structured_outputs),
+                grammar=self._grammars.of(
+                    params.structured_outputs, shows_special=not params.skip_special_tokens
+                ),
             )
             for choice in range(params.n)
         ]

@@ -70,8 +70,8 @@ class LLM:
                 shipped_book(fingerprint),
             )
             self._memory, self._wanted_len = memory, max_len
-            self._grammars = Grammars(self.tokenizer)
-            self.toolbox = Toolbox(self.tokenizer, self._grammars, config.tool_call_parser)
+            self.grammars = Grammars(self.tokenizer)
+            self.toolbox = Toolbox(self.tokenizer, self.grammars, config.tool_call_parser)
             marks = ReasoningMarks.of(self.tokenizer, config.reasoning_parser)
             self.conversations = Conversations(self.tokenizer, self.toolbox, marks)
             self._lock = EngineLock()  # for all that use this kernel set
@@ -83,7 +83,7 @@ class LLM:
         self.max_model_len = core.max_len
         self.engine = Engine(core, self._lock)
         limit = "kv_cache_memory" if self._wanted_len is None else "max_model_len"
-        self.input_processor = InputProcessor(self.tokenizer, core, self._grammars, limit)
+        self.input_processor = InputProcessor(self.tokenizer, core, self.grammars, limit)
 
     def with_speculation(self, config: SpeculativeConfig | Mapping[str, Any] | None) -> LLM:
         """The same loaded model with other speculation, or with none."""

@@ -56,7 +56,7 @@ class AskedDraws:
                 asked._describe(rows, one)
             if one.params.moves_logits or len(one.context.output) < one.params.min_tokens:
                 asked._change(rows, one, vocab_size)
-            if one.params.allowed_token_ids is not None or one.context.grammar is not None:
+            if one.changes_logits:
                 asked._mask(rows, one, vocab_size)
         return asked
 
@@ -130,8 +130,7 @@ class AskedDraws:
         """What may follow each node; where a grammar leaves nothing the host is asked, if anybody
         comes there."""
         size = -(-vocab_size // 32)
-        for row, node in zip(range(rows.start, rows.stop), one.nodes, strict=True):
-            allowed = one.allowed_after(node)
+        for row, allowed in zip(range(rows.start, rows.stop), one.allowed(), strict=True):
             if allowed is not None:
                 bits = allowed[: 4 * size].ljust(4 * size, b"\0")
                 self.masks.append(np.frombuffer(bits, np.uint32))

@@ -121,7 +121,10 @@ class Life:
         try:
             llm = self._load()
             engine = AsyncEngine(
-                llm, max_num_waiting=config.max_num_waiting, step_timeout_s=config.step_timeout_s
+                llm,
+                max_num_waiting=config.max_num_waiting,
+                step_timeout_s=config.step_timeout_s,
+                tries_grammars=True,
             )
         except Exception as error:
             self.error = error

@@ -18,8 +18,9 @@ from forerun.server.fields import Endpoint, read_fields
 from forerun.server.json_text import parse_json
 from forerun.server.operation.protocol import Direct
 from forerun.server.question import Question
-from forerun.server.service import Service
+from forerun.server.service import Lane, Service
 from forerun.server.streaming import DIRECT, EventStream, JsonAnswer, left_by, made
+from forerun.server.structured import may_take_long
 
 Result = TypeVar("Result")
 Given = Mapping[str, Any]  # the fields of a body, checked
@@ -41,12 +42,18 @@ async def made_of(
     engine, limits = service.engine, service.limits
     body = await read_body(request, service)
 
-    def work() -> Result:
+    given: Given = {}
+
+    def read() -> Result | None:
+        nonlocal given
         given = read_fields(endpoint, parse_json(body), lenient=limits.lenient_fields)
         service.model_named(given.get("model"))
-        return make(given, service, engine)
+        return None if may_take_long(given) else make(given, service, engine)
 
-    return await service.read(work, len(body))
+    found = await service.read(read, Lane.of(body))
+    if found is None:
+        found = await service.read(lambda: make(given, service, engine), Lane.GRAMMAR)
+    return found
 
 
 def identity(given: Given, prefix: str, service: Service, engine: AsyncEngine) -> dict[str, Any]:

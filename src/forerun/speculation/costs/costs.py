@@ -26,6 +26,7 @@ _EXCESS_RATE: Final = 1 / 16  # how much the latest round with guesses says of t
 _EXCESS_SURPRISE: Final = 0.1  # of a round: slow moments are to say little, and are all on one side
 _WHOLE_RATE: Final = 1 / 16
 _HOPE_RATE: Final = 1 / 1024  # with every plain round, of what was slower than when it was tried
+_LEAST_HOPE: Final = _HOPE_RATE / 64
 _AHEAD_RATE: Final = 1 / 16
 _MOST_AHEAD: Final = 2  # times what the host does in a plain round
 _LEAST_APART: Final = 4e-3  # seconds of a pass: see `may_draw_apart`
@@ -55,6 +56,8 @@ class Costs:
         self._num_rounds = _SETTLING  # behind the last prompt
         self._whole: dict[str, float] = {}  # see `expect_whole`
         self._tried: dict[str, float] = {}  # the same before any request
+        self._hopes: dict[str, float] = {}  # with every plain round: see `_hope`
+        self._hoped: set[str] = set()  # since their last round
         self._last_whole: str | None = None  # whose round was the last, if it was such a one
         # What was asked for last, while nothing new is learnt.
         self._least_price: tuple[tuple[int, ...], float] | None = None
@@ -182,6 +185,7 @@ class Costs:
         if num_told and last == name:
             seconds = sum((answer[-1] for answer in times.drafts), times.pass_seconds)
             surprise = clipped(math.log((seconds + times.rest_seconds) / self._whole[name]))
+            self._judge_hope(name, was_vain=surprise > 0)
             self._whole[name] *= math.exp(_WHOLE_RATE * surprise)
             self._rounds = None
         return times.num_guesses > 0
@@ -190,8 +194,17 @@ class Costs:
         """Rounds that nobody asks for any more, since they were slow, are asked for again once."""
         for name, tried in self._tried.items():
             if name != _PLAIN and self._whole[name] > tried:
-                self._whole[name] += _HOPE_RATE * (tried - self._whole[name])
+                rate = self._hopes.get(name, _HOPE_RATE)
+                self._whole[name] += rate * (tried - self._whole[name])
+                self._hoped.add(name)
                 self._rounds = None
+
+    def _judge_hope(self, name: str, *, was_vain: bool) -> None:
+        """Those that are slow each time are asked for more and more rarely."""
+        if name in self._hoped:
+            self._hoped.remove(name)
+            rate = self._hopes.get(name, _HOPE_RATE) / 2
+            self._hopes[name] = max(_LEAST_HOPE, rate) if was_vain else _HOPE_RATE
 
     def draft_seconds(self, drafter: str, num_requests: int, level_sizes: Sequence[int]) -> float:
         """One answer for `num_requests` at once; `level_sizes` counts its guesses by depth. Less

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from enum import IntEnum
+from itertools import repeat
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -74,18 +75,18 @@ def noise_ints(
             found += _OF_HOST * num
             continue
         first_row = len(found) // NOISE_FIELDS
-        bits, key = as_bits(one.params.temperature, one.noise.key)
-        is_masked = one.changes_logits
-        for node, position in zip(one.nodes, one.positions, strict=True):
+        temperature, key = as_bits(one.params.temperature, one.noise.key)
+        allowed = one.allowed() if one.changes_logits else repeat(None, len(one))
+        for node, position, bits in zip(one.nodes, one.positions, allowed, strict=True):
             before, guess = NOTHING, 0
             if node != ROOT and one.some_nodes is None:
                 before = first_row + 1 + one.proposal.tree.parents[node]
                 guess = one.proposal.tokens[node]
             mask = _NO_MASK
-            if is_masked and (allowed := one.allowed_after(node)) is not None:
-                masks.append(_padded(allowed))
+            if bits is not None:
+                masks.append(_padded(bits))
                 mask = (address_of(masks[-1]), len(masks[-1]))
-            found += (bits, key, position, before, guess, *mask)
+            found += (temperature, key, position, before, guess, *mask)
     assert len(found) == NOISE_FIELDS * sum(wanted), (draws, wanted)
     return found, masks
 

@@ -1,0 +1,125 @@
+"""Tries grammars for a process that has to live on where one is too much: compiles each, and
+follows it for some steps.
+
+Run as a script, by `Trial`, with a line of JSON for each message; where it ends instead, a
+grammar was too much. It imports nothing of this package, so as to be there at once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sys
+import threading
+import time
+from typing import Any
+
+from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
+
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
+
+_STACK_BYTES = 4 << 20  # half of what a thread usually has: what fits here fits elsewhere
+_STEP_SECONDS = 0.25  # all other requests wait for a step
+_WALK_SECONDS = 0.1
+_MOST_STEPS = 1024
+
+
+class Words:
+    """A vocabulary as llguidance wants it; texts are spelled in the longest tokens."""
+
+    def __init__(self, told: dict[str, Any]) -> None:
+        self.tokens = [token.encode("latin-1") for token in told["tokens"]]
+        self.eos_token_id: int = told["ends"][0]
+        self.bos_token_id: int | None = told["begins"]
+        self.special_token_ids: list[int] = told["special"]
+        special = set(self.special_token_ids)
+        self._ids = {word: idx for idx, word in enumerate(self.tokens) if idx not in special}
+        self._longest = max(map(len, self._ids))
+
+    def __call__(self, text: bytes) -> list[int]:
+        found, at = list[int](), 0
+        while at < len(text):
+            sizes = range(min(self._longest, len(text) - at), 0, -1)
+            num = next((num for num in sizes if text[at : at + num] in self._ids), 0)
+            found += [self._ids[text[at : at + num]]] if num else []
+            at += num or 1
+        return found
+
+
+def complaint_about(
+    vocabulary: LLTokenizer, limits: LLParserLimits, text: str, *, walks: bool
+) -> str | None:
+    first = LLMatcher(vocabulary, text, log_level=0, limits=limits)
+    if first.is_error():
+        return str(first.get_error())
+    matcher, end, chance = first.deep_copy(), time.process_time() + _WALK_SECONDS, random.Random(0)
+    for _ in range(_MOST_STEPS if walks else 1):
+        began = time.process_time()
+        bits = matcher.compute_bitmask()
+        if matcher.is_error():
+            return str(matcher.get_error())
+        now = time.process_time()
+        if now - began > _STEP_SECONDS:
+            return "it takes too long"
+        if now > end:
+            break
+        token = _some(bits, chance)
+        if token is None or token == vocabulary.eos_token or matcher.is_stopped():
+            matcher = first.deep_copy()
+        else:
+            matcher.consume_token(token)
+    return None
+
+
+def _some(bits: bytes, chance: random.Random) -> int | None:
+    """One of the tokens that may follow."""
+    start = chance.randrange(len(bits))
+    for first, part in ((start, bits[start:]), (0, bits)):
+        rest = part.lstrip(b"\0")
+        if rest:
+            byte = first + len(part) - len(rest)
+            return 8 * byte + chance.choice([bit for bit in range(8) if bits[byte] >> bit & 1])
+    return None
+
+
+def main() -> None:
+    told = json.loads(sys.stdin.readline())
+    vocabulary = LLTokenizer(TokenizerWrapper(Words(told)), eos_token=told["ends"])
+    limits = LLParserLimits(**told["limits"])
+    _limit_memory(told["memory"])
+    threading.stack_size(_STACK_BYTES)
+    for line in sys.stdin:
+        _limit_time(told["seconds"])
+        thread = threading.Thread(target=answer, args=(vocabulary, limits, json.loads(line)))
+        thread.start()
+        thread.join()
+
+
+def answer(vocabulary: LLTokenizer, limits: LLParserLimits, asked: dict[str, Any]) -> None:
+    try:
+        print(json.dumps(complaint_about(vocabulary, limits, **asked)), flush=True)
+    except BaseException:  # llguidance's memory is in no good state
+        os._exit(1)
+
+
+def _limit_memory(num_bytes: int) -> None:
+    """That much more than it has by now."""
+    if resource is not None:
+        with open("/proc/self/statm") as file:
+            used = int(file.read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + num_bytes, resource.RLIM_INFINITY))
+
+
+def _limit_time(seconds: int) -> None:
+    """Of the processor, from now on; more ends this process."""
+    if resource is not None:
+        most = int(time.process_time()) + seconds + 1
+        resource.setrlimit(resource.RLIMIT_CPU, (most, resource.RLIM_INFINITY))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""Schemas of arguments as they are followed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+from forerun.errors import GrammarTooMuch, InvalidGrammar
+from forerun.tools.schemas import ANY_OBJECT, Schema, bare, mapped_parts, what_is_followed
+from forerun.tools.tool import Tool
+from forerun.types import StructuredOutputsParams
+
+Check = Callable[[StructuredOutputsParams], None]  # raises `InvalidGrammar`
+_MAX_KEPT: Final = 512  # schemas, as callers give the same tools again and again
+_MOST_CHECKS: Final = 512  # of one schema
+
+
+class Following:
+    """What cannot be followed is left out of a schema, part by part, so that more may fit; of a
+    tool that is strict it is an error."""
+
+    def __init__(self, check: Check) -> None:
+        self._check = check
+        self._nearest = lru_cache(_MAX_KEPT)(self._found)
+
+    def nearest(self, tool: Tool) -> Schema:
+        """The nearest to its schema that can be followed."""
+        text = json.dumps(tool.schema)
+        if not tool.is_strict:
+            return self._nearest(text)
+        try:
+            self._check(StructuredOutputsParams(json=text))
+        except InvalidGrammar as error:
+            raise InvalidGrammar(f"the parameters of tool {tool.name!r}: {error}") from None
+        return tool.schema
+
+    def _found(self, text: str) -> Schema:
+        schema = json.loads(text)
+        found = _Mending(self._check).mended(schema)
+        return found if isinstance(found, dict) and found.get("type") else ANY_OBJECT
+
+
+class _Mending:
+    """Of one schema, in so many looks."""
+
+    def __init__(self, check: Check) -> None:
+        self._check = check
+        self._num_left = _MOST_CHECKS
+
+    def mended(self, schema: Schema) -> Any:
+        if self._fits(schema):
+            return schema
+        schema = what_is_followed(schema)
+        # What stands behind `$ref` is looked at beside others of which nothing is known.
+        kinds = [kind for kind in ("$defs", "definitions") if isinstance(schema.get(kind), dict)]
+        unknown = {kind: dict.fromkeys(schema[kind], True) for kind in kinds}
+        known = {
+            kind: {name: self._nearest(part, unknown) for name, part in schema[kind].items()}
+            for kind in kinds
+        }
+        found = self._nearest({k: v for k, v in schema.items() if k not in known}, known)
+        return {**found, **known} if isinstance(found, dict) else found
+
+    def _nearest(self, part: Any, known: Mapping[str, Any]) -> Any:
+        """Whole, or without what cannot be followed of its parts, or without all but its form."""
+        if not isinstance(part, dict) or self._fits({**part, **known}):
+            return part
+        found = mapped_parts(part, lambda each: self._nearest(each, known))
+        for one in (found, bare(found)):
+            if self._fits({**one, **known}):
+                return one
+        return {}
+
+    def _fits(self, schema: Schema) -> bool:
+        self._num_left -= 1
+        if self._num_left < 0:
+            return False
+        try:
+            self._check(StructuredOutputsParams(json=schema))
+        except GrammarTooMuch:
+            raise
+        except InvalidGrammar:
+            return False
+        return True

@@ -1,0 +1,104 @@
+"""Grammars of callers whom nobody knows, tried in a process of their own."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+import pytest
+
+from forerun.errors import GrammarTooMuch, InvalidGrammar
+from forerun.grammars import Grammars
+from forerun.types import StructuredOutputsParams
+from tests.grammars.words import words
+
+OBJECT = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+
+
+def chain(num: int) -> dict[str, Any]:
+    """One name behind the other: to follow them all llguidance calls itself as often."""
+    links = {
+        f"d{idx}": {"anyOf": [{"$ref": f"#/$defs/d{idx + 1}"}, {"type": "null"}]}
+        for idx in range(num)
+    }
+    return {"$ref": "#/$defs/d0", "$defs": {**links, f"d{num}": {"type": "integer"}}}
+
+
+def rules(num: int) -> str:
+    chained = [f'r{idx}: "a" r{idx + 1}' for idx in range(num)]
+    return "\n".join(["start: r0", *chained, f'r{num}: "b"'])
+
+
+HOSTILE: dict[str, dict[str, Any]] = {
+    "a stack that overflows": {"json": chain(1400)},
+    "a stack that overflows in Lark": {"grammar": rules(4000)},
+    "states without end": {
+        "json": {"allOf": [{"type": "integer", "multipleOf": num} for num in (9001, 9007, 9011)]}
+    },
+    "a thousand times a thousand": {"regex": "(a{1000}){1000}"},
+}
+
+
+@pytest.fixture(scope="module")
+def grammars() -> Grammars:
+    found = Grammars(words())
+    found.try_first()
+    return found
+
+
+@pytest.mark.parametrize("wanted", HOSTILE.values(), ids=list(HOSTILE))
+def test_what_is_too_much_is_refused_and_the_next_is_not(
+    grammars: Grammars, wanted: dict[str, Any]
+) -> None:
+    with pytest.raises(GrammarTooMuch, match="cannot be used"):
+        grammars.of(StructuredOutputsParams(**wanted))
+    with pytest.raises(GrammarTooMuch):
+        grammars.check(StructuredOutputsParams(**wanted))
+    found = grammars.of(StructuredOutputsParams(json=OBJECT))
+    assert found is not None
+    assert found.num_fitting([], words().encode('{"a', add_special=False)) > 0
+
+
+def test_complaints_are_those_of_a_grammar_that_nobody_tried(grammars: Grammars) -> None:
+    for wanted in ({"regex": "("}, {"json": {"not": {}}}, {"grammar": "start: a"}):
+        said = []
+        for each in (grammars, Grammars(words())):
+            with pytest.raises(InvalidGrammar) as error:
+                each.of(StructuredOutputsParams(**wanted))
+            said.append(str(error.value))
+        assert said[0] == said[1]
+
+
+def test_a_trial_that_somebody_ends_begins_anew(grammars: Grammars) -> None:
+    grammars.check(StructuredOutputsParams(regex="a"))
+    assert grammars._trial is not None
+    process = grammars._trial._process
+    assert process is not None
+    os.kill(process.pid, signal.SIGTERM)
+    process.wait()
+    with pytest.raises(GrammarTooMuch):
+        grammars.check(StructuredOutputsParams(regex="b"))
+    grammars.check(StructuredOutputsParams(regex="b"))
+
+
+def test_a_dropped_trial_is_no_process_any_more() -> None:
+    found = Grammars(words())
+    found.try_first()
+    found.check(StructuredOutputsParams(regex="a"))
+    assert found._trial is not None
+    process = found._trial._process
+    assert process is not None
+    assert process.poll() is None
+    del found
+    assert process.wait(10) == -signal.SIGKILL
+
+
+def test_grammars_have_so_many_rules_and_characters() -> None:
+    many = "\n".join(["root ::= r0", *(f'r{idx} ::= "a"' for idx in range(1000))])
+    for wanted, said in (
+        ({"grammar": many}, "1001 rules, and 1000 are allowed"),
+        ({"regex": "a" * 140_000}, "140000 characters, and 131072 are allowed"),
+    ):
+        with pytest.raises(InvalidGrammar, match=said):
+            Grammars(words()).of(StructuredOutputsParams(**wanted))  # type: ignore[arg-type]

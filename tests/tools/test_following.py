@@ -1,0 +1,94 @@
+"""Schemas of which a part cannot be followed: the rest is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from forerun.errors import InvalidGrammar
+from forerun.grammars import Grammars
+from forerun.tools.following import Following
+from forerun.tools.tool import Tool
+from forerun.types import StructuredOutputsParams
+from tests.grammars.words import words
+
+BAD = {"type": "string", "pattern": "("}
+TEXT = {"type": "string"}
+
+
+def of(*, strict: bool = False, **parameters: Any) -> Tool:
+    function = {"name": "f", "parameters": {"type": "object", **parameters}, "strict": strict}
+    return Tool.of({"type": "function", "function": function})
+
+
+@pytest.fixture(scope="module")
+def following() -> Following:
+    return Following(Grammars(words()).check)
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ({"properties": {"a": TEXT}}, {"properties": {"a": TEXT}}),
+        ({"properties": {"a": BAD, "b": TEXT}}, {"properties": {"a": TEXT, "b": TEXT}}),
+        ({"properties": {"a": {"format": "odd"}}}, {"properties": {"a": {}}}),
+        (
+            {"properties": {"a": {**TEXT, "format": "odd", "maxLength": 3}}},
+            {"properties": {"a": {**TEXT, "maxLength": 3}}},
+        ),
+        (
+            {"properties": {"a": {"oneOf": [TEXT, {**TEXT, "maxLength": 3}]}}},
+            {"properties": {"a": {"anyOf": [TEXT, {**TEXT, "maxLength": 3}]}}},
+        ),
+        (
+            {"properties": {"a": {"type": "array", "items": BAD, "uniqueItems": True}}},
+            {"properties": {"a": {"type": "array", "items": TEXT}}},
+        ),
+        ({"properties": {"a": {"$ref": "#/$defs/none"}}}, {"properties": {"a": {}}}),
+        ({"$schema": "odd", "properties": {"a": TEXT}}, {"properties": {"a": TEXT}}),
+        (
+            {
+                "properties": {"a": {"$ref": "#/$defs/n"}, "b": BAD},
+                "$defs": {"n": {"type": "object", "properties": {"a": BAD, "n": TEXT}}},
+            },
+            {
+                "properties": {"a": {"$ref": "#/$defs/n"}, "b": TEXT},
+                "$defs": {"n": {"type": "object", "properties": {"a": TEXT, "n": TEXT}}},
+            },
+        ),
+        (
+            {"properties": {f"a{idx}": BAD for idx in range(100)}},
+            {"properties": {f"a{idx}": TEXT for idx in range(100)}},
+        ),
+    ],
+    ids=str,
+)
+def test_the_rest_is_followed(
+    following: Following, given: dict[str, Any], found: dict[str, Any]
+) -> None:
+    assert following.nearest(of(**given)) == {"type": "object", **found}
+
+
+def test_a_strict_tool_is_followed_as_it_is(following: Following) -> None:
+    assert following.nearest(of(strict=True, properties={"a": TEXT}))["properties"] == {"a": TEXT}
+    with pytest.raises(InvalidGrammar, match="the parameters of tool 'f'"):
+        following.nearest(of(strict=True, properties={"a": BAD}))
+
+
+def test_a_schema_that_is_too_long_to_look_at_every_part_is_any_object() -> None:
+    num_checks = 0
+
+    def check(_: StructuredOutputsParams) -> None:
+        nonlocal num_checks
+        num_checks += 1
+        raise InvalidGrammar("no")
+
+    following = Following(check)
+    tool = of(properties={f"a{idx}": BAD for idx in range(1000)})
+    assert following.nearest(tool) == {"type": "object"}
+    assert 100 < num_checks < 1000
+    before = num_checks
+    described = Tool(tool.name, "other words", tool.parameters)
+    assert following.nearest(described) == {"type": "object"}
+    assert num_checks == before, "what was found is kept, whatever is said of the tool"
