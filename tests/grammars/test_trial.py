@@ -61,7 +61,8 @@ def test_what_is_too_much_is_refused_and_the_next_is_not(
 
 
 def test_complaints_are_those_of_a_grammar_that_nobody_tried(grammars: Grammars) -> None:
-    for wanted in ({"regex": "("}, {"json": {"not": {}}}, {"grammar": "start: a"}):
+    several: list[dict[str, Any]] = [{"regex": "("}, {"json": {"not": {}}}, {"grammar": "start: a"}]
+    for wanted in several:
         said = []
         for each in (grammars, Grammars(words())):
             with pytest.raises(InvalidGrammar) as error:

@@ -12,31 +12,32 @@ class MessageItem:
     def __init__(self, index: int, item_id: str) -> None:
         self._index, self._id = index, item_id
         self._text = ""
+        self._logprobs: list[Event] = []
 
     def opening(self) -> Iterator[Event]:
-        yield _added(self._index, {**self.as_dict("in_progress", []), "content": []})
-        part = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
-        yield {"type": "response.content_part.added", **self._place, "part": part}
+        yield _added(self._index, {**self.as_dict("in_progress"), "content": []})
+        yield {"type": "response.content_part.added", **self._place, "part": self._part}
 
-    def increment(self, text: str, more: Event) -> Event:
+    def increment(self, text: str, logprobs: list[Event]) -> Event:
         self._text += text
-        return {"type": "response.output_text.delta", **self._place, "delta": text, **more}
+        self._logprobs += logprobs
+        told = {"delta": text, "logprobs": logprobs}
+        return {"type": "response.output_text.delta", **self._place, **told}
 
-    def closing(self, status: str, logprobs: list[Any]) -> Iterator[Event]:
-        text = {"text": self._text, "logprobs": logprobs}
+    def closing(self, status: str) -> Iterator[Event]:
+        text = {"text": self._text, "logprobs": self._logprobs}
         yield {"type": "response.output_text.done", **self._place, **text}
-        part = self._part(logprobs)
-        yield {"type": "response.content_part.done", **self._place, "part": part}
-        yield _done(self._index, self.as_dict(status, logprobs))
+        yield {"type": "response.content_part.done", **self._place, "part": self._part}
+        yield _done(self._index, self.as_dict(status))
 
-    def as_dict(self, status: str, logprobs: list[Any]) -> Event:
-        content = [self._part(logprobs)]
+    def as_dict(self, status: str) -> Event:
         own = {"type": "message", "id": self._id, "status": status, "role": "assistant"}
-        return {**own, "content": content}
+        return {**own, "content": [self._part]}
 
-    def _part(self, logprobs: list[Any]) -> Event:
+    @property
+    def _part(self) -> Event:
         own = {"type": "output_text", "text": self._text, "annotations": []}
-        return {**own, "logprobs": logprobs}
+        return {**own, "logprobs": self._logprobs}
 
     @property
     def _place(self) -> Event:
@@ -49,21 +50,19 @@ class ReasoningItem:
         self._text = ""
 
     def opening(self) -> Iterator[Event]:
-        yield _added(self._index, {**self.as_dict("in_progress", []), "content": []})
-        part = {"type": "reasoning_text", "text": ""}
-        yield {"type": "response.content_part.added", **self._place, "part": part}
+        yield _added(self._index, {**self.as_dict("in_progress"), "content": []})
+        yield {"type": "response.content_part.added", **self._place, "part": self._part}
 
     def increment(self, text: str) -> Event:
         self._text += text
         return {"type": "response.reasoning_text.delta", **self._place, "delta": text}
 
-    def closing(self, status: str, logprobs: list[Any]) -> Iterator[Event]:
+    def closing(self, status: str) -> Iterator[Event]:
         yield {"type": "response.reasoning_text.done", **self._place, "text": self._text}
         yield {"type": "response.content_part.done", **self._place, "part": self._part}
-        yield _done(self._index, self.as_dict(status, logprobs))
+        yield _done(self._index, self.as_dict(status))
 
-    def as_dict(self, status: str, _logprobs: list[Any]) -> Event:
-        """Chances are of words; these have none."""
+    def as_dict(self, status: str) -> Event:
         own = {"type": "reasoning", "id": self._id, "status": status, "summary": []}
         return {**own, "content": [self._part]}
 
@@ -82,20 +81,19 @@ class CallItem:
         self._arguments = ""
 
     def opening(self) -> Iterator[Event]:
-        yield _added(self._index, self.as_dict("in_progress", []))
+        yield _added(self._index, self.as_dict("in_progress"))
 
     def increment(self, text: str) -> Event:
         self._arguments += text
         kind = "response.function_call_arguments.delta"
         return {"type": kind, **self._place, "delta": text}
 
-    def closing(self, status: str, logprobs: list[Any]) -> Iterator[Event]:
+    def closing(self, status: str) -> Iterator[Event]:
         told = {"name": self._name, "arguments": self._arguments}
         yield {"type": "response.function_call_arguments.done", **self._place, **told}
-        yield _done(self._index, self.as_dict(status, logprobs))
+        yield _done(self._index, self.as_dict(status))
 
-    def as_dict(self, status: str, _logprobs: list[Any]) -> Event:
-        """Chances are of words; these have none."""
+    def as_dict(self, status: str) -> Event:
         return {
             "type": "function_call",
             "id": self._id,

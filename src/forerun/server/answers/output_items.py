@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from forerun.replies import Piece, ReplyForm, Thoughts
 from forerun.server.answers.item import CallItem, Event, MessageItem, ReasoningItem
 from forerun.tools import Arguments, CallBegun, Words
 
 
+class Chance(NamedTuple):
+    """Of a token whose text begins at `start` in the answer, as a response shows it."""
+
+    start: int
+    shown: Event
+
+
 class OutputItems:
     """From an answer's text as it grows to the events that tell of it; `done` are those that are
-    complete. There is a message where there is nothing else, if only an empty one."""
+    complete. There is a message where there is nothing else, if only an empty one.
+
+    Chances are shown of words alone, each with the words that its token is of.
+    """
 
     def __init__(self, response_id: str, form: ReplyForm) -> None:
         self._id = response_id.removeprefix("resp_")
         self._form = form
         self._reader = None if form.is_plain else form.reader()
         self._open: ReasoningItem | MessageItem | CallItem | None = None
+        self._text = ""  # up to where the words begin
+        self._num_read = 0  # characters
+        self._num_told: int | None = None  # characters, behind which words go on
+        self._chances: list[Chance] = []  # that were not told yet
+        self._rounds: list[Event] = []
         self.done: list[Event] = []
 
     def opening(self) -> Iterator[Event]:
@@ -27,34 +42,71 @@ class OutputItems:
             yield from self._begin_words()
 
     def read(
-        self, text: str, more: Event | None = None, *, is_last: bool = False, is_news: bool = True
+        self,
+        text: str,
+        chances: Sequence[Chance] = (),
+        rounds: Sequence[Event] = (),
+        *,
+        is_last: bool = False,
     ) -> Iterator[Event]:
-        """`more` stands beside increments of words; where there is nothing else, there is one
-        where it `is_news`, even of no words."""
-        pieces: list[Piece] = [Words(text)] if is_news else []
+        """`rounds` stand beside what is told next."""
+        self._chances += chances
+        self._rounds += rounds
+        self._num_read += len(text)
+        if self._num_told is None:
+            self._text += text
+        pieces: list[Piece] = [Words(text)]
         if self._reader is not None:
             pieces = self._reader.read(text, is_last=is_last)
         for piece in pieces:
-            if isinstance(piece, Thoughts):
-                yield from self._begin_reasoning()
-                assert isinstance(self._open, ReasoningItem), "it comes before all else"
-                yield self._open.increment(piece.text)
-            elif isinstance(piece, CallBegun):
-                yield from self._closed("completed", [])
-                self._open = CallItem(piece.name, len(self.done), self._form.fresh_id())
-                yield from self._open.opening()
-            elif isinstance(piece, Arguments):
-                assert isinstance(self._open, CallItem)
-                yield self._open.increment(piece.text)
-            else:
-                yield from self._begin_words()
-                assert isinstance(self._open, MessageItem), "no words come behind a call"
-                yield self._open.increment(piece.text, more or {})
+            for event in self._told(piece):
+                if self._rounds and "delta" in event:
+                    event["forerun"] = {"trace": self._rounds}
+                    self._rounds = []
+                yield event
+        is_end = is_last and self._num_told == self._num_read  # of tokens that have no text
+        if is_end and self._chances and isinstance(self._open, MessageItem):
+            yield self._open.increment("", [one.shown for one in self._chances])
 
-    def closing(self, status: str, logprobs: list[Any]) -> Iterator[Event]:
+    def closing(self, status: str) -> Iterator[Event]:
         if not self.done and self._open is None:
             yield from self._begin_words()
-        yield from self._closed(status, logprobs)
+        is_whole = self._reader is None or self._reader.is_whole
+        yield from self._closed(status if is_whole else "incomplete")
+
+    def _told(self, piece: Piece) -> Iterator[Event]:
+        if isinstance(piece, Thoughts):
+            yield from self._begin_reasoning()
+            assert isinstance(self._open, ReasoningItem), "it comes before all else"
+            yield self._open.increment(piece.text)
+        elif isinstance(piece, CallBegun):
+            yield from self._closed("completed")
+            self._chances = []
+            self._open = CallItem(piece.name, len(self.done), self._form.fresh_id())
+            yield from self._open.opening()
+        elif isinstance(piece, Arguments):
+            assert isinstance(self._open, CallItem)
+            yield self._open.increment(piece.text)
+        else:
+            yield from self._begin_words()
+            assert isinstance(self._open, MessageItem), "no words come behind a call"
+            yield self._open.increment(piece.text, self._chances_of(piece.text))
+
+    def _chances_of(self, words: str) -> list[Event]:
+        """Of the tokens that begin in these; where there is nothing else, of all."""
+        found, later = self._chances, list[Chance]()
+        if self._reader is not None:
+            start = self._num_told if self._num_told is not None else self._num_before()
+            self._num_told = end = start + len(words)
+            later = [one for one in found if one.start >= end]
+            found = [one for one in found if start <= one.start < end]
+        self._chances = later
+        return [one.shown for one in found]
+
+    def _num_before(self) -> int:
+        """Characters before the words."""
+        reasoning = self._form.reasoning
+        return (reasoning and reasoning.end_in(self._text)) or 0
 
     def _begin_reasoning(self) -> Iterator[Event]:
         if self._open is None:
@@ -63,13 +115,13 @@ class OutputItems:
 
     def _begin_words(self) -> Iterator[Event]:
         if isinstance(self._open, ReasoningItem):
-            yield from self._closed("completed", [])
+            yield from self._closed("completed")
         if self._open is None:
             self._open = MessageItem(len(self.done), f"msg_{self._id}")
             yield from self._open.opening()
 
-    def _closed(self, status: str, logprobs: list[Any]) -> Iterator[Event]:
+    def _closed(self, status: str) -> Iterator[Event]:
         if self._open is not None:
-            yield from self._open.closing(status, logprobs)
-            self.done.append(self._open.as_dict(status, logprobs))
+            yield from self._open.closing(status)
+            self.done.append(self._open.as_dict(status))
             self._open = None

@@ -11,7 +11,7 @@ from forerun.replies import WORDS_ALONE, ReplyForm
 from forerun.server.answers.delta import Delta
 from forerun.server.answers.form import Form
 from forerun.server.answers.item import Event
-from forerun.server.answers.output_items import OutputItems
+from forerun.server.answers.output_items import Chance, OutputItems
 from forerun.server.answers.trace import trace
 from forerun.server.answers.usage import responses_usage
 from forerun.server.json_text import to_json
@@ -29,9 +29,9 @@ class ResponseForm(Form):
     def whole(self, deltas: list[Delta]) -> dict[str, Any]:
         (delta,) = deltas
         items = OutputItems(self.id, self.reply)
-        for _ in items.read(delta.text, is_last=True):
+        for _ in items.read(delta.text, self._chances(delta), is_last=True):
             pass
-        for _ in items.closing(_status(delta), self._logprobs(delta, delta.text)):
+        for _ in items.closing(_status(delta)):
             pass
         return self._ended(delta, items.done)
 
@@ -41,7 +41,7 @@ class ResponseForm(Form):
             response["incomplete_details"] = {"reason": "max_output_tokens"}
         response["usage"] = responses_usage(self.group.usage)
         if self.shows_trace:
-            response["forerun"] = {"trace": [trace(done, self.tokenizer) for done in delta.rounds]}
+            response["forerun"] = {"trace": self._trace(delta)}
         return response
 
     def _response(self, status: str, output: list[dict[str, Any]]) -> dict[str, Any]:
@@ -74,16 +74,14 @@ class ResponseForm(Form):
             "system_fingerprint": self.fingerprint,
         }
 
-    def _logprobs(self, delta: Delta, text: str) -> list[dict[str, Any]]:
-        """Those of its words; `text` is all of the answer up to there."""
+    def _chances(self, delta: Delta) -> list[Chance]:
         if not self.shows_logprobs:
             return []
-        reasoning = self.reply.reasoning
-        end = 0 if reasoning is None else reasoning.end_in(text)
-        if end is None:
-            return []
-        spoken = tuple(one for one in delta.logprobs if one.start >= end)
-        return self.chat_entries(replace(delta, logprobs=spoken))
+        starts = [one.start for one in delta.logprobs]
+        return list(map(Chance, starts, self.chat_entries(delta)))
+
+    def _trace(self, delta: Delta) -> list[Event]:
+        return [trace(done, self.tokenizer) for done in delta.rounds] if self.shows_trace else []
 
     async def events(self) -> AsyncIterator[Event]:
         """Each event as an object; its `type` is its name."""
@@ -93,30 +91,21 @@ class ResponseForm(Form):
         items = OutputItems(self.id, self.reply)
         for event in items.opening():
             yield event
-        deltas, text = list[Delta](), ""
+        deltas = list[Delta]()
         async for (delta,) in self.group.news():
             deltas.append(delta if self.shows_trace else replace(delta, rounds=()))
-            text += delta.text
-            more: Event = {}
-            if self.is_news(delta):
-                is_long = len(delta.logprobs) > MANY_LOGPROBS
-                more = await made(self._more, delta, text, is_long=is_long)
+            if not self.is_news(delta):
+                continue
+            is_long = len(delta.logprobs) > MANY_LOGPROBS
+            chances = await made(self._chances, delta, is_long=is_long)
             is_last = delta.output is not None
-            for event in items.read(delta.text, more, is_last=is_last, is_news=bool(more)):
+            for event in items.read(delta.text, chances, self._trace(delta), is_last=is_last):
                 yield event
         whole = Delta.joined(deltas)  # of which there is at least one
-        logprobs = await made(self._logprobs, whole, text, is_long=self.shows_more)
-        for event in items.closing(_status(whole), logprobs):
+        for event in items.closing(_status(whole)):
             yield event
         response = self._ended(whole, items.done)
         yield {"type": f"response.{_status(whole)}", "response": response}
-
-    def _more(self, delta: Delta, text: str) -> Event:
-        """What stands beside an increment of text."""
-        more: Event = {"logprobs": self._logprobs(delta, text)}
-        if self.shows_trace:
-            more["forerun"] = {"trace": [trace(done, self.tokenizer) for done in delta.rounds]}
-        return more
 
     def failed(self, error: Exception) -> dict[str, Any]:
         told = explained(error)

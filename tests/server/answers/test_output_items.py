@@ -1,0 +1,95 @@
+"""Items of a response: the same in whatever pieces an answer comes, each chance with its words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from forerun.replies import WORDS_ALONE, Reasoning, ReasoningMarks, ReplyForm
+from forerun.server.answers.output_items import Chance, OutputItems
+from forerun.tools import Calling
+from forerun.tools.formats import FORMATS
+from forerun.tools.tool import Tool
+from forerun.types import StructuredOutputsParams
+
+HERMES, TOOL = FORMATS["hermes"], Tool("f")
+CALLING = Calling(HERMES, [TOOL], [TOOL], StructuredOutputsParams(regex="a"))
+REASONING = Reasoning(ReasoningMarks("<think>", "</think>"), is_begun=False)
+FORMS = (
+    WORDS_ALONE,
+    ReplyForm(calling=CALLING),
+    ReplyForm(REASONING),
+    ReplyForm(REASONING, CALLING),
+)
+CALL = HERMES.written([("f", '{"a": 1}')])
+
+
+def told(form: ReplyForm, pieces: list[str], status: str = "completed") -> tuple[list[Any], Any]:
+    """Events and items; a token is a character, and an empty one ends the text."""
+    items, start, events = OutputItems("resp_1", form), 0, list[Any]()
+    events += items.opening()
+    for idx, text in enumerate(pieces):
+        is_last = idx == len(pieces) - 1
+        end = start + len(text) + is_last
+        chances = [Chance(at, {"at": at}) for at in range(start, end)]
+        events += items.read(text, chances, [{"round": idx}], is_last=is_last)
+        start = end
+    events += items.closing(status)
+    return events, items.done
+
+
+def words_in(text: str, form: ReplyForm) -> range:
+    """Where they are, with the end of a text that ends in them."""
+    begin = text.index("</think>") + 8 if form.reasoning and "</think>" in text else 0
+    if form.calling is None or "<tool_call>" not in text:
+        return range(begin, len(text) + 1)
+    return range(begin, len(text[: text.index("<tool_call>")].rstrip()))
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("thoughts", ["", "<think>so</think>"])
+@pytest.mark.parametrize("words", ["", "one two", "one < two"])
+@pytest.mark.parametrize("calls", ["", "\n" + CALL, CALL[:30], f"{CALL}\n{CALL}"])
+@settings(max_examples=10)
+@given(data=st.data())
+def test_each_chance_is_told_once_with_its_words(
+    form: ReplyForm, thoughts: str, words: str, calls: str, data: st.DataObject
+) -> None:
+    text = (thoughts if form.reasoning else "") + words + (calls if form.calling else "")
+    ends = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
+    pieces = [text[a:b] for a, b in zip([0, *ends], [*ends, len(text)], strict=True)]
+    events, items = told(form, pieces)
+    deltas = [event for event in events if event["type"] == "response.output_text.delta"]
+    found = [one["at"] for event in deltas for one in event["logprobs"]]
+    if words:
+        assert found == list(words_in(text, form))
+    at = words_in(text, form).start
+    for event in deltas:
+        for one in event["logprobs"]:
+            assert at <= one["at"] <= at + len(event["delta"])
+        at += len(event["delta"])
+    messages = [item["content"][0] for item in items if item["type"] == "message"]
+    assert [message["text"] for message in messages if message["text"]] == [words] * bool(words)
+    assert [one["at"] for message in messages for one in message["logprobs"]] == found
+    rounds = [
+        one["round"] for event in events if "forerun" in event for one in event["forerun"]["trace"]
+    ]
+    assert rounds == list(range(len(rounds))), "each once, in its order"
+    assert all("delta" in event for event in events if "forerun" in event)
+
+
+@pytest.mark.parametrize(
+    ("text", "statuses"),
+    [
+        ("one\n" + CALL, ["completed", "completed"]),
+        ("one\n" + CALL[:-20], ["completed", "incomplete"]),
+        (f"{CALL}\n{CALL[:-20]}", ["completed", "incomplete"]),
+        ("one", ["completed"]),
+    ],
+)
+def test_a_call_that_was_cut_off_is_incomplete(text: str, statuses: list[str]) -> None:
+    _, items = told(FORMS[1], [text])
+    assert [item["status"] for item in items] == statuses
