@@ -90,7 +90,7 @@ def test_bodies_are_read_beside_the_event_loop(
 
     assert asyncio.run(body()) == [200] * len(BODIES)
     assert len(threads) == 6
-    assert all(name.startswith("forerun-reader") for names in threads.values() for name in names)
+    assert all(name.startswith("forerun-short") for names in threads.values() for name in names)
 
 
 @pytest.mark.parametrize(
