@@ -66,6 +66,9 @@ def raw_bodies() -> Iterator[bytes]:
     yield b'{"prompt": "abc", "temperature": 1e999}'
     yield b'{"prompt": "abc", "temperature": Infinity}'
     yield b'{"prompt": "abc", "\\ud800": 1}'
+    yield b'{"prompt": "abc", "structured_outputs": {"json": {"const": 1e999}}}'
+    yield b'{"prompt": "abc", "metadata": ' + b'{"a":' * 300 + b"1" + b"}" * 300 + b"}"
+    yield b'{"prompt": "abc", "metadata": ' + b"[" * 300 + b"]" * 300 + b"}"
     yield b"--boundary\r\nContent-Disposition: form-data\r\n\r\nx\r\n--boundary--"
 
 

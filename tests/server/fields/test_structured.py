@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,7 +13,7 @@ import pydantic
 import pytest
 
 from tests.server.serving import MODEL, Running, serving
-from tests.server.test_routes import CHAT
+from tests.server.test_routes import CHAT, error_of
 
 openai: Any = typed_openai  # its overloads know only models of its own
 COMPLETIONS, CHATS, RESPONSES = "/v1/completions", "/v1/chat/completions", "/v1/responses"
@@ -26,6 +27,7 @@ class Pet(pydantic.BaseModel):
     age: int = pydantic.Field(ge=0, le=99)
 
 
+WANTED_DIGITS = {"structured_outputs": {"regex": "[0-9]{3}"}}
 SCHEMA = Pet.model_json_schema()
 
 
@@ -180,6 +182,29 @@ def test_options_that_leave_nothing(server: Running) -> None:
     assert response.status_code == 400, response.text
     assert "every token is masked out" in response.json()["error"]["message"]
     assert server.ask(CHATS, **body(CHATS))
+
+
+def test_hostile_grammars_end_nothing_and_hold_nobody_up(server: Running) -> None:
+    """One overflows llguidance's stack, the other takes its time, in which others are answered."""
+    links = {f"d{idx}": {"anyOf": [{"$ref": f"#/$defs/d{idx + 1}"}]} for idx in range(1400)}
+    deep = {"$ref": "#/$defs/d0", "$defs": {**links, "d1400": {"type": "integer"}}}
+    with ThreadPoolExecutor(2) as pool:
+        asked = [
+            pool.submit(server.client.post, COMPLETIONS, json=body(COMPLETIONS, **hostile))
+            for hostile in (
+                {"structured_outputs": {"regex": "(a{1000}){1000}"}},
+                {"structured_outputs": {"json": deep}},
+            )
+        ]
+        plain = server.client.post(COMPLETIONS, json=body(COMPLETIONS))
+        assert plain.status_code == 200
+        assert not asked[0].done(), "hostile ones wait in a line of their own"
+        for answer in asked:
+            error = error_of(answer.result(), 400)
+            assert error["param"] == "structured_outputs"
+            assert "cannot be used (it t" in error["message"] or "too much" in error["message"]
+    again = server.client.post(COMPLETIONS, json=body(COMPLETIONS, **WANTED_DIGITS))
+    assert text_of(again.json()).isdigit()
 
 
 def test_the_trace_names_the_grammar(server: Running) -> None:
