@@ -174,3 +174,8 @@ def test_a_note_hangs_below_its_mark_and_keeps_intervals_whole() -> None:
     ]
     assert rendered(note, 80) == [f"PASS  {note.text}"]
     assert Note("it says ' fight'").lines(12) == ["it says", "' fight'"]
+
+
+def test_a_sheet_without_rows_is_its_legend() -> None:
+    sheet = Sheet("title", ["what"], [["median"]], [], legend=["a server: 9 requests"])
+    assert rendered(sheet, 80) == ["title", "· a server: 9 requests"]

@@ -42,11 +42,11 @@ class Sheet:
     ) -> Iterator[RenderableType]:
         if self.title:
             yield Text(self.title, "italic")
-        for number, columns in enumerate(self.strips(options.max_width)):
+        for number, columns in enumerate(self.strips(options.max_width) if self.rows else ()):
             if number:
                 yield ""
             yield self._table(columns)
-        if self.legend:
+        if self.legend and self.rows:
             yield ""
         for line in self.legend:
             yield Note(line, mark="· ", mark_style="dim", style="dim")
