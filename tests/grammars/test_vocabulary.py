@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 import tokenizers
+from llguidance import LLMatcher
 
 from forerun.errors import InvalidOption
-from forerun.grammars import Grammars
+from forerun.grammars import Grammars, description
+from forerun.grammars.vocabulary import vocabulary
 from forerun.models.gguf.tokenizer import tokenizer_from_gguf
 from forerun.models.text.token_bytes import Spelling
 from forerun.models.text.tokenizer import Tokenizer, TokenizerTraits
@@ -84,3 +86,49 @@ def test_a_special_token_that_opens_calls_is_text() -> None:
     assert shown is not None
     assert hidden.num_fitting([], [opens]) == 0, "where texts leave it out, it spells nothing"
     assert shown.num_fitting([], [opens]) == 1
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"json": {"type": "string", "maxLength": 9}},
+        {"json": {"type": "array", "items": {"type": "string", "minLength": 3, "maxLength": 40}}},
+        {"regex": '[^"]{2,12}x?'},
+    ],
+    ids=str,
+)
+def test_masks_that_are_known_by_kind_are_those_of_each_token(wanted: dict[str, Any]) -> None:
+    text = description.described(StructuredOutputsParams(**wanted))
+    by_kind = vocabulary(words(), shows_special=False)
+    each = [LLMatcher(one, text, log_level=0) for one in (by_kind, by_kind.with_slices([]))]
+    random = Random(0)
+    for _ in range(40):
+        bits = [matcher.compute_bitmask() for matcher in each]
+        assert bits[0] == bits[1]
+        allowed = np.flatnonzero(np.unpackbits(np.frombuffer(bits[0], np.uint8), bitorder="little"))
+        token = random.choice(allowed.tolist())
+        if token in words().eos_ids:
+            break
+        for matcher in each:
+            matcher.consume_token(token)
+
+
+def test_what_is_forced_is_spelled_once() -> None:
+    """llguidance asks for its tokens again with each of them."""
+    asked = list[str]()
+
+    class Counting(Tokenizer):
+        def encode(self, text: str, **options: Any) -> list[int]:
+            asked.append(text)
+            return super().encode(text, **options)
+
+    grammars = Grammars(Counting(words()._backend, words()._traits))
+    for _ in range(2):
+        num_before = len(asked)
+        grammar, output = grammars.of(StructuredOutputsParams(regex="name, names and men")), []
+        assert grammar is not None
+        while not grammar.is_over(output):
+            bits = int.from_bytes(grammar.allowed_bits(output), "little")
+            output.append(bits.bit_length() - 1)
+    assert len(asked) == num_before, "a second answer asks nothing new"
+    assert len(set(asked)) == len(asked)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from llguidance import LLTokenizer, TokenizerWrapper
@@ -16,6 +18,18 @@ _SPOKEN_SPECIAL: Final = (
     *("[TOOL_CALLS]", "<tool_call>", "</tool_call>"),
     *("<think>", "</think>", "[THINK]", "[/THINK]"),
 )
+
+# Masks of tokens that are all of one kind are known beforehand. Few characters may be left of a
+# text with a bound, so there are kinds by length.
+_IN_JSON: Final = r'[^"\\\x00-\x1F\x7F]'
+_LENGTHS: Final = (4, 8, 10, 16, 30)
+_KINDS: Final = (
+    r"[\x20\x0A\x0D\x09]+",
+    *(f"{_IN_JSON}{{1,{length}}}" for length in _LENGTHS),
+    f"{_IN_JSON}+",
+)
+_MAX_KEPT: Final = 4096  # texts whose tokens are known,
+_SHORT: Final = 256  # bytes each, at most
 
 _PARTS: Final = re.compile(f"({'|'.join(map(re.escape, _SPOKEN_SPECIAL))})")
 
@@ -33,8 +47,13 @@ class _Spoken:
             tokenizer.token_bytes(token, skip_special=False)
             for token in range(tokenizer.vocab_size)
         ]
+        # What is forced is asked about again with each of its tokens.
+        self._known = lru_cache(_MAX_KEPT)(self._tokens_of)
 
-    def __call__(self, text: bytes) -> list[int]:
+    def __call__(self, text: bytes) -> Sequence[int]:
+        return self._known(text) if len(text) <= _SHORT else self._tokens_of(text)
+
+    def _tokens_of(self, text: bytes) -> list[int]:
         """Of text that goes on after other text: where a tokenizer puts a space before its first
         word, there is a mark in front, whose tokens are left out."""
         found: list[int] = []
@@ -62,7 +81,7 @@ def vocabulary(tokenizer: Tokenizer, *, shows_special: bool) -> LLTokenizer:
     """It takes some tenths of a second."""
     _need_an_end(tokenizer)
     wrapped = TokenizerWrapper(_Spoken(tokenizer, shows_special=shows_special))
-    return LLTokenizer(wrapped, eos_token=list(tokenizer.eos_ids))
+    return LLTokenizer(wrapped, eos_token=list(tokenizer.eos_ids), slices=list(_KINDS))
 
 
 def told(tokenizer: Tokenizer) -> dict[str, Any]:
