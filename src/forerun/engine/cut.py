@@ -36,7 +36,7 @@ def cut(request: Request, verdict: Verdict) -> Cut:
     is_free = not text.rules.stops
     if grammar is not None:
         is_free = is_free and not grammar.may_loosen(request.output)
-        is_free = is_free and not grammar.binds(request.output, tokens)
+        is_free = is_free and not grammar.is_over(request.output, tokens)
     if len(tokens) < num_left and is_free and not set(tokens).intersection(ends):
         return Cut(len(tokens), *text.push_all(tokens))
     text_ends: list[int] = []

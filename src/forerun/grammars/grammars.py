@@ -78,7 +78,7 @@ class Grammars:
             self._try(text, kind, is_looked_at=True)
             return
         compile_it = partial(self._compiled, (text, True))
-        MatchedGrammar(compile_it(), compile_it, kind).allowed_bits(())
+        MatchedGrammar(compile_it(), compile_it, kind, ()).allowed_bits(())
 
     def _matched(self, wanted: StructuredOutputsParams, *, shows_special: bool) -> MatchedGrammar:
         from forerun.grammars import description
@@ -93,7 +93,9 @@ class Grammars:
         if kept is None and self._is_tried:
             self._try(text, kind)
         renew = partial(self._renewed, key)
-        grammar = MatchedGrammar((kept or renew()).deep_copy(), renew, kind)
+        grammar = MatchedGrammar(
+            (kept or renew()).deep_copy(), renew, kind, self._tokenizer.eos_ids
+        )
         if kept is None:
             grammar.allowed_bits(())  # the first step of some takes too long
         return grammar

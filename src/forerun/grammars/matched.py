@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
 from llguidance import LLMatcher
@@ -22,13 +22,17 @@ class MatchedGrammar:
 
     What a matcher learns, and its limits, it shares with its copies beside other texts. Where one
     comes to an end of these, `renew` brings one that shares nothing, and the text is read again:
-    only what fails by itself fails. `what` it was made from is told then.
+    only what fails by itself fails. `what` it was made from is told then. `ends` are the tokens that
+    end a text.
     """
 
-    def __init__(self, matcher: LLMatcher, renew: Callable[[], LLMatcher], what: str) -> None:
+    def __init__(
+        self, matcher: LLMatcher, renew: Callable[[], LLMatcher], what: str, ends: Iterable[int]
+    ) -> None:
         self._matcher = matcher
         self._renew = renew
         self._what = what
+        self._ends = sum([1 << token for token in set(ends)])  # as bits
         self._path = Path()
         self._num_read = 0  # of its tokens, by the matcher: nothing behind the end
         self._known: dict[int, bytes] = {}  # what may follow its beginnings, by their length
@@ -52,7 +56,11 @@ class MatchedGrammar:
 
     def is_over(self, output: Sequence[int], more: Sequence[int] = ()) -> bool:
         self._follow(output, more)
-        return self._asked(len(output) + len(more), LLMatcher.is_stopped)
+        num = len(output) + len(more)
+        bits = self._known.get(num)
+        if bits is not None and int.from_bytes(bits, "little") & ~self._ends:
+            return False
+        return self._asked(num, LLMatcher.is_stopped)
 
     def num_fitting(self, output: Sequence[int], tokens: Sequence[int]) -> int:
         self._follow(output)
