@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import count
 from random import Random
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forerun.errors import InvalidGrammar, InvalidOption, MissingExtra
+from forerun.errors import GrammarTooMuch, InvalidGrammar, InvalidOption, MissingExtra
 from forerun.grammars import Grammars
 from forerun.grammars.matched import MatchedGrammar
 from forerun.types import Grammar, StructuredOutputsParams
@@ -267,6 +268,24 @@ def test_guesses_that_come_to_nothing_leave_the_text_as_it_is() -> None:
         with pytest.raises(InvalidGrammar):
             one.allowed_bits([token for letter in TOO_MUCH for token in words().encode(letter)])
         assert ids(one, output) == before
+
+
+def test_texts_share_the_time_in_which_all_others_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step of four tenths of a second, three of which are more than a second."""
+    several, wanted = Grammars(words()), StructuredOutputsParams(regex="[a-z]*")
+    texts = [several.of(wanted) for _ in range(4)]
+    clock = count()
+    monkeypatch.setattr("time.thread_time", lambda: 0.4 * next(clock))
+    for one in texts[:3]:
+        assert one is not None
+        assert one.allowed_bits(())
+    for one in texts:
+        assert one is not None
+        with pytest.raises(GrammarTooMuch, match="a step takes too long"):
+            one.allowed_bits(words().encode("a"))
+    another = several.of(wanted)
+    assert another is not None
+    assert another.allowed_bits(words().encode("a"))
 
 
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:

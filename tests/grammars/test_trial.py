@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+from threading import Timer
 from typing import Any
 
 import pytest
@@ -47,6 +49,12 @@ def grammars() -> Grammars:
     return found
 
 
+def process_of(grammars: Grammars) -> subprocess.Popen[str]:
+    assert grammars._trial is not None
+    assert grammars._trial._process is not None
+    return grammars._trial._process._process
+
+
 @pytest.mark.parametrize("wanted", HOSTILE.values(), ids=list(HOSTILE))
 def test_what_is_too_much_is_refused_and_the_next_is_not(
     grammars: Grammars, wanted: dict[str, Any]
@@ -73,26 +81,75 @@ def test_complaints_are_those_of_a_grammar_that_nobody_tried(grammars: Grammars)
 
 def test_a_trial_that_somebody_ends_begins_anew(grammars: Grammars) -> None:
     grammars.check(StructuredOutputsParams(regex="a"))
-    assert grammars._trial is not None
-    process = grammars._trial._process
-    assert process is not None
+    process = process_of(grammars)
     os.kill(process.pid, signal.SIGTERM)
     process.wait()
-    with pytest.raises(GrammarTooMuch):
-        grammars.check(StructuredOutputsParams(regex="b"))
     grammars.check(StructuredOutputsParams(regex="b"))
+    assert process_of(grammars).pid != process.pid
 
 
 def test_a_dropped_trial_is_no_process_any_more() -> None:
     found = Grammars(words())
     found.try_first()
     found.check(StructuredOutputsParams(regex="a"))
-    assert found._trial is not None
-    process = found._trial._process
-    assert process is not None
+    process = process_of(found)
     assert process.poll() is None
     del found
     assert process.wait(10) == -signal.SIGKILL
+
+
+def test_nobody_waits_for_what_is_tried_when_it_is_interrupted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It would take an hour."""
+    for name in ("_SECONDS", "_PATIENCE"):
+        monkeypatch.setattr(f"forerun.grammars.trial.{name}", 3600.0)
+    found = Grammars(words())
+    found.try_first()
+    found.check(StructuredOutputsParams(json=OBJECT))
+    Timer(0.2, found.interrupt).start()
+    with pytest.raises(GrammarTooMuch, match="it takes too long"):
+        found.check(StructuredOutputsParams(**HOSTILE["states without end"]))
+    found.check(StructuredOutputsParams(json=OBJECT))
+
+
+def test_an_interrupted_caller_leaves_no_answer_for_the_next(
+    grammars: Grammars, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grammars.check(StructuredOutputsParams(regex="a"))
+    process = process_of(grammars)
+    assert process.stdout is not None
+    close_it = process.stdout.close
+
+    class Interrupted:
+        close = staticmethod(close_it)
+
+        def readline(self) -> str:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(process, "stdout", Interrupted())
+        with pytest.raises(KeyboardInterrupt):
+            grammars.check(StructuredOutputsParams(regex="("))
+    grammars.check(StructuredOutputsParams(regex="a"))
+
+
+def test_a_trial_that_cannot_begin_is_no_fault_of_the_grammar(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("forerun.grammars.trial._SCRIPT", "/nowhere.py")
+    found = Grammars(words())
+    found.try_first()
+    with pytest.raises(OSError, match="does not begin"):
+        found.check(StructuredOutputsParams(regex="a"))
+
+
+def test_few_are_kept_that_took_long_to_compile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("forerun.grammars.grammars._MAX_SECONDS", 0.0)
+    found = Grammars(words())
+    for _ in range(2):
+        assert found.of(StructuredOutputsParams(regex="a")) is not None
+    assert not found._kept
 
 
 def test_grammars_have_so_many_rules_and_characters() -> None:
@@ -100,6 +157,7 @@ def test_grammars_have_so_many_rules_and_characters() -> None:
     for wanted, said in (
         ({"grammar": many}, "1001 rules, and 1000 are allowed"),
         ({"regex": "a" * 140_000}, "140000 characters, and 131072 are allowed"),
+        ({"json": {}, "whitespace_pattern": "a" * 140_000}, "140002 characters"),
     ):
         with pytest.raises(InvalidGrammar, match=said):
-            Grammars(words()).of(StructuredOutputsParams(**wanted))  # type: ignore[arg-type]
+            Grammars(words()).of(StructuredOutputsParams(**wanted))

@@ -42,7 +42,8 @@ def test_a_failure_inside_a_route_is_logged_once(
 
 
 def test_bodies_that_wait_to_be_read_are_bounded() -> None:
-    """Two may be answered at once, so of three that are there the last is told to come again."""
+    """Two may be answered at once, so of three that are there the last is told to come again; those
+    of another lane are not."""
     service = Service(("a",), Limits(), Counters(lambda: None))
     service.start(cast(AsyncEngine, SimpleNamespace(max_num_open=2)), "")
     read = threading.Event()
@@ -51,8 +52,9 @@ def test_bodies_that_wait_to_be_read_are_bounded() -> None:
         waiting = [asyncio.create_task(service.read(read.wait, Lane.SHORT)) for _ in range(2)]
         await asyncio.sleep(0)
         with pytest.raises(ApiError, match="wait to be read") as refused:
-            await asyncio.wait_for(service.read(lambda: None, Lane.LONG), 5)
+            await asyncio.wait_for(service.read(lambda: None, Lane.SHORT), 5)
         assert refused.value.status == 429
+        assert await service.read(lambda: 7, Lane.LONG) == 7
         read.set()
         await asyncio.gather(*waiting)
         assert await service.read(lambda: 7, Lane.GRAMMAR) == 7

@@ -58,6 +58,18 @@ def following() -> Following:
             },
         ),
         (
+            {"patternProperties": {"(": TEXT}, "additionalProperties": False},
+            {},
+        ),
+        (
+            {"properties": {"a": {"prefixItems": [TEXT], "items": False, "minItems": "odd"}}},
+            {"properties": {"a": {}}},
+        ),
+        (
+            {"properties": {"a": {"oneOf": [BAD], "anyOf": [TEXT, BAD]}}},
+            {"properties": {"a": {"anyOf": [TEXT, TEXT]}}},
+        ),
+        (
             {"properties": {f"a{idx}": BAD for idx in range(100)}},
             {"properties": {f"a{idx}": TEXT for idx in range(100)}},
         ),

@@ -48,8 +48,9 @@ def kind_of(wanted: StructuredOutputsParams) -> str:
 def described(wanted: StructuredOutputsParams) -> str:
     """The grammar's text; whether it makes sense is found out when it is compiled."""
     given = wanted.regex or wanted.grammar or wanted.json or "".join(wanted.choice or ())
-    if len(given) > _MAX_LEN:
-        complaint = f"it has {len(given)} characters, and {_MAX_LEN} are allowed"
+    num_characters = len(given) + len(wanted.whitespace_pattern or "")
+    if num_characters > _MAX_LEN:
+        complaint = f"it has {num_characters} characters, and {_MAX_LEN} are allowed"
         raise GrammarTooMuch.because(kind_of(wanted), complaint)
     try:
         if wanted.regex is not None:

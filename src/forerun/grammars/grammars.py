@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Mapping
 from functools import cached_property, partial
 from importlib.util import find_spec
 from threading import Lock
@@ -16,12 +16,12 @@ from forerun.types import Grammar, StructuredOutputsParams
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
 
-    from forerun.grammars.matched import MatchedGrammar
+    from forerun.grammars.matched import MatchedGrammar, Source
     from forerun.grammars.trial import Trial
 
-# Compiled grammars that are kept, as callers send the same schema again and again: so many, and so
-# many characters in all.
-_MAX_KEPT, _MAX_CHARACTERS = 64, 1 << 20
+# Compiled grammars that are kept, as callers send the same schema again and again: so many, so many
+# characters in all, and so many seconds of compiling, with which their memory grows.
+_MAX_KEPT, _MAX_CHARACTERS, _MAX_SECONDS = 64, 1 << 20, 2.0
 # A step may take a few hundredths of a second: all requests wait for it.
 _LIMITS: Final[dict[str, Any]] = {
     "max_items_in_row": 10_000,
@@ -38,7 +38,7 @@ class Grammars:
         self._tokenizer = tokenizer
         self._lock = Lock()
         self._vocabularies: dict[bool, LLTokenizer] = {}  # by whether special tokens are shown
-        self._kept: OrderedDict[_Key, LLMatcher] = OrderedDict()
+        self._kept: OrderedDict[_Key, Source] = OrderedDict()
         self._trial: Trial | None = None
         self._is_tried = False
 
@@ -46,6 +46,11 @@ class Grammars:
         """Elsewhere, each that is new: what is too much for this process is refused then. For those
         of callers whom nobody knows."""
         self._is_tried = True
+
+    def interrupt(self) -> None:
+        """What is tried now is refused, so that nobody waits for it."""
+        if self._trial is not None:
+            self._trial.interrupt()
 
     def of(
         self, wanted: StructuredOutputsParams | None, *, shows_special: bool = False
@@ -71,34 +76,27 @@ class Grammars:
         """Raise what `of` would; nothing is kept of it."""
         _need_llguidance()
         from forerun.grammars import description
-        from forerun.grammars.matched import MatchedGrammar
+        from forerun.grammars.matched import Source
 
         text, kind = description.described(wanted), description.kind_of(wanted)
         if self._is_tried:
             self._try(text, kind, is_looked_at=True)
             return
-        compile_it = partial(self._compiled, (text, True))
-        MatchedGrammar(compile_it(), compile_it, kind, ()).allowed_bits(())
+        Source(partial(self._compiled, (text, True)), kind)
 
     def _matched(self, wanted: StructuredOutputsParams, *, shows_special: bool) -> MatchedGrammar:
         from forerun.grammars import description
-        from forerun.grammars.matched import MatchedGrammar
+        from forerun.grammars.matched import MatchedGrammar, Source
 
         text, kind = description.described(wanted), description.kind_of(wanted)
         key = text, shows_special
         with self._lock:
             kept = self._kept.get(key)
-            if kept is not None:
-                self._kept.move_to_end(key)
         if kept is None and self._is_tried:
             self._try(text, kind)
-        renew = partial(self._renewed, key)
-        grammar = MatchedGrammar(
-            (kept or renew()).deep_copy(), renew, kind, self._tokenizer.eos_ids
-        )
-        if kept is None:
-            grammar.allowed_bits(())  # the first step of some takes too long
-        return grammar
+        source = kept or Source(partial(self._compiled, key), kind)
+        self._keep(key, source)
+        return MatchedGrammar(source, self._tokenizer.eos_ids)
 
     def _try(self, text: str, kind: str, *, is_looked_at: bool = False) -> None:
         from forerun.grammars.trial import TOO_LONG, TOO_MUCH, Trial
@@ -111,16 +109,12 @@ class Grammars:
             is_much = complaint in (TOO_LONG, TOO_MUCH)
             raise (GrammarTooMuch if is_much else InvalidGrammar).because(kind, complaint)
 
-    def _renewed(self, key: _Key) -> LLMatcher:
-        """Anew: copies share what they learnt of the text's expressions, and its limits."""
-        matcher = self._compiled(key)
-        if not matcher.is_error():
-            with self._lock:
-                self._kept[key] = matcher
-                self._kept.move_to_end(key)
-                while len(self._kept) > _MAX_KEPT or _num_characters(self._kept) > _MAX_CHARACTERS:
-                    self._kept.popitem(last=False)
-        return matcher
+    def _keep(self, key: _Key, source: Source) -> None:
+        with self._lock:
+            self._kept[key] = source
+            self._kept.move_to_end(key)
+            while not _may_be_kept(self._kept):
+                self._kept.popitem(last=False)
 
     def _compiled(self, key: _Key) -> LLMatcher:
         from llguidance import LLMatcher, LLParserLimits
@@ -152,5 +146,8 @@ def _need_llguidance() -> None:
         raise MissingExtra("structured_outputs", "structured")
 
 
-def _num_characters(kept: Iterable[_Key]) -> int:
-    return sum([len(text) for text, _ in kept])
+def _may_be_kept(sources: Mapping[_Key, Source]) -> bool:
+    num_characters = sum([len(text) for text, _ in sources])
+    seconds = sum([source.seconds for source in sources.values()])
+    is_few = len(sources) <= _MAX_KEPT and num_characters <= _MAX_CHARACTERS
+    return is_few and seconds <= _MAX_SECONDS

@@ -12,26 +12,59 @@ from forerun.errors import GrammarTooMuch, InvalidGrammar
 from forerun.grammars.path import Path
 
 _NUM_KNOWN: Final = 64  # beginnings of a text: more than a round guesses
-_MOST_SECONDS: Final = 1.0  # of a processor, for one answer: all requests wait for it
+# Seconds of a processor, in which all requests wait: for each new text, of what is slow by itself.
+_MOST_SECONDS, _SLOW = 1.0, 0.1
 Found = TypeVar("Found")
+
+
+class Source:
+    """One grammar, compiled; texts have copies. These share what they learn of its expressions, its
+    limits, and the time that they may take. `what` it was made from is told to people."""
+
+    def __init__(self, compile_it: Callable[[], LLMatcher], what: str) -> None:
+        self.what = what
+        self._compile = compile_it
+        self._seconds_left = _MOST_SECONDS
+        began = time.thread_time()
+        self._matcher = compile_it()
+        first = self._matcher.deep_copy()
+        first.compute_bitmask()  # which takes some long
+        self.seconds = time.thread_time() - began
+        if first.is_error():
+            raise InvalidGrammar.because(what, first.get_error())
+
+    def copy(self) -> LLMatcher:
+        """For a new text."""
+        self._seconds_left = _MOST_SECONDS
+        return self._matcher.deep_copy()
+
+    def renewed(self) -> LLMatcher:
+        """One that shares nothing with those there were."""
+        self._matcher = self.timed(self._compile)
+        return self._matcher.deep_copy()
+
+    def timed(self, work: Callable[[], Found]) -> Found:
+        if self._seconds_left < 0:
+            raise GrammarTooMuch.because(self.what, "a step takes too long")
+        began = time.thread_time()
+        found = work()
+        took = time.thread_time() - began
+        if took > _SLOW:
+            self._seconds_left -= took
+        return found
 
 
 class MatchedGrammar:
     """A `Grammar` that goes back and forth along the texts that it is asked about: they differ by
     a few guesses at their end, and are asked about again when these are judged, and learnt from.
 
-    What a matcher learns, and its limits, it shares with its copies beside other texts. Where one
-    comes to an end of these, `renew` brings one that shares nothing, and the text is read again:
-    only what fails by itself fails. `what` it was made from is told then. `ends` are the tokens that
-    end a text.
+    Where its matcher comes to an end of what it shares with others, the text is read again by one
+    that shares nothing: only what fails by itself fails. `ends` are the tokens that end a text.
     """
 
-    def __init__(
-        self, matcher: LLMatcher, renew: Callable[[], LLMatcher], what: str, ends: Iterable[int]
-    ) -> None:
-        self._matcher = matcher
-        self._renew = renew
-        self._what = what
+    def __init__(self, source: Source, ends: Iterable[int]) -> None:
+        self._source = source
+        self._matcher = source.copy()
         self._ends = sum([1 << token for token in set(ends)])  # as bits
         self._path = Path()
         self._num_read = 0  # of its tokens, by the matcher: nothing behind the end
@@ -75,19 +108,17 @@ class MatchedGrammar:
 
     def _asked(self, num: int, ask: Callable[[LLMatcher], Found]) -> Found:
         """What the matcher says behind so many tokens of the path."""
-        for is_last in (False, True):
-            began = time.thread_time()
-            self._go_to(num)
-            found = ask(self._matcher)
-            if time.thread_time() - began > _MOST_SECONDS:
-                raise GrammarTooMuch.because(self._what, "a step takes too long")
-            if not self._matcher.is_error():
-                return found
-            complaint = self._matcher.get_error()
-            self._matcher, self._num_read = self._renew().deep_copy(), 0
-            if is_last or self._matcher.is_error():
-                break
-        raise InvalidGrammar.because(self._what, complaint)
+        found = self._source.timed(lambda: self._found(num, ask))
+        if self._matcher.is_error():
+            self._matcher, self._num_read = self._source.renewed(), 0
+            found = self._source.timed(lambda: self._found(num, ask))
+        if self._matcher.is_error():
+            raise InvalidGrammar.because(self._source.what, self._matcher.get_error())
+        return found
+
+    def _found(self, num: int, ask: Callable[[LLMatcher], Found]) -> Found:
+        self._go_to(num)
+        return ask(self._matcher)
 
     def _go_to(self, num: int) -> None:
         """The matcher loses count where it reads on behind the end, so it does not."""
@@ -101,5 +132,5 @@ class MatchedGrammar:
     def _go_back_to(self, num: int) -> None:
         if num < self._num_read:
             is_back = self._matcher.rollback(self._num_read - num)
-            assert is_back or self._matcher.is_error(), self._what
+            assert is_back or self._matcher.is_error(), self._source.what
             self._num_read = num

@@ -14,7 +14,7 @@ from typing import Any, Final
 from weakref import finalize
 
 _SCRIPT: Final = Path(__file__).with_name("trying.py")
-_SECONDS: Final = 2  # of a processor
+_SECONDS: Final = 1.0  # of a processor
 _PATIENCE: Final = 10.0  # seconds, however busy the machine is
 _MEMORY: Final = 1 << 30  # bytes
 TOO_LONG: Final = "it takes too long"
@@ -33,26 +33,38 @@ class Trial:
         bounds = {"seconds": _SECONDS, "memory": _MEMORY}
         self._opening = json.dumps({**vocabulary, "limits": limits, **bounds})
         self._lock = Lock()  # one grammar at a time
-        self._process: subprocess.Popen[str] | None = None
+        self._process: _Process | None = None
 
     def complaint(self, text: str, *, is_looked_at: bool = False) -> str | None:
         """Why a grammar cannot be used; None: it can. One that `is_looked_at` is compiled alone."""
+        asked = json.dumps({"text": text, "walks": not is_looked_at})
         with self._lock:
-            process = self._process = self._process or self._begun()
-            patience = Timer(_PATIENCE, process.kill)
-            patience.start()
-            line = _answer(process, {"text": text, "walks": not is_looked_at})
-            patience.cancel()
-            if line:
-                found: str | None = json.loads(line)
-                return TOO_MUCH if found and found.startswith("panic") else found
-            self._process = None
-            _stop(process)
-        is_slow = -process.returncode in (signal.SIGKILL, getattr(signal, "SIGXCPU", None))
-        return TOO_LONG if is_slow else TOO_MUCH
+            if self._process is not None and self._process.has_ended:  # by somebody else
+                self._process = None
+            process = self._process = self._process or _Process(self._opening)
+            answer = ""
+            try:
+                answer = process.answer(asked)
+            finally:  # whatever interrupts it: its answer would be taken for the next one's
+                if not answer:
+                    self._process = None
+                    process.stop()
+        if not answer:
+            return TOO_LONG if process.was_slow else TOO_MUCH
+        found: str | None = json.loads(answer)
+        return TOO_MUCH if found and found.startswith("panic") else found
 
-    def _begun(self) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
+    def interrupt(self) -> None:
+        """What is tried now is too much."""
+        if (process := self._process) is not None:
+            process.kill()
+
+
+class _Process:
+    """Answers a line with a line; it is ended with what holds it."""
+
+    def __init__(self, opening: str) -> None:
+        self._process = subprocess.Popen(
             [sys.executable, "-P", str(_SCRIPT)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -61,25 +73,36 @@ class Trial:
             encoding="utf-8",
             start_new_session=True,  # ^C is for this process alone
         )
-        finalize(self, _stop, process)
-        _tell(process, self._opening)
-        return process
+        self.kill = self._process.kill
+        self.stop = finalize(self, _stop, self._process)
+        if not self.answer(opening):
+            self.stop()
+            raise OSError("the process that tries grammars does not begin")
 
+    @property
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
 
-def _tell(process: subprocess.Popen[str], line: str) -> None:
-    assert process.stdin is not None
-    process.stdin.write(line + "\n")
-    process.stdin.flush()
+    @property
+    def was_slow(self) -> bool:
+        by = (signal.SIGKILL, getattr(signal, "SIGPROF", None))
+        return -self._process.returncode in by
 
-
-def _answer(process: subprocess.Popen[str], asked: Mapping[str, Any]) -> str:
-    """A line; empty where it has ended."""
-    assert process.stdout is not None
-    try:
-        _tell(process, json.dumps(asked))
-    except BrokenPipeError:
-        return ""
-    return process.stdout.readline()
+    def answer(self, line: str) -> str:
+        """Empty where it has ended, or took too long."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        patience = Timer(_PATIENCE, self.kill)
+        patience.start()
+        try:
+            self._process.stdin.write(line + "\n")
+            self._process.stdin.flush()
+            answer = self._process.stdout.readline()
+        except OSError:  # a broken pipe
+            return ""
+        finally:
+            patience.cancel()
+        return answer if answer.endswith("\n") else ""
 
 
 def _stop(process: subprocess.Popen[str]) -> None:
@@ -87,5 +110,5 @@ def _stop(process: subprocess.Popen[str]) -> None:
     process.wait()
     for end in (process.stdin, process.stdout):
         assert end is not None
-        with suppress(BrokenPipeError):
+        with suppress(OSError):
             end.close()

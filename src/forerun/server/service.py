@@ -53,7 +53,7 @@ class Service:
         self.created = int(time.time())
         self.state = State.LOADING
         self.num_open = 0  # HTTP requests
-        self._num_unread = 0  # bodies that are there
+        self._num_unread = dict.fromkeys(Lane, 0)  # bodies that are there
         self.has_given_up = False
         self._awaited: WeakSet[asyncio.Timeout] = WeakSet()  # of bodies that are not
         self.fingerprint = ""
@@ -115,13 +115,14 @@ class Service:
         """What a body takes, beside the event loop. Bodies wait in memory, so of more than may be
         answered at once the next one is refused. Who was let in before the server drains is heard.
         """
-        if self._engine is not None and self._num_unread >= self._engine.max_num_open:
-            raise too_many(f"{self._num_unread} bodies wait to be read; try again later.")
-        self._num_unread += 1
+        num = self._num_unread[lane]
+        if self._engine is not None and num >= self._engine.max_num_open:
+            raise too_many(f"{num} bodies wait to be read; try again later.")
+        self._num_unread[lane] += 1
         try:
             return await asyncio.get_running_loop().run_in_executor(self._readers[lane], work)
         finally:
-            self._num_unread -= 1
+            self._num_unread[lane] -= 1
 
     def close(self) -> None:
         for reader in self._readers.values():

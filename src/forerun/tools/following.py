@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
@@ -14,16 +15,25 @@ from forerun.types import StructuredOutputsParams
 
 Check = Callable[[StructuredOutputsParams], None]  # raises `InvalidGrammar`
 _MAX_KEPT: Final = 512  # schemas, as callers give the same tools again and again
-_MOST_CHECKS: Final = 512  # of one schema
+_MOST_CHECKS, _MOST_SECONDS = 512, 5.0
 
 
 class Following:
     """What cannot be followed is left out of a schema, part by part, so that more may fit; of a
-    tool that is strict it is an error."""
+    tool that is strict it is an error. What takes long is refused, one schema or several: were the
+    rest left out, it would depend on how busy the machine is."""
 
     def __init__(self, check: Check) -> None:
         self._check = check
         self._nearest = lru_cache(_MAX_KEPT)(self._found)
+
+    def nearest_of(self, tools: Iterable[Tool]) -> dict[str, Schema]:
+        """By their names."""
+        end, found = time.monotonic() + _MOST_SECONDS, dict[str, Schema]()
+        for tool in tools:
+            _check_time(end)
+            found[tool.name] = self.nearest(tool)
+        return found
 
     def nearest(self, tool: Tool) -> Schema:
         """The nearest to its schema that can be followed."""
@@ -48,6 +58,7 @@ class _Mending:
     def __init__(self, check: Check) -> None:
         self._check = check
         self._num_left = _MOST_CHECKS
+        self._end = time.monotonic() + _MOST_SECONDS
 
     def mended(self, schema: Schema) -> Any:
         if self._fits(schema):
@@ -77,6 +88,7 @@ class _Mending:
         self._num_left -= 1
         if self._num_left < 0:
             return False
+        _check_time(self._end)
         try:
             self._check(StructuredOutputsParams(json=schema))
         except GrammarTooMuch:
@@ -84,3 +96,8 @@ class _Mending:
         except InvalidGrammar:
             return False
         return True
+
+
+def _check_time(end: float) -> None:
+    if time.monotonic() > end:
+        raise GrammarTooMuch.because("the schema of tools", "it takes too long")

@@ -19,6 +19,7 @@ _ONE: Final = frozenset(("items", "additionalItems", "additionalProperties"))
 _BARE: Final = frozenset(
     ("type", "properties", "required", "items", "anyOf", "enum", "const", "additionalProperties")
 )
+_THE_REST_OF: Final = {"patternProperties": "additionalProperties", "prefixItems": "items"}
 # What llguidance follows of all others; formats it knows some of.
 _FOLLOWED: Final = frozenset(
     (
@@ -46,6 +47,8 @@ def mapped_parts(schema: Schema, change: Callable[[Any], Any]) -> Schema:
     """With other schemas for those within it; `oneOf` is any of them."""
     found: Schema = {}
     for key, value in schema.items():
+        if key == "oneOf" and "anyOf" in schema:
+            continue
         if key in _BY_NAME and isinstance(value, dict):
             found[key] = {name: change(each) for name, each in value.items()}
         elif key in _SEVERAL and isinstance(value, list):
@@ -56,8 +59,9 @@ def mapped_parts(schema: Schema, change: Callable[[Any], Any]) -> Schema:
 
 
 def bare(schema: Schema) -> Schema:
-    """Its form alone."""
-    return {key: value for key, value in schema.items() if key in _BARE}
+    """Its form alone, without what is said of the rest where parts of it are not told."""
+    others = {_THE_REST_OF[key] for key in schema if key in _THE_REST_OF}
+    return {key: value for key, value in schema.items() if key in _BARE - others}
 
 
 def _mapped(schema: Any, keeps: Callable[[str], bool]) -> Any:
@@ -77,9 +81,12 @@ def _mapped(schema: Any, keeps: Callable[[str], bool]) -> Any:
 
 
 def _with_null(schema: Schema) -> Schema:
+    kind, values = schema.get("type"), schema.get("enum")
+    if not isinstance(kind, str) and not isinstance(values, list):
+        return {"anyOf": [schema, {"type": "null"}]} if schema else schema
     found = dict(schema)
-    if isinstance(kind := schema.get("type"), str):
+    if isinstance(kind, str):
         found["type"] = [kind, "null"]
-    if isinstance(values := schema.get("enum"), list) and None not in values:
+    if isinstance(values, list) and None not in values:
         found["enum"] = [*values, None]
     return found

@@ -32,7 +32,7 @@ class Wanted:
         except GrammarTooMuch as error:
             raise _too_many(error) from None
         except InvalidGrammar:
-            found = self._written({tool.name: following.nearest(tool) for tool in self.tools})
+            found = self._written(following.nearest_of(self.tools))
             try:
                 check(found)
             except InvalidGrammar as error:

@@ -77,8 +77,20 @@ def test_each_chance_is_told_once_with_its_words(
     rounds = [
         one["round"] for event in events if "forerun" in event for one in event["forerun"]["trace"]
     ]
-    assert rounds == list(range(len(rounds))), "each once, in its order"
-    assert all("delta" in event for event in events if "forerun" in event)
+    assert rounds == list(range(len(pieces))), "each once, in its order"
+
+
+@pytest.mark.parametrize("num", range(1, 9))
+def test_a_token_that_reaches_into_the_words_is_told_with_them(num: int) -> None:
+    """Of so many characters, one of which ends the thoughts and begins the words."""
+    thoughts, items = "<think>so</think>", OutputItems("resp_1", FORMS[2])
+    start = len(thoughts) - num
+    chances = [Chance(at, {"at": at}) for at in (0, start, len(thoughts) + 1)]
+    pieces = [(thoughts[:start], chances[:1]), (thoughts[start:] + "a", chances[1:2])]
+    events = [event for text, new in pieces for event in items.read(text, new)]
+    events += items.read("b", chances[2:], is_last=True)
+    deltas = [event for event in events if event["type"] == "response.output_text.delta"]
+    assert [one["at"] for event in deltas for one in event["logprobs"]] == [start, start + num + 1]
 
 
 @pytest.mark.parametrize(

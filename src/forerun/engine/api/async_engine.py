@@ -145,6 +145,7 @@ class AsyncEngine:
                 await self.drain()
         finally:  # whoever waits may be cancelled; the engine closes all the same
             self._thread.begin_to_close()
+            self._llm.grammars.interrupt()
         await asyncio.to_thread(self._thread.wait_until_closed)
 
     async def __aenter__(self) -> Self:

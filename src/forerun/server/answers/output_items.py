@@ -49,7 +49,7 @@ class OutputItems:
         *,
         is_last: bool = False,
     ) -> Iterator[Event]:
-        """`rounds` stand beside what is told next."""
+        """`rounds` stand beside what is told next, or beside the first word of the end."""
         self._chances += chances
         self._rounds += rounds
         self._num_read += len(text)
@@ -60,10 +60,7 @@ class OutputItems:
             pieces = self._reader.read(text, is_last=is_last)
         for piece in pieces:
             for event in self._told(piece):
-                if self._rounds and "delta" in event:
-                    event["forerun"] = {"trace": self._rounds}
-                    self._rounds = []
-                yield event
+                yield self._with_rounds(event) if "delta" in event else event
         is_end = is_last and self._num_told == self._num_read  # of tokens that have no text
         if is_end and self._chances and isinstance(self._open, MessageItem):
             yield self._open.increment("", [one.shown for one in self._chances])
@@ -72,7 +69,12 @@ class OutputItems:
         if not self.done and self._open is None:
             yield from self._begin_words()
         is_whole = self._reader is None or self._reader.is_whole
-        yield from self._closed(status if is_whole else "incomplete")
+        for event in self._closed(status if is_whole else "incomplete"):
+            yield self._with_rounds(event)
+
+    def _with_rounds(self, event: Event) -> Event:
+        rounds, self._rounds = self._rounds, []
+        return {**event, "forerun": {"trace": rounds}} if rounds else event
 
     def _told(self, piece: Piece) -> Iterator[Event]:
         if isinstance(piece, Thoughts):
@@ -93,13 +95,19 @@ class OutputItems:
             yield self._open.increment(piece.text, self._chances_of(piece.text))
 
     def _chances_of(self, words: str) -> list[Event]:
-        """Of the tokens that begin in these; where there is nothing else, of all."""
+        """Of the tokens that begin in these, or reach into their first; where there is nothing
+        else, of all."""
         found, later = self._chances, list[Chance]()
         if self._reader is not None:
             start = self._num_told if self._num_told is not None else self._num_before()
             self._num_told = end = start + len(words)
+            ends = [*(one.start for one in found[1:]), self._num_read]
             later = [one for one in found if one.start >= end]
-            found = [one for one in found if start <= one.start < end]
+            found = [
+                one
+                for one, its_end in zip(found, ends, strict=False)
+                if one.start < end and (one.start >= start or its_end > start)
+            ]
         self._chances = later
         return [one.shown for one in found]
 

@@ -112,9 +112,9 @@ class Life:
         try:
             await self._server.serve(sockets=[found])  # type: ignore[list-item]
         finally:
+            self._service.close()
             if self._engine is not None:
                 await self._engine.shutdown(finish=False)
-            self._service.close()
 
     def _load_in(self, loop: asyncio.AbstractEventLoop) -> None:
         config = self._config
