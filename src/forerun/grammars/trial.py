@@ -61,7 +61,7 @@ class Trial:
 
 
 class _Process:
-    """Answers a line with a line; it is ended with what holds it."""
+    """Answers a line with a line; it ends with this object."""
 
     def __init__(self, opening: str) -> None:
         self._process = subprocess.Popen(
