@@ -179,6 +179,9 @@ def test_every_kind(wanted: dict[str, Any], good: list[str], bad: list[str]) -> 
         ),
         ({"grammar": 'start: a\na[stop="b"]: /[a-z]+/'}, "not supported"),
         ({"grammar": 'start: "a" <|end|>'}, "not supported: '<'"),
+        ({"grammar": 'start: /a\nb/ <|end|> "c"'}, "not supported: '<'"),
+        ({"grammar": 'start: "a\nb" <|end|> "c"'}, "not supported: '<'"),
+        ({"json": {"properties": {"enum": {"multipleOf": 3000017}}}}, "more than 10000"),
         ({"grammar": 'start: %regex {"substring_words": "a b"}'}, "not supported: '%'"),
         (
             {"grammar": 'start: %json {"multipleOf": 3000017}'},
@@ -271,21 +274,22 @@ def test_guesses_that_come_to_nothing_leave_the_text_as_it_is() -> None:
 
 
 def test_texts_share_the_time_in_which_all_others_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A step of four tenths of a second, three of which are more than a second."""
+    """Steps of four tenths of a second, three of which are more than a second; ten seconds bring
+    one back."""
+    clock, now = count(), 0.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
     several, wanted = Grammars(words()), StructuredOutputsParams(regex="[a-z]*")
     texts = [several.of(wanted) for _ in range(4)]
-    clock = count()
     monkeypatch.setattr("time.thread_time", lambda: 0.4 * next(clock))
-    for one in texts[:3]:
-        assert one is not None
-        assert one.allowed_bits(())
-    for one in texts:
-        assert one is not None
-        with pytest.raises(GrammarTooMuch, match="a step takes too long"):
-            one.allowed_bits(words().encode("a"))
-    another = several.of(wanted)
-    assert another is not None
-    assert another.allowed_bits(words().encode("a"))
+    one, other, third, last = (text for text in texts if text is not None)
+    for seconds in (0.0, 100.0):
+        now += seconds
+        output = words().encode("a" * round(1 + seconds))
+        for text in (one, other, third):
+            assert text.allowed_bits(output)
+        for text in (last, one):
+            with pytest.raises(GrammarTooMuch, match="a step takes too long"):
+                text.allowed_bits([*output, *words().encode("b")])
 
 
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from forerun.errors import InvalidGrammar
+from forerun.errors import GrammarTooMuch, InvalidGrammar
 from forerun.grammars import Grammars
 from forerun.tools.following import Following
 from forerun.tools.tool import Tool
@@ -24,7 +24,7 @@ def of(*, strict: bool = False, **parameters: Any) -> Tool:
 
 @pytest.fixture(scope="module")
 def following() -> Following:
-    return Following(Grammars(words()).check)
+    return Following(Grammars(words()).check, lambda: 0.0)
 
 
 @pytest.mark.parametrize(
@@ -55,6 +55,33 @@ def following() -> Following:
             {
                 "properties": {"a": {"$ref": "#/$defs/n"}, "b": TEXT},
                 "$defs": {"n": {"type": "object", "properties": {"a": TEXT, "n": TEXT}}},
+            },
+        ),
+        (
+            {
+                "minProperties": 1,
+                "properties": {"a": BAD, "b": {"type": "object", "maxProperties": 2}},
+            },
+            {
+                "properties": {"a": TEXT, "b": {"type": "object", "maxProperties": 2}},
+            },
+        ),
+        (
+            {"properties": {"a": BAD, "b": {**TEXT, "format": "date-time"}}},
+            {"properties": {"a": TEXT, "b": {**TEXT, "format": "date-time"}}},
+        ),
+        (
+            {
+                "nullable": True,
+                "$defs": {"n": TEXT},
+                "properties": {"a": {"$ref": "#/$defs/n", "nullable": True}, "b": BAD},
+            },
+            {
+                "$defs": {"n": TEXT},
+                "properties": {
+                    "a": {"anyOf": [{"$ref": "#/$defs/n"}, {"type": "null"}]},
+                    "b": TEXT,
+                },
             },
         ),
         (
@@ -96,7 +123,7 @@ def test_a_schema_that_is_too_long_to_look_at_every_part_is_any_object() -> None
         num_checks += 1
         raise InvalidGrammar("no")
 
-    following = Following(check)
+    following = Following(check, lambda: 0.0)
     tool = of(properties={f"a{idx}": BAD for idx in range(1000)})
     assert following.nearest(tool) == {"type": "object"}
     assert 100 < num_checks < 1000
@@ -104,3 +131,20 @@ def test_a_schema_that_is_too_long_to_look_at_every_part_is_any_object() -> None
     described = Tool(tool.name, "other words", tool.parameters)
     assert following.nearest(described) == {"type": "object"}
     assert num_checks == before, "what was found is kept, whatever is said of the tool"
+
+
+def test_what_takes_long_is_refused() -> None:
+    """A look of a second."""
+    seconds = 0.0
+
+    def check(_: StructuredOutputsParams) -> None:
+        nonlocal seconds
+        seconds += 1
+        raise InvalidGrammar("no")
+
+    following = Following(check, lambda: seconds)
+    with pytest.raises(GrammarTooMuch, match="takes too long"):
+        following.nearest(of(properties={f"a{idx}": BAD for idx in range(20)}))
+    seconds = 0
+    with pytest.raises(GrammarTooMuch, match="takes too long"):
+        following.nearest_of([of(properties={f"b{idx}": TEXT}) for idx in range(20)])

@@ -21,18 +21,26 @@ if TYPE_CHECKING:
 # model that has begun to indent may never stop.
 _WHITESPACE: Final = r"(\r?\n[ \t]{0,128}|[ ])"
 _MAX_LEN: Final = 1 << 17  # characters: some take 4 µs each to compile
-_MOST_RULES: Final = 1000  # of GBNF: the time they take grows with their square
+_MOST_RULES: Final = 1000  # of GBNF
+_MOST_WORK: Final = 10_000_000  # characters of GBNF for each rule: a fifth of a µs each
 _MOST_DIGITS: Final = 10_000  # of `multipleOf` without its point: as many states, and more
+_BY_NAME: Final = ("properties", "patternProperties", "$defs", "definitions")  # names of schemas
 # What a schema may say of its spacing; other words let llguidance pass over what it cannot do.
 _SPACING: Final = ("item_separator", "key_separator", "whitespace_flexible", "whitespace_pattern")
-# Nothing here is looked at twice, so that no text takes long: one without its end goes to the
-# line's.
-_LITERAL: Final = re.compile(r'"(?:[^"\\\n]|\\.)*+"?i?|/(?:[^/\\\n]|\\.)++/?[a-z]*|(?://|#)[^\n]*')
+# Nothing here is looked at twice, so that no text takes long: one without its end goes to that of
+# the line where it may be GBNF, and of all where it is Lark.
+_LITERAL_OF_EITHER: Final = re.compile(
+    r'"(?:[^"\\\n]|\\.)*+"?|\[(?:[^\]\\\n]|\\.)*+\]?|/(?:[^/\\\n]|\\.)++/?|(?://|#)[^\n]*',
+    re.DOTALL,
+)
+_LITERAL: Final = re.compile(
+    r'"(?:[^"\\]|\\.)*+"?i?|(?://|#)[^\n]*|/(?:[^/\\]|\\.)++/?[a-z]*', re.DOTALL
+)
 # Parts of llguidance's Lark that cannot be followed back, such as limits of a rule, special tokens.
 _ONE_WAY: Final = re.compile(
     r"\[[^\[\]]*+\]\s*+:|[<@]|%(?!import\b|ignore\b|llguidance\s*+\{\s*+\})"
 )
-_SCHEMA_IN_LARK: Final = re.compile(_LITERAL.pattern + r"|%json\s*+(?=\{)")
+_SCHEMA_IN_LARK: Final = re.compile(_LITERAL.pattern + r"|%json\s*+(?=\{)", re.DOTALL)
 
 
 def kind_of(wanted: StructuredOutputsParams) -> str:
@@ -67,9 +75,16 @@ def described(wanted: StructuredOutputsParams) -> str:
 
 
 def _lark(grammar: str) -> str:
-    if num_rules := _LITERAL.sub("", grammar).count("::="):
+    one_line_end = grammar.replace("\r\n", "\n").replace("\r", "\n")
+    if num_rules := _LITERAL_OF_EITHER.sub("", one_line_end).count("::="):
+        grammar = one_line_end
         if num_rules > _MOST_RULES:
             raise ValueError(f"it has {num_rules} rules, and {_MOST_RULES} are allowed")
+        if num_rules * len(grammar) > _MOST_WORK:
+            most = _MOST_WORK // num_rules
+            raise ValueError(
+                f"it has {len(grammar)} characters, and {most} are allowed with {num_rules} rules"
+            )
         try:
             grammar = gbnf_to_lark(grammar)
         except Exception as error:  # it raises plain ones
@@ -117,16 +132,17 @@ def _check_numbers(part: Any) -> None:
             _check_numbers(item)
     if not isinstance(part, dict):
         return
-    for name, item in part.items():
-        is_number = isinstance(item, int | float) and not isinstance(item, bool)
-        if name == "multipleOf" and is_number:
+    for key, item in part.items():
+        if key in _BY_NAME and isinstance(item, dict):
+            _check_numbers(list(item.values()))
+        elif key == "multipleOf" and isinstance(item, int | float) and not isinstance(item, bool):
             digits = Decimal(str(item)).normalize().as_tuple().digits
             if int("".join(map(str, digits))) > _MOST_DIGITS:
                 raise ValueError(
                     f"multipleOf {item} is more than {_MOST_DIGITS} without its point and zeros "
                     f"at its end"
                 )
-        elif name not in ("const", "enum", "default", "examples"):
+        elif key not in ("const", "enum", "default", "examples"):
             _check_numbers(item)
 
 

@@ -72,6 +72,11 @@ class Grammars:
             grammar = BehindReasoning(grammar, wanted.reasoning, spell, read)
         return grammar
 
+    @property
+    def seconds(self) -> float:
+        """Of a processor, that it took to try grammars so far."""
+        return 0.0 if self._trial is None else self._trial.seconds
+
     def check(self, wanted: StructuredOutputsParams) -> None:
         """Raise what `of` would; nothing is kept of it."""
         _need_llguidance()

@@ -12,8 +12,9 @@ from forerun.errors import GrammarTooMuch, InvalidGrammar
 from forerun.grammars.path import Path
 
 _NUM_KNOWN: Final = 64  # beginnings of a text: more than a round guesses
-# Seconds of a processor, in which all requests wait: for each new text, of what is slow by itself.
-_MOST_SECONDS, _SLOW = 1.0, 0.1
+# Seconds of a processor in which all requests wait: what a step may take by all means, and what all
+# together may take beyond that. These come back at this rate.
+_FAIR_STEP, _MOST_SECONDS, _RATE = 0.005, 1.0, 0.1
 Found = TypeVar("Found")
 
 
@@ -24,7 +25,7 @@ class Source:
     def __init__(self, compile_it: Callable[[], LLMatcher], what: str) -> None:
         self.what = what
         self._compile = compile_it
-        self._seconds_left = _MOST_SECONDS
+        self._seconds_left, self._left_at = _MOST_SECONDS, time.monotonic()
         began = time.thread_time()
         self._matcher = compile_it()
         first = self._matcher.deep_copy()
@@ -34,8 +35,6 @@ class Source:
             raise InvalidGrammar.because(what, first.get_error())
 
     def copy(self) -> LLMatcher:
-        """For a new text."""
-        self._seconds_left = _MOST_SECONDS
         return self._matcher.deep_copy()
 
     def renewed(self) -> LLMatcher:
@@ -44,14 +43,21 @@ class Source:
         return self._matcher.deep_copy()
 
     def timed(self, work: Callable[[], Found]) -> Found:
-        if self._seconds_left < 0:
+        if self._seconds_left < 0 and self._regained() < 0:
             raise GrammarTooMuch.because(self.what, "a step takes too long")
         began = time.thread_time()
         found = work()
         took = time.thread_time() - began
-        if took > _SLOW:
-            self._seconds_left -= took
+        if took > _FAIR_STEP:
+            self._seconds_left = self._regained() - (took - _FAIR_STEP)
         return found
+
+    def _regained(self) -> float:
+        now = time.monotonic()
+        regained = _RATE * (now - self._left_at)
+        self._seconds_left = min(_MOST_SECONDS, self._seconds_left + regained)
+        self._left_at = now
+        return self._seconds_left
 
 
 class MatchedGrammar:

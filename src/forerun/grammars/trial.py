@@ -26,38 +26,61 @@ class Trial:
     llguidance overflow its stack, take memory without end or compute for minutes: then that process
     is ended, and the next one begins anew. It begins when it is first asked.
 
-    `vocabulary` is told to it, and llguidance's `limits`.
+    `vocabulary` is told to it, and llguidance's `limits`. `seconds` of a processor are what all
+    answers took.
     """
 
     def __init__(self, vocabulary: Mapping[str, Any], limits: Mapping[str, Any]) -> None:
+        self.seconds = 0.0
         bounds = {"seconds": _SECONDS, "memory": _MEMORY}
         self._opening = json.dumps({**vocabulary, "limits": limits, **bounds})
         self._lock = Lock()  # one grammar at a time
         self._process: _Process | None = None
+        self._interrupting = Lock()  # guards:
+        self._is_asking = self._is_interrupted = False
 
     def complaint(self, text: str, *, is_looked_at: bool = False) -> str | None:
         """Why a grammar cannot be used; None: it can. One that `is_looked_at` is compiled alone."""
         asked = json.dumps({"text": text, "walks": not is_looked_at})
         with self._lock:
-            if self._process is not None and self._process.has_ended:  # by somebody else
-                self._process = None
-            process = self._process = self._process or _Process(self._opening)
+            with self._interrupting:
+                self._is_asking, self._is_interrupted = True, False
             answer = ""
             try:
-                answer = process.answer(asked)
-            finally:  # whatever interrupts it: its answer would be taken for the next one's
-                if not answer:
-                    self._process = None
-                    process.stop()
-        if not answer:
+                process = self._running()
+                if not self._is_interrupted:
+                    answer = process.answer(asked)
+            finally:
+                with self._interrupting:
+                    self._is_asking = False
+                    is_over = self._is_interrupted or not answer
+                if is_over:  # the answer to what was asked last would be taken for the next one's
+                    self._stop()
+        if is_over:
             return TOO_LONG if process.was_slow else TOO_MUCH
-        found: str | None = json.loads(answer)
-        return TOO_MUCH if found and found.startswith("panic") else found
+        complaint: str | None
+        complaint, seconds = json.loads(answer)
+        self.seconds += seconds
+        return TOO_MUCH if complaint and complaint.startswith("panic") else complaint
 
     def interrupt(self) -> None:
         """What is tried now is too much."""
-        if (process := self._process) is not None:
-            process.kill()
+        with self._interrupting:
+            if self._is_asking:
+                self._is_interrupted = True
+                if self._process is not None:
+                    self._process.kill()
+
+    def _running(self) -> _Process:
+        if self._process is not None and self._process.has_ended:  # by somebody else
+            self._stop()
+        self._process = self._process or _Process(self._opening)
+        return self._process
+
+    def _stop(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.stop()
 
 
 class _Process:

@@ -103,7 +103,9 @@ def main() -> None:
 
 def answer(vocabulary: LLTokenizer, limits: LLParserLimits, asked: dict[str, Any]) -> None:
     try:
-        print(json.dumps(complaint_about(vocabulary, limits, **asked)), flush=True)
+        began = time.process_time()
+        complaint = complaint_about(vocabulary, limits, **asked)
+        print(json.dumps([complaint, time.process_time() - began]), flush=True)
     except BaseException:  # llguidance's memory is in no good state
         os._exit(1)
 

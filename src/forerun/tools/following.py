@@ -3,35 +3,36 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
 from forerun.errors import GrammarTooMuch, InvalidGrammar
-from forerun.tools.schemas import ANY_OBJECT, Schema, bare, mapped_parts, what_is_followed
+from forerun.tools.schemas import ANY_OBJECT, Schema, bare, followed, mapped_parts
 from forerun.tools.tool import Tool
 from forerun.types import StructuredOutputsParams
 
 Check = Callable[[StructuredOutputsParams], None]  # raises `InvalidGrammar`
+Clock = Callable[[], float]  # seconds of a processor
 _MAX_KEPT: Final = 512  # schemas, as callers give the same tools again and again
 _MOST_CHECKS, _MOST_SECONDS = 512, 5.0
 
 
 class Following:
     """What cannot be followed is left out of a schema, part by part, so that more may fit; of a
-    tool that is strict it is an error. What takes long is refused, one schema or several: were the
-    rest left out, it would depend on how busy the machine is."""
+    tool that is strict it is an error. What takes long by the `clock` of these checks is refused,
+    one schema or several: were the rest left out, answers would depend on the machine."""
 
-    def __init__(self, check: Check) -> None:
+    def __init__(self, check: Check, clock: Clock) -> None:
         self._check = check
+        self._clock = clock
         self._nearest = lru_cache(_MAX_KEPT)(self._found)
 
     def nearest_of(self, tools: Iterable[Tool]) -> dict[str, Schema]:
         """By their names."""
-        end, found = time.monotonic() + _MOST_SECONDS, dict[str, Schema]()
+        end, found = self._clock() + _MOST_SECONDS, dict[str, Schema]()
         for tool in tools:
-            _check_time(end)
+            _check_time(self._clock, end)
             found[tool.name] = self.nearest(tool)
         return found
 
@@ -48,22 +49,22 @@ class Following:
 
     def _found(self, text: str) -> Schema:
         schema = json.loads(text)
-        found = _Mending(self._check).mended(schema)
+        found = _Mending(self._check, self._clock).mended(schema)
         return found if isinstance(found, dict) and found.get("type") else ANY_OBJECT
 
 
 class _Mending:
     """Of one schema, in so many looks."""
 
-    def __init__(self, check: Check) -> None:
+    def __init__(self, check: Check, clock: Clock) -> None:
         self._check = check
+        self._clock = clock
         self._num_left = _MOST_CHECKS
-        self._end = time.monotonic() + _MOST_SECONDS
+        self._end = clock() + _MOST_SECONDS
 
     def mended(self, schema: Schema) -> Any:
         if self._fits(schema):
             return schema
-        schema = what_is_followed(schema)
         # What stands behind `$ref` is looked at beside others of which nothing is known.
         kinds = [kind for kind in ("$defs", "definitions") if isinstance(schema.get(kind), dict)]
         unknown = {kind: dict.fromkeys(schema[kind], True) for kind in kinds}
@@ -75,11 +76,12 @@ class _Mending:
         return {**found, **known} if isinstance(found, dict) else found
 
     def _nearest(self, part: Any, known: Mapping[str, Any]) -> Any:
-        """Whole, or without what cannot be followed of its parts, or without all but its form."""
+        """Whole, or without what cannot be followed of its parts, or without keywords that may not
+        be followed, or without all but its form."""
         if not isinstance(part, dict) or self._fits({**part, **known}):
             return part
         found = mapped_parts(part, lambda each: self._nearest(each, known))
-        for one in (found, bare(found)):
+        for one in (found, followed(found), bare(found)):
             if self._fits({**one, **known}):
                 return one
         return {}
@@ -88,7 +90,7 @@ class _Mending:
         self._num_left -= 1
         if self._num_left < 0:
             return False
-        _check_time(self._end)
+        _check_time(self._clock, self._end)
         try:
             self._check(StructuredOutputsParams(json=schema))
         except GrammarTooMuch:
@@ -98,6 +100,6 @@ class _Mending:
         return True
 
 
-def _check_time(end: float) -> None:
-    if time.monotonic() > end:
+def _check_time(clock: Clock, end: float) -> None:
+    if clock() > end:
         raise GrammarTooMuch.because("the schema of tools", "it takes too long")

@@ -33,14 +33,16 @@ _FOLLOWED: Final = frozenset(
 ANY_OBJECT: Final[Schema] = {"type": "object"}
 
 
-def without_notes(schema: Any) -> Any:
-    """As short as it can be said; OpenAPI's `nullable` in the words of JSON Schema."""
-    return _mapped(schema, lambda key: key not in _NOTES)
+def without_notes(schema: Schema) -> Schema:
+    """As short as it can be said; OpenAPI's `nullable` in the words of JSON Schema, but that of all
+    arguments together: these are never null."""
+    found: Schema = _mapped({**schema, "nullable": False})
+    return found
 
 
-def what_is_followed(schema: Any) -> Any:
-    """Without keywords that may not be followed: more may fit."""
-    return _mapped(schema, _FOLLOWED.__contains__)
+def followed(schema: Schema) -> Schema:
+    """Without keywords that may not be followed: more may fit. Those of its parts stay."""
+    return {key: value for key, value in schema.items() if key in _FOLLOWED}
 
 
 def mapped_parts(schema: Schema, change: Callable[[Any], Any]) -> Schema:
@@ -64,19 +66,19 @@ def bare(schema: Schema) -> Schema:
     return {key: value for key, value in schema.items() if key in _BARE - others}
 
 
-def _mapped(schema: Any, keeps: Callable[[str], bool]) -> Any:
+def _mapped(schema: Any) -> Any:
     if isinstance(schema, list):
-        return [_mapped(each, keeps) for each in schema]
+        return [_mapped(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
     found: Schema = {}
     for key, value in schema.items():
-        if not keeps(key):
+        if key in _NOTES:
             continue
         if key in _BY_NAME and isinstance(value, dict):
-            found[key] = {name: _mapped(each, keeps) for name, each in value.items()}
+            found[key] = {name: _mapped(each) for name, each in value.items()}
         else:
-            found[key] = value if key in _VALUES else _mapped(value, keeps)
+            found[key] = value if key in _VALUES else _mapped(value)
     return _with_null(found) if schema.get("nullable") is True else found
 
 

@@ -31,7 +31,7 @@ class Toolbox:
         self._tokenizer = tokenizer
         self._parser = parser
         self.check = grammars.check
-        following = Following(grammars.check)
+        following = Following(grammars.check, lambda: grammars.seconds)
         self._structure = lru_cache(_MAX_KEPT)(lambda one: one.structure(grammars.check, following))
 
     @cached_property

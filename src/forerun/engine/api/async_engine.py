@@ -53,8 +53,6 @@ class AsyncEngine:
         require(good, "step_timeout_s", step_timeout_s, "a finite number > 0, or None")
         require(isinstance(llm, LLM), "llm", llm, "an LLM")
         self._llm = llm
-        if tries_grammars:
-            llm.grammars.try_first()
         llm.in_use()  # what nobody waits for is gone after this
         with llm.engine.lock:  # nobody asks it between the look and the claim
             if llm.engine.owner is not None or not llm.engine.is_idle:
@@ -62,6 +60,8 @@ class AsyncEngine:
             self._max_num_open = llm.max_num_seqs + max_num_waiting
             self._thread = EngineThread(llm.engine, self._max_num_open, step_timeout_s)
             finalize(self, self._thread.abandon)
+        if tries_grammars:
+            llm.grammars.try_first()
 
     @property
     def tokenizer(self) -> Tokenizer:

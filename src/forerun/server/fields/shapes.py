@@ -132,7 +132,7 @@ STRUCTURED_OUTPUTS: Final = Shape(
         "grammar": Text(1),
         "disable_any_whitespace": FLAG,
         "whitespace_pattern": Text(1),
-        "triggers": ListOf(Text(1, 1000), 1, 64),
+        "triggers": ListOf(Text(1, 128), 1, 64),
     }
 )
 REASONING: Final = Shape(
