@@ -9,6 +9,7 @@ import pytest
 from forerun.errors import GrammarTooMuch, InvalidGrammar
 from forerun.grammars import Grammars
 from forerun.tools.following import Following
+from forerun.tools.schemas import closed
 from forerun.tools.tool import Tool
 from forerun.types import StructuredOutputsParams
 from tests.grammars.words import words
@@ -63,6 +64,7 @@ def following() -> Following:
                 "properties": {"a": BAD, "b": {"type": "object", "maxProperties": 2}},
             },
             {
+                "minProperties": 1,
                 "properties": {"a": TEXT, "b": {"type": "object", "maxProperties": 2}},
             },
         ),
@@ -106,7 +108,7 @@ def following() -> Following:
 def test_the_rest_is_followed(
     following: Following, given: dict[str, Any], found: dict[str, Any]
 ) -> None:
-    assert following.nearest(of(**given)) == {"type": "object", **found}
+    assert following.nearest(of(**given)) == closed({"type": "object", **found})
 
 
 def test_a_strict_tool_is_followed_as_it_is(following: Following) -> None:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from forerun.errors import GrammarTooMuch, InvalidGrammar
-from forerun.tools.schemas import ANY_OBJECT, Schema, bare, followed, mapped_parts
+from forerun.tools.schemas import ANY_OBJECT, Schema, any_of, bare, followed, mapped_parts
 from forerun.tools.tool import Tool
 from forerun.types import StructuredOutputsParams
 
@@ -80,7 +80,7 @@ class _Mending:
         be followed, or without all but its form."""
         if not isinstance(part, dict) or self._fits({**part, **known}):
             return part
-        found = mapped_parts(part, lambda each: self._nearest(each, known))
+        found = any_of(mapped_parts(part, lambda each: self._nearest(each, known)))
         for one in (found, followed(found), bare(found)):
             if self._fits({**one, **known}):
                 return one

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from forerun.errors import InvalidOption
 from forerun.option_checks import is_unicode
-from forerun.tools.schemas import without_notes
+from forerun.tools.schemas import closed, without_notes
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _NO_PARAMETERS: Final = '{"type": "object", "properties": {}, "additionalProperties": false}'
@@ -50,8 +50,10 @@ class Tool:
 
     @property
     def schema(self) -> dict[str, Any]:
-        """Of its arguments: a function without parameters takes none."""
-        return {**without_notes(json.loads(self.parameters or _NO_PARAMETERS)), "type": "object"}
+        """Of its arguments: a function without parameters takes none, and no function takes what it
+        does not tell of."""
+        told = without_notes(json.loads(self.parameters or _NO_PARAMETERS))
+        return closed({**told, "type": "object"})
 
     def as_dict(self) -> dict[str, Any]:
         """As templates show it."""
