@@ -55,31 +55,34 @@ def pinned() -> dict[str, dict[str, Digests]]:
     return dict(json.loads(TABLE.read_text(encoding="utf-8"))) if TABLE.exists() else {}
 
 
-def where(name: str) -> str:
-    """The part of the table that a model's digests are in."""
+def where(name: str, machine: str | None = None) -> str:
+    """The part of the table that a model's digests are in, on this architecture or another."""
     packed = name.startswith(("SmolLM2", "format Q"))
-    return EVERYWHERE if packed else architecture()
+    return EVERYWHERE if packed else machine or architecture()
 
 
-def cases() -> Iterator[tuple[str, Callable[[str | None], Digests]]]:
+def cases(num_threads: int = 2) -> Iterator[tuple[str, Callable[[str | None], Digests]]]:
     """Names, and what computes the digests with an instruction set."""
     for family in FAMILIES:
-        yield f"family {family}", partial(of_family, family)
+        yield f"family {family}", partial(of_family, family, num_threads=num_threads)
     for weight_format in FORMATS:
         for rounding in ROUNDINGS:
             if weight_format != "F16" or rounding != WIDE_ROWS:  # which it has always
                 name = f"format {weight_format}, {rounding}"
-                yield name, partial(of_format, weight_format, rounding)
+                yield name, partial(of_format, weight_format, rounding, num_threads=num_threads)
 
 
-def of_family(family: str, instruction_set: str | None = None) -> Digests:
-    kernels = CpuKernels(2, cache_dir=CACHE_DIR, instruction_set=instruction_set)
+def of_family(family: str, instruction_set: str | None = None, num_threads: int = 2) -> Digests:
+    kernels = CpuKernels(num_threads, cache_dir=CACHE_DIR, instruction_set=instruction_set)
     return _of_model(LlamaModel.load(open_checkpoint(GOLDEN / "families" / family), kernels))
 
 
-def of_format(weight_format: str, rounding: str, instruction_set: str | None = None) -> Digests:
+def of_format(
+    weight_format: str, rounding: str, instruction_set: str | None = None, num_threads: int = 2
+) -> Digests:
     options = {} if weight_format == "F16" else ROUNDINGS[rounding]
-    kernels = CpuKernels(2, cache_dir=CACHE_DIR, instruction_set=instruction_set, **options)
+    options |= {"cache_dir": CACHE_DIR, "instruction_set": instruction_set}
+    kernels = CpuKernels(num_threads, **options)
     formats = dict.fromkeys(MIXED_FORMATS, weight_format)
     return _of_model(LlamaModel.load(MixedCheckpoint(MIXED_CONFIG, formats=formats), kernels))
 
