@@ -21,6 +21,7 @@ import numpy as np
 
 from forerun import LLM, SamplingParams
 from forerun.kernels.cpu import CpuKernels
+from forerun.models.download.pull import pull
 from forerun.models.llama import LlamaModel
 from forerun.models.opening import open_checkpoint
 from forerun.sampling import Noise
@@ -72,6 +73,12 @@ def cases(num_threads: int = 2) -> Iterator[tuple[str, Callable[[str | None], Di
                 yield name, partial(of_format, weight_format, rounding, num_threads=num_threads)
 
 
+def smollm2_cases() -> Iterator[tuple[str, Callable[[str | None], Digests]]]:
+    path = pull("smollm2-135m")
+    for rounding in ROUNDINGS:
+        yield f"SmolLM2, {rounding}", partial(of_smollm2, path, rounding)
+
+
 def of_family(family: str, instruction_set: str | None = None, num_threads: int = 2) -> Digests:
     kernels = CpuKernels(num_threads, cache_dir=CACHE_DIR, instruction_set=instruction_set)
     return _of_model(LlamaModel.load(open_checkpoint(GOLDEN / "families" / family), kernels))
@@ -112,12 +119,7 @@ def _digests(logits: np.ndarray, tokens: list[int]) -> Digests:
 
 
 def write() -> None:
-    from forerun.models.download.pull import pull
-
-    found = {name: compute(None) for name, compute in cases()}
-    path = pull("smollm2-135m")
-    for rounding in ROUNDINGS:
-        found[f"SmolLM2, {rounding}"] = of_smollm2(path, rounding)
+    found = {name: compute(None) for name, compute in (*cases(), *smollm2_cases())}
     table = pinned()
     for name, digests in found.items():
         table.setdefault(where(name), {})[name] = digests

@@ -48,3 +48,10 @@ def test_arm_has_all_of_them(group: str) -> None:
 @pytest.mark.parametrize(("instruction_set", "names"), [("neon", NEON), ("i8mm", I8MM)])
 def test_its_other_instruction_sets_have_them_too(instruction_set: str, names: list[str]) -> None:
     assert digests(instruction_set, names) == expected(names)
+
+
+@pytest.mark.soak
+def test_smollm2_has_the_committed_bits_there() -> None:
+    """Answers, too, with guesses."""
+    names = ["SmolLM2, int8"]
+    assert digests("dotprod", names) == expected(names)
