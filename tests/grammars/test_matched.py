@@ -26,6 +26,7 @@ PERSON = {
     "required": ["name", "age"],
     "additionalProperties": False,
 }
+COUNTS = {"type": "object", "additionalProperties": {"type": "integer"}}
 
 
 def grammar(**wanted: Any) -> Grammar:
@@ -138,6 +139,28 @@ def test_only_the_end_of_a_text_is_remembered() -> None:
         ({"grammar": 'root ::= [^<a]+ "<" | "::="'}, ["bc"], ["a"]),
         ({"json": {"type": "number", "multipleOf": 0.01}}, ["1.25"], ["1.255"]),
         ({"json": {"const": {"multipleOf": 3000017}}}, ['{"'], ["x"]),
+        ({"json": {"type": "string", "format": "cuid2"}}, ['"any"'], ["1"]),
+        (
+            {"json": {"type": "object", "properties": {"format": {"const": "e164"}}}},
+            ['{"format":"e164"'],
+            ['{"format":1'],
+        ),
+        ({"json": {**COUNTS, "propertyNames": {"type": "string"}}}, ['{"x y":1'], ['{"x":"']),
+        (
+            {"json": {**COUNTS, "propertyNames": {"type": "string", "enum": ["a", "b"]}}},
+            ['{"a":1,"b":2}', "{}"],
+            ['{"c"', '{"a":"'],
+        ),
+        (
+            {"json": {**COUNTS, "propertyNames": {"pattern": "^x_[0-9]$"}}},
+            ['{"x_1":1}', "{}"],
+            ['{"x_a"', '{"y', '{"x_1":"'],
+        ),
+        (
+            {"json": {"propertyNames": {"enum": ["a"]}, "type": "object", "required": ["a"]}},
+            ['{"a":"x"}'],
+            ["{}"],
+        ),
     ],
 )
 def test_every_kind(wanted: dict[str, Any], good: list[str], bad: list[str]) -> None:
@@ -158,6 +181,9 @@ def test_every_kind(wanted: dict[str, Any], good: list[str], bad: list[str]) -> 
         ({"grammar": "start: nowhere"}, r"the grammar cannot be used \(.+\); mend it."),
         ({"grammar": "root ::= nowhere"}, r"the grammar cannot be used \(.+\); mend it."),
         ({"json": {"not": {}}}, "the JSON schema cannot be used .+Unimplemented keys"),
+        ({"json": {"propertyNames": {"maxLength": 3}}}, "Unimplemented keys"),
+        ({"json": {**PERSON, "propertyNames": {"enum": ["name"]}}}, "Unimplemented keys"),
+        ({"json": {"properties": {"a": {"format": "regex"}}}}, "Unknown format"),
         ({"json": {"not": {}, "x-guidance": {"lenient": True}}}, "Unimplemented keys"),
         ({"json": {"$ref": "#"}}, "there is no text"),
         (

@@ -197,7 +197,7 @@ def test_a_schema_that_cannot_be_followed(tokenizer: Tokenizer) -> None:
         (["weather"], "is no tool"),
         ({"a": 1}, "no list"),
         ([{"function": {"name": "a b"}}], "cannot be called 'a b'"),
-        ([{"function": {"name": "a" * 65}}], "cannot be called"),
+        ([{"function": {"name": "a" * 131}}], "cannot be called"),
         ([{"function": {}}], "cannot be called None"),
         ([tool(parameters=[1])], "no JSON schema"),
         ([tool(parameters={"type": "string"})], "takes an object"),

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from decimal import Decimal
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from llguidance import LLMatcher, grammar_from
 from llguidance.gbnf_to_lark import gbnf_to_lark
 
 from forerun.errors import GrammarTooMuch, InvalidGrammar
+from forerun.grammars.schemas import reworded
 from forerun.types import StructuredOutputsParams
 
 if TYPE_CHECKING:
@@ -23,10 +23,6 @@ _WHITESPACE: Final = r"(\r?\n[ \t]{0,128}|[ ])"
 _MAX_LEN: Final = 1 << 17  # characters: some take 4 µs each to compile
 _MOST_RULES: Final = 1000  # of GBNF
 _MOST_WORK: Final = 10_000_000  # characters of GBNF for each rule: a fifth of a µs each
-_MOST_DIGITS: Final = 10_000  # of `multipleOf` without its point: as many states, and more
-_BY_NAME: Final = ("properties", "patternProperties", "$defs", "definitions")  # names of schemas
-# What a schema may say of its spacing; other words let llguidance pass over what it cannot do.
-_SPACING: Final = ("item_separator", "key_separator", "whitespace_flexible", "whitespace_pattern")
 # Nothing here is looked at twice, so that no text takes long: one without its end goes to that of
 # the line where it may be GBNF, and of all where it is Lark.
 _LITERAL_OF_EITHER: Final = re.compile(
@@ -107,7 +103,7 @@ def _with_schemas(grammar: str) -> tuple[str, str]:
         if found[0].startswith("%json"):
             schema, at = json.JSONDecoder().raw_decode(grammar, at)
             schema.setdefault("x-guidance", {"whitespace_pattern": _WHITESPACE})
-            used += _used(schema)
+            used += json.dumps(reworded(schema))
     return used + grammar[at:], rules + grammar[at:]
 
 
@@ -115,35 +111,7 @@ def _schema(wanted: StructuredOutputsParams) -> str:
     if wanted.json is None:
         return '{"type": "object"}'
     assert isinstance(wanted.json, str)
-    return _used(json.loads(wanted.json))
-
-
-def _used(schema: dict[str, Any]) -> str:
-    spacing = schema.pop("x-guidance", {})
-    _check_numbers(schema)
-    if isinstance(spacing, dict):
-        schema["x-guidance"] = {name: spacing[name] for name in _SPACING if name in spacing}
-    return json.dumps(schema)
-
-
-def _check_numbers(part: Any) -> None:
-    if isinstance(part, list):
-        for item in part:
-            _check_numbers(item)
-    if not isinstance(part, dict):
-        return
-    for key, item in part.items():
-        if key in _BY_NAME and isinstance(item, dict):
-            _check_numbers(list(item.values()))
-        elif key == "multipleOf" and isinstance(item, int | float) and not isinstance(item, bool):
-            digits = Decimal(str(item)).normalize().as_tuple().digits
-            if int("".join(map(str, digits))) > _MOST_DIGITS:
-                raise ValueError(
-                    f"multipleOf {item} is more than {_MOST_DIGITS} without its point and zeros "
-                    f"at its end"
-                )
-        elif key not in ("const", "enum", "default", "examples"):
-            _check_numbers(item)
+    return json.dumps(reworded(json.loads(wanted.json)))
 
 
 def _whitespace(wanted: StructuredOutputsParams) -> JsonCompileOptions:

@@ -11,6 +11,7 @@ from forerun.models.text.chat_template import content_text
 from forerun.models.text.conversation import checked_variables, effort_variables
 from forerun.replies import ReplyForm
 from forerun.server.errors import bad_request
+from forerun.server.namespaces import joined
 from forerun.tools import Calling
 
 Tokens = tuple[int, ...]
@@ -79,7 +80,8 @@ def conversation(given: Mapping[str, Any]) -> list[dict[str, Any]]:
             said = {"role": "tool", "content": item["output"], "tool_call_id": item["call_id"]}
             messages.append(said)
         elif kind == "function_call":
-            function = {"name": item["name"], "arguments": item["arguments"]}
+            name = joined(item["name"], item.get("namespace"))
+            function = {"name": name, "arguments": item["arguments"]}
             call = {"id": item["call_id"], "type": "function", "function": function}
             if reasoned or not messages or messages[-1]["role"] != "assistant":
                 messages.append({"role": "assistant", "content": "", **reasoned})

@@ -8,13 +8,14 @@ from typing import Any
 from forerun.engine.api.async_engine import AsyncEngine
 from forerun.errors import InvalidGrammar, InvalidOption, InvalidTemplate, InvalidToolChoice
 from forerun.server.errors import bad_request
+from forerun.server.namespaces import functions
 from forerun.server.structured import structure_of
 from forerun.tools import Calling
 
 
 def calling_of(given: Mapping[str, Any], engine: AsyncEngine) -> Calling | None:
     """From `tools` and `tool_choice`."""
-    tools = [_nested(tool) for tool in given.get("tools", ())]
+    tools = list(map(_nested, functions(given.get("tools", ()))))
     field, answer = structure_of(given)
     try:
         if tools and answer is not None:

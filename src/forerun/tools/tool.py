@@ -13,7 +13,7 @@ from forerun.errors import InvalidOption
 from forerun.option_checks import is_unicode
 from forerun.tools.schemas import closed, without_notes
 
-_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,130}")  # two of 64 and what joins them
 _NO_PARAMETERS: Final = '{"type": "object", "properties": {}, "additionalProperties": false}'
 
 
@@ -39,7 +39,7 @@ class Tool:
         name, description = function.get("name"), function.get("description")
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise InvalidOption(
-                f"a tool cannot be called {reprlib.repr(name)}; give 1 to 64 letters, digits, "
+                f"a tool cannot be called {reprlib.repr(name)}; give 1 to 130 letters, digits, "
                 f"'_', '-' and '.'."
             )
         if not isinstance(description, str | None) or not is_unicode(description or ""):

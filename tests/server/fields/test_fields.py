@@ -54,9 +54,9 @@ def test_unknown_fields_point_at_the_nearest_and_may_be_ignored() -> None:
     error = refused(Endpoint.CHAT, {**CHAT, "max_token": 3})
     assert "did you mean 'max_tokens'?" in error.message
     assert read_fields(Endpoint.CHAT, {**CHAT, "max_token": 3}, lenient=True) == CHAT
-    message = {**CHAT["messages"][0], "cache_control": {"type": "ephemeral"}}
+    message = {**CHAT["messages"][0], "cache_controls": {"type": "ephemeral"}}
     error = refused(Endpoint.CHAT, {"messages": [message]})
-    assert "messages[0].cache_control" in error.message
+    assert "messages[0].cache_control'?" in error.message
     assert read_fields(Endpoint.CHAT, {"messages": [message]}, lenient=True) == CHAT
 
 
@@ -89,6 +89,21 @@ def test_answers_of_other_servers_can_be_sent_back() -> None:
     assert (read["role"], read["content"]) == ("assistant", "a")
     message["refusal"] = "no"
     assert "refusal" in refused(Endpoint.CHAT, body).message
+
+
+def test_what_clients_say_beside_a_text_is_passed_over() -> None:
+    """OpenAI's agents repeat the role in each part; others say what is to be cached."""
+    part = {"type": "text", "text": "a", "role": "assistant", "refusal": None, "annotations": []}
+    more = {"cache_control": {"type": "ephemeral"}, "reasoning_details": [{"type": "x"}]}
+    message = {"role": "assistant", "content": [part], **more}
+    read_fields(Endpoint.CHAT, {"messages": [*CHAT["messages"], message]})
+    item = {"role": "user", "content": [{"type": "input_text", "text": "a", "annotations": [1]}]}
+    read_fields(Endpoint.RESPONSES, {"input": [item]})
+
+
+def test_what_is_stored_elsewhere_is_asked_for() -> None:
+    error = refused(Endpoint.RESPONSES, {"input": [{"type": "item_reference", "id": "msg_1"}]})
+    assert error.message.startswith("input[0].type='item_reference' is not allowed; nothing is")
 
 
 @pytest.mark.parametrize(

@@ -167,6 +167,53 @@ def test_responses_call_too(client: Any) -> None:
     Pet.model_validate(parsed.output[0].parsed_arguments)
 
 
+def test_functions_in_namespaces_and_what_only_openai_runs(client: Any) -> None:
+    """As Codex asks: the model knows a function by one name, the client by two."""
+    space = {"type": "namespace", "name": "zoo", "description": "animals", "tools": FLAT[:1]}
+    asked = {
+        **RESPONSE,
+        "tools": [FLAT[1], space, {"type": "web_search", "external_web_access": False}],
+        "include": ["reasoning.encrypted_content"],
+        "truncation": "auto",
+        "extra_body": {"client_metadata": {"session_id": "1"}},
+    }
+    chosen = {"tool_choice": {"type": "function", "name": "zoo__pet"}, "parallel_tool_calls": False}
+    response = client.responses.create(**asked, **chosen)
+    (call,) = response.output
+    assert (call.namespace, call.name) == ("zoo", "pet")
+    Pet.model_validate_json(call.arguments)
+    assert [tool.type for tool in response.tools] == ["function", "namespace"]
+    events = list(client.responses.create(**asked, **chosen, stream=True))
+    (begun,) = (each.item for each in events if each.type == "response.output_item.added")
+    assert (begun.namespace, begun.name) == ("zoo", "pet")
+    assert events[-1].response.output[0].namespace == "zoo"
+
+    def num_tokens(items: list[Any]) -> int:
+        counted = client.responses.input_tokens.count(model=MODEL, input=items, tools=asked["tools"])
+        return int(counted.input_tokens)
+
+    told = call.model_dump(exclude_none=True)
+    nameless = {name: value for name, value in told.items() if name != "namespace"}
+    assert num_tokens([told]) == num_tokens([nameless]) + len("zoo__")
+
+
+@pytest.mark.parametrize(
+    ("tools", "sentence"),
+    [
+        ([{"type": "file_search", "vector_store_ids": ["a"]}], "tools[0].type='file_search'"),
+        (
+            [{"type": "namespace", "name": "a", "tools": [{"type": "custom", "name": "b"}]}],
+            "tools[0].tools[0].type='custom'",
+        ),
+        ([{"type": "namespace", "name": "a", "tools": [named("b")]}, named("a__b")], "two tools"),
+    ],
+)
+def test_other_tools_are_refused(server: Running, tools: Any, sentence: str) -> None:
+    answer = server.post(RESPONSES, {**RESPONSE, "tools": tools})
+    assert answer.status_code == 400
+    assert sentence in answer.json()["error"]["message"]
+
+
 @pytest.mark.parametrize("choice", ["auto", "required"])
 def test_events_of_a_response(client: Any, choice: str) -> None:
     asked = {**RESPONSE, "temperature": 0, "tools": FLAT, "tool_choice": choice}

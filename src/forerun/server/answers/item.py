@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 Event = dict[str, Any]
@@ -76,8 +76,10 @@ class ReasoningItem:
 
 
 class CallItem:
-    def __init__(self, name: str, index: int, call_id: str) -> None:
-        self._name, self._index, self._call_id = name, index, call_id
+    """`function` is its name, and its namespace where it has one."""
+
+    def __init__(self, function: Mapping[str, str], index: int, call_id: str) -> None:
+        self._function, self._index, self._call_id = function, index, call_id
         self._arguments = ""
 
     def opening(self) -> Iterator[Event]:
@@ -89,7 +91,7 @@ class CallItem:
         return {"type": kind, **self._place, "delta": text}
 
     def closing(self, status: str) -> Iterator[Event]:
-        told = {"name": self._name, "arguments": self._arguments}
+        told = {"name": self._function["name"], "arguments": self._arguments}
         yield {"type": "response.function_call_arguments.done", **self._place, **told}
         yield _done(self._index, self.as_dict(status))
 
@@ -98,7 +100,7 @@ class CallItem:
             "type": "function_call",
             "id": self._id,
             "call_id": self._call_id,
-            "name": self._name,
+            **self._function,
             "arguments": self._arguments,
             "status": status,
         }

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from forerun.replies import Piece, ReplyForm, Thoughts
 from forerun.server.answers.item import CallItem, Event, MessageItem, ReasoningItem
 from forerun.tools import Arguments, CallBegun, Words
+
+_NONE: Final[Mapping[str, Mapping[str, str]]] = {}
 
 
 class Chance(NamedTuple):
@@ -19,14 +21,18 @@ class Chance(NamedTuple):
 
 class OutputItems:
     """From an answer's text as it grows to the events that tell of it; `done` are those that are
-    complete. There is a message where there is nothing else, if only an empty one.
+    complete. There is a message where there is nothing else, if only an empty one. `parted` has
+    names of functions in namespaces.
 
     Chances are shown of words alone, each with the words that its token is of.
     """
 
-    def __init__(self, response_id: str, form: ReplyForm) -> None:
+    def __init__(
+        self, response_id: str, form: ReplyForm, parted: Mapping[str, Mapping[str, str]] = _NONE
+    ) -> None:
         self._id = response_id.removeprefix("resp_")
         self._form = form
+        self._parted = parted
         self._reader = None if form.is_plain else form.reader()
         self._open: ReasoningItem | MessageItem | CallItem | None = None
         self._text = ""  # up to where the words begin
@@ -84,7 +90,8 @@ class OutputItems:
         elif isinstance(piece, CallBegun):
             yield from self._closed("completed")
             self._chances = []
-            self._open = CallItem(piece.name, len(self.done), self._form.fresh_id())
+            function = self._parted.get(piece.name, {"name": piece.name})
+            self._open = CallItem(function, len(self.done), self._form.fresh_id())
             yield from self._open.opening()
         elif isinstance(piece, Arguments):
             assert isinstance(self._open, CallItem)

@@ -14,7 +14,9 @@ from forerun.server.answers.item import Event
 from forerun.server.answers.output_items import Chance, OutputItems
 from forerun.server.answers.trace import trace
 from forerun.server.answers.usage import responses_usage
+from forerun.server.fields.tool_shapes import LEFT_OUT
 from forerun.server.json_text import to_json
+from forerun.server.namespaces import parted
 from forerun.server.operation.protocol import Direct
 from forerun.server.streaming import MANY_LOGPROBS, explained, made
 
@@ -28,7 +30,7 @@ class ResponseForm(Form):
 
     def whole(self, deltas: list[Delta]) -> dict[str, Any]:
         (delta,) = deltas
-        items = OutputItems(self.id, self.reply)
+        items = self._items()
         for _ in items.read(delta.text, self._chances(delta), is_last=True):
             pass
         for _ in items.closing(_status(delta)):
@@ -65,7 +67,7 @@ class ResponseForm(Form):
             "temperature": given.get("temperature", 1.0),
             "text": {"format": {"type": "text"}, **given.get("text", {})},
             "tool_choice": given.get("tool_choice", "auto"),
-            "tools": given.get("tools", []),
+            "tools": [tool for tool in self._tools if tool["type"] not in LEFT_OUT],
             "top_logprobs": given.get("top_logprobs", 0),
             "top_p": given.get("top_p", 1.0),
             "truncation": "disabled",
@@ -73,6 +75,14 @@ class ResponseForm(Form):
             "metadata": given.get("metadata", {}),
             "system_fingerprint": self.fingerprint,
         }
+
+    def _items(self) -> OutputItems:
+        return OutputItems(self.id, self.reply, parted(self._tools))
+
+    @property
+    def _tools(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.given.get("tools", [])
+        return found
 
     def _chances(self, delta: Delta) -> list[Chance]:
         if not self.shows_logprobs:
@@ -88,7 +98,7 @@ class ResponseForm(Form):
         begun = self._response("in_progress", [])
         yield {"type": "response.created", "response": begun}
         yield {"type": "response.in_progress", "response": begun}
-        items = OutputItems(self.id, self.reply)
+        items = self._items()
         for event in items.opening():
             yield event
         deltas = list[Delta]()

@@ -10,7 +10,7 @@ import re
 import reprlib
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from forerun.errors import unknown_name
@@ -308,12 +308,14 @@ class Either:
 
 @dataclass(frozen=True)
 class Tagged:
-    """Objects that say in `key` which of several shapes they have; without a word, `usual`."""
+    """Objects that say in `key` which of several shapes they have; without a word, `usual`.
+    `instead` says of others what to do, where there is more to say than what is allowed."""
 
-    shapes: Mapping[str, Shape]
+    shapes: Mapping[str, Kind]
     hint: str = ""
     key: str = "type"
     usual: str | None = None
+    instead: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def words(self) -> str:
@@ -323,14 +325,16 @@ class Tagged:
     def schema(self) -> Schema:
         return {"anyOf": [shape.schema for shape in self.shapes.values()]}
 
-    def read(self, value: Any, at: str) -> dict[str, Any]:
+    def read(self, value: Any, at: str) -> Any:
         if not isinstance(value, dict):
             raise wrong(self, value, at)
         kind = value.get(self.key) or self.usual
         if kind is None:
             raise bad_request(f"{at}.{self.key} is missing; give {self.words}.", at)
         if not isinstance(kind, str) or kind not in self.shapes:
-            raise wrong(self, value, at)
+            shown = f"{at}.{self.key}={reprlib.repr(kind)} is not allowed"
+            what = self.instead.get(kind) if isinstance(kind, str) else None
+            raise bad_request(f"{shown}; {what or f'give {self.words}'}.", at)
         return self.shapes[kind].read(value, at)
 
 

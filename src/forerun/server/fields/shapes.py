@@ -33,7 +33,17 @@ PROMPT: Final = Either(
     "a text, a list of token ids, or a list of either, none of them empty",
 )
 
-_TEXT_PART: Final = Shape({"type": OneOf(("text",)), "text": TEXT}, ("type", "text"))
+# What clients say beside a text, or have had from others and send back.
+_ASIDE: Final[dict[str, Kind]] = {
+    "annotations": ListOf(Anything()),
+    "cache_control": Anything(),
+    "prompt_cache_breakpoint": Anything(),
+    "parsed": Anything(),
+}
+_TEXT_PART: Final = Shape(
+    {"type": OneOf(("text",)), "text": TEXT, **_ASIDE, "role": TEXT, "refusal": NOTHING},
+    ("type", "text"),
+)
 PARTS: Final = ListOf(
     Tagged({"text": _TEXT_PART}, 'parts of type "text"; others are not supported'), 0, MAX_MESSAGES
 )
@@ -50,10 +60,10 @@ def _said_by(role: str, *needed: str, **more: Kind) -> Shape:
         "tool_calls": Either((NOTHING, ListOf(NOTHING, 0, 0)), "null: this role calls no tools"),
         "function_call": NOTHING,
         "audio": NOTHING,
-        "annotations": ListOf(NOTHING, 0, 0),
         "reasoning": NOTHING,
         "reasoning_content": NOTHING,
-        "parsed": Anything(),  # so have messages that OpenAI's client has read
+        "reasoning_details": Anything(),
+        **_ASIDE,
     }
     return Shape({**known, **more}, ("role", *needed))
 
@@ -150,9 +160,8 @@ _INPUT_PART: Final = Tagged(
             {
                 "type": OneOf((kind,)),
                 "text": TEXT,
-                "annotations": ListOf(NOTHING, 0, 0),
                 "logprobs": ListOf(Anything()),  # of an answer that is sent back
-                "parsed": Anything(),
+                **_ASIDE,
             },
             ("type", "text"),
         )
@@ -204,7 +213,7 @@ _ITEM: Final = Tagged(
             parsed_arguments=Anything(),
             async_=NOTHING,  # as the client has it, where nothing stands there
             caller=NOTHING,
-            namespace=NOTHING,
+            namespace=Text(1, 64),
         ),
         "function_call_output": _item(
             "function_call_output", "call_id", "output", call_id=TEXT, output=_TEXT_OR_PARTS
@@ -215,5 +224,9 @@ _ITEM: Final = Tagged(
         ),
     },
     usual="message",
+    instead={
+        "item_reference": "nothing is stored here: send whole items "
+        "(in the AI SDK: providerOptions: {openai: {store: false}})"
+    },
 )
 INPUT: Final = Either((Text(1), ListOf(_ITEM, 1, MAX_MESSAGES)), "a text, or a list of items")

@@ -54,6 +54,11 @@ _BOTH: Final = (_COMPLETIONS, _CHAT)
 MAX_COUNT: Final = 2**31 - 1  # tokens in an answer; the context is far smaller
 _COUNT: Final = Whole(1, MAX_COUNT)
 LOGPROBS: Final = "message.output_text.logprobs"  # as `include` of a response asks for them
+_OF_OTHERS: Final = (
+    *("reasoning.encrypted_content", "web_search_call.results", "web_search_call.action.sources"),
+    *("file_search_call.results", "code_interpreter_call.outputs"),
+    *("message.input_image.image_url", "computer_call_output.output.image_url"),
+)
 _NO_LIST: Final = ListOf(NOTHING, 0, 0)
 _NO_FLAG: Final = OneOf((False,))
 
@@ -140,7 +145,7 @@ FIELDS: Final[tuple[Field, ...]] = (
     _idle("text", TEXT_FORMAT, Endpoint.INPUT_TOKENS),
     # What it may call.
     _honoured("tools", TOOLS, _CHAT, _TOKENIZE, note="functions; see docs/tools.md"),
-    _honoured("tools", FLAT_TOOLS, *_INPUT),
+    _honoured("tools", FLAT_TOOLS, *_INPUT, note="`web_search` and the like are left out"),
     _honoured(
         "tool_choice",
         TOOL_CHOICE,
@@ -161,15 +166,20 @@ FIELDS: Final[tuple[Field, ...]] = (
     # How it is shown.
     _honoured("stream", FLAG, *_ALL),
     _honoured("stream_options", STREAM_OPTIONS, *_BOTH),
-    _idle("stream_options", Shape({"include_obfuscation": FLAG}), _RESPONSES),
+    _idle(
+        "stream_options",
+        Shape({"include_usage": FLAG, "include_obfuscation": FLAG}),
+        _RESPONSES,
+        note="usage always comes with a response",
+    ),
     _honoured("logprobs", Whole(0, 20), _COMPLETIONS),
     _honoured("logprobs", FLAG, _CHAT),
     _honoured("top_logprobs", Whole(0, 20), _CHAT, _RESPONSES),
     _honoured(
         "include",
-        ListOf(OneOf((LOGPROBS, "reasoning.encrypted_content"))),
+        ListOf(OneOf((LOGPROBS, *_OF_OTHERS))),
         _RESPONSES,
-        note="`reasoning.encrypted_content` has no effect: reasoning comes as text",
+        note=f"`{LOGPROBS}`; others have no effect: reasoning comes as text",
     ),
     _honoured("return_token_ids", FLAG, *_BOTH),
     _honoured("include_reasoning", FLAG, _CHAT, note="`false` leaves it out of the answer"),
@@ -193,6 +203,7 @@ FIELDS: Final[tuple[Field, ...]] = (
     _idle("prompt_cache_options", Anything(), *_ALL),
     _idle("service_tier", TEXT, *_ALL),
     _idle("access_programs", Anything(), _RESPONSES),
+    _idle("client_metadata", MapOf("", Anything(), 256), *_INPUT, note="Codex says who it is"),
     _honoured("metadata", METADATA, _RESPONSES, note="comes back with the response"),
     _idle("metadata", METADATA, _CHAT),
     _idle("store", FLAG, _CHAT, _RESPONSES, note="nothing is stored"),
@@ -235,7 +246,7 @@ FIELDS: Final[tuple[Field, ...]] = (
     _refused("conversation", *_INPUT, note="nothing is stored: send all items"),
     _refused("previous_response_id", *_INPUT, note="nothing is stored: send all items"),
     _refused("prompt", _RESPONSES, note="there are no stored prompts: give `input`"),
-    _refused("truncation", *_INPUT, unused=OneOf(("disabled",))),
+    _idle("truncation", OneOf(("auto", "disabled")), *_INPUT, note="too long a prompt is refused"),
     _refused("context_management", _RESPONSES, unused=_NO_LIST),
     # Tokens and text.
     _honoured("prompt", TEXT, _TOKENIZE, note="or `messages`"),

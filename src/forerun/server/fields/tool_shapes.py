@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from forerun.server.fields.kinds import (
@@ -21,7 +22,6 @@ from forerun.tools import MAX_TOOLS, MODES
 
 _FUNCTION_TYPE: Final = OneOf(("function",))
 _NAME: Final = Text(1, 64)
-_ONLY: Final = 'tools of type "function"; others are not supported'
 _DEFINED: Final[dict[str, Kind]] = {
     "name": _NAME,
     "description": TEXT,
@@ -31,8 +31,8 @@ _DEFINED: Final[dict[str, Kind]] = {
 _NAMED: Final = Shape({"name": _NAME}, ("name",))
 
 
-def _tools(shape: Shape) -> ListOf:
-    return ListOf(Tagged({"function": shape}, _ONLY), 0, MAX_TOOLS)
+def _tools(words: str, shapes: Mapping[str, Kind]) -> ListOf:
+    return ListOf(Tagged(shapes, f"tools of type {words}; others are not supported"), 0, MAX_TOOLS)
 
 
 def _choice(function: Shape, allowed: Shape) -> Either:
@@ -43,7 +43,12 @@ def _choice(function: Shape, allowed: Shape) -> Either:
 
 
 TOOLS: Final = _tools(
-    Shape({"type": _FUNCTION_TYPE, "function": Shape(_DEFINED, ("name",))}, ("type", "function"))
+    '"function"',
+    {
+        "function": Shape(
+            {"type": _FUNCTION_TYPE, "function": Shape(_DEFINED, ("name",))}, ("type", "function")
+        )
+    },
 )
 _CHOSEN: Final = Shape({"type": _FUNCTION_TYPE, "function": _NAMED}, ("type", "function"))
 _SOME: Final = Shape(
@@ -53,8 +58,41 @@ TOOL_CHOICE: Final = _choice(
     _CHOSEN,
     Shape({"type": OneOf(("allowed_tools",)), "allowed_tools": _SOME}, ("type", "allowed_tools")),
 )
-# Responses have the same without an object of its own for what is said of the function.
-FLAT_TOOLS: Final = _tools(Shape({"type": _FUNCTION_TYPE, **_DEFINED}, ("type", "name")))
+# Responses have the same without an object of its own for what is said of the function. All are
+# shown at once, so none is loaded later.
+_FLAT: Final = Shape(
+    {
+        "type": _FUNCTION_TYPE,
+        **_DEFINED,
+        "defer_loading": FLAG,
+        "allowed_callers": Anything(),
+        "output_schema": Anything(),
+        "async": OneOf((False,)),
+    },
+    ("type", "name"),
+)
+_NAMESPACE: Final = Shape(
+    {
+        "type": OneOf(("namespace",)),
+        "name": _NAME,
+        "description": TEXT,
+        "tools": _tools('"function" in a namespace', {"function": _FLAT}),
+    },
+    ("type", "name", "tools"),
+)
+# What OpenAI itself runs, and coding agents offer to every model.
+LEFT_OUT: Final = (
+    *("web_search", "web_search_2025_08_26", "image_generation"),
+    *("web_search_preview", "web_search_preview_2025_03_11"),
+)
+FLAT_TOOLS: Final = _tools(
+    '"function" or "namespace"',
+    {
+        "function": _FLAT,
+        "namespace": _NAMESPACE,
+        **dict.fromkeys(LEFT_OUT, MapOf("", Anything(), 64)),
+    },
+)
 _FLAT_CHOSEN: Final = Shape({"type": _FUNCTION_TYPE, "name": _NAME}, ("type", "name"))
 FLAT_TOOL_CHOICE: Final = _choice(
     _FLAT_CHOSEN,

@@ -1,0 +1,83 @@
+"""JSON schemas in the words that llguidance knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any, Final
+
+Schema = dict[str, Any]
+
+_MOST_DIGITS: Final = 10_000  # of `multipleOf` without its point: as many states, and more
+_BY_NAME: Final = ("properties", "patternProperties", "$defs", "definitions")  # names of schemas
+_VALUES: Final = ("const", "enum", "default", "examples")
+# What a schema may say of its spacing; other words let llguidance pass over what it cannot do.
+_SPACING: Final = ("item_separator", "key_separator", "whitespace_flexible", "whitespace_pattern")
+# Formats that JSON Schema defines. Others are notes, by its own word.
+_FORMATS: Final = frozenset(
+    (
+        *("date-time", "time", "date", "duration", "email", "idn-email", "hostname"),
+        *("idn-hostname", "ipv4", "ipv6", "uri", "uri-reference", "iri", "iri-reference", "uuid"),
+        *("uri-template", "json-pointer", "relative-json-pointer", "regex"),
+    )
+)
+
+
+def reworded(schema: Schema) -> Schema:
+    """The same values fit. Raises `ValueError` for numbers that would take too long."""
+    spacing = schema.pop("x-guidance", {})
+    for part in _parts(schema):
+        _check_multiple(part.get("multipleOf"))
+        if isinstance(kind := part.get("format"), str) and kind not in _FORMATS:
+            del part["format"]
+        _spell_names(part)
+    if isinstance(spacing, dict):
+        schema["x-guidance"] = {name: spacing[name] for name in _SPACING if name in spacing}
+    return schema
+
+
+def _parts(schema: Any) -> Iterator[Schema]:
+    """It and all within it; each may be changed before the next is asked for."""
+    waiting = [schema]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, list):
+            waiting += part
+        if not isinstance(part, dict):
+            continue
+        yield part
+        for key, item in part.items():
+            if key in _BY_NAME and isinstance(item, dict):
+                waiting += item.values()
+            elif key not in _VALUES:
+                waiting.append(item)
+
+
+def _check_multiple(number: Any) -> None:
+    if isinstance(number, int | float) and not isinstance(number, bool):
+        digits = Decimal(str(number)).normalize().as_tuple().digits
+        if int("".join(map(str, digits))) > _MOST_DIGITS:
+            raise ValueError(
+                f"multipleOf {number} is more than {_MOST_DIGITS} without its point and zeros "
+                f"at its end"
+            )
+
+
+def _spell_names(part: Schema) -> None:
+    """`propertyNames`, as dictionaries of typed programs have it: any text, some, or a pattern."""
+    told = part.get("propertyNames")
+    if not isinstance(told, dict) or told.get("type", "string") != "string":
+        return
+    said = told.keys() - {"type"}
+    if not said:
+        del part["propertyNames"]
+    elif len(said) == 1 and not part.keys() & {"properties", "patternProperties"}:
+        value, names = part.get("additionalProperties", True), told.get("enum")
+        if isinstance(names, list) and all(isinstance(name, str) for name in names):
+            spelled = {"properties": dict.fromkeys(names, value)}
+        elif isinstance(told.get("pattern"), str):
+            spelled = {"patternProperties": {told["pattern"]: value}}
+        else:
+            return
+        del part["propertyNames"]
+        part |= {**spelled, "additionalProperties": False}
